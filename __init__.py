@@ -1,0 +1,20 @@
+"""ptdebug: a debugging and introspection workbench built around a complete compiler for PyTorch programs."""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from .cli.api import compile, disable, explain, graph_break, mark_dynamic, record, stats
+
+__all__ = ["__version__", "compile", "disable", "explain", "graph_break", "mark_dynamic", "record", "stats"]
+
+
+def __getattr__(name: str) -> Any:
+    """Load the Python interface on first use (PEP 562): `import ptdebug` itself loads neither torch nor Textual."""
+    if name in __all__:
+        from .cli import api
+
+        return getattr(api, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

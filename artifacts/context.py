@@ -1,0 +1,173 @@
+"""How a running compilation hands over what it sees and asks what to do.
+
+`CompileContext` goes from stage to stage. It times stages, takes their records, answers `decide`, and knows nothing of
+where records go: that is the `Recorder`'s business, and with `NullRecorder` the compiler runs unchanged.
+"""
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Generic, Protocol, TypeVar
+
+from .records import AnyRecord, Decision, Location, Option, Ref
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+
+@dataclass(frozen=True, order=True)
+class CompileId:
+    """`F/C`: frame F, its C-th compilation, as PyTorch people know it."""
+
+    frame: int
+    compile: int
+
+    def __str__(self) -> str:
+        return f"{self.frame}/{self.compile}"
+
+
+class Recorder(Protocol):
+    """Where records go. Implementations never raise into the compiler and flush each call (see `store.py`)."""
+
+    def begin(self, compile_id: str, function: str, file: str, line: int) -> None: ...
+
+    def record(self, compile_id: str, stage: str, name: str, record: AnyRecord) -> None: ...
+
+    def absent(self, compile_id: str, stage: str, why: str) -> None: ...
+
+    def decision(self, compile_id: str, decision: Decision) -> None: ...
+
+    def end(self, compile_id: str, status: str, reason: str, seconds: Mapping[str, float]) -> None: ...
+
+    def source_file(self, path: str) -> None: ...
+
+
+class NullRecorder:
+    """Records nothing."""
+
+    def begin(self, compile_id: str, function: str, file: str, line: int) -> None:
+        """Nothing to begin."""
+
+    def record(self, compile_id: str, stage: str, name: str, record: AnyRecord) -> None:
+        """Nothing is kept."""
+
+    def absent(self, compile_id: str, stage: str, why: str) -> None:
+        """Nothing is kept."""
+
+    def decision(self, compile_id: str, decision: Decision) -> None:
+        """Nothing is kept."""
+
+    def end(self, compile_id: str, status: str, reason: str, seconds: Mapping[str, float]) -> None:
+        """Nothing to end."""
+
+    def source_file(self, path: str) -> None:
+        """Nothing is kept."""
+
+
+@dataclass
+class CompileContext:
+    """What one compilation carries from stage to stage.
+
+    `overrides` maps decision ids (or fnmatch patterns of them, "fuse:*") to the option to force.
+    """
+
+    id: CompileId = CompileId(0, 0)
+    recorder: Recorder = field(default_factory=NullRecorder)
+    overrides: Mapping[str, str] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+    recording: bool = False  # False: `describe` functions are not even called
+
+    def decide(
+        self,
+        kind: str,
+        subject: str,
+        options: Sequence[str | Option],
+        default: str,
+        why: str,
+        *,
+        location: Location | None = None,
+        origins: tuple[Ref, ...] = (),
+    ) -> str:
+        """Choose one of `options` (names), `default` unless this run overrides it, and record the choice.
+
+        Every choice of the compiler goes through here. An override that names no option of the decision raises
+        ValueError, which says which there are.
+        """
+        key = f"{kind}:{subject}"
+        chosen = default
+        forced = False
+        if self.overrides:
+            wanted = _override_for(key, self.overrides)
+            if wanted is not None:
+                names = [o if isinstance(o, str) else o.name for o in options]
+                if wanted not in names:
+                    raise ValueError(f"override {key} = {wanted!r}: the options are {', '.join(names)}")
+                chosen, forced = wanted, True
+        if self.recording:
+            full = tuple(Option(o) if isinstance(o, str) else o for o in options)
+            reason = f"forced by an override (default: {default}; {why})" if forced else why
+            self.recorder.decision(
+                str(self.id), Decision(key, kind, subject, full, default, chosen, reason, forced, location, origins)
+            )
+        return chosen
+
+    @contextmanager
+    def timed(self, name: str) -> Iterator[None]:
+        """Add the wall seconds of the block to `seconds[name]` (names of the contract: capture, joint, passes, ...)."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
+
+    def record(self, stage: str, make: Callable[[], AnyRecord], name: str = "") -> None:
+        """Hand over the record that `make` builds; it is not called when nothing is recorded.
+
+        The seconds this costs are kept apart, in `seconds["recording"]`.
+        """
+        if self.recording:
+            with self.timed("recording"):
+                self.recorder.record(str(self.id), stage, name, make())
+
+    def absent(self, stage: str, why: str) -> None:
+        """Say that a stage was not produced, and why: never a silent hole."""
+        if self.recording:
+            self.recorder.absent(str(self.id), stage, why)
+
+
+def _override_for(key: str, overrides: Mapping[str, str]) -> str | None:
+    from fnmatch import fnmatchcase
+
+    if key in overrides:
+        return overrides[key]
+    for pattern, option in overrides.items():
+        if fnmatchcase(key, pattern):
+            return option
+    return None
+
+
+@dataclass(frozen=True)
+class Stage(Generic[T, U]):
+    """One stage of the compiler: a function from one value to the next, and how its result is described.
+
+    `describe(value)` yields (stage name, artifact name, record); `timing` is the key in `CompileContext.seconds`.
+    """
+
+    name: str
+    run: Callable[[T, CompileContext], U]
+    describe: Callable[[U], Iterable[tuple[str, str, AnyRecord]]]
+    timing: str
+
+
+def run_stages(stages: Sequence[Stage[Any, Any]], value: Any, context: CompileContext) -> Any:
+    """Run `stages` one after the other; each result is described to the recorder before the next stage starts."""
+    for stage in stages:
+        with context.timed(stage.timing):
+            value = stage.run(value, context)
+        if context.recording:
+            with context.timed("recording"):
+                for stage_name, name, record in stage.describe(value):
+                    context.recorder.record(str(context.id), stage_name, name, record)
+    return value

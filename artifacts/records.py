@@ -1,0 +1,412 @@
+"""The records: what each stage of a compilation leaves behind, as typed, frozen data.
+
+Text is rendered from records (`render.py`), never stored in their place. Records are msgspec structs, so that they go
+to and from JSON without a line of code of ours, and they hold only plain data: no tensors, no code objects.
+
+Every record that holds smaller things (nodes, instructions, guards, statements, lines) gives each an `id` that is
+unique within the record, and `origins`: the references of what it was derived from. A reference (`Ref`) is a string
+
+    STAGE[:NAME]#ID      for example  "capture#add_1", "loops:buf3#t4", "kernels:fused_0#12", "bytecode#24"
+
+within one compilation, which is what makes a line of C++ lead back to a line of the program.
+"""
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+SCHEMA = "ptdebug/1"
+
+STAGES = (
+    "frame", "bytecode", "capture", "breaks", "guards", "bytecode_out", "joint", "forward", "backward", "partition",
+    "passes", "loops", "fusion", "schedule", "kernels", "wrapper", "runtime", "decisions",
+)
+
+Ref = str
+
+
+def ref(stage: str, item: object, name: str = "") -> Ref:
+    """The reference to `item` of the artifact `name` of `stage` (see the module's docstring)."""
+    return f"{stage}:{name}#{item}" if name else f"{stage}#{item}"
+
+
+def split_ref(reference: Ref) -> tuple[str, str, str]:
+    """(stage, name, item) of a reference; name is "" for a stage that has one artifact."""
+    head, _, item = reference.partition("#")
+    stage, _, name = head.partition(":")
+    return stage, name, item
+
+
+class Record(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
+    """Base of everything that is stored: the class name is the tag in the JSON."""
+
+
+class Location(Record, frozen=True):
+    """A place in a source file. Lines count from 1, columns from 0; -1 is unknown."""
+
+    file: str
+    line: int
+    function: str = ""
+    column: int = -1
+    end_line: int = -1
+    end_column: int = -1
+
+
+class TensorMeta(Record, frozen=True):
+    """A tensor without its values. Sizes are ints, or strings where symbolic ("s0", "2*s0 + 1")."""
+
+    dtype: str
+    shape: tuple[int | str, ...]
+    stride: tuple[int | str, ...]
+    device: str
+    requires_grad: bool = False
+    offset: int | str = 0
+
+
+# ---- stage 1: frame -------------------------------------------------------------------------------------------------
+class Argument(Record, frozen=True):
+    """A local variable at the start of the frame: a tensor's metadata, or the type and a short, safe description."""
+
+    name: str
+    type: str
+    value: str = ""
+    tensor: TensorMeta | None = None
+
+
+class Frame(Record, frozen=True):
+    """Stage `frame`: the function that was taken (or skipped), with its arguments and who called it."""
+
+    function: str
+    file: str
+    line: int
+    module: str = ""
+    arguments: tuple[Argument, ...] = ()
+    stack: tuple[Location, ...] = ()
+    status: str = "compiled"  # compiled | skipped | eager | failed
+    reason: str = ""
+
+
+# ---- stages 2 and 6: bytecode, bytecode_out -------------------------------------------------------------------------
+class Instruction(Record, frozen=True):
+    """One bytecode instruction. `id` is its offset in bytes; `stack_effect` is None where a jump decides it."""
+
+    id: str
+    opname: str
+    argument: str = ""
+    location: Location | None = None
+    stack_effect: int | None = None
+    jump_target: bool = False
+    origins: tuple[Ref, ...] = ()
+
+
+class ExceptionEntry(Record, frozen=True):
+    start: int
+    end: int
+    target: int
+    depth: int
+    lasti: bool = False
+
+
+class Bytecode(Record, frozen=True):
+    """Stages `bytecode` (as it was) and `bytecode_out` (rewritten, and one record for each resume function)."""
+
+    name: str
+    instructions: tuple[Instruction, ...]
+    exceptions: tuple[ExceptionEntry, ...] = ()
+    version: str = ""  # of Python: "3.11"
+    role: str = ""  # original | rewritten | resume
+
+
+# ---- graphs: capture, joint, forward, backward, passes --------------------------------------------------------------
+class NodeRef(Record, frozen=True):
+    """An argument that is another node's result."""
+
+    node: str
+
+
+class Node(Record, frozen=True):
+    """One FX node. `id` is its name. Arguments are JSON-like trees whose leaves may be NodeRef.
+
+    `stack` is the program's, innermost last, without torch's or our frames; `module` the nn.Module path it ran in.
+    """
+
+    id: str
+    op: str
+    target: str
+    args: tuple[Any, ...] = ()
+    kwargs: dict[str, Any] = {}
+    value: TensorMeta | tuple[Any, ...] | str | None = None
+    stack: tuple[Location, ...] = ()
+    module: str = ""
+    origins: tuple[Ref, ...] = ()
+
+
+class Graph(Record, frozen=True):
+    """A graph in execution order; its `output` node comes last. For `passes`, `rule` says what made it."""
+
+    name: str
+    nodes: tuple[Node, ...]
+    notes: tuple[str, ...] = ()  # aliasing, mutation, side effects to replay: one sentence each
+
+
+class RuleMatch(Record, frozen=True):
+    """One application of a rewrite rule: the nodes it took away and the nodes it put there."""
+
+    rule: str
+    removed: tuple[str, ...]
+    added: tuple[str, ...]
+    why: str = ""
+
+
+class Pass(Record, frozen=True):
+    """Stage `passes`: a pass that changed the graph (those that did not are named in `Passes.unchanged`)."""
+
+    name: str
+    graph: Graph
+    matches: tuple[RuleMatch, ...]
+    seconds: float = 0.0
+
+
+# ---- stage 4: graph breaks ------------------------------------------------------------------------------------------
+class Break(Record, frozen=True):
+    """A graph break. `code` is stable ("data-dependent-branch"); message and hint are in the program's terms."""
+
+    id: str
+    code: str
+    message: str
+    hint: str
+    location: Location
+    source: str  # the expression or line of the program
+    stack: tuple[Location, ...] = ()
+    on_stack: tuple[str, ...] = ()  # what the value stack held
+    instruction: str = ""
+    resume: str = ""  # name of the resume function, "" when the frame was skipped
+    origins: tuple[Ref, ...] = ()
+
+
+class Breaks(Record, frozen=True):
+    breaks: tuple[Break, ...]
+
+
+# ---- stage 5: guards ------------------------------------------------------------------------------------------------
+class Guard(Record, frozen=True):
+    """One guard: `source` is an expression over L (locals) and G (globals), `kind` a stable name (TENSOR_MATCH, ...).
+
+    `code` is what is checked, as Python; `expected` the value it was compiled for; `location` the line of the program
+    that made it necessary; `origins` the node or instruction that did.
+    """
+
+    id: str
+    source: str
+    kind: str
+    code: str
+    expected: str = ""
+    subject: str = ""  # a human name for identity guards: "the function `act` in model.py:3"
+    location: Location | None = None
+    parent: str = ""  # id of the guard of the object that this one is reached through
+    origins: tuple[Ref, ...] = ()
+
+
+class Guards(Record, frozen=True):
+    guards: tuple[Guard, ...]
+
+
+class Recompile(Record, frozen=True):
+    """Why a compilation was needed although the function had one: the first failed guard of the nearest entry."""
+
+    guard: str
+    expected: str
+    actual: str
+    compared_with: str  # compile id of that entry
+    location: Location | None = None
+    hint: str = ""
+
+
+# ---- stage 10: loop IR ----------------------------------------------------------------------------------------------
+class LoopAxis(Record, frozen=True):
+    symbol: str
+    extent: str
+
+
+class LoopStatement(Record, frozen=True):
+    """One statement: `id = op(args)`; `text` is the printed form that parses back."""
+
+    id: str
+    op: str
+    text: str
+    dtype: str
+    args: tuple[str, ...] = ()
+    origins: tuple[Ref, ...] = ()
+
+
+class Loops(Record, frozen=True):
+    """Stage `loops`, one record for each buffer that loops compute."""
+
+    name: str
+    axes: tuple[LoopAxis, ...]
+    reduction_axes: tuple[LoopAxis, ...]
+    statements: tuple[LoopStatement, ...]
+    reads: tuple[str, ...]
+    writes: tuple[str, ...]
+    value: TensorMeta | None = None
+
+
+# ---- stage 11: fusion, schedule -------------------------------------------------------------------------------------
+class FusionCandidate(Record, frozen=True):
+    """A pair that could have been fused: the verdict, why, what it would save, and what would allow it if refused."""
+
+    id: str
+    first: str
+    second: str
+    kind: str  # producer-consumer | siblings
+    fused: bool
+    why: str
+    bytes_saved: int | None = None
+    allow: str = ""
+    decision: str = ""
+
+
+class Fusion(Record, frozen=True):
+    candidates: tuple[FusionCandidate, ...]
+
+
+class ScheduledGroup(Record, frozen=True):
+    """One kernel or one library call, in execution order."""
+
+    id: str
+    kind: str  # loops | extern
+    members: tuple[str, ...]  # names of loop bodies or of the extern call
+    kernel: str  # name of the kernel or the operator called
+    loop_order: tuple[str, ...] = ()
+    tiling: str = ""
+    reads: tuple[str, ...] = ()
+    writes: tuple[str, ...] = ()
+    internal: tuple[str, ...] = ()  # buffers that never reach memory
+    bytes: int | None = None
+    flops: int | None = None
+    origins: tuple[Ref, ...] = ()
+
+
+class BufferPlan(Record, frozen=True):
+    """The life of a buffer: bytes, first and last group that touch it, and whose memory it takes over."""
+
+    id: str
+    bytes: int | None
+    first: str
+    last: str
+    reuses: str = ""
+    role: str = "intermediate"  # input | constant | intermediate | output
+
+
+class Schedule(Record, frozen=True):
+    groups: tuple[ScheduledGroup, ...]
+    buffers: tuple[BufferPlan, ...] = ()
+    peak_bytes: int | None = None
+
+
+# ---- stages 12 and 13: kernels, wrapper -----------------------------------------------------------------------------
+class CodeLine(Record, frozen=True):
+    text: str
+    origins: tuple[Ref, ...] = ()
+
+
+class Kernel(Record, frozen=True):
+    """Stage `kernels`: source of one kernel or translation unit and what the compiler made of it.
+
+    `products` holds later forms by name (asm; ttir, ttgir, llir, ptx, sass) as text; `facts` numbers such as
+    registers, spills, shared_bytes, vector_width.
+    """
+
+    name: str
+    language: str  # cpp | triton
+    lines: tuple[CodeLine, ...]
+    kernels: tuple[str, ...] = ()  # entry points in it
+    command: tuple[str, ...] = ()
+    log: str = ""
+    seconds: float = 0.0
+    cached: bool = False
+    path: str = ""
+    target: str = "cpu"
+    products: dict[str, str] = {}
+    facts: dict[str, Any] = {}
+
+
+class Wrapper(Record, frozen=True):
+    """Stage `wrapper`: the code that allocates and calls."""
+
+    name: str
+    language: str
+    lines: tuple[CodeLine, ...]
+
+
+# ---- stage 14: run time ---------------------------------------------------------------------------------------------
+class KernelTime(Record, frozen=True):
+    name: str
+    calls: int
+    seconds: float
+
+
+class Runtime(Record, frozen=True):
+    """How a compilation did while the program ran. `inputs` names the stored tensors file of the first call."""
+
+    calls: int
+    guard_failures: int = 0
+    first_call_seconds: float = 0.0
+    kernels: tuple[KernelTime, ...] = ()
+
+
+class SavedInput(Record, frozen=True):
+    """One graph input kept for replay. `tensor` is its key in the safetensors file; else `value` is a literal.
+
+    `alias_of` names the input whose storage this one shares; the file then holds the storage once.
+    """
+
+    name: str
+    meta: TensorMeta | None
+    tensor: str = ""
+    value: Any = None
+    alias_of: str = ""
+
+
+class SavedInputs(Record, frozen=True):
+    """Stage `runtime`, name `inputs`: the inputs of the first call of a compiled graph."""
+
+    inputs: tuple[SavedInput, ...]
+    file: str = ""  # relative to the recording, "" when only metadata was kept
+    note: str = ""
+
+
+# ---- decisions ------------------------------------------------------------------------------------------------------
+class Option(Record, frozen=True):
+    name: str
+    score: float | None = None
+    why: str = ""
+
+
+class Decision(Record, frozen=True):
+    """One choice. `id` is KIND:SUBJECT, stable between runs of one program, which is what an override names."""
+
+    id: str
+    kind: str
+    subject: str
+    options: tuple[Option, ...]
+    default: str
+    chosen: str
+    why: str
+    forced: bool = False
+    location: Location | None = None
+    origins: tuple[Ref, ...] = ()
+
+
+class Absent(Record, frozen=True):
+    """A stage that was not produced, and why."""
+
+    stage: str
+    why: str
+
+
+AnyRecord = (
+    Frame | Bytecode | Graph | Pass | Breaks | Guards | Recompile | Loops | Fusion | Schedule | Kernel | Wrapper
+    | Runtime | SavedInputs | Decision | Absent
+)

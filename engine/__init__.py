@@ -1,0 +1,7 @@
+"""FX graph in, running machine code out: the jobs of AOTAutograd, PrimTorch and TorchInductor.
+
+Walk through it in the order of the stages, which `compile.py` lists like a table of contents: `aten.py` (functionalize
+and decompose), `passes/` (graph rewrites), `lowering/` (ATen to loop IR), `ir.py` (the loop IR itself, with printer,
+parser, verifier and interpreter beside it), `scheduler/` (what is fused with what), `cpp/` and `triton/` (code
+generation), `build.py` (the compiler call and the cache), `wrapper.py` (what allocates and calls).
+"""

@@ -1,0 +1,185 @@
+"""The loop IR: what lowerings leave behind, and what schedulers and code generators read.
+
+A *loop body* computes one buffer (or several of one shape): nested loops over `axes`, then, for a reduction, over
+`reduction_axes`, and a straight list of statements. Index expressions and sizes are SymPy expressions over the axis
+symbols, size symbols (s0, s1, ...: integer, positive) and the names of statements of op `indirect`.
+
+    body buf3[i0: 4096] reduce [r0: 1024]
+      t0 = load x[1024*i0 + r0] : float32
+      t1 = constant 0.125 : float32
+      t2 = mul t0, t1 : float32
+      t3 = reduce sum t2 : float32
+      store buf3[i0], t3
+
+A statement that depends on a reduction axis without a `reduce` between runs once for each point of the full space;
+every other one once for each point of `axes`. Everything is immutable data: a body prints, parses back, hashes, diffs
+and runs in the reference interpreter.
+
+A *program* is a list of steps in execution order: loop bodies, and calls of ATen (`ExternCall`) on views of buffers.
+"""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import sympy
+import torch
+
+# Banded like the ops of tinygrad's uop/__init__.py; `dtype` of a statement is the dtype of its result.
+MEMORY_OPS = ("load", "store")  # store: `mode` "" or "add" (atomic when several points may hit one place)
+VALUE_OPS = ("constant", "index")  # index: the value of an index expression as an int64
+CONVERT_OPS = ("cast", "bitcast", "indirect")  # indirect: an integer that later index expressions name; bounds checked
+UNARY_OPS = (
+    "neg", "abs", "sign", "reciprocal", "sqrt", "rsqrt", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p",
+    "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc",
+    "erfinv", "lgamma", "digamma", "sigmoid", "floor", "ceil", "trunc", "round", "isnan", "isinf", "logical_not",
+    "bitwise_not",
+)
+BINARY_OPS = (
+    "add", "sub", "mul", "truediv", "floordiv", "truncdiv", "mod", "fmod", "pow", "atan2", "hypot", "copysign",
+    "nextafter", "minimum", "maximum", "fmin", "fmax", "bitwise_and", "bitwise_or", "bitwise_xor", "shl", "shr",
+    "logical_and", "logical_or", "logical_xor", "eq", "ne", "lt", "le", "gt", "ge",
+)
+TERNARY_OPS = ("where", "fma")
+RANDOM_OPS = ("rand", "randn")  # of (seed, offset): Philox
+REDUCE_OPS = ("reduce", "part")  # part: one result of a reduction that has several (`value` is its index)
+REDUCTIONS = ("sum", "prod", "max", "min", "argmax", "argmin", "any", "all", "welford")  # welford: mean, m2, count
+
+OPS = MEMORY_OPS + VALUE_OPS + CONVERT_OPS + UNARY_OPS + BINARY_OPS + TERNARY_OPS + RANDOM_OPS + REDUCE_OPS
+
+
+@dataclass(frozen=True)
+class Statement:
+    """`name = op args`. Only the fields that the op uses are set.
+
+    load: buffer, index, and optionally `mask` (name of a bool statement) with `value` for where it is False;
+    store: buffer, index, args[0] the value, `mode`; constant: value; index: index; cast/bitcast: dtype;
+    indirect: args[0] an integer, `bound` its size (negative values wrap, others raise IndexError where eager would);
+    reduce: `mode` one of REDUCTIONS; part: value (which result). `origins` are names of ATen nodes.
+    """
+
+    name: str
+    op: str
+    args: tuple[str, ...] = ()
+    dtype: torch.dtype = torch.float32
+    buffer: str = ""
+    index: sympy.Expr | None = None
+    value: bool | int | float | None = None
+    mask: str = ""
+    mode: str = ""
+    bound: sympy.Expr | None = None
+    origins: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A loop: `symbol` (integer, non-negative) runs from 0 to `extent` - 1."""
+
+    symbol: sympy.Symbol
+    extent: sympy.Expr
+
+
+@dataclass(frozen=True)
+class LoopBody:
+    """Loops that compute the buffer(s) they store; `name` is that of the first buffer stored."""
+
+    name: str
+    axes: tuple[Axis, ...]
+    reduction_axes: tuple[Axis, ...]
+    statements: tuple[Statement, ...]
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Names of the buffers loaded, in order of first use."""
+        return tuple(dict.fromkeys(s.buffer for s in self.statements if s.op == "load"))
+
+    @property
+    def writes(self) -> tuple[str, ...]:
+        """Names of the buffers stored, in order of first use."""
+        return tuple(dict.fromkeys(s.buffer for s in self.statements if s.op == "store"))
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """A piece of memory with one dense layout. Sizes and strides count elements."""
+
+    name: str
+    dtype: torch.dtype
+    device: torch.device
+    size: tuple[sympy.Expr, ...]
+    stride: tuple[sympy.Expr, ...]
+    role: str = "intermediate"  # input | constant | intermediate
+
+
+@dataclass(frozen=True)
+class View:
+    """A strided window onto a buffer, in elements from the buffer's first."""
+
+    buffer: str
+    size: tuple[sympy.Expr, ...]
+    stride: tuple[sympy.Expr, ...]
+    offset: sympy.Expr = sympy.S.Zero
+    dtype: torch.dtype | None = None  # other than the buffer's: view(dtype)
+
+
+@dataclass(frozen=True)
+class ExternCall:
+    """A call of an ATen operator on views; `args` and `kwargs` are trees whose leaves may be View or sympy.Expr.
+
+    `outputs` names the buffers it makes (None for a result nobody uses); an operator that mutates names in `mutates`
+    the buffers that it changes. `why` says why it is not loops: it is the text of a recorded decision.
+    """
+
+    name: str
+    target: Any  # torch._ops.OpOverload
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    outputs: tuple[str | None, ...]
+    mutates: tuple[str, ...] = ()
+    origins: tuple[str, ...] = ()
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Program:
+    """A lowered graph.
+
+    `inputs` are names of graph inputs in order (tensors have a Buffer; sizes and scalars are symbols); `symbols` says
+    how each size symbol is found at run time: (input index, "size" | "stride" | "value", dimension). `outputs` are
+    View, sympy.Expr, Python constants or None. `copies` are (View of the new value, input name): inputs that the
+    program mutates, written back before it returns, in order. `constants` are tensors that the graph holds.
+    """
+
+    inputs: tuple[str, ...]
+    symbols: Mapping[sympy.Symbol, tuple[int, str, int]]
+    buffers: Mapping[str, Buffer]
+    constants: Mapping[str, torch.Tensor]
+    steps: tuple[LoopBody | ExternCall, ...]
+    outputs: tuple[Any, ...]
+    copies: tuple[tuple[View, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Group:
+    """One kernel: bodies that run inside the same outer loops, in order.
+
+    Every body's axes start with `axes` (same symbols, same extents); what comes after them, and its reduction axes,
+    are inner loops of that body alone. `internal` are buffers that no other group reads: they may stay in registers or
+    in row-sized scratch. `kernel` is the name of the generated function.
+    """
+
+    kernel: str
+    axes: tuple[Axis, ...]
+    bodies: tuple[LoopBody, ...]
+    internal: frozenset[str] = frozenset()
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A scheduled program: groups and library calls in execution order, and which buffer takes over whose memory."""
+
+    program: Program
+    items: tuple[Group | ExternCall, ...]
+    reuse: Mapping[str, str] = field(default_factory=dict)
