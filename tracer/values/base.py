@@ -1,0 +1,108 @@
+"""The protocol of the values that a traced frame works with.
+
+A `Value` stands for one Python object while the frame is interpreted: a constant, a list, a module, a tensor that is a
+node of the graph. Operations on it either give another Value or raise `Unsupported`, which becomes a graph break; they
+never guess. `tx` is the running `interpreter.Interpreter`; through it values reach the graph (`tx.graph`), guards
+(`tx.guards`), and side effects (`tx.effects`).
+"""
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..sources import Source
+
+if TYPE_CHECKING:
+    from ..codegen import Codegen
+    from ..interpreter import Interpreter
+
+
+class Unsupported(Exception):
+    """The tracer cannot follow: becomes a graph break. `code` names an entry of `breaks.BREAKS`."""
+
+    def __init__(self, code: str, detail: str = "", **context: Any) -> None:
+        super().__init__(f"{code}: {detail}" if detail else code)
+        self.code = code
+        self.detail = detail
+        self.context = context
+
+
+class ObservedException(Exception):
+    """The traced program raised an exception that it may catch itself; `value` is the exception's Value."""
+
+    def __init__(self, value: Value) -> None:
+        super().__init__(repr(value))
+        self.value = value
+
+
+class Value:
+    """One object of the traced program. `source` says where to load it from, None for what the trace created.
+
+    Identity: two Values are the same object exactly when they are the same Python object here (sources that are equal
+    are mapped to one Value by `build.py`), so `is` in the program is `is` here.
+    """
+
+    __slots__ = ("source",)
+
+    def __init__(self, source: Source | None = None) -> None:
+        self.source = source
+
+    def python_type(self) -> type:
+        """The type the program would see."""
+        raise Unsupported("unknown-type", type(self).__name__)
+
+    def is_constant(self) -> bool:
+        """Whether `as_constant` gives the object itself."""
+        return False
+
+    def as_constant(self) -> Any:
+        """The Python object itself: numbers, strings, None, dtypes, tuples of such, ..."""
+        raise Unsupported("not-a-constant", repr(self))
+
+    def as_proxy(self) -> Any:
+        """What stands for this value in an argument list of an FX node: a Proxy, a constant, a tree of them."""
+        return self.as_constant()
+
+    def truth(self, tx: Interpreter) -> bool:
+        """bool(value), where it does not depend on a tensor's data."""
+        return bool(self.as_constant())
+
+    def iterate(self, tx: Interpreter) -> Sequence[Value]:
+        """All items of iter(value); for what is finite and has no side effect when iterated."""
+        raise Unsupported("iterate", self.describe())
+
+    def call(self, tx: Interpreter, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        """value(*args, **kwargs)."""
+        raise Unsupported("call", self.describe())
+
+    def call_method(self, tx: Interpreter, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        """value.name(*args, **kwargs); by default the call of the attribute."""
+        return self.getattr(tx, name).call(tx, args, kwargs)
+
+    def getattr(self, tx: Interpreter, name: str) -> Value:
+        """value.name; raises ObservedException(AttributeError) as the program would see it."""
+        raise Unsupported("attribute", f"{self.describe()}.{name}")
+
+    def setattr(self, tx: Interpreter, name: str, value: Value) -> None:
+        """value.name = value, kept as a side effect until the graph has run."""
+        raise Unsupported("set-attribute", f"{self.describe()}.{name}")
+
+    def getitem(self, tx: Interpreter, key: Value) -> Value:
+        """value[key]."""
+        raise Unsupported("subscript", self.describe())
+
+    def setitem(self, tx: Interpreter, key: Value, value: Value) -> None:
+        """value[key] = value."""
+        raise Unsupported("set-item", self.describe())
+
+    def reconstruct(self, codegen: Codegen) -> None:
+        """Emit bytecode that pushes this object; only called for values without a source to load from."""
+        raise Unsupported("reconstruct", self.describe())
+
+    def describe(self) -> str:
+        """A few words for messages to the user: "a list of 3", "the module `self.layers`"."""
+        where = f" `{self.source}`" if self.source is not None else ""
+        return f"{type(self).__name__}{where}"
+
+    def __repr__(self) -> str:
+        return f"<{self.describe()}>"
