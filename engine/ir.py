@@ -183,3 +183,17 @@ class Plan:
     program: Program
     items: tuple[Group | ExternCall, ...]
     reuse: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class KernelSignature:
+    """How a generated kernel is called: data pointers of `buffers` in order, then `symbols` as int64.
+
+    A kernel returns an int64 status: 0, or 1 + the position in `bounds` of the indirect statement that was out of
+    bounds (`bounds` are names of ATen nodes), which the wrapper turns into the IndexError that eager raises.
+    """
+
+    name: str
+    buffers: tuple[str, ...]
+    symbols: tuple[sympy.Symbol, ...] = ()
+    bounds: tuple[str, ...] = ()
