@@ -44,6 +44,9 @@ class Value:
 
     __slots__ = ("source",)
 
+    resumable = False
+    """For context managers: `reconstruct` pushes a fresh one equal to this, so that a break inside its block is possible."""
+
     def __init__(self, source: Source | None = None) -> None:
         self.source = source
 
@@ -69,6 +72,10 @@ class Value:
 
     def iterate(self, tx: Interpreter) -> Sequence[Value]:
         """All items of iter(value); for what is finite and has no side effect when iterated."""
+        raise Unsupported("iterate", self.describe())
+
+    def next(self, tx: Interpreter) -> Value | None:
+        """next(value) of an iterator; None when it is exhausted."""
         raise Unsupported("iterate", self.describe())
 
     def call(self, tx: Interpreter, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
