@@ -1,0 +1,180 @@
+"""The frame evaluation hook (PEP 523): the only file that touches torch's private interface to it.
+
+torch's C++ keeps, for each code object, a list of cache entries (guard tree, rewritten code). For each Python frame that
+starts while a callback is set, it runs the guard trees; the first that accepts decides the code that runs, and when
+none does it calls `callback(frame, first_entry, frame_state)`. The callback's answer is a `Verdict`. While the callback,
+or a guard, runs, the hook is off for that thread, so compiling never recurses into itself.
+
+The interface has no documentation; what is used here was found by experiment on torch 2.11 to 2.15, and `unavailable`
+says in one line when this torch's is another.
+"""
+from __future__ import annotations
+
+import functools
+import types
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+try:
+    from torch._C._dynamo import eval_frame as _hook
+    from torch._C._dynamo import guards as _guards
+except ImportError as error:  # a torch built without it
+    _hook = _guards = None
+    _import_error = str(error)
+else:
+    _import_error = ""
+
+_NEEDED = (
+    "set_eval_frame", "get_eval_frame_callback", "reset_code", "set_code_exec_strategy", "_debug_get_cache_entry_list",
+    "code_framelocals_names", "_FrameAction", "_FrameExecStrategy",
+)
+
+
+@functools.cache
+def unavailable() -> str:
+    """Why frames cannot be intercepted with this torch, as one line; "" when they can."""
+    if _hook is None:
+        return f"this torch has no frame evaluation hook ({_import_error})"
+    missing = [name for name in _NEEDED if not hasattr(_hook, name)]
+    if not hasattr(_guards, "RootGuardManager"):
+        missing.append("RootGuardManager")
+    return f"torch's frame evaluation interface is not the known one (no {', '.join(missing)})" if missing else ""
+
+
+class InstalledGuards:
+    """The guard tree of one cache entry, as torch's C++ wants it.
+
+    `root` is a `RootGuardManager`. C++ fills in `cache_entry` and `extra_state` when the entry is installed, and clears
+    them when it goes. `guards` is the `GuardBuilder` that made the tree, for explaining a failure.
+    """
+
+    def __init__(self, root: Any, guards: Any, compile_id: str) -> None:
+        self.root = root
+        self.guards = guards
+        self.compile_id = compile_id
+        self.diff_guard_root = None
+        self.cache_entry: Any = None
+        self.extra_state: Any = None
+        self.dead = ""
+
+    def invalidate(self, reason: str) -> None:
+        """Drop this entry: something that its guards identify is gone. Does nothing when it is not installed."""
+        self.dead = reason
+        if self.extra_state is not None and self.cache_entry is not None:
+            self.extra_state.invalidate(self.cache_entry, _Invalidated(reason, self.compile_id))
+
+
+class _Invalidated:
+    """Stands in an invalidated cache entry in the place of its guards."""
+
+    root = None
+    diff_guard_root = None
+    guards = None
+
+    def __init__(self, reason: str, compile_id: str) -> None:
+        self.dead = reason
+        self.compile_id = compile_id
+        self.cache_entry: Any = None
+        self.extra_state: Any = None
+
+
+@dataclass(frozen=True, eq=False)
+class GuardedCode:
+    """A new cache entry: `code` runs in place of the frame's own while `guard_manager` accepts."""
+
+    code: types.CodeType
+    guard_manager: InstalledGuards
+    compile_id: str
+    trace_annotation: str
+
+
+@dataclass(frozen=True, eq=False)
+class Verdict:
+    """What to do with a frame: the callback's answer. Use the constants below and `install`."""
+
+    frame_exec_strategy: Any
+    apply_to_code: bool
+    guarded_code: GuardedCode | None = None
+    skip_reason: str | None = None
+
+
+def _verdict(this: str, callees: str, always: bool) -> Verdict:
+    if _hook is None:
+        return Verdict(None, always)
+    action = _hook._FrameAction
+    return Verdict(_hook._FrameExecStrategy(getattr(action, this), getattr(action, callees)), always)
+
+
+EAGER_ONCE = _verdict("DEFAULT", "DEFAULT", always=False)
+"""Run this call as it is; ask again at the next."""
+EAGER_ONCE_WITH_CALLEES = _verdict("DEFAULT", "SKIP", always=False)
+"""Run this call and all that it calls as they are; ask again at the next."""
+SKIP = _verdict("SKIP", "DEFAULT", always=True)
+"""Never look at this code object again; what it calls is looked at."""
+SKIP_WITH_CALLEES = _verdict("SKIP", "SKIP", always=True)
+"""Never look at this code object again, nor at anything while it runs."""
+CACHED_ONLY = _verdict("RUN_ONLY", "RUN_ONLY", always=True)
+"""From now on use the entries there are, for this code object and while it runs; compile nothing new."""
+
+
+def install(code: types.CodeType, guards: InstalledGuards) -> Verdict:
+    """Run `code` now and whenever `guards` accept."""
+    entry = GuardedCode(code, guards, guards.compile_id, f"Torch-Compiled Region: {guards.compile_id}")
+    return Verdict(EAGER_ONCE.frame_exec_strategy, False, entry)
+
+
+Callback = Callable[[Any, Any, dict[Any, Any]], Verdict]
+
+if _hook is not None and not unavailable():
+    set_callback: Callable[[Callback | None], Callback | None] = _hook.set_eval_frame
+    """Set the callback of this thread, None for none; returns the one before."""
+    current_callback: Callable[[], Callback | None] = _hook.get_eval_frame_callback
+    """The callback of this thread."""
+else:  # pragma: no cover - nothing to hook into
+
+    def set_callback(callback: Callback | None) -> Callback | None:
+        """There is no hook: nothing is set."""
+        return None
+
+    def current_callback() -> Callback | None:
+        """There is no hook, so no callback."""
+        return None
+
+
+def entries(code: types.CodeType) -> list[Any]:
+    """The live cache entries of `code`, as C++ tries them: each has `code`, `guard_manager`, `compile_id`, `backend`."""
+    return [e for e in _hook._debug_get_cache_entry_list(code) if getattr(e.guard_manager, "root", None) is not None]
+
+
+def reset_code(code: types.CodeType) -> None:
+    """Forget all entries, the frame state and the strategy of `code`."""
+    _hook.reset_code(code)
+
+
+def skip_code(code: types.CodeType) -> None:
+    """Never intercept frames of `code`; what they call is intercepted."""
+    if not unavailable():
+        _hook.set_code_exec_strategy(code, SKIP.frame_exec_strategy)
+
+
+def skip_code_with_callees(code: types.CodeType) -> None:
+    """Never intercept frames of `code` nor anything that runs below them; costs nothing in Python per call."""
+    if not unavailable():
+        _hook.set_code_exec_strategy(code, SKIP_WITH_CALLEES.frame_exec_strategy)
+
+
+def local_indices(code: types.CodeType) -> dict[str, int]:
+    """Where the guard tree finds each local, cell and free variable of a frame of `code`."""
+    # A name that is both an argument and a cell stands twice; C++ reads the later one, as f_locals does.
+    return {name: index for index, name in enumerate(_hook.code_framelocals_names(code))}
+
+
+def unobserved(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function` such that neither its frames nor those below are ever intercepted."""
+
+    def run_unobserved(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    skip_code_with_callees(run_unobserved.__code__)
+    return run_unobserved
