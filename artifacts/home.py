@@ -1,0 +1,61 @@
+"""Where recordings lie: a home folder with one folder for each recording."""
+from __future__ import annotations
+
+import os
+import re
+import sqlite3
+from pathlib import Path
+
+from .store import DATABASE
+
+HOME = ".ptdebug"
+
+
+def recordings_home(out: str | os.PathLike[str] | None = None) -> Path:
+    """The folder that new recordings go to: `out`, else $PTDEBUG_HOME, else `.ptdebug` here. It need not exist."""
+    return Path(out or os.environ.get("PTDEBUG_HOME") or HOME).absolute()
+
+
+def existing_home(out: str | os.PathLike[str] | None = None) -> Path:
+    """The folder to look for recordings in: as `recordings_home`, but `.ptdebug` may lie in a folder above this one."""
+    home = recordings_home(out)
+    if out or os.environ.get("PTDEBUG_HOME") or home.is_dir():
+        return home
+    return next((parent / HOME for parent in Path.cwd().parents if (parent / HOME).is_dir()), home)
+
+
+def new_recording_folder(home: Path, program: str, name: str | None = None) -> Path:
+    """Make and return the folder of a new recording: `name` (or the program's stem), numbered where it is taken.
+
+    Raises OSError where it cannot be made.
+    """
+    home.mkdir(parents=True, exist_ok=True)
+    stem = re.sub(r"[^A-Za-z0-9._-]+", "-", name or Path(program).stem).strip("-.") or "recording"
+    number = 0 if name else 1
+    while True:
+        folder = home / (f"{stem}-{number}" if number else stem)
+        try:
+            folder.mkdir()
+            return folder
+        except FileExistsError:
+            number += 1
+
+
+def recordings(home: Path) -> list[Path]:
+    """The folders below `home` that hold a recording, newest first."""
+    if not home.is_dir():
+        return []
+    found = [folder for folder in home.iterdir() if (folder / DATABASE).is_file()]
+    return sorted(found, key=lambda folder: (_started(folder), folder.name), reverse=True)
+
+
+def _started(folder: Path) -> float:
+    try:
+        connection = sqlite3.connect(f"file:{folder / DATABASE}?mode=ro", uri=True)
+        try:
+            row = connection.execute("SELECT value FROM meta WHERE key='started'").fetchone()
+        finally:
+            connection.close()
+        return float(row[0])
+    except (sqlite3.Error, TypeError, ValueError):
+        return (folder / DATABASE).stat().st_mtime

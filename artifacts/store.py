@@ -1,0 +1,288 @@
+"""Writing a recording while the compiler runs.
+
+A recording is a folder:
+
+    recording.db          SQLite: the index and, compressed, everything but tensors
+    recording-PID.db      the same for a child process (forked, or started with the same folder)
+    tensors/*.safetensors inputs that were kept
+
+Each call of the writer is one transaction (decisions are gathered and written with the next one), in WAL mode without
+fsync: what was written survives the death of the process at any moment, though not that of the operating system, and
+a commit costs some ten microseconds. Equal contents are stored once, by hash.
+
+The writer never raises into the program that it records: the first thing that goes wrong (no space, no permission)
+becomes one message, recording ends, and the program goes on.
+"""
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import sqlite3
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Concatenate, ParamSpec
+
+import msgspec
+import zstandard
+
+from .. import __version__
+from .records import SCHEMA, AnyRecord, Decision, Runtime
+
+P = ParamSpec("P")
+
+DATABASE = "recording.db"
+TABLES = """
+CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT);
+CREATE TABLE compiles(id TEXT PRIMARY KEY, function TEXT, file TEXT, line INTEGER, started REAL,
+                      status TEXT, reason TEXT, seconds TEXT);
+CREATE TABLE blobs(hash BLOB PRIMARY KEY, size INTEGER, data BLOB);
+CREATE TABLE artifacts(seq INTEGER PRIMARY KEY, compile TEXT, stage TEXT, name TEXT, kind TEXT, items INTEGER,
+                       hash BLOB, UNIQUE(compile, stage, name));
+CREATE TABLE decisions(seq INTEGER PRIMARY KEY, compile TEXT, kind TEXT, subject TEXT, data BLOB);
+CREATE TABLE absents(compile TEXT, stage TEXT, why TEXT);
+CREATE TABLE sources(path TEXT PRIMARY KEY, hash BLOB);
+CREATE TABLE notes(seq INTEGER PRIMARY KEY, text TEXT);
+"""
+RUNNING = "running"  # the status of a compilation that has not ended
+ENVIRONMENT = ("PTDEBUG_", "TORCH", "TRITON_", "OMP_", "MKL_", "CUDA_", "PYTHON", "CXX", "CC")
+# What counts as an item of a record, for the counts that lists show without reading it.
+ITEMS = (
+    "nodes", "instructions", "breaks", "guards", "statements", "candidates", "groups", "lines", "inputs", "kernels",
+)
+DECISIONS_AT_ONCE = 256
+DECISIONS_AT_LATEST = 0.5  # seconds
+
+Method = Callable[Concatenate["RecordingWriter", P], None]
+
+
+def _guarded(method: Method[P]) -> Method[P]:
+    """Make a method of the writer a transaction: locked, in the right process, never raising."""
+
+    @wraps(method)
+    def call(self: RecordingWriter, *args: P.args, **kwargs: P.kwargs) -> None:
+        with self._lock:
+            if self._stopped:
+                return
+            start = time.perf_counter()
+            try:
+                if self._pid != os.getpid():
+                    self._leave_parents_database()
+                    self._open()
+                self._transaction(lambda: method(self, *args, **kwargs))
+            except Exception as error:  # the program's work comes first, whatever failed here
+                self._stop(error)
+            name = method.__name__
+            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
+
+    return call
+
+
+class RecordingWriter:
+    """A `Recorder` that writes into `folder` (made if it is not there). Safe to share between threads and to fork.
+
+    `messages` holds what the person should be told after the program ends; `seconds` is the wall time that each method
+    of the writer took so far.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str], command: Sequence[str] = (), compiler: str = "ptdebug",
+                 meta: Mapping[str, Any] | None = None) -> None:
+        self.folder = Path(folder).absolute()
+        self.messages: list[str] = []
+        self.seconds: dict[str, float] = {}
+        self._extra = {"command": list(command), "compiler": compiler, **(meta or {})}
+        self._lock = threading.RLock()
+        self._stopped = False
+        self._decisions: list[tuple[str, Decision]] = []
+        self._pid = os.getpid()
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self._open()
+        except Exception as error:
+            self._stop(error)
+        reference = weakref.ref(self)
+        os.register_at_fork(after_in_child=lambda: (writer := reference()) and writer._after_fork())
+
+    # ---- the Recorder protocol --------------------------------------------------------------------------------------
+    @_guarded
+    def begin(self, compile_id: str, function: str, file: str, line: int) -> None:
+        """A compilation starts; until `end` its status is `running`."""
+        if not self._versions_known:
+            self._versions_known = True
+            self._set_meta("versions", _versions())
+        self._db.execute("INSERT OR REPLACE INTO compiles VALUES(?,?,?,?,?,?,?,?)",
+                         (compile_id, function, file, line, time.time(), RUNNING, "", "{}"))
+
+    @_guarded
+    def record(self, compile_id: str, stage: str, name: str, record: AnyRecord) -> None:
+        """Keep `record`; one with the same compilation, stage and name takes the place of an earlier one."""
+        items = next((len(getattr(record, field)) for field in ITEMS if hasattr(record, field)), 1)
+        self._db.execute(
+            "INSERT OR REPLACE INTO artifacts(compile, stage, name, kind, items, hash) VALUES(?,?,?,?,?,?)",
+            (compile_id, stage, name, type(record).__name__, items, self._blob(_encode(record))),
+        )
+
+    @_guarded
+    def absent(self, compile_id: str, stage: str, why: str) -> None:
+        """A stage was not produced."""
+        self._db.execute("INSERT INTO absents VALUES(?,?,?)", (compile_id, stage, why))
+
+    def decision(self, compile_id: str, decision: Decision) -> None:
+        """Keep a decision; it is written with the next record, or after half a second of decisions."""
+        if self._stopped:
+            return
+        self._decisions.append((compile_id, decision))
+        if (len(self._decisions) >= DECISIONS_AT_ONCE
+                or time.monotonic() - self._last_commit > DECISIONS_AT_LATEST):
+            self.flush()
+
+    @_guarded
+    def end(self, compile_id: str, status: str, reason: str, seconds: Mapping[str, float]) -> None:
+        """A compilation ended: compiled, skipped, eager or failed."""
+        self._db.execute("UPDATE compiles SET status=?, reason=?, seconds=? WHERE id=?",
+                         (status, reason, _encode(dict(seconds)).decode(), compile_id))
+        self._set_meta("writer_seconds", self.seconds)
+
+    @_guarded
+    def source_file(self, path: str) -> None:
+        """Keep the text of a source file as it is now (once)."""
+        if path in self._sources:
+            return
+        self._sources.add(path)
+        if os.path.isfile(path):
+            self._db.execute("INSERT OR REPLACE INTO sources VALUES(?,?)", (path, self._blob(Path(path).read_bytes())))
+
+    # ---- beyond the protocol ----------------------------------------------------------------------------------------
+    @_guarded
+    def flush_runtime(self, runtimes: Mapping[str, Runtime]) -> None:
+        """Store the run-time counters (compile id -> what they stand at now), in the place of earlier ones.
+
+        Called at exit and now and then, never from a compiled call: counting is the caller's business.
+        """
+        for compile_id, runtime in runtimes.items():
+            self._db.execute(
+                "INSERT OR REPLACE INTO artifacts(compile, stage, name, kind, items, hash) VALUES(?,?,?,?,?,?)",
+                (compile_id, "runtime", "", "Runtime", len(runtime.kernels), self._blob(_encode(runtime))),
+            )
+
+    @_guarded
+    def note(self, text: str) -> None:
+        """Keep a sentence about the recording as a whole, for the person who reads it."""
+        self._db.execute("INSERT INTO notes(text) VALUES(?)", (text,))
+
+    @_guarded
+    def set_meta(self, key: str, value: Any) -> None:
+        """Keep a fact about the recording as a whole."""
+        self._set_meta(key, value)
+
+    @_guarded
+    def flush(self) -> None:
+        """Write decisions that wait."""
+
+    def close(self, exit_code: int | None = None) -> None:
+        """The program ended with `exit_code`. The database becomes one plain file; further calls do nothing."""
+        if exit_code is not None:
+            self.set_meta("exit_code", exit_code)
+        self.set_meta("ended", time.time())
+        self.set_meta("writer_seconds", self.seconds)
+        with self._lock:
+            if self._stopped:
+                return
+            self._stopped = True
+            try:
+                self._db.execute("PRAGMA journal_mode=DELETE")
+                self._db.close()
+            except sqlite3.Error as error:
+                self.messages.append(f"ptdebug: the recording was not closed properly: {error}")
+
+    # ---- inside -----------------------------------------------------------------------------------------------------
+    def _open(self) -> None:
+        main = self.folder / DATABASE
+        path = self.folder / f"recording-{self._pid}.db" if main.exists() else main
+        self._known: set[bytes] = set()
+        self._sources: set[str] = set()
+        self._versions_known = False
+        self._last_commit = time.monotonic()
+        self._compressor = zstandard.ZstdCompressor(level=1)
+        self._db = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=5)
+        self._db.execute("PRAGMA journal_mode=WAL")
+        self._db.execute("PRAGMA synchronous=OFF")
+        self._db.executescript("BEGIN;" + TABLES + "COMMIT;")
+        self._transaction(self._first_meta)
+
+    def _first_meta(self) -> None:
+        facts = {
+            "schema": SCHEMA,
+            **self._extra,
+            "pid": self._pid,
+            "parent_pid": os.getppid(),
+            "started": time.time(),
+            "folder": str(Path.cwd()),
+            "machine": " ".join(os.uname()) if hasattr(os, "uname") else sys.platform,
+            "environment": {k: v for k, v in sorted(os.environ.items()) if k.startswith(ENVIRONMENT)},
+            "versions": {"ptdebug": __version__, "python": sys.version.split()[0]},
+        }
+        for key, value in facts.items():
+            self._set_meta(key, value)
+
+    def _transaction(self, work: Callable[[], None]) -> None:
+        self._db.execute("BEGIN")
+        try:
+            work()
+            if self._decisions:
+                waiting, self._decisions = self._decisions, []
+                self._db.executemany(
+                    "INSERT INTO decisions(compile, kind, subject, data) VALUES(?,?,?,?)",
+                    [(compile_id, d.kind, d.subject, _encode(d)) for compile_id, d in waiting],
+                )
+            self._db.execute("COMMIT")
+        except BaseException:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+            raise
+        self._last_commit = time.monotonic()
+
+    def _blob(self, content: bytes) -> bytes:
+        key = hashlib.blake2b(content, digest_size=16).digest()
+        if key not in self._known:
+            self._db.execute("INSERT OR IGNORE INTO blobs VALUES(?,?,?)",
+                             (key, len(content), self._compressor.compress(content)))
+            self._known.add(key)
+        return key
+
+    def _set_meta(self, key: str, value: Any) -> None:
+        self._db.execute("INSERT OR REPLACE INTO meta VALUES(?,?)", (key, _encode(value).decode()))
+
+    def _stop(self, error: Exception) -> None:
+        self._stopped = True
+        self.messages.append(f"ptdebug: recording stopped, the program goes on: {error} ({self.folder})")
+
+    def _after_fork(self) -> None:
+        self._lock = threading.RLock()  # a thread that is not in the child may have held it
+        self._decisions = []  # the parent writes them
+
+    def _leave_parents_database(self) -> None:
+        # Closing the parent's connection in a child would touch the parent's locks and files: never destroy it.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._db))
+        self._pid = os.getpid()
+        self.seconds = {}
+
+
+def _encode(value: Any) -> bytes:
+    return msgspec.json.encode(value, enc_hook=repr)
+
+
+def _versions() -> dict[str, str]:
+    versions = {"ptdebug": __version__, "python": sys.version.split()[0]}
+    for package in ("torch", "triton"):
+        try:
+            versions[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return versions

@@ -1,0 +1,150 @@
+"""Questions to a recording as a whole, answered as the JSON documents of the contract."""
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from .recording import CompileInfo, Recording
+from .records import SCHEMA, Break, Breaks, Graph, Guard, Guards, Recompile, Runtime, Schedule
+
+TIMINGS = ("capture", "joint", "passes", "lowering", "scheduling", "codegen", "kernels")
+NOT_OPERATIONS = ("placeholder", "get_attr", "output")
+
+
+def operations(graph: Graph) -> int:
+    """How many nodes of a graph compute something."""
+    return sum(node.op not in NOT_OPERATIONS for node in graph.nodes)
+
+
+def breaks(recording: Recording, compile_id: str | None = None) -> list[tuple[str, Break, int]]:
+    """Each graph break once, with the compilation that met it first and how many compilations met it."""
+    times: Counter[tuple[Any, ...]] = Counter()
+    first: dict[tuple[Any, ...], tuple[str, Break]] = {}
+    for owner, record in recording.records(Breaks, compile_id):
+        for found in record.breaks:
+            key = (found.code, found.location.file, found.location.line, found.location.column, found.source)
+            times[key] += 1
+            first.setdefault(key, (owner, found))
+    return [(owner, found, times[key]) for key, (owner, found) in first.items()]
+
+
+def guards(recording: Recording, compile_id: str | None = None) -> list[tuple[str, Guard]]:
+    """All guards, with their compilation."""
+    return [(owner, guard) for owner, record in recording.records(Guards, compile_id) for guard in record.guards]
+
+
+def recompiles(recording: Recording, compile_id: str | None = None) -> list[tuple[str, Recompile]]:
+    """The compilations that a failed guard caused, each with that guard."""
+    return recording.records(Recompile, compile_id)
+
+
+def summary(recording: Recording) -> dict[str, Any]:
+    """The summary of CONTRACT.md: `ptdebug show RECORDING --json` and `ptdebug run --json FILE`."""
+    meta = recording.meta
+    facts = _PerCompile(recording)
+    infos = recording.compiles()
+    compiles = [_compile_document(recording, info, facts) for info in infos]
+    found_breaks = breaks(recording)
+    found_recompiles = recompiles(recording)
+    return {
+        "schema": SCHEMA,
+        "recording": str(recording.path),
+        "command": meta.get("command", []),
+        "exit_code": meta.get("exit_code"),
+        "compiler": meta.get("compiler", "ptdebug"),
+        "versions": meta.get("versions", {}),
+        "counts": {
+            "frames": len({_frame(info.id) for info in infos}),
+            "compiles": sum(info.status == "compiled" for info in infos),
+            "graphs": len(facts.graph_nodes),
+            "ops": sum(facts.ops.values()),
+            "graph_breaks": len(found_breaks),
+            "recompiles": len(found_recompiles),
+            "guards": sum(facts.guards.values()),
+            "kernels": sum(facts.kernels.values()),
+            "extern_calls": sum(facts.extern_calls.values()),
+            "decisions": recording.count_decisions(),
+            "skipped_frames": len({_frame(info.id) for info in infos if info.status == "skipped"}),
+        },
+        "compiles": compiles,
+        "graph_breaks": [break_document(owner, found, times) for owner, found, times in found_breaks],
+        "recompiles": [recompile_document(owner, found) for owner, found in found_recompiles],
+        "absent": [{"compile": owner, "stage": a.stage, "why": a.why} for owner, a in recording.absents()],
+        "overhead_seconds": {"recording": _overhead(infos, meta.get("writer_seconds", {}))},
+        "notes": recording.notes(),
+        "problems": list(recording.problems),
+    }
+
+
+def break_document(owner: str, found: Break, times: int) -> dict[str, Any]:
+    """A graph break as in the contract, with the user's stack."""
+    return {"compile": owner, "code": found.code, "message": found.message, "hint": found.hint,
+            "file": found.location.file, "line": found.location.line, "source": found.source, "times": times,
+            "function": found.location.function, "resume": found.resume}
+
+
+def recompile_document(owner: str, found: Recompile) -> dict[str, Any]:
+    """A recompilation as in the contract."""
+    place = found.location
+    return {"compile": owner, "guard": found.guard, "expected": _number(found.expected),
+            "actual": _number(found.actual), "file": place.file if place else None,
+            "line": place.line if place else None, "hint": found.hint, "compared_with": found.compared_with}
+
+
+class _PerCompile:
+    """Counts for each compilation, from one walk over the records that hold them."""
+
+    def __init__(self, recording: Recording) -> None:
+        self.graph_nodes: Counter[str] = Counter()
+        self.ops: Counter[str] = Counter()
+        self.guards: Counter[str] = Counter()
+        self.kernels: Counter[str] = Counter()
+        self.extern_calls: Counter[str] = Counter()
+        self.calls: Counter[str] = Counter()
+        for info in recording.artifacts(kind="Graph"):
+            if info.stage == "capture":
+                graph = recording.artifact(info.compile, info.stage, info.name)
+                if isinstance(graph, Graph):
+                    self.graph_nodes[info.compile] += len(graph.nodes)
+                    self.ops[info.compile] += operations(graph)
+        for info in recording.artifacts(kind="Guards"):
+            self.guards[info.compile] += info.items
+        for owner, schedule in recording.records(Schedule):
+            for group in schedule.groups:
+                (self.extern_calls if group.kind == "extern" else self.kernels)[owner] += 1
+        for owner, runtime in recording.records(Runtime):
+            self.calls[owner] += runtime.calls
+
+
+def _compile_document(recording: Recording, info: CompileInfo, facts: _PerCompile) -> dict[str, Any]:
+    seconds = dict(info.seconds)
+    phases = {name: seconds.get(name, 0.0) for name in TIMINGS}
+    total = seconds.get("total", sum(v for k, v in seconds.items() if k != "recording"))
+    extra = {name: value for name, value in seconds.items() if name not in phases and name != "total"}
+    return {
+        "id": info.id, "function": info.function, "file": info.file, "line": info.line, "status": info.status,
+        "reason": info.reason or None, "graph_nodes": facts.graph_nodes[info.id], "kernels": facts.kernels[info.id],
+        "extern_calls": facts.extern_calls[info.id], "guards": facts.guards[info.id], "calls": facts.calls[info.id],
+        "seconds": {"total": total, **phases, **extra},
+        "stages": recording.stages(info.id),
+    }
+
+
+def _overhead(infos: list[CompileInfo], writer: dict[str, float]) -> float:
+    described = sum(info.seconds.get("recording", 0.0) for info in infos)  # holds the time of `record` too
+    rest = sum(seconds for method, seconds in writer.items() if method != "record" or not described)
+    return described + rest
+
+
+def _frame(compile_id: str) -> str:
+    frame, _, rest = compile_id.partition("/")
+    return frame + "@" + rest.partition("@")[2]
+
+
+def _number(text: str) -> Any:
+    try:
+        return int(text)
+    except ValueError:
+        return text
+
+

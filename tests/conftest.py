@@ -1,0 +1,24 @@
+"""Fixtures that several rooms use."""
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def sample_module() -> ModuleType:
+    """tests/sample.py as a module (tests are no package, so it cannot be imported by name)."""
+    spec = importlib.util.spec_from_file_location("ptdebug_tests_sample", Path(__file__).parent / "sample.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="session")
+def sample(sample_module: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A recording with a record for every stage, in a home of its own."""
+    return sample_module.write_sample(tmp_path_factory.mktemp("home") / ".ptdebug" / "model-1")
