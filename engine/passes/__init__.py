@@ -1,1 +1,58 @@
-"""(to be written)"""
+"""Rewrites of the ATen graph, before loops exist: an ordered table of passes, one file for each.
+
+A pass is a function from a graph, changed in place, to the matches it made (records.RuleMatch: what it took away, what
+it put there, why). `run` applies the table in order and records the graph after each pass that changed it. To add a
+pass, write its file and add a line to `PASSES`.
+"""
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ...artifacts import records
+from ...artifacts.context import CompileContext
+from ..aten import AtenGraph
+from ..describe import graph_record
+from .common_subexpressions import merge_common_subexpressions
+from .constant_folding import fold_constants
+from .dead_code import remove_dead_code
+from .no_ops import remove_no_ops
+
+Rewrite = Callable[[AtenGraph], list[records.RuleMatch]]
+
+
+@dataclass(frozen=True)
+class GraphPass:
+    name: str
+    rewrite: Rewrite
+
+
+PASSES = (
+    GraphPass("dead-code", remove_dead_code),
+    GraphPass("no-ops", remove_no_ops),
+    GraphPass("constant-folding", fold_constants),
+    GraphPass("common-subexpressions", merge_common_subexpressions),
+    GraphPass("dead-code-after", remove_dead_code),
+)
+
+
+def run(aten: AtenGraph, context: CompileContext) -> AtenGraph:
+    """Apply `PASSES` in order; each is a decision of kind "pass" (options run, skip)."""
+    for number, graph_pass in enumerate(PASSES):
+        if context.decide("pass", graph_pass.name, ["run", "skip"], "run", "a standard pass") == "skip":
+            continue
+        start = time.perf_counter()
+        matches = graph_pass.rewrite(aten)
+        if not matches:
+            continue
+        seconds = time.perf_counter() - start
+        context.record(
+            "passes",
+            lambda p=graph_pass, m=matches, s=seconds: records.Pass(
+                p.name, graph_record(aten.module.graph, p.name, "capture"), tuple(m), s
+            ),
+            f"{number:02d}_{graph_pass.name}",
+        )
+    aten.module.recompile()
+    return aten

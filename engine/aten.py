@@ -1,0 +1,389 @@
+"""Captured torch-level graph in; functionalized, decomposed ATen graph out.
+
+The graph runs once over its fake inputs, wrapped as functional tensors (C++ functionalization, the mechanism behind
+`torch.func.functionalize`), under a dispatch mode that sees each ATen operator without mutation and writes it down as a
+node. Nothing is copied: sizes that vary appear in the nodes' arguments as torch.SymInt.
+
+What a mutation-free graph cannot say stands beside it: `mutations` (graph output i is the new value of that input) and
+`outputs` (where each result of the program comes from: the input itself, a view of an input, a graph output, or a
+constant).
+"""
+from __future__ import annotations
+
+import operator
+from collections.abc import Container, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+import torch.fx
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from ..artifacts.context import CompileContext
+from .decompositions import rule_for
+
+
+class Captured(Protocol):
+    """What the engine needs of a captured graph (see tracer/capture.py, which has the full account)."""
+
+    @property
+    def module(self) -> torch.fx.GraphModule: ...
+    @property
+    def inputs(self) -> tuple[Any, ...]: ...
+    @property
+    def grad_enabled(self) -> bool: ...
+
+
+class EngineUnsupported(Exception):
+    """The engine cannot compile this graph; the message says why. The graph then runs in eager, node by node."""
+
+
+@dataclass(frozen=True)
+class FromInput:
+    """The result is input `index` itself."""
+
+    index: int
+
+
+@dataclass(frozen=True)
+class ViewOfInput:
+    """The result shares memory with input `index`: a strided view of it, sizes in elements (ints or SymInts)."""
+
+    index: int
+    size: tuple[Any, ...]
+    stride: tuple[Any, ...]
+    offset: Any
+    dtype: torch.dtype
+
+
+@dataclass(frozen=True)
+class FromGraph:
+    """The result is output `index` of the ATen graph."""
+
+    index: int
+
+
+@dataclass(frozen=True)
+class Constant:
+    """The result is a Python value (a number, None, or a torch.SymInt)."""
+
+    value: Any
+
+
+Output = FromInput | ViewOfInput | FromGraph | Constant
+
+
+@dataclass(frozen=True)
+class AtenGraph:
+    """A functional ATen graph. Its first outputs are the new values of mutated inputs, as `mutations` says.
+
+    `mutations` maps graph output index to input index; `outputs` has one entry for each output of the captured graph.
+    """
+
+    module: torch.fx.GraphModule
+    inputs: tuple[Any, ...]
+    mutations: dict[int, int]
+    outputs: tuple[Output, ...]
+
+
+def trace(captured: Captured, context: CompileContext, lowered: Container[Any] = ()) -> AtenGraph:
+    """Functionalize and decompose `captured`; operators in `lowered` are kept as they are.
+
+    Raises EngineUnsupported for what an inference graph cannot express: results that need gradients, inputs whose
+    metadata (not data) changes, operators that mutate in ways functionalization does not know.
+    """
+    _check_inference(captured)
+    fake_mode = _fake_mode_of(captured.inputs)
+    tracer = AtenTracer(fake_mode, context, lowered)
+    with _inference_tracing(), fake_mode:
+        wrapped = tuple(tracer.placeholder(i, value) for i, value in enumerate(captured.inputs))
+        with tracer, _functionalization():
+            results = tracer.run(captured.module, wrapped)
+        # Outside the functionalization scope but still under the tracer: regenerating views emits operators.
+        with tracer:
+            mutations = _mutations(captured.inputs, wrapped)
+            outputs, values = _outputs(captured.inputs, wrapped, results, mutations)
+    tracer.output(values)
+    module = torch.fx.GraphModule(tracer.constants, tracer.graph, "AtenGraph")
+    return AtenGraph(module, captured.inputs, {i: index for i, index in enumerate(mutations)}, outputs)
+
+
+class AtenTracer(TorchDispatchMode):
+    """Writes down each ATen operator that reaches it as a node of `graph`."""
+
+    def __init__(self, fake_mode: FakeTensorMode, context: CompileContext, lowered: Container[Any]) -> None:
+        super().__init__()
+        self.fake_mode = fake_mode
+        self.context = context
+        self.lowered = lowered
+        self.graph = torch.fx.Graph()
+        self.constants = torch.nn.Module()
+        self.nodes: dict[int, torch.fx.Node] = {}
+        self.alive: list[Any] = []  # keeps every fake alive, so that ids in `nodes` stay theirs
+        self.real: dict[int, torch.Tensor] = {}  # id of a real tensor met while tracing -> its fake
+        self.current: torch.fx.Node | None = None
+        self.rule = ""
+
+    # ---- inputs, outputs, constants
+    def placeholder(self, index: int, value: Any) -> Any:
+        """The placeholder of input `index`; tensors come back wrapped as functional tensors."""
+        node = self.graph.placeholder(f"arg{index}")
+        node.meta["val"] = value
+        if not isinstance(value, torch.Tensor):
+            return value
+        self._remember(value, node)
+        return torch._to_functional_tensor(value)
+
+    def output(self, values: list[Any]) -> None:
+        """Close the graph with the given fake tensors as its outputs."""
+        self.graph.output(tuple(self._argument(v) for v in values))
+
+    def _constant(self, tensor: torch.Tensor) -> torch.fx.Node:
+        """A get_attr node for a real tensor met while tracing (`torch.tensor(3.0)` in the program)."""
+        name = f"constant{sum(n.op == 'get_attr' for n in self.graph.nodes)}"
+        setattr(self.constants, name, tensor)
+        node = self.graph.get_attr(name)
+        fake = self.real[id(tensor)] = node.meta["val"] = self.fake_mode.from_tensor(tensor, static_shapes=True)
+        self._remember(tensor, node)
+        self._remember(fake, node)
+        return node
+
+    def _remember(self, tensor: torch.Tensor, node: torch.fx.Node) -> None:
+        self.nodes[id(tensor)] = node
+        self.alive.append(tensor)
+
+    # ---- running the captured graph
+    def run(self, module: torch.fx.GraphModule, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Run `module` node by node on functional inputs; returns its outputs."""
+        values: dict[torch.fx.Node, Any] = {}
+        supply = iter(inputs)
+        result: Any = ()
+        for node in module.graph.nodes:
+            self.current = node
+            load = values.__getitem__
+            if node.op == "placeholder":
+                values[node] = next(supply)
+            elif node.op == "get_attr":
+                values[node] = operator.attrgetter(node.target)(module)
+            elif node.op == "output":
+                result = torch.fx.node.map_arg(node.args[0], load)
+            else:
+                args = torch.fx.node.map_arg(node.args, load)
+                kwargs = torch.fx.node.map_arg(node.kwargs, load)
+                if node.op == "call_function":
+                    values[node] = node.target(*args, **kwargs)
+                elif node.op == "call_method":
+                    values[node] = getattr(args[0], node.target)(*args[1:], **kwargs)
+                else:
+                    values[node] = operator.attrgetter(node.target)(module)(*args, **kwargs)
+        self.current = None
+        return tuple(result) if isinstance(result, (tuple, list)) else (result,)
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Keep torch from wrapping our dispatch in a decorator that imports TorchDynamo on its first call."""
+        return False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func.namespace == "prim":
+            return func(*args, **kwargs)
+        if func not in self.lowered:
+            rule = rule_for(func)
+            if rule is None and _is_composite(func):
+                rule = func.decompose
+            if rule is not None:
+                result = self._decompose(func, rule, args, kwargs)
+                if result is not NotImplemented:
+                    return result
+        return self._record(func, args, kwargs)
+
+    def _decompose(self, func: Any, rule: Any, args: Any, kwargs: Any) -> Any:
+        outer = self.rule
+        self.rule = str(func)
+        first = len(self.graph.nodes)
+        try:
+            with self:
+                result = rule(*args, **kwargs)
+        finally:
+            self.rule = outer
+        if result is NotImplemented:
+            return result
+        if self.context.recording and not outer:
+            made = [n.name for n in list(self.graph.nodes)[first:]]
+            subject = f"{func}@{self.current.name if self.current else '?'}"
+            self.context.decide(
+                "decompose", subject, ["rule", "keep"], "rule",
+                f"{func} has no lowering; torch's reference rule made {', '.join(made) or 'no node'}",
+                origins=(f"capture#{self.current.name}",) if self.current else (),
+            )
+        return result
+
+    def _record(self, func: Any, args: Any, kwargs: Any) -> Any:
+        if func._schema.is_mutable and any(_written(func, args, kwargs)):
+            raise EngineUnsupported(f"{func} changes its arguments in a way that has no functional form")
+        node = self.graph.create_node(
+            "call_function", func, self._argument(args), self._argument(kwargs), name=func.overloadpacket.__name__
+        )
+        if self.real:
+            args, kwargs = self._fake(args), self._fake(kwargs)
+        out = func(*args, **kwargs)
+        self._finish(node, out)
+        return out
+
+    def _fake(self, value: Any) -> Any:
+        """`value` with the fake of each real tensor in its place."""
+        if isinstance(value, torch.Tensor):
+            return self.real.get(id(value), value)
+        if isinstance(value, (tuple, list)):
+            return type(value)(self._fake(v) for v in value)
+        if isinstance(value, dict):
+            return {k: self._fake(v) for k, v in value.items()}
+        return value
+
+    def _finish(self, node: torch.fx.Node, out: Any) -> None:
+        node.meta["val"] = out
+        self._annotate(node)
+        if isinstance(out, torch.Tensor):
+            # An operator that returns its argument (x.to(same dtype)) must not steal the argument's node.
+            if id(out) not in self.nodes:
+                self._remember(out, node)
+        elif isinstance(out, (tuple, list)):
+            self.alive.append(out)
+            for i, item in enumerate(out):
+                if isinstance(item, torch.Tensor):
+                    part = self.graph.call_function(operator.getitem, (node, i))
+                    part.meta["val"] = item
+                    self._annotate(part)
+                    self._remember(item, part)
+
+    def _annotate(self, node: torch.fx.Node) -> None:
+        source = self.current
+        if source is not None:
+            node.meta["origins"] = (source.name,)
+            node.meta["stack"] = source.meta.get("stack", ())
+            node.meta["module"] = source.meta.get("module", "")
+        if self.rule:
+            node.meta["rule"] = self.rule
+
+    def _argument(self, value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            node = self.nodes.get(id(value))
+            if node is not None:
+                return node
+            if isinstance(value, FakeTensor):
+                real = value.constant
+                if real is None:
+                    raise EngineUnsupported("a fake tensor appeared that no operator of the graph made")
+                node = self._constant(real)
+                self._remember(value, node)
+                return node
+            return self._constant(value)
+        if isinstance(value, (tuple, list)):
+            return type(value)(self._argument(v) for v in value)
+        if isinstance(value, dict):
+            return {k: self._argument(v) for k, v in value.items()}
+        return value
+
+
+def _check_inference(captured: Captured) -> None:
+    if not captured.grad_enabled:
+        return
+    for node in captured.module.graph.nodes:
+        value = node.meta.get("val")
+        if node.op not in ("placeholder", "output") and isinstance(value, torch.Tensor) and value.requires_grad:
+            raise EngineUnsupported("a result needs gradients: training graphs run in eager")
+
+
+def _fake_mode_of(inputs: tuple[Any, ...]) -> FakeTensorMode:
+    for value in inputs:
+        if isinstance(value, FakeTensor):
+            return value.fake_mode
+    return FakeTensorMode()
+
+
+@contextmanager
+def _inference_tracing() -> Iterator[None]:
+    with torch.inference_mode(False), torch.no_grad():
+        yield
+
+
+@contextmanager
+def _functionalization() -> Iterator[None]:
+    torch._enable_functionalization(reapply_views=True)
+    try:
+        yield
+    finally:
+        torch._disable_functionalization()
+
+
+def _is_composite(func: Any) -> bool:
+    return torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd")
+
+
+def _written(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[torch.Tensor]:
+    for i, argument in enumerate(func._schema.arguments):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            value = args[i] if i < len(args) else kwargs.get(argument.name)
+            if value is not None:
+                yield value
+
+
+def _mutations(inputs: tuple[Any, ...], wrapped: tuple[Any, ...]) -> list[int]:
+    """Indices of the inputs whose data changed."""
+    mutated = []
+    for i, value in enumerate(wrapped):
+        if not isinstance(inputs[i], torch.Tensor):
+            continue
+        torch._sync(value)
+        if torch._functionalize_has_metadata_mutation(value):
+            raise EngineUnsupported("an input's shape or strides change in place")
+        if torch._functionalize_has_data_mutation(value):
+            mutated.append(i)
+    return mutated
+
+
+def _outputs(
+    inputs: tuple[Any, ...], wrapped: tuple[Any, ...], results: tuple[Any, ...], mutations: list[int]
+) -> tuple[tuple[Output, ...], list[torch.Tensor]]:
+    """Where each result comes from, and the values that the ATen graph returns."""
+    storages = {
+        value.untyped_storage()._cdata: i for i, value in reversed(list(enumerate(wrapped))) if isinstance(value, torch.Tensor)
+    }
+    values = [torch._from_functional_tensor(wrapped[i]) for i in mutations]
+    seen: dict[int, Output] = {}
+    outputs: list[Output] = []
+    for result in results:
+        if not isinstance(result, torch.Tensor):
+            if isinstance(result, (tuple, list, dict)):
+                raise EngineUnsupported("the captured graph returns nested values")
+            outputs.append(Constant(result))
+            continue
+        if id(result) not in seen:
+            seen[id(result)] = _output(inputs, wrapped, storages, result, values)
+        outputs.append(seen[id(result)])
+    return tuple(outputs), values
+
+
+def _output(
+    inputs: tuple[Any, ...], wrapped: tuple[Any, ...], storages: dict[int, int], result: torch.Tensor,
+    values: list[torch.Tensor],
+) -> Output:
+    for i, value in enumerate(wrapped):
+        if value is result:
+            return FromInput(i)
+    if not torch._is_functional_tensor(result):  # a constant that the graph returns as it is
+        values.append(result)
+        return FromGraph(len(values) - 1)
+    torch._sync(result)
+    base = storages.get(result.untyped_storage()._cdata)
+    inner = torch._from_functional_tensor(result)
+    if base is not None:
+        if inner.is_conj() or inner.is_neg():
+            raise EngineUnsupported("a result is a lazily conjugated view of an input")
+        offset = inner.storage_offset()
+        return ViewOfInput(base, tuple(inner.size()), tuple(inner.stride()), offset, inner.dtype)
+    values.append(inner)
+    return FromGraph(len(values) - 1)

@@ -1,0 +1,31 @@
+"""Dead code: nodes whose results nobody reads and that have no effect of their own."""
+from __future__ import annotations
+
+import torch
+import torch.fx
+
+from ...artifacts.records import RuleMatch
+from ..aten import AtenGraph
+
+
+def has_effect(node: torch.fx.Node) -> bool:
+    """Whether running the node matters beyond its result: it draws random numbers, asserts, or calls foreign code."""
+    if node.op in ("placeholder", "output"):
+        return True
+    target = node.target
+    if isinstance(target, torch._ops.OpOverload):
+        if torch.Tag.nondeterministic_seeded in target.tags or target._schema.is_mutable:
+            return True
+        return target.namespace not in ("aten", "prims") or target._schema.name.startswith("aten::_assert")
+    return False
+
+
+def remove_dead_code(aten: AtenGraph) -> list[RuleMatch]:
+    """Erase dead nodes from the end to the start."""
+    removed = []
+    graph = aten.module.graph
+    for node in reversed(graph.nodes):
+        if not node.users and not has_effect(node):
+            removed.append(node.name)
+            graph.erase_node(node)
+    return [RuleMatch("dead-code", tuple(reversed(removed)), (), "nobody reads the result")] if removed else []

@@ -1,0 +1,100 @@
+"""No-ops: operators whose result equals an argument in value, shape, strides and dtype."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.fx
+
+from ...artifacts.records import RuleMatch
+from ..aten import AtenGraph
+from .aliasing import outputs_reach, returns_alias
+
+aten = torch.ops.aten
+
+
+def _always(node: torch.fx.Node) -> bool:
+    return True
+
+
+def _second_is(number: float) -> Callable[[torch.fx.Node], bool]:
+    def check(node: torch.fx.Node) -> bool:
+        return len(node.args) > 1 and type(node.args[1]) in (int, float) and node.args[1] == number and not node.kwargs
+
+    return check
+
+
+# Adding 0 is not here: -0.0 + 0 is 0.0. Multiplying and dividing by 1 is exact, NaN included.
+NO_OPS: dict[Any, Callable[[torch.fx.Node], bool]] = {
+    aten.alias.default: _always,
+    aten.detach.default: _always,
+    aten.lift_fresh_copy.default: _always,
+    aten.view.default: _always,
+    aten.reshape.default: _always,
+    aten.expand.default: _always,
+    aten.slice.Tensor: _always,
+    aten.permute.default: _always,
+    aten.transpose.int: _always,
+    aten.squeeze.dims: _always,
+    aten.clone.default: _always,
+    aten._to_copy.default: _always,
+    aten.constant_pad_nd.default: _always,
+    aten.mul.Tensor: _second_is(1),
+    aten.mul.Scalar: _second_is(1),
+    aten.div.Tensor: _second_is(1),
+    aten.pow.Tensor_Scalar: _second_is(1),
+}
+
+
+def remove_no_ops(graph: AtenGraph) -> list[RuleMatch]:
+    """Let users of a no-op read its argument.
+
+    A no-op that makes new memory (clone) stays where the program can see that it did: when it is a result.
+    """
+    matches = []
+    visible = outputs_reach(graph.module.graph)
+    for node in list(graph.module.graph.nodes):
+        check = NO_OPS.get(node.target) if node.op == "call_function" else None
+        if check is None or not check(node):
+            continue
+        argument = node.args[0]
+        if not isinstance(argument, torch.fx.Node) or not _same_value(node, argument):
+            continue
+        if node in visible and not returns_alias(node):
+            continue
+        node.replace_all_uses_with(argument)
+        graph.module.graph.erase_node(node)
+        matches.append(RuleMatch("no-op", (node.name,), (argument.name,), f"{node.target} changes nothing here"))
+    return matches
+
+
+def _same_value(node: torch.fx.Node, argument: torch.fx.Node) -> bool:
+    """Whether result and argument agree in shape, strides, offset, dtype and device; then the values agree as well:
+
+    a view with the same geometry is the same window, unless it permutes or slices equal-sized pieces, which the
+    comparison of strides and of offset rules out.
+    """
+    a, b = node.meta.get("val"), argument.meta.get("val")
+    if not isinstance(a, torch.Tensor) or not isinstance(b, torch.Tensor):
+        return False
+    if a.dtype != b.dtype or a.device != b.device or a.dim() != b.dim() or a.layout != b.layout:
+        return False
+    if a.is_conj() != b.is_conj() or a.is_neg() != b.is_neg():
+        return False
+    same = _sizes(a.shape) == _sizes(b.shape) and _sizes(a.stride()) == _sizes(b.stride())
+    if not same:
+        return False
+    if node.target in _VIEWS:
+        return _sizes((a.storage_offset(),)) == _sizes((b.storage_offset(),))
+    return True
+
+
+_VIEWS = frozenset(
+    {aten.view.default, aten.reshape.default, aten.expand.default, aten.slice.Tensor, aten.permute.default,
+     aten.transpose.int, aten.squeeze.dims}
+)
+
+
+def _sizes(values: Any) -> tuple[Any, ...]:
+    return tuple(v.node.expr if isinstance(v, torch.SymInt) else v for v in values)
