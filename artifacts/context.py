@@ -78,6 +78,8 @@ class CompileContext:
     overrides: Mapping[str, str] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     recording: bool = False  # False: `describe` functions are not even called
+    fallback: str = ""  # why this compilation runs in eager, set by the stage that gave up
+    target: str = ""  # also record what this target would get, for example "cuda:90"
 
     def decide(
         self,

@@ -109,7 +109,8 @@ def _complete(recording: Recording, selector: Selector) -> Selector:
         compile_id = having[0]
     if stage and name and stage != "decisions":
         names = [info.name for info in recording.artifacts(compile_id, stage)]
-        if name not in names:
+        of_kernel = stage == "kernels" and name.rpartition(".")[0] in names  # NAME.PRODUCT: unit_0.asm
+        if name not in names and not of_kernel:
             raise SelectorError(f"{compile_id}:{stage} has no {name}{_nearest(name, names)}")
     return Selector(selector.recording, compile_id, stage, name)
 

@@ -88,9 +88,9 @@ class SampleBuilder:
         self.compile("0/0", 4)
         self.compile("0/1", "s0")
         self.writer.record("0/1", "guards", "recompile", r.Recompile(
-            "L['x'].size()[0] == 4", "4", "6", "0/0", self.at(13), "the first dimension of x is dynamic from now on"))
-        self.writer.begin("1/0", "torch_dynamo_resume_in_forward_at_14", str(self.program), 14)
-        self.frame("1/0", self.at(14, "torch_dynamo_resume_in_forward_at_14"))
+            "L['x'].size()[0] == 4", "4", "6", "0/0", self.at(14), "the first dimension of x is dynamic from now on"))
+        self.writer.begin("1/0", "torch_dynamo_resume_in_forward_at_15", str(self.program), 15)
+        self.frame("1/0", self.at(15, "torch_dynamo_resume_in_forward_at_15"))
         self.writer.absent("1/0", "kernels", "cache hit")
         self.writer.end("1/0", "compiled", "", {"total": 0.1, "capture": 0.1})
         self.writer.begin("2/0", "helper", str(self.program), 4)
@@ -106,8 +106,8 @@ class SampleBuilder:
 
     def compile(self, compile_id: str, batch: int | str) -> None:
         w = self.writer
-        w.begin(compile_id, "forward", str(self.program), 12)
-        self.frame(compile_id, self.at(12))
+        w.begin(compile_id, "forward", str(self.program), 13)
+        self.frame(compile_id, self.at(13))
         w.record(compile_id, "bytecode", "", self.bytecode("original"))
         w.record(compile_id, "capture", "", self.capture(batch))
         w.record(compile_id, "breaks", "", self.breaks())
@@ -130,33 +130,33 @@ class SampleBuilder:
             (r.BufferPlan("buf0", 256, "g0", "g1"), r.BufferPlan("buf1", 256, "g1", "g1", role="output")), 512))
         w.record(compile_id, "kernels", "unit_0", r.Kernel(
             "unit_0", "cpp", lines("kernels", CPP, {
-                3: ("loops:buf1#t1", "loops:buf1#t2"), 7: ("loops:buf1#t0",), 8: ("loops:buf1#t1",),
+                3: ("loops:buf1#t1", "loops:buf1#t2"), 4: ("schedule#g1",), 7: ("loops:buf1#t0",), 8: ("loops:buf1#t1",),
                 9: ("loops:buf1#t2",), 10: ("loops:buf1#t3",)}),
             ("kernel_0",), ("g++", "-O3", "unit_0.cpp"), "", 0.7, False, "/tmp/unit_0.so", "cpu",
             {"asm": "kernel_0:\n\tret\n"}, {"vector_width": 8}))
         w.record(compile_id, "wrapper", "", r.Wrapper("call", "python", lines("wrapper", WRAPPER, {
-            3: ("joint#addmm",), 5: ("kernels:unit_0#4",)})))
+            3: ("schedule#g0",), 5: ("schedule#g1",)})))
         w.decision(compile_id, r.Decision(
             "fuse:buf0+buf1", "fuse", "buf0+buf1", (r.Option("fuse", 0.0), r.Option("keep", 1.0, "a library call")),
             "keep", "keep", "buf0 is a library call: there are no loops to fuse"))
         w.decision(compile_id, r.Decision(
             "fallback:addmm", "fallback", "addmm", (r.Option("aten"), r.Option("loops")), "aten", "aten",
-            "a matrix product is faster in the library", location=self.at(13), origins=("joint#addmm",)))
+            "a matrix product is faster in the library", location=self.at(14), origins=("joint#addmm",)))
         w.absent(compile_id, "backward", "inference: nothing requires a gradient")
         w.flush_runtime({compile_id: r.Runtime(10, 1, 0.01, (r.KernelTime("kernel_0", 10, 0.002),))})
         w.end(compile_id, "compiled", "", {"total": 1.0, "capture": 0.2, "kernels": 0.7, "recording": 0.01})
 
     def bytecode(self, role: str) -> r.Bytecode:
-        steps = [("RESUME", "0", 12, 0), ("LOAD_GLOBAL", "gelu", 13, 1), ("LOAD_FAST", "self", 13, 1),
-                 ("CALL", "1", 13, -1), ("STORE_FAST", "h", 13, -1), ("LOAD_GLOBAL", "print", 14, 1),
-                 ("RETURN_VALUE", "", 15, -1)]
+        steps = [("RESUME", "0", 13, 0), ("LOAD_GLOBAL", "gelu", 14, 1), ("LOAD_FAST", "self", 14, 1),
+                 ("CALL", "1", 14, -1), ("STORE_FAST", "h", 14, -1), ("LOAD_GLOBAL", "print", 15, 1),
+                 ("RETURN_VALUE", "", 16, -1)]
         return r.Bytecode("forward", tuple(
             r.Instruction(str(2 * i), name, argument, self.at(line), effect, i == 5,
                           (f"bytecode#{2 * i}",) if role != "original" else ())
             for i, (name, argument, line, effect) in enumerate(steps)), (), "3.11", role)
 
     def capture(self, batch: int | str) -> r.Graph:
-        here, inner = (self.at(13),), (self.at(13), self.at(5, "gelu"))
+        here, inner = (self.at(14),), (self.at(14), self.at(5, "gelu"))
         return r.Graph("forward", (
             r.Node("x", "placeholder", "x", value=meta(batch, 8)),
             r.Node("up", "call_function", "torch.nn.functional.linear",
@@ -185,17 +185,17 @@ class SampleBuilder:
     def breaks(self) -> r.Breaks:
         return r.Breaks((r.Break(
             "b0", "builtin-with-side-effect", "print() runs outside of the graph",
-            "remove the print, or print after the compiled call", self.at(14), 'print("hidden", tuple(h.shape))',
-            (self.at(14),), ("print", "'hidden'", "(4, 16)"), "CALL 2", "torch_dynamo_resume_in_forward_at_14",
+            "remove the print, or print after the compiled call", self.at(15), 'print("hidden", tuple(h.shape))',
+            (self.at(15),), ("print", "'hidden'", "(4, 16)"), "CALL 2", "torch_dynamo_resume_in_forward_at_15",
             ("bytecode#10",)),))
 
     def guards(self, batch: int | str) -> r.Guards:
         return r.Guards((
             r.Guard("g0", "L['self']", "ID_MATCH", "___check_obj_id(L['self'], 139)", "139", "the module Model",
-                    self.at(12)),
-            r.Guard("g1", "L['self'].training", "BOOL", "L['self'].training is True", "True", "", self.at(13), "g0"),
+                    self.at(13)),
+            r.Guard("g1", "L['self'].training", "BOOL", "L['self'].training is True", "True", "", self.at(14), "g0"),
             r.Guard("g2", "L['x']", "TENSOR_MATCH", f"check_tensor(L['x'], float32, size=[{batch}, 8])",
-                    f"float32[{batch}, 8]", "", self.at(13), "", ("capture#x",))))
+                    f"float32[{batch}, 8]", "", self.at(14), "", ("capture#x",))))
 
     def loops(self, batch: int | str) -> r.Loops:
         return r.Loops("buf1", (r.LoopAxis("i0", "64"),), (), (

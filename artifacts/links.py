@@ -1,0 +1,200 @@
+"""Which line of one stage belongs to which line of another.
+
+The items of a compilation form a graph: an edge leads from an item up to each item that it was derived from, as the
+records say in `origins`. The program's lines (`source:FILE#LINE`) are the roots. An item belongs to everything that it
+was derived from, over any number of stages, and to everything derived from it. A reference without an item
+("loops:buf3") is the whole artifact, made of its items.
+"""
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from .listing import place_refs
+from .recording import Recording, RecordingError
+from .records import (
+    Breaks,
+    Bytecode,
+    CodeLine,
+    Decision,
+    Graph,
+    Guards,
+    Kernel,
+    Loops,
+    Node,
+    Pass,
+    Ref,
+    RuleMatch,
+    Schedule,
+    Wrapper,
+    ref,
+    split_ref,
+)
+
+Edge = tuple[Ref, Ref]  # from an item up to one that it was derived from
+ATEN = ("joint", "forward", "backward", "passes")
+
+
+class Links:
+    """The links of one compilation, both ways."""
+
+    def __init__(self, edges: Iterable[Edge]) -> None:
+        up: dict[Ref, dict[Ref, None]] = defaultdict(dict)
+        down: dict[Ref, dict[Ref, None]] = defaultdict(dict)
+        for item, origin in edges:
+            if item != origin:
+                up[item][origin] = None
+                down[origin][item] = None
+        self._up = {key: tuple(value) for key, value in up.items()}
+        self._down = {key: tuple(value) for key, value in down.items()}
+
+    def origins(self, item: Ref) -> list[Ref]:
+        """Everything that an item was derived from, nearest first."""
+        return _reach([item], self._up)[1:]
+
+    def derived(self, item: Ref) -> list[Ref]:
+        """Everything that was derived from an item, nearest first."""
+        return _reach([item], self._down)[1:]
+
+    def related(self, item: Ref, stage: str, name: str | None = None) -> list[Ref]:
+        """The items of a stage (or of one artifact of it) that belong to `item`, nearest first.
+
+        Where none is above or below it, those that share its nearest origin: a line of C++ and the call in the wrapper.
+        """
+        def wanted(reference: Ref) -> bool:
+            its_stage, its_name, its_item = split_ref(reference)
+            return its_stage == stage and bool(its_item) and (name is None or its_name == name)
+
+        if wanted(item):
+            return [item]
+        above = self.origins(item)
+        found = [r for r in (*above, *self.derived(item)) if wanted(r)]
+        for origin in above:
+            if found or origin.startswith("source:"):
+                break
+            found = [r for r in self.derived(origin) if wanted(r)]
+        return list(dict.fromkeys(found))
+
+
+def links(recording: Recording, compile_id: str) -> Links:
+    """The links between all stages of a compilation and the program."""
+    edges: list[Edge] = []
+    before: str = ""  # the ATen graph before this one
+    for info in recording.artifacts(compile_id):
+        try:
+            record = recording.artifact(compile_id, info.stage, info.name)
+        except RecordingError:
+            continue  # damaged: the recording's `problems` say so
+        collect = EDGES.get(type(record))
+        if collect is not None:
+            edges += collect(record, info.key)
+        if info.stage in ATEN and isinstance(record, (Graph, Pass)):
+            edges += _same_nodes(record, info.key, before)
+            before = info.key
+    edges += [edge for _, decision in recording.decisions(compile_id) for edge in _decision_edges(decision)]
+    return Links(edges)
+
+
+def _reach(start: list[Ref], edges: dict[Ref, tuple[Ref, ...]]) -> list[Ref]:
+    """`start` and all that it leads to, breadth first."""
+    found = dict.fromkeys(start)
+    todo = list(start)
+    while todo:
+        todo = [r for item in todo for r in edges.get(item, ()) if r not in found]
+        todo = list(dict.fromkeys(todo))
+        found.update(dict.fromkeys(todo))
+    return list(found)
+
+
+def _whole(key: str, item: Ref) -> Edge:
+    """An artifact as a whole is derived from what its items are: selecting it selects them."""
+    return (key, item)
+
+
+def _node_edges(nodes: tuple[Node, ...], key: str) -> Iterator[Edge]:
+    for node in nodes:
+        item = f"{key}#{node.id}"
+        for origin in (*node.origins, *place_refs(node.stack)):
+            yield item, origin
+
+
+def _same_nodes(record: Graph | Pass, key: str, before: str) -> Iterator[Edge]:
+    """Nodes of an ATen graph that stand under the same name in the graph before, and what rewrites put for them.
+
+    A node that only moved on is the same thing: its link goes both ways, so that what was derived from it in either
+    graph belongs to both.
+    """
+    if not before:
+        return
+    graph = record.graph if isinstance(record, Pass) else record
+    matches: tuple[RuleMatch, ...] = record.matches if isinstance(record, Pass) else ()
+    added = {name for match in matches for name in match.added}
+    for node in graph.nodes:
+        if node.id not in added:
+            yield f"{key}#{node.id}", f"{before}#{node.id}"
+            yield f"{before}#{node.id}", f"{key}#{node.id}"
+    for match in matches:
+        for name in match.added:
+            for gone in match.removed:
+                yield f"{key}#{name}", f"{before}#{gone}"
+
+
+def _bytecode_edges(record: Bytecode, key: str) -> Iterator[Edge]:
+    for instruction in record.instructions:
+        places = place_refs((instruction.location,)) if instruction.location else ()
+        for origin in (*instruction.origins, *places):
+            yield f"{key}#{instruction.id}", origin
+
+
+def _break_edges(record: Breaks, key: str) -> Iterator[Edge]:
+    for found in record.breaks:
+        for origin in (*found.origins, *place_refs((*found.stack, found.location))):
+            yield f"{key}#{found.id}", origin
+
+
+def _guard_edges(record: Guards, key: str) -> Iterator[Edge]:
+    for guard in record.guards:
+        places = place_refs((guard.location,)) if guard.location else ()
+        for origin in (*guard.origins, *places):
+            yield f"{key}#{guard.id}", origin
+
+
+def _loops_edges(record: Loops, key: str) -> Iterator[Edge]:
+    for statement in record.statements:
+        item = f"{key}#{statement.id}"
+        yield _whole(key, item)
+        for origin in statement.origins:
+            yield item, origin
+
+
+def _schedule_edges(record: Schedule, key: str) -> Iterator[Edge]:
+    for group in record.groups:
+        members = [f"loops:{member}" for member in group.members] if group.kind == "loops" else []
+        for origin in (*group.origins, *members):
+            yield f"{key}#{group.id}", origin
+
+
+def _line_edges(lines: tuple[CodeLine, ...], key: str) -> Iterator[Edge]:
+    for number, line in enumerate(lines, 1):
+        for origin in line.origins:
+            yield f"{key}#{number}", origin
+
+
+def _decision_edges(decision: Decision) -> Iterator[Edge]:
+    places = place_refs((decision.location,)) if decision.location else ()
+    for origin in (*decision.origins, *places):
+        yield ref("decisions", decision.id), origin
+
+
+EDGES: dict[type, Callable[[Any, str], Iterable[Edge]]] = {
+    Graph: lambda record, key: _node_edges(record.nodes, key),
+    Pass: lambda record, key: _node_edges(record.graph.nodes, key),
+    Bytecode: _bytecode_edges,
+    Breaks: _break_edges,
+    Guards: _guard_edges,
+    Loops: _loops_edges,
+    Schedule: _schedule_edges,
+    Kernel: lambda record, key: _line_edges(record.lines, key),
+    Wrapper: lambda record, key: _line_edges(record.lines, key),
+}

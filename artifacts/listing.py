@@ -1,0 +1,80 @@
+"""A listing: lines of text that know which item they show and where it came from.
+
+All views (terminal, pipe, workbench, report) print listings; nothing else turns records into text.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from .records import Location, Ref
+
+# Control characters, and the bidirectional overrides that make code read differently from what it is.
+_ESCAPES = {
+    code: f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
+    for code in (*range(0x20), 0x7F, *range(0x80, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x2028, 0x2029)
+}
+_ESCAPES[ord("\t")] = "    "
+
+SourceText = Callable[[str], "str | None"]
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line: `ref` names the item it shows ("" for none), `origins` what that was derived from."""
+
+    text: str
+    ref: Ref = ""
+    origins: tuple[Ref, ...] = ()
+
+
+@dataclass(frozen=True)
+class Listing:
+    """The text of an artifact. `language` is a Pygments lexer's name."""
+
+    title: str
+    language: str
+    lines: tuple[Line, ...]
+
+    @property
+    def text(self) -> str:
+        """All lines, each ended by a newline."""
+        return "".join(line.text + "\n" for line in self.lines)
+
+
+def printable(text: str) -> str:
+    """`text` on one line, with control sequences escaped: a recording cannot talk to the terminal."""
+    return text.translate(_ESCAPES)
+
+
+def text_lines(text: str) -> tuple[Line, ...]:
+    """Lines without items."""
+    return tuple(Line(printable(line)) for line in text.split("\n")[: -1 if text.endswith("\n") else None])
+
+
+def source_ref(file: str, line: int) -> Ref:
+    """The reference to a line of the program."""
+    return f"source:{file.replace('%', '%25').replace('#', '%23')}#{line}"
+
+
+def source_path(name: str) -> str:
+    """The path in a reference to a line of the program (the name part, as `split_ref` gives it)."""
+    return name.replace("%23", "#").replace("%25", "%")
+
+
+def place_refs(places: tuple[Location, ...]) -> tuple[Ref, ...]:
+    """References to the program's lines of a stack, innermost first."""
+    return tuple(dict.fromkeys(source_ref(place.file, place.line) for place in reversed(places) if place.line > 0))
+
+
+def source_listing(path: str, text: str) -> Listing:
+    """The program's own text as a listing."""
+    lines = tuple(Line(line.text, source_ref(path, number)) for number, line in enumerate(text_lines(text), 1))
+    return Listing(path, "python", lines)
+
+
+def short_place(place: Location | None) -> str:
+    """`model.py:12`, or "" for no place."""
+    if place is None:
+        return ""
+    return printable(f"{place.file.replace(chr(92), '/').rpartition('/')[2]}:{place.line}")

@@ -1,0 +1,83 @@
+"""Records to lines of text: one entry in a table for each type of record."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from .listing import Line, Listing, SourceText, printable
+from .recording import Recording, RecordingError
+from .records import (
+    AnyRecord,
+    Breaks,
+    Bytecode,
+    Frame,
+    Fusion,
+    Graph,
+    Guards,
+    Kernel,
+    Loops,
+    Pass,
+    Recompile,
+    Runtime,
+    SavedInputs,
+    Schedule,
+    Wrapper,
+)
+from .render_code import render_bytecode, render_kernel, render_loops, render_product, render_wrapper
+from .render_graph import render_graph, render_pass
+from .render_lists import (
+    render_breaks,
+    render_decisions,
+    render_frame,
+    render_fusion,
+    render_guards,
+    render_inputs,
+    render_recompile,
+    render_runtime,
+    render_schedule,
+)
+
+RENDERERS: dict[type, Callable[[Any, str, str, SourceText], Listing]] = {
+    Frame: render_frame,
+    Bytecode: render_bytecode,
+    Graph: render_graph,
+    Pass: render_pass,
+    Breaks: render_breaks,
+    Guards: render_guards,
+    Recompile: render_recompile,
+    Loops: render_loops,
+    Fusion: render_fusion,
+    Schedule: render_schedule,
+    Kernel: render_kernel,
+    Wrapper: render_wrapper,
+    Runtime: render_runtime,
+    SavedInputs: render_inputs,
+}
+
+
+def render(record: AnyRecord, stage: str, name: str = "", source: SourceText = lambda path: None) -> Listing:
+    """The listing of a record of `stage`; `source` gives the text of the program's files (None: not kept)."""
+    renderer = RENDERERS.get(type(record))
+    if renderer is not None:
+        return renderer(record, stage, name, source)
+    text = msgspec.json.format(msgspec.json.encode(record), indent=2).decode()
+    return Listing(f"{stage} {name}".strip(), "json", tuple(Line(printable(line)) for line in text.splitlines()))
+
+
+def listing(recording: Recording, compile_id: str, stage: str, name: str = "") -> Listing:
+    """The listing of an artifact; for a kernel, `NAME.PRODUCT` (asm, ptx, ...) is a later form of it.
+
+    Raises RecordingError where it is absent (saying why) or damaged.
+    """
+    if stage == "decisions":
+        found = [(owner, d) for owner, d in recording.decisions(compile_id) if not name or d.id == name]
+        return render_decisions(found, with_compile=False)
+    kernel, dot, product = name.rpartition(".")
+    if stage == "kernels" and dot and name not in {a.name for a in recording.artifacts(compile_id, stage)}:
+        record = recording.artifact(compile_id, stage, kernel)
+        if isinstance(record, Kernel) and product in record.products:
+            return render_product(record, product)
+        raise RecordingError(f"{kernel} has no {product}; recorded: {', '.join(getattr(record, 'products', {}))}")
+    return render(recording.artifact(compile_id, stage, name), stage, name, recording.source)

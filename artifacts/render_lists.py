@@ -1,0 +1,212 @@
+"""What is a list or a tree rather than code: frame, breaks, guards, fusion, schedule, run time, decisions."""
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+from .listing import Line, Listing, SourceText, place_refs, printable, short_place, source_ref
+from .records import (
+    Absent,
+    Break,
+    Breaks,
+    Decision,
+    Frame,
+    Fusion,
+    FusionCandidate,
+    Guard,
+    Guards,
+    Recompile,
+    Runtime,
+    SavedInputs,
+    Schedule,
+    ref,
+)
+from .render_graph import source_text, tensor_text
+
+
+def render_frame(record: Frame, stage: str, name: str, source: SourceText) -> Listing:
+    """The function, its arguments and who called it."""
+    lines = [
+        Line(printable(f"{record.function}  ({record.file}:{record.line})"), source_ref(record.file, record.line)),
+        Line(printable(f"status: {record.status}{': ' + record.reason if record.reason else ''}")),
+    ]
+    if record.module:
+        lines.append(Line(printable(f"module: {record.module}")))
+    lines.append(Line("arguments:" if record.arguments else "no arguments"))
+    for argument in record.arguments:
+        text = tensor_text(argument.tensor) if argument.tensor else argument.value
+        lines.append(Line(printable(f"  {argument.name}: {argument.type}{'  ' + text if text else ''}"),
+                          ref(stage, argument.name, name)))
+    lines += [Line("called from:")] if record.stack else []
+    for place in reversed(record.stack):
+        text = source_text(place, source)
+        lines.append(Line(printable(f"  {short_place(place)} in {place.function}{': ' + text if text else ''}"),
+                          source_ref(place.file, place.line)))
+    return Listing(f"frame {record.function}", "text", tuple(lines))
+
+
+def render_breaks(record: Breaks, stage: str, name: str, source: SourceText) -> Listing:
+    """Each graph break: what happened, where, why, what to change."""
+    lines: list[Line] = []
+    for found in record.breaks:
+        lines += [*break_lines(found, source, ref(stage, found.id, name)), Line("")]
+    return Listing("graph breaks", "text", tuple(lines[:-1]) or (Line("no graph breaks"),))
+
+
+def break_lines(found: Break, source: SourceText, item: str = "") -> list[Line]:
+    """One graph break in full."""
+    origins = (*found.origins, *place_refs((*found.stack, found.location)))
+    code = found.source or source_text(found.location, source)
+    lines = [f"{short_place(found.location)}  {code}", f"  {found.code}: {found.message}"]
+    lines += [f"  change: {found.hint}"] if found.hint else []
+    lines += [f"  at: {found.instruction}"] if found.instruction else []
+    lines += [f"  on the stack: {', '.join(found.on_stack)}"] if found.on_stack else []
+    lines.append(f"  continues in: {found.resume}" if found.resume else "  the whole frame runs in eager mode")
+    if len(found.stack) > 1:
+        lines += [f"  called from: {short_place(place)} in {place.function}" for place in reversed(found.stack[:-1])]
+    return [Line(printable(text), item, origins) for text in lines]
+
+
+def render_guards(record: Guards, stage: str, name: str, source: SourceText) -> Listing:
+    """The guards as a tree: each below the guard of the object that it is reached through."""
+    children: dict[str, list[Guard]] = defaultdict(list)
+    known = {guard.id for guard in record.guards}
+    for guard in record.guards:
+        children[guard.parent if guard.parent in known else ""].append(guard)
+    lines: list[Line] = [Line(f"# {len(record.guards)} guards")]
+    todo = [(0, guard) for guard in reversed(children[""])]
+    seen: set[str] = set()
+    while todo:
+        depth, guard = todo.pop()
+        if guard.id in seen:
+            continue
+        seen.add(guard.id)
+        origins = (*guard.origins, *(place_refs((guard.location,)) if guard.location else ()))
+        lines.append(Line(printable("  " * depth + guard_text(guard)), ref(stage, guard.id, name), origins))
+        todo += [(depth + 1, child) for child in reversed(children[guard.id])]
+    return Listing("guards", "python", tuple(lines))
+
+
+def guard_text(guard: Guard) -> str:
+    """One guard on one line: kind, what is checked, and in a comment what for and because of which line."""
+    why = "; ".join(part for part in (guard.subject, short_place(guard.location)) if part)
+    return f"{guard.kind:<14} {guard.code or guard.source}" + (f"  # {why}" if why else "")
+
+
+def render_recompile(record: Recompile, stage: str, name: str, source: SourceText) -> Listing:
+    """Why a function was compiled again."""
+    place = place_refs((record.location,)) if record.location else ()
+    texts = [f"compiled again because a guard of {record.compared_with} failed:", f"  {record.guard}",
+             f"  expected {record.expected}, got {record.actual}"]
+    texts += [f"  needed by {short_place(record.location)}: {source_text(record.location, source)}"
+              ] if record.location else []
+    texts += [f"  {record.hint}"] if record.hint else []
+    return Listing("recompile", "text", tuple(Line(printable(text), "", place) for text in texts))
+
+
+def render_fusion(record: Fusion, stage: str, name: str, source: SourceText) -> Listing:
+    """The pairs that could have been fused: verdict first, so that refusals stand out without colour."""
+    lines = [Line(f"# {sum(c.fused for c in record.candidates)} of {len(record.candidates)} pairs fused")]
+    for candidate in record.candidates:
+        lines += candidate_lines(candidate, ref(stage, candidate.id, name))
+    return Listing("fusion", "text", tuple(lines))
+
+
+def candidate_lines(candidate: FusionCandidate, item: str = "") -> list[Line]:
+    """One candidate pair."""
+    saved = f", saves {candidate.bytes_saved:,} bytes" if candidate.bytes_saved else ""
+    origins = (f"loops:{candidate.first}", f"loops:{candidate.second}")
+    verdict = "fused    " if candidate.fused else "not fused"
+    texts = [f"{verdict} {candidate.first} + {candidate.second}  ({candidate.kind}{saved}): {candidate.why}"]
+    texts += [f"          would need: {candidate.allow}"] if candidate.allow and not candidate.fused else []
+    return [Line(printable(text), item, origins) for text in texts]
+
+
+def render_schedule(record: Schedule, stage: str, name: str, source: SourceText) -> Listing:
+    """The groups in the order in which they run, then the life of each buffer."""
+    peak = f", peak {record.peak_bytes:,} bytes" if record.peak_bytes else ""
+    lines = [Line(f"# {len(record.groups)} groups{peak}")]
+    for group in record.groups:
+        item = ref(stage, group.id, name)
+        origins = (*group.origins, *(f"loops:{member}" for member in group.members if group.kind == "loops"))
+        costs = [f"{group.bytes:,} bytes"] if group.bytes else []
+        costs += [f"{group.flops:,} flops"] if group.flops else []
+        texts = [f"{group.id}: {group.kind} {group.kernel}" + (f"  ({', '.join(costs)})" if costs else "")]
+        texts += [f"    members: {', '.join(group.members)}"]
+        texts += [f"    loops: {' '.join(group.loop_order)}" + (f", {group.tiling}" if group.tiling else "")
+                  ] if group.loop_order or group.tiling else []
+        texts += [f"    reads {', '.join(group.reads) or 'nothing'}; writes {', '.join(group.writes) or 'nothing'}"
+                  + (f"; never in memory: {', '.join(group.internal)}" if group.internal else "")]
+        lines += [Line(printable(text), item, origins) for text in texts]
+    lines += [Line(""), Line("# buffers")] if record.buffers else []
+    for buffer in record.buffers:
+        size = f"{buffer.bytes:,} bytes" if buffer.bytes is not None else "size known at run time"
+        reuse = f", in the memory of {buffer.reuses}" if buffer.reuses else ""
+        lines.append(Line(printable(f"{buffer.id}: {buffer.role}, {size}, {buffer.first} to {buffer.last}{reuse}"),
+                          ref(stage, buffer.id, name)))
+    return Listing("schedule", "text", tuple(lines))
+
+
+def render_runtime(record: Runtime, stage: str, name: str, source: SourceText) -> Listing:
+    """How often it ran and where the time went."""
+    lines = [Line(f"{record.calls} calls, {record.guard_failures} guard failures, "
+                  f"first call {1000 * record.first_call_seconds:.2f} ms")]
+    for kernel in sorted(record.kernels, key=lambda k: -k.seconds):
+        each = kernel.seconds / kernel.calls * 1e6 if kernel.calls else 0.0
+        lines.append(Line(printable(f"  {kernel.name}: {kernel.calls} calls, {1000 * kernel.seconds:.3f} ms, "
+                                    f"{each:.1f} us each")))
+    return Listing("runtime", "text", tuple(lines))
+
+
+def render_inputs(record: SavedInputs, stage: str, name: str, source: SourceText) -> Listing:
+    """The inputs that were kept."""
+    lines = [Line(printable(f"# {record.file or 'metadata only'}{': ' + record.note if record.note else ''}"))]
+    for item in record.inputs:
+        text = tensor_text(item.meta) if item.meta else repr(item.value)
+        alias = f", shares memory with {item.alias_of}" if item.alias_of else ""
+        kept = ", values kept" if item.tensor else ""
+        lines.append(Line(printable(f"{item.name}: {text}{kept}{alias}"), ref(stage, item.name, name)))
+    return Listing("inputs", "text", tuple(lines))
+
+
+def render_decisions(decisions: Iterable[tuple[str, Decision]], with_compile: bool = True) -> Listing:
+    """Decisions, grouped by kind."""
+    groups: dict[str, list[tuple[str, Decision]]] = defaultdict(list)
+    for owner, decision in decisions:
+        groups[decision.kind].append((owner, decision))
+    lines: list[Line] = []
+    for kind, members in groups.items():
+        lines.append(Line(printable(f"# {kind}: {len(members)}")))
+        for owner, decision in members:
+            prefix = f"{owner}  " if with_compile else ""
+            forced = " (forced)" if decision.forced else ""
+            text = f"{prefix}{decision.subject}: {decision.chosen}{forced}  {_others(decision)}  {decision.why}"
+            lines.append(Line(printable(text.rstrip()), ref("decisions", decision.id), _decision_origins(decision)))
+    return Listing("decisions", "text", tuple(lines) or (Line("no decisions"),))
+
+
+def decision_lines(decision: Decision) -> list[Line]:
+    """One decision in full: the alternatives with their scores, the reason, how to force another."""
+    texts = [f"{decision.id}", f"  chosen: {decision.chosen}{' (forced by an override)' if decision.forced else ''}",
+             f"  why: {decision.why}"]
+    for option in decision.options:
+        score = "" if option.score is None else f"  score {option.score:g}"
+        mark = "*" if option.name == decision.chosen else " "
+        texts.append(f"  {mark} {option.name}{score}{'  ' + option.why if option.why else ''}"
+                     + ("  (default)" if option.name == decision.default else ""))
+    texts += [f"  at: {decision.location.file}:{decision.location.line}"] if decision.location else []
+    return [Line(printable(text), ref("decisions", decision.id), _decision_origins(decision)) for text in texts]
+
+
+def render_absents(absents: Sequence[Absent]) -> list[Line]:
+    """Stages that were not produced, and why."""
+    return [Line(printable(f"absent {absent.stage}: {absent.why}")) for absent in absents]
+
+
+def _others(decision: Decision) -> str:
+    names = [option.name for option in decision.options if option.name != decision.chosen]
+    return f"[not {', '.join(names)}]" if names else ""
+
+
+def _decision_origins(decision: Decision) -> tuple[str, ...]:
+    return (*decision.origins, *(place_refs((decision.location,)) if decision.location else ()))
