@@ -1,1 +1,1 @@
-"""(to be written)"""
+"""One module for each command: its docstring is the help, `EXAMPLE` ends it, `add_arguments` declares, `run` does."""

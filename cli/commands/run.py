@@ -1,0 +1,79 @@
+"""Run a program as `python` would, and record what the compiler does with it.
+
+Options come before the program; everything after it is the program's. `torch.compile` is handled by ptdebug's compiler
+(or by PyTorch's own, with --compiler torch). What ptdebug has to say goes to stderr, after the program ends.
+"""
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NoReturn
+
+from ..errors import CommandError
+from ..launch import Program, execute
+from ..session import COMPILERS, INPUT_KINDS
+
+EXAMPLE = "ptdebug run --name first examples/gpt_generate.py"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Everything that may stand before the program."""
+    parser.usage = "ptdebug run [options] (SCRIPT | -m MODULE | -c COMMAND) [ARGS...]"
+    add = parser.add_argument
+    add("-o", "--out", metavar="DIR", help="where recordings go (default .ptdebug, or $PTDEBUG_HOME)")
+    add("--name", help="the recording's name (default: the program's, numbered)")
+    add("--compiler", choices=COMPILERS, help="who handles torch.compile: ours, stock PyTorch's (recorded), or nobody")
+    add("--compile-all", action="store_true", default=None,
+        help="also compile the outermost nn.Module calls of a program that never calls torch.compile")
+    add("--inputs", choices=INPUT_KINDS, help="what is kept of graph inputs (default first)")
+    add("--inputs-limit", metavar="SIZE", help="bytes kept of inputs, as 64M or 2G (default 256M)")
+    add("--override", metavar="FILE", help="decisions to force: TOML or JSON, decision id (or pattern) = option")
+    add("--target", metavar="cuda:CC", help="also generate code for this device, which need not be here (cuda:90)")
+    add("--no-record", action="store_true", help="run, but keep nothing")
+    add("--json", metavar="FILE", help="write the summary there")
+    add("-q", "--quiet", action="store_true", default=None, help="no summary")
+
+
+def split(parser: argparse.ArgumentParser, words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Our options, and the program with its arguments: the program starts at the first word that is no option of ours.
+
+    `-m MODULE` and `-c COMMAND` (also written -mMODULE) start it too, and `--` may stand before it.
+    """
+    takes_value = {o for action in parser._actions if action.nargs != 0 for o in action.option_strings}
+    position = 0
+    while position < len(words):
+        word = words[position]
+        if word == "--":
+            return list(words[:position]), list(words[position + 1 :])
+        if word[:2] in ("-m", "-c") or not word.startswith("-") or word == "-":
+            break
+        position += 2 if word in takes_value else 1
+    return list(words[:position]), list(words[position:])
+
+
+def run(arguments: argparse.Namespace) -> int | Callable[[], NoReturn]:
+    """Prepare everything that can fail, then hand back the call that runs the program."""
+    from ..recorded_run import prepare  # after the arguments have been read: this imports the recorder
+
+    program = parse_program(arguments.program)
+    program.check()
+    finished = prepare(program, arguments)
+    return partial(execute, program, finished)
+
+
+def parse_program(words: Sequence[str]) -> Program:
+    """The program from its words on the command line."""
+    if not words:
+        raise CommandError("which program? Give a script, `-m MODULE` or `-c COMMAND`\nsee: ptdebug run --help")
+    first, rest = words[0], words[1:]
+    kinds = {"-m": "module", "-c": "command"}
+    if first[:2] not in kinds:
+        return Program("script", os.fspath(first), tuple(rest))
+    kind = kinds[first[:2]]
+    if len(first) > 2:
+        return Program(kind, first[2:], tuple(rest))
+    if not rest:
+        raise CommandError(f"argument expected for the {first} option\nsee: ptdebug run --help")
+    return Program(kind, rest[0], tuple(rest[1:]))

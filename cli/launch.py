@@ -1,0 +1,194 @@
+"""Runs a program as `python` would: in the real `__main__`, with its own `sys.argv`, path, ends and tracebacks.
+
+The module `__main__` of this process is emptied and filled again, so that what the program leaves in it (for pickle,
+threads, atexit) is where it expects it. Whatever ends the program goes up through our frames to the interpreter, which
+then does what it always does: exit codes, finalization, dying by SIGINT. Only `sys.excepthook` is held for that moment,
+to take our frames out of the traceback.
+"""
+from __future__ import annotations
+
+import io
+import marshal
+import os
+import runpy
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.machinery import BuiltinImporter, SourceFileLoader, SourcelessFileLoader
+from importlib.util import MAGIC_NUMBER
+from types import CodeType, TracebackType
+from typing import Any, NoReturn
+
+from .errors import CommandError
+
+
+@dataclass(frozen=True)
+class Program:
+    """What to run: `kind` is script (a file, folder, zip or `-` for stdin), module (-m) or command (-c)."""
+
+    kind: str
+    target: str
+    arguments: tuple[str, ...] = ()
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """As it stands on a command line after `python`."""
+        flag = {"module": ("-m",), "command": ("-c",)}.get(self.kind, ())
+        return (*flag, self.target, *self.arguments)
+
+    @property
+    def label(self) -> str:
+        """A short name for it: what a recording is called after."""
+        if self.kind == "command":
+            return "command"
+        if self.kind == "module":
+            return self.target.rpartition(".")[2]
+        path = os.path.realpath(self.target)
+        return "stdin" if self.target == "-" else os.path.splitext(os.path.basename(path))[0]
+
+    def check(self) -> None:
+        """Raise CommandError where `python` could not even open the program."""
+        if self.kind != "script" or self.target == "-":
+            return
+        try:
+            with open(self.target, "rb"):
+                return
+        except IsADirectoryError:
+            if not any(os.path.isfile(os.path.join(self.target, main)) for main in ("__main__.py", "__main__.pyc")):
+                raise CommandError(f"can't find '__main__' module in '{os.path.abspath(self.target)}'") from None
+        except OSError as error:
+            raise CommandError(
+                f"can't open file '{os.path.abspath(self.target)}': [Errno {error.errno}] {error.strerror}"
+            ) from None
+
+
+def execute(program: Program, ended: Callable[[int], None]) -> NoReturn:
+    """Run `program` in `__main__`; `ended` is told the exit code. Always leaves by an exception, for the interpreter."""
+    namespace = _fresh_main()
+    _command_line(program)
+    try:
+        _body(program, namespace)()
+    except SystemExit as end:
+        ended(_exit_code(end.code))
+        raise
+    except BaseException as error:
+        ended(130 if isinstance(error, KeyboardInterrupt) else 1)
+        _hold_excepthook(error, _forget_file if program.kind == "script" else None)
+        raise
+    _forget_file()
+    ended(0)
+    raise SystemExit(0)
+
+
+def _fresh_main() -> dict[str, Any]:
+    """`__main__` as the interpreter makes it, before it knows what it will run."""
+    module = sys.modules["__main__"]
+    namespace = module.__dict__
+    builtins = sys.modules["builtins"]
+    namespace.clear()
+    namespace.update(
+        __name__="__main__", __doc__=None, __package__=None, __loader__=BuiltinImporter, __spec__=None,
+        __annotations__={}, __builtins__=builtins,
+    )
+    return namespace
+
+
+def _command_line(program: Program) -> None:
+    """Set sys.argv and sys.orig_argv, in place, to what `python` would have."""
+    interpreter = sys.orig_argv[: len(sys.orig_argv) - len(sys.argv)] or [sys.executable]
+    if len(interpreter) > 1 and interpreter[-1] == "-m":
+        del interpreter[-1]
+    sys.orig_argv[:] = [*interpreter, *program.words]
+    first = program.target if program.kind == "script" else f"-{program.kind[0]}"
+    sys.argv[:] = [first, *program.arguments]
+
+
+def _set_first_path(entry: str) -> None:
+    """Our own first entry of sys.path becomes the program's; with -P or -I there is neither."""
+    if not sys.flags.safe_path:
+        sys.path[0:1] = [entry]
+
+
+def _body(program: Program, namespace: dict[str, Any]) -> Callable[[], None]:
+    """The call that runs the program, with sys.path ready for it."""
+    if program.kind == "module":
+        _set_first_path(os.getcwd())
+        return lambda: _run_module(program.target, True)
+    if program.kind == "command" or program.target == "-":
+        _set_first_path("")
+        name = "<string>" if program.kind == "command" else "<stdin>"
+        if name == "<stdin>":
+            namespace.update(__file__=name, __cached__=None)
+        return lambda: exec(_compile(program.target if name == "<string>" else sys.stdin.read(), name), namespace)
+    path = os.path.abspath(program.target)
+    if os.path.isdir(path) or _is_archive(path):
+        # Here `python` inserts the path whatever the flags say, and -P only keeps the working folder away.
+        sys.path[0 : 0 if sys.flags.safe_path else 1] = [path]
+        return lambda: _run_module("__main__", False)
+    _set_first_path(os.path.dirname(os.path.realpath(path)))
+    return lambda: _run_file(path, namespace)
+
+
+def _run_module(name: str, alter_argv: bool) -> None:
+    # The very function that `python -m` calls: the same namespace, messages and traceback.
+    runpy._run_module_as_main(name, alter_argv)  # type: ignore[attr-defined]
+
+
+def _run_file(path: str, namespace: dict[str, Any]) -> None:
+    with io.open_code(path) as file:
+        source = file.read()
+    compiled = source[:4] == MAGIC_NUMBER
+    loader = (SourcelessFileLoader if compiled else SourceFileLoader)("__main__", path)
+    namespace.update(__file__=path, __cached__=None, __loader__=loader)
+    exec(marshal.loads(source[16:]) if compiled else _compile(source, path), namespace)
+
+
+def _compile(source: str | bytes, name: str) -> CodeType:
+    code: CodeType = compile(source, name, "exec", dont_inherit=True)
+    return code
+
+
+def _is_archive(path: str) -> bool:
+    """Whether the import system finds a `__main__` inside `path` (a zip file)."""
+    from pkgutil import get_importer
+
+    return get_importer(path) is not None and type(get_importer(path)).__name__ != "FileFinder"
+
+
+def _exit_code(code: object) -> int:
+    if code is None:
+        return 0
+    return code & 0xFF if isinstance(code, int) else 1
+
+
+def _forget_file() -> None:
+    """The interpreter takes these two away once a script has run, before atexit handlers."""
+    namespace = sys.modules["__main__"].__dict__
+    if namespace.get("__spec__") is None:
+        namespace.pop("__file__", None)
+        namespace.pop("__cached__", None)
+
+
+def _hold_excepthook(error: BaseException, after: Callable[[], None] | None) -> None:
+    """Let the interpreter report `error` through the current hook, without our frames in its traceback."""
+    hook = sys.excepthook
+    program_part = _without_our_frames(error.__traceback__)
+
+    def report(kind: type[BaseException], value: BaseException, _traceback: TracebackType | None) -> None:
+        sys.excepthook = hook
+        sys.last_traceback = program_part
+        value.__traceback__ = program_part
+        try:
+            hook(kind, value, program_part)
+        finally:
+            if after is not None:
+                after()
+
+    sys.excepthook = report
+
+
+def _without_our_frames(traceback: TracebackType | None) -> TracebackType | None:
+    """What lies below the last of the leading frames of this file."""
+    while traceback is not None and traceback.tb_frame.f_code.co_filename == __file__:
+        traceback = traceback.tb_next
+    return traceback

@@ -1,0 +1,145 @@
+"""What surrounds a program under `ptdebug run`: the recording opened before it, the summary written after it."""
+from __future__ import annotations
+
+import argparse
+import atexit
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ..artifacts.context import NullRecorder
+from ..artifacts.home import existing_home, new_recording_folder, recordings_home
+from ..artifacts.recording import Recording
+from ..artifacts.records import SCHEMA
+from ..artifacts.store import RecordingWriter
+from . import children, session, stand_in
+from .errors import CommandError
+from .launch import Program
+from .settings import gather, to_settings
+from .summary_text import summary_lines
+
+
+@dataclass
+class RecordedRun:
+    """One `ptdebug run`: `ended` is told the program's exit code, `finish` runs after its last atexit handler."""
+
+    program: Program
+    session: session.Session
+    json_file: Path | None
+    quiet: bool
+    look_closer: str
+    exit_code: int | None = None
+
+    def ended(self, exit_code: int) -> None:
+        """The program's code has run; its threads and atexit handlers have not yet."""
+        self.exit_code = exit_code
+
+    def finish(self) -> None:
+        """Close the recording and say what is in it. Never raises; does nothing in a forked child."""
+        if os.getpid() != self.session.pid:
+            return
+        try:
+            if sys.stdout is not None:
+                sys.stdout.flush()
+        except Exception:  # the interpreter tries again in a moment, and reports it as it always does
+            pass
+        try:
+            document = self._close()
+            if self.json_file is not None:
+                self.json_file.write_bytes(msgspec.json.format(msgspec.json.encode(document)) + b"\n")
+            lines = summary_lines(document, self.session, self.look_closer)
+        except Exception as error:
+            lines = [*self.session.messages, f"ptdebug: no summary: {type(error).__name__}: {error}"]
+        if not self.quiet:
+            _say(lines)
+
+    def _close(self) -> dict[str, Any]:
+        recorder = self.session.recorder
+        if not isinstance(recorder, RecordingWriter) or self.session.folder is None:
+            return _unrecorded(self)
+        runtimes = stand_in.runtimes()
+        if runtimes:
+            recorder.flush_runtime(runtimes)
+        for message in self.session.messages:
+            recorder.note(message.removeprefix("ptdebug: "))
+        recorder.close(self.exit_code)
+        for message in recorder.messages:
+            self.session.say(message)
+        return Recording.open(self.session.folder).summary()
+
+
+def prepare(program: Program, arguments: argparse.Namespace) -> Callable[[int], None]:
+    """Open the recording, and arrange for torch.compile and the summary. Raises CommandError while nothing has run."""
+    values = gather(arguments)
+    settings = to_settings(values)
+    json_file = _writable(arguments.json)
+    command = list(program.words)
+    folder = None if arguments.no_record else _new_folder(values, program)
+    recorder = RecordingWriter(folder, command=command, compiler=settings.compiler) if folder else NullRecorder()
+    if isinstance(recorder, RecordingWriter) and recorder.messages:
+        raise CommandError(f"can't write the recording: {recorder.messages[0].partition(': ')[2]}")
+    run = RecordedRun(
+        program, session.enter(session.Session(settings, recorder, folder)), json_file, bool(values["quiet"]),
+        _look_closer(folder),
+    )
+    atexit.register(run.finish)  # before the program's own, and so after them
+    stand_in.watch_for_torch()
+    children.take_along(settings, folder)
+    return run.ended
+
+
+def _new_folder(values: dict[str, Any], program: Program) -> Path:
+    home = recordings_home(values["out"])
+    try:
+        return new_recording_folder(home, program.label, values["name"])
+    except OSError as error:
+        raise CommandError(
+            f"can't write recordings in '{home}': {error.strerror} (choose another folder with -o DIR, "
+            "or run with --no-record)"
+        ) from None
+
+
+def _writable(path: str | None) -> Path | None:
+    if path is None:
+        return None
+    file = Path(path).absolute()
+    if file.is_dir() or not os.access(file if file.exists() else file.parent, os.W_OK):
+        raise CommandError(f"can't write the summary to '{file}'")
+    return file
+
+
+def _look_closer(folder: Path | None) -> str:
+    """The command that opens this recording, as short as it can be."""
+    if folder is None:
+        return "ptdebug run --help"
+    if folder.parent == existing_home():
+        return "ptdebug tui @"
+    here = os.path.relpath(folder)
+    return f"ptdebug tui {here if not here.startswith('..') else folder}"
+
+
+def _unrecorded(run: RecordedRun) -> dict[str, Any]:
+    """The summary of a run that kept nothing: what the counters of the process know."""
+    stats = stand_in.stats()
+    counts = {name: stats.get(name, 0) for name in ("graphs", "ops", "graph_breaks", "recompiles")}
+    return {
+        "schema": SCHEMA, "recording": None, "command": list(run.program.words), "exit_code": run.exit_code,
+        "compiler": run.session.settings.compiler, "versions": {}, "counts": counts, "compiles": [],
+        "graph_breaks": [], "recompiles": [], "absent": [], "overhead_seconds": {"recording": 0.0},
+    }
+
+
+def _say(lines: list[str]) -> None:
+    stream = sys.__stderr__
+    if stream is None or not lines:
+        return
+    try:
+        stream.write("\n".join(lines) + "\n")
+        stream.flush()
+    except (OSError, ValueError):  # closed, or nobody reads it any more
+        return

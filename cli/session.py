@@ -1,0 +1,77 @@
+"""What this process does with its compilations: who records them, what is forced, what is kept of the inputs."""
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..artifacts.context import CompileContext, CompileId, NullRecorder, Recorder
+
+INPUT_KINDS = ("none", "meta", "first", "all")
+COMPILERS = ("ptdebug", "torch", "eager")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the person asked for. `target` is a device to generate code for besides the one that runs ("cuda:90")."""
+
+    compiler: str = "ptdebug"
+    compile_all: bool = False
+    inputs: str = "first"
+    inputs_limit: int = 256 << 20  # bytes kept of the inputs of one recording
+    overrides: Mapping[str, str] = field(default_factory=dict)
+    target: str = ""
+
+
+@dataclass
+class Session:
+    """The recorder and the settings in force, and what the person must be told at the end (`messages`, each once)."""
+
+    settings: Settings = field(default_factory=Settings)
+    recorder: Recorder = field(default_factory=NullRecorder)
+    folder: Path | None = None
+    messages: dict[str, None] = field(default_factory=dict)
+    input_bytes: int = 0
+    pid: int = field(default_factory=os.getpid)
+    started: float = field(default_factory=time.perf_counter)
+    saw_torch: bool = False
+    saw_compile: bool = False
+
+    @property
+    def recording(self) -> bool:
+        """Whether anything is kept."""
+        return not isinstance(self.recorder, NullRecorder)
+
+    def context(self, compile_id: CompileId) -> CompileContext:
+        """What a new compilation carries along."""
+        options: dict[str, Any] = {"target": self.settings.target} if self.settings.target else {}
+        return CompileContext(
+            compile_id, self.recorder, self.settings.overrides, recording=self.recording, **options
+        )
+
+    def say(self, message: str) -> None:
+        """Tell the person, once, after the program ends."""
+        self.messages.setdefault(message)
+
+
+_stack = [Session()]
+
+
+def current() -> Session:
+    """The session in force: the innermost `record(...)`, else that of `ptdebug run`, else one that keeps nothing."""
+    return _stack[-1]
+
+
+def enter(session: Session) -> Session:
+    """Put `session` in force."""
+    _stack.append(session)
+    return session
+
+
+def leave(session: Session) -> None:
+    """Take `session` out of force, whatever entered after it."""
+    if session in _stack[1:]:
+        _stack.remove(session)

@@ -1,0 +1,103 @@
+"""Reads what the person wants: `[tool.ptdebug]` in pyproject.toml, then PTDEBUG_* variables, then flags."""
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from .errors import CommandError
+from .main import did_you_mean
+from .session import COMPILERS, INPUT_KINDS, Settings
+
+DEFAULTS: dict[str, Any] = {
+    "out": None, "name": None, "compiler": "ptdebug", "compile-all": False, "inputs": "first", "inputs-limit": "256M",
+    "override": None, "target": None, "quiet": False,
+}
+ENVIRONMENT = {"out": "PTDEBUG_HOME"}
+UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+
+def gather(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Every setting of `ptdebug run`, from the strongest place that names it."""
+    values = {**DEFAULTS, **from_pyproject(Path.cwd())}
+    values |= {key: os.environ[name] for key, name in ENVIRONMENT.items() if os.environ.get(name)}
+    flags = {key: getattr(arguments, key.replace("-", "_"), None) for key in DEFAULTS}
+    return values | {key: value for key, value in flags.items() if value is not None}
+
+
+def to_settings(values: Mapping[str, Any]) -> Settings:
+    """The part of the settings that compilations depend on. Raises CommandError for what makes no sense."""
+    target = values["target"] or ""
+    if target and not re.fullmatch(r"cuda:\d{2,3}", target):
+        raise CommandError(f"--target {target}: a CUDA compute capability, as cuda:90, was expected")
+    _one_of("compiler", values["compiler"], COMPILERS)
+    _one_of("inputs", values["inputs"], INPUT_KINDS)
+    return Settings(
+        compiler=values["compiler"], compile_all=bool(values["compile-all"]), inputs=values["inputs"],
+        inputs_limit=size(values["inputs-limit"]), target=target,
+        overrides=read_overrides(Path(values["override"])) if values["override"] else {},
+    )
+
+
+def _one_of(name: str, value: object, options: tuple[str, ...]) -> None:
+    if value not in options:
+        raise CommandError(f"{name} = {value!r}: one of {', '.join(options)} was expected")
+
+
+def from_pyproject(folder: Path) -> dict[str, Any]:
+    """The table `[tool.ptdebug]` of the nearest pyproject.toml that has one, from `folder` upwards."""
+    for place in (folder, *folder.parents):
+        path = place / "pyproject.toml"
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError):
+            continue
+        if "tool.ptdebug" not in text:
+            continue
+        try:
+            table = tomllib.loads(text).get("tool", {}).get("ptdebug", {})
+        except tomllib.TOMLDecodeError as error:
+            raise CommandError(f"{path}: {error}") from None
+        for key in table:
+            if key not in DEFAULTS:
+                raise CommandError(f"{path}: there is no setting tool.ptdebug.{key}{did_you_mean(key, DEFAULTS)}")
+        return dict(table)
+    return {}
+
+
+def size(text: str | int) -> int:
+    """A number of bytes: 1000, "64M", "2G"."""
+    found = re.fullmatch(r"(\d+)\s*([KMG]?)B?", str(text).strip(), re.IGNORECASE)
+    if not found:
+        raise CommandError(f"--inputs-limit {text}: a number of bytes was expected, as 64M or 2G")
+    return int(found[1]) * UNITS[found[2].upper()]
+
+
+def read_overrides(path: Path) -> dict[str, str]:
+    """Decision id (or pattern) -> option, from a TOML or JSON file of strings.
+
+    In TOML a table may gather one kind: `[fuse]` with `"buf3,buf4" = "no"` is the decision `fuse:buf3,buf4`.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+        document = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+    except OSError as error:
+        raise CommandError(f"can't read the overrides in '{path}': {error.strerror}") from None
+    except ValueError as error:  # both decoders' errors are ValueErrors
+        raise CommandError(f"{path}: {error}") from None
+    if not isinstance(document, dict):
+        raise CommandError(f"{path}: a table of decisions and options was expected")
+    overrides: dict[str, str] = {}
+    for key, value in document.items():
+        pairs = {f"{key}:{subject}": option for subject, option in value.items()} if isinstance(value, dict) else {
+            key: value}
+        for decision, option in pairs.items():
+            if not isinstance(option, str):
+                raise CommandError(f"{path}: {decision} = {option!r}: the name of an option was expected")
+            overrides[decision] = option
+    return overrides

@@ -1,0 +1,73 @@
+"""The few lines that `ptdebug run` ends with, from the summary document."""
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from .session import Session
+
+MOST_LINES = 10
+
+
+def summary_lines(document: dict[str, Any], session: Session, look_closer: str) -> list[str]:
+    """At most ten lines; the last one is the command to look closer."""
+    found = [*session.messages, *_breaks(document), *_recompiles(document), *_fallbacks(document)]
+    room = MOST_LINES - 3
+    if len(found) > room:
+        found = [*found[: room - 1], f"  ... and {len(found) - room + 1} more"]
+    where = [f"  recording: {_short(document['recording'])}"] if document["recording"] else []
+    return [_headline(document, session), *found, *where, f"  look closer: {look_closer}"]
+
+
+def _headline(document: dict[str, Any], session: Session) -> str:
+    counts = document["counts"]
+    if not counts.get("graphs") and not counts.get("compiles"):
+        if not session.saw_torch:
+            return "ptdebug: the program did not import torch"
+        if not session.saw_compile:
+            return "ptdebug: the program never called torch.compile (--compile-all compiles its modules all the same)"
+    parts = [
+        _count(counts["graphs"], "graph") + f" ({_count(counts['ops'], 'operation')})",
+        _count(counts["graph_breaks"], "graph break"), _count(counts["recompiles"], "recompilation"),
+    ]
+    if "kernels" in counts:
+        parts += [_count(counts["kernels"], "kernel"), _count(counts["extern_calls"], "library call")]
+    return f"ptdebug: {', '.join(parts)}{_seconds(document)}"
+
+
+def _seconds(document: dict[str, Any]) -> str:
+    total = sum(compile["seconds"].get("total", 0.0) for compile in document["compiles"])
+    return f"; compiled in {total:.1f} s" if total else ""
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _breaks(document: dict[str, Any]) -> list[str]:
+    return [
+        f"  graph break at {_short(b['file'])}:{b['line']}: {b['source'].strip()}  [{b['code']}]"
+        for b in document["graph_breaks"]
+    ]
+
+
+def _recompiles(document: dict[str, Any]) -> list[str]:
+    return [
+        f"  recompiled ({r['compile']}): {r['guard']} was {r['expected']}, became {r['actual']}"
+        for r in document["recompiles"]
+    ]
+
+
+def _fallbacks(document: dict[str, Any]) -> list[str]:
+    return [
+        f"  ran in eager: {c['function']} ({_short(c['file'])}:{c['line']}): {c['reason'].splitlines()[0]}"
+        for c in document["compiles"] if c["status"] in ("eager", "failed") and c["reason"]
+    ]
+
+
+def _short(path: str) -> str:
+    try:
+        relative = os.path.relpath(path)
+    except (OSError, ValueError):
+        return path
+    return path if relative.startswith("..") else relative
