@@ -70,8 +70,7 @@ class NullRecorder:
 class CompileContext:
     """What one compilation carries from stage to stage.
 
-    `overrides` maps decision ids (or fnmatch patterns of them, "fuse:*") to the option to force. `target` is a device to
-    generate code for besides the one that runs, which need not be here ("cuda:90"), or "".
+    `overrides` maps decision ids (or fnmatch patterns of them, "fuse:*") to the option to force.
     """
 
     id: CompileId = CompileId(0, 0)
@@ -79,7 +78,6 @@ class CompileContext:
     overrides: Mapping[str, str] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     recording: bool = False  # False: `describe` functions are not even called
-    target: str = ""
     fallback: str = ""  # why this compilation runs in eager, set by the stage that gave up
     target: str = ""  # also record what this target would get, for example "cuda:90"
 
