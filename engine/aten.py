@@ -107,7 +107,7 @@ def trace(captured: Captured, context: CompileContext, lowered: Container[Any] =
             outputs, values = _outputs(captured.inputs, wrapped, results, mutations)
     tracer.output(values)
     module = torch.fx.GraphModule(tracer.constants, tracer.graph, "AtenGraph")
-    return AtenGraph(module, captured.inputs, {i: index for i, index in enumerate(mutations)}, outputs)
+    return AtenGraph(module, captured.inputs, dict(enumerate(mutations)), outputs)
 
 
 class AtenTracer(TorchDispatchMode):
@@ -349,9 +349,8 @@ def _outputs(
     inputs: tuple[Any, ...], wrapped: tuple[Any, ...], results: tuple[Any, ...], mutations: list[int]
 ) -> tuple[tuple[Output, ...], list[torch.Tensor]]:
     """Where each result comes from, and the values that the ATen graph returns."""
-    storages = {
-        value.untyped_storage()._cdata: i for i, value in reversed(list(enumerate(wrapped))) if isinstance(value, torch.Tensor)
-    }
+    tensors = [(i, value) for i, value in enumerate(wrapped) if isinstance(value, torch.Tensor)]
+    storages = {value.untyped_storage()._cdata: i for i, value in reversed(tensors)}
     values = [torch._from_functional_tensor(wrapped[i]) for i in mutations]
     seen: dict[int, Output] = {}
     outputs: list[Output] = []

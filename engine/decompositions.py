@@ -15,18 +15,19 @@ from torch._decomp import decomposition_table
 RULES = frozenset(
     """
     addcdiv addcmul addr alias_copy aminmax affine_grid_generator binary_cross_entropy
-    binary_cross_entropy_with_logits celu channel_shuffle clamp_max clamp_min col2im count_nonzero deg2rad diag_embed
-    diagonal_copy dot elu expand_copy eye fill frac glu hardshrink hardsigmoid hardswish hardtanh heaviside huber_loss
-    im2col index_add index_copy index_fill isin isneginf isposinf l1_loss leaky_relu lerp linalg_cross linspace
-    log_sigmoid_forward logaddexp logaddexp2 logit logspace logsumexp masked_fill mish mse_loss multi_margin_loss mv
-    mvlgamma nan_to_num nansum native_layer_norm native_group_norm new_empty new_full new_ones new_zeros nll_loss_forward
-    nll_loss2d_forward norm ones ones_like pixel_shuffle pixel_unshuffle _prelu_kernel rad2deg reflection_pad1d
-    reflection_pad2d reflection_pad3d replication_pad1d replication_pad2d replication_pad3d roll rot90 rsub _safe_softmax
-    select_scatter sgn silu sinc slice_scatter smooth_l1_loss soft_margin_loss softplus softshrink special_entr
-    special_log_ndtr special_xlog1py split squeeze_copy std std_mean stack sum t take threshold trace transpose_copy tril
-    triu unbind unfold_copy unsafe_split unsafe_split_with_sizes unsqueeze_copy upsample_bilinear2d
-    upsample_linear1d upsample_nearest1d upsample_nearest2d vdot view_copy xlogy zeros zeros_like _fused_rms_norm
-    _chunk_cat _weight_norm_interface _unsafe_index special_erfcx _unsafe_view _reshape_alias
+    binary_cross_entropy_with_logits celu channel_shuffle clamp_max clamp_min col2im count_nonzero deg2rad
+    diag_embed diagonal_copy dot elu expand_copy eye fill frac glu hardshrink hardsigmoid hardswish hardtanh
+    heaviside huber_loss im2col index_add index_copy index_fill isin isneginf isposinf l1_loss leaky_relu lerp
+    linalg_cross linspace log_sigmoid_forward logaddexp logaddexp2 logit logspace logsumexp masked_fill mish
+    mse_loss multi_margin_loss mv mvlgamma nan_to_num nansum native_layer_norm native_group_norm new_empty
+    new_full new_ones new_zeros nll_loss_forward nll_loss2d_forward norm ones ones_like pixel_shuffle
+    pixel_unshuffle _prelu_kernel rad2deg reflection_pad1d reflection_pad2d reflection_pad3d replication_pad1d
+    replication_pad2d replication_pad3d roll rot90 rsub _safe_softmax select_scatter sgn silu sinc
+    slice_scatter smooth_l1_loss soft_margin_loss softplus softshrink special_entr special_log_ndtr
+    special_xlog1py split squeeze_copy std std_mean stack sum t take threshold trace transpose_copy tril triu
+    unbind unfold_copy unsafe_split unsafe_split_with_sizes unsqueeze_copy upsample_bilinear2d
+    upsample_linear1d upsample_nearest1d upsample_nearest2d vdot view_copy xlogy zeros zeros_like
+    _fused_rms_norm _chunk_cat _weight_norm_interface _unsafe_index special_erfcx _unsafe_view _reshape_alias
     """.split()
 )
 

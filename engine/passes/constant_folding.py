@@ -43,7 +43,8 @@ def fold_constants(aten: AtenGraph) -> list[RuleMatch]:
         known[constant] = result
         node.replace_all_uses_with(constant)
         graph.erase_node(node)
-        matches.append(RuleMatch("fold", (node.name,), (constant.name,), f"all arguments of {node.target} are constants"))
+        why = f"all arguments of {node.target} are constants"
+        matches.append(RuleMatch("fold", (node.name,), (constant.name,), why))
     return matches
 
 

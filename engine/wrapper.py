@@ -1,0 +1,327 @@
+"""The wrapper: Python that allocates buffers, calls kernels and ATen, and returns what the program expects.
+
+It is generated as source, line by line with the origins of each line, compiled once, and runs on every call: what can
+be decided now is not left for then. Sizes that vary are read from the inputs on entry.
+"""
+from __future__ import annotations
+
+import linecache
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import sympy
+import torch
+from torch.utils._sympy.printers import PythonPrinter
+
+from ..artifacts.context import CompileContext
+from ..artifacts.records import CodeLine, Wrapper
+from .aten import AtenGraph, Constant, FromInput, Output, ViewOfInput
+from .ir import Buffer, ExternCall, Group, KernelSignature, Plan, View
+
+
+@dataclass(frozen=True)
+class WrapperSource:
+    """The wrapper's text with origins, and the objects that its names stand for."""
+
+    lines: tuple[CodeLine, ...]
+    names: Mapping[str, Any]
+
+    @property
+    def text(self) -> str:
+        """Python source that defines `call(*inputs) -> tuple`."""
+        return "\n".join(line.text for line in self.lines) + "\n"
+
+    def record(self) -> Wrapper:
+        """The record of stage `wrapper`."""
+        return Wrapper("call", "python", self.lines)
+
+
+def generate(
+    aten: AtenGraph, plan: Plan, kernels: Mapping[str, Callable[..., int]], signatures: Mapping[str, KernelSignature]
+) -> WrapperSource:
+    """Source of the wrapper for `plan`; `kernels` and `signatures` have an entry for each group's kernel."""
+    return _WrapperWriter(aten, plan, kernels, signatures).write()
+
+
+def load(source: WrapperSource, context: CompileContext) -> Callable[..., tuple[Any, ...]]:
+    """Compile the source; tracebacks show its lines."""
+    filename = f"<ptdebug wrapper {context.id}>"
+    text = source.text
+    linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
+    namespace = dict(source.names)
+    exec(compile(text, filename, "exec"), namespace)
+    call: Callable[..., tuple[Any, ...]] = namespace["call"]
+    return call
+
+
+def _out_of_bounds(node: str) -> None:
+    raise IndexError(f"index out of range in `{node}`")
+
+
+def _with_strides(tensor: torch.Tensor, size: tuple[int, ...], stride: tuple[int, ...]) -> torch.Tensor:
+    """`tensor` with the strides that the fake tensor promised; kernels were generated for those."""
+    if tuple(tensor.shape) != size:
+        raise RuntimeError(f"a library call returned shape {tuple(tensor.shape)} where {size} was inferred")
+    result = torch.empty_strided(size, stride, dtype=tensor.dtype, device=tensor.device)
+    return result.copy_(tensor)
+
+
+_guards = getattr(torch._C._dynamo, "guards", None)
+_empty_cpu = getattr(_guards, "_empty_strided_cpu", None) or (
+    lambda size, stride, dtype: torch.empty_strided(size, stride, dtype=dtype)
+)
+_empty_cuda = getattr(_guards, "_empty_strided_cuda", None)
+
+
+def _reinterpret(tensor: torch.Tensor, size: Any, stride: Any, offset: int) -> torch.Tensor:
+    return tensor.as_strided(size, stride, tensor.storage_offset() + offset)
+
+
+class _WrapperWriter:
+    def __init__(
+        self, aten: AtenGraph, plan: Plan, kernels: Mapping[str, Callable[..., int]],
+        signatures: Mapping[str, KernelSignature],
+    ) -> None:
+        self.aten = aten
+        self.plan = plan
+        self.program = plan.program
+        self.signatures = signatures
+        self.lines: list[CodeLine] = []
+        self.names: dict[str, Any] = {
+            "torch": torch, "empty_cpu": _empty_cpu,
+            "reinterpret": getattr(_guards, "_reinterpret_tensor", _reinterpret),
+            "with_strides": _with_strides, "out_of_bounds": _out_of_bounds, **kernels, **self.program.constants,
+        }
+        self.printer = PythonPrinter()
+        self.last_use = _last_uses(plan)
+        self.input_index = {name: i for i, name in enumerate(self.program.inputs)}
+        self.allocated: set[str] = set()
+
+    # ---- text
+    def line(self, text: str, origins: tuple[str, ...] = (), indent: int = 1) -> None:
+        """Add a line of the body."""
+        self.lines.append(CodeLine("    " * indent + text, origins))
+
+    def expr(self, value: Any) -> str:
+        """Python for a size, stride or number."""
+        if isinstance(value, sympy.Integer):
+            return str(int(value))
+        return self.printer.doprint(value) if isinstance(value, sympy.Basic) else repr(value)
+
+    def tuple(self, values: Any) -> str:
+        """Python for a tuple of sizes."""
+        inner = ", ".join(self.expr(v) for v in values)
+        return f"({inner},)" if len(values) == 1 else f"({inner})"
+
+    def bind(self, value: Any, name: str) -> str:
+        """A global of the wrapper for an object that has no literal."""
+        for known, existing in self.names.items():
+            if existing is value:
+                return known
+        unique = name
+        while unique in self.names:
+            unique += "_"
+        self.names[unique] = value
+        return unique
+
+    # ---- the function
+    def write(self) -> WrapperSource:
+        """All lines, in order."""
+        self.line(f"def call({', '.join(self.program.inputs)}):", indent=0)
+        for symbol, (index, kind, dimension) in self.program.symbols.items():
+            owner = self.program.inputs[index]
+            read = {"size": f"{owner}.shape[{dimension}]", "stride": f"{owner}.stride()[{dimension}]", "value": owner}
+            self.line(f"{symbol} = {read[kind]}")
+        for position, item in enumerate(self.plan.items):
+            if isinstance(item, Group):
+                self.group(item)
+            else:
+                self.extern(item)
+            self.release(position)
+        self.copies()
+        self.results()
+        return WrapperSource(tuple(self.lines), self.names)
+
+    def group(self, group: Group) -> None:
+        """Allocate what the kernel writes and call it."""
+        signature = self.signatures[group.kernel]
+        stores = [(body.name, s.name) for body in group.bodies for s in body.statements if s.op == "store"]
+        origins = tuple(f"loops:{body}#{name}" for body, name in stores)
+        for name in signature.buffers:
+            self.allocate(name, origins)
+        args = [f"{name}.data_ptr()" for name in signature.buffers] + [str(s) for s in signature.symbols]
+        call = f"{group.kernel}({', '.join(args)})"
+        if not signature.bounds:
+            self.line(call, origins)
+            return
+        self.line(f"status = {call}", origins)
+        bounds = self.bind(signature.bounds, f"{group.kernel}_bounds")
+        self.line(f"if status: out_of_bounds({bounds}[status - 1])", origins)
+
+    def allocate(self, name: str, origins: tuple[str, ...]) -> None:
+        """Memory for a buffer that a kernel writes first: new, or a dead buffer's."""
+        buffer = self.program.buffers[name]
+        if buffer.role != "intermediate" or name in self.allocated:
+            return
+        self.allocated.add(name)
+        old = self.plan.reuse.get(name)
+        if old is not None:
+            before = self.program.buffers[old]
+            same = (before.size, before.stride) == (buffer.size, buffer.stride)
+            view = old if same else f"reinterpret({old}, {self.tuple(buffer.size)}, {self.tuple(buffer.stride)}, 0)"
+            self.line(f"{name} = {view}; del {old}  # takes over its memory", origins)
+            return
+        self.line(f"{name} = {self.empty(buffer)}", origins)
+
+    def empty(self, buffer: Buffer) -> str:
+        """Python that allocates a buffer."""
+        size, stride = self.tuple(buffer.size), self.tuple(buffer.stride)
+        if buffer.device.type == "cpu":
+            return f"empty_cpu({size}, {stride}, {buffer.dtype})"
+        if buffer.device.type == "cuda" and _empty_cuda is not None and buffer.device.index in (None, 0):
+            self.names["empty_cuda"] = _empty_cuda
+            return f"empty_cuda({size}, {stride}, {buffer.dtype})"
+        return f"torch.empty_strided({size}, {stride}, dtype={buffer.dtype}, device={str(buffer.device)!r})"
+
+    def view(self, view: View) -> str:
+        """Python for a window onto a buffer."""
+        buffer = self.program.buffers[view.buffer]
+        text = view.buffer
+        if (view.size, view.stride, view.offset) != (buffer.size, buffer.stride, 0):
+            text = f"reinterpret({text}, {self.tuple(view.size)}, {self.tuple(view.stride)}, {self.expr(view.offset)})"
+        if view.dtype is not None and view.dtype != buffer.dtype:
+            text += f".view({view.dtype})"
+        return text
+
+    def argument(self, value: Any) -> str:
+        """Python for an argument tree of a library call."""
+        if isinstance(value, View):
+            return self.view(value)
+        if isinstance(value, sympy.Basic):
+            return self.expr(value)
+        if isinstance(value, list):
+            return f"[{', '.join(self.argument(v) for v in value)}]"
+        if isinstance(value, tuple):
+            return f"({', '.join(self.argument(v) for v in value)}{',' if len(value) == 1 else ''})"
+        if isinstance(value, float) and repr(value) in ("inf", "-inf", "nan"):
+            return f'float("{value}")'
+        if value is None or isinstance(value, (bool, int, float, str)):
+            return repr(value)
+        if isinstance(value, (torch.dtype, torch.layout, torch.memory_format)):
+            return str(value)
+        if isinstance(value, torch.device):
+            return self.bind(value, f"device_{value.type}")
+        return self.bind(value, type(value).__name__.lower())
+
+    def extern(self, call: ExternCall) -> None:
+        """Call ATen; results whose strides are not those promised are copied."""
+        function = self.bind(getattr(call.target, "_op", call.target), str(call.target).replace(".", "_"))
+        args = [self.argument(a) for a in call.args] + [f"{k}={self.argument(v)}" for k, v in call.kwargs.items()]
+        origins = tuple(f"forward#{origin}" for origin in call.origins)
+        results = [name or "_" for name in call.outputs]
+        single = len(call.target._schema.returns) == 1 and not _returns_list(call.target)
+        target = results[0] if single else ", ".join(results) + ("," if len(results) == 1 else "")
+        self.line(f"{target} = {function}({', '.join(args)})" if results else f"{function}({', '.join(args)})", origins)
+        for name in call.outputs:
+            if name is not None:
+                buffer = self.program.buffers[name]
+                size, stride = self.tuple(buffer.size), self.tuple(buffer.stride)
+                self.line(f"if {name}.stride() != {stride}: {name} = with_strides({name}, {size}, {stride})", origins)
+
+    def release(self, position: int) -> None:
+        """Drop buffers whose last use is here, so that their memory can be used again."""
+        taken = set(self.plan.reuse.values())
+        names = [n for n, last in self.last_use.items() if last == position and n not in taken]
+        if names:
+            self.line(f"del {', '.join(names)}")
+
+    def copies(self) -> None:
+        """Write new values of mutated inputs back, reading all old values first."""
+        targets = {name for _, name in self.program.copies}
+        sources = []
+        for i, (view, _) in enumerate(self.program.copies):
+            text = self.view(view)
+            if view.buffer in targets:
+                self.line(f"new{i} = {text}.clone()")
+                text = f"new{i}"
+            sources.append(text)
+        for source, (_, name) in zip(sources, self.program.copies):
+            self.line(f"{name}.copy_({source})")
+
+    def results(self) -> None:
+        """The return statement, and before it a name for each result that is used twice."""
+        made: dict[Output, str] = {}
+        for i, output in enumerate(self.aten.outputs):
+            if output not in made or isinstance(output, Constant):
+                made[output] = self.result(i, output)
+        texts = [made[output] for output in self.aten.outputs]
+        self.line(f"return ({', '.join(texts)}{',' if len(texts) == 1 else ''})")
+
+    def result(self, number: int, output: Output) -> str:
+        """Python for one result."""
+        if isinstance(output, FromInput):
+            return self.program.inputs[output.index]
+        if isinstance(output, Constant):
+            value = output.value
+            if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+                return self.expr(value.node.expr)
+            return self.argument(value)
+        if isinstance(output, ViewOfInput):
+            return self.view_of_input(number, output)
+        value = self.program.outputs[output.index]
+        if isinstance(value, View):
+            text = self.view(value)
+            if not text.isidentifier():
+                self.line(f"result{number} = {text}")
+                text = f"result{number}"
+            return text
+        return self.argument(value)
+
+    def view_of_input(self, number: int, output: ViewOfInput) -> str:
+        """A true view of an input, relative to where the input starts in its storage."""
+        owner = self.program.inputs[output.index]
+        start = _symbolic(output.offset) - _symbolic(self.aten.inputs[output.index].storage_offset())
+        size, stride = (self.tuple([_symbolic(v) for v in values]) for values in (output.size, output.stride))
+        base = owner
+        if output.dtype != self.aten.inputs[output.index].dtype:
+            base = f"{owner}.view({output.dtype})"
+        self.line(f"result{number} = {base}.as_strided({size}, {stride}, {base}.storage_offset() + {self.expr(start)})")
+        return f"result{number}"
+
+
+def _symbolic(value: Any) -> sympy.Expr:
+    return value.node.expr if isinstance(value, torch.SymInt) else sympy.Integer(value)
+
+
+def _returns_list(target: Any) -> bool:
+    return str(target._schema.returns[0].type).startswith("List")
+
+
+def _views(value: Any) -> list[View]:
+    if isinstance(value, View):
+        return [value]
+    if isinstance(value, (tuple, list)):
+        return [v for item in value for v in _views(item)]
+    if isinstance(value, Mapping):
+        return [v for item in value.values() for v in _views(item)]
+    return []
+
+
+def _last_uses(plan: Plan) -> dict[str, int]:
+    """Position of the item after which each intermediate buffer is dead; results are never."""
+    last: dict[str, int] = {}
+    made: set[str] = set()
+    for position, item in enumerate(plan.items):
+        if isinstance(item, Group):
+            names = [n for body in item.bodies for n in (*body.reads, *body.writes) if n not in item.internal]
+        else:
+            names = [v.buffer for v in _views((item.args, item.kwargs))] + [n for n in item.outputs if n]
+            names += list(item.mutates)
+        made.update(n for n in names if plan.program.buffers[n].role == "intermediate")
+        last.update((n, position) for n in names)
+    for view in _views((plan.program.outputs, [view for view, _ in plan.program.copies])):
+        last.pop(view.buffer, None)
+    return {n: p for n, p in last.items() if n in made}
+
+
