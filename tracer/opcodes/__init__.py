@@ -1,1 +1,11 @@
-"""(to be written)"""
+"""Symbolic handlers of CPython's bytecode instructions, one function for each opcode.
+
+`registry.py` has the table and the decorator; each other file one family of instructions. `py311.py`, `py312.py` and
+`py313.py` hold what only one version has or does differently. Importing this package fills the table.
+"""
+from . import calls, containers, control, exceptions, functions, matching, operators, stack, variables, versions
+
+__all__ = [
+    "calls", "containers", "control", "exceptions", "functions", "matching", "operators", "stack", "variables",
+    "versions",
+]

@@ -45,7 +45,7 @@ class Value:
     __slots__ = ("source",)
 
     resumable = False
-    """For context managers: `reconstruct` pushes a fresh one equal to this, so that a break inside its block is possible."""
+    """For context managers: `reconstruct` pushes a fresh one equal to this, so a break inside its block is possible."""
 
     def __init__(self, source: Source | None = None) -> None:
         self.source = source
@@ -113,3 +113,16 @@ class Value:
 
     def __repr__(self) -> str:
         return f"<{self.describe()}>"
+
+
+class Null(Value):
+    """The NULL that CPython pushes below a callable; never an object of the program."""
+
+    __slots__ = ()
+
+    def describe(self) -> str:
+        """For messages."""
+        return "NULL"
+
+
+NULL = Null()

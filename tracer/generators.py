@@ -1,0 +1,139 @@
+"""Generators in the traced program: a nested interpreter that is stepped when a value is asked for."""
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from types import CodeType, GeneratorType
+from typing import TYPE_CHECKING, Any
+
+from .values import build
+from .values.base import ObservedException, Unsupported, Value
+
+if TYPE_CHECKING:
+    from .interpreter import Interpreter
+
+
+def is_generator(code: CodeType) -> bool:
+    """Whether calling a function with this code makes a generator."""
+    return bool(code.co_flags & inspect.CO_GENERATOR)
+
+
+def refuse_coroutine(code: CodeType) -> None:
+    """Coroutines and asynchronous generators are left to eager."""
+    if code.co_flags & (inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE):
+        raise Unsupported("async", code.co_qualname)
+
+
+class GeneratorValue(Value):
+    """A generator object made in the trace. `frame` is its interpreter, stopped at the start or at a yield."""
+
+    __slots__ = ("finished", "frame", "result", "running", "started")
+
+    def __init__(self, frame: Interpreter) -> None:
+        super().__init__()
+        self.frame = frame
+        self.started = False
+        self.running = False
+        self.finished = False
+        self.result: Value | None = None
+
+    def python_type(self) -> type:
+        """The type of generators."""
+        return GeneratorType
+
+    def next(self, tx: Interpreter) -> Value | None:
+        """The next value; None when the generator is exhausted (its return value is then in `result`)."""
+        return self.resume(tx, build.constant(None))
+
+    def resume(self, tx: Interpreter, sent: Value, error: Value | None = None) -> Value | None:
+        """Continue after the yield, whose value is `sent`, or at which `error` is raised."""
+        if self.running:
+            tx.raise_observed(ValueError, "generator already executing")
+        if self.finished:
+            if error is not None:
+                tx.raise_value(error)
+            return None
+        frame = self.frame
+        frame.set_parent(tx)
+        self.running = True
+        try:
+            value = self._step(tx, sent, error)
+        except ObservedException as raised:
+            self.finished = True
+            if issubclass(raised.value.python_type(), StopIteration):
+                tx.raise_observed(RuntimeError, "generator raised StopIteration")
+            raise
+        finally:
+            self.running = False
+        if frame.returned is not None:
+            self.finished = True
+            self.result = value
+            return None
+        frame.yielded = None
+        return value
+
+    def _step(self, tx: Interpreter, sent: Value, error: Value | None) -> Value:
+        frame = self.frame
+        if self.started:
+            frame.push(sent)
+        elif error is None and not (sent.is_constant() and sent.as_constant() is None):
+            tx.raise_observed(TypeError, "can't send non-None value to a just-started generator")
+        if error is not None:
+            if not self.started:
+                raise ObservedException(error)
+            frame.pop()
+            if not frame.unwind(error):
+                raise ObservedException(error)
+        self.started = True
+        return frame.run()
+
+    def iterate(self, tx: Interpreter) -> Sequence[Value]:
+        """All remaining values."""
+        values = []
+        while (value := self.next(tx)) is not None:
+            values.append(value)
+        return values
+
+    def call_method(self, tx: Interpreter, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        """next, send, throw and close, as the program calls them."""
+        if name == "__iter__":
+            return self
+        if name in ("__next__", "send"):
+            value = self.resume(tx, args[0] if args else build.constant(None))
+            if value is None:
+                self.raise_stop(tx)
+            return value  # type: ignore[return-value]
+        if name == "close":
+            return self._close(tx)
+        if name == "throw" and len(args) == 1 and issubclass(args[0].python_type(), BaseException):
+            value = self.resume(tx, build.constant(None), args[0])
+            if value is None:
+                self.raise_stop(tx)
+            return value  # type: ignore[return-value]
+        raise Unsupported("generator", f"{self.describe()}.{name}")
+
+    def raise_stop(self, tx: Interpreter) -> Any:
+        """StopIteration, with the generator's return value when it has one."""
+        result, self.result = self.result, None
+        none = result is None or (result.is_constant() and result.as_constant() is None)
+        tx.raise_value(build.make_exception(tx, StopIteration, [] if none else [result]))
+
+    def _close(self, tx: Interpreter) -> Value:
+        if self.started and not self.finished:
+            exit_ = build.make_exception(tx, GeneratorExit, [])
+            try:
+                if self.resume(tx, build.constant(None), exit_) is not None:
+                    tx.raise_observed(RuntimeError, "generator ignored GeneratorExit")
+            except ObservedException as raised:
+                if not issubclass(raised.value.python_type(), (GeneratorExit, StopIteration)):
+                    raise
+        self.finished = True
+        return build.constant(None)
+
+    def reconstruct(self, codegen: Any) -> None:
+        """A generator in flight cannot be handed to eager code."""
+        raise Unsupported("generator", self.frame.code.co_qualname)
+
+    def describe(self) -> str:
+        """For messages."""
+        return f"the generator {self.frame.code.co_qualname}"

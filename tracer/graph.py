@@ -1,0 +1,188 @@
+"""The FX graph under construction.
+
+Every node is made by `TraceGraph.call`, which runs the operation once on fake tensors and keeps the result in
+`meta["val"]`. Values hold `torch.fx.Node`s directly: there is no proxy layer.
+"""
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.fx
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    UnsupportedFakeTensorException,
+    UnsupportedOperatorException,
+)
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+
+from .capture import CapturedGraph
+from .sources import Source
+from .values import build
+from .values.base import Unsupported, Value
+
+if TYPE_CHECKING:
+    from .interpreter import Interpreter
+    from .shapes import FrameShapes
+
+PURE_METHODS = frozenset(
+    "size stride dim numel view reshape expand permute transpose t unsqueeze squeeze flatten to type float contiguous"
+    " mean sum eq ne lt le gt ge add sub mul div neg abs any all unbind chunk split clone detach type_as".split()
+)
+"""Tensor methods whose unused result is dropped from the graph. Whatever is not known to be pure stays."""
+
+
+class TraceGraph:
+    """The nodes captured so far, their fake values, and the inputs by source."""
+
+    def __init__(self, shapes: FrameShapes) -> None:
+        self.shapes = shapes
+        self.graph = torch.fx.Graph()
+        self.fake_mode = shapes.fake_mode
+        self.inputs: dict[Source, torch.fx.Node] = {}
+        self.operations = 0
+        self._last_input: torch.fx.Node | None = None
+
+    @property
+    def shape_env(self) -> Any:
+        """The ShapeEnv of symbolic sizes; None while all sizes are static."""
+        return self.shapes.shape_env
+
+    def add_input(self, source: Source, real: Any) -> torch.fx.Node:
+        """The placeholder for the tensor (or number that varies) read from `source`; one for each source."""
+        node = self.inputs.get(source)
+        if node is None:
+            if isinstance(real, torch.Tensor):
+                fake = self.shapes.fakify(real, source)
+            else:
+                fake = self.shapes.symbolic_int(real, source)
+            node = self.add_placeholder(source, fake)
+        return node
+
+    def add_placeholder(self, source: Source, fake: Any) -> torch.fx.Node:
+        """A placeholder for an input whose fake value is known already."""
+        anchor = self._last_input
+        with self.graph.inserting_after(anchor) if anchor is not None else self.graph.inserting_before(self._first()):
+            node = self.graph.placeholder(_input_name(source))
+        node.meta["val"] = fake
+        node.meta["source"] = source
+        self.inputs[source] = self._last_input = node
+        return node
+
+    def _first(self) -> torch.fx.Node:
+        return next(iter(self.graph.nodes), self.graph._root)
+
+    def call(
+        self,
+        target: Any,
+        args: Sequence[Value],
+        kwargs: Mapping[str, Value],
+        tx: Interpreter,
+        op: str = "call_function",
+    ) -> Value:
+        """Add the node `target(*args, **kwargs)` (a method call when `op` is "call_method") and wrap its result.
+
+        Raises Unsupported when the result cannot be known without the data, and when the operator rejects its
+        arguments: the program then runs it in eager and sees the real error.
+        """
+        node_args = tuple(arg.as_proxy() for arg in args)
+        node_kwargs = {name: value.as_proxy() for name, value in kwargs.items()}
+        fake = self.run_fake(op, target, node_args, node_kwargs)
+        node = self.graph.create_node(op, target, node_args, node_kwargs)
+        meta = node.meta
+        meta["val"] = fake
+        meta["stack"] = tx.stack_locations()
+        meta["module"] = tx.trace.module_path
+        self.operations += 1
+        return build.wrap_result(tx, node, fake)
+
+    def run_fake(self, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """What the operation gives on the fake values of its arguments."""
+        fake_args = tuple([_fake(arg) for arg in args])
+        fake_kwargs = {name: _fake(value) for name, value in kwargs.items()} if kwargs else kwargs
+        try:
+            with self.fake_mode:
+                if op == "call_method":
+                    before = fake_args[0].shape if target[-1] == "_" else None
+                    fake = getattr(fake_args[0], target)(*fake_args[1:], **fake_kwargs)
+                    if before is not None and fake_args[0].shape != before:
+                        raise Unsupported("metadata-mutation", f"Tensor.{target}")
+                    return fake
+                return target(*fake_args, **fake_kwargs)
+        except Unsupported:
+            raise
+        except DataDependentOutputException as error:
+            raise Unsupported("data-dependent-value", str(error.func)) from error
+        except (DynamicOutputShapeException, GuardOnDataDependentSymNode) as error:
+            raise Unsupported("data-dependent-shape", f"{_target_name(target)}") from error
+        except (UnsupportedOperatorException, UnsupportedFakeTensorException, NotImplementedError) as error:
+            raise Unsupported("missing-fake-kernel", f"{_target_name(target)}") from error
+        except Exception as error:
+            first_line = str(error).partition("\n")[0]
+            raise Unsupported("operator-error", f"{_target_name(target)}: {first_line}") from error
+
+    def finish(self, outputs: Sequence[torch.fx.Node]) -> CapturedGraph:
+        """Close the graph with `outputs`, drop what nothing uses, and hand it over."""
+        self.graph.output(tuple(outputs))
+        self._drop_dead()
+        placeholders = [node for node in self.graph.nodes if node.op == "placeholder"]
+        module = torch.fx.GraphModule({}, self.graph)
+        return CapturedGraph(
+            module=module,
+            inputs=tuple(node.meta["val"] for node in placeholders),
+            input_names=tuple(node.meta["source"].expression for node in placeholders),
+            grad_enabled=torch.is_grad_enabled(),
+            inference_mode=torch.is_inference_mode_enabled(),
+        )
+
+    def used_inputs(self) -> list[Source]:
+        """The sources of the placeholders that are left after `finish`, in order."""
+        return [node.meta["source"] for node in self.graph.nodes if node.op == "placeholder"]
+
+    def _drop_dead(self) -> None:
+        """Drop unused nodes that are known to be pure, and unused inputs. The engine, which sees the operators'
+        schemas after functionalization, drops the rest."""
+        symbols = self.shapes.shape_env is not None
+        for node in reversed(list(self.graph.nodes)):
+            if node.users or node.op == "output":
+                continue
+            if node.op == "placeholder":
+                if not symbols:
+                    self.graph.erase_node(node)
+            elif _is_pure(node):
+                self.graph.erase_node(node)
+
+
+def _is_pure(node: torch.fx.Node) -> bool:
+    if node.op == "call_method":
+        return node.target in PURE_METHODS and "out" not in node.kwargs
+    module = getattr(node.target, "__module__", "")
+    name = getattr(node.target, "__name__", "")
+    return module == "_operator" and not name.startswith("i") and name not in ("setitem", "delitem")
+
+
+def _fake(arg: Any) -> Any:
+    """`arg` with every node replaced by its fake value."""
+    if isinstance(arg, torch.fx.Node):
+        return arg.meta["val"]
+    kind = type(arg)
+    if kind is tuple or kind is list:
+        return kind([_fake(item) for item in arg])
+    if kind is dict:
+        return {key: _fake(item) for key, item in arg.items()}
+    if kind is slice:
+        return slice(_fake(arg.start), _fake(arg.stop), _fake(arg.step))
+    if isinstance(arg, tuple) and hasattr(arg, "_fields"):
+        return kind(*[_fake(item) for item in arg])
+    return arg
+
+
+def _target_name(target: Any) -> str:
+    return target if isinstance(target, str) else getattr(target, "__name__", str(target))
+
+
+def _input_name(source: Source) -> str:
+    text = source.expression
+    return "".join(c if c.isalnum() else "_" for c in text)

@@ -1,0 +1,136 @@
+"""Code objects taken apart once: instructions with their handlers, jump targets as indices, the exception table.
+
+`code_info` is cached for each code object, so a function inlined a hundred times is decoded once.
+"""
+from __future__ import annotations
+
+import dis
+import os
+from dataclasses import dataclass, field
+from functools import lru_cache
+from types import CodeType
+from typing import Any
+
+import torch
+
+from ..artifacts.records import Location
+from . import opcodes as opcodes  # fills the table of handlers
+from .opcodes.registry import HANDLERS, Handler
+from .values.base import Unsupported
+
+_TORCH = os.path.dirname(torch.__file__) + os.sep
+_OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_IGNORED = frozenset(("CACHE", "EXTENDED_ARG"))
+
+
+@dataclass(slots=True, eq=False)
+class Instruction:
+    """One instruction. `value` is the decoded argument (a name, a constant, ...), `target` the index jumped to."""
+
+    index: int
+    offset: int
+    opname: str
+    arg: int
+    value: Any
+    handler: Handler
+    positions: Any
+    target: int = -1
+    location: Location | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Handled:
+    """An entry of the exception table, over instruction indices: [start, end) is handled at `target`."""
+
+    start: int
+    end: int
+    target: int
+    depth: int
+    lasti: bool
+
+
+@dataclass(eq=False)
+class CodeInfo:
+    """A decoded code object. `of_program` is False for torch's code and ours, which no stack of the user shows."""
+
+    code: CodeType
+    instructions: list[Instruction]
+    exceptions: list[Handled]
+    of_program: bool
+    by_offset: dict[int, int] = field(default_factory=dict)
+
+    def location(self, instruction: Instruction) -> Location:
+        """Where `instruction` stands in its source file."""
+        location = instruction.location
+        if location is None:
+            line, end_line, column, end_column = instruction.positions or (None, None, None, None)
+            code = self.code
+            location = instruction.location = Location(
+                code.co_filename,
+                line or code.co_firstlineno,
+                code.co_qualname,
+                -1 if column is None else column,
+                -1 if end_line is None else end_line,
+                -1 if end_column is None else end_column,
+            )
+        return location
+
+    def handler_of(self, index: int) -> Handled | None:
+        """The innermost entry of the exception table that covers the instruction `index`."""
+        for entry in self.exceptions:
+            if entry.start <= index < entry.end:
+                return entry
+        return None
+
+
+@lru_cache(maxsize=4096)
+def code_info(code: CodeType) -> CodeInfo:
+    """`code`, decoded."""
+    instructions: list[Instruction] = []
+    by_offset: dict[int, int] = {}
+    pending: list[int] = []
+    for raw in dis.get_instructions(code):
+        pending.append(raw.offset)
+        if raw.opname in _IGNORED:
+            continue
+        index = len(instructions)
+        for offset in pending:
+            by_offset[offset] = index
+        pending.clear()
+        arg = raw.arg if raw.arg is not None else 0
+        value = code.co_consts[arg] if raw.opname == "KW_NAMES" else raw.argval
+        handler = HANDLERS.get(raw.opname, _unknown)
+        instructions.append(Instruction(index, raw.offset, raw.opname, arg, value, handler, raw.positions))
+    for instruction in instructions:
+        if instruction.opname in _JUMPS:
+            instruction.target = by_offset[instruction.value]
+    return CodeInfo(
+        code=code,
+        instructions=instructions,
+        exceptions=_exception_table(code, by_offset, len(instructions)),
+        of_program=not code.co_filename.startswith((_TORCH, _OURS)),
+        by_offset=by_offset,
+    )
+
+
+_JUMPS = frozenset(dis.opname[op] for op in (*dis.hasjrel, *dis.hasjabs))
+
+
+def _exception_table(code: CodeType, by_offset: dict[int, int], count: int) -> list[Handled]:
+    """The exception table over instruction indices. Ranges end at instructions or at the end of the code."""
+    if not code.co_exceptiontable:
+        return []
+    entries = []
+    for entry in dis._parse_exception_table(code):  # type: ignore[attr-defined]
+        end = _index_at_or_after(by_offset, entry.end, count)
+        entries.append(Handled(by_offset[entry.start], end, by_offset[entry.target], entry.depth, bool(entry.lasti)))
+    return entries
+
+
+def _index_at_or_after(by_offset: dict[int, int], offset: int, count: int) -> int:
+    return min((index for start, index in by_offset.items() if start >= offset), default=count)
+
+
+def _unknown(tx: Any, instruction: Instruction) -> None:
+    raise Unsupported("opcode", instruction.opname)
+

@@ -1,0 +1,292 @@
+"""The symbolic interpreter: runs a frame's bytecode on Values instead of objects.
+
+One `Interpreter` runs one frame; an inlined call runs in a nested one, and all of them share one `Trace`: the graph,
+the guards, the side effects. `convert.py` drives the outermost one.
+"""
+from __future__ import annotations
+
+import builtins
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from ..artifacts.context import CompileContext
+from ..artifacts.records import Location
+from .capture import CompileOptions
+from .generators import GeneratorValue, is_generator, refuse_coroutine
+from .graph import TraceGraph
+from .instructions import CodeInfo, Instruction, code_info
+from .side_effects import DELETED, CellValue, SideEffects
+from .sources import AttrSource, GlobalSource, ItemSource, LocalSource, ModuleGlobalSource, Source
+from .values import build
+from .values.base import ObservedException, Unsupported, Value
+
+if TYPE_CHECKING:
+    from .guards import GuardBuilder
+
+MAX_DEPTH = 80
+"""Nested calls that are inlined; each takes about ten Python frames of ours."""
+
+
+@dataclass
+class OpenContext:
+    """A `with` block that is open: its manager, and the stack slot that holds its `__exit__`."""
+
+    manager: Value
+    exit: Value
+    depth: int
+
+
+@dataclass
+class Trace:
+    """What all interpreters of one attempt at a frame share."""
+
+    graph: TraceGraph
+    guards: GuardBuilder
+    effects: SideEffects
+    options: CompileOptions
+    context: CompileContext
+    f_globals: dict[str, Any]
+    module_path: str = ""
+    values_by_source: dict[Source, Value] = field(default_factory=dict)
+    values_by_id: dict[int, Value] = field(default_factory=dict)
+    global_values: dict[tuple[int, str], Value] = field(default_factory=dict)
+    keep_alive: list[Any] = field(default_factory=list)
+
+
+class Interpreter:
+    """One frame being interpreted.
+
+    `locals` holds the variables that are bound; `unread` the real arguments of the root frame that nothing has read yet
+    (they get values and guards when they are). `cells` maps the names of cell and free variables to CellValues.
+    """
+
+    def __init__(
+        self,
+        trace: Trace,
+        info: CodeInfo,
+        f_globals: dict[str, Any],
+        variables: dict[str, Value],
+        parent: Interpreter | None = None,
+        closure: Sequence[CellValue] = (),
+        function: Value | None = None,
+    ) -> None:
+        self.trace = trace
+        self.graph = trace.graph
+        self.guards = trace.guards
+        self.effects = trace.effects
+        self.info = info
+        self.code = info.code
+        self.f_globals = f_globals
+        self.locals = variables
+        self.unread: dict[str, Any] = {}
+        self.cells: dict[str, CellValue] = dict(zip(info.code.co_freevars, closure))
+        self.function = function
+        self.stack: list[Value] = []
+        self.index = 0
+        self.current: Instruction = info.instructions[0]
+        self.kw_names: tuple[str, ...] = ()
+        self.returned: Value | None = None
+        self.yielded: Value | None = None
+        self.handled: Value | None = None
+        self.open_contexts: list[OpenContext] = []
+        self.globals_source: Source | None = getattr(function, "globals_source", None)
+        self.set_parent(parent)
+
+    def set_parent(self, parent: Interpreter | None) -> None:
+        """Say who called (again, for a generator: who resumed) this frame."""
+        self.parent = parent
+        self.depth = parent.depth + 1 if parent is not None else 0
+        self._outer_locations = parent.stack_locations() if parent is not None else ()
+
+    # ---- running ---------------------------------------------------------------------------------------------------
+    def run(self) -> Value:
+        """Run until the frame returns (its value) or yields (`self.yielded` is set, and returned)."""
+        instructions = self.info.instructions
+        while True:
+            instruction = self.current = instructions[self.index]
+            self.index += 1
+            try:
+                instruction.handler(self, instruction)
+            except ObservedException as error:
+                if not self.unwind(error.value):
+                    raise
+            if self.returned is not None:
+                return self.returned
+            if self.yielded is not None:
+                return self.yielded
+
+    def unwind(self, exception: Value) -> bool:
+        """Continue at the handler for an exception raised by the current instruction; False when there is none."""
+        entry = self.info.handler_of(self.current.index)
+        if entry is None:
+            return False
+        del self.stack[entry.depth :]
+        while self.open_contexts and self.open_contexts[-1].depth >= entry.depth:
+            self.open_contexts.pop()
+        if entry.lasti:
+            self.push(build.constant(self.current.offset))
+        self.push(exception)
+        self.index = entry.target
+        return True
+
+    def inline(self, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        """Interpret the call of a FunctionValue. A generator function gives a GeneratorValue, stepped lazily."""
+        refuse_coroutine(function.code)
+        if self.depth >= MAX_DEPTH:
+            raise Unsupported("inline-depth", function.code.co_qualname)
+        variables = function.bind(self, args, kwargs)
+        info = code_info(function.code)
+        child = Interpreter(self.trace, info, function.f_globals, variables, self, function.closure, function)
+        return GeneratorValue(child) if is_generator(function.code) else child.run()
+
+    # ---- stack -----------------------------------------------------------------------------------------------------
+    def push(self, value: Value) -> None:
+        """Push onto the value stack."""
+        self.stack.append(value)
+
+    def pop(self) -> Value:
+        """Pop the top of the value stack."""
+        return self.stack.pop()
+
+    def popn(self, count: int) -> list[Value]:
+        """Pop `count` values, in the order in which they were pushed."""
+        if count == 0:
+            return []
+        values = self.stack[-count:]
+        del self.stack[-count:]
+        return values
+
+    # ---- variables -------------------------------------------------------------------------------------------------
+    def load_local(self, name: str) -> Value:
+        """A local variable; raises UnboundLocalError in the program when it is not bound."""
+        value = self.locals.get(name)
+        if value is None:
+            if name not in self.unread:
+                message = f"cannot access local variable '{name}' where it is not associated with a value"
+                self.raise_observed(UnboundLocalError, message)
+            value = self.locals[name] = build.build(self, self.unread.pop(name), LocalSource(name))
+        return value
+
+    def is_bound(self, name: str) -> bool:
+        """Whether a local variable has a value."""
+        return name in self.locals or name in self.unread
+
+    def load_cell(self, name: str) -> Value:
+        """The content of a cell or free variable."""
+        cell = self.cells[name]
+        content = cell.content
+        if content is None and cell.real is not None:
+            try:
+                real = cell.real.cell_contents
+            except ValueError:
+                real = cell.real = None
+            if cell.real is not None:
+                content = cell.content = build.build(self, real, self._cell_content_source(cell))
+        if content is None or content is DELETED:
+            if name in self.code.co_freevars:
+                message = f"cannot access free variable '{name}' where it is not associated with a value in enclosing scope"
+                self.raise_observed(NameError, message)
+            message = f"cannot access local variable '{name}' where it is not associated with a value"
+            self.raise_observed(UnboundLocalError, message)
+        return content
+
+    def _cell_content_source(self, cell: CellValue) -> Source:
+        return LocalSource(cell.name, cell=True) if cell.source is None else cell.source
+
+    def load_global(self, name: str) -> Value:
+        """A global, or else a builtin."""
+        key = (id(self.f_globals), name)
+        value = self.trace.global_values.get(key)
+        if value is not None and value is not DELETED:
+            return value
+        if name in self.f_globals and value is not DELETED:
+            value = build.build(self, self.f_globals[name], self._global_source(name))
+        else:
+            value = self._builtin(name)
+        self.trace.global_values[key] = value
+        return value
+
+    def _builtin(self, name: str) -> Value:
+        table = self.f_globals.get("__builtins__", builtins)
+        table = table if isinstance(table, dict) else table.__dict__
+        if name not in table:
+            self.raise_observed(NameError, f"name '{name}' is not defined")
+        if self.f_globals is self.trace.f_globals:
+            return build.build(self, table[name], GlobalSource(name))
+        return build.from_python(self, table[name])
+
+    def _global_source(self, name: str) -> Source:
+        if self.f_globals is self.trace.f_globals:
+            return GlobalSource(name)
+        if self.global_module():
+            return ModuleGlobalSource(self.global_module(), name)
+        if self.globals_source is not None:
+            return ItemSource(self.globals_source, name)
+        source = self.function.source if self.function is not None else None
+        if source is None:
+            raise Unsupported("attribute", f"the global {name} of {self.code.co_qualname}")
+        return ItemSource(AttrSource(source, "__globals__"), name)
+
+    def global_module(self) -> str:
+        """The name of the module whose globals these are; "" for the root frame's, and for globals of no module."""
+        name = self.f_globals.get("__name__")
+        module = sys.modules.get(name) if isinstance(name, str) else None
+        return name if module is not None and getattr(module, "__dict__", None) is self.f_globals else ""
+
+    def store_global(self, name: str, value: Value) -> None:
+        """`global name; name = value` (DELETED deletes it)."""
+        root = self.f_globals is self.trace.f_globals
+        if not root and not self.global_module():
+            raise Unsupported("global-state", f"assigning the global {name} of {self.code.co_qualname}")
+        self.trace.global_values[id(self.f_globals), name] = value
+        self.effects.store_global("" if root else self.global_module(), name, value)
+
+    def import_global(self, module: str, name: str) -> Value:
+        """The Value of `sys.modules[module].name`."""
+        real = getattr(sys.modules[module], name)
+        return build.build(self, real, ModuleGlobalSource(module, name))
+
+    # ---- exceptions ------------------------------------------------------------------------------------------------
+    def raise_observed(self, exc_type: type[BaseException], *args: Any) -> NoReturn:
+        """Raise exc_type(*args) in the traced program; the arguments are plain Python constants."""
+        self.raise_value(build.make_exception(self, exc_type, [build.constant(arg) for arg in args]))
+
+    def raise_value(self, exception: Value) -> NoReturn:
+        """Raise an exception Value in the traced program."""
+        raise ObservedException(exception)
+
+    def current_exception(self) -> Value | None:
+        """The exception that is being handled (sys.exc_info()), in this frame or in one that called it."""
+        frame: Interpreter | None = self
+        while frame is not None:
+            if frame.handled is not None:
+                return frame.handled
+            frame = frame.parent
+        return None
+
+    # ---- where we are ----------------------------------------------------------------------------------------------
+    def location(self) -> Location:
+        """The program's line that is being interpreted: the innermost one outside torch and ptdebug."""
+        frame: Interpreter = self
+        while not frame.info.of_program and frame.parent is not None:
+            frame = frame.parent
+        return frame.info.location(frame.current)
+
+    def stack_locations(self) -> tuple[Location, ...]:
+        """The program's stack, innermost last."""
+        if not self.info.of_program:
+            return self._outer_locations
+        return (*self._outer_locations, self.info.location(self.current))
+
+    @contextmanager
+    def in_module(self, path: str) -> Iterator[None]:
+        """Nodes made inside belong to the nn.Module at `path`."""
+        before = self.trace.module_path
+        self.trace.module_path = path
+        try:
+            yield
+        finally:
+            self.trace.module_path = before
