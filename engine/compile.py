@@ -19,7 +19,7 @@ from .describe import describe_aten
 from .ir import Group, KernelSignature, Plan, Program
 from .lowering import LOWERINGS, lower
 from .lowering.describe import loops_records
-from .triton import describe_for_target, kernels_for_plan
+from .triton import TritonUnsupported, describe_for_target, kernels_for_plan
 
 Compiled = Callable[..., Sequence[Any]]
 
@@ -72,8 +72,10 @@ def _codegen(work: Work, context: CompileContext) -> Work:
 
 def _kernels(work: Work, context: CompileContext) -> Work:
     if work.source is None:
-        kernels, signatures, records = kernels_for_plan(work.plan, context)
-        return replace(work, kernels=kernels, signatures=signatures, records=tuple(records))
+        kernels = kernels_for_plan(work.plan, context)
+        made = tuple(("kernels", name, k.record()) for name, k in kernels.items()) if context.recording else ()
+        signatures = {name: k.signature for name, k in kernels.items()}
+        return replace(work, kernels=kernels, signatures=signatures, records=made)
     signatures = {s.name: s for s in work.source.signatures}
     records: tuple[tuple[str, str, AnyRecord], ...] = ()
     functions: Mapping[str, Callable[..., int]] = {}
@@ -136,7 +138,7 @@ def compile_graph(captured: Captured, context: CompileContext) -> Compiled:
         work = run_stages(STAGES, Work(captured), context)
     except CompilerMissing as missing:
         return _eager(captured, context, str(missing))
-    except EngineUnsupported as unsupported:
+    except (EngineUnsupported, TritonUnsupported) as unsupported:
         return _eager(captured, context, str(unsupported))
     except Exception as error:
         detail = "".join(traceback.format_exception(error))

@@ -1,6 +1,7 @@
 """Graphs of torch.fx as records: plain data with ids and origins, which is all that artifacts/ knows of them."""
 from __future__ import annotations
 
+import base64
 import math
 import operator
 from collections.abc import Iterable
@@ -12,6 +13,9 @@ import torch.fx
 from ..artifacts.records import AnyRecord, Graph, Node, NodeRef, TensorMeta
 from .aten import AtenGraph, Constant, FromInput, ViewOfInput
 
+LIMIT_CONSTANT = 4096
+"""Elements; a larger constant of a graph is described, not kept."""
+
 
 def graph_record(graph: torch.fx.Graph, name: str, origin_stage: str, notes: tuple[str, ...] = ()) -> Graph:
     """`graph` as a record; each node's origins are its meta["origins"], names of nodes of `origin_stage`."""
@@ -19,18 +23,33 @@ def graph_record(graph: torch.fx.Graph, name: str, origin_stage: str, notes: tup
 
 
 def node_record(node: torch.fx.Node, origin_stage: str) -> Node:
-    """One node as a record."""
+    """One node as a record. A small constant (get_attr) carries its data, so that the graph can be run again."""
+    args = tuple(plain(a) for a in node.args)
+    if node.op == "get_attr":
+        constant = operator.attrgetter(str(node.target))(node.graph.owning_module)
+        if isinstance(constant, torch.Tensor) and constant.numel() <= LIMIT_CONSTANT:
+            args = (tensor_data(constant),)
     return Node(
         id=node.name,
         op=node.op,
         target=target_name(node.target),
-        args=tuple(plain(a) for a in node.args),
+        args=args,
         kwargs={k: plain(v) for k, v in node.kwargs.items()},
         value=value_record(node.meta.get("val")),
         stack=tuple(node.meta.get("stack", ())),
         module=node.meta.get("module", ""),
         origins=tuple(f"{origin_stage}#{origin}" for origin in node.meta.get("origins", ())),
     )
+
+
+def tensor_data(tensor: torch.Tensor) -> dict[str, Any]:
+    """A small tensor's values in the record: little-endian bytes in row-major order, base64."""
+    contiguous = tensor.detach().cpu().contiguous()
+    data = contiguous.reshape(-1).view(torch.uint8).numpy().tobytes()
+    return {
+        "tensor": base64.b64encode(data).decode(), "dtype": str(tensor.dtype).removeprefix("torch."),
+        "shape": list(tensor.shape), "stride": list(tensor.stride()), "device": str(tensor.device),
+    }
 
 
 def target_name(target: Any) -> str:

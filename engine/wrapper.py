@@ -269,7 +269,7 @@ class _WrapperWriter:
             return self.argument(value)
         if isinstance(output, ViewOfInput):
             return self.view_of_input(number, output)
-        value = self.program.outputs[output.index]
+        value = self.program.outputs[output.index - len(self.program.copies)]  # new values of inputs come first
         if isinstance(value, View):
             text = self.view(value)
             if not text.isidentifier():
