@@ -1,9 +1,9 @@
 """The frame evaluation hook (PEP 523): the only file that touches torch's private interface to it.
 
-torch's C++ keeps, for each code object, a list of cache entries (guard tree, rewritten code). For each Python frame that
-starts while a callback is set, it runs the guard trees; the first that accepts decides the code that runs, and when
-none does it calls `callback(frame, first_entry, frame_state)`. The callback's answer is a `Verdict`. While the callback,
-or a guard, runs, the hook is off for that thread, so compiling never recurses into itself.
+torch's C++ keeps, for each code object, a list of cache entries (guard tree, rewritten code). For each Python frame
+that starts while a callback is set, it runs the guard trees; the first that accepts decides the code that runs, and
+when none does it calls `callback(frame, first_entry, frame_state)`. The callback's answer is a `Verdict`. While the
+callback, or a guard, runs, the hook is off for that thread, so compiling never recurses into itself.
 
 The interface has no documentation; what is used here was found by experiment on torch 2.11 to 2.15, and `unavailable`
 says in one line when this torch's is another.
@@ -143,7 +143,7 @@ else:  # pragma: no cover - nothing to hook into
 
 
 def entries(code: types.CodeType) -> list[Any]:
-    """The live cache entries of `code`, as C++ tries them: each has `code`, `guard_manager`, `compile_id`, `backend`."""
+    """Live entries of `code`, as C++ tries them: `code`, `guard_manager`, `compile_id`, `backend`."""
     return [e for e in _hook._debug_get_cache_entry_list(code) if getattr(e.guard_manager, "root", None) is not None]
 
 

@@ -7,14 +7,30 @@ source's printed name everywhere ("L['self'].layers[0].weight").
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 
-@dataclass(frozen=True)
 class Source:
-    """Base of all sources."""
+    """Base of all sources.
 
-    @property
+    Sources are keys of many dicts, and chains of them get long, so hash and expression are computed once.
+    """
+
+    def __post_init__(self) -> None:
+        fields = tuple(self.__dict__.values())
+        self.__dict__["_fields"] = fields
+        self.__dict__["_hash"] = hash((type(self), fields))
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        return type(self) is type(other) and self._hash == other._hash and self._fields == other._fields
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
     def expression(self) -> str:
         """Python over `L` and `G` that evaluates to the object."""
         raise NotImplementedError
@@ -28,42 +44,42 @@ class Source:
         return self.expression
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class LocalSource(Source):
     """A local variable of the frame at entry (a cell's or free variable's content when `cell`)."""
 
     name: str
     cell: bool = False
 
-    @property
+    @cached_property
     def expression(self) -> str:
         return f"L[{self.name!r}]"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class GlobalSource(Source):
     """A name in the globals of the frame's function (a builtin when the globals have none of that name)."""
 
     name: str
 
-    @property
+    @cached_property
     def expression(self) -> str:
         return f"G[{self.name!r}]"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ModuleGlobalSource(Source):
     """A name in the globals of another module: `module` is its key in sys.modules."""
 
     module: str
     name: str
 
-    @property
+    @cached_property
     def expression(self) -> str:
         return f"__import_module({self.module!r}).{self.name}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ChainedSource(Source):
     """A source reached through another."""
 
@@ -74,84 +90,96 @@ class ChainedSource(Source):
         return self.owner
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class AttrSource(ChainedSource):
     """`owner.name`, as getattr sees it. `generic` reads the instance dict only, past any __getattr__."""
 
     name: str
     generic: bool = False
 
-    @property
+    @cached_property
     def expression(self) -> str:
         return f"{self.owner.expression}.{self.name}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ItemSource(ChainedSource):
     """`owner[key]` for a list, tuple or dict; `key` is a constant."""
 
     key: Any
 
-    @property
+    @cached_property
     def expression(self) -> str:
         return f"{self.owner.expression}[{self.key!r}]"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class KeySource(ChainedSource):
     """The `index`-th key of a dict, in insertion order: for keys that are no constants."""
 
     index: int
 
-    @property
+    @cached_property
     def expression(self) -> str:
         return f"list({self.owner.expression})[{self.index}]"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class CallSource(ChainedSource):
     """`function(owner)` for one of a few pure functions that guards know: "type", "len", "closure cell content"."""
 
     function: str
 
-    @property
+    @cached_property
     def expression(self) -> str:
         return f"{self.function}({self.owner.expression})"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class CellSource(ChainedSource):
     """The content of free variable `index` (named `name`) of the function `owner`."""
 
     index: int
     name: str
 
-    @property
+    @cached_property
     def expression(self) -> str:
         return f"{self.owner.expression}.__closure__[{self.index}].cell_contents"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class DefaultSource(ChainedSource):
     """A default of a function's parameter: positional by index, keyword-only by name."""
 
     key: int | str
 
-    @property
+    @cached_property
     def expression(self) -> str:
         field = "__defaults__" if isinstance(self.key, int) else "__kwdefaults__"
         return f"{self.owner.expression}.{field}[{self.key!r}]"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class SizeSource(ChainedSource):
     """Element `dimension` of a tensor's size() or stride(), or its storage_offset() (dimension -1)."""
 
     kind: str  # size | stride | storage_offset
     dimension: int
 
-    @property
+    @cached_property
     def expression(self) -> str:
         if self.kind == "storage_offset":
             return f"{self.owner.expression}.storage_offset()"
         return f"{self.owner.expression}.{self.kind}()[{self.dimension}]"
+
+
+@dataclass(frozen=True, eq=False)
+class GlobalStateSource(Source):
+    """No object: what is checked without one (grad mode, autocast, the function mode stack; expressions on sizes)."""
+
+    @cached_property
+    def expression(self) -> str:
+        return "global state"
+
+
+GLOBAL_STATE = GlobalStateSource()

@@ -1,0 +1,174 @@
+"""torch's fake tensor machinery without loading TorchDynamo.
+
+`FakeTensorMode`, `ShapeEnv` and the C++ guard tree read a few settings and classes from `torch._dynamo`, and so import
+all of it: 1.7 CPU seconds that a program compiled by ptdebug has no other use for. While `without_dynamo()` is active,
+small stand-ins answer those questions. Whoever asks them for anything else (another thread that uses the real thing, a
+path of torch not foreseen here) makes them step aside: the real package is imported and answers instead.
+
+Where the real package is loaded already, nothing stands in for it.
+"""
+from __future__ import annotations
+
+import contextlib
+import enum
+import importlib
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import sys
+import threading
+import types
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+
+_PACKAGE = "torch._dynamo"
+_lock = threading.RLock()
+
+
+class GuardManagerType(enum.Enum):
+    """What C++ compares with to tell a guard manager that walks a dict in order; by identity, at the first use."""
+
+    GUARD_MANAGER = 1
+    DICT_GUARD_MANAGER = 2
+
+
+class TorchDynamoException(RuntimeError):
+    """Base class that torch's validator of shape guards derives its exception from."""
+
+
+def _nothing(*args: object, **kwargs: object) -> None:
+    return None
+
+
+@contextlib.contextmanager
+def _untimed(*args: object, **kwargs: object) -> Iterator[None]:
+    yield
+
+
+_SETTINGS: dict[str, dict[str, Any]] = {
+    "": {},
+    # Guards are always checked on tensors: stock skips them while the dict that holds the tensor is unchanged, and so
+    # misses `parameter.data = ...`.
+    "config": {
+        "fake_tensor_cache_enabled": True,
+        "fake_tensor_cache_crosscheck_enabled": False,
+        "_custom_ops_profile": None,
+        "skip_tensor_guards_with_matching_dict_tags": False,
+        "max_saved_pointers_for_recursive_dict_tags_check": 256,
+        "inline_inbuilt_nn_modules": True,
+        "log_compilation_metrics": False,
+    },
+    "guards": {"GuardManagerType": GuardManagerType, "uninteresting_files": set},
+    "exc": {"TorchDynamoException": TorchDynamoException},
+    "utils": {"dynamo_timed": _untimed, "get_current_node": _nothing},
+}
+
+
+class _StandIn(types.ModuleType):
+    """A module of `torch._dynamo` that knows the few names of `_SETTINGS`; for any other it fetches the real one."""
+
+    def __init__(self, name: str, settings: dict[str, Any]) -> None:
+        super().__init__(name)
+        self.__dict__.update(settings)
+        if name == _PACKAGE:
+            self.__dict__["__path__"] = []  # its modules that do not stand here are found by `_Finder`
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # the import system's own questions
+            raise AttributeError(name)
+        _step_aside()
+        return getattr(importlib.import_module(self.__name__), name)
+
+
+class _Known(importlib.abc.Loader):
+    """Hands out a module that came to be while the import of it was on its way; its code is not run again."""
+
+    def __init__(self, module: types.ModuleType) -> None:
+        self.module = module
+        self.spec = module.__spec__
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> types.ModuleType:
+        return self.module
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        module.__spec__ = self.spec
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    """Keeps torch._dynamo whole when it is imported for real while, or after, stand-ins were there."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: types.ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if not fullname.startswith(_PACKAGE + "."):
+            return None
+        if _PACKAGE in _standing:
+            _step_aside()
+            path = importlib.import_module(_PACKAGE).__path__
+        if fullname in sys.modules:
+            module = sys.modules[fullname]
+            # The import system prefers the spec of a module that it finds loaded by now to the one returned here.
+            module.__spec__ = importlib.machinery.ModuleSpec(fullname, _Known(module))
+            return module.__spec__
+        spec = importlib.machinery.PathFinder.find_spec(fullname, path)
+        return _with_our_enum(spec) if fullname == f"{_PACKAGE}.guards" else spec
+
+
+def _with_our_enum(spec: importlib.machinery.ModuleSpec | None) -> importlib.machinery.ModuleSpec | None:
+    """torch's guards.py such that it uses the enum that C++ has seen from us (C++ keeps the first it meets)."""
+    if spec is not None and spec.loader is not None:
+        run = spec.loader.exec_module
+
+        def exec_module(module: types.ModuleType) -> None:
+            run(module)
+            module.__dict__["GuardManagerType"] = GuardManagerType
+
+        spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+    return spec
+
+
+_finder = _Finder()
+_standing: dict[str, types.ModuleType] = {}
+_users: list[int] = []
+
+
+def _step_aside() -> None:
+    """Take the stand-ins away, for good or until the next `without_dynamo`."""
+    with _lock:
+        for name, module in _standing.items():
+            if sys.modules.get(name) is module:
+                del sys.modules[name]
+        if torch.__dict__.get("_dynamo") is _standing.get(_PACKAGE) and _standing:
+            del torch.__dict__["_dynamo"]
+        _standing.clear()
+
+
+@contextlib.contextmanager
+def without_dynamo() -> Iterator[None]:
+    """While active, torch's own look-ups in torch._dynamo do not import it. May be nested, and used by threads at once.
+
+    Compiling by ptdebug happens inside; the program's own code does not.
+    """
+    with _lock:
+        _users.append(threading.get_ident())
+        if len(_users) == 1 and _PACKAGE not in sys.modules:
+            _stand_in()
+    try:
+        yield
+    finally:
+        with _lock:
+            _users.pop()
+            if not _users:
+                _step_aside()
+
+
+def _stand_in() -> None:
+    if _finder not in sys.meta_path:
+        sys.meta_path.insert(0, _finder)
+    for name, settings in _SETTINGS.items():
+        full = f"{_PACKAGE}.{name}" if name else _PACKAGE
+        _standing[full] = sys.modules[full] = _StandIn(full, settings)
+        if name:
+            _standing[_PACKAGE].__dict__[name] = _standing[full]

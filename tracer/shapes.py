@@ -1,0 +1,261 @@
+"""Fake tensors for the inputs of a frame, and which of their sizes are symbols.
+
+`DynamicPolicy` remembers, for a code object, the sizes, strides and ints that each source had at earlier compilations:
+what changed becomes a symbol, so that a third value does not compile again. `FrameShapes` holds the fake tensor mode
+and shape environment of one attempt to trace a frame, makes the fakes, and in the end states the conditions on the
+symbols under which the trace is valid.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sympy
+import torch
+from torch._guards import Source as TorchSource
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, SLoc
+
+from .sources import SizeSource, Source
+
+Sizes = tuple[int | None, ...]
+"""One number for each dimension; None where it is a symbol, or has been seen to change."""
+
+
+class CaptureFakeMode(FakeTensorMode):
+    """A FakeTensorMode whose dispatch does not go through `torch._disable_dynamo`, which would import TorchDynamo."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return _fake_dispatch(self, func, types, args, kwargs)
+
+
+_fake_dispatch = getattr(FakeTensorMode.__torch_dispatch__, "__wrapped__", FakeTensorMode.__torch_dispatch__)
+
+
+class CaptureShapeEnv(ShapeEnv):
+    """A ShapeEnv that names its symbols s0, s1, ... and does not walk stacks at every guard."""
+
+    def _generate_unique_id(self, source_name: str) -> int:
+        self.unique_ids.add(len(self.unique_ids))
+        return len(self.unique_ids) - 1
+
+    def _get_stack_summary(self, is_debug: bool = False, framework_loc: str | None = None) -> tuple[SLoc, str]:
+        return SLoc(framework_loc, None), ""
+
+
+@dataclass(frozen=True, eq=False)
+class _SymbolSource(TorchSource):
+    """One of our sources in the form that ShapeEnv knows."""
+
+    ours: Source
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        return self.ours.expression
+
+
+class DynamicPolicy:
+    """Which sizes and ints of a code object are symbols.
+
+    `history` outlives the compilation (it is kept in the code object's frame state). `dynamic`: None = what has changed
+    between compilations; True = every size of 2 or more from the start; False = nothing.
+    """
+
+    def __init__(self, history: dict[str, Any], dynamic: bool | None = None) -> None:
+        self.history = history
+        self.dynamic = dynamic
+
+    def tensor(self, source: Source, tensor: torch.Tensor) -> tuple[Sizes, Sizes]:
+        """(sizes, strides) of `tensor` with None where a symbol is wanted. Parameters are static."""
+        sizes, strides = tuple(tensor.size()), tuple(tensor.stride())
+        if self.dynamic is False or isinstance(tensor, torch.nn.Parameter):
+            return sizes, strides
+        wanted_sizes, wanted_strides = self._remember(source.expression, sizes, strides)
+        static = getattr(tensor, "_dynamo_static_indices", ())
+        marked = _marked_dynamic(tensor)
+        wanted_sizes = tuple(
+            None if i in marked or ((size is None or self.dynamic) and i not in static) else size
+            for i, size in enumerate(wanted_sizes)
+        )
+        return wanted_sizes, wanted_strides
+
+    def _remember(self, key: str, sizes: tuple[int, ...], strides: tuple[int, ...]) -> tuple[Sizes, Sizes]:
+        seen = self.history.get(key)
+        if not isinstance(seen, tuple) or len(seen[0]) != len(sizes):
+            self.history[key] = (sizes, strides)
+            return sizes, strides
+        merged = tuple(
+            tuple(old if old == new else None for old, new in zip(before, now))
+            for before, now in zip(seen, (sizes, strides))
+        )
+        self.history[key] = merged
+        return merged[0], merged[1]
+
+    def integer(self, source: Source, value: int) -> bool:
+        """Whether the int behind `source` is a symbol: it has been seen with another value before."""
+        if self.dynamic is False:
+            return False
+        key = source.expression
+        seen = self.history.setdefault(key, value)
+        if seen is None or isinstance(seen, tuple):
+            return seen is None
+        if seen != value:
+            self.history[key] = None
+            return True
+        return False
+
+
+def _marked_dynamic(tensor: torch.Tensor) -> set[int]:
+    """Dimensions that the program marked: torch._dynamo.mark_dynamic, maybe_mark_dynamic and mark_unbacked."""
+    marked: set[int] = set()
+    for attribute in ("_dynamo_dynamic_indices", "_dynamo_weak_dynamic_indices", "_dynamo_unbacked_indices"):
+        marked.update(getattr(tensor, attribute, ()))
+    return marked
+
+
+@dataclass(frozen=True)
+class ShapeGuard:
+    """A condition on symbols: `expression` is Python over `names`, whose values are found at `sources`."""
+
+    expression: str
+    names: tuple[str, ...]
+    sources: tuple[Source, ...]
+
+
+class FrameShapes:
+    """Fake mode, shape environment and fakes of one attempt to trace a frame. Needs `lean.without_dynamo()` around."""
+
+    def __init__(self, policy: DynamicPolicy) -> None:
+        self.policy = policy
+        self.shape_env = CaptureShapeEnv()
+        self.fake_mode = CaptureFakeMode(shape_env=self.shape_env, allow_non_fake_inputs=False)
+        self._fakes: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+        self._dims: dict[Source, tuple[Sizes, Sizes]] = {}
+        self._symbols: dict[sympy.Symbol, Source] = {}
+        self._relations: list[tuple[Source, sympy.Expr]] = []  # the value at the source equals the expression
+        self._ranges: dict[sympy.Symbol, tuple[sympy.Expr, sympy.Expr]] = {}  # at creation
+
+    def fakify(self, tensor: torch.Tensor, source: Source) -> torch.Tensor:
+        """The fake of a real tensor; the same for the same tensor. `guards.add(source, "TENSOR_MATCH", tensor)` goes
+        with it."""
+        known = self._fakes.get(id(tensor))
+        if known is not None:
+            return known[1]
+        sizes, strides = self.policy.tensor(source, tensor)
+        if tensor.layout is not torch.strided or (None not in sizes and None not in strides):
+            fake = self.fake_mode.from_tensor(tensor, static_shapes=True, source=_SymbolSource(source))
+        else:
+            fake = self._symbolic(tensor, source, sizes, strides)
+        self._fakes[id(tensor)] = (tensor, fake)
+        return fake
+
+    def symbolic_int(self, value: int, source: Source) -> torch.SymInt | int:
+        """The int behind `source`: a symbol when it has been seen to vary, else `value` itself (guard on it then)."""
+        if not self.policy.integer(source, value):
+            return value
+        symbol = self.shape_env.create_unspecified_symbol(
+            value, source=_SymbolSource(source), dynamic_dim=DimDynamic.DYNAMIC
+        )
+        self._bind(symbol, source)
+        return self.shape_env.create_symintnode(symbol, hint=value, source=_SymbolSource(source))
+
+    def static_dims(self, source: Source, tensor: torch.Tensor) -> tuple[Sizes, Sizes]:
+        """Sizes and strides that a TENSOR_MATCH checks; None where a symbol's conditions say what is allowed."""
+        return self._dims.get(source) or (tuple(tensor.size()), tuple(tensor.stride()))
+
+    def _symbolic(self, tensor: torch.Tensor, source: Source, sizes: Sizes, strides: Sizes) -> torch.Tensor:
+        fake_sizes = [
+            self._symbol(value, SizeSource(source, "size", i)) if sizes[i] is None else value
+            for i, value in enumerate(tensor.size())
+        ]
+        fake_strides = self._strides(tensor, source, fake_sizes, strides)
+        with self.fake_mode, torch.no_grad():
+            fake = torch.empty_strided(fake_sizes, fake_strides, dtype=tensor.dtype, device=tensor.device)
+        if tensor.requires_grad:
+            fake.requires_grad_()
+            if not tensor.is_leaf:
+                with self.fake_mode, torch.enable_grad():
+                    fake = fake.view_as(fake)
+        self._dims[source] = (_numbers(fake_sizes), _numbers(fake_strides))
+        return fake
+
+    def _strides(
+        self, tensor: torch.Tensor, source: Source, sizes: Sequence[int | torch.SymInt], wanted: Sizes
+    ) -> list[int | torch.SymInt]:
+        """Strides of the fake, from the innermost out: size*stride of a dimension inside where that is what it is (so
+        a contiguous tensor stays one at every size), else the number, or a symbol when it has been seen to change."""
+        real_sizes, real = tensor.size(), tensor.stride()
+        result: dict[int, int | torch.SymInt] = {}
+        candidates: dict[int, int | torch.SymInt] = {}
+        for i in sorted(range(tensor.dim()), key=lambda d: (real[d], -d)):
+            step = SizeSource(source, "stride", i)
+            product = candidates.get(real[i])
+            if isinstance(product, torch.SymInt):
+                result[i] = product
+                self._relations.append((step, product.node.expr))
+            elif wanted[i] is None and product is None:
+                result[i] = self._symbol(real[i], step)
+            else:
+                result[i] = real[i]
+            candidates[real[i] * real_sizes[i]] = result[i] * sizes[i]
+        return [result[i] for i in range(tensor.dim())]
+
+    def _symbol(self, value: int, source: Source) -> torch.SymInt | int:
+        """A symbol for a size or stride; 0 and 1 stay numbers, and equal sizes share one symbol, as in stock."""
+        theirs = _SymbolSource(source)
+        expression = self.shape_env.create_symbol(value, source=theirs, dynamic_dim=DimDynamic.DUCK)
+        if isinstance(expression, sympy.Symbol):
+            self._bind(expression, source)
+        return self.shape_env.create_symintnode(expression, hint=value, source=theirs)
+
+    def _bind(self, symbol: sympy.Symbol, source: Source) -> None:
+        if symbol not in self._symbols:
+            self._symbols[symbol] = source
+            bounds = self.shape_env.var_to_range[symbol]
+            self._ranges[symbol] = (bounds.lower, bounds.upper)
+        else:
+            self._relations.append((source, symbol))
+
+    # ---- conditions -------------------------------------------------------------------------------------------------
+    def conditions(self) -> Iterator[ShapeGuard]:
+        """What must hold of the symbols' values for the trace to be valid; each symbol's range first."""
+        for symbol, (lower, upper) in self._ranges.items():
+            bounds = [f"{lower} <= {symbol}"] if lower.is_Integer else []
+            bounds += [f"{symbol} <= {upper}"] if upper.is_Integer else []
+            if bounds:
+                yield self._guard(" and ".join(bounds), [symbol])
+        for number, (source, expression) in enumerate(self._relations):
+            guard = self._guard(python(expression), sorted(expression.free_symbols, key=str))
+            name = f"actual_{number}"
+            yield ShapeGuard(f"{name} == {guard.expression}", (name, *guard.names), (source, *guard.sources))
+        seen = set()
+        for guard in self.shape_env.guards:
+            expression = guard.expr
+            if expression in seen or expression is sympy.true or not expression.free_symbols:
+                continue
+            seen.add(expression)
+            yield self._guard(python(expression), sorted(expression.free_symbols, key=str))
+
+    def _guard(self, text: str, symbols: Sequence[sympy.Symbol]) -> ShapeGuard:
+        return ShapeGuard(text, tuple(map(str, symbols)), tuple(self._symbols[s] for s in symbols))
+
+
+def _numbers(values: Sequence[int | torch.SymInt]) -> Sizes:
+    return tuple(v if isinstance(v, int) else None for v in values)
+
+
+def python(expression: sympy.Expr) -> str:
+    """A sympy expression on symbols as Python."""
+    from torch.utils._sympy.printers import PythonPrinter  # 0.1 s, and only for frames with symbols
+
+    return PythonPrinter().doprint(expression)
+
+
+def is_fake(value: object) -> bool:
+    """Whether `value` is a fake tensor."""
+    return isinstance(value, FakeTensor)
