@@ -1,114 +1,11 @@
-"""Graphs of torch.fx as records: plain data with ids and origins, which is all that artifacts/ knows of them."""
+"""The functional ATen graph as a record, with a sentence for each mutation and alias."""
 from __future__ import annotations
 
-import base64
-import math
-import operator
 from collections.abc import Iterable
-from typing import Any
 
-import torch
-import torch.fx
-
-from ..artifacts.records import AnyRecord, Graph, Node, NodeRef, TensorMeta
+from ..artifacts.fx_graphs import graph_record, size_record
+from ..artifacts.records import AnyRecord
 from .aten import AtenGraph, Constant, FromInput, ViewOfInput
-
-LIMIT_CONSTANT = 4096
-"""Elements; a larger constant of a graph is described, not kept."""
-
-
-def graph_record(graph: torch.fx.Graph, name: str, origin_stage: str, notes: tuple[str, ...] = ()) -> Graph:
-    """`graph` as a record; each node's origins are its meta["origins"], names of nodes of `origin_stage`."""
-    return Graph(name, tuple(node_record(node, origin_stage) for node in graph.nodes), notes)
-
-
-def node_record(node: torch.fx.Node, origin_stage: str) -> Node:
-    """One node as a record. A small constant (get_attr) carries its data, so that the graph can be run again."""
-    args = tuple(plain(a) for a in node.args)
-    if node.op == "get_attr":
-        constant = operator.attrgetter(str(node.target))(node.graph.owning_module)
-        if isinstance(constant, torch.Tensor) and constant.numel() <= LIMIT_CONSTANT:
-            args = (tensor_data(constant),)
-    return Node(
-        id=node.name,
-        op=node.op,
-        target=target_name(node.target),
-        args=args,
-        kwargs={k: plain(v) for k, v in node.kwargs.items()},
-        value=value_record(node.meta.get("val")),
-        stack=tuple(node.meta.get("stack", ())),
-        module=node.meta.get("module", ""),
-        origins=tuple(f"{origin_stage}#{origin}" for origin in node.meta.get("origins", ())),
-    )
-
-
-def tensor_data(tensor: torch.Tensor) -> dict[str, Any]:
-    """A small tensor's values in the record: little-endian bytes in row-major order, base64."""
-    contiguous = tensor.detach().cpu().contiguous()
-    data = contiguous.reshape(-1).view(torch.uint8).numpy().tobytes()
-    return {
-        "tensor": base64.b64encode(data).decode(), "dtype": str(tensor.dtype).removeprefix("torch."),
-        "shape": list(tensor.shape), "stride": list(tensor.stride()), "device": str(tensor.device),
-    }
-
-
-def target_name(target: Any) -> str:
-    """The printed name of a node's target: "aten.add.Tensor", "operator.getitem", "torch.nn.functional.gelu"."""
-    if isinstance(target, str):
-        return target
-    if isinstance(target, torch._ops.OpOverload):
-        return str(target)
-    if target is operator.getitem:
-        return "operator.getitem"
-    module = getattr(target, "__module__", "") or ""
-    name = getattr(target, "__qualname__", None) or getattr(target, "__name__", None) or type(target).__name__
-    return f"{module}.{name}" if module else name
-
-
-def tensor_meta(tensor: torch.Tensor) -> TensorMeta:
-    """Metadata of a (fake) strided tensor; sizes that vary become strings."""
-    return TensorMeta(
-        dtype=str(tensor.dtype).removeprefix("torch."),
-        shape=tuple(_size(s) for s in tensor.shape),
-        stride=tuple(_size(s) for s in tensor.stride()) if tensor.layout == torch.strided else (),
-        device=str(tensor.device),
-        requires_grad=tensor.requires_grad,
-        offset=_size(tensor.storage_offset()) if tensor.layout == torch.strided else 0,
-    )
-
-
-def value_record(value: Any) -> TensorMeta | tuple[Any, ...] | str | None:
-    """What a node's result is: a tensor's metadata, a tuple of such, or the text of a number."""
-    if value is None:
-        return None
-    if isinstance(value, torch.Tensor):
-        return tensor_meta(value)
-    if isinstance(value, (tuple, list)):
-        return tuple(value_record(v) for v in value)
-    return str(value)
-
-
-def plain(value: Any) -> Any:
-    """An argument tree as JSON-like data (forms: NodeRef, {"float": "-inf"}, {"torch": ...}, {"symbol": ...}, ...)."""
-    if isinstance(value, torch.fx.Node):
-        return NodeRef(value.name)
-    if value is None or isinstance(value, (bool, int, str)):
-        return value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else {"float": str(value)}
-    if isinstance(value, (tuple, list)):
-        return [plain(v) for v in value]
-    if isinstance(value, dict):
-        return {str(k): plain(v) for k, v in value.items()}
-    if isinstance(value, slice):
-        return {"slice": [plain(value.start), plain(value.stop), plain(value.step)]}
-    if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
-        return {"symbol": str(value)}
-    if isinstance(value, complex):
-        return {"complex": [str(value.real), str(value.imag)]}
-    if value is Ellipsis:
-        return {"python": "..."}
-    return {"torch": str(value)}
 
 
 def describe_aten(aten: AtenGraph) -> Iterable[tuple[str, str, AnyRecord]]:
@@ -119,12 +16,8 @@ def describe_aten(aten: AtenGraph) -> Iterable[tuple[str, str, AnyRecord]]:
         if isinstance(output, FromInput):
             notes.append(f"result {i} is {names[output.index]} itself")
         elif isinstance(output, ViewOfInput):
-            size, stride = [_size(s) for s in output.size], [_size(s) for s in output.stride]
+            size, stride = [size_record(s) for s in output.size], [size_record(s) for s in output.stride]
             notes.append(f"result {i} is a view of {names[output.index]}: size {size}, stride {stride}")
         elif isinstance(output, Constant):
             notes.append(f"result {i} is {output.value}")
     yield "forward", "", graph_record(aten.module.graph, "forward", "capture", tuple(notes))
-
-
-def _size(value: Any) -> int | str:
-    return value if type(value) is int else (int(value) if isinstance(value, int) else str(value))

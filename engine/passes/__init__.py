@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from ...artifacts import records
 from ...artifacts.context import CompileContext
+from ...artifacts.fx_graphs import graph_record
 from ..aten import AtenGraph
-from ..describe import graph_record
 from .common_subexpressions import merge_common_subexpressions
 from .constant_folding import fold_constants
 from .dead_code import remove_dead_code

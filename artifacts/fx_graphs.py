@@ -1,0 +1,121 @@
+"""Graphs of torch.fx as records: nodes with ids and origins, arguments as plain data.
+
+torch is never imported here: whoever hands over a graph has loaded it.
+"""
+from __future__ import annotations
+
+import base64
+import math
+import operator
+import sys
+from typing import TYPE_CHECKING, Any
+
+from .records import Graph, Node, NodeRef, TensorMeta
+
+if TYPE_CHECKING:
+    import torch
+    import torch.fx
+
+LIMIT_CONSTANT = 4096
+"""Elements; a larger constant of a graph is described, not kept."""
+
+
+def graph_record(graph: torch.fx.Graph, name: str, origin_stage: str, notes: tuple[str, ...] = ()) -> Graph:
+    """`graph` as a record; each node's origins are its meta["origins"], names of nodes of `origin_stage`."""
+    return Graph(name, tuple(node_record(node, origin_stage) for node in graph.nodes), notes)
+
+
+def node_record(node: torch.fx.Node, origin_stage: str) -> Node:
+    """One node as a record. A small constant (get_attr) carries its data, so that the graph can be run again."""
+    args = tuple(plain(a) for a in node.args)
+    if node.op == "get_attr":
+        constant = operator.attrgetter(str(node.target))(node.graph.owning_module)
+        if isinstance(constant, sys.modules["torch"].Tensor) and constant.numel() <= LIMIT_CONSTANT:
+            args = (tensor_data(constant),)
+    return Node(
+        id=node.name,
+        op=node.op,
+        target=target_name(node.target),
+        args=args,
+        kwargs={k: plain(v) for k, v in node.kwargs.items()},
+        value=value_record(node.meta.get("val")),
+        stack=tuple(node.meta.get("stack", ())),
+        module=node.meta.get("module", ""),
+        origins=tuple(f"{origin_stage}#{origin}" for origin in node.meta.get("origins", ())),
+    )
+
+
+def tensor_data(tensor: torch.Tensor) -> dict[str, Any]:
+    """A small tensor's values in the record: little-endian bytes in row-major order, base64."""
+    contiguous = tensor.detach().cpu().contiguous()
+    data = contiguous.reshape(-1).view(sys.modules["torch"].uint8).numpy().tobytes()
+    return {
+        "tensor": base64.b64encode(data).decode(), "dtype": str(tensor.dtype).removeprefix("torch."),
+        "shape": list(tensor.shape), "stride": list(tensor.stride()), "device": str(tensor.device),
+    }
+
+
+def target_name(target: Any) -> str:
+    """The printed name of a node's target: "aten.add.Tensor", "operator.getitem", "torch.nn.functional.gelu"."""
+    if isinstance(target, str):
+        return target
+    if isinstance(target, sys.modules["torch"]._ops.OpOverload):
+        return str(target)
+    if target is operator.getitem:
+        return "operator.getitem"
+    module = getattr(target, "__module__", "") or ""
+    name = getattr(target, "__qualname__", None) or getattr(target, "__name__", None) or type(target).__name__
+    return f"{module}.{name}" if module else name
+
+
+def tensor_meta(tensor: torch.Tensor) -> TensorMeta:
+    """Metadata of a (fake) strided tensor; sizes that vary become strings."""
+    strided = tensor.layout == sys.modules["torch"].strided
+    return TensorMeta(
+        dtype=str(tensor.dtype).removeprefix("torch."),
+        shape=tuple(size_record(s) for s in tensor.shape),
+        stride=tuple(size_record(s) for s in tensor.stride()) if strided else (),
+        device=str(tensor.device),
+        requires_grad=tensor.requires_grad,
+        offset=size_record(tensor.storage_offset()) if strided else 0,
+    )
+
+
+def value_record(value: Any) -> TensorMeta | tuple[Any, ...] | str | None:
+    """What a node's result is: a tensor's metadata, a tuple of such, or the text of a number."""
+    if value is None:
+        return None
+    if isinstance(value, sys.modules["torch"].Tensor):
+        return tensor_meta(value)
+    if isinstance(value, (tuple, list)):
+        return tuple(value_record(v) for v in value)
+    return str(value)
+
+
+def plain(value: Any) -> Any:
+    """An argument tree as JSON-like data (forms: NodeRef, {"float": "-inf"}, {"torch": ...}, {"symbol": ...}, ...)."""
+    torch = sys.modules["torch"]
+    if isinstance(value, torch.fx.Node):
+        return NodeRef(value.name)
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else {"float": str(value)}
+    if isinstance(value, (tuple, list)):
+        return [plain(v) for v in value]
+    if isinstance(value, dict):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, slice):
+        return {"slice": [plain(value.start), plain(value.stop), plain(value.step)]}
+    if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+        return {"symbol": str(value)}
+    if isinstance(value, complex):
+        return {"complex": [str(value.real), str(value.imag)]}
+    if value is Ellipsis:
+        return {"python": "..."}
+    return {"torch": str(value)}
+
+
+def size_record(value: Any) -> int | str:
+    """A size, stride or offset: an int, or the text of a symbolic one."""
+    return value if type(value) is int else (int(value) if isinstance(value, int) else str(value))
