@@ -14,6 +14,7 @@ from typing import Any
 from .listing import place_refs
 from .recording import Recording, RecordingError
 from .records import (
+    STAGES,
     Breaks,
     Bytecode,
     CodeLine,
@@ -75,6 +76,10 @@ class Links:
                 break
             found = [r for r in self.derived(origin) if wanted(r)]
         return list(dict.fromkeys(found))
+
+    def everywhere(self, item: Ref) -> list[Ref]:
+        """The items of all stages, the program first, that belong to `item`."""
+        return [found for stage in ("source", *STAGES) for found in self.related(item, stage)]
 
 
 def links(recording: Recording, compile_id: str) -> Links:

@@ -22,6 +22,7 @@ import msgspec
 import zstandard
 
 from .records import SCHEMA, STAGES, Absent, AnyRecord, Decision, split_ref
+from .revive import revive
 from .store import DATABASE, RUNNING
 
 R = TypeVar("R")
@@ -263,7 +264,7 @@ class Recording:
 
     def _decode(self, content: bytes) -> AnyRecord | None:
         try:
-            return _decoder.decode(content)
+            return revive(_decoder.decode(content))
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             self._problem(f"a record cannot be read: {error}")
             return None

@@ -359,7 +359,8 @@ class Runtime(Record, frozen=True):
 class SavedInput(Record, frozen=True):
     """One graph input kept for replay. `tensor` is its key in the safetensors file; else `value` is a literal.
 
-    `alias_of` names the input whose storage this one shares; the file then holds the storage once.
+    The file holds each storage once, as a flat tensor of the elements that inputs touch: an input is its flat tensor
+    seen with `meta`'s sizes, strides and offset. `alias_of` names the first input that shares this one's storage.
     """
 
     name: str

@@ -44,9 +44,6 @@ def value_text(value: Any) -> str:
     """The type comment of a node's value: a tensor, a tuple of such, or a text."""
     if isinstance(value, TensorMeta):
         return tensor_text(value)
-    if isinstance(value, dict) and value.get("record") == "TensorMeta":
-        fields = {k: tuple(v) if isinstance(v, list) else v for k, v in value.items() if k != "record"}
-        return tensor_text(TensorMeta(**fields))
     if isinstance(value, (list, tuple)):
         return "(" + ", ".join(value_text(v) for v in value) + ")"
     return "" if value is None else str(value)
@@ -58,10 +55,8 @@ _TAGGED: dict[str, Callable[[Any], str]] = {
     "torch": str,
     "symbol": str,
     "slice": lambda value: "slice(" + ", ".join(argument_text(v) for v in value) + ")",
-    "complex": str,
-    "dtype": str,
-    "device": lambda value: f"torch.device({value!r})",
-    "text": str,
+    "complex": lambda parts: f"complex({', '.join(map(str, parts))})",
+    "python": str,
 }
 
 
@@ -70,13 +65,13 @@ def argument_text(value: Any) -> str:
     if isinstance(value, NodeRef):
         return value.node
     if isinstance(value, dict):
-        if value.get("record") == "NodeRef":
-            return str(value["node"])
         if len(value) == 1:
             (key, inner), = value.items()
             if key in _TAGGED:
                 return _TAGGED[key](inner)
-        return "{" + ", ".join(f"{k!r}: {argument_text(v)}" for k, v in value.items() if k != "record") + "}"
+        if "tensor" in value and "dtype" in value:
+            return f"<{value['dtype']}{value.get('shape', [])}>"
+        return "{" + ", ".join(f"{k!r}: {argument_text(v)}" for k, v in value.items()) + "}"
     if isinstance(value, list):
         return "[" + ", ".join(map(argument_text, value)) + "]"
     if isinstance(value, tuple):

@@ -1,0 +1,92 @@
+"""The summary of a recording, and the overview of one compilation, as listings."""
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+from .listing import Line, Listing, printable, source_ref
+from .recording import CompileInfo, Recording
+from .render_lists import render_absents
+
+MAX_COMPILES = 40  # in a summary; the rest is counted
+
+
+def render_summary(document: dict[str, Any]) -> Listing:
+    """The document of `summary` for a person."""
+    counts, versions = document["counts"], document["versions"]
+    exit_code = document["exit_code"]
+    ended = "did not end (killed, or still running)" if exit_code is None else f"exit code {exit_code}"
+    texts = [
+        f"{document['recording']}",
+        f"command   {shlex.join(document['command'])}   {ended}",
+        "versions  " + ", ".join(f"{name} {version}" for name, version in versions.items()),
+        "counts    " + ", ".join(_count(name, number) for name, number in counts.items() if number),
+        f"recording took {document['overhead_seconds']['recording']:.3f} s of "
+        f"{sum(c['seconds']['total'] for c in document['compiles']):.2f} s compile time",
+    ]
+    lines = [Line(printable(text)) for text in texts]
+    lines += [Line(""), Line("compilations")]
+    lines += [_compile_line(c) for c in document["compiles"][:MAX_COMPILES]]
+    hidden = len(document["compiles"]) - MAX_COMPILES
+    lines += [Line(f"  ... and {hidden} more")] if hidden > 0 else []
+    if document["graph_breaks"]:
+        lines += [Line(""), Line("graph breaks")]
+        for found in document["graph_breaks"]:
+            place = source_ref(found["file"], found["line"])
+            lines += [Line(printable(f"  {_base(found['file'])}:{found['line']}  {found['source']}"), place),
+                      Line(printable(f"      {found['message']}"), place)]
+            lines += [Line(printable(f"      change: {found['hint']}"), place)] if found["hint"] else []
+    if document["recompiles"]:
+        lines += [Line(""), Line("recompilations")]
+        lines += [Line(printable(f"  {f['compile']}  {f['guard']}: expected {f['expected']}, got {f['actual']}"))
+                  for f in document["recompiles"]]
+    for title in ("notes", "problems"):
+        if document.get(title):
+            lines += [Line(""), Line(title), *(Line(printable(f"  {text}")) for text in document[title])]
+    return Listing(document["recording"], "text", tuple(lines))
+
+
+def render_compile(recording: Recording, info: CompileInfo) -> Listing:
+    """One compilation: status, where the time went, what each stage left."""
+    seconds = {name: value for name, value in info.seconds.items() if value >= 0.0005}
+    texts = [
+        f"{info.id}  {info.function}  ({info.file}:{info.line})",
+        f"status    {info.status}{': ' + info.reason if info.reason else ''}",
+        "seconds   " + (", ".join(f"{name} {value:.3f}" for name, value in seconds.items()) or "none recorded"),
+    ]
+    lines = [Line(printable(text)) for text in texts] + [Line("")]
+    for artifact in recording.artifacts(info.id):
+        count = items_text(artifact.kind, artifact.items)
+        lines.append(Line(printable(f"{artifact.key:<32} {artifact.kind:<12} {count}".rstrip())))
+    decisions = recording.count_decisions(info.id)
+    lines += [Line(f"{'decisions':<32} {'Decision':<12} {decisions}")] if decisions else []
+    lines += render_absents([absent for _, absent in recording.absents(info.id)])
+    return Listing(f"{recording.name}:{info.id}", "text", tuple(lines))
+
+
+UNITS = {"Graph": "nodes", "Bytecode": "instructions", "Breaks": "breaks", "Guards": "guards", "Loops": "statements",
+         "Fusion": "pairs", "Schedule": "groups", "Kernel": "lines", "Wrapper": "lines", "SavedInputs": "inputs"}
+
+
+def items_text(kind: str, items: int) -> str:
+    """`12 nodes`; "" for a record that is one thing."""
+    unit = UNITS.get(kind)
+    return "" if unit is None else f"{items} {unit.removesuffix('s') if items == 1 else unit}"
+
+
+def _compile_line(document: dict[str, Any]) -> Line:
+    parts = [f"{document['graph_nodes']} nodes", f"{document['kernels']} kernels",
+             f"{document['extern_calls']} library calls", f"{document['guards']} guards", f"{document['calls']} calls"]
+    what = ", ".join(p for p in parts if not p.startswith("0 ")) or (document["reason"] or "")
+    where = f"{document['function']} {_base(document['file'])}:{document['line']}"
+    return Line(printable(f"  {document['id']:<6} {document['status']:<9} {document['seconds']['total']:6.2f} s  "
+                          f"{where}  {what}"), source_ref(document["file"], document["line"]))
+
+
+def _count(name: str, number: int) -> str:
+    name = name.replace("_", " ")
+    return f"{number} {name[:-1] if number == 1 and name.endswith('s') else name}"
+
+
+def _base(file: str) -> str:
+    return file.rpartition("/")[2]

@@ -1,0 +1,39 @@
+"""The guards: what each compilation depends on, as a tree, and which line of the program made each necessary."""
+from __future__ import annotations
+
+import argparse
+
+import msgspec
+
+from ...artifacts.records import Guards
+from ...artifacts.render import render
+from ...artifacts.summary import guards
+from ..printing import add_selector, print_json, print_listing, print_title, selected
+
+EXAMPLE = "ptdebug guards @:0/1 --kind TENSOR_MATCH"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """SELECTOR, --json and --kind."""
+    add_selector(parser)
+    parser.add_argument("--kind", help="only guards of this kind (TENSOR_MATCH, ID_MATCH, ...)")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the guards of one compilation or of all."""
+    with selected(arguments.selector) as (recording, selector):
+        wanted = arguments.kind
+        if arguments.json:
+            found = guards(recording, selector.compile or None)
+            print_json(guards=[{"compile": owner, **_plain(guard)} for owner, guard in found
+                               if wanted in (None, guard.kind)])
+            return 0
+        for owner, record in recording.records(Guards, selector.compile or None):
+            print_title(f"== {owner}")
+            kept = Guards(tuple(guard for guard in record.guards if wanted in (None, guard.kind)))
+            print_listing(render(kept, "guards", "", recording.source))
+    return 0
+
+
+def _plain(guard: msgspec.Struct) -> dict[str, object]:
+    return {key: value for key, value in msgspec.to_builtins(guard).items() if key != "record"}

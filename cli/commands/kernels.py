@@ -1,0 +1,71 @@
+"""The kernels and library calls, in the order in which they run."""
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from ...artifacts.listing import Line, printable
+from ...artifacts.recording import Recording
+from ...artifacts.records import Kernel, Runtime, Schedule
+from ..printing import add_selector, print_json, print_lines, print_title, selected
+
+EXAMPLE = "ptdebug kernels @:0/0"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """SELECTOR and --json."""
+    add_selector(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the groups of one compilation or of all, then the translation units; 0 also where there are none."""
+    with selected(arguments.selector) as (recording, selector):
+        groups = _groups(recording, selector.compile or None)
+        units = _units(recording, selector.compile or None)
+        if arguments.json:
+            print_json(kernels=groups, units=units)
+            return 0
+        if not groups and not units:
+            print("no kernels")
+        for owner in dict.fromkeys(g["compile"] for g in (*groups, *units)):
+            print_title(f"== {owner}")
+            print_lines([Line(printable(_group_text(g))) for g in groups if g["compile"] == owner]
+                        + [Line(printable(_unit_text(u))) for u in units if u["compile"] == owner])
+    return 0
+
+
+def _groups(recording: Recording, compile_id: str | None) -> list[dict[str, Any]]:
+    times = {(owner, kernel.name): kernel for owner, record in recording.records(Runtime, compile_id)
+             for kernel in record.kernels}
+    found = []
+    for owner, schedule in recording.records(Schedule, compile_id):
+        for group in schedule.groups:
+            time = times.get((owner, group.kernel))
+            found.append({
+                "compile": owner, "id": group.id, "kind": group.kind, "name": group.kernel,
+                "members": group.members, "reads": group.reads, "writes": group.writes, "bytes": group.bytes,
+                "flops": group.flops, "calls": time.calls if time else None, "seconds": time.seconds if time else None,
+            })
+    return found
+
+
+def _units(recording: Recording, compile_id: str | None) -> list[dict[str, Any]]:
+    return [{"compile": owner, "name": kernel.name, "language": kernel.language, "target": kernel.target,
+             "kernels": kernel.kernels, "lines": len(kernel.lines), "seconds": kernel.seconds,
+             "cached": kernel.cached, "command": kernel.command, "path": kernel.path,
+             "products": list(kernel.products), "facts": kernel.facts}
+            for owner, kernel in recording.records(Kernel, compile_id)]
+
+
+def _group_text(group: dict[str, Any]) -> str:
+    costs = [f"{group['bytes']:,} bytes"] if group["bytes"] else []
+    costs += [f"{group['flops']:,} flops"] if group["flops"] else []
+    costs += [f"{group['calls']} calls, {1000 * group['seconds']:.3f} ms"] if group["calls"] else []
+    return f"{group['id']:<5} {group['kind']:<7} {group['name']:<32} {', '.join(group['members'])}" + (
+        f"  ({'; '.join(costs)})" if costs else "")
+
+
+def _unit_text(unit: dict[str, Any]) -> str:
+    state = "from the cache" if unit["cached"] else f"compiled in {unit['seconds']:.2f} s"
+    return f"unit  {unit['language']:<7} {unit['name']:<32} {unit['lines']} lines for {unit['target']}, {state}" + (
+        f"; also {', '.join(unit['products'])}" if unit["products"] else "")

@@ -1,0 +1,37 @@
+"""The decision about a subject: its alternatives, scores and reason, and what would allow another.
+
+SUBJECT is a name, or a question with names in it.
+"""
+from __future__ import annotations
+
+import argparse
+import sys
+
+from ...artifacts.why import answers, subjects_near
+from ..printing import add_json, print_json, print_lines, print_title, selected
+
+EXAMPLE = 'ptdebug why @:0/0 "why was buf3 not fused with buf4?"'
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """SELECTOR, SUBJECT and --json."""
+    parser.add_argument("selector", metavar="SELECTOR", help="RECORDING[:F/C]; @ is the newest recording")
+    parser.add_argument("subject", metavar="SUBJECT", nargs="+", help="a name, or a question with names in it")
+    add_json(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print what is known; 1 where nothing is."""
+    subject = " ".join(arguments.subject)
+    with selected(arguments.selector) as (recording, selector):
+        found = answers(recording, subject, selector.compile or None)
+        if arguments.json:
+            print_json(subject=subject, answers=[{"compile": a.compile, "answer": a.kind, **a.document} for a in found])
+        elif not found:
+            near = subjects_near(recording, subject, selector.compile or None)
+            print(f"nothing recorded about {subject!r}" + (f"; there is: {'; '.join(near)}" if near else ""),
+                  file=sys.stderr)
+        for answer in found if not arguments.json else ():
+            print_title(f"{answer.compile}  {answer.kind}")
+            print_lines(answer.lines)
+    return 0 if found else 1

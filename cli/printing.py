@@ -1,0 +1,84 @@
+"""How commands that look at recordings print: listings highlighted on a terminal and plain in a pipe, or JSON."""
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, TextIO
+
+import msgspec
+
+from ..artifacts.listing import Line, Listing
+from ..artifacts.recording import Recording
+from ..artifacts.records import SCHEMA
+from ..artifacts.selector import Selector, open_selected
+
+
+def add_selector(parser: argparse.ArgumentParser, required: bool = False) -> None:
+    """The arguments SELECTOR (the newest recording where it is left out) and --json."""
+    parser.add_argument("selector", metavar="SELECTOR", nargs=None if required else "?", default="@",
+                        help="RECORDING[:F/C[:STAGE[:NAME]]]; RECORDING is a name, a path, @ (the newest), @~1, ...")
+    add_json(parser)
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    """The argument --json."""
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+@contextmanager
+def selected(text: str) -> Iterator[tuple[Recording, Selector]]:
+    """Open the recording of a selector; afterwards say on stderr what could not be read of it."""
+    recording, selector = open_selected(text)
+    with recording:
+        yield recording, selector
+        for problem in recording.problems:
+            print(f"ptdebug: {problem}", file=sys.stderr)
+
+
+def print_json(**document: Any) -> None:
+    """Print one document of the contract; "schema" comes first."""
+    encoded = msgspec.json.encode({"schema": SCHEMA, **document})
+    sys.stdout.write(msgspec.json.format(encoded, indent=2).decode() + "\n")
+
+
+def print_lines(lines: list[Line] | tuple[Line, ...], language: str = "text") -> None:
+    """Print lines, highlighted where colours are wanted."""
+    print_listing(Listing("", language, tuple(lines)))
+
+
+def print_listing(listing: Listing) -> None:
+    """Print a listing, highlighted where colours are wanted."""
+    text = listing.text
+    if wants_colour(sys.stdout) and listing.language != "text":
+        text = _highlighted(text, listing.language)
+    sys.stdout.write(text)
+
+
+def print_title(text: str) -> None:
+    """Print a heading between listings, bold where colours are wanted."""
+    sys.stdout.write(f"\x1b[1m{text}\x1b[0m\n" if wants_colour(sys.stdout) else f"{text}\n")
+
+
+def wants_colour(stream: TextIO) -> bool:
+    """Whether to colour: NO_COLOR and FORCE_COLOR (any value but "") rule, else whether `stream` is a terminal."""
+    if os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("FORCE_COLOR"):
+        return True
+    return stream.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def _highlighted(text: str, language: str) -> str:
+    from pygments import highlight  # 20 ms, and not needed in a pipe
+    from pygments.formatters import TerminalFormatter
+    from pygments.lexers import get_lexer_by_name
+    from pygments.util import ClassNotFound
+
+    try:
+        lexer = get_lexer_by_name(language, stripnl=False)
+    except ClassNotFound:
+        return text
+    return str(highlight(text, lexer, TerminalFormatter()))

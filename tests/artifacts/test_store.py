@@ -1,0 +1,219 @@
+"""The writer: what it keeps, and that it survives kills, forks, threads and full disks."""
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from ptdebug.artifacts import records as r
+from ptdebug.artifacts.recording import Recording
+from ptdebug.artifacts.store import RecordingWriter
+
+GRAPH = r.Graph("forward", (r.Node("x", "placeholder", "x"), r.Node("output", "output", "output", (r.NodeRef("x"),))))
+
+
+def decision(number: int) -> r.Decision:
+    return r.Decision(f"fuse:{number}", "fuse", str(number), (r.Option("yes"), r.Option("no")), "no", "no", "because")
+
+
+def test_equal_contents_are_stored_once(tmp_path: Path) -> None:
+    writer = RecordingWriter(tmp_path / "rec")
+    for compile_id in ("0/0", "0/1", "1/0"):
+        writer.begin(compile_id, "f", "f.py", 1)
+        writer.record(compile_id, "capture", "", GRAPH)
+        writer.end(compile_id, "compiled", "", {"total": 1.0})
+    writer.close(0)
+    with Recording.open(tmp_path / "rec") as recording:
+        artifacts = recording.artifacts(stage="capture")
+        assert [a.compile for a in artifacts] == ["0/0", "0/1", "1/0"]
+        assert len({a.hash for a in artifacts}) == 1
+        (_, blobs), = recording._rows("SELECT count(*) FROM blobs")
+        assert blobs == 1
+    assert sorted(p.name for p in (tmp_path / "rec").iterdir()) == ["recording.db"]  # no WAL files are left
+
+
+def test_recording_the_same_artifact_again_replaces_it(tmp_path: Path) -> None:
+    writer = RecordingWriter(tmp_path / "rec")
+    writer.record("0/0", "breaks", "", r.Breaks(()))
+    writer.record("0/0", "capture", "", GRAPH)
+    writer.flush_runtime({"0/0": r.Runtime(1)})
+    writer.flush_runtime({"0/0": r.Runtime(7)})
+    writer.close()
+    with Recording.open(tmp_path / "rec") as recording:
+        assert recording.artifact("0/0", "runtime") == r.Runtime(7)
+        assert [a.stage for a in recording.artifacts("0/0")] == ["capture", "breaks", "runtime"]
+
+
+def test_a_recording_is_readable_while_it_is_written(tmp_path: Path) -> None:
+    writer = RecordingWriter(tmp_path / "rec")
+    writer.begin("0/0", "f", "f.py", 1)
+    writer.decision("0/0", decision(0))
+    writer.record("0/0", "capture", "", GRAPH)
+    with Recording.open(tmp_path / "rec") as recording:
+        assert recording.stages("0/0") == ["capture", "decisions"]
+        assert recording.compile("0/0").reason == "the process ended during this compilation"
+        writer.end("0/0", "compiled", "", {})
+        assert recording.compile("0/0").status == "compiled"
+    writer.close(0)
+
+
+KILLED = """
+import os, sys, time
+from ptdebug.artifacts import records as r
+from ptdebug.artifacts.store import RecordingWriter
+writer = RecordingWriter(sys.argv[1], command=["killed"])
+number = 0
+while True:
+    writer.begin(f"{number}/0", "f", "f.py", 1)
+    for i in range(20):
+        writer.decision(f"{number}/0", r.Decision(f"d:{i}", "d", str(i), (), "a", "a", "x" * 50))
+        writer.record(f"{number}/0", "loops", f"buf{i}",
+                      r.Loops(f"buf{i}", (), (), tuple(r.LoopStatement(f"t{j}", "add", f"{i} {number}", "f32")
+                                                       for j in range(40)), (), ()))
+    writer.end(f"{number}/0", "compiled", "", {"total": 1.0})
+    number += 1
+    print(number, flush=True)
+"""
+
+
+@pytest.mark.parametrize("after", [1, 5, 23])
+def test_survives_kill_9_at_any_moment(tmp_path: Path, after: int) -> None:
+    process = subprocess.Popen([sys.executable, "-c", KILLED, str(tmp_path / "rec")], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    for _ in range(after):
+        process.stdout.readline()
+    time.sleep(0.003)  # some way into the next compilation
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    with Recording.open(tmp_path / "rec") as recording:
+        compiles = recording.compiles()
+        assert len(compiles) >= after
+        for info in compiles[:after]:  # what ended before the kill is there, wholly
+            assert info.status == "compiled"
+            assert len(recording.artifacts(info.id, "loops")) == 20
+            assert len(recording.decisions(info.id)) == 20
+            assert len(recording.artifact(info.id, "loops", "buf19").statements) == 40
+        assert recording.problems == []
+        assert "exit_code" not in recording.meta
+
+
+def test_decisions_wait_at_most_half_a_second(tmp_path: Path) -> None:
+    writer = RecordingWriter(tmp_path / "rec")
+    writer.decision("0/0", decision(0))
+    writer._last_commit -= 1
+    writer.decision("0/0", decision(1))
+    with Recording.open(tmp_path / "rec") as recording:
+        assert recording.count_decisions() == 2
+    writer.close()
+
+
+def test_threads_share_a_writer(tmp_path: Path) -> None:
+    writer = RecordingWriter(tmp_path / "rec")
+
+    def work(frame: int) -> None:
+        for number in range(25):
+            writer.begin(f"{frame}/{number}", "f", "f.py", 1)
+            writer.decision(f"{frame}/{number}", decision(number))
+            writer.record(f"{frame}/{number}", "capture", "", GRAPH)
+            writer.end(f"{frame}/{number}", "compiled", "", {})
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    writer.close(0)
+    assert writer.messages == []
+    with Recording.open(tmp_path / "rec") as recording:
+        assert len(recording.compiles()) == 100
+        assert recording.count_decisions() == 100
+
+
+def test_a_forked_child_writes_a_database_of_its_own(tmp_path: Path) -> None:
+    writer = RecordingWriter(tmp_path / "rec", command=["forks"])
+    writer.begin("0/0", "parent", "f.py", 1)
+    writer.decision("0/0", decision(0))  # still waiting when the fork happens: the parent's alone
+    child = os.fork()
+    if child == 0:
+        try:
+            writer.begin("0/0", "child", "f.py", 1)
+            writer.decision("0/0", decision(1))
+            writer.record("0/0", "capture", "", GRAPH)
+            writer.end("0/0", "compiled", "", {})
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    writer.end("0/0", "compiled", "", {})
+    writer.close(0)
+    with Recording.open(tmp_path / "rec") as recording:
+        assert {c.id: c.function for c in recording.compiles()} == {"0/0": "parent", f"0/0@{child}": "child"}
+        assert [d.subject for _, d in recording.decisions("0/0")] == ["0"]
+        assert [d.subject for _, d in recording.decisions(f"0/0@{child}")] == ["1"]
+        assert recording.stages("0/0") == ["decisions"]
+        assert recording.artifact(f"0/0@{child}", "capture") == GRAPH
+
+
+def test_an_unwritable_folder_is_one_message_and_no_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    writer = RecordingWriter(tmp_path / "file" / "rec")
+    writer.begin("0/0", "f", "f.py", 1)
+    writer.decision("0/0", decision(0))
+    writer.record("0/0", "capture", "", GRAPH)
+    writer.close(0)
+    assert len(writer.messages) == 1
+    assert "recording stopped, the program goes on" in writer.messages[0]
+
+
+def test_a_full_disk_is_one_message_and_keeps_what_was_written(tmp_path: Path) -> None:
+    pid = os.fork()  # a limit on file sizes stands for the full disk; it must not reach the other tests
+    if pid == 0:
+        code = 1
+        try:
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            writer = RecordingWriter(tmp_path / "rec")
+            writer.begin("0/0", "first", "f.py", 1)
+            writer.record("0/0", "capture", "", GRAPH)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, resource.RLIM_INFINITY))
+            for number in range(100):
+                noise = os.urandom(4096).hex()
+                writer.record("0/0", "loops", str(number), r.Loops(noise, (), (), (), (), ()))
+            writer.close(0)
+            code = 0 if len(writer.messages) == 1 and "recording stopped" in writer.messages[0] else 2
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    with Recording.open(tmp_path / "rec") as recording:
+        assert recording.artifact("0/0", "capture") == GRAPH
+
+
+def test_a_record_that_json_cannot_hold_is_kept_as_text(tmp_path: Path) -> None:
+    writer = RecordingWriter(tmp_path / "rec")
+    odd = r.Graph("forward", (r.Node("x", "call_function", "f", (object, 1 + 2j)),))
+    writer.record("0/0", "capture", "", odd)
+    writer.close()
+    assert writer.messages == []
+    with Recording.open(tmp_path / "rec") as recording:
+        graph = recording.artifact("0/0", "capture")
+        assert isinstance(graph, r.Graph)
+        assert graph.nodes[0].args == ("<class 'object'>", "(1+2j)")
+
+
+def test_sources_are_kept_as_they_were(tmp_path: Path) -> None:
+    program = tmp_path / "p.py"
+    program.write_text("before\n")
+    writer = RecordingWriter(tmp_path / "rec")
+    writer.source_file(str(program))
+    program.write_text("after\n")
+    writer.source_file(str(program))
+    writer.source_file("<string>")
+    writer.close()
+    with Recording.open(tmp_path / "rec") as recording:
+        assert recording.source(str(program)) == "before\n"
+        assert recording.source("<string>") is None
+        assert recording.sources() == [str(program)]
