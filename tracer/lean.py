@@ -14,14 +14,16 @@ import enum
 import importlib
 import importlib.abc
 import importlib.machinery
-import importlib.util
+import logging
 import sys
 import threading
 import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch._guards import Source
 
 _PACKAGE = "torch._dynamo"
 _lock = threading.RLock()
@@ -38,6 +40,25 @@ class TorchDynamoException(RuntimeError):
     """Base class that torch's validator of shape guards derives its exception from."""
 
 
+@dataclass(frozen=True, eq=False)
+class NamedSource(Source):
+    """A source in torch's sense: what fake tensors ask is whether it is one of a few kinds, and its name."""
+
+    base: Any = None
+    detail: Any = None
+    idx: Any = None
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        return ".".join(str(getattr(p, "name", p)) for p in (self.base, self.detail, self.idx) if p is not None)
+
+
+_SOURCE_KINDS = (
+    "AttrSource", "CallMethodItemSource", "ConstantSource", "EphemeralSource", "FloatTensorSource", "LocalSource",
+    "RandomValueSource", "TensorPropertySource",
+)
+
+
 def _nothing(*args: object, **kwargs: object) -> None:
     return None
 
@@ -47,8 +68,25 @@ def _untimed(*args: object, **kwargs: object) -> Iterator[None]:
     yield
 
 
+def disable(function: Callable[..., Any], *options: Any, **named_options: Any) -> Callable[..., Any]:
+    """What `torch._disable_dynamo` gets, and keeps: the function itself while TorchDynamo is not there, and what the
+    real `torch._dynamo.disable` makes of it from the day that it is."""
+    real: list[Callable[..., Any]] = []
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        if not real:
+            dynamo = sys.modules.get(_PACKAGE)
+            if dynamo is None or dynamo is _standing.get(_PACKAGE):
+                return function(*args, **kwargs)
+            real.append(dynamo.disable(function, *options, **named_options))
+        return real[0](*args, **kwargs)
+
+    run.__dict__["_torchdynamo_disable"] = True  # how TorchDynamo knows such a function
+    return run
+
+
 _SETTINGS: dict[str, dict[str, Any]] = {
-    "": {},
+    "": {"disable": disable},
     # Guards are always checked on tensors: stock skips them while the dict that holds the tensor is unchanged, and so
     # misses `parameter.data = ...`.
     "config": {
@@ -62,6 +100,7 @@ _SETTINGS: dict[str, dict[str, Any]] = {
     },
     "guards": {"GuardManagerType": GuardManagerType, "uninteresting_files": set},
     "exc": {"TorchDynamoException": TorchDynamoException},
+    "source": {kind: type(kind, (NamedSource,), {}) for kind in _SOURCE_KINDS},
     "utils": {"dynamo_timed": _untimed, "get_current_node": _nothing},
 }
 
@@ -165,6 +204,12 @@ def without_dynamo() -> Iterator[None]:
 
 
 def _stand_in() -> None:
+    trace_log = logging.getLogger("torch.__trace")
+    for handler in list(trace_log.handlers):
+        # Without TORCH_TRACE this handler takes itself away at its first message; but making that message imports
+        # torch._inductor, and with it the whole of torch._dynamo.
+        if getattr(handler, "root_dir", "") is None:
+            trace_log.removeHandler(handler)
     if _finder not in sys.meta_path:
         sys.meta_path.insert(0, _finder)
     for name, settings in _SETTINGS.items():
