@@ -63,8 +63,11 @@ def target_name(target: Any) -> str:
         return str(target)
     if target is operator.getitem:
         return "operator.getitem"
-    module = getattr(target, "__module__", "") or ""
+    if getattr(target, "__objclass__", None) is sys.modules["torch"]._C.TensorBase:
+        return f"torch.Tensor.{target.__name__}"
+    module = (getattr(target, "__module__", "") or "").replace("_operator", "operator")
     name = getattr(target, "__qualname__", None) or getattr(target, "__name__", None) or type(target).__name__
+    name = name.removeprefix("_VariableFunctionsClass.")
     return f"{module}.{name}" if module else name
 
 

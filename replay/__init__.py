@@ -1,1 +1,10 @@
-"""(to be written)"""
+"""Takes a recording and runs it again: stage by stage, against eager, on any device.
+
+Walk through it in this order: `graphs.py` and `inputs.py` (from records back to something that runs), `compare.py` (are
+two values equal, apart by rounding, or different), `rungs.py` (one way of running the recorded graph for each stage),
+`ladder.py` (all rungs on one input, and where values first differ).
+
+A recording is data, and data from elsewhere is not trusted: graphs are rebuilt from a list of known modules only, and
+nothing is unpickled. Kernels are generated again from the recorded graph and decisions, and what is generated is
+compared with what was recorded; source text from a recording is never compiled.
+"""

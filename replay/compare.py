@@ -1,0 +1,99 @@
+"""Are two values equal, apart by rounding, or different?
+
+Rounding is judged against a float64 reference, where there is one: a result may be as far from it as eager's result is,
+times `FACTOR`, measured over the whole tensor, because two right orders of adding disagree element by element. Without
+a reference the distance to eager itself counts.
+"""
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+FACTOR = 2.0
+SLACK_ULPS = 4.0
+"""Below this many units in the last place of the largest magnitude, a distance counts as rounding in any case."""
+
+ORDER = ("equal", "rounding", "different")
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The verdict with its figures: largest absolute and relative difference, and the latter in ulps of the dtype."""
+
+    verdict: str
+    max_abs: float = 0.0
+    max_rel: float = 0.0
+    ulp: float = 0.0
+    why: str = ""
+
+
+EQUAL = Comparison("equal")
+
+
+def worst(comparisons: list[Comparison]) -> Comparison:
+    """The comparison with the worst verdict; among equals the largest relative difference. EQUAL for none."""
+    return max(comparisons, key=lambda c: (ORDER.index(c.verdict), c.max_rel), default=EQUAL)
+
+
+def compare(value: Any, eager: Any, reference: Any = None) -> Comparison:
+    """Compare `value` with what eager gave; `reference` is the same in float64, or None.
+
+    Shape, dtype and strides must agree; NaNs must stand in the same places, infinities be the same.
+    """
+    if not isinstance(eager, torch.Tensor) or not isinstance(value, torch.Tensor):
+        same = type(value) is type(eager) and (value == eager or (value != value and eager != eager))
+        return EQUAL if same else _different(f"{value!r} is not {eager!r}")
+    if value.dtype != eager.dtype or value.shape != eager.shape:
+        return _different(f"{value.dtype}{list(value.shape)} is not {eager.dtype}{list(eager.shape)}")
+    if value.stride() != eager.stride() and value.numel() > 1:
+        return _different(f"strides {value.stride()} are not {eager.stride()}")
+    value, eager = value.detach().cpu(), eager.detach().cpu()
+    if torch.equal(_bits(value), _bits(eager)):
+        return EQUAL
+    if not (eager.is_floating_point() or eager.is_complex()):
+        return _different(f"{int((value != eager).sum())} of {eager.numel()} elements differ")
+    return _distance(value, eager, reference.detach().cpu() if isinstance(reference, torch.Tensor) else None)
+
+
+def _distance(value: torch.Tensor, eager: torch.Tensor, reference: torch.Tensor | None) -> Comparison:
+    wide = torch.complex128 if eager.is_complex() else torch.float64
+    v, e = value.to(wide), eager.to(wide)
+    if not torch.equal(v.isnan(), e.isnan()):
+        return _different("NaN stands in other places")
+    finite = e.isfinite()
+    if not torch.equal(v.isfinite(), finite) or not torch.equal(v[~finite & ~e.isnan()], e[~finite & ~e.isnan()]):
+        return _different("infinities stand in other places")
+    v, e = v[finite], e[finite]
+    if v.numel() == 0 or torch.equal(v, e):  # NaN payloads and signs of zero aside
+        return EQUAL
+    apart = (v - e).abs()
+    scale = e.abs()
+    epsilon = torch.finfo(eager.dtype).eps
+    max_abs = apart.max().item()
+    max_rel = (apart / scale.clamp_min(torch.finfo(eager.dtype).tiny)).max().item()
+    top = scale.max().item()
+    ulp = max_abs / (epsilon * top) if top else math.inf
+    allowed = SLACK_ULPS * epsilon * top
+    measured = max_abs
+    why = "distance to eager"
+    if reference is not None and reference.shape == eager.shape:
+        r = reference.to(wide)[finite]
+        measured = (v - r).abs().max().item()
+        allowed = max(FACTOR * (e - r).abs().max().item(), allowed)
+        why = "distance to float64, against eager's own"
+    else:
+        allowed = max(allowed, 1e3 * epsilon * top)
+    verdict = "rounding" if measured <= allowed else "different"
+    return Comparison(verdict, max_abs, max_rel, ulp, f"{why}: {measured:.3g}, allowed {allowed:.3g}")
+
+
+def _different(why: str) -> Comparison:
+    return Comparison("different", math.inf, math.inf, math.inf, why)
+
+
+def _bits(tensor: torch.Tensor) -> torch.Tensor:
+    dense = tensor.resolve_conj().resolve_neg().contiguous()
+    return dense.reshape(-1).view(torch.uint8)

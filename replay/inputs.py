@@ -1,0 +1,73 @@
+"""The kept inputs of a compiled graph, as tensors again: same strides, same aliasing."""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+
+from ..artifacts.records import Graph, SavedInputs, TensorMeta
+from .graphs import ReplayError
+
+
+def load_inputs(folder: Path, saved: SavedInputs) -> tuple[Any, ...]:
+    """The values of the graph's placeholders in order, on the CPU.
+
+    Raises ReplayError where the values were not kept or their file is damaged.
+    """
+    if not saved.file:
+        why = saved.note or "no reason given"
+        raise ReplayError(f"the inputs of this graph were not kept ({why}); record again with --inputs first")
+    path = folder / saved.file
+    try:
+        with safe_open(path, "pt") as file:
+            flat = {key: file.get_tensor(key) for key in file.keys()}
+    except (OSError, SafetensorError) as error:
+        raise ReplayError(f"{path} cannot be read ({error}): record again") from error
+    return tuple(_load(item.meta, item.tensor, item.value, flat) for item in saved.inputs)
+
+
+def _load(meta: TensorMeta | None, key: str, value: Any, flat: Mapping[str, torch.Tensor]) -> Any:
+    if meta is None:
+        return value
+    shape, stride = [int(s) for s in meta.shape], [int(s) for s in meta.stride]
+    return flat[key].as_strided(shape, stride, int(meta.offset))
+
+
+def clones(values: tuple[Any, ...], device: str = "cpu", dtype: torch.dtype | None = None) -> tuple[Any, ...]:
+    """Fresh copies of `values` on `device`, floating tensors in `dtype` where one is given.
+
+    Tensors that share storage go on sharing storage, with the same offsets.
+    """
+    storages: dict[tuple[int, torch.dtype], torch.Tensor] = {}
+
+    def clone(value: Any) -> Any:
+        if not isinstance(value, torch.Tensor):
+            return value
+        wanted = dtype if dtype is not None and value.is_floating_point() else value.dtype
+        if dtype is not None and value.is_complex():
+            wanted = torch.complex128
+        key = (value.untyped_storage()._cdata, value.dtype)
+        if key not in storages:
+            count = value.untyped_storage().nbytes() // value.element_size()
+            whole = value.as_strided((count,), (1,), 0)
+            storages[key] = whole.to(device=device, dtype=wanted, copy=True)
+        return storages[key].as_strided(value.shape, value.stride(), value.storage_offset())
+
+    return tuple(clone(v) for v in values)
+
+
+def bind_symbols(graph: Graph, inputs: tuple[Any, ...]) -> dict[str, int]:
+    """The value of each size symbol of `graph`, read off the inputs where it stands alone."""
+    symbols: dict[str, int] = {}
+    placeholders = [node for node in graph.nodes if node.op == "placeholder"]
+    for node, value in zip(placeholders, inputs):
+        meta = node.value
+        if isinstance(meta, TensorMeta) and isinstance(value, torch.Tensor):
+            for names, numbers in ((meta.shape, value.shape), (meta.stride, value.stride())):
+                symbols.update({n: int(v) for n, v in zip(names, numbers) if isinstance(n, str) and n.isidentifier()})
+        elif isinstance(meta, str) and meta.isidentifier() and isinstance(value, int):
+            symbols[meta] = value
+    return symbols
