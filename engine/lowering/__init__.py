@@ -1,1 +1,31 @@
-"""(to be written)"""
+"""ATen graph to loop IR, define by run: a lowering is a Python function over lazy tensors that leaves loops behind.
+
+Walk through it so: `index.py` (index expressions and their simplification), `body.py` (a loop body being written),
+`values.py` (lazy tensors and views), `registry.py` (the table of lowerings), then the lowerings themselves
+(`pointwise.py`, `activations.py`, `creation.py`, `views.py`, `reductions.py`, `normalization.py`, `indexing.py`,
+`joining.py`; `extern.py` for what ATen does), and what ties them together: `reuse.py` (which values are stored),
+`splitting.py` (which loops are cut) and `graph.py` (the walk over the graph). To add an operator, add an entry to a
+table in one of the lowering modules; whatever has none calls ATen.
+"""
+from __future__ import annotations
+
+import torch.fx
+
+from ...artifacts.context import CompileContext
+from ..ir import Program
+from . import activations, creation, indexing, joining, normalization, pointwise, reductions, views
+from .graph import GraphLowering
+from .registry import LOWERINGS
+
+__all__ = ["LOWERINGS", "activations", "creation", "indexing", "joining", "lower", "normalization", "pointwise",
+           "reductions", "views"]
+
+
+def lower(module: torch.fx.GraphModule, context: CompileContext) -> Program:
+    """Lower a functional ATen graph (see aten.py) to a Program.
+
+    Placeholders, get_attr tensors and calls carry their fake values in `meta["val"]`; `module.meta["mutations"]` maps
+    the position of an output to the name of the placeholder whose new value it is. Never refuses a graph: an operator
+    without a lowering, or with arguments that its lowering cannot take, becomes a call of ATen.
+    """
+    return GraphLowering(module, context).run()

@@ -1,0 +1,160 @@
+"""Lowerings that make tensors from nothing, and conversions of dtype."""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import sympy
+import torch
+import torch.fx
+
+from .body import BodyBuilder, compute_dtype
+from .index import constant, size
+from .pointwise import apply
+from .registry import POINTWISE, Unsupported, lowering
+from .values import Index, Value
+
+if TYPE_CHECKING:
+    from .graph import GraphLowering
+
+aten = torch.ops.aten
+
+
+def filled(graph: GraphLowering, node: torch.fx.Node, value: Any) -> Value:
+    """A tensor with the node's metadata, all `value` (a Python number or an integer expression)."""
+    fake = node.meta["val"]
+    if isinstance(value, sympy.Expr) and not value.is_integer:
+        raise Unsupported("a symbolic number that is not an integer")
+
+    def compute(e: BodyBuilder, index: Index) -> str:
+        if isinstance(value, sympy.Expr):
+            return e.cast(e.index_value(constant(value)), compute_dtype(fake.dtype))
+        return e.constant(value, fake.dtype)
+
+    return graph.pointwise(node, fake, (), compute)
+
+
+@lowering(aten.full.default, kind=POINTWISE)
+def _full(graph: GraphLowering, node: torch.fx.Node, shape: Any, value: Any, **_: Any) -> Value:
+    return filled(graph, node, value)
+
+
+@lowering(aten.full_like.default, aten.new_full.default, kind=POINTWISE)
+def _full_like(graph: GraphLowering, node: torch.fx.Node, x: Any, *rest: Any, **_: Any) -> Value:
+    return filled(graph, node, rest[-1])
+
+
+@lowering(aten.zeros.default, aten.zeros_like.default, aten.new_zeros.default, aten.empty.memory_format,
+          aten.empty_like.default, aten.new_empty.default, aten.empty_strided.default, aten.new_empty_strided.default,
+          kind=POINTWISE)
+def _zeros(graph: GraphLowering, node: torch.fx.Node, *_: Any, **__: Any) -> Value:
+    """Zeros; what `empty` leaves undefined is zero, too."""
+    return filled(graph, node, 0)
+
+
+@lowering(aten.ones.default, aten.ones_like.default, aten.new_ones.default, kind=POINTWISE)
+def _ones(graph: GraphLowering, node: torch.fx.Node, *_: Any, **__: Any) -> Value:
+    return filled(graph, node, 1)
+
+
+@lowering(aten.scalar_tensor.default, kind=POINTWISE)
+def _scalar_tensor(graph: GraphLowering, node: torch.fx.Node, value: Any, **_: Any) -> Value:
+    return filled(graph, node, value)
+
+
+@lowering(aten.fill.Scalar, aten.fill.Tensor, kind=POINTWISE)
+def _fill(graph: GraphLowering, node: torch.fx.Node, x: Value, value: Any) -> Value:
+    return apply(graph, node, lambda e, v: v, (value,)) if isinstance(value, Value) else filled(graph, node, value)
+
+
+@lowering(aten.arange.default, kind=POINTWISE)
+def _arange(graph: GraphLowering, node: torch.fx.Node, end: Any, **_: Any) -> Value:
+    return ramp(graph, node, 0, 1)
+
+
+@lowering(aten.arange.start, kind=POINTWISE)
+def _arange_start(graph: GraphLowering, node: torch.fx.Node, start: Any, end: Any, **_: Any) -> Value:
+    return ramp(graph, node, start, 1)
+
+
+@lowering(aten.arange.start_step, kind=POINTWISE)
+def _arange_step(graph: GraphLowering, node: torch.fx.Node, start: Any, end: Any, step: Any = 1, **_: Any) -> Value:
+    return ramp(graph, node, start, step)
+
+
+def ramp(graph: GraphLowering, node: torch.fx.Node, start: Any, step: Any) -> Value:
+    """start + step*i, in int64, or in float64 as ATen's kernel does for floats."""
+    fake = node.meta["val"]
+    floating = fake.dtype.is_floating_point
+    if floating and any(isinstance(v, sympy.Expr) and not v.is_integer for v in (start, step)):
+        raise Unsupported("a symbolic number that is not an integer")
+
+    def compute(e: BodyBuilder, index: Index) -> str:
+        if isinstance(start, float) or isinstance(step, float):
+            place = e.cast(e.index_value(index[0]), torch.float64)
+            scaled = e("mul", place, _float(e, step)) if step != 1 else place
+            value = e("add", scaled, _float(e, start)) if start != 0 else scaled
+        else:
+            value = e.index_value(index[0] * size(step) + constant(size(start)))
+        return e.rounded(value, fake.dtype)
+
+    return graph.pointwise(node, fake, (), compute)
+
+
+def _float(e: BodyBuilder, value: Any) -> str:
+    if isinstance(value, sympy.Expr):
+        return e.cast(e.index_value(constant(value)), torch.float64)
+    return e.constant(value, torch.float64)
+
+
+@lowering(torch.ops.prims.iota.default, kind=POINTWISE)
+def _iota(graph: GraphLowering, node: torch.fx.Node, length: Any, *, start: Any, step: Any, **_: Any) -> Value:
+    return ramp(graph, node, start, step)
+
+
+@lowering(aten.tril.default, aten.triu.default, kind=POINTWISE)
+def _triangle(graph: GraphLowering, node: torch.fx.Node, x: Value, diagonal: Any = 0) -> Value:
+    lower = node.target is aten.tril.default
+
+    def compute(e: BodyBuilder, index: Index) -> str:
+        row, column = e.index_value(index[-2] + size(diagonal)), e.index_value(index[-1])
+        keep = e("ge" if lower else "le", row, column)
+        value = x.load(e, index)
+        return e("where", keep, value, 0)
+
+    return graph.pointwise(node, node.meta["val"], (x,), compute)
+
+
+# ---- conversions
+@lowering(aten._to_copy.default, kind=POINTWISE)
+def _to_copy(graph: GraphLowering, node: torch.fx.Node, x: Value, **_: Any) -> Value:
+    return converted(graph, node, x)
+
+
+@lowering(torch.ops.prims.convert_element_type.default, kind=POINTWISE)
+def _convert(graph: GraphLowering, node: torch.fx.Node, x: Value, dtype: torch.dtype) -> Value:
+    return converted(graph, node, x)
+
+
+def converted(graph: GraphLowering, node: torch.fx.Node, x: Value) -> Value:
+    """`x` in the dtype of the node: a conversion that the program asks for always rounds."""
+    fake = node.meta["val"]
+    if x.device != fake.device:
+        raise Unsupported("a copy between devices")
+
+    def compute(e: BodyBuilder, index: Index) -> str:
+        name = x.load(e, index)
+        return name if x.dtype is fake.dtype else e.rounded(name, fake.dtype)
+
+    return graph.pointwise(node, fake, (x,), compute)
+
+
+@lowering(aten.view.dtype, kind=POINTWISE)
+def _bitcast(graph: GraphLowering, node: torch.fx.Node, x: Value, dtype: torch.dtype) -> Value:
+    if x.dtype.itemsize != dtype.itemsize:
+        raise Unsupported("view(dtype) that changes the size of elements")
+
+    def compute(e: BodyBuilder, index: Index) -> str:
+        name = e.bitcast(e.cast(x.load(e, index), x.dtype), dtype)
+        return e.cast(name, compute_dtype(dtype))
+
+    return graph.pointwise(node, node.meta["val"], (x,), compute)

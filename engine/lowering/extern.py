@@ -1,0 +1,67 @@
+"""Calls of ATen for what has no lowering, or is better left to the library (matrix products, convolutions, ...)."""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import sympy
+import torch
+import torch.fx
+
+from ..ir import ExternCall
+from .values import Value
+
+if TYPE_CHECKING:
+    from .graph import GraphLowering
+
+aten = torch.ops.aten
+
+LIBRARY = {  # packets that ATen does best, and why
+    "mm": "matrix product", "addmm": "matrix product", "bmm": "matrix product", "baddbmm": "matrix product",
+    "_int_mm": "matrix product", "convolution": "convolution", "_scaled_dot_product_flash_attention_for_cpu": "attention",
+    "_scaled_dot_product_efficient_attention": "attention", "_scaled_dot_product_cudnn_attention": "attention",
+    "_scaled_dot_product_flash_attention": "attention", "sort": "sorting", "topk": "sorting", "cumsum": "scan",
+    "rand": "random numbers, equal to eager's", "randn": "random numbers, equal to eager's",
+    "bernoulli": "random numbers, equal to eager's", "native_dropout": "random numbers, equal to eager's",
+}
+
+
+def argument_views(graph: GraphLowering, tree: Any) -> Any:
+    """The arguments of a call: every tensor realized and given as a View, every size as an expression."""
+    if isinstance(tree, Value):
+        return graph.view_of(tree)
+    if isinstance(tree, list):
+        return [argument_views(graph, a) for a in tree]
+    if isinstance(tree, tuple):
+        return tuple(argument_views(graph, a) for a in tree)
+    if isinstance(tree, dict):
+        return {k: argument_views(graph, a) for k, a in tree.items()}
+    if isinstance(tree, sympy.Expr) and tree.is_Integer:
+        return int(tree)
+    return tree
+
+
+def fallback(graph: GraphLowering, node: torch.fx.Node, args: Any, kwargs: Any, why: str) -> Any:
+    """Call the node's operator on realized arguments; its results are buffers with the fake tensors' layouts."""
+    target: Any = node.target
+    packet = getattr(getattr(target, "overloadpacket", None), "__name__", str(target))
+    if packet in LIBRARY and "has no lowering" in why:
+        why = f"{LIBRARY[packet]}: left to ATen"
+    if graph.context.recording or graph.context.overrides:
+        graph.context.decide("fallback", node.name, ("extern",), "extern", why, origins=(f"forward#{node.name}",))
+    fake = node.meta["val"]
+    results = fake if isinstance(fake, (tuple, list)) else (fake,)
+    outputs: list[str | None] = []
+    made: list[Any] = []
+    call_args, call_kwargs = argument_views(graph, tuple(args)), argument_views(graph, dict(kwargs))
+    for result in results:
+        if not isinstance(result, torch.Tensor):
+            outputs.append(None)
+            made.append(result)
+            continue
+        base = graph.base_of(result, node.name)
+        base.buffer = graph.new_buffer(base)
+        outputs.append(base.buffer)
+        made.append(Value(base, base.size))
+    graph.steps.append(ExternCall(outputs[0] or f"call_{node.name}" if outputs else f"call_{node.name}", target, call_args,
+                                  call_kwargs, tuple(outputs), (), (node.name,), why))
+    return tuple(made) if isinstance(fake, (tuple, list)) else made[0]

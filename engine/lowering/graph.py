@@ -1,0 +1,285 @@
+"""The walk over an ATen graph that leaves a `Program` behind."""
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import sympy
+import torch
+import torch.fx
+
+from ...artifacts.context import CompileContext
+from ..ir import Buffer, ExternCall, LoopBody, Program, View
+from .body import BodyBuilder
+from .extern import fallback
+from .index import Linear, Size, axis, constant, contiguous_strides, expr, product, size, sizes
+from .registry import LOWERINGS, Unsupported
+from .reuse import leaving, scattered
+from .splitting import axis_splits
+from .values import Base, Compute, Index, Value, loop_index, offset, strided
+
+MAX_DEPTH = 40  # operations in a row that are kept in one expression
+MAX_READS = 24  # buffers that one expression loads
+
+
+class GraphLowering:
+    """State of one lowering: buffers, steps and constants so far, and the value of each node."""
+
+    def __init__(self, module: torch.fx.GraphModule, context: CompileContext) -> None:
+        self.module = module
+        self.context = context
+        self.scattered = scattered(module.graph)
+        self.leaving = leaving(module.graph)
+        self.buffers: dict[str, Buffer] = {}
+        self.steps: list[LoopBody | ExternCall] = []
+        self.constants: dict[str, torch.Tensor] = {}
+        self.symbols: dict[sympy.Symbol, tuple[int, str, int]] = {}
+        self.inputs: list[str] = []
+        self.values: dict[torch.fx.Node, Any] = {}
+        self.node: torch.fx.Node = None  # type: ignore[assignment]  # the node that is being lowered
+        self._made = 0
+
+    # ---- the walk
+    def run(self) -> Program:
+        """Lower every node, then realize what the outputs need."""
+        outputs: tuple[Any, ...] = ()
+        for node in self.module.graph.nodes:
+            self.node = node
+            if node.op == "placeholder":
+                self.values[node] = self._placeholder(node)
+            elif node.op == "get_attr":
+                self.values[node] = self._constant(node)
+            elif node.op == "output":
+                outputs = node.args[0] if isinstance(node.args[0], (tuple, list)) else (node.args[0],)
+            else:
+                self.values[node] = self._call(node)
+        mutations: Mapping[int, str] = self.module.meta.get("mutations", {})
+        copies, results = [], []
+        for i, out in enumerate(outputs):
+            if i in mutations:
+                copies.append((self.view_of(self.values[out]), mutations[i]))
+            else:
+                results.append(self._output(out))
+        return Program(tuple(self.inputs), self.symbols, self.buffers, self.constants, tuple(self.steps),
+                       tuple(results), tuple(copies))
+
+    def _placeholder(self, node: torch.fx.Node) -> Any:
+        value = node.meta["val"]
+        position = len(self.inputs)
+        self.inputs.append(node.name)
+        if not isinstance(value, torch.Tensor):
+            symbolic = size(value) if isinstance(value, torch.SymInt) else getattr(getattr(value, "node", None), "expr", value)
+            if isinstance(symbolic, sympy.Symbol):
+                self.symbols[symbolic] = (position, "value", 0)
+            return symbolic
+        base = self.base_of(value, node.name)
+        self._add_buffer(node.name, base, "input")
+        base.buffer = node.name
+        for kind, numbers in (("size", base.size), ("stride", base.stride)):
+            for d, number in enumerate(numbers):
+                if isinstance(number, sympy.Symbol):
+                    self.symbols.setdefault(number, (position, kind, d))
+        return Value(base, base.size)
+
+    def _constant(self, node: torch.fx.Node) -> Value:
+        tensor = operator.attrgetter(node.target)(self.module)
+        base = self.base_of(tensor, node.name)
+        name = node.name
+        self.constants[name] = tensor
+        self._add_buffer(name, base, "constant")
+        base.buffer = name
+        return Value(base, base.size)
+
+    def _call(self, node: torch.fx.Node) -> Any:
+        fake = node.meta.get("val")
+        if isinstance(fake, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+            return size(fake) if isinstance(fake, torch.SymInt) else fake.node.expr
+        if node.target is operator.getitem:
+            return self.values[node.args[0]][node.args[1]]
+        args, kwargs = self.arguments(node.args), self.arguments(node.kwargs)
+        known = LOWERINGS.get(node.target)
+        why = f"{node.target} has no lowering"
+        if known is not None and self._wants_loops(node):
+            try:
+                _check_dense((fake, [n.meta.get("val") for n in node.all_input_nodes]))
+                return known.function(self, node, *args, **kwargs)
+            except Unsupported as reason:
+                why = str(reason)
+        elif known is not None:
+            why = "asked for by an override"
+        return fallback(self, node, args, kwargs, why)
+
+    def _wants_loops(self, node: torch.fx.Node) -> bool:
+        """Every lowering may be overridden with the library's own kernel; recorded only where some override is given."""
+        if not self.context.overrides:
+            return True
+        return self.context.decide("lowering", node.name, ("loops", "extern"), "loops",
+                                   f"{node.target} has a lowering") == "loops"
+
+    def arguments(self, tree: Any) -> Any:
+        """A tree of arguments with nodes replaced by their values and SymInts by expressions."""
+        if isinstance(tree, torch.fx.Node):
+            return self.values[tree]
+        if isinstance(tree, (tuple, list)):
+            return type(tree)(self.arguments(a) for a in tree) if type(tree) is list else tuple(map(self.arguments, tree))
+        if isinstance(tree, dict):
+            return {k: self.arguments(v) for k, v in tree.items()}
+        if isinstance(tree, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+            return size(tree) if isinstance(tree, torch.SymInt) else tree.node.expr
+        return tree
+
+    # ---- making values
+    def base_of(self, fake: torch.Tensor, name: str) -> Base:
+        return Base(name, sizes(fake.shape), sizes(fake.stride()), fake.dtype, fake.device)
+
+    def pointwise(self, node: torch.fx.Node, fake: torch.Tensor, inputs: Sequence[Any], compute: Compute,
+                  heavy: bool = False) -> Value:
+        """A lazy tensor with the metadata of `fake`, computed by `compute(builder, index)` from `inputs`.
+
+        It stays lazy when its consumers end in one body or when it is cheap; else it is realized (a decision).
+        """
+        base = self.base_of(fake, node.name)
+        base.compute = compute
+        bases = [v.base for v in inputs if isinstance(v, Value)]
+        base.depth = 1 + max((b.depth for b in bases if not b.buffer), default=0)
+        base.reads = frozenset().union(*[(b.buffer,) if b.buffer else b.reads for b in bases])
+        base.heavy = heavy or any(b.heavy for b in bases if not b.buffer)
+        if base.depth > MAX_DEPTH or len(base.reads) > MAX_READS:
+            self.realize(base)
+        elif node.name in self.scattered:
+            self._decide_reuse(base)
+        return Value(base, base.size)
+
+    def gather(self, node: torch.fx.Node, inputs: Sequence[Value], compute: Compute) -> Value:
+        """A lazy tensor that reads its inputs at other indices: as `pointwise`, for one result."""
+        return self.pointwise(node, node.meta["val"], inputs, compute)
+
+    def _decide_reuse(self, base: Base) -> None:
+        cheap = not base.heavy and base.depth <= 2 and len(base.reads) <= 1
+        default = "inline" if cheap else "realize"
+        why = "used in several bodies; " + (
+            "cheap enough to compute in each" if cheap else
+            f"{base.depth} operations on {len(base.reads)} buffers are computed once and stored")
+        if self.context.decide("realize", base.node, ("realize", "inline"), default, why,
+                               origins=(f"forward#{base.node}",)) == "realize":
+            self.realize(base)
+
+    # ---- realizing
+    def new_buffer(self, base: Base) -> str:
+        """A new intermediate buffer with the layout of `base`."""
+        name = f"buf{self._made}"
+        self._made += 1
+        self._add_buffer(name, base, "intermediate")
+        return name
+
+    def _add_buffer(self, name: str, base: Base, role: str) -> None:
+        self.buffers[name] = Buffer(name, base.dtype, base.device, tuple([expr(s) for s in base.size]),
+                                    tuple([expr(s) for s in base.stride]), role)
+
+    def realize(self, base: Base) -> str:
+        """Make sure that `base` is in memory; the name of its buffer."""
+        if not base.buffer:
+            name = self.new_buffer(base)
+            value = Value(base, base.size)
+
+            def emit(e: BodyBuilder, index: Index, _: Index) -> None:
+                e.origin = base.node
+                e.store(name, offset(index, base.stride), value.load(e, index), base.dtype)
+
+            self.loops(base.size, base.stride, (), emit)
+            base.buffer, base.compute, base.reads, base.depth = name, None, frozenset(), 0
+        return base.buffer
+
+    def loops(self, sizes: Sequence[Size], strides: Sequence[Size], reduced: Sequence[Size],
+              emit: Callable[[BodyBuilder, Index, Index], None]) -> LoopBody:
+        """Append the body that `emit(builder, index, reduction index)` writes.
+
+        When an axis is only used in quotients and remainders by one divisor, the loops are split there and the body is
+        written again, so that its index expressions are linear.
+        """
+        axes, index = loop_index(sizes, strides)
+        inner: list[tuple[str, Size]] = [(f"r{d}", s) for d, s in enumerate(reduced)]
+        reduction_index: Index = tuple([axis(*a) for a in inner])
+        for _ in range(3):
+            e = BodyBuilder()
+            e.reduces = any(extent != 1 for _, extent in inner)
+            e.origin = self.node.name if self.node.op == "call_function" else ""
+            emit(e, index, reduction_index)
+            splits = axis_splits(e.indices(), dict(axes + inner))
+            if not splits:
+                break
+            axes, index = _split_axes(axes, index, splits, "i")
+            inner, reduction_index = _split_axes(inner, reduction_index, splits, "r")
+        body = e.build(axes, [a for a in inner if a[1] != 1])
+        self.steps.append(body)
+        return body
+
+    def view_of(self, value: Value, like: Sequence[Size] | None = None) -> View:
+        """The value as a strided window of memory; it is realized, and copied where no strides express it."""
+        self.realize(value.base)
+        view = strided(value, like)
+        if view is None:
+            value = self.copied(value)
+            self.realize(value.base)
+            view = strided(value, like)
+            assert view is not None
+        return view
+
+    def copied(self, value: Value, stride: Sequence[Size] | None = None) -> Value:
+        """A new lazy tensor with the same elements, contiguous unless strides are given."""
+        fake_strides = tuple(stride) if stride is not None else contiguous_strides(value.size)
+        base = Base(self.node.name, value.size, fake_strides, value.dtype, value.device, value.load, "",
+                    value.base.depth + 1, value.base.reads, value.base.heavy)
+        return Value(base, value.size)
+
+    def _output(self, out: Any) -> Any:
+        if not isinstance(out, torch.fx.Node):
+            return expr(size(out)) if isinstance(out, torch.SymInt) else out
+        value = self.values[out]
+        if not isinstance(value, Value):
+            return expr(value) if isinstance(value, int) and not isinstance(value, bool) else value
+        fake = out.meta["val"]
+        wanted = sizes(fake.stride())
+        view = self.view_of(value, like=wanted)
+        if tuple(map(size, view.stride)) != wanted and product(map(size, view.size)) != 0:
+            view = self.view_of(self.copied(value, wanted), like=wanted)
+        return view
+
+
+def _check_dense(fakes: Any) -> None:
+    if isinstance(fakes, (tuple, list)):
+        for fake in fakes:
+            _check_dense(fake)
+    elif isinstance(fakes, torch.Tensor):
+        if fakes.dtype.is_complex:
+            raise Unsupported("complex numbers are left to ATen")
+        if fakes.layout is not torch.strided or fakes.is_quantized:
+            raise Unsupported("only dense tensors become loops")
+
+
+def _split_axes(axes: Sequence[tuple[str, Size]], index: Index, splits: Mapping[str, tuple[int, ...]],
+                prefix: str) -> tuple[list[tuple[str, Size]], Index]:
+    """Axes with those in `splits` cut into outer-to-inner pieces, and `index` written over the new axes."""
+    renamed: list[tuple[str, Size]] = []
+    replacement: dict[str, Linear] = {}
+    for name, extent in axes:
+        pieces = []
+        above = extent
+        for divisor in reversed(splits.get(name, ())):
+            pieces.append((size(above) // divisor, divisor))
+            above = divisor
+        pieces.append((above, 1))
+        total = constant(0)
+        for piece, weight in pieces:
+            renamed.append((f"{prefix}{len(renamed)}", piece))
+            total = total + axis(*renamed[-1]) * weight
+        replacement[name] = total
+    return renamed, tuple([_substitute(form, replacement) for form in index])
+
+
+def _substitute(form: Linear, replacement: Mapping[str, Linear]) -> Linear:
+    total = constant(form.const)
+    for atom, c in form.terms.items():
+        total = total + replacement[atom.name] * c
+    return total

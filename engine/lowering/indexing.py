@@ -1,0 +1,83 @@
+"""Lowerings whose indices are themselves read from tensors: index, gather, embedding, index_select."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.fx
+
+from .body import BodyBuilder
+from .index import Linear
+from .registry import GATHER, Unsupported, lowering
+from .values import Index, Value
+
+if TYPE_CHECKING:
+    from .graph import GraphLowering
+
+aten = torch.ops.aten
+
+
+@lowering(aten.index.Tensor, aten._unsafe_index.Tensor, kind=GATHER)
+def _index(graph: GraphLowering, node: torch.fx.Node, x: Value, indices: Sequence[Value | None]) -> Value:
+    given = [(d, i) for d, i in enumerate(indices) if i is not None]
+    if any(i.dtype in (torch.bool, torch.uint8) for _, i in given):
+        raise Unsupported("a boolean index has as many results as it has True elements")
+    if any(i.device != x.device for _, i in given):
+        raise Unsupported("operands on two devices")
+    dims = [d for d, _ in given]
+    block = max((len(i.size) for _, i in given), default=0)
+    # Adjacent indexed dimensions are replaced in place; scattered ones move to the front (NumPy's rule).
+    first = dims[0] if dims and dims == list(range(dims[0], dims[-1] + 1)) else 0
+    sources = dict(given)
+
+    def compute(e: BodyBuilder, index: Index) -> str:
+        looked_up = index[first:first + block]
+        others = iter(index[:first] + index[first + block:])
+        place: list[Linear] = []
+        for d, extent in enumerate(x.size):
+            if d in sources:
+                place.append(e.indirect(sources[d].broadcast(e, looked_up), extent))
+            else:
+                place.append(next(others))
+        return x.load(e, tuple(place))
+
+    return graph.gather(node, (x, *[i for _, i in given]), compute)
+
+
+@lowering(aten.index_select.default, kind=GATHER)
+def _index_select(graph: GraphLowering, node: torch.fx.Node, x: Value, dim: int, positions: Value) -> Value:
+    if not x.size:
+        raise Unsupported("index_select of a 0-d tensor")
+    at = dim % len(x.size)
+
+    def compute(e: BodyBuilder, index: Index) -> str:
+        place = e.indirect(positions.load(e, (index[at],) if positions.size else ()), x.size[at], strict=True)
+        return x.load(e, index[:at] + (place,) + index[at + 1:])
+
+    return graph.gather(node, (x, positions), compute)
+
+
+@lowering(aten.gather.default, kind=GATHER)
+def _gather(graph: GraphLowering, node: torch.fx.Node, x: Value, dim: int, positions: Value, sparse_grad: bool = False,
+            ) -> Value:
+    if not x.size or not positions.size:
+        raise Unsupported("gather of a 0-d tensor")
+    at = dim % len(x.size)
+
+    def compute(e: BodyBuilder, index: Index) -> str:
+        place = e.indirect(positions.load(e, index), x.size[at], strict=True)
+        return x.load(e, index[:at] + (place,) + index[at + 1:])
+
+    return graph.gather(node, (x, positions), compute)
+
+
+@lowering(aten.embedding.default, kind=GATHER)
+def _embedding(graph: GraphLowering, node: torch.fx.Node, weight: Value, positions: Value, *_: Any, **__: Any) -> Value:
+    rank = len(positions.size)
+
+    def compute(e: BodyBuilder, index: Index) -> str:
+        row = e.indirect(positions.load(e, index[:rank]), weight.size[0], strict=True)
+        return weight.load(e, (row, index[-1]))
+
+    return graph.gather(node, (weight, positions), compute)

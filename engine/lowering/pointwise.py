@@ -1,0 +1,320 @@
+"""Lowerings of element-wise operators: tables where an operator is one IR operation, functions where it is more.
+
+A rule is `rule(e, *operands, **options) -> name`: `e` emits (see body.py), tensor operands come as names of statements
+in the compute dtype, numbers as Python numbers. To add an operator, add a line to a table or a rule.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import sympy
+import torch
+import torch.fx
+
+from .body import LOW_PRECISION, BodyBuilder, compute_dtype
+from .index import constant
+from .registry import POINTWISE, Unsupported, lowering, promoted
+from .values import Index, Value
+
+if TYPE_CHECKING:
+    from .graph import GraphLowering
+
+aten = torch.ops.aten
+Rule = Callable[..., str]
+
+HEAVY = frozenset(("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "atan",
+                   "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "erfinv", "lgamma", "digamma",
+                   "sigmoid", "pow", "atan2", "gelu", "silu", "sqrt", "rsqrt"))
+
+SAME_NAME_UNARY = (
+    "neg", "abs", "sign", "reciprocal", "sqrt", "rsqrt", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin",
+    "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "erfinv",
+    "lgamma", "digamma", "sigmoid", "bitwise_not",
+)
+ROUNDING = ("floor", "ceil", "trunc")  # on integers: nothing to do
+SAME_NAME_BINARY = ("atan2", "hypot", "copysign", "nextafter", "minimum", "maximum", "fmin", "fmax")
+COMPARE = ("eq", "ne", "lt", "le", "gt", "ge")
+LOGICAL = ("logical_and", "logical_or", "logical_xor")
+BITWISE = ("bitwise_and", "bitwise_or", "bitwise_xor")
+
+
+def overloads(name: str, *which: str) -> list[Any]:
+    """The overloads of `aten.name` that exist among `which` (all tensor forms when none is named)."""
+    packet = getattr(aten, name)
+    wanted = which or ("default", "Tensor", "Scalar", "Tensor_Tensor", "Tensor_Scalar", "Scalar_Tensor", "int", "other")
+    return [getattr(packet, o) for o in wanted if o in packet.overloads()]
+
+
+def pointwise(*targets: Any, operands: int = 1, dtype: str = "result",
+              check: Callable[..., None] | None = None) -> Callable[[Rule], Rule]:
+    """Register a rule. The first `operands` arguments are tensors or numbers; the others are passed on.
+
+    `dtype` is what the rule computes in: the "result"'s dtype; the operands' "promoted" dtype (comparisons); or each
+    operand as it is ("own"). `check(dtype of the result, *args)` raises Unsupported for what the rule cannot do.
+    """
+
+    def register(rule: Rule) -> Rule:
+        def lower(graph: GraphLowering, node: torch.fx.Node, *args: Any, **kwargs: Any) -> Value:
+            if check is not None:
+                check(node.meta["val"].dtype, *args)
+            return apply(graph, node, rule, args[:operands], dtype, args[operands:], kwargs)
+
+        lowering(*targets, kind=POINTWISE)(lower)
+        return rule
+
+    return register
+
+
+def apply(graph: GraphLowering, node: torch.fx.Node, rule: Rule, operands: tuple[Any, ...], dtype: str = "result",
+          options: tuple[Any, ...] = (), named: dict[str, Any] | None = None, boolean: tuple[int, ...] = ()) -> Value:
+    """The lazy result of `rule` on broadcast operands; those at the positions `boolean` are given as bools."""
+    fake = node.meta["val"]
+    named = named or {}
+    for operand in operands:
+        if isinstance(operand, Value) and operand.device != fake.device:
+            raise Unsupported("operands on two devices")
+        if isinstance(operand, sympy.Expr) and not operand.is_integer:
+            raise Unsupported("a symbolic number that is not an integer")
+    inner = None if dtype == "own" else compute_dtype(promoted(operands) if dtype == "promoted" else fake.dtype)
+    dtypes = [torch.bool if i in boolean else inner for i in range(len(operands))]
+    result, rounding = fake.dtype, keeps_rounding(graph, node, fake.dtype)
+
+    def compute(e: BodyBuilder, index: Index) -> str:
+        names = [_operand(e, operand, index, d) for operand, d in zip(operands, dtypes)]
+        name = e.cast(rule(e, *names, *options, **named), compute_dtype(result))
+        return e.rounded(name, result) if rounding else name
+
+    packet = node.target.overloadpacket.__name__  # type: ignore[union-attr]
+    return graph.pointwise(node, fake, operands, compute, heavy=packet in HEAVY)
+
+
+def keeps_rounding(graph: GraphLowering, node: torch.fx.Node, dtype: torch.dtype) -> bool:
+    """Whether a low-precision result is rounded although it stays in a register, as eager rounds each operator's."""
+    if dtype not in LOW_PRECISION:
+        return False
+    return graph.context.decide(
+        "rounding", node.name, ("float32", "eager"), "float32",
+        "a chain of operators keeps its float32 values, which is nearer to the exact result than rounding each",
+        origins=(f"forward#{node.name}",),
+    ) == "eager"
+
+
+def _operand(e: BodyBuilder, operand: Any, index: Index, dtype: torch.dtype | None) -> Any:
+    if isinstance(operand, Value):
+        name = operand.broadcast(e, index)
+        return name if dtype is None else e.cast(name, dtype)
+    if isinstance(operand, sympy.Expr):
+        name = e.index_value(constant(operand))
+        return name if dtype is None else e.cast(name, dtype)
+    return operand if dtype is None else e.constant(operand, dtype)
+
+
+def _table() -> None:
+    def unary(op: str) -> Rule:
+        return lambda e, x: e(op, x)
+
+    def binary(op: str) -> Rule:
+        return lambda e, x, y: e(op, x, y)
+
+    for name in SAME_NAME_UNARY:
+        pointwise(*overloads(name))(unary(name))
+    for name in ROUNDING:
+        pointwise(*overloads(name))(lambda e, x, op=name: e(op, x) if e.dtypes[x].is_floating_point else x)
+    for name in SAME_NAME_BINARY:
+        pointwise(*overloads(name), operands=2)(binary(name))
+    for name in COMPARE:
+        pointwise(*overloads(name), operands=2, dtype="promoted")(binary(name))
+    for name in LOGICAL:
+        pointwise(*overloads(name), operands=2, dtype="own")(
+            lambda e, x, y, op=name: e(op, e.cast(x, torch.bool), e.cast(y, torch.bool)))
+    for name in BITWISE:
+        pointwise(*overloads(name), operands=2)(binary(name))
+
+
+_table()
+
+
+# ---- arithmetic
+@pointwise(*overloads("add"), operands=2)
+def _add(e: BodyBuilder, x: str, y: str, alpha: Any = 1) -> str:
+    return e("add", x, y if alpha == 1 else e("mul", y, alpha))
+
+
+@pointwise(*overloads("sub"), operands=2)
+def _sub(e: BodyBuilder, x: str, y: str, alpha: Any = 1) -> str:
+    return e("sub", x, y if alpha == 1 else e("mul", y, alpha))
+
+
+@pointwise(*overloads("rsub"), operands=2)
+def _rsub(e: BodyBuilder, x: str, y: str, alpha: Any = 1) -> str:
+    return e("sub", y, x if alpha == 1 else e("mul", x, alpha))
+
+
+@pointwise(*overloads("mul"), operands=2)
+def _mul(e: BodyBuilder, x: str, y: str) -> str:
+    return e("mul", x, y)
+
+
+@pointwise(*overloads("div", "Tensor", "Scalar"), operands=2)
+def _div(e: BodyBuilder, x: str, y: str) -> str:
+    return e("truediv", x, y)
+
+
+def _no_integer_division_by_zero(dtype: torch.dtype, x: Any, y: Any, *_: Any) -> None:
+    """Eager raises where an integer divisor is zero: only divisors known not to be become loops."""
+    if not dtype.is_floating_point and (isinstance(y, Value) or y == 0):
+        raise Unsupported("an integer divisor that may be zero raises in eager")
+
+
+def floor_division(e: BodyBuilder, x: str, y: str) -> str:
+    """Floor division as ATen's `div_floor_floating`, or of integers."""
+    if not e.dtypes[x].is_floating_point:
+        return e("floordiv", x, y)
+    quotient = e("truediv", x, y)
+    rest = e("fmod", x, y)
+    down = e("truediv", e("sub", x, rest), y)
+    down = e("where", _other_sign(e, rest, y), e("sub", down, 1), down)
+    floored = e("floor", down)
+    floored = e("where", e("gt", e("sub", down, floored), 0.5), e("add", floored, 1), floored)
+    exact = e("where", e("ne", down, 0), floored, e("copysign", e.constant(0, e.dtypes[x]), quotient))
+    return e("where", e("eq", y, 0), quotient, exact)
+
+
+def remainder(e: BodyBuilder, x: str, y: str) -> str:
+    """The remainder with the sign of the divisor, as ATen's `remainder`."""
+    if not e.dtypes[x].is_floating_point:
+        return e("mod", x, y)
+    rest = e("fmod", x, y)
+    return e("where", _other_sign(e, rest, y), e("add", rest, y), rest)
+
+
+def _other_sign(e: BodyBuilder, rest: str, y: str) -> str:
+    return e("logical_and", e("ne", rest, 0), e("ne", e("lt", y, 0), e("lt", rest, 0)))
+
+
+@pointwise(*overloads("div", "Tensor_mode", "Scalar_mode"), operands=2, check=_no_integer_division_by_zero)
+def _div_mode(e: BodyBuilder, x: str, y: str, rounding_mode: str | None = None) -> str:
+    if rounding_mode is None:
+        return e("truediv", x, y)
+    if rounding_mode == "floor":
+        return floor_division(e, x, y)
+    return e("trunc", e("truediv", x, y)) if e.dtypes[x].is_floating_point else e("truncdiv", x, y)
+
+
+pointwise(*overloads("floor_divide"), operands=2, check=_no_integer_division_by_zero)(floor_division)
+pointwise(*overloads("remainder", "Tensor", "Scalar"), operands=2, check=_no_integer_division_by_zero)(remainder)
+
+
+@pointwise(*overloads("fmod"), operands=2, check=_no_integer_division_by_zero)
+def _fmod(e: BodyBuilder, x: str, y: str) -> str:
+    return e("fmod", x, y)
+
+
+@pointwise(aten.addcmul.default, operands=3)
+def _addcmul(e: BodyBuilder, x: str, y: str, z: str, value: Any = 1) -> str:
+    return e("add", x, e("mul", e("mul", y, z), value) if value != 1 else e("mul", y, z))
+
+
+@pointwise(aten.addcdiv.default, operands=3)
+def _addcdiv(e: BodyBuilder, x: str, y: str, z: str, value: Any = 1) -> str:
+    return e("add", x, e("mul", e("truediv", y, z), value))
+
+
+@pointwise(aten.square.default)
+def _square(e: BodyBuilder, x: str) -> str:
+    return e("mul", x, x)
+
+
+def _float_power(dtype: torch.dtype, x: Any, y: Any, *_: Any) -> None:
+    if not dtype.is_floating_point:
+        raise Unsupported("integer powers by a tensor are left to ATen")
+
+
+@pointwise(*overloads("pow", "Tensor_Tensor", "Scalar"), operands=2, check=_float_power)
+def _pow(e: BodyBuilder, x: str, y: str) -> str:
+    return e("pow", x, y)
+
+
+def _constant_exponent(dtype: torch.dtype, x: Any, exponent: Any) -> None:
+    if isinstance(exponent, sympy.Expr):
+        raise Unsupported("a symbolic exponent")
+    if not dtype.is_floating_point and not (isinstance(exponent, int) and 0 <= exponent <= 64):
+        raise Unsupported("an integer power that is not a small natural number")
+
+
+@pointwise(aten.pow.Tensor_Scalar, check=_constant_exponent)
+def _pow_scalar(e: BodyBuilder, x: str, exponent: Any) -> str:
+    """Constant exponents as ATen's own kernel treats them."""
+    if not e.dtypes[x].is_floating_point:
+        return _repeated_product(e, x, int(exponent))
+    special = {
+        0.5: lambda: e("sqrt", x), -0.5: lambda: e("rsqrt", x), -1: lambda: e("reciprocal", x), 1: lambda: x,
+        2: lambda: e("mul", x, x), 3: lambda: e("mul", e("mul", x, x), x),
+        -2: lambda: e("reciprocal", e("mul", x, x)), 0: lambda: e.constant(1, e.dtypes[x]),
+    }
+    return special[exponent]() if exponent in special else e("pow", x, exponent)
+
+
+def _repeated_product(e: BodyBuilder, x: str, exponent: int) -> str:
+    result = e.constant(1, e.dtypes[x])
+    while exponent:
+        if exponent & 1:
+            result = e("mul", result, x)
+        x = e("mul", x, x)
+        exponent >>= 1
+    return result
+
+
+@pointwise(*overloads("round", "default"))
+def _round(e: BodyBuilder, x: str) -> str:
+    return e("round", x) if e.dtypes[x].is_floating_point else x
+
+
+@pointwise(aten.frac.default)
+def _frac(e: BodyBuilder, x: str) -> str:
+    return e("sub", x, e("trunc", x))
+
+
+@pointwise(aten.logical_not.default, dtype="own")
+def _logical_not(e: BodyBuilder, x: str) -> str:
+    return e("logical_not", e.cast(x, torch.bool))
+
+
+@pointwise(aten.isnan.default, dtype="own")
+def _isnan(e: BodyBuilder, x: str) -> str:
+    return e("isnan", x) if e.dtypes[x].is_floating_point else e.constant(False, torch.bool)
+
+
+@pointwise(aten.isinf.default, dtype="own")
+def _isinf(e: BodyBuilder, x: str) -> str:
+    return e("isinf", x) if e.dtypes[x].is_floating_point else e.constant(False, torch.bool)
+
+
+@pointwise(aten.signbit.default, dtype="own")
+def _signbit(e: BodyBuilder, x: str) -> str:
+    bits = {torch.float32: torch.int32, torch.float64: torch.int64}.get(e.dtypes[x])
+    if e.dtypes[x] is torch.bool:
+        return e.constant(False, torch.bool)
+    return e("lt", x if bits is None else e.bitcast(x, bits), 0)
+
+
+def _shift(op: str) -> Rule:
+    """Shifts as ATen defines them: by a negative number or by all the bits gives 0, or the sign."""
+
+    def rule(e: BodyBuilder, x: str, y: str) -> str:
+        bits = torch.iinfo(e.dtypes[x]).bits
+        known = e.known(y)
+        last = bits - (1 if e.dtypes[x].is_signed else 0)
+        if known is not None and 0 <= known < last:
+            return e(op, x, y)
+        inside = e("logical_and", e("ge", y, 0), e("lt", y, bits if op == "shl" else last))
+        shifted = e(op, x, e("where", inside, y, e.constant(0, e.dtypes[x])))
+        beyond = e("shr", x, last) if op == "shr" and e.dtypes[x].is_signed else e.constant(0, e.dtypes[x])
+        return e("where", inside, shifted, beyond)
+
+    return rule
+
+
+pointwise(*overloads("bitwise_left_shift"), *overloads("__lshift__"), operands=2)(_shift("shl"))
+pointwise(*overloads("bitwise_right_shift"), *overloads("__rshift__"), operands=2)(_shift("shr"))

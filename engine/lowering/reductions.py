@@ -1,0 +1,212 @@
+"""Lowerings of reductions: each is a body with reduction axes that stores one or more results."""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.fx
+
+from .body import LOW_PRECISION, BodyBuilder, compute_dtype
+from .index import Size, constant, product, size
+from .registry import COMPOSITE, REDUCTION, Unsupported, lowering
+from .values import Base, Index, Value, offset
+
+if TYPE_CHECKING:
+    from .graph import GraphLowering
+
+aten = torch.ops.aten
+
+
+def reduced_dims(x: Value, dims: Any) -> tuple[int, ...]:
+    """The dimensions to reduce, non-negative and sorted; all of them for None or ()."""
+    rank = len(x.size)
+    if dims is None or (isinstance(dims, (list, tuple)) and not dims):
+        return tuple(range(rank))
+    given = [dims] if isinstance(dims, int) else dims
+    return tuple(sorted({d % rank for d in given})) if rank else ()
+
+
+def full_index(rank: int, dims: Sequence[int], index: Index, inner: Index, keepdim: bool) -> Index:
+    """The input's index from the result's index and the reduction index."""
+    outer = iter(index if not keepdim else [i for d, i in enumerate(index) if d not in dims])
+    summed = iter(inner)
+    return tuple([next(summed) if d in dims else next(outer) for d in range(rank)])
+
+
+def reduction(graph: GraphLowering, fakes: Sequence[torch.Tensor], x: Value, dims: tuple[int, ...], keepdim: bool,
+              emit: Callable[[BodyBuilder, str], Sequence[str]]) -> list[Value]:
+    """One body that reduces `x`: `emit(builder, element)` gives a statement for each result.
+
+    The results, of one shape, are stored to buffers with the metadata of `fakes`.
+    """
+    node = graph.node
+    bases = [graph.base_of(fake, node.name) for fake in fakes]
+    first = bases[0]
+    names = [graph.new_buffer(base) for base in bases]
+    rank = len(x.size)
+
+    def body(e: BodyBuilder, index: Index, inner: Index) -> None:
+        e.origin = node.name
+        element = x.load(e, full_index(rank, dims, index, inner, keepdim))
+        for name, base, result in zip(names, bases, emit(e, element)):
+            e.store(name, offset(index, base.stride), result, base.dtype)
+
+    graph.loops(first.size, first.stride, [x.size[d] for d in dims], body)
+    values = []
+    for name, base in zip(names, bases):
+        base.buffer = name
+        values.append(Value(base, base.size))
+    return values
+
+
+def _simple(kind: str, accumulate: Callable[[torch.dtype, torch.dtype], torch.dtype]) -> Callable[..., Value]:
+    def lower(graph: GraphLowering, node: torch.fx.Node, x: Value, dims: Any = None, keepdim: bool = False,
+              dtype: Any = None) -> Value:
+        fake = node.meta["val"]
+        over = reduced_dims(x, dims)
+        wide = compute_dtype(accumulate(x.dtype, fake.dtype))
+
+        def emit(e: BodyBuilder, element: str) -> list[str]:
+            return [e.reduce(kind, e.cast(element, wide), wide)]
+
+        return reduction(graph, [fake], x, over, keepdim, emit)[0]
+
+    return lower
+
+
+lowering(aten.sum.dim_IntList, aten.sum.default, kind=REDUCTION)(_simple("sum", lambda source, result: result))
+lowering(aten.amax.default, kind=REDUCTION)(_simple("max", lambda source, result: source))
+lowering(aten.amin.default, kind=REDUCTION)(_simple("min", lambda source, result: source))
+lowering(aten.max.default, kind=REDUCTION)(_simple("max", lambda source, result: source))
+lowering(aten.min.default, kind=REDUCTION)(_simple("min", lambda source, result: source))
+lowering(aten.any.default, aten.any.dim, aten.any.dims, kind=REDUCTION)(_simple("any", lambda s, r: torch.bool))
+lowering(aten.all.default, aten.all.dim, aten.all.dims, kind=REDUCTION)(_simple("all", lambda s, r: torch.bool))
+lowering(aten.prod.default, aten.prod.dim_int, kind=REDUCTION)(_simple("prod", lambda source, result: result))
+
+
+@lowering(aten.mean.dim, aten.mean.default, kind=REDUCTION)
+def _mean(graph: GraphLowering, node: torch.fx.Node, x: Value, dims: Any = None, keepdim: bool = False,
+          dtype: Any = None) -> Value:
+    fake = node.meta["val"]
+    over = reduced_dims(x, dims)
+    count = product(x.size[d] for d in over)
+
+    def emit(e: BodyBuilder, element: str) -> list[str]:
+        wide = compute_dtype(fake.dtype)
+        total = e.reduce("sum", e.cast(element, wide), wide)
+        return [e("truediv", total, number(e, count, wide))]
+
+    return reduction(graph, [fake], x, over, keepdim, emit)[0]
+
+
+def number(e: BodyBuilder, value: Size, dtype: torch.dtype) -> str:
+    """A size as a value of `dtype`."""
+    return e.cast(e.index_value(constant(value)), dtype) if type(value) is not int else e.constant(value, dtype)
+
+
+def _arg(kind: str, plain: str) -> None:
+    def position(graph: GraphLowering, node: torch.fx.Node, x: Value, dim: Any = None, keepdim: bool = False) -> Value:
+        return reduction(graph, [node.meta["val"]], x, reduced_dims(x, dim), keepdim,
+                         lambda e, element: [e.reduce(kind, element, torch.int64)])[0]
+
+    def both(graph: GraphLowering, node: torch.fx.Node, x: Value, dim: int, keepdim: bool = False) -> tuple[Value, ...]:
+        def emit(e: BodyBuilder, element: str) -> list[str]:
+            return [e.reduce(plain, element, e.dtypes[element]), e.reduce(kind, element, torch.int64)]
+
+        return tuple(reduction(graph, list(node.meta["val"]), x, reduced_dims(x, dim), keepdim, emit))
+
+    lowering(getattr(aten, kind).default, kind=REDUCTION)(position)
+    lowering(getattr(aten, plain).dim, kind=REDUCTION)(both)
+
+
+_arg("argmax", "max")
+_arg("argmin", "min")
+
+
+# ---- variance
+TWO_PASS_LIMIT = 65536  # elements of a row that stay in cache between two passes
+
+
+def moments(graph: GraphLowering, x: Value, dims: tuple[int, ...], mean_fake: Base, spread_fake: Base, keepdim: bool,
+            finish: Callable[[BodyBuilder, str], str]) -> tuple[Value, Value]:
+    """(mean, finish(sum of squared deviations)) over `dims`, as realized values with the given metadata.
+
+    Two passes over short rows (as accurate as Welford's update, and vectorized better); one pass of Welford's
+    algorithm over long ones: a decision.
+    """
+    node, rank = graph.node, len(x.size)
+    count = product(x.size[d] for d in dims)
+    short = (type(count) is not int or count <= TWO_PASS_LIMIT) and mean_fake.dtype not in LOW_PRECISION
+    chosen = graph.context.decide(
+        "variance", node.name, ("two-pass", "welford"), "two-pass" if short else "welford",
+        f"rows of {count} elements " + ("stay in cache for a second pass" if short else "are better read once"),
+        origins=(f"forward#{node.name}",))
+    wide = compute_dtype(spread_fake.dtype)
+    mean_name, spread_name = graph.new_buffer(mean_fake), graph.new_buffer(spread_fake)
+    reduced = [x.size[d] for d in dims]
+
+    def element(e: BodyBuilder, index: Index, inner: Index) -> str:
+        e.origin = node.name
+        return e.cast(x.load(e, full_index(rank, dims, index, inner, keepdim)), wide)
+
+    def store_mean(e: BodyBuilder, index: Index, value: str) -> None:
+        e.store(mean_name, offset(index, mean_fake.stride), value, mean_fake.dtype)
+
+    def store_spread(e: BodyBuilder, index: Index, value: str) -> None:
+        e.store(spread_name, offset(index, spread_fake.stride), finish(e, value), spread_fake.dtype)
+
+    def welford(e: BodyBuilder, index: Index, inner: Index) -> None:
+        state = e.reduce("welford", element(e, index, inner), wide)
+        store_mean(e, index, e.part(state, 0, wide))
+        store_spread(e, index, e.part(state, 1, wide))
+
+    def first_pass(e: BodyBuilder, index: Index, inner: Index) -> None:
+        total = e.reduce("sum", element(e, index, inner), wide)
+        store_mean(e, index, e("truediv", total, number(e, count, wide)))
+
+    def second_pass(e: BodyBuilder, index: Index, inner: Index) -> None:
+        value = element(e, index, inner)
+        mean = e.load(mean_name, offset(index, mean_fake.stride), mean_fake.dtype)
+        gap = e("sub", value, e.cast(mean, wide))
+        store_spread(e, index, e.reduce("sum", e("mul", gap, gap), wide))
+
+    for emit in (welford,) if chosen == "welford" else (first_pass, second_pass):
+        graph.loops(mean_fake.size, mean_fake.stride, reduced, emit)
+    mean_fake.buffer, spread_fake.buffer = mean_name, spread_name
+    return Value(mean_fake, mean_fake.size), Value(spread_fake, spread_fake.size)
+
+
+def _variance(finish: Callable[[BodyBuilder, str], str]) -> Callable[..., tuple[Value, Value]]:
+    def lower(graph: GraphLowering, node: torch.fx.Node, x: Value, dims: Any = None, correction: Any = None,
+              keepdim: bool = False) -> tuple[Value, Value]:
+        correction = 1 if correction is None else correction
+        over = reduced_dims(x, dims)
+        count = product(x.size[d] for d in over)
+        if (isinstance(correction, float) and not correction.is_integer()) or not x.dtype.is_floating_point:
+            raise Unsupported("a variance with a fractional correction")
+        degrees = size(count - int(correction))
+        if type(degrees) is int and degrees < 0:
+            degrees = 0
+        if not x.base.buffer and x.base.heavy:
+            graph.realize(x.base)
+        fake = node.meta["val"]
+        variance = graph.base_of(fake[0] if isinstance(fake, tuple) else fake, node.name)
+        mean = graph.base_of(fake[1] if isinstance(fake, tuple) else fake, node.name)
+        mean.dtype = mean.dtype if isinstance(fake, tuple) else compute_dtype(mean.dtype)
+
+        def end(e: BodyBuilder, squares: str) -> str:
+            return finish(e, e("truediv", squares, number(e, degrees, e.dtypes[squares])))
+
+        middle, spread = moments(graph, x, over, mean, variance, keepdim, end)
+        return spread, middle
+
+    return lower
+
+
+_var = _variance(lambda e, v: v)
+_std = _variance(lambda e, v: e("sqrt", v))
+lowering(aten.var_mean.correction, kind=COMPOSITE)(_var)
+lowering(aten.std_mean.correction, kind=COMPOSITE)(_std)
+lowering(aten.var.correction, kind=COMPOSITE)(lambda *args, **kwargs: _var(*args, **kwargs)[0])
+lowering(aten.std.correction, kind=COMPOSITE)(lambda *args, **kwargs: _std(*args, **kwargs)[0])

@@ -1,0 +1,72 @@
+"""Which values are computed where they are used, and which are stored once: the analysis before lowering.
+
+A value with one consumer is inlined into it. A value with several is inlined when all of them end in one loop body,
+so that it is still computed once: that is so when a single pointwise node post-dominates it, through pointwise nodes
+only. (The post-dominator tree of an acyclic graph, built backwards in one pass; Cooper, Harvey and Kennedy, "A simple,
+fast dominance algorithm", 2001, needs no iteration then.)
+"""
+from __future__ import annotations
+
+from typing import Any
+
+import torch.fx
+
+from .registry import COMPOSITE, LOWERINGS, POINTWISE, RESHAPE, VIEW
+
+
+def kind_of(node: torch.fx.Node) -> str | None:
+    """The kind of the node's lowering, None when ATen is called."""
+    known = LOWERINGS.get(node.target)
+    return known.kind if known is not None else None
+
+
+def scattered(graph: torch.fx.Graph) -> frozenset[str]:
+    """Names of the nodes with several uses that do not meet in one loop body (uses count through views)."""
+    nodes = [n for n in graph.nodes if n.op == "call_function"]
+    depth: dict[Any, int] = {None: 0}  # None is the root: everything that leaves the loops
+    parent: dict[Any, Any] = {None: None}  # as seen by a node's producers
+    uses: dict[Any, int] = {}
+    meeting: dict[Any, Any] = {}  # the nearest node through which every use of the node's value goes
+    for node in reversed(nodes):
+        users = [u for u in node.users if u.op != "output"]
+        leaves = len(users) != len(node.users) or any(kind_of(u) in (None, COMPOSITE) for u in users)
+        meet = None if leaves or not users else users[0]
+        for user in users[1:]:
+            if meet is None:
+                break
+            meet = _common(meet, user, parent, depth)
+        meeting[node] = meet
+        uses[node] = sum(uses[u] if kind_of(u) in (RESHAPE, VIEW) else 1 for u in node.users if u.op != "output") + (
+            len(node.users) - len(users))
+        kind = kind_of(node)
+        parent[node] = meet if kind in (POINTWISE, RESHAPE) else None
+        depth[node] = depth[parent[node]] + 1
+    return frozenset(n.name for n in nodes if uses[n] > 1 and _ends_outside(n, meeting))
+
+
+def leaving(graph: torch.fx.Graph) -> frozenset[str]:
+    """Names of the nodes whose value, or a view of it, goes to a library call or out of the graph."""
+    names: set[str] = set()
+    for node in reversed(graph.nodes):
+        for user in node.users:
+            kind = None if user.op == "output" else kind_of(user)
+            if kind is None or (kind in (RESHAPE, VIEW) and user.name in names):
+                names.add(node.name)
+    return frozenset(names)
+
+
+def _common(a: Any, b: Any, parent: dict[Any, Any], depth: dict[Any, int]) -> Any:
+    while a is not b:
+        if depth[a] >= depth[b]:
+            a = parent[a]
+        else:
+            b = parent[b]
+    return a
+
+
+def _ends_outside(node: torch.fx.Node, meeting: dict[Any, Any]) -> bool:
+    """True when the uses of a value, followed through views, meet in no single node."""
+    meet = meeting[node]
+    while meet is not None and kind_of(meet) in (RESHAPE, VIEW):
+        meet = meeting[meet]
+    return meet is None

@@ -1,0 +1,300 @@
+"""Lowerings of views: each rewrites indices and moves no data.
+
+`value.through(size, reindex)` is a view; reindex maps the view's indices to those of the viewed. Sizes that an operator
+leaves to be worked out (-1) are read off the fake tensor.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.fx
+
+from .index import ZERO, Linear, Size, constant, contiguous_strides, less, product, size, sizes
+from .registry import GATHER, POINTWISE, RESHAPE, VIEW, Unsupported, lowering
+from .values import Index, Reindex, Value, offset
+
+if TYPE_CHECKING:
+    from .graph import GraphLowering
+
+aten = torch.ops.aten
+
+
+def shape_of(node: torch.fx.Node) -> tuple[Size, ...]:
+    """The shape of the node's fake tensor."""
+    return sizes(node.meta["val"].shape)
+
+
+# ---- reshape
+def regroup(old: Sequence[Size], new: Sequence[Size]) -> Reindex:
+    """Indices of shape `new` to indices of shape `old` with the same elements in row-major order.
+
+    Dimensions are matched in groups of equal products, so that only what is merged or split needs arithmetic.
+    """
+    groups = _groups(list(old), list(new))
+    moves = []
+    for old_dims, new_dims in groups:
+        strides = contiguous_strides([new[d] for d in new_dims])
+        moves.append((old_dims, new_dims, strides, contiguous_strides([old[d] for d in old_dims])))
+    rank = len(old)
+
+    def reindex(index: Index) -> Index:
+        result: list[Linear] = [ZERO] * rank
+        for old_dims, new_dims, merge, split in moves:
+            if len(old_dims) == 1 and len(new_dims) == 1:
+                result[old_dims[0]] = index[new_dims[0]]
+                continue
+            flat = offset([index[d] for d in new_dims], merge)
+            for position, d in enumerate(old_dims):
+                part = flat // split[position] if split[position] != 1 else flat
+                result[d] = part if position == 0 else part % old[d]
+        return tuple(result)
+
+    return reindex
+
+
+def _groups(old: list[Size], new: list[Size]) -> list[tuple[list[int], list[int]]]:
+    """Pairs of dimension lists with equal products; dimensions of size 1 are left out."""
+    old_dims = [d for d, s in enumerate(old) if s != 1]
+    new_dims = [d for d, s in enumerate(new) if s != 1]
+    groups: list[tuple[list[int], list[int]]] = []
+    i = j = 0
+    while i < len(old_dims) and j < len(new_dims):
+        left, right = [old_dims[i]], [new_dims[j]]
+        a, b = old[old_dims[i]], new[new_dims[j]]
+        i, j = i + 1, j + 1
+        while a != b:
+            grow_left = _smaller(a, b) if i < len(old_dims) and j < len(new_dims) else i < len(old_dims)
+            if grow_left:
+                left.append(old_dims[i])
+                a = size(a * old[old_dims[i]])
+                i += 1
+            elif j < len(new_dims):
+                right.append(new_dims[j])
+                b = size(b * new[new_dims[j]])
+                j += 1
+            else:
+                raise Unsupported(f"a reshape from {old} to {new} whose sizes cannot be matched")
+        groups.append((left, right))
+    return groups
+
+
+def _smaller(a: Size, b: Size) -> bool:
+    if type(a) is int and type(b) is int:
+        return a < b
+    return len(getattr(a, "free_symbols", ())) <= len(getattr(b, "free_symbols", ())) and a != b and not _divides(b, a)
+
+
+def _divides(b: Size, a: Size) -> bool:
+    quotient = a / b if not (type(a) is int and type(b) is int) else None
+    return quotient is not None and quotient.as_numer_denom()[1] == 1
+
+
+@lowering(aten.view.default, aten.reshape.default, aten._unsafe_view.default, aten._reshape_alias.default, kind=RESHAPE)
+def _view(graph: GraphLowering, node: torch.fx.Node, x: Value, *_: Any) -> Value:
+    new = shape_of(node)
+    if 0 in new or 0 in x.size:
+        return x.through(new, lambda index: (ZERO,) * len(x.size))
+    if any(type(s) is not int for s in (*new, *x.size)) and size(product(new) - product(x.size)) != 0:
+        raise Unsupported(f"a reshape from {x.size} to {new} whose sizes cannot be matched")
+    return x.through(new, regroup(x.size, new))
+
+
+@lowering(aten.alias.default, aten.detach.default, aten.lift_fresh.default, kind=RESHAPE)
+def _alias(graph: GraphLowering, node: torch.fx.Node, x: Value) -> Value:
+    return x
+
+
+@lowering(aten.unsqueeze.default, kind=RESHAPE)
+def _unsqueeze(graph: GraphLowering, node: torch.fx.Node, x: Value, dim: int) -> Value:
+    new = shape_of(node)
+    at = dim % len(new)
+    return x.through(new, lambda index: index[:at] + index[at + 1:])
+
+
+@lowering(aten.squeeze.default, aten.squeeze.dim, aten.squeeze.dims, kind=RESHAPE)
+def _squeeze(graph: GraphLowering, node: torch.fx.Node, x: Value, dims: Any = None) -> Value:
+    rank = len(x.size)
+    given = range(rank) if dims is None else [dims] if isinstance(dims, int) else dims
+    wanted = [d % rank for d in given] if rank else []
+    kept = [d for d in range(rank) if not (d in wanted and x.size[d] == 1)]
+
+    def reindex(index: Index) -> Index:
+        result = [ZERO] * rank
+        for i, d in zip(index, kept):
+            result[d] = i
+        return tuple(result)
+
+    return x.through(tuple(x.size[d] for d in kept), reindex)
+
+
+@lowering(aten.expand.default, kind=RESHAPE)
+def _expand(graph: GraphLowering, node: torch.fx.Node, x: Value, *_: Any, implicit: bool = False) -> Value:
+    new = shape_of(node)
+    extra = len(new) - len(x.size)
+    fixed = [s == 1 for s in x.size]
+    return x.through(new, lambda index: tuple([ZERO if f else i for f, i in zip(fixed, index[extra:])]))
+
+
+# ---- order
+@lowering(aten.permute.default, kind=VIEW)
+def _permute(graph: GraphLowering, node: torch.fx.Node, x: Value, dims: Sequence[int]) -> Value:
+    return permuted(x, dims)
+
+
+def permuted(x: Value, dims: Sequence[int]) -> Value:
+    """`x` with its dimensions in the order `dims`."""
+    rank = len(x.size)
+    order = [d % rank for d in dims]
+    back = [order.index(d) for d in range(rank)]
+    return x.through(tuple([x.size[d] for d in order]), lambda index: tuple([index[b] for b in back]))
+
+
+@lowering(aten.transpose.int, kind=VIEW)
+def _transpose(graph: GraphLowering, node: torch.fx.Node, x: Value, a: int, b: int) -> Value:
+    if not x.size:
+        return x
+    dims = list(range(len(x.size)))
+    dims[a], dims[b] = dims[b], dims[a]
+    return permuted(x, dims)
+
+
+@lowering(aten.t.default, aten.numpy_T.default, kind=VIEW)
+def _t(graph: GraphLowering, node: torch.fx.Node, x: Value) -> Value:
+    return permuted(x, range(len(x.size))[::-1])
+
+
+@lowering(aten.flip.default, kind=GATHER)
+def _flip(graph: GraphLowering, node: torch.fx.Node, x: Value, dims: Sequence[int]) -> Value:
+    turned = {d % len(x.size) for d in dims} if x.size else set()
+    view = x.through(x.size, lambda index: tuple([
+        constant(size(x.size[d] - 1)) - i if d in turned else i for d, i in enumerate(index)]))
+    return fresh(graph, node, view)
+
+
+@lowering(aten.roll.default, kind=GATHER)
+def _roll(graph: GraphLowering, node: torch.fx.Node, x: Value, shifts: Any, dims: Any = ()) -> Value:
+    shifts = shifts if isinstance(shifts, (list, tuple)) else (shifts,)
+    dims = dims if isinstance(dims, (list, tuple)) else (dims,)
+    if not dims:
+        flat = product(x.size)
+        rolled = x.through((flat,), regroup(x.size, (flat,))).through((flat,), _rolled(0, shifts[0], (flat,)))
+        return fresh(graph, node, rolled.through(x.size, regroup((flat,), x.size)))
+    for shift, dim in zip(shifts, dims):
+        x = x.through(x.size, _rolled(dim % len(x.size), shift, x.size))
+    return fresh(graph, node, x)
+
+
+def _rolled(at: int, shift: Size, shape: Sequence[Size]) -> Reindex:
+    extent = shape[at]
+    if extent == 0:
+        return lambda index: index
+    if type(shift) is int and type(extent) is int:
+        back: Size = -shift % extent
+    elif type(shift) is int and shift <= 0:
+        back = -shift
+    else:
+        back = size(extent - shift)
+    return lambda index: tuple([(i + back) % extent if d == at else i for d, i in enumerate(index)])
+
+
+# ---- parts
+@lowering(aten.select.int, kind=VIEW)
+def _select(graph: GraphLowering, node: torch.fx.Node, x: Value, dim: int, position: Size) -> Value:
+    at = dim % len(x.size)
+    fixed = constant(_from_start(position, x.size[at]))
+    return x.through(x.size[:at] + x.size[at + 1:], lambda index: index[:at] + (fixed,) + index[at:])
+
+
+def _from_start(position: Size, extent: Size) -> Size:
+    if type(position) is int:
+        return position if position >= 0 else size(extent + position)
+    if position.is_nonnegative:
+        return position
+    raise Unsupported("a symbolic position of unknown sign")
+
+
+@lowering(aten.slice.Tensor, kind=VIEW)
+def _slice(graph: GraphLowering, node: torch.fx.Node, x: Value, dim: int = 0, start: Any = None, end: Any = None,
+           step: Any = 1) -> Value:
+    at = dim % len(x.size)
+    begin = slice_start(start, x.size[at])
+    return x.through(shape_of(node), lambda index: index[:at] + (index[at] * step + begin,) + index[at + 1:])
+
+
+def slice_start(start: Any, extent: Size) -> Size:
+    """The first position of a slice, as Python counts."""
+    if start is None:
+        return 0
+    if type(start) is int and type(extent) is int:
+        return min(max(start + extent, 0) if start < 0 else start, extent)
+    begin = _from_start(start, extent)
+    if less(begin, size(extent + 1)):
+        return begin
+    raise Unsupported("a symbolic slice that may start beyond the end")
+
+
+@lowering(aten.split.Tensor, aten.split_with_sizes.default, kind=VIEW)
+def _split(graph: GraphLowering, node: torch.fx.Node, x: Value, lengths: Any, dim: int = 0) -> tuple[Value, ...]:
+    at = dim % len(x.size)
+    parts = []
+    begin: Size = 0
+    for fake in node.meta["val"]:
+        parts.append(_part(x, at, begin, sizes(fake.shape)))
+        begin = size(begin + parts[-1].size[at])
+    return tuple(parts)
+
+
+def _part(x: Value, at: int, begin: Size, shape: tuple[Size, ...]) -> Value:
+    return x.through(shape, lambda index: index[:at] + (index[at] + begin,) + index[at + 1:])
+
+
+@lowering(aten.unbind.int, kind=VIEW)
+def _unbind(graph: GraphLowering, node: torch.fx.Node, x: Value, dim: int = 0) -> tuple[Value, ...]:
+    at = dim % len(x.size)
+    return tuple(_select(graph, node, x, at, i) for i in range(len(node.meta["val"])))
+
+
+@lowering(aten.diagonal.default, kind=VIEW)
+def _diagonal(graph: GraphLowering, node: torch.fx.Node, x: Value, shift: int = 0, dim1: int = 0,
+              dim2: int = 1) -> Value:
+    a, b = dim1 % len(x.size), dim2 % len(x.size)
+    others = [d for d in range(len(x.size)) if d not in (a, b)]
+
+    def reindex(index: Index) -> Index:
+        result = [ZERO] * len(x.size)
+        for i, d in zip(index, others):
+            result[d] = i
+        result[a], result[b] = index[-1] + max(-shift, 0), index[-1] + max(shift, 0)
+        return tuple(result)
+
+    return x.through(shape_of(node), reindex)
+
+
+@lowering(aten.unfold.default, kind=VIEW)
+def _unfold(graph: GraphLowering, node: torch.fx.Node, x: Value, dim: int, length: Size, step: Size) -> Value:
+    at = dim % len(x.size) if x.size else 0
+    if not x.size:
+        return x.through(shape_of(node), lambda index: ())
+    return x.through(shape_of(node), lambda index: index[:at] + (index[at] * step + index[-1],) + index[at + 1:-1])
+
+
+# ---- repetition and fresh copies
+@lowering(aten.repeat.default, kind=GATHER)
+def _repeat(graph: GraphLowering, node: torch.fx.Node, x: Value, repeats: Sequence[Size]) -> Value:
+    extra = len(repeats) - len(x.size)
+    if 0 in x.size:
+        return fresh(graph, node, x.through(shape_of(node), lambda index: (ZERO,) * len(x.size)))
+    view = x.through(shape_of(node), lambda index: tuple([i % s for i, s in zip(index[extra:], x.size)]))
+    return fresh(graph, node, view)
+
+
+@lowering(aten.clone.default, aten.contiguous.default, aten.lift_fresh_copy.default, kind=POINTWISE)
+def _clone(graph: GraphLowering, node: torch.fx.Node, x: Value, memory_format: Any = None) -> Value:
+    return fresh(graph, node, x)
+
+
+def fresh(graph: GraphLowering, node: torch.fx.Node, view: Value) -> Value:
+    """A new tensor with the elements of a view: a copy, unless its consumers read through it."""
+    return graph.pointwise(node, node.meta["val"], (view,), lambda e, index: view.load(e, index))
