@@ -105,7 +105,8 @@ def _show_line(recording: Recording, selector: Selector, number: int, as_json: b
     if as_json:
         print_json(selector=str(selector), line=number, text=line.text, related=found)
         return
-    print_listing(Listing("", "text", (Line(line.text), *_related_lines(recording, selector.compile, [r for r in found if r != item]))))
+    others = _related_lines(recording, selector.compile, [reference for reference in found if reference != item])
+    print_listing(Listing("", "text", (Line(line.text), *others)))
 
 
 def _label(stage: str, name: str, item: str) -> str:
