@@ -63,7 +63,7 @@ class Program:
 
 
 def execute(program: Program, ended: Callable[[int], None]) -> NoReturn:
-    """Run `program` in `__main__`; `ended` is told the exit code. Always leaves by an exception, for the interpreter."""
+    """Run `program` in `__main__`; `ended` is told the exit code. Leaves by an exception, for the interpreter."""
     namespace = _fresh_main()
     _command_line(program)
     try:
@@ -107,6 +107,28 @@ def _set_first_path(entry: str) -> None:
     """Our own first entry of sys.path becomes the program's; with -P or -I there is neither."""
     if not sys.flags.safe_path:
         sys.path[0:1] = [entry]
+        _forget_shadowed(entry or os.getcwd())
+
+
+def _forget_shadowed(folder: str) -> None:
+    """Let the program import its own `queue.py` or `msgspec/`, although ptdebug has imported another by that name.
+
+    Our modules hold what they imported. Frozen and built-in modules are loaded before any program: those stay.
+    """
+    try:
+        beside = set(os.listdir(folder))
+    except OSError:
+        return
+    own = __name__.partition(".")[0]
+    shadowed = {
+        name for name, module in list(sys.modules.items())
+        if (f"{name}.py" in beside or (name in beside and os.path.isfile(os.path.join(folder, name, "__init__.py"))))
+        and name not in ("__main__", "encodings", own)
+        and getattr(getattr(module, "__spec__", None), "origin", None) not in ("built-in", "frozen")
+    }
+    for name in list(sys.modules):
+        if name.partition(".")[0] in shadowed:
+            del sys.modules[name]
 
 
 def _body(program: Program, namespace: dict[str, Any]) -> Callable[[], None]:
@@ -124,6 +146,7 @@ def _body(program: Program, namespace: dict[str, Any]) -> Callable[[], None]:
     if os.path.isdir(path) or _is_archive(path):
         # Here `python` inserts the path whatever the flags say, and -P only keeps the working folder away.
         sys.path[0 : 0 if sys.flags.safe_path else 1] = [path]
+        _forget_shadowed(path)
         return lambda: _run_module("__main__", False)
     _set_first_path(os.path.dirname(os.path.realpath(path)))
     return lambda: _run_file(path, namespace)
@@ -180,6 +203,12 @@ def _hold_excepthook(error: BaseException, after: Callable[[], None] | None) -> 
         value.__traceback__ = program_part
         try:
             hook(kind, value, program_part)
+        except Exception as failed:  # the interpreter's words, which would show this frame
+            sys.stderr.write("Error in sys.excepthook:\n")
+            failed.__traceback__ = _without_our_frames(failed.__traceback__)
+            sys.__excepthook__(type(failed), failed, failed.__traceback__)
+            sys.stderr.write("\nOriginal exception was:\n")
+            sys.__excepthook__(kind, value, program_part)
         finally:
             if after is not None:
                 after()

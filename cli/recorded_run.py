@@ -17,6 +17,7 @@ from ..artifacts.home import existing_home, new_recording_folder, recordings_hom
 from ..artifacts.recording import Recording
 from ..artifacts.records import SCHEMA
 from ..artifacts.store import RecordingWriter
+from ..artifacts.summary import summary
 from . import children, session, stand_in
 from .errors import CommandError
 from .launch import Program
@@ -70,7 +71,7 @@ class RecordedRun:
         recorder.close(self.exit_code)
         for message in recorder.messages:
             self.session.say(message)
-        return Recording.open(self.session.folder).summary()
+        return summary(Recording.open(self.session.folder))
 
 
 def prepare(program: Program, arguments: argparse.Namespace) -> Callable[[int], None]:

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,7 @@ class Session:
     settings: Settings = field(default_factory=Settings)
     recorder: Recorder = field(default_factory=NullRecorder)
     folder: Path | None = None
+    open_recorder: Callable[[], Recorder] | None = None  # makes the recorder at the first torch.compile
     messages: dict[str, None] = field(default_factory=dict)
     input_bytes: int = 0
     pid: int = field(default_factory=os.getpid)
@@ -51,6 +52,12 @@ class Session:
         return CompileContext(
             compile_id, self.recorder, self.settings.overrides, recording=self.recording, **options
         )
+
+    def compile_called(self) -> None:
+        """The program uses torch.compile."""
+        self.saw_compile = True
+        if self.open_recorder is not None:
+            self.recorder, self.open_recorder = self.open_recorder(), None
 
     def say(self, message: str) -> None:
         """Tell the person, once, after the program ends."""

@@ -1,0 +1,190 @@
+"""The Python interface: `ptdebug.compile` and its company, and what `ptdebug run` puts where PyTorch's own stand.
+
+`import ptdebug` does not load this module; its first use does, and imports torch.
+"""
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+
+from ..artifacts.home import new_recording_folder, recordings_home
+from ..artifacts.recording import Recording
+from ..artifacts.store import RecordingWriter
+from ..tracer import dispatch
+from . import session
+from .explain import Explanation, explain
+from .wiring import Request, compile_anything
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+__all__ = [
+    "Explanation", "compile", "disable", "dynamo_backend", "explain", "graph_break", "mark_dynamic", "record", "stats",
+]
+
+
+def compile(
+    model: Any = None, *, mode: str | None = None, dynamic: bool | None = None, fullgraph: bool = False,
+    backend: str | Callable[..., Any] = "ptdebug", options: dict[str, Any] | None = None, disable: bool = False,
+    recompile_limit: int | None = None, **others: Any,
+) -> Any:
+    """Compile a function, a method, a class or an `nn.Module`; without `model`, the decorator that does.
+
+    A drop-in for `torch.compile`, with its meaning of `dynamic`, `fullgraph`, `disable` and `recompile_limit`. `mode`,
+    `options` and further keywords tune PyTorch's own compiler: they are taken, checked as there, and change nothing.
+    `backend` may be a callable, which then gets each captured graph and its example inputs; any name means ptdebug.
+
+    Raises RuntimeError for something that cannot be called, and where `mode` and `options` are both given.
+    """
+    if mode is not None and options is not None:
+        raise RuntimeError("Either mode or options can be specified, but both can't be specified at the same time.")
+    session.current().compile_called()
+    request = Request(backend, dynamic, fullgraph, recompile_limit)
+    if disable:
+        return (lambda it: it) if model is None else model
+    if model is None:
+        return functools.partial(_compile_decorated, request=request)
+    return compile_anything(model, request)
+
+
+def _compile_decorated(model: Any, *, request: Request) -> Any:
+    if model is None:
+        raise RuntimeError("Model can't be None")
+    return compile_anything(model, request)
+
+
+def torch_compile(model: Any = None, *, backend: str | Callable[..., Any] | None = None, **options: Any) -> Any:
+    """What `torch.compile` is under `ptdebug run`: every backend that has a name is ours."""
+    return compile(model, backend=backend or "ptdebug", **options)
+
+
+def dynamo_optimize(backend: str | Callable[..., Any] = "inductor", *, nopython: bool = False,
+                    dynamic: bool | None = None, **_others: Any) -> Callable[[Any], Any]:
+    """What `torch._dynamo.optimize(backend)` is under `ptdebug run`: a decorator."""
+    return compile(backend=backend, fullgraph=nopython, dynamic=dynamic)
+
+
+def dynamo_backend(module: torch.fx.GraphModule, example_inputs: Sequence[Any], **_options: Any) -> Callable[..., Any]:
+    """`torch.compile(fn, backend="ptdebug")`: PyTorch's own capture, our engine."""
+    from .dynamo_graph import compile_dynamo_graph  # only where Dynamo is in use
+
+    return compile_dynamo_graph(module, example_inputs)
+
+
+@contextmanager
+def record(name: str | None = None, out: str | None = None, **settings: Any) -> Iterator[Recording]:
+    """Record what is compiled inside the block; what it yields can be asked at any time, inside or afterwards.
+
+    `settings` are those of `ptdebug run`: compiler, inputs, inputs_limit, overrides, target. A function that was
+    compiled before is not compiled again, and so not recorded: `torch.compiler.reset()` first if it should be.
+    Raises OSError where the folder cannot be made.
+    """
+    folder = new_recording_folder(recordings_home(out), _program_name(), name)
+    writer = RecordingWriter(folder, command=sys.orig_argv)
+    before = {id for id, _ in dispatch.runtimes().items()}
+    inside = session.enter(session.Session(session.Settings(**settings), writer, folder))
+    if before:
+        writer.note(f"{len(before)} compilations are older than this recording, and not in it")
+    try:
+        yield Recording.open(folder)
+    finally:
+        session.leave(inside)
+        writer.flush_runtime({id: runtime for id, runtime in dispatch.runtimes().items() if id not in before})
+        for message in inside.messages:
+            writer.note(message.removeprefix("ptdebug: "))
+        writer.close()
+
+
+def _program_name() -> str:
+    return Path(sys.argv[0] or "python").stem or "python"
+
+
+def stats() -> dict[str, Any]:
+    """This process so far: `graphs`, `ops`, `graph_breaks`, `recompiles` and `reasons` (of the breaks, with counts)."""
+    return dict(dispatch.stats())
+
+
+def reset() -> None:
+    """Forget everything compiled so far (`torch.compiler.reset`)."""
+    dispatch.reset()
+    dynamo = sys.modules.get("torch._dynamo")
+    stock = getattr(getattr(dynamo, "reset", None), "__wrapped__", None)
+    if stock is not None:  # the program uses Dynamo directly too
+        stock()
+
+
+def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None) -> Any:
+    """Run `fn`, and by default all that it calls, in eager; as a function, a decorator, or a decorator with arguments.
+
+    With `recursive=False` only `fn`'s own frame is left alone.
+    """
+    if fn is None:
+        return functools.partial(disable, recursive=recursive, reason=reason)
+    if isinstance(fn, torch.nn.Module):
+        fn.forward = dispatch.disable(fn.forward, recursive=recursive)  # type: ignore[method-assign]
+        return fn
+    return dispatch.disable(fn, recursive=recursive)
+
+
+def graph_break(msg: str = "") -> None:
+    """End the graph here and begin another one after; does nothing in eager."""
+
+
+graph_break._ptdebug_graph_break = True  # type: ignore[attr-defined]
+
+
+def mark_dynamic(tensor: torch.Tensor, index: int | Sequence[int], **bounds: Any) -> None:
+    """Compile `tensor`'s dimension `index` (or each of them) for any size from the first call on.
+
+    Sets the attribute that `torch._dynamo.mark_dynamic` sets, which costs no import of Dynamo. `bounds` (min, max) are
+    taken, and not used.
+    """
+    dims = getattr(tensor, "_dynamo_dynamic_indices", set())
+    indices = {index} if isinstance(index, int) else set(index)
+    tensor._dynamo_dynamic_indices = dims | {i % tensor.dim() for i in indices}  # type: ignore[attr-defined]
+
+
+def allow_in_graph(fn: Any) -> Any:
+    """Put calls of `fn` into the graph as they are, without looking inside (`torch.compiler.allow_in_graph`)."""
+    if isinstance(fn, (list, tuple)):
+        return [allow_in_graph(each) for each in fn]
+    fn._ptdebug_allow_in_graph = True
+    return fn
+
+
+def assume_constant_result(fn: F) -> F:
+    """Take what `fn` returns for a constant (`torch.compiler.assume_constant_result`)."""
+    fn._dynamo_marked_constant = True  # type: ignore[attr-defined]
+    return fn
+
+
+class set_stance:  # lower case: it stands in for torch.compiler.set_stance
+    """`torch.compiler.set_stance`: "default" compiles, "force_eager" does not; a call, a decorator, a context manager.
+
+    The stances between them ("eager_on_recompile", "fail_on_recompile", ...) are taken for "default".
+    """
+
+    def __init__(self, stance: str = "default", **_options: Any) -> None:
+        self.stance = stance
+        self._before = dispatch.set_eager(stance == "force_eager")
+
+    def __enter__(self) -> set_stance:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        dispatch.set_eager(self._before)
+
+    def __call__(self, function: F) -> F:
+        dispatch.set_eager(self._before)  # as a decorator it acts during calls only
+
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            with set_stance(self.stance):
+                return function(*args, **kwargs)
+
+        return call  # type: ignore[return-value]

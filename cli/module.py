@@ -1,0 +1,95 @@
+"""A compiled `nn.Module`: a module around the original, as `torch.compile(module)` returns it.
+
+What programs rely on is kept: the original is `_orig_mod`, state_dict keys carry that prefix, every other attribute is
+the original's, to read, to set and to delete.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sized
+from typing import Any
+
+import torch
+from torch.nn.modules.module import _has_any_global_hook
+
+from .wiring import Request
+
+HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+OWN = frozenset({"_orig_mod", "_request", "_ready", "forward", "__dict__"})
+
+
+class OptimizedModule(torch.nn.Module):
+    """`_orig_mod`, compiled as `request` says.
+
+    Pickles and copies as the original together with the request. Hooks registered here run around the compiled call,
+    in eager; hooks of the original and its submodules are part of it.
+    """
+
+    _orig_mod: torch.nn.Module
+
+    def __init__(self, module: torch.nn.Module, request: Request) -> None:
+        # First of all: Module.__init__ may be patched by a program to touch attributes, which are the original's.
+        object.__setattr__(self, "_orig_mod", module)
+        object.__setattr__(self, "_ready", False)
+        super().__init__()
+        del self.__dict__["_orig_mod"]
+        self._modules["_orig_mod"] = module
+        object.__setattr__(self, "_request", request)
+        object.__setattr__(self, "_ready", True)
+        object.__setattr__(self, "forward", self._compiled(module))
+
+    def _compiled(self, module: torch.nn.Module) -> Callable[..., Any]:
+        compiled = self._request.optimize(module.__call__)
+        if not hasattr(module, "_infer_parameters"):
+            return compiled
+
+        def initialize_first(*args: Any, **kwargs: Any) -> Any:
+            if hasattr(module, "_initialize_hook"):  # a lazy module that has not seen an input yet
+                module._infer_parameters(module, args, kwargs)  # type: ignore[operator]
+            return compiled(*args, **kwargs)
+
+        return initialize_first
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        own = self.__dict__
+        if any(own[kind] for kind in HOOKS) or own.get("_compiled_call_impl") or _has_any_global_hook():
+            return super().__call__(*args, **kwargs)
+        return own["forward"](*args, **kwargs)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return OptimizedModule, (self._orig_mod, self._request)
+
+    def __len__(self) -> int:
+        module = self._orig_mod
+        if isinstance(module, Sized):
+            return len(module)
+        raise TypeError(f"{type(module).__name__} does not support len()")
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_orig_mod":
+            return self.__dict__["_modules"]["_orig_mod"]
+        return getattr(self._orig_mod, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in OWN or hasattr(type(self), name):
+            super().__setattr__(name, value)
+        else:
+            setattr(self._orig_mod, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        if name in OWN or hasattr(type(self), name):
+            super().__delattr__(name)
+        else:
+            delattr(self._orig_mod, name)
+
+    def __dir__(self) -> Iterable[str]:
+        return sorted({*dir(self._orig_mod), *super().__dir__()})
+
+    @property
+    def training(self) -> bool:  # type: ignore[override]
+        """The original's mode."""
+        return self._orig_mod.training
+
+    @training.setter
+    def training(self, value: bool) -> None:
+        if self._ready:  # Module.__init__ sets the default, which is not meant for the original
+            self._orig_mod.training = value

@@ -1,0 +1,113 @@
+"""Hands the engine to the tracer, and what both find out to the recorder.
+
+The tracer knows its compiler as a plain callable (`Backend`), the engine its client as a captured graph. Here they
+meet, and here an error of ours ends: the graph then runs as captured, in eager, and the recording says why.
+"""
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ..artifacts.context import CompileContext, CompileId
+from ..tracer import dispatch
+from ..tracer.capture import Backend, CapturedGraph, Compiled, CompileOptions
+from . import session
+from .inputs import saving_inputs
+
+ENGINE_STAGES = ("joint", "passes", "loops", "fusion", "schedule", "kernels", "wrapper")
+
+
+@dataclass(frozen=True)
+class Request:
+    """What one call of `compile` asked for. `backend` is a name (the engine answers to all) or a callable."""
+
+    backend: str | Callable[..., Any] = "ptdebug"
+    dynamic: bool | None = None
+    fullgraph: bool = False
+    recompile_limit: int | None = None
+
+    def options(self) -> CompileOptions:
+        """The same for the tracer."""
+        backend = engine_backend if isinstance(self.backend, str) else custom_backend(self.backend)
+        options = CompileOptions(backend, new_context, self.dynamic, self.fullgraph)
+        if self.recompile_limit is not None:
+            options.recompile_limit = self.recompile_limit
+        return options
+
+    def optimize(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """`function`, compiled when it is called."""
+        return dispatch.optimize(function, self.options())
+
+
+def new_context(compile_id: CompileId) -> CompileContext:
+    """The context of a compilation that starts now, in the session that is in force now."""
+    return session.current().context(compile_id)
+
+
+def engine_backend(captured: CapturedGraph, context: CompileContext) -> Compiled:
+    """The engine, guarded: whatever it raises, the graph runs (as captured, in eager) and the reason is recorded."""
+    try:
+        from ..engine.compile import compile_graph  # sympy and more: not before there is a graph
+
+        compiled = compile_graph(captured, context)
+    except Exception as error:
+        compiled = _as_captured(captured, context, error)
+    if context.fallback:
+        session.current().say(f"ptdebug: a graph runs in eager: {context.fallback.splitlines()[0]}")
+    return saving_inputs(session.current(), captured, context, compiled)
+
+
+def _as_captured(captured: CapturedGraph, context: CompileContext, error: Exception) -> Compiled:
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    why = f"{type(error).__name__}: {error} ({os.path.basename(place.filename)}:{place.lineno})"
+    context.fallback = context.fallback or why
+    for stage in ENGINE_STAGES:
+        context.absent(stage, why)
+    return captured.module.forward
+
+
+def custom_backend(compiler: Callable[..., Any]) -> Backend:
+    """A backend of the program's own, called as torch.compile would: `compiler(graph_module, example_inputs)`.
+
+    What it raises is the program's.
+    """
+
+    def backend(captured: CapturedGraph, context: CompileContext) -> Compiled:
+        for stage in ENGINE_STAGES:
+            context.absent(stage, f"the program's own backend {_name(compiler)} took the graph")
+        compiled = compiler(captured.module, list(captured.inputs))
+        if not callable(compiled):
+            raise TypeError(f"the backend {_name(compiler)} returned {type(compiled).__name__}, not a callable")
+        return saving_inputs(session.current(), captured, context, compiled)
+
+    return backend
+
+
+def _name(function: Callable[..., Any]) -> str:
+    return getattr(function, "__qualname__", None) or repr(function)
+
+
+def compile_anything(model: Any, request: Request) -> Any:
+    """What torch.compile does with each kind of argument: a module, a class, a function, another callable."""
+    from .module import OptimizedModule
+
+    if isinstance(model, OptimizedModule):
+        return model
+    if isinstance(model, torch.nn.Module):
+        return OptimizedModule(model, request)
+    if inspect.isclass(model):  # instances' calls are compiled, as stock does
+        method = "_call_impl" if issubclass(model, torch.nn.Module) else "__call__"
+        setattr(model, method, request.optimize(getattr(model, method)))
+        return model
+    if not callable(model):
+        raise RuntimeError(f"A callable function is expected, but {type(model)} is provided.")
+    if inspect.isroutine(model) or isinstance(model, functools.partial):
+        return request.optimize(model)
+    return request.optimize(model.__call__)  # an object with __call__
