@@ -110,8 +110,8 @@ PROBES = [
     script("os._exit", "import os; os._exit(6)"),
     script("exit in a thread", "import sys, threading\nt = threading.Thread(target=sys.exit, args=(3,))\nt.start(); "
            "t.join(); print('on')"),
-    script("an exception in a thread", "import threading\ndef work(): 1/0\nt = threading.Thread(target=work, name='w')\n"
-           "t.start(); t.join()"),
+    script("an exception in a thread", "import threading\ndef work(): 1/0\n"
+           "t = threading.Thread(target=work, name='w')\nt.start(); t.join()"),
     script("a thread that outlives the script", "import threading, time\ndef work():\n    time.sleep(0.2)\n"
            "    print('thread', sorted(globals()))\nthreading.Thread(target=work).start()\nprint('end')"),
     script("atexit", "import atexit, sys\natexit.register(lambda: print('bye', sorted(globals()), "
@@ -167,7 +167,8 @@ if __name__ == "__main__":
     with ProcessPoolExecutor(1) as pool: print(list(pool.map(work, [1, 2])))
 """),
     *[room(name) for name in ("engine", "replay", "cli", "tracer", "artifacts", "tui")],
-    *[Probe(f"a module beside it called {name}", {"script.py": f"import {name}; print({name}.x)", f"{name}.py": "x = 1"})
+    *[Probe(f"a module beside it called {name}",
+            {"script.py": f"import {name}; print({name}.x)", f"{name}.py": "x = 1"})
       for name in ("records", "session", "launch", "queue", "email", "argparse", "sqlite3", "msgspec", "bytecode")],
     Probe("a folder beside it that is no package", {"email/data.txt": "", "script.py": "import email; "
                                                     "print(email.__file__)"}),
