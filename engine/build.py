@@ -1,0 +1,205 @@
+"""Turns one C++ file into loaded, callable kernels: one compiler call, one shared library, cached by content.
+
+The cache key is the source, the flags, the compiler's version and the CPU's features. An entry is written under a
+temporary name and renamed, so that processes may build the same thing at once; a damaged one is built again. Libraries
+are linked with the OpenMP runtime that torch has loaded already: a second one would bring a second set of threads.
+"""
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import torch
+
+FLAGS = (
+    "-O2", "-march=native", "-mprefer-vector-width=512", "-std=c++17", "-fPIC", "-shared", "-fopenmp",
+    "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off", "-fwrapv", "-fno-exceptions", "-fno-rtti",
+    "-fno-asynchronous-unwind-tables", "-fvisibility=hidden", "-w",
+)
+CACHE_LIMIT = 2 << 30  # bytes; beyond it the entries longest unused go
+ENTRY = "ptdebug_functions"  # the function of a library that makes the Python callables (see cpp/entry.py)
+
+
+class CompilerMissing(RuntimeError):
+    """No C++ compiler was found; the message says how to get one."""
+
+
+class BuildFailed(RuntimeError):
+    """The compiler refused the source. `log` is what it said, `command` how it was called."""
+
+    def __init__(self, command: Sequence[str], log: str) -> None:
+        super().__init__(f"{command[0]} failed:\n{log}")
+        self.command, self.log = tuple(command), log
+
+
+@dataclass(frozen=True)
+class BuiltLibrary:
+    """A loaded library. `functions[name](pointer, ..., symbol, ...) -> status` are builtins that take plain ints.
+
+    `command`, `log` and `seconds` are those of the compiler call; with `cached`, of the call that made the entry.
+    """
+
+    functions: Mapping[str, Callable[..., int]]
+    command: tuple[str, ...]
+    log: str
+    seconds: float
+    cached: bool
+    path: Path
+
+
+def build(source: str, names: Sequence[str]) -> BuiltLibrary:
+    """Compile `source` (or find it compiled) and load its kernels `names`, which stand in the order of its entry table.
+
+    Raises CompilerMissing without a compiler and BuildFailed when it refuses the source.
+    """
+    compiler = find_compiler()
+    folder = cache_folder() / "cpp"
+    text = source.encode()
+    digest = hashlib.sha256(text)
+    for part in (*FLAGS, compiler, _compiler_version(compiler), cpu_features(), torch.__version__):
+        digest.update(b"\0" + part.encode())
+    key = digest.hexdigest()[:32]
+    library, log_file = folder / f"{key}.so", folder / f"{key}.log"
+    start = time.perf_counter()
+    command = (compiler, *FLAGS, str(folder / f"{key}.cpp"), "-o", str(library), *_link_arguments())
+    if library.exists():
+        try:
+            functions = _load(library, names)
+            os.utime(library)
+            return BuiltLibrary(functions, command, _read(log_file), time.perf_counter() - start, True, library)
+        except (OSError, AttributeError):
+            pass  # damaged: built again below, under the same name
+    folder.mkdir(parents=True, exist_ok=True)
+    log = _compile(compiler, text, folder, key)
+    log_file.write_text(log)
+    functions = _load(library, names)
+    _trim(folder)
+    return BuiltLibrary(functions, command, log, time.perf_counter() - start, False, library)
+
+
+def disassemble(path: Path) -> str:
+    """The machine code of a library as text; "" where binutils are missing."""
+    tool = shutil.which("objdump")
+    if tool is None:
+        return ""
+    done = subprocess.run([tool, "-d", "--no-show-raw-insn", "-M", "intel", str(path)], capture_output=True, text=True)
+    return done.stdout
+
+
+def cache_folder() -> Path:
+    """Where compiled code is kept: PTDEBUG_CACHE_DIR, else `ptdebug` in the user's cache folder."""
+    chosen = os.environ.get("PTDEBUG_CACHE_DIR")
+    if chosen:
+        return Path(chosen)
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "ptdebug"
+
+
+@lru_cache(maxsize=1)
+def find_compiler() -> str:
+    """The path of the C++ compiler: $CXX, g++ or c++. Raises CompilerMissing."""
+    for candidate in (os.environ.get("CXX"), "g++", "c++"):
+        found = shutil.which(candidate) if candidate else None
+        if found:
+            return found
+    raise CompilerMissing(
+        "no C++ compiler found (tried $CXX, g++, c++); install one (Debian or Ubuntu: apt-get install g++), "
+        "or set CXX to its path"
+    )
+
+
+@lru_cache(maxsize=1)
+def _compiler_version(compiler: str) -> str:
+    """Identifies the compiler without running it: its real path, size and time of change."""
+    real = Path(compiler).resolve()
+    stat = real.stat()
+    return f"{real}:{stat.st_size}:{stat.st_mtime_ns}"
+
+
+@lru_cache(maxsize=1)
+def cpu_features() -> str:
+    """The instruction sets of this CPU, as far as the system tells: `-march=native` depends on them."""
+    try:
+        with open("/proc/cpuinfo") as file:
+            for line in file:
+                if line.startswith(("flags", "Features")):
+                    return line.strip()
+    except OSError:
+        pass
+    return f"{platform.machine()} {platform.processor()}"
+
+
+@lru_cache(maxsize=1)
+def openmp_runtime() -> str:
+    """The path of the OpenMP runtime that torch has loaded, "" where it cannot be found (then gcc's own is used)."""
+    try:
+        with open("/proc/self/maps") as file:
+            for line in file:
+                path = line.rsplit(None, 1)[-1]
+                if path.startswith("/") and os.path.basename(path).startswith("libgomp"):
+                    return path
+    except OSError:
+        pass
+    return ""
+
+
+def _link_arguments() -> tuple[str, ...]:
+    runtime = openmp_runtime()
+    if not runtime:
+        return ("-lmvec", "-lm")
+    return ("-nodefaultlibs", runtime, "-Wl,--as-needed", "-lmvec", "-lm", "-lc", "-lgcc")
+
+
+def _compile(compiler: str, text: bytes, folder: Path, key: str) -> str:
+    """Compile in a private folder beside the cache and move the results in place; returns what the compiler said."""
+    with tempfile.TemporaryDirectory(dir=folder, prefix="build-") as private:
+        source, library = Path(private, f"{key}.cpp"), Path(private, f"{key}.so")
+        source.write_bytes(text)
+        command = (compiler, *FLAGS, str(source), "-o", str(library), *_link_arguments())
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode != 0:
+            raise BuildFailed(command, done.stderr)
+        os.replace(source, folder / f"{key}.cpp")
+        os.replace(library, folder / f"{key}.so")
+        return done.stdout + done.stderr
+
+
+def _load(path: Path, names: Sequence[str]) -> dict[str, Callable[..., int]]:
+    entry = getattr(ctypes.PyDLL(str(path)), ENTRY)
+    entry.restype, entry.argtypes = ctypes.py_object, [ctypes.c_long]
+    return {name: entry(position) for position, name in enumerate(names)}
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:
+        return ""
+
+
+def _trim(folder: Path) -> None:
+    """Remove the entries longest unused until the folder is below its limit. Others may do so at the same time."""
+    entries = []
+    for path in folder.glob("*.so"):
+        try:
+            stat = path.stat()
+        except OSError:
+            continue
+        entries.append((stat.st_mtime, stat.st_size, path))
+    total = sum(size for _, size, _ in entries)
+    for _, size, path in sorted(entries):
+        if total <= CACHE_LIMIT:
+            return
+        for suffix in (".so", ".cpp", ".log"):
+            path.with_suffix(suffix).unlink(missing_ok=True)
+        total -= size

@@ -1,0 +1,72 @@
+"""How the loops of a group run: which are outer, whether the vector loop is over lanes, where threads are started."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import sympy
+
+from ..ir import Axis, Group, LoopBody
+from ..scheduler.forms import coefficient, index_forms, static
+from .indices import c_expression
+from .nests import cut
+from .operators import EXPENSIVE
+
+PARALLEL_WORK = 60_000  # simple operations; fewer are done before a thread has woken up
+FEW = 4  # outer iterations that are too few to be shared out
+CHUNKS = 32  # of a reduction that runs in parallel itself; fixed, so that results do not depend on threads
+LANES = 128  # elements of a block in lane mode
+EXPENSIVE_COST = 8
+
+
+@dataclass(frozen=True)
+class Shape:
+    """`outer` loops around everything; `lanes`: the next axis runs in blocks of lanes; `parallel`: outer | nests | ""."""
+
+    outer: int
+    lanes: bool
+    parallel: str
+    condition: str = ""  # of the OpenMP pragma, where the amount of work is not known
+
+
+def loop_shape(group: Group, bodies: Sequence[LoopBody]) -> Shape:
+    """The shape of a group's loops."""
+    count = len(group.axes)
+    pointwise = all(len(b.axes) == count and not b.reduction_axes for b in bodies)
+    lanes = not pointwise and count > 0 and prefers_lanes(bodies, group.axes[-1])
+    outer = count - 1 if (pointwise and count) or lanes else count
+    work = sympy.Add(*[body_work(b) for b in bodies])
+    scatters = any(s.mode == "add" for b in bodies for s in b.statements if s.op == "store")
+    amount = static(work)
+    if scatters or (amount is not None and amount < PARALLEL_WORK):
+        return Shape(outer, lanes, "")
+    condition = "" if amount is not None else f" if({c_expression(work)} > {PARALLEL_WORK})"
+    iterations = sympy.Mul(*[a.extent for a in group.axes[:outer]])
+    shared = static(iterations)
+    if lanes and shared is not None:
+        width = static(group.axes[outer].extent)
+        shared = None if width is None else shared * -(-width // LANES)
+    return Shape(outer, lanes, "nests" if shared is not None and shared < FEW else "outer", condition)
+
+
+def prefers_lanes(bodies: Sequence[LoopBody], lane: Axis) -> bool:
+    """True when memory is contiguous along `lane` rather than along the innermost loops of the bodies."""
+    along, inner_along = 0, 0
+    for body in bodies:
+        inner = body.reduction_axes or tuple(a for a in body.axes if a != lane)[-1:]
+        if not inner or body.axes[-1] == lane and not body.reduction_axes:
+            continue
+        names = {s.name for s in cut(body)[0].statements} if body.reduction_axes else None
+        for position, form in index_forms(body).items():
+            s = body.statements[position]
+            if form is None or (names is not None and (s.op == "store" or s.name not in names)):
+                continue
+            along += coefficient(form, lane.symbol) == 1
+            inner_along += any(coefficient(form, a.symbol) == 1 for a in inner)
+    return along > inner_along
+
+
+def body_work(body: LoopBody) -> sympy.Expr:
+    """About how many simple operations a body takes."""
+    cost = sum(EXPENSIVE_COST if s.op in EXPENSIVE else 1 for s in body.statements if s.op != "constant")
+    return sympy.Mul(cost, *[a.extent for a in body.axes + body.reduction_axes])

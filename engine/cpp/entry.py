@@ -1,0 +1,64 @@
+"""How Python calls a kernel: a builtin for each, made by the library itself, without a header and without ctypes.
+
+`kernel(pointer, ..., symbol, ...) -> status` takes plain ints (METH_FASTCALL, of CPython's stable interface since
+3.10), which costs about 0.1 us where ctypes costs one microsecond or more. The interpreter lock is given up while a
+kernel runs that may take long.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..ir import KernelSignature
+from .writer import Writer
+
+_DECLARATIONS = """\
+extern "C" {
+struct PyObject;
+typedef PyObject* (*Fast)(PyObject*, PyObject* const*, int64);
+struct PyMethodDef { const char* name; Fast function; int flags; const char* doc; };
+PyObject* PyCMethod_New(PyMethodDef*, PyObject*, PyObject*, PyObject*);
+PyObject* PyLong_FromLong(long);
+long PyLong_AsLong(PyObject*);
+PyObject* PyErr_Occurred();
+PyObject* PyErr_Format(PyObject*, const char*, ...);
+void* PyEval_SaveThread();
+void PyEval_RestoreThread(void*);
+extern PyObject* PyExc_TypeError;
+}"""
+
+
+def write_entries(writer: Writer, kernels: Sequence[tuple[KernelSignature, tuple[str, ...], bool]]) -> None:
+    """Write the callables of `kernels`: (signature, C types of the buffers, whether it may run long)."""
+    writer.line()
+    writer.line("// What Python calls: kernel(pointer, ..., symbol, ...) -> status.")
+    writer.line(_DECLARATIONS)
+    for signature, types, long_running in kernels:
+        _write_entry(writer, signature, types, long_running)
+    writer.line("static PyMethodDef methods[] = {")
+    for signature, _, _ in kernels:
+        writer.line(f'  {{"{signature.name}", call_{signature.name}, 0x80, nullptr}},')
+    writer.line("};")
+    writer.line('extern "C" __attribute__((visibility("default"))) PyObject* ptdebug_functions(int64 which) {')
+    writer.line("  return PyCMethod_New(&methods[which], nullptr, nullptr, nullptr);")
+    writer.line("}")
+
+
+def _write_entry(writer: Writer, signature: KernelSignature, types: tuple[str, ...], long_running: bool) -> None:
+    count = len(types) + len(signature.symbols)
+    with writer.block(f"static PyObject* call_{signature.name}(PyObject*, PyObject* const* a, int64 n)"):
+        writer.line(
+            f'if (n != {count}) return PyErr_Format(PyExc_TypeError, "{signature.name} takes {count} arguments, not %ld", n);'
+        )
+        writer.line(f"int64 v[{max(count, 1)}];")
+        writer.line(f"for (int k = 0; k < {count}; k++) v[k] = PyLong_AsLong(a[k]);")
+        writer.line("if (PyErr_Occurred()) return nullptr;")
+        arguments = [f"({kind}*)v[{k}]" for k, kind in enumerate(types)]
+        arguments += [f"v[{k}]" for k in range(len(types), count)]
+        call = f"{signature.name}({', '.join(arguments)})"
+        if long_running:
+            writer.line("void* lock = PyEval_SaveThread();")
+            writer.line(f"int64 status = {call};")
+            writer.line("PyEval_RestoreThread(lock);")
+        else:
+            writer.line(f"int64 status = {call};")
+        writer.line("return PyLong_FromLong(status);")

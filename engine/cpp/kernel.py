@@ -1,0 +1,157 @@
+"""One group as one C++ function.
+
+Two modes. In *row mode* the outer loops of the group run in parallel and the innermost loop of each nest is a vector
+loop. In *lane mode* the last outer axis is the contiguous one (sums over columns): it runs in blocks of `LANES`, and
+every nest has a vector loop over the lanes of the block as its innermost. Where the outer loops leave too little to
+share out among threads, the nests themselves run in parallel; a reduction then in `CHUNKS` chunks whose results are
+joined in order, so that the result does not depend on the number of threads.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import sympy
+
+from ...artifacts.records import ref
+from ..ir import Axis, Group, KernelSignature, Program
+from ..lowering.index import axis_symbol
+from .choices import LANES, Shape, loop_shape, prefers_lanes
+from .dtypes import ctype
+from .nest_writer import NestWriter, lane_end, lane_header, loop_header
+from .nests import Nest, nests_of
+from .scope import Scopes, c_name, form_of
+from .storage import Scratch, layout, needing_arrays, stores_of
+from .welford import expand
+from .writer import Writer
+
+
+
+@dataclass
+class Kernel:
+    """Emission of one group into a `Writer`."""
+
+    group: Group
+    program: Program
+    writer: Writer
+    scopes: Scopes = field(default_factory=Scopes)
+    bounds: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.bodies, local = expand(self.group.bodies)
+        self.local = {b: self.program.buffers[b].dtype for b in self.group.internal} | local
+        self.shape: Shape = loop_shape(self.group, self.bodies)
+        self.nests = nests_of(self.bodies, self.shape.outer + (1 if self.shape.lanes else 0))
+        names = [n for b in self.bodies for n in (*b.reads, *b.writes) if n not in self.local]
+        self.buffers = tuple(dict.fromkeys(names))
+        self.written = {n for b in self.bodies for n in b.writes}
+        self.arrays: dict[str, Scratch] = {}
+        self.outer_names: frozenset[str] = frozenset()
+        self.lane: Axis | None = None
+        self.loops_around: tuple[Axis, ...] = ()
+        self.symbols = self._size_symbols()
+
+    # ---- signature ---------------------------------------------------------------------------------------------------
+    def _size_symbols(self) -> tuple[sympy.Symbol, ...]:
+        found: set[sympy.Symbol] = set()
+        for body in self.bodies:
+            own = {a.symbol for a in body.axes + body.reduction_axes}
+            own |= {axis_symbol(s.name) for s in body.statements if s.op == "indirect"}
+            for e in [a.extent for a in body.axes + body.reduction_axes] + [
+                x for s in body.statements for x in (s.index, s.bound) if x is not None
+            ]:
+                found |= e.free_symbols - own
+        return tuple(sorted(found, key=lambda s: s.name))
+
+    @property
+    def signature(self) -> KernelSignature:
+        """How the kernel is called; complete once `emit` has run."""
+        return KernelSignature(self.group.kernel, self.buffers, self.symbols, tuple(self.bounds))
+
+    @property
+    def pointer_types(self) -> tuple[str, ...]:
+        """The C++ element types of the buffers, const where only read."""
+        return tuple(
+            ("" if b in self.written else "const ") + ctype(self.program.buffers[b].dtype).memory for b in self.buffers
+        )
+
+    # ---- the function ------------------------------------------------------------------------------------------------
+    def emit(self) -> None:
+        """Write the function."""
+        for body in self.group.bodies:
+            nodes = list(dict.fromkeys(o for s in body.statements for o in s.origins))
+            inner = ", ".join(f"{a.symbol}<{a.extent}" for a in body.axes)
+            over = ", ".join(f"{a.symbol}<{a.extent}" for a in body.reduction_axes)
+            text = f"// {', '.join(body.writes)}[{inner}]{f' over {over}' if over else ''}: {', '.join(nodes)}"
+            self.writer.line(text, [ref("loops", "", body.name)])
+        pointers = [f"{kind}* __restrict {c_name(b)}" for kind, b in zip(self.pointer_types, self.buffers)]
+        parameters = ", ".join(pointers + [f"int64 {s.name}" for s in self.symbols])
+        with self.writer.block(f"static int64 {self.group.kernel}({parameters})"):
+            checked = any(s.op == "indirect" for b in self.bodies for s in b.statements)
+            if checked:
+                self.writer.line("int64 status = 0;")
+            with self.scopes.open():
+                self._outer_loops()
+            self.writer.line("return status;" if checked else "return 0;")
+
+    def _outer_loops(self) -> None:
+        outer = self.group.axes[: self.shape.outer]
+        self.outer_names = frozenset(a.symbol.name for a in outer)
+        if self.shape.lanes:
+            self.lane = self.group.axes[self.shape.outer]
+            self.outer_names |= {self.lane.symbol.name}
+        self._plan_arrays()
+        loops = [loop_header(a) for a in outer]
+        if self.lane is not None:
+            loops.append(lane_header(self.lane))
+        if self.shape.parallel == "outer" and loops:
+            collapse = f" collapse({len(loops)})" if len(loops) > 1 else ""
+            self.writer.line(f"#pragma omp parallel for{collapse}{self.shape.condition} schedule(static)")
+        with self._loops(loops):
+            if self.lane is not None:
+                self.writer.line(lane_end(self.lane))
+            for name, scratch in self.arrays.items():
+                size = scratch.elements * (LANES if self.lane is not None else 1)
+                self.writer.line(f"{ctype(self.local[name]).value} {c_name(name)}[{size}];", [ref("loops", "", name)])
+            for nest in self.nests:
+                self._nest(nest, self.lane)
+
+    @contextmanager
+    def _loops(self, headers: Sequence[str]) -> Iterator[None]:
+        """The loops of `headers` around what is written inside, in a scope of names of its own."""
+        if not headers:
+            yield
+            return
+        with self.scopes.open(), self.writer.block(headers[0]):
+            with self._loops(headers[1:]):
+                yield
+
+    def _plan_arrays(self) -> None:
+        for name in sorted(needing_arrays(self.nests, self.local.keys(), self.lane is not None)):
+            terms: dict[object, int] = {}
+            for nest, store in stores_of(self.nests, name):
+                extents = {a.symbol.name: a.extent for a in nest.loops}
+                form = form_of(store.index, nest.loops, self.group.axes)
+                for atom, factor in form.terms.items():
+                    if atom.name not in self.outer_names:
+                        terms[factor] = int(extents[atom.name])
+            self.arrays[name] = layout(terms)
+
+    # ---- nests -------------------------------------------------------------------------------------------------------
+    def _nest(self, nest: Nest, lane: Axis | None) -> None:
+        if not nest.inside:
+            NestWriter(self, nest, lane).emit()
+            return
+        own = nest.loops[-1] if lane is None and prefers_lanes([nest.inside[0].parts[0].body], nest.loops[-1]) else None
+        loops = nest.loops if own is None else nest.loops[:-1]
+        headers = [loop_header(a) for a in loops]
+        if own is not None:
+            headers.append(lane_header(own))
+        if self.shape.parallel == "nests":
+            self.writer.line(f"#pragma omp parallel for schedule(static){self.shape.condition}")
+        with self._loops(headers):
+            if own is not None:
+                self.writer.line(lane_end(own))
+            for inner in nest.inside:
+                NestWriter(self, inner, own or lane, nest.loops).emit()

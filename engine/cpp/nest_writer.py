@@ -1,0 +1,281 @@
+"""Writes one nest: its loops, what is hoisted out of them, its vector loop and its reductions."""
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import sympy
+
+from ..ir import Axis, Statement
+from .choices import CHUNKS, LANES
+from .dtypes import ctype
+from .indices import c_expression
+from .nests import Nest, Part
+from .reductions import Accumulator, Place
+from .scope import origins_of
+from .statements import StatementWriter
+
+if TYPE_CHECKING:
+    from .kernel import Kernel
+
+BLOCK = 2048  # a float sum runs over blocks of this many elements, and over the blocks in double
+LANE_BLOCK = 128  # the same for sums over rows, in lane mode, where every lane adds one element of each row
+
+
+def loop_header(a: Axis, first: str = "0", last: str = "") -> str:
+    """The loop over an axis."""
+    return f"for (int64 {a.symbol} = {first}; {a.symbol} < {last or c_expression(a.extent)}; {a.symbol}++)"
+
+
+def lane_header(a: Axis) -> str:
+    """The loop over blocks of lanes of an axis."""
+    return f"for (int64 {a.symbol}_0 = 0; {a.symbol}_0 < {c_expression(a.extent)}; {a.symbol}_0 += {LANES})"
+
+
+def lane_end(a: Axis) -> str:
+    """Where the block of lanes ends."""
+    g, extent = a.symbol, c_expression(a.extent)
+    return f"const int64 {g}_1 = {g}_0 + {LANES} < {extent} ? {g}_0 + {LANES} : {extent};"
+
+
+@dataclass
+class Reduction:
+    """A reduction of the nest: its accumulator and the variable that it is called."""
+
+    part: Part
+    statement: Statement
+    accumulator: Accumulator
+    name: str
+
+
+@dataclass
+class NestWriter:
+    """Emission of one nest, inside the kernel's outer loops (and a block of lanes)."""
+
+    kernel: Kernel
+    nest: Nest
+    lane: Axis | None
+    around: tuple[Axis, ...] = ()  # the loops of a body of its own, that the nest stands in
+    reductions: list[Reduction] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.writer, self.scopes = self.kernel.writer, self.kernel.scopes
+        self.loops = self.nest.loops + ((self.lane,) if self.lane is not None else ())
+        self.depths = [self._depths(p) for p in self.nest.parts]
+        checked = any(s.op == "indirect" for p in self.nest.parts for s in p.statements)
+        self.outside = self.scopes.name("outside") if checked else ""
+        self.statements = StatementWriter(self.kernel, self.lane, self.outside)
+        self.threads = self.kernel.shape.parallel == "nests" and not self.around and bool(self.nest.loops)
+        reduces = [(p, s) for p in self.nest.parts for s in p.statements if s.op == "reduce"]
+        wide = bool(reduces) and self._sums_are_long()
+        for part, s in reduces:
+            operand = next(x.dtype for x in part.body.statements if x.name == s.args[0])
+            kept_wide = wide and s.mode == "sum" and ctype(s.dtype).value == "float"
+            accumulator = Accumulator(s.mode, s.dtype, operand, kept_wide)
+            self.reductions.append(Reduction(part, s, accumulator, self.scopes.name(f"{part.body.name}_{s.name}")))
+        self.wide = [r for r in self.reductions if r.accumulator.wide]
+        self.in_order = any(s.mode == "add" for p in self.nest.parts for s in p.stores) or (
+            self.lane is None and not all(r.accumulator.vectorizes for r in self.reductions)
+        )
+
+    def emit(self) -> None:
+        """Write the nest."""
+        self.kernel.loops_around = self.around + self.nest.loops
+        if self.outside and not (self.threads and self.reductions):
+            self.writer.line(f"int32 {self.outside} = 0;")
+        if not self.loops:
+            for part in self.nest.parts:
+                for s in part.statements:
+                    self.statements.emit(part, s)
+        else:
+            self._declare(self.reductions)
+            if self.threads and self.reductions:
+                self._emit_depth(0)
+                self._in_chunks()
+            else:
+                self._loop_tree(0, "0", "")
+            self._bind_results()
+        if self.outside and not (self.threads and self.reductions):
+            self._report_outside()
+
+    def _report_outside(self) -> None:
+        with self.writer.block(f"if ({self.outside})"):
+            self.writer.line("#pragma omp atomic write")
+            self.writer.line(f"status = {self.outside};")
+
+    # ---- which loop a statement stands in ----------------------------------------------------------------------------
+    def _depths(self, part: Part) -> dict[str, int]:
+        """How many of the loops each statement needs around it."""
+        level = {a.symbol.name: i + 1 for i, a in enumerate(self.loops)}
+        depths: dict[str, int] = {}
+        for s in part.statements:
+            if s.op in ("store", "reduce"):
+                continue
+            depth = max((depths.get(a, 0) for a in (*s.args, s.mask)), default=0)
+            if s.index is not None:
+                for symbol in s.index.free_symbols:
+                    depth = max(depth, level.get(symbol.name, depths.get(symbol.name, 0)))
+            depths[s.name] = depth
+        return depths
+
+    def _emit_depth(self, depth: int) -> None:
+        for part, depths in zip(self.nest.parts, self.depths):
+            for s in part.statements:
+                at = len(self.loops) if s.op in ("store", "reduce") else depths[s.name]
+                if at != depth:
+                    continue
+                if s.op == "reduce":
+                    self._update(part, s)
+                else:
+                    self.statements.emit(part, s)
+
+    # ---- loops -------------------------------------------------------------------------------------------------------
+    def _loop_tree(self, depth: int, first: str, last: str) -> None:
+        """The loops from `depth` inwards; the outermost of them runs from `first` to `last` ("": its extent)."""
+        if not (depth == 0 and self.threads and self.reductions):
+            self._emit_depth(depth)
+        if depth == len(self.loops):
+            return
+        a = self.loops[depth]
+        blocked_here = depth == (len(self.loops) - 1 if self.lane is None else 0)
+        if self.wide and blocked_here and a is not self.lane:
+            self._blocked(a, depth, first, last)
+        else:
+            self._plain_loop(a, depth, first, last)
+
+    def _plain_loop(self, a: Axis, depth: int, first: str, last: str) -> None:
+        innermost = depth == len(self.loops) - 1
+        if a is self.lane:
+            first, last = f"{a.symbol}_0", f"{a.symbol}_1"
+        self._pragma(depth, innermost)
+        with self.scopes.open(), self.writer.block(loop_header(a, first, last)):
+            self._loop_tree(depth + 1, "0", "")
+
+    def _pragma(self, depth: int, innermost: bool) -> None:
+        shared = depth == 0 and self.threads and not self.reductions and not self.in_order
+        vector = innermost and not self.in_order
+        if not (shared or vector):
+            return
+        words = ["#pragma omp", *(["parallel for"] if shared else []), *(["simd"] if vector else [])]
+        if vector and self.lane is None:
+            words += self._clauses()
+        if self.outside:
+            words.append(f"reduction(max:{self.outside})")
+        if shared:
+            words.append("schedule(static)" + self.kernel.shape.condition)
+        self.writer.line(" ".join(words))
+
+    def _clauses(self) -> list[str]:
+        return [
+            f"reduction({f.clause}:{self._variable(r)}{f.suffix})" for r in self.reductions for f in r.accumulator.fields
+        ]
+
+    def _variable(self, reduction: Reduction) -> str:
+        return f"{reduction.name}_part" if reduction in self.wide else reduction.name
+
+    def _blocked(self, a: Axis, depth: int, first: str, last: str) -> None:
+        """A loop in blocks: sums run in float within a block, and over the blocks in double."""
+        end, width = last or c_expression(a.extent), BLOCK
+        if self.lane is not None:
+            inner = sympy.Mul(*[x.extent for x in self.nest.loops[1:]])
+            width = max(1, LANE_BLOCK // int(inner)) if inner.is_Integer and inner > 0 else 1
+        block = f"{a.symbol}_block"
+        one = a.extent.is_Integer and a.extent <= width and not last
+        header = "" if one else f"for (int64 {block} = {first}; {block} < {end}; {block} += {width})"
+        with self.scopes.open(), self.writer.block(header):
+            narrow = [
+                Reduction(r.part, r.statement, Accumulator("sum", r.statement.dtype, r.accumulator.operand), f"{r.name}_part")
+                for r in self.wide
+            ]
+            self._declare(narrow)
+            if not one:
+                self.writer.line(f"const int64 {block}_end = {block} + {width} < {end} ? {block} + {width} : {end};")
+                first, end = block, f"{block}_end"
+            self._plain_loop(a, depth, first, "" if one else end)
+            for r in self.wide:
+                with self._each_lane():
+                    self.writer.line(f"{self._at(r.name)('')} += {self._at(r.name + '_part')('')};")
+
+    # ---- reductions --------------------------------------------------------------------------------------------------
+    def _at(self, name: str, index: str = "") -> Place:
+        lane = f"[{self.lane.symbol} - {self.lane.symbol}_0]" if self.lane is not None else ""
+        return lambda suffix: f"{name}{suffix}{index}{lane}"
+
+    @contextmanager
+    def _each_lane(self) -> Iterator[None]:
+        if self.lane is None:
+            yield
+            return
+        g = self.lane.symbol
+        with self.writer.block(loop_header(self.lane, f"{g}_0", f"{g}_1")):
+            yield
+
+    def _declare(self, reductions: Sequence[Reduction]) -> None:
+        for r in reductions:
+            origins = origins_of(r.part.body.name, r.statement.name, r.statement.origins)
+            for f in r.accumulator.fields:
+                if self.lane is None:
+                    self.writer.line(f"{f.type} {r.name}{f.suffix} = {f.start};", origins)
+                else:
+                    self.writer.line(f"{f.type} {r.name}{f.suffix}[{LANES}];", origins)
+                    self.writer.line(f"for (int64 k = 0; k < {LANES}; k++) {r.name}{f.suffix}[k] = {f.start};", origins)
+
+    def _update(self, part: Part, s: Statement) -> None:
+        reduction = next(r for r in self.reductions if r.part is part and r.statement is s)
+        position: sympy.Expr = sympy.S.Zero
+        for a in self.nest.loops:
+            position = position * a.extent + a.symbol
+        value = self.statements.value(part, s.args[0])
+        place = self._at(self._variable(reduction))
+        for text in reduction.accumulator.update(place, value, c_expression(sympy.expand(position))):
+            self.writer.line(text, origins_of(part.body.name, s.name, s.origins))
+
+    def _in_chunks(self) -> None:
+        """Run the outermost loop in chunks of fixed number, in parallel, and join their results in order."""
+        a = self.loops[0]
+        width = f"[{LANES}]" if self.lane is not None else ""
+        for r in self.reductions:
+            for f in r.accumulator.fields:
+                self.writer.line(f"{f.type} {r.name}{f.suffix}_chunks[{CHUNKS}]{width};")
+        self.writer.line(f"#pragma omp parallel for schedule(static){self.kernel.shape.condition}")
+        with self.scopes.open(), self.writer.block(f"for (int64 chunk = 0; chunk < {CHUNKS}; chunk++)"):
+            extent = c_expression(a.extent)
+            self.writer.line(f"const int64 first = chunk * ({extent}) / {CHUNKS}, last = (chunk + 1) * ({extent}) / {CHUNKS};")
+            if self.outside:
+                self.writer.line(f"int32 {self.outside} = 0;")
+            self._declare(self.reductions)
+            self._loop_tree(0, "first", "last")
+            for r in self.reductions:
+                with self._each_lane():
+                    for f in r.accumulator.fields:
+                        chunk = self._at(f"{r.name}{f.suffix}_chunks", "[chunk]")("")
+                        self.writer.line(f"{chunk} = {self._at(r.name)(f.suffix)};")
+            if self.outside:
+                self._report_outside()
+        with self.writer.block(f"for (int64 chunk = 0; chunk < {CHUNKS}; chunk++)"):
+            for r in self.reductions:
+                with self._each_lane():
+                    for text in r.accumulator.combine(self._at(r.name), self._chunk_place(r)):
+                        self.writer.line(text)
+
+    def _chunk_place(self, r: Reduction) -> Place:
+        return lambda suffix: self._at(f"{r.name}{suffix}_chunks", "[chunk]")("")
+
+    def _bind_results(self) -> None:
+        for r in self.reductions:
+            text = r.accumulator.result(self._at(r.name))
+            key = ("value", r.part.body.name, r.statement.name)
+            if self.lane is not None:
+                self.scopes.put(key, f"({text})")
+                continue
+            name = self.scopes.name(f"{r.name}_result")
+            kind = ctype(r.statement.dtype).value
+            self.writer.line(f"const {kind} {name} = {text};", origins_of(r.part.body.name, r.statement.name, r.statement.origins))
+            self.scopes.put(key, name)
+
+    def _sums_are_long(self) -> bool:
+        points = sympy.Mul(*[a.extent for a in self.nest.loops])
+        limit = BLOCK if self.lane is None else 2 * LANE_BLOCK
+        return self.threads or not points.is_Integer or points > limit

@@ -1,0 +1,146 @@
+"""What stands inside the outer loops of a group: inner loop nests, in order, each shared by as many bodies as can be.
+
+A body is cut into *parts*: the statements of its inner loops (up to its reductions), and those that follow them. Each
+part goes into the first nest with the same loops that comes after everything it needs; so the exponential of a softmax
+and the sum over it share a loop, while the division waits for the sum. A value that a part stores and another part of
+the same nest loads at the same index stays in a register.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import sympy
+
+from ..ir import Axis, LoopBody, Statement
+from ..lowering.index import axis, size
+from ..scheduler.forms import NotLinear, environment, rewrite_statements
+
+
+@dataclass
+class Part:
+    """Statements of one body that run in one nest. `after` marks those that follow the body's reductions."""
+
+    body: LoopBody
+    statements: tuple[Statement, ...]
+    after: bool = False
+
+    @property
+    def loads(self) -> list[Statement]:
+        return [s for s in self.statements if s.op == "load"]
+
+    @property
+    def stores(self) -> list[Statement]:
+        return [s for s in self.statements if s.op == "store"]
+
+
+@dataclass
+class Nest:
+    """Loops (none: straight code) around parts. With `inside`, the loops hold nests instead of parts."""
+
+    loops: tuple[Axis, ...]
+    parts: list[Part] = field(default_factory=list)
+    inside: list[Nest] = field(default_factory=list)
+
+    @property
+    def all_parts(self) -> list[Part]:
+        """The parts of the nest and of the nests inside it."""
+        return self.parts + [p for n in self.inside for p in n.all_parts]
+
+
+def dependent(body: LoopBody, symbols: frozenset[sympy.Symbol]) -> set[str]:
+    """Names of the statements of `body` that depend on one of `symbols` without a reduction between."""
+    names: set[str] = set()
+    for s in body.statements:
+        if any(a in names for a in s.args) or s.mask in names:
+            varying = True
+        elif s.index is not None:
+            free = s.index.free_symbols
+            varying = not free.isdisjoint(symbols) or any(x.name in names for x in free)
+        else:
+            varying = False
+        if varying and s.op not in ("reduce", "part", "store"):
+            names.add(s.name)
+    return names
+
+
+def nests_of(bodies: Sequence[LoopBody], outer: int) -> list[Nest]:
+    """The nests of `bodies`, in order, inside loops over their first `outer` axes."""
+    nests: list[Nest] = []
+    for body in bodies:
+        inner = body.axes[outer:]
+        if not body.reduction_axes:
+            _place(nests, Part(body, body.statements), inner)
+        elif not inner:
+            over, after = cut(body)
+            _place(nests, over, body.reduction_axes)
+            _place(nests, after, ())
+        else:
+            nests.append(Nest(inner, inside=nests_of([body], len(body.axes))))
+    return nests
+
+
+def cut(body: LoopBody) -> tuple[Part, Part]:
+    """The part of a reduction that runs over its reduction axes, and the part that follows."""
+    varying = dependent(body, frozenset(a.symbol for a in body.reduction_axes))
+    over: set[str] = {s.name for s in body.statements if s.op == "reduce"}
+    for s in reversed(body.statements):
+        if s.name in over and s.name:
+            over.update(a for a in (*s.args, s.mask) if a)
+            if s.index is not None:
+                over.update(x.name for x in s.index.free_symbols)
+    during = tuple([s for s in body.statements if s.name in over and s.name])
+    after = tuple([s for s in body.statements if s.name not in varying and s.op != "reduce"])
+    return Part(body, during), Part(body, after, after=True)
+
+
+def _place(nests: list[Nest], part: Part, loops: tuple[Axis, ...]) -> None:
+    """Put `part` into the first nest that has its loops and comes late enough, or into a new one at the end."""
+    extents = tuple(a.extent for a in loops)
+    for position in range(_earliest(nests, part), len(nests)):
+        nest = nests[position]
+        if not nest.inside and tuple(a.extent for a in nest.loops) == extents:
+            renamed = _renamed(part, loops, nest.loops)
+            if renamed is not None and _compatible(nest, renamed):
+                nest.parts.append(renamed)
+                return
+    nests.append(Nest(loops, [part]))
+
+
+def _earliest(nests: list[Nest], part: Part) -> int:
+    """The first position where `part` may stand, not counting what a shared loop could forward in registers."""
+    touched = {s.buffer for s in part.statements if s.buffer}
+    earliest = 0
+    for position, nest in enumerate(nests):
+        for other in nest.all_parts:
+            if other.body is part.body:
+                earliest = max(earliest, position + bool(nest.loops))
+            elif any(s.buffer in touched for s in other.stores):
+                earliest = max(earliest, position)
+            elif any(s.buffer in {x.buffer for x in part.stores} for s in other.loads):
+                earliest = max(earliest, position + bool(nest.loops))
+    return earliest
+
+
+def _compatible(nest: Nest, part: Part) -> bool:
+    """True when every element that `part` takes from the nest is the one the same iteration stores."""
+    stored = {s.buffer: s.index for p in nest.parts for s in p.stores if s.mode == ""}
+    if any(s.buffer in stored for s in part.stores):
+        return False
+    if any(s.mode for p in nest.parts for s in p.stores if s.buffer in {x.buffer for x in part.loads + part.stores}):
+        return False
+    loaded = {s.buffer for p in nest.parts for s in p.loads}
+    if any(s.buffer in loaded for s in part.stores):
+        return not nest.loops
+    return not nest.loops or all(stored[s.buffer] == s.index for s in part.loads if s.buffer in stored)
+
+
+def _renamed(part: Part, loops: tuple[Axis, ...], target: tuple[Axis, ...]) -> Part | None:
+    """`part` with its loops called as those of the nest that it joins; None where an index cannot be rewritten."""
+    mapping = {a.symbol: axis(b.symbol.name, size(b.extent)) for a, b in zip(loops, target) if a.symbol != b.symbol}
+    if not mapping:
+        return part
+    try:
+        return Part(part.body, rewrite_statements(part.statements, environment(part.body), mapping), part.after)
+    except NotLinear:
+        return None

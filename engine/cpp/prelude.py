@@ -1,0 +1,243 @@
+"""The functions that kernels may call, as C++ text. Only what a file uses is written into it.
+
+Two kinds. `LIBRARY`: functions of libm, declared with the SIMD attribute, so that gcc calls glibc's vector math
+(libmvec) in `omp simd` loops. `FUNCTIONS`: own code, inlined: branch-free, so that gcc turns it into vector code.
+exp, log and erf are own code because libmvec's are 2.6 to 4 ulp off, where eager stays within one (the polynomials are
+those that Norbert Juffa published; all below 1 ulp), and because a call empties every vector register.
+"""
+from __future__ import annotations
+
+import re
+
+TYPES = """\
+typedef signed char int8;
+typedef unsigned char uint8;
+typedef short int16;
+typedef unsigned short uint16;
+typedef int int32;
+typedef unsigned int uint32;
+typedef long int64;
+typedef unsigned long uint64;
+#define SIMD __attribute__((simd("notinbranch"), const, nothrow, leaf))
+#define LEAF __attribute__((const, nothrow, leaf))"""
+
+_VECTOR = ("sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh exp2 expm1 log2 log10 log1p erfc cbrt").split()
+_VECTOR64 = ("exp", "log", "erf")
+_VECTOR2 = ("pow", "atan2", "hypot")
+_SCALAR = ("lgamma",)
+_SCALAR2 = ("fmod", "nextafter")
+
+
+def _declarations() -> dict[str, str]:
+    table: dict[str, str] = {}
+    for names, arity, attribute in (
+        (_VECTOR, 1, "SIMD"), (_VECTOR2, 2, "SIMD"), (_SCALAR, 1, "LEAF"), (_SCALAR2, 2, "LEAF"),
+    ):
+        for name in names:
+            for suffix, kind in (("f", "float"), ("", "double")):
+                table[name + suffix] = f"extern \"C\" {kind} {name}{suffix}({', '.join([kind] * arity)}) {attribute};"
+    for name in _VECTOR64:
+        table[name] = f'extern "C" double {name}(double) SIMD;'
+    return table
+
+
+LIBRARY = _declarations()
+
+FUNCTIONS: dict[str, str] = {
+    "float_bits": """\
+static inline int32 float_bits(float x) { int32 bits; __builtin_memcpy(&bits, &x, 4); return bits; }""",
+    "bits_float": """\
+static inline float bits_float(int32 bits) { float x; __builtin_memcpy(&x, &bits, 4); return x; }""",
+    "bits_as": """\
+template <typename To, typename From> static inline To bits_as(From x) {
+  To y; __builtin_memcpy(&y, &x, sizeof(To)); return y;
+}""",
+    "fused": """\
+#ifdef __FMA__
+static inline float fused(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+#else
+static inline float fused(float a, float b, float c) { return a * b + c; }
+#endif""",
+    "bfloat16_to_float": """\
+static inline float bfloat16_to_float(uint16 x) { return bits_float((int32)((uint32)x << 16)); }""",
+    "float_to_bfloat16": """\
+static inline uint16 float_to_bfloat16(float x) {  // to nearest, ties to even
+  uint32 bits = (uint32)float_bits(x);
+  uint32 rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+  return (uint16)(x != x ? 0x7fc0u : rounded);
+}""",
+    "half_to_float": """\
+static inline float half_to_float(uint16 x) {  // 2^112 moves the exponent, subnormals come out exact
+  uint32 magnitude = (uint32)(x & 0x7fff) << 13;
+  float scaled = bits_float((int32)magnitude) * 0x1p112f;
+  uint32 bits = magnitude >= (0x7c00u << 13) ? magnitude | 0x7f800000u : (uint32)float_bits(scaled);
+  return bits_float((int32)(bits | ((uint32)(x & 0x8000) << 16)));
+}""",
+    "float_to_half": """\
+static inline uint16 float_to_half(float x) {  // to nearest, ties to even
+  uint32 bits = (uint32)float_bits(x);
+  uint32 sign = (bits >> 16) & 0x8000u;
+  uint32 magnitude = bits & 0x7fffffffu;
+  uint32 normal = (magnitude - 0x38000000u + 0xfffu + ((magnitude >> 13) & 1u)) >> 13;
+  uint32 subnormal = (uint32)float_bits(bits_float((int32)magnitude) + 0.5f) - 0x3f000000u;
+  uint32 special = magnitude > 0x7f800000u ? 0x7e00u : 0x7c00u;
+  uint32 half = magnitude < 0x38800000u ? subnormal : normal;
+  return (uint16)(sign | (magnitude >= 0x47800000u ? special : half));
+}""",
+    "exp_float": """\
+static inline float exp_float(float x) {
+  float clipped = x > 105.0f ? 105.0f : x < -105.0f ? -105.0f : x;
+  float n = __builtin_rintf(clipped * 1.442695041f);
+  float f = fused(n, -0.693145752f, clipped);
+  f = fused(n, -1.42860677e-6f, f);
+  float p = 1.37805939e-3f;
+  p = fused(p, f, 8.37312452e-3f);
+  p = fused(p, f, 4.16695364e-2f);
+  p = fused(p, f, 1.66664720e-1f);
+  p = fused(p, f, 4.99999851e-1f);
+  p = fused(p, f, 1.0f);
+  p = fused(p, f, 1.0f);
+  int32 scale = (int32)n, half = scale >> 1;
+  float y = p * bits_float((half + 127) << 23) * bits_float((scale - half + 127) << 23);
+  return x != x ? x : y;
+}""",
+    "log_float": """\
+static inline float log_float(float a) {
+  bool tiny = a < 1.175494351e-38f;
+  float x = tiny ? a * 8388608.0f : a;
+  int32 e = (float_bits(x) - 0x3f2aaaab) & (int32)0xff800000;
+  float f = bits_float(float_bits(x) - e) - 1.0f;
+  float i = fused((float)e, 1.19209290e-7f, tiny ? -23.0f : 0.0f);
+  float s = f * f;
+  float r = fused(-0.130187988f, f, 0.140889585f);
+  float t = fused(-0.121489584f, f, 0.139809534f);
+  r = fused(r, s, t);
+  r = fused(r, f, -0.166845024f);
+  r = fused(r, f, 0.200121149f);
+  r = fused(r, f, -0.249996364f);
+  r = fused(r, f, 0.333331943f);
+  r = fused(r, f, -0.5f);
+  r = fused(r, s, f);
+  r = fused(i, 0.693147182f, r);
+  float edge = a < 0.0f ? __builtin_nanf("") : a == 0.0f ? -__builtin_inff() : a + a;
+  return a > 0.0f && a < __builtin_inff() ? r : edge;
+}""",
+    "erf_float": """\
+static inline float erf_float(float a) {
+  float t = __builtin_fabsf(a), s = a * a;
+  float r = fused(-1.72853470e-5f, t, 3.83197126e-4f);
+  float u = fused(-3.88396438e-3f, t, 2.42546219e-2f);
+  r = fused(r, s, u);
+  r = fused(r, t, -1.06777877e-1f);
+  r = fused(r, t, -6.34846687e-1f);
+  r = fused(r, t, -1.28717512e-1f);
+  r = fused(r, t, -t);
+  float large = __builtin_copysignf(1.0f - exp_float(r), a);
+  float q = -5.96761703e-4f;
+  q = fused(q, s, 4.99119423e-3f);
+  q = fused(q, s, -2.67681349e-2f);
+  q = fused(q, s, 1.12819925e-1f);
+  q = fused(q, s, -3.76125336e-1f);
+  q = fused(q, s, 1.28379166e-1f);
+  q = fused(q, a, a);
+  return t > 0.927734375f ? large : q;
+}""",
+    "minimum": """\
+template <typename T> static inline T minimum(T a, T b) { return a != a ? a : b != b ? b : a < b ? a : b; }""",
+    "maximum": """\
+template <typename T> static inline T maximum(T a, T b) { return a != a ? a : b != b ? b : a > b ? a : b; }""",
+    "sign": """\
+template <typename T> static inline T sign(T x) { return x != x ? x : (T)((x > T(0)) - (x < T(0))); }""",
+    "floor_divide": """\
+template <typename T> static inline T floor_divide(T a, T b) {  // rounds down; 0 for a zero divisor (status says so)
+  T d = b == 0 ? T(1) : b, q = d == T(-1) ? T(-a) : T(a / d), r = d == T(-1) ? T(0) : T(a % d);
+  return b == 0 ? T(0) : T(q - ((r != 0) & ((r < 0) != (d < 0))));
+}""",
+    "floor_remainder": """\
+template <typename T> static inline T floor_remainder(T a, T b) {  // has the sign of the divisor
+  T d = b == 0 ? T(1) : b, r = d == T(-1) ? T(0) : T(a % d);
+  return b == 0 ? T(0) : T(r + (((r != 0) & ((r < 0) != (d < 0))) ? d : T(0)));
+}""",
+    "truncated_divide": """\
+template <typename T> static inline T truncated_divide(T a, T b) {
+  return b == 0 ? T(0) : b == T(-1) ? T(-a) : T(a / b);
+}""",
+    "truncated_remainder": """\
+template <typename T> static inline T truncated_remainder(T a, T b) {
+  return b == 0 || b == T(-1) ? T(0) : T(a % b);
+}""",
+    "floor_divide_float": """\
+template <typename T> static inline T floor_divide_float(T a, T b) {  // as Python's //: exact, through the remainder
+  T r = remainder_of(a, b), q = (a - r) / b;
+  q = (r != T(0)) & ((b < T(0)) != (r < T(0))) ? q - T(1) : q;
+  T f = floor_of(q);
+  f = q - f > T(0.5) ? f + T(1) : f;
+  f = q == T(0) ? copysign_of(T(0), a / b) : f;
+  return b == T(0) ? a / b : f;
+}""",
+    "floor_remainder_float": """\
+template <typename T> static inline T floor_remainder_float(T a, T b) {
+  T r = remainder_of(a, b);
+  return (r != T(0)) & ((b < T(0)) != (r < T(0))) ? r + b : r;
+}""",
+    "remainder_of": """\
+static inline float remainder_of(float a, float b) { return fmodf(a, b); }
+static inline double remainder_of(double a, double b) { return fmod(a, b); }""",
+    "floor_of": """\
+static inline float floor_of(float a) { return __builtin_floorf(a); }
+static inline double floor_of(double a) { return __builtin_floor(a); }""",
+    "copysign_of": """\
+static inline float copysign_of(float a, float b) { return __builtin_copysignf(a, b); }
+static inline double copysign_of(double a, double b) { return __builtin_copysign(a, b); }""",
+    "integer_power": """\
+template <typename T> static inline T integer_power(T base, T exponent) {  // wraps; of a negative exponent as torch
+  if (exponent < 0) return base == 1 ? T(1) : base == T(-1) ? (exponent & 1 ? T(-1) : T(1)) : T(0);
+  T result = 1;
+  for (; exponent; exponent >>= 1, base *= base) if (exponent & 1) result *= base;
+  return result;
+}""",
+    "shift_left": """\
+template <typename T> static inline T shift_left(T a, T b) {
+  return b < 0 || b >= T(8 * sizeof(T)) ? T(0) : T(a << b);
+}""",
+    "shift_right": """\
+template <typename T> static inline T shift_right(T a, T b) {
+  return b < 0 || b >= T(8 * sizeof(T)) ? (a < 0 ? T(-1) : T(0)) : T(a >> b);
+}""",
+}
+
+_WORD = re.compile(r"[A-Za-z_]\w*")
+
+
+def prelude(body: str) -> list[str]:
+    """The types, declarations and functions that `body` (C++ text) uses, in an order that compiles."""
+    wanted: dict[str, None] = {}
+
+    def visit(text: str) -> None:
+        for word in dict.fromkeys(_WORD.findall(text)):
+            if word in wanted:
+                continue
+            if word in FUNCTIONS:
+                wanted[word] = None
+                visit(FUNCTIONS[word])
+            elif word in LIBRARY:
+                wanted[word] = None
+
+    visit(body)
+    order: dict[str, None] = {}
+
+    def place(name: str) -> None:
+        if name in order or name not in wanted:
+            return
+        if name in FUNCTIONS:
+            for word in _WORD.findall(FUNCTIONS[name]):
+                if word != name and word in wanted:
+                    place(word)
+        order[name] = None
+
+    for name in wanted:
+        place(name)
+    chunks = [TYPES]
+    chunks += [LIBRARY[n] for n in order if n in LIBRARY]
+    chunks += [FUNCTIONS[n] for n in order if n in FUNCTIONS]
+    return "\n".join(chunks).split("\n")

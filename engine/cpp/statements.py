@@ -1,0 +1,199 @@
+"""Statements of the loop IR as lines of C++, each value named once in a scope."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+
+from ..ir import Axis, Statement
+from .choices import LANES
+from .dtypes import ctype, literal
+from .indices import c_expression
+from .nests import Part
+from .operators import OPERATORS
+from .scope import c_name, form_of, origins_of
+
+if TYPE_CHECKING:
+    from .kernel import Kernel
+
+
+@dataclass
+class StatementWriter:
+    """Emits statements of parts; `lane` and `outside` are the lane axis and the out-of-bounds flag of the nest."""
+
+    kernel: Kernel
+    lane: Axis | None
+    outside: str
+
+    def __post_init__(self) -> None:
+        self.scopes, self.writer = self.kernel.scopes, self.kernel.writer
+
+    def value(self, part: Part, name: str) -> str:
+        """The C++ text of a value of the part's body, emitted now if this scope does not have it."""
+        known = self.scopes.get(("value", part.body.name, name))
+        if known is not None:
+            return known
+        statement = next(s for s in part.statements if s.name == name)
+        return self.emit(part, statement)
+
+    def emit(self, part: Part, s: Statement) -> str:
+        """Write `s`, unless an equal value has a name already; the text of its value ("" for a store)."""
+        if s.op == "store":
+            self._store(part, s)
+            return ""
+        key = ("value", part.body.name, s.name)
+        known = self.scopes.get(key)
+        if known is not None:
+            return known
+        if s.op == "constant":
+            assert s.value is not None
+            return self.scopes.put(key, literal(s.value, s.dtype))
+        if s.op == "part":
+            return self.scopes.put(key, self.value(part, s.args[0]))
+        text = self._load(part, s) if s.op == "load" else _RULES.get(s.op, StatementWriter._operation)(self, part, s)
+        if text.isidentifier():
+            return self.scopes.put(key, text)
+        same = ("text", s.dtype, text)
+        known = self.scopes.get(same)
+        if known is not None and s.op != "indirect":
+            return self.scopes.put(key, known)
+        base = s.buffer or (s.origins[-1] if s.origins else part.body.name)
+        name = self.scopes.name(f"{base}_{s.name}")
+        self.writer.line(f"const {ctype(s.dtype).value} {name} = {text};", origins_of(part.body.name, s.name, s.origins))
+        self.scopes.put(same, name)
+        bits = self.scopes.get(("bits", text, s.dtype))
+        if bits is not None:
+            self.scopes.put(("bits", name, s.dtype), bits)
+        return self.scopes.put(key, name)
+
+    # ---- memory ------------------------------------------------------------------------------------------------------
+    def _element(self, part: Part, s: Statement) -> str:
+        """The element of memory, or of an array of the kernel, that a load or store names."""
+        scratch = self.kernel.arrays.get(s.buffer)
+        if scratch is None:
+            return f"{c_name(s.buffer)}[{self._index(part, s)}]"
+        form = form_of(s.index, self.kernel.group.axes, self.kernel.loops_around)
+        place = scratch.index(form, self.kernel.outer_names)
+        if self.kernel.lane is not None:
+            g = self.kernel.lane.symbol
+            return f"{c_name(s.buffer)}[{LANES}*({place}) + {g} - {g}_0]"
+        return f"{c_name(s.buffer)}[{place}]"
+
+    def _index(self, part: Part, s: Statement) -> str:
+        names = {}
+        for symbol in s.index.free_symbols:
+            indirect = self.scopes.get(("value", part.body.name, symbol.name))
+            if indirect is None and any(x.name == symbol.name and x.op == "indirect" for x in part.body.statements):
+                indirect = self.value(part, symbol.name)
+            if indirect is not None:
+                names[symbol.name] = indirect
+        return c_expression(s.index, names)
+
+    def _load(self, part: Part, s: Statement) -> str:
+        forwarded = self.scopes.get(("stored", s.buffer, s.index))
+        kind = ctype(s.dtype)
+        element = self._element(part, s) if forwarded is None else forwarded
+        if forwarded is not None or s.buffer in self.kernel.arrays:
+            text = element
+        elif s.dtype is torch.bool:
+            text = f"{element} != 0"
+        else:
+            text = f"{kind.load}({element})" if kind.load else element
+        if not s.mask:
+            return text
+        return f"{self.value(part, s.mask)} ? {text} : {literal(s.value or 0, s.dtype)}"
+
+    def _store(self, part: Part, s: Statement) -> None:
+        value = self.value(part, s.args[0])
+        origins = origins_of(part.body.name, s.buffer, s.origins)
+        if s.mode == "":
+            self.scopes.put(("stored", s.buffer, s.index), value)
+        if s.buffer in self.kernel.local and s.buffer not in self.kernel.arrays:
+            return
+        kind = ctype(s.dtype)
+        element = self._element(part, s)
+        if s.mode == "add":
+            self._store_add(s, element, value)
+            return
+        if s.buffer not in self.kernel.arrays and kind.store:
+            value = self.scopes.get(("bits", value, s.dtype)) or f"{kind.store}({value})"
+        self.writer.line(f"{element} = {value};", origins)
+
+    def _store_add(self, s: Statement, element: str, value: str) -> None:
+        kind = ctype(s.dtype)
+        if kind.store:
+            value = f"{kind.store}({kind.load}({element}) + {value})"
+            self.writer.line(f"{element} = {value};")
+        else:
+            self.writer.line(f"{element} {'|' if s.dtype is torch.bool else '+'}= {value};")
+
+    # ---- values ------------------------------------------------------------------------------------------------------
+    def _operation(self, part: Part, s: Statement) -> str:
+        rule = OPERATORS.get(s.op)
+        if rule is None:
+            raise NotImplementedError(f"no C++ for the operation {s.op}")
+        typed = s.args[1] if s.op == "where" else s.args[0]
+        dtype = next(x.dtype for x in part.body.statements if x.name == typed)
+        return rule([self.value(part, a) for a in s.args], ctype(dtype).value)
+
+    def _index_value(self, part: Part, s: Statement) -> str:
+        return f"(int64)({self._index(part, s)})"
+
+    def _cast(self, part: Part, s: Statement) -> str:
+        value = self.value(part, s.args[0])
+        source = next(x.dtype for x in part.body.statements if x.name == s.args[0])
+        old, new = ctype(source), ctype(s.dtype)
+        if new.value == "bool":
+            return value if old.value == "bool" else f"{value} != 0"
+        if new.store:
+            if source is s.dtype:
+                return value
+            narrowed = f"(float){value}" if old.value != "float" else value
+            name = self.scopes.name(f"{part.body.name}_{s.name}_bits")
+            self.writer.line(f"const uint16 {name} = {new.store}({narrowed});", origins_of(part.body.name, s.name, s.origins))
+            text = f"{new.load}({name})"
+            self.scopes.put(("bits", text, s.dtype), name)
+            return text
+        if old.value == new.value:
+            return value
+        if old.value in ("float", "double") and new.bytes < 4:
+            return f"({new.value})(int32){value}"
+        return f"({new.value}){value}"
+
+    def _bitcast(self, part: Part, s: Statement) -> str:
+        value = self.value(part, s.args[0])
+        source = next(x.dtype for x in part.body.statements if x.name == s.args[0])
+        old, new = ctype(source), ctype(s.dtype)
+        raw = f"{old.store}({value})" if old.store else value
+        bits = raw if old.memory == new.memory else f"bits_as<{new.memory}, {old.memory}>({raw})"
+        return f"{new.load}({bits})" if new.load else f"{bits} != 0" if new.value == "bool" else bits
+
+    def _indirect(self, part: Part, s: Statement) -> str:
+        """An index from data: negative ones wrap, others out of bounds set the flag and read element 0."""
+        value, bound = self.value(part, s.args[0]), c_expression(s.bound)
+        code = self._bounds_code(s)
+        wrapped = self.scopes.name(f"{part.body.name}_{s.name}_index")
+        origins = origins_of(part.body.name, s.name, s.origins)
+        shift = f"{value} < 0 ? (int64){value} + {bound} : (int64){value}" if s.mode != "strict" else f"(int64){value}"
+        self.writer.line(f"const int64 {wrapped} = {shift};", origins)
+        self.writer.line(f"const bool {wrapped}_bad = (uint64){wrapped} >= (uint64)({bound});", origins)
+        self.writer.line(
+            f"{self.outside} = {wrapped}_bad & ({code} > {self.outside}) ? {code} : {self.outside};", origins
+        )
+        return f"{wrapped}_bad ? 0 : {wrapped}"
+
+    def _bounds_code(self, s: Statement) -> int:
+        node = s.origins[-1] if s.origins else s.name
+        if node not in self.kernel.bounds:
+            self.kernel.bounds.append(node)
+        return 1 + self.kernel.bounds.index(node)
+
+
+_RULES: dict[str, Callable[[StatementWriter, Part, Statement], str]] = {
+    "index": StatementWriter._index_value,
+    "cast": StatementWriter._cast,
+    "bitcast": StatementWriter._bitcast,
+    "indirect": StatementWriter._indirect,
+}
