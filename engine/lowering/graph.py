@@ -170,6 +170,8 @@ class GraphLowering:
         """A new intermediate buffer with the layout of `base`."""
         name = f"buf{self._made}"
         self._made += 1
+        if name in self.buffers:  # an input has that name
+            return self.new_buffer(base)
         self._add_buffer(name, base, "intermediate")
         return name
 

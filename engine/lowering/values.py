@@ -13,7 +13,7 @@ import torch
 
 from ..ir import View
 from .body import BodyBuilder
-from .index import Linear, Size, axis, constant, expr, product
+from .index import Linear, Size, axis, constant, expr, product, recombine
 
 Index = tuple[Linear, ...]
 Compute = Callable[[BodyBuilder, Index], str]
@@ -122,7 +122,7 @@ def strided(value: Value, like: Sequence[Size] | None = None) -> View | None:
     """
     base = value.base
     index = tuple([axis(f"i{d}", s) for d, s in enumerate(value.size)])
-    form = offset(value.reindex(index) if value.reindex else index, base.stride)
+    form = recombine(offset(value.reindex(index) if value.reindex else index, base.stride))
     coefficients = {atom.name: c for atom, c in form.terms.items() if atom.kind == "axis"}
     if len(coefficients) != len(form.terms):
         return None

@@ -1,0 +1,49 @@
+"""A lowered program as records: one `Loops` record for each body."""
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ...artifacts.records import LoopAxis, Loops, LoopStatement, TensorMeta, ref
+from ..ir import Axis, Buffer, LoopBody, Program, Statement
+from ..ir_text import dtype_name, format_expr, format_statement
+
+
+def loops_records(program: Program) -> Iterator[tuple[str, str, Loops]]:
+    """(stage, name, record) of each loop body; origins refer to nodes of the ATen graph ("forward#add_1")."""
+    seen: dict[str, int] = {}
+    for step in program.steps:
+        if isinstance(step, LoopBody):
+            again = seen[step.name] = seen.get(step.name, 0) + 1
+            name = step.name if again == 1 else f"{step.name}_part{again}"
+            yield "loops", name, describe_body(step, program.buffers[step.name], name)
+
+
+def describe_body(body: LoopBody, buffer: Buffer | None = None, name: str = "") -> Loops:
+    """One body as a record; statements without a name (stores) get "store0", "store1", ..."""
+    stores = 0
+    statements = []
+    for s in body.statements:
+        identifier = s.name
+        if s.op == "store":
+            identifier = f"store{stores}"
+            stores += 1
+        statements.append(_statement(s, identifier))
+    value = None if buffer is None else TensorMeta(
+        dtype_name(buffer.dtype), tuple(map(_number, buffer.size)), tuple(map(_number, buffer.stride)), str(buffer.device))
+    return Loops(name or body.name, _axes(body.axes), _axes(body.reduction_axes), tuple(statements), body.reads,
+                 body.writes, value)
+
+
+def _statement(s: Statement, identifier: str) -> LoopStatement:
+    args = (*s.args, *((s.mask,) if s.mask else ()))
+    return LoopStatement(identifier, s.op, format_statement(s), dtype_name(s.dtype), args,
+                         tuple(ref("forward", origin) for origin in s.origins))
+
+
+def _axes(axes: Sequence[Axis]) -> tuple[LoopAxis, ...]:
+    return tuple(LoopAxis(str(a.symbol), format_expr(a.extent)) for a in axes)
+
+
+def _number(size: object) -> int | str:
+    text = format_expr(size)
+    return int(text) if text.lstrip("-").isdigit() else text
