@@ -1,0 +1,259 @@
+"""Context managers that set a mode of torch: gradients, autocast. Entering one sets the mode for the rest of the trace
+and adds the node that sets it when the graph runs; leaving it does the same with the mode that was there before.
+
+Managers written in Python (contextlib.nullcontext, the program's own) are ordinary objects and are traced through.
+`CONSTRUCTORS` says what calling one of torch's manager classes gives.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.amp.autocast_mode import _enter_autocast, _exit_autocast
+
+from ..sources import AttrSource, Source
+from .base import Unsupported, Value
+from .constant import constant
+from .registry import builds
+
+if TYPE_CHECKING:
+    from ..codegen import Codegen
+    from ..interpreter import Interpreter
+
+
+class ModeValue(Value):
+    """A manager that is not a Python-level one. Subclasses say how the mode is set; `source` is that of a real one."""
+
+    __slots__ = ()
+
+    resumable = True
+
+    def truth(self, tx: Interpreter) -> bool:
+        """Managers are true."""
+        return True
+
+    def enter(self, tx: Interpreter) -> Value:
+        """`__enter__`: set the mode."""
+        raise NotImplementedError
+
+    def leave(self, tx: Interpreter) -> None:
+        """`__exit__`: set the mode that was there before."""
+        raise NotImplementedError
+
+    def clone(self) -> ModeValue:
+        """A fresh manager of the same mode."""
+        raise NotImplementedError
+
+    def getattr(self, tx: Interpreter, name: str) -> Value:
+        """`__enter__`, `__exit__` and `clone` as bound methods."""
+        if name in ("__enter__", "__exit__", "clone"):
+            return ModeMethod(self, name)
+        return super().getattr(tx, name)
+
+    def call_method(self, tx: Interpreter, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        """The calls of those methods; `__exit__` never swallows an exception."""
+        if name == "__enter__":
+            return self.enter(tx)
+        if name == "__exit__":
+            self.leave(tx)
+            return constant(None)
+        if name == "clone":
+            return self.clone()
+        return super().call_method(tx, name, args, kwargs)
+
+
+class ModeMethod(Value):
+    """A bound method of a mode's manager."""
+
+    __slots__ = ("manager", "name")
+
+    def __init__(self, manager: ModeValue, name: str) -> None:
+        super().__init__()
+        self.manager = manager
+        self.name = name
+
+    def python_type(self) -> type:
+        """Bound methods."""
+        return type(self.reconstruct)
+
+    def truth(self, tx: Interpreter) -> bool:
+        """Methods are true."""
+        return True
+
+    def call(self, tx: Interpreter, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        """Call it."""
+        return self.manager.call_method(tx, self.name, args, kwargs)
+
+    def reconstruct(self, codegen: Codegen) -> None:
+        """The method, read from the manager."""
+        codegen(self.manager)
+        codegen.load_attr(self.name)
+
+    def describe(self) -> str:
+        """For messages."""
+        return f"the method {self.name} of {self.manager.describe()}"
+
+
+class GradModeValue(ModeValue):
+    """`torch.no_grad()`, `enable_grad()` and `set_grad_enabled(mode)`. `previous` is known once it is entered."""
+
+    __slots__ = ("cls", "enabled", "previous")
+
+    def __init__(self, cls: type, enabled: bool, previous: bool | None = None, source: Source | None = None) -> None:
+        super().__init__(source)
+        self.cls = cls
+        self.enabled = enabled
+        self.previous = previous
+
+    def python_type(self) -> type:
+        """The manager's class."""
+        return self.cls
+
+    def enter(self, tx: Interpreter) -> Value:
+        """Set the mode; `set_grad_enabled` did so when it was made, and remembers the mode before that."""
+        if self.previous is None or self.cls is not torch.set_grad_enabled:
+            self.previous = torch.is_grad_enabled()
+        set_grad_mode(tx, self.enabled)
+        return constant(None)
+
+    def leave(self, tx: Interpreter) -> None:
+        """Back to the mode before."""
+        if self.previous is None:
+            raise Unsupported("context-manager", f"{self.describe()} is left before it was entered")
+        set_grad_mode(tx, self.previous)
+
+    def clone(self) -> ModeValue:
+        """The same mode, not entered."""
+        return GradModeValue(self.cls, self.enabled)
+
+    def reconstruct(self, codegen: Codegen) -> None:
+        """`cls()`. A fresh set_grad_enabled would set the mode where it is made, so its stand-in is used."""
+        codegen.push_null()
+        codegen.const(torch.enable_grad if self.enabled else torch.no_grad)
+        codegen.call(0)
+
+    def describe(self) -> str:
+        """For messages."""
+        return f"torch.{self.cls.__name__}()"
+
+
+def set_grad_mode(tx: Interpreter, enabled: bool) -> None:
+    """Set the grad mode for the rest of the trace, and in the graph at this place."""
+    if torch.is_grad_enabled() != enabled:
+        tx.graph.call(torch._C._set_grad_enabled, [constant(enabled)], {}, tx)
+
+
+class AutocastValue(ModeValue):
+    """`torch.autocast(device_type, dtype, enabled, cache_enabled)`: a pair of nodes around the block."""
+
+    __slots__ = ("node", "real", "settings")
+
+    def __init__(self, settings: tuple[Any, ...], source: Source | None = None) -> None:
+        super().__init__(source)
+        self.settings = settings
+        self.real: Any = None
+        self.node: torch.fx.Node | None = None
+
+    def python_type(self) -> type:
+        """The manager's class."""
+        return torch.autocast
+
+    def enter(self, tx: Interpreter) -> Value:
+        """Enter for real, so that fake results have the dtypes that autocast gives, and in the graph."""
+        self.real = _enter_autocast(*self.settings)
+        self.node = _mode_node(tx, _enter_autocast, self.settings)
+        return self
+
+    def leave(self, tx: Interpreter) -> None:
+        """Leave both."""
+        if self.real is None or self.node is None:
+            raise Unsupported("context-manager", "autocast is left before it was entered")
+        _exit_autocast(self.real)
+        _mode_node(tx, _exit_autocast, (self.node,))
+        self.real = None
+
+    def clone(self) -> ModeValue:
+        """The same settings, not entered."""
+        return AutocastValue(self.settings)
+
+    def reconstruct(self, codegen: Codegen) -> None:
+        """`torch.autocast(...)`."""
+        codegen.call_const(torch.autocast, [constant(setting) for setting in self.settings])
+
+    def describe(self) -> str:
+        """For messages."""
+        return f"torch.autocast({self.settings[0]!r})"
+
+
+def _mode_node(tx: Interpreter, function: Callable[..., Any], args: tuple[Any, ...]) -> torch.fx.Node:
+    node = tx.graph.graph.create_node("call_function", function, args, {})
+    node.meta["stack"] = tx.stack_locations()
+    node.meta["module"] = tx.trace.module_path
+    return node
+
+
+# ---- making them ---------------------------------------------------------------------------------------------------
+def _no_grad(tx: Interpreter, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+    if args or kwargs:
+        raise Unsupported("context-manager", "torch.no_grad used as a decorator inside the traced function")
+    return GradModeValue(torch.no_grad, False)
+
+
+def _enable_grad(tx: Interpreter, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+    if args or kwargs:
+        raise Unsupported("context-manager", "torch.enable_grad used as a decorator inside the traced function")
+    return GradModeValue(torch.enable_grad, True)
+
+
+def _set_grad_enabled(tx: Interpreter, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+    mode = bool([*args, *kwargs.values()][0].as_constant())
+    previous = torch.is_grad_enabled()
+    set_grad_mode(tx, mode)
+    return GradModeValue(torch.set_grad_enabled, mode, previous)
+
+
+def _autocast(tx: Interpreter, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+    given = dict(zip(("device_type", "dtype", "enabled", "cache_enabled"), args)) | dict(kwargs)
+    plain = {name: value.as_constant() for name, value in given.items()}
+    device = plain["device_type"]
+    dtype = plain.get("dtype") or torch.get_autocast_dtype(device)
+    cache = plain.get("cache_enabled")
+    settings = (device, dtype, plain.get("enabled", True), torch.is_autocast_cache_enabled() if cache is None else cache)
+    return AutocastValue(settings)
+
+
+CONSTRUCTORS: dict[Any, Callable[[Any, Sequence[Value], Mapping[str, Value]], Value]] = {
+    torch.no_grad: _no_grad,
+    torch.enable_grad: _enable_grad,
+    torch.set_grad_enabled: _set_grad_enabled,
+    torch.autocast: _autocast,
+}
+"""What calling a class of torch's context managers gives."""
+
+
+@builds(torch.no_grad, torch.enable_grad, torch.set_grad_enabled)
+def build_grad_mode(tx: Interpreter, obj: Any, source: Source | None) -> Value:
+    """A manager that exists: one kept in a decorator's closure, or one whose block a break left open."""
+    cls = type(obj)
+    enabled = obj.mode if cls is torch.set_grad_enabled else cls is torch.enable_grad
+    previous = getattr(obj, "prev", None)
+    if source is not None:
+        tx.guards.add(source, "TYPE_MATCH", cls)
+        if cls is torch.set_grad_enabled:
+            tx.guards.add(AttrSource(source, "mode"), "EQUALS_MATCH", enabled)
+        if isinstance(previous, bool):
+            tx.guards.add(AttrSource(source, "prev"), "EQUALS_MATCH", previous)
+    return GradModeValue(cls, enabled, previous if isinstance(previous, bool) else None, source)
+
+
+@builds(torch.autocast)
+def build_autocast(tx: Interpreter, obj: Any, source: Source | None) -> Value:
+    """An autocast object that exists, not entered."""
+    if getattr(obj, "prev", None) is not None:
+        raise Unsupported("context-manager", "an autocast block that was entered outside the traced function")
+    settings = (obj.device, obj.fast_dtype, obj._enabled, obj._cache_enabled)
+    if source is not None:
+        tx.guards.add(source, "ID_MATCH", obj)
+    return AutocastValue(settings, source)
+

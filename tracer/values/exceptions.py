@@ -1,0 +1,77 @@
+"""Exceptions that the traced program makes, raises and catches itself."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from .base import Unsupported, Value
+from .constant import constant
+from .registry import REGISTRY, builds
+
+if TYPE_CHECKING:
+    from ..codegen import Codegen
+    from ..interpreter import Interpreter
+
+LINKS = ("__cause__", "__context__", "__suppress_context__", "__traceback__")
+
+
+class ExceptionValue(Value):
+    """An instance of an exception class, made in the trace. `attributes` are those that the program set."""
+
+    __slots__ = ("args", "attributes", "cls")
+
+    def __init__(self, cls: type[BaseException], args: Sequence[Value]) -> None:
+        super().__init__()
+        self.cls = cls
+        self.args = tuple(args)
+        self.attributes: dict[str, Value] = {}
+
+    def python_type(self) -> type:
+        """The exception's class."""
+        return self.cls
+
+    def truth(self, tx: Interpreter) -> bool:
+        """Exceptions are true."""
+        return True
+
+    def getattr(self, tx: Interpreter, name: str) -> Value:
+        """`args`, `value` of StopIteration, what the program set; links that it did not set are None."""
+        if name in self.attributes:
+            return self.attributes[name]
+        if name == "args":
+            return REGISTRY["make_tuple"](tx, list(self.args))
+        if name == "value" and issubclass(self.cls, StopIteration):
+            return self.args[0] if self.args else constant(None)
+        if name == "__class__":
+            return REGISTRY["from_python"](tx, self.cls)
+        if name in LINKS:
+            return constant(False if name == "__suppress_context__" else None)
+        raise Unsupported("attribute", f"{self.describe()}.{name}")
+
+    def setattr(self, tx: Interpreter, name: str, value: Value) -> None:
+        """Set an attribute of the exception; it is built with the exception where that escapes."""
+        self.attributes[name] = value
+
+    def reconstruct(self, codegen: Codegen) -> None:
+        """`cls(*args)`; an exception with attributes of its own is left to eager."""
+        if set(self.attributes) - {"__traceback__", "__context__"}:
+            raise Unsupported("reconstruct", self.describe())
+        codegen.call_const(self.cls, list(self.args))
+
+    def describe(self) -> str:
+        """For messages."""
+        return f"{self.cls.__name__}({', '.join(arg.describe() for arg in self.args)})"
+
+
+def make_exception(tx: Interpreter, exc_type: type[BaseException], args: Sequence[Value]) -> Value:
+    """`exc_type(*args)`. A class with a constructor of its own in Python is left to eager."""
+    for name in ("__init__", "__new__"):
+        if hasattr(getattr(exc_type, name), "__code__"):
+            raise Unsupported("raises", f"{exc_type.__qualname__}, whose {name} is written in Python")
+    return ExceptionValue(exc_type, args)
+
+
+@builds(BaseException)
+def build_exception(tx: Interpreter, obj: object, source: object) -> Value:
+    """An exception that exists already: not followed."""
+    raise Unsupported("unknown-type", type(obj).__qualname__)
