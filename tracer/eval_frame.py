@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import functools
 import types
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,21 +43,44 @@ def unavailable() -> str:
     return f"torch's frame evaluation interface is not the known one (no {', '.join(missing)})" if missing else ""
 
 
-class InstalledGuards:
+_IMMORTAL = (bool, int, str, types.NoneType, types.ModuleType, types.BuiltinFunctionType)
+
+
+class EntryGuards:
     """The guard tree of one cache entry, as torch's C++ wants it.
 
-    `root` is a `RootGuardManager`. C++ fills in `cache_entry` and `extra_state` when the entry is installed, and clears
-    them when it goes. `guards` is the `GuardBuilder` that made the tree, for explaining a failure.
+    `root` is a `RootGuardManager`; `checks` (the guards in it) explain a failure. C++ fills in `cache_entry` and
+    `extra_state` when the entry is installed, and clears them when it goes. What the guards know by identity is
+    `watch`ed: when one of those objects dies the entry goes, since another object may get its id.
     """
 
-    def __init__(self, root: Any, guards: Any, compile_id: str) -> None:
+    def __init__(self, root: Any, checks: Sequence[Any], compile_id: str) -> None:
         self.root = root
-        self.guards = guards
+        self.checks = checks
         self.compile_id = compile_id
+        self._watched: list[Any] = []
         self.diff_guard_root = None
         self.cache_entry: Any = None
         self.extra_state: Any = None
         self.dead = ""
+
+    def watch(self, objects: Iterable[Any], describe: Callable[[Any], str]) -> None:
+        """Drop the entry when one of `objects` dies. What cannot be referenced weakly is kept alive instead."""
+        this = weakref.ref(self)
+        for watched in objects:
+            if isinstance(watched, _IMMORTAL):
+                continue
+            name = describe(watched)
+
+            def died(_: Any, name: str = name) -> None:
+                entry = this()
+                if entry is not None:
+                    entry.invalidate(f"{name} is gone")
+
+            try:
+                self._watched.append(weakref.ref(watched, died))
+            except TypeError:
+                self._watched.append(watched)
 
     def invalidate(self, reason: str) -> None:
         """Drop this entry: something that its guards identify is gone. Does nothing when it is not installed."""
@@ -70,7 +94,7 @@ class _Invalidated:
 
     root = None
     diff_guard_root = None
-    guards = None
+    checks = ()
 
     def __init__(self, reason: str, compile_id: str) -> None:
         self.dead = reason
@@ -84,7 +108,7 @@ class GuardedCode:
     """A new cache entry: `code` runs in place of the frame's own while `guard_manager` accepts."""
 
     code: types.CodeType
-    guard_manager: InstalledGuards
+    guard_manager: EntryGuards
     compile_id: str
     trace_annotation: str
 
@@ -118,7 +142,7 @@ CACHED_ONLY = _verdict("RUN_ONLY", "RUN_ONLY", always=True)
 """From now on use the entries there are, for this code object and while it runs; compile nothing new."""
 
 
-def install(code: types.CodeType, guards: InstalledGuards) -> Verdict:
+def install(code: types.CodeType, guards: EntryGuards) -> Verdict:
     """Run `code` now and whenever `guards` accept."""
     entry = GuardedCode(code, guards, guards.compile_id, f"Torch-Compiled Region: {guards.compile_id}")
     return Verdict(EAGER_ONCE.frame_exec_strategy, False, entry)

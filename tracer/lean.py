@@ -36,6 +36,12 @@ class GuardManagerType(enum.Enum):
     DICT_GUARD_MANAGER = 2
 
 
+def guard_manager_type() -> type[enum.Enum]:
+    """The enum that C++ takes from `torch._dynamo.guards` when it builds its first guard: ours, or the real one where
+    that was there first. Ask inside `without_dynamo()`."""
+    return importlib.import_module(f"{_PACKAGE}.guards").GuardManagerType
+
+
 class TorchDynamoException(RuntimeError):
     """Base class that torch's validator of shape guards derives its exception from."""
 
@@ -201,6 +207,19 @@ def without_dynamo() -> Iterator[None]:
             _users.pop()
             if not _users:
                 _step_aside()
+
+
+@contextlib.contextmanager
+def tensors_always_checked() -> Iterator[None]:
+    """Guard trees built while active check each tensor at each call (see `_SETTINGS["config"]`), also where the real
+    TorchDynamo with its own setting is loaded."""
+    config = importlib.import_module(f"{_PACKAGE}.config")
+    before = config.skip_tensor_guards_with_matching_dict_tags
+    config.skip_tensor_guards_with_matching_dict_tags = False
+    try:
+        yield
+    finally:
+        config.skip_tensor_guards_with_matching_dict_tags = before
 
 
 def _stand_in() -> None:

@@ -135,7 +135,7 @@ class FrameShapes:
         self.shape_env = CaptureShapeEnv()
         self.fake_mode = CaptureFakeMode(shape_env=self.shape_env, allow_non_fake_inputs=False)
         self._fakes: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
-        self._dims: dict[Source, tuple[Sizes, Sizes]] = {}
+        self._dims: dict[int, tuple[Sizes, Sizes]] = {}  # of the real tensors that have symbols, by id
         self._symbols: dict[sympy.Symbol, Source] = {}
         self._relations: list[tuple[Source, sympy.Expr]] = []  # the value at the source equals the expression
         self._ranges: dict[sympy.Symbol, tuple[sympy.Expr, sympy.Expr]] = {}  # at creation
@@ -164,9 +164,9 @@ class FrameShapes:
         self._bind(symbol, source)
         return self.shape_env.create_symintnode(symbol, hint=value, source=_SymbolSource(source))
 
-    def static_dims(self, source: Source, tensor: torch.Tensor) -> tuple[Sizes, Sizes]:
+    def static_dims(self, tensor: torch.Tensor) -> tuple[Sizes, Sizes]:
         """Sizes and strides that a TENSOR_MATCH checks; None where a symbol's conditions say what is allowed."""
-        return self._dims.get(source) or (tuple(tensor.size()), tuple(tensor.stride()))
+        return self._dims.get(id(tensor)) or (tuple(tensor.size()), tuple(tensor.stride()))
 
     def _symbolic(self, tensor: torch.Tensor, source: Source, sizes: Sizes, strides: Sizes) -> torch.Tensor:
         fake_sizes = [
@@ -181,7 +181,7 @@ class FrameShapes:
             if not tensor.is_leaf:
                 with self.fake_mode, torch.enable_grad():
                     fake = fake.view_as(fake)
-        self._dims[source] = (_numbers(fake_sizes), _numbers(fake_strides))
+        self._dims[id(tensor)] = (_numbers(fake_sizes), _numbers(fake_strides))
         return fake
 
     def _strides(

@@ -1,0 +1,75 @@
+"""Collects the guards of one frame while it is traced."""
+from __future__ import annotations
+
+import types
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch._C._dynamo.guards import GlobalStateGuard
+
+from ...artifacts.records import Location
+from ..shapes import FrameShapes
+from ..sources import GLOBAL_STATE, Source
+from .kinds import KINDS
+from .read import Scope
+
+
+@dataclass(frozen=True, slots=True)
+class GuardSpec:
+    """One guard: the object at `source` satisfies `kind` (an entry of `kinds.KINDS`) with `value`."""
+
+    index: int
+    source: Source
+    kind: str
+    value: Any
+    location: Location | None
+
+
+class GuardBuilder:
+    """The guards of one attempt to trace a frame; knows the frame's real variables.
+
+    The state that no variable shows (grad mode, autocast, default dtype, function modes, ...) is taken at construction,
+    before tracing can change it, and always guarded.
+    """
+
+    def __init__(
+        self,
+        code: types.CodeType,
+        f_locals: dict[str, Any],
+        f_globals: dict[str, Any],
+        f_builtins: dict[str, Any],
+        closure: tuple[types.CellType, ...] | None,
+        shapes: FrameShapes,
+    ) -> None:
+        self.code = code
+        self.closure = closure
+        self.shapes = shapes
+        self.scope = Scope(f_locals, f_globals, f_builtins)
+        self.global_state = GlobalStateGuard()
+        self.function_modes = [
+            torch._C._get_function_stack_at(i) for i in range(torch._C._len_torch_function_stack())
+        ]
+        self._specs: dict[tuple[Source, str, Any], GuardSpec] = {}
+        self.add(GLOBAL_STATE, "GLOBAL_STATE")
+
+    @property
+    def specs(self) -> list[GuardSpec]:
+        """All guards, in the order in which they were asked for."""
+        return list(self._specs.values())
+
+    def add(self, source: Source | None, kind: str, value: Any = None, location: Location | None = None) -> None:
+        """Guard the object at `source`; asking for the same again changes nothing.
+
+        `value` is what the kind compares with; None where the kind needs nothing, or can read it from the object.
+        Raises KeyError for an unknown kind.
+        """
+        entry = KINDS[kind]
+        source = GLOBAL_STATE if source is None else source
+        key = (source, kind, entry.key(value))
+        if key not in self._specs:
+            self._specs[key] = GuardSpec(len(self._specs), source, kind, value, location)
+
+    def value(self, source: Source) -> Any:
+        """The real object behind `source` in this frame."""
+        return self.scope.value(source)

@@ -1,0 +1,71 @@
+"""Program objects in a few words, for guards, recompilation reasons and frame records.
+
+Never runs code of the program: no `repr` or `str` of objects whose class is the program's.
+"""
+from __future__ import annotations
+
+import os
+import types
+from typing import Any
+
+import torch
+
+_PLAIN = (int, float, complex, bool, str, bytes, type(None), torch.dtype, torch.device, torch.layout,
+          torch.memory_format, slice, range)
+_LIMIT = 80
+
+
+def describe(value: Any) -> str:
+    """A few words for any object: a constant's repr, a tensor's metadata, a function's place, else its type."""
+    if type(value) in _PLAIN:
+        text = repr(value)
+        return text if len(text) <= _LIMIT else text[: _LIMIT - 1] + "…"
+    if isinstance(value, torch.Tensor):
+        return describe_tensor(value)
+    if type(value) in (list, tuple, torch.Size):
+        if len(value) <= 8 and all(type(item) in _PLAIN for item in value):
+            text = ", ".join(map(describe, value))
+            return f"[{text}]" if type(value) is list else f"({text}{',' if len(value) == 1 else ''})"
+        return f"a {type(value).__name__} of {len(value)}"
+    if type(value) in (dict, set, frozenset):
+        return f"a {type(value).__name__} of {len(value)}"
+    return subject(value)
+
+
+def describe_tensor(tensor: torch.Tensor) -> str:
+    """`float32[3, 4] on cpu`; the class too where it is not Tensor or Parameter."""
+    dtype = str(tensor.dtype).removeprefix("torch.")
+    kind = "" if type(tensor) in (torch.Tensor, torch.nn.Parameter) else f"{type(tensor).__name__} "
+    return f"{kind}{dtype}{list(tensor.shape)} on {tensor.device}"
+
+
+def subject(value: Any) -> str:
+    """What an object is to the person who wrote it: "the function `act` in model.py:3"."""
+    if isinstance(value, types.MethodType):
+        return f"the method `{value.__func__.__qualname__}`{_place(value.__func__)}"
+    if isinstance(value, types.FunctionType):
+        return f"the function `{value.__qualname__}`{_place(value)}"
+    if isinstance(value, types.CodeType):
+        return f"the code of `{value.co_qualname}` in {os.path.basename(value.co_filename)}:{value.co_firstlineno}"
+    if isinstance(value, type):
+        return f"the class `{type_name(value)}`"
+    if isinstance(value, types.ModuleType):
+        return f"the module `{value.__name__}`"
+    if isinstance(value, types.BuiltinFunctionType):
+        return f"the builtin `{value.__name__}`"
+    if isinstance(value, torch.nn.Module):
+        return f"a {type(value).__qualname__} module"
+    return f"an object of class `{type_name(type(value))}`"
+
+
+def type_name(cls: type) -> str:
+    """`int`, `torch.nn.Linear`, `model.Config`: with the module, but for builtins."""
+    module = cls.__module__
+    if module in ("builtins", "__main__"):
+        return cls.__qualname__
+    return f"{module}.{cls.__qualname__}"
+
+
+def _place(function: types.FunctionType) -> str:
+    code = function.__code__
+    return f" in {os.path.basename(code.co_filename)}:{code.co_firstlineno}"

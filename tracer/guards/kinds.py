@@ -1,0 +1,337 @@
+"""The table of guard kinds: what each checks in C++, how it reads, and what a failure says.
+
+A kind installs itself on the C++ guard manager of the guarded object and returns its *expectation*: what to remember of
+the value for explaining a failure later. An expectation holds no reference to the program's objects, so that a cache
+entry keeps nothing alive. Adding a kind is adding an entry to `KINDS`.
+"""
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from .conditions import conditions_code
+from .describe import describe, subject, type_name
+
+if TYPE_CHECKING:
+    from .builder import GuardSpec
+    from .tree import GuardTree
+
+
+@dataclass(frozen=True)
+class Kind:
+    """How one kind of guard is checked and how it is put into words.
+
+    `install(tree, spec)` adds the check and returns the expectation; `code(x, expectation)` is what is checked as
+    Python on `x`, the source's expression; `expected` and `actual` fill the sentence of a failure; `key` tells guards
+    of one kind on one source apart.
+    """
+
+    install: Callable[[GuardTree, GuardSpec], Any]
+    code: Callable[[str, Any], str]
+    expected: Callable[[Any], str] = str
+    actual: Callable[[Any, Any], str] = lambda value, expectation: describe(value)
+    hint: str = ""
+    key: Callable[[Any], Any] = lambda value: None
+    subject: Callable[[Any], str] = lambda expectation: ""
+
+
+# ---- types and identities -------------------------------------------------------------------------------------------
+def _install_type(tree: GuardTree, spec: GuardSpec) -> str:
+    cls = spec.value if isinstance(spec.value, type) else type(tree.value(spec.source))
+    tree.watch(cls)
+    tree.manager(spec.source).add_type_match_guard(id(cls), tree.parts(spec), None)
+    return type_name(cls)
+
+
+def _install_identity(tree: GuardTree, spec: GuardSpec) -> str:
+    value = tree.value(spec.source) if spec.value is None else spec.value
+    tree.watch(value)
+    tree.manager(spec.source).add_id_match_guard(id(value), tree.parts(spec), None)
+    return subject(value)
+
+
+def _install_function(tree: GuardTree, spec: GuardSpec) -> str:
+    """The same code: a function made anew by `def` or `lambda` in a loop is as good as the one that was traced."""
+    function = tree.value(spec.source)
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return _install_identity(tree, spec)
+    tree.watch(code)
+    manager = tree.manager(spec.source)
+    manager.add_type_match_guard(id(type(function)), tree.parts(spec), None)
+    manager.code_manager(
+        source=f"{spec.source}.__code__", example_value=code, guard_manager_enum=tree.plain
+    ).add_id_match_guard(id(code), tree.parts(spec), None)
+    return subject(function)
+
+
+def _install_same(tree: GuardTree, spec: GuardSpec) -> str:
+    tree.alias(tree.manager(spec.source), tree.manager(spec.value), tree.parts(spec))
+    return spec.value.expression
+
+
+# ---- constants ------------------------------------------------------------------------------------------------------
+_SINGLETONS = (torch.dtype, torch.layout, torch.memory_format, type)
+
+
+def _install_equals(tree: GuardTree, spec: GuardSpec) -> Any:
+    value, manager, parts = spec.value, tree.manager(spec.source), tree.parts(spec)
+    if value is None:
+        manager.add_none_match_guard(parts, None)
+    elif value is True:
+        manager.add_true_match_guard(parts, None)
+    elif value is False:
+        manager.add_false_match_guard(parts, None)
+    elif isinstance(value, _SINGLETONS):
+        manager.add_id_match_guard(id(value), parts, None)
+    elif type(value) is float and math.isnan(value):
+        manager.add_float_is_nan_guard(parts, None)
+    elif _is_plainly_equal(value):
+        manager.add_equals_match_guard(value, parts, None)
+    else:
+        manager.add_lambda_guard(lambda other: is_same_constant(value, other), parts, None)
+    return value
+
+
+def _is_plainly_equal(value: Any) -> bool:
+    """Whether `type(x) is type(value) and x == value` says that x is as good as value."""
+    if type(value) in (float, complex):
+        return value != 0  # 0.0 == -0.0
+    if type(value) in (tuple, list, set, frozenset, dict):
+        return len(value) == 0 or (type(value) in (tuple, frozenset) and all(type(item) is str for item in value))
+    return True
+
+
+def is_same_constant(a: Any, b: Any) -> bool:
+    """Whether two constants cannot be told apart: equal in type, value and sign of zero, all the way down."""
+    if a is b:
+        return True
+    if type(a) is not type(b):
+        return False
+    if type(a) in (tuple, list):
+        return len(a) == len(b) and all(is_same_constant(x, y) for x, y in zip(a, b))
+    if type(a) is dict:
+        return is_same_constant(list(a.items()), list(b.items()))
+    if type(a) in (set, frozenset):
+        return a == b and is_same_constant(sorted(map(repr, a)), sorted(map(repr, b)))
+    if type(a) in (float, complex):
+        return repr(a) == repr(b)
+    return bool(a == b)
+
+
+# ---- containers and attributes --------------------------------------------------------------------------------------
+def _install_length(tree: GuardTree, spec: GuardSpec) -> int:
+    container = tree.value(spec.source)
+    length = len(container) if spec.value is None else spec.value
+    manager, parts = tree.manager(spec.source), tree.parts(spec)
+    if isinstance(container, dict):
+        manager.add_dict_length_check_guard(length, parts, None)
+    elif isinstance(container, (set, frozenset)):
+        manager.add_lambda_guard(lambda other: len(other) == length, parts, None)
+    else:
+        manager.add_length_check_guard(length, parts, None)
+    return length
+
+
+def _install_keys(tree: GuardTree, spec: GuardSpec) -> str:
+    keys = list(tree.value(spec.source) if spec.value is None else spec.value)
+    tree.manager(spec.source).add_mapping_keys_guard(dict.fromkeys(keys), tree.parts(spec), None)
+    return _keys(keys)
+
+
+def _keys(keys: Iterable[Any]) -> str:
+    return f"[{', '.join(map(describe, keys))}]"
+
+
+def _install_contains(tree: GuardTree, spec: GuardSpec, present: bool) -> Any:
+    container = tree.value(spec.source)
+    manager, parts = tree.manager(spec.source), tree.parts(spec)
+    if isinstance(container, (set, frozenset)):
+        manager.add_set_contains_guard(present, spec.value, parts, None)
+    else:
+        manager.add_dict_contains_guard(present, spec.value, parts, None)
+    return describe(spec.value)
+
+
+def _install_attribute(tree: GuardTree, spec: GuardSpec) -> str:
+    tree.attribute_manager(spec.source, spec.value)  # reaching it is the check
+    return spec.value
+
+
+def _install_no_attribute(tree: GuardTree, spec: GuardSpec) -> str:
+    tree.forbid_attribute(spec.source, spec.value, tree.parts(spec))
+    return spec.value
+
+
+# ---- tensors --------------------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class TensorExpectation:
+    """What TENSOR_MATCH compares; a size or stride of None is free (conditions on symbols say more)."""
+
+    cls: str
+    dtype: torch.dtype
+    device: torch.device
+    requires_grad: bool
+    sizes: tuple[int | None, ...]
+    strides: tuple[int | None, ...]
+    dispatch_keys: str
+
+
+def _install_tensor(tree: GuardTree, spec: GuardSpec) -> TensorExpectation:
+    tensor = tree.value(spec.source) if spec.value is None else spec.value
+    sizes, strides = tree.shapes.static_dims(tensor)
+    keys = torch._C._dispatch_keys(tensor)
+    manager = tree.manager(spec.source)
+    manager.add_tensor_match_guard(
+        tensor, list(sizes), list(strides), spec.source.expression, tree.parts(spec), None, type(tensor), keys
+    )
+    tree.watch(type(tensor))
+    tree.add_to_alias_check(spec.source, tensor, manager)
+    return TensorExpectation(
+        type_name(type(tensor)), tensor.dtype, tensor.device, tensor.requires_grad, sizes, strides, str(keys)
+    )
+
+
+def _tensor_code(x: str, e: TensorExpectation) -> str:
+    return (
+        f"type({x}) is {e.cls} and {x}.dtype is {e.dtype} and {x}.device == {str(e.device)!r} and "
+        f"{x}.requires_grad is {e.requires_grad} and {x}.size() is {_dims(e.sizes)} and "
+        f"{x}.stride() is {_dims(e.strides)}"
+    )
+
+
+def _dims(numbers: tuple[int | None, ...]) -> str:
+    return "[" + ", ".join("*" if n is None else str(n) for n in numbers) + "]"
+
+
+def tensor_differences(value: Any, e: TensorExpectation) -> list[tuple[str, str, str]]:
+    """(what, expected, actual) for each respect in which `value` is not what was expected."""
+    if not isinstance(value, torch.Tensor):
+        return [("type()", e.cls, describe(value))]
+    sizes, strides = tuple(value.size()), tuple(value.stride())
+    found = [
+        ("type()", e.cls, type_name(type(value))),
+        (".dtype", str(e.dtype), str(value.dtype)),
+        (".device", str(e.device), str(value.device)),
+        (".requires_grad", str(e.requires_grad), str(value.requires_grad)),
+        (".dim()", str(len(e.sizes)), str(len(sizes))),
+    ]
+    if len(sizes) == len(e.sizes):
+        for name, wanted, have in (("size", e.sizes, sizes), ("stride", e.strides, strides)):
+            pairs = enumerate(zip(wanted, have))
+            found += [(f".{name}()[{i}]", str(want), str(got)) for i, (want, got) in pairs if want is not None]
+    found.append((" dispatch keys", e.dispatch_keys, str(torch._C._dispatch_keys(value))))
+    return [row for row in found if row[1] != row[2]]
+
+
+# ---- the rest -------------------------------------------------------------------------------------------------------
+def _install_lambda(tree: GuardTree, spec: GuardSpec) -> str:
+    predicate, text = spec.value
+    tree.manager(spec.source).add_lambda_guard(predicate, tree.parts(spec), None)
+    return text
+
+
+def _install_global_state(tree: GuardTree, spec: GuardSpec) -> str:
+    # C++ words the failure of the first itself; these are in its manner.
+    modes, device = ["GLOBAL_STATE changed: torch function modes"], ["GLOBAL_STATE changed: default device"]
+    tree.root.add_global_state_guard(tree.builder.global_state, tree.parts(spec), None)
+    tree.root.add_torch_function_mode_stack_guard(tree.builder.function_modes, modes, None)
+    tree.root.add_default_device_guard(device, None)
+    return "as it was when compiled"
+
+
+def _implied(tree: GuardTree, spec: GuardSpec) -> Any:
+    raise ValueError(f"{spec.kind} guards are added by the guard tree itself")
+
+
+def _constant(x: str, value: Any) -> str:
+    if value is None or isinstance(value, bool):
+        return f"{x} is {value}"
+    return f"{x} == {describe(value)}"
+
+
+_CHANGED_OBJECT = "pass the same object at each call, or make it an argument that the function does not depend on"
+
+KINDS: dict[str, Kind] = {
+    "TYPE_MATCH": Kind(
+        _install_type, lambda x, e: f"type({x}) is {e}", actual=lambda v, e: type_name(type(v)),
+        hint="call the function with values of one type", subject=lambda e: f"the class `{e}`",
+    ),
+    "ID_MATCH": Kind(
+        _install_identity, lambda x, e: f"{x} is {e}", actual=lambda v, e: _other(subject(v), e),
+        hint=_CHANGED_OBJECT, subject=str,
+    ),
+    "FUNCTION_MATCH": Kind(
+        _install_function, lambda x, e: f"{x}.__code__ is that of {e}", actual=lambda v, e: _other(subject(v), e),
+        hint=_CHANGED_OBJECT, subject=str,
+    ),
+    "EQUALS_MATCH": Kind(
+        _install_equals, _constant, describe,
+        hint="a Python value that changes is compiled for each value: pass it as a tensor, or mark it dynamic",
+    ),
+    "NONE": Kind(_install_equals, _constant, describe),
+    "BOOL": Kind(_install_equals, _constant, describe, hint="each of True and False is compiled once"),
+    "LENGTH": Kind(
+        _install_length, lambda x, e: f"len({x}) == {e}", actual=lambda v, e: str(len(v)),
+        hint="stack the items into one tensor, or keep the number of items constant",
+    ),
+    "DICT_KEYS": Kind(
+        _install_keys, lambda x, e: f"list({x}) == {e}", actual=lambda v, e: _keys(v),
+        hint="use the same keys, in the same order, at each call",
+    ),
+    "IN_DICT": Kind(
+        lambda tree, spec: _install_contains(tree, spec, True), lambda x, e: f"{e} in {x}",
+        lambda e: f"has {e}", lambda v, e: f"has no {e}", key=lambda value: value,
+    ),
+    "NOT_IN_DICT": Kind(
+        lambda tree, spec: _install_contains(tree, spec, False), lambda x, e: f"{e} not in {x}",
+        lambda e: f"has no {e}", lambda v, e: f"has {e}", key=lambda value: value,
+    ),
+    "HAS_ATTR": Kind(
+        _install_attribute, lambda x, e: f"hasattr({x}, {e!r})", lambda e: f"has `{e}`", lambda v, e: f"has no `{e}`",
+        key=lambda value: value,
+    ),
+    "NO_ATTR": Kind(
+        _install_no_attribute, lambda x, e: f"not hasattr({x}, {e!r})", lambda e: f"has no `{e}`",
+        lambda v, e: f"has `{e}`", key=lambda value: value,
+    ),
+    "TENSOR_MATCH": Kind(
+        _install_tensor, _tensor_code, lambda e: f"{e.cls} {e.dtype}{_dims(e.sizes)} on {e.device}",
+        lambda v, e: describe(v),
+        hint="sizes that vary become dynamic by themselves; other properties are compiled for each combination",
+    ),
+    "DUPLICATE_INPUT": Kind(
+        _install_same, lambda x, e: f"{x} is {e}", lambda e: f"the same object as {e}", lambda v, e: "another object",
+        key=lambda value: value,
+    ),
+    "LAMBDA": Kind(
+        _install_lambda, lambda x, e: e.replace("{}", x), lambda e: e.replace("{}", "it"), key=lambda value: value[1],
+    ),
+    "GLOBAL_STATE": Kind(
+        _install_global_state,
+        lambda x, e: "grad mode, autocast, default dtype and device, deterministic algorithms, threads and function "
+        "modes are as they were",
+        hint="call the function under the same torch settings",
+    ),
+    # ---- implied: the tree adds these itself
+    "SHAPE_ENV": Kind(
+        _implied, lambda x, e: conditions_code(e), lambda e: "true",
+        hint="the compiled code holds for a range of sizes; this one is outside of it",
+    ),
+    "NO_ALIASING": Kind(
+        _implied, lambda x, e: f"{', '.join(e)} are different tensors", lambda e: "different tensors",
+        lambda v, e: "one tensor twice", hint="pass different tensors, as at the first call",
+    ),
+    "BUILTIN": Kind(
+        _implied, lambda x, e: f"{e!r} not in G", lambda e: f"the builtin `{e}`",
+        lambda v, e: f"a global `{e}` hides it",
+    ),
+}
+
+
+def _other(actual: str, expected: str) -> str:
+    return f"another object: {actual}" if actual == expected else actual

@@ -1,0 +1,91 @@
+"""What a source evaluates to in a real frame."""
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ..sources import (
+    AttrSource,
+    CallSource,
+    CellSource,
+    DefaultSource,
+    GlobalSource,
+    ItemSource,
+    KeySource,
+    LocalSource,
+    ModuleGlobalSource,
+    SizeSource,
+    Source,
+)
+
+
+class Scope:
+    """The variables of one frame: locals (cells' contents among them), globals, builtins."""
+
+    def __init__(self, f_locals: Mapping[str, Any], f_globals: dict[str, Any], f_builtins: Mapping[str, Any]) -> None:
+        self.f_locals = f_locals
+        self.f_globals = f_globals
+        self.f_builtins = f_builtins
+        self._values: dict[Source, Any] = {}
+
+    def value(self, source: Source) -> Any:
+        """The object behind `source`, read once. Raises what reading it raises."""
+        try:
+            return self._values[source]
+        except KeyError:
+            pass
+        owner = source.base
+        if owner is None:
+            value = _ROOTS[type(source)](self, source)
+        else:
+            value = _READERS[type(source)](self.value(owner), source)
+        self._values[source] = value
+        return value
+
+
+def _global(scope: Scope, source: Any) -> Any:
+    if source.name in scope.f_globals:
+        return scope.f_globals[source.name]
+    return scope.f_builtins[source.name]
+
+
+_ROOTS: dict[type[Source], Callable[[Scope, Any], Any]] = {
+    LocalSource: lambda scope, source: scope.f_locals[source.name],
+    GlobalSource: _global,
+    ModuleGlobalSource: lambda scope, source: sys.modules[source.module].__dict__[source.name],
+}
+
+
+def _attribute(owner: Any, source: AttrSource) -> Any:
+    return object.__getattribute__(owner, source.name) if source.generic else getattr(owner, source.name)
+
+
+def _default(owner: Any, source: DefaultSource) -> Any:
+    return (owner.__defaults__ if isinstance(source.key, int) else owner.__kwdefaults__)[source.key]
+
+
+def _size(owner: Any, source: SizeSource) -> int:
+    if source.kind == "storage_offset":
+        return owner.storage_offset()
+    return getattr(owner, source.kind)()[source.dimension]
+
+
+FUNCTIONS: dict[str, Callable[[Any], Any]] = {"type": type, "len": len, "list": list, "tuple": tuple, "set": set}
+"""The functions that a CallSource may name."""
+
+_READERS: dict[type[Source], Callable[[Any, Any], Any]] = {
+    AttrSource: _attribute,
+    ItemSource: lambda owner, source: owner[source.key],
+    KeySource: lambda owner, source: key_at(owner, source.index),
+    CallSource: lambda owner, source: FUNCTIONS[source.function](owner),
+    CellSource: lambda owner, source: owner.__closure__[source.index].cell_contents,
+    DefaultSource: _default,
+    SizeSource: _size,
+}
+
+
+def key_at(mapping: Mapping[Any, Any], index: int) -> Any:
+    """The `index`-th key of a dict (or item of a set) in iteration order."""
+    return next(itertools.islice(mapping, index, None))

@@ -1,0 +1,327 @@
+"""From collected guards to torch's C++ guard tree.
+
+The tree mirrors how guarded objects are reached: a manager for each object, an accessor for each step from one to the
+next. A manager checks its own guards first, then its accessors; the tree reaches each object once however many guards
+stand below it. Conditions on symbols come last, when all that they read has been checked.
+"""
+from __future__ import annotations
+
+import sys
+import types
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch._C._dynamo import guards as cpp
+
+from ...artifacts.records import Location
+from ..eval_frame import local_indices
+from ..lean import guard_manager_type, tensors_always_checked, without_dynamo
+from ..shapes import FrameShapes, ShapeGuard
+from ..sources import (
+    GLOBAL_STATE,
+    AttrSource,
+    CallSource,
+    CellSource,
+    DefaultSource,
+    GlobalSource,
+    ItemSource,
+    KeySource,
+    LocalSource,
+    ModuleGlobalSource,
+    SizeSource,
+    Source,
+)
+from .builder import GuardBuilder, GuardSpec
+from .conditions import conditions_code, on_frame, on_number
+from .kinds import KINDS
+from .read import FUNCTIONS, key_at
+
+Manager = Any
+"""torch._C._dynamo.guards.GuardManager"""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One guard as it stands in a tree: what is needed to explain and record it, and nothing of the program's."""
+
+    index: int
+    source: Source
+    kind: str
+    expectation: Any
+    location: Location | None
+
+    @property
+    def code(self) -> str:
+        """The check as Python over L and G."""
+        return KINDS[self.kind].code(self.source.expression, self.expectation)
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltTree:
+    """A guard tree: `checks[i]` is the guard that C++ names by the text of i; `watched` must outlive the entry."""
+
+    root: Manager
+    checks: tuple[Check, ...]
+    watched: tuple[Any, ...]
+
+
+def build_tree(builder: GuardBuilder) -> BuiltTree:
+    """The C++ tree of all guards of `builder` and of the conditions on its shapes' symbols."""
+    with without_dynamo(), tensors_always_checked():
+        tree = GuardTree(builder)
+        checks = [
+            Check(spec.index, spec.source, spec.kind, KINDS[spec.kind].install(tree, spec), spec.location)
+            for spec in builder.specs
+        ]
+        tree.add_conditions()
+        tree.finish_alias_check()
+        return BuiltTree(tree.root, (*checks, *tree.implied), tuple(tree.watched.values()))
+
+
+class GuardTree:
+    """A C++ guard tree while it is built."""
+
+    def __init__(self, builder: GuardBuilder) -> None:
+        self.builder = builder
+        self.shapes: FrameShapes = builder.shapes
+        self.plain = guard_manager_type().GUARD_MANAGER
+        self.root: Manager = cpp.RootGuardManager()
+        self.watched: dict[int, Any] = {}
+        self.implied: list[Check] = []  # what nobody asked for, and follows from the rest
+        self._asked = len(builder.specs)
+        self._locals = local_indices(builder.code)
+        self._managers: dict[Source, Manager] = {GLOBAL_STATE: self.root}
+        self._unaliased: list[tuple[Source, torch.Tensor, Manager]] = []
+
+    def value(self, source: Source) -> Any:
+        """The real object behind `source`."""
+        return self.builder.value(source)
+
+    def parts(self, spec: GuardSpec) -> list[str]:
+        """What C++ reports when the guard fails: its index."""
+        return [str(spec.index)]
+
+    def watch(self, value: Any) -> None:
+        """The entry goes when `value`, which a guard knows by its id, goes."""
+        self.watched[id(value)] = value
+
+    def imply(self, source: Source, kind: str, expectation: Any) -> list[str]:
+        """Note a check of the tree's own; returns what C++ shall report for it."""
+        check = Check(self._asked + len(self.implied), source, kind, expectation, None)
+        self.implied.append(check)
+        return [str(check.index)]
+
+    def manager(self, source: Source) -> Manager:
+        """The manager of the object behind `source`, with all on the way to it."""
+        manager = self._managers.get(source)
+        if manager is None:
+            owner = source.base
+            make = _ROOTS[type(source)] if owner is None else _STEPS[type(source)]
+            manager = make(self, source) if owner is None else make(self, self.manager(owner), source)
+            self._managers[source] = manager
+        return manager
+
+    def step(self, source: Source, value: Any = None) -> dict[str, Any]:
+        """The arguments that all of C++'s accessor methods take."""
+        return {
+            "source": source.expression,
+            "example_value": self.value(source) if value is None else value,
+            "guard_manager_enum": self.plain,
+        }
+
+    def alias(self, first: Manager, second: Manager, parts: list[str]) -> None:
+        """Both managers must meet the same object."""
+        cpp.install_object_aliasing_guard(first, second, parts, None)
+
+    # ---- attributes -------------------------------------------------------------------------------------------------
+    def attribute_manager(self, owner: Source, name: str) -> Manager:
+        """The manager of an attribute; that it exists is checked by reaching it."""
+        return self.manager(AttrSource(owner, name))
+
+    def forbid_attribute(self, owner: Source, name: str, parts: list[str]) -> None:
+        """Check that `owner` has no attribute `name`, without running nn.Module.__getattr__."""
+        value, manager = self.value(owner), self.manager(owner)
+        if not _has_stock_getattr(value) or hasattr(type(value), name):
+            manager.add_no_hasattr_guard(name, parts, None)
+            return
+        own = self.instance_dict(owner)
+        own.add_dict_contains_guard(False, name, parts, None)
+        for store in ("_parameters", "_buffers", "_modules"):
+            held = value.__dict__.get(store)
+            if type(held) is dict:
+                self._entry(own, held, store, f"{owner}.{store}").add_dict_contains_guard(False, name, parts, None)
+
+    def instance_dict(self, owner: Source) -> Manager:
+        """The manager of `owner.__dict__`."""
+        return self.manager(owner).get_generic_dict_manager(
+            source=f"{owner}.__dict__", example_value=self.value(owner).__dict__, guard_manager_enum=self.plain
+        )
+
+    def _entry(self, manager: Manager, value: Any, key: Any, name: str) -> Manager:
+        return manager.dict_getitem_manager(key=key, source=name, example_value=value, guard_manager_enum=self.plain)
+
+    def module_attribute(self, source: AttrSource) -> Manager | None:
+        """An nn.Module's attribute through its dicts, as cheap as can be; None where getattr has to decide."""
+        module, name = self.value(source.owner), source.name
+        own = module.__dict__
+        if name in own:
+            return self._entry(self.instance_dict(source.owner), own[name], name, source.expression)
+        if hasattr(type(module), name) or not _has_stock_getattr(module):
+            return None
+        for store in ("_parameters", "_buffers", "_modules"):
+            held = own.get(store)
+            if type(held) is dict and name in held:
+                stored = self._entry(self.instance_dict(source.owner), held, store, f"{source.owner}.{store}")
+                return self._entry(stored, held[name], name, source.expression)
+        return None
+
+    # ---- conditions and aliasing ------------------------------------------------------------------------------------
+    def add_conditions(self) -> None:
+        """Conditions on symbols: on one number where that number is read, on several at the very end."""
+        groups: dict[Source, list[ShapeGuard]] = {}
+        for guard in self.shapes.conditions():
+            home = guard.sources[0] if len(set(guard.sources)) == 1 else GLOBAL_STATE
+            groups.setdefault(home, []).append(guard)
+        for home, guards in groups.items():
+            parts = self.imply(home, "SHAPE_ENV", tuple(guards))
+            if home is GLOBAL_STATE:
+                holds = on_frame(conditions_code(guards), self.builder.scope.f_globals)
+                self.root.add_epilogue_lambda_guard(holds, parts, None)
+            else:
+                self.manager(home).add_lambda_guard(on_number(guards), parts, None)
+
+    def add_to_alias_check(self, source: Source, tensor: torch.Tensor, manager: Manager) -> None:
+        """Tensors that were different must stay so. What modules own is left out: it rarely changes, and is costly."""
+        if not isinstance(tensor, torch.nn.Parameter) and not self._is_owned_by_module(source):
+            self._unaliased.append((source, tensor, manager))
+
+    def finish_alias_check(self) -> None:
+        """One guard over all of them."""
+        different = {id(tensor): (source, manager) for source, tensor, manager in reversed(self._unaliased)}
+        if len(different) > 1:
+            names = [source.expression for source, _ in different.values()]
+            parts = self.imply(GLOBAL_STATE, "NO_ALIASING", tuple(names))
+            cpp.install_no_tensor_aliasing_guard([m for _, m in different.values()], names, parts, None)
+
+    def _is_owned_by_module(self, source: Source) -> bool:
+        owner = source.base
+        while owner is not None:
+            if isinstance(self.value(owner), torch.nn.Module):
+                return True
+            owner = owner.base
+        return False
+
+
+def _has_stock_getattr(value: Any) -> bool:
+    cls = type(value)
+    return (
+        isinstance(value, torch.nn.Module)
+        and cls.__getattr__ is torch.nn.Module.__getattr__
+        and cls.__getattribute__ is object.__getattribute__
+    )
+
+
+# ---- accessors ------------------------------------------------------------------------------------------------------
+def _local(tree: GuardTree, source: LocalSource) -> Manager:
+    return tree.root.framelocals_manager(key=(source.name, tree._locals[source.name]), **tree.step(source))
+
+
+def _globals(tree: GuardTree, variables: dict[str, Any], name: str) -> Manager:
+    return tree.root.globals_dict_manager(
+        f_globals=variables, source=name, example_value=variables, guard_manager_enum=tree.plain
+    )
+
+
+def _global(tree: GuardTree, source: GlobalSource) -> Manager:
+    variables = tree.builder.scope.f_globals
+    manager = _globals(tree, variables, "G")
+    if source.name in variables:
+        return manager.dict_getitem_manager(key=source.name, **tree.step(source))
+    # A builtin: nothing may come to hide it. That builtins themselves change is not looked for.
+    manager.add_dict_contains_guard(False, source.name, tree.imply(source, "BUILTIN", source.name), None)
+    value = tree.value(source)
+    return tree.root.lambda_manager(python_lambda=lambda _: value, **tree.step(source))
+
+
+def _module_global(tree: GuardTree, source: ModuleGlobalSource) -> Manager:
+    variables = sys.modules[source.module].__dict__
+    manager = _globals(tree, variables, f"__import_module({source.module!r}).__dict__")
+    return manager.dict_getitem_manager(key=source.name, **tree.step(source))
+
+
+def _attribute(tree: GuardTree, manager: Manager, source: AttrSource) -> Manager:
+    if source.generic:
+        return manager.generic_getattr_manager(attr=source.name, **tree.step(source))
+    if isinstance(tree.value(source.owner), torch.nn.Module):
+        through_dicts = tree.module_attribute(source)
+        if through_dicts is not None:
+            return through_dicts
+    if source.name == "__dict__" and type(tree.value(source)) is dict:
+        return tree.instance_dict(source.owner)
+    return manager.getattr_manager(attr=source.name, **tree.step(source))
+
+
+def _item(tree: GuardTree, manager: Manager, source: ItemSource) -> Manager:
+    owner, key = tree.value(source.owner), source.key
+    get = type(owner).__getitem__
+    if isinstance(owner, dict) and get is dict.__getitem__:
+        return manager.dict_getitem_manager(key=key, **tree.step(source))
+    if type(key) is int and key >= 0 and get is list.__getitem__:
+        return manager.list_getitem_manager(key=key, **tree.step(source))
+    if type(key) is int and key >= 0 and get is tuple.__getitem__:
+        return manager.tuple_getitem_manager(key=key, **tree.step(source))
+    return manager.getitem_manager(key=key, **tree.step(source))
+
+
+def _key(tree: GuardTree, manager: Manager, source: KeySource) -> Manager:
+    return manager.lambda_manager(python_lambda=lambda owner: key_at(owner, source.index), **tree.step(source))
+
+
+def _call(tree: GuardTree, manager: Manager, source: CallSource) -> Manager:
+    if source.function == "type":
+        return manager.type_manager(**tree.step(source))
+    return manager.lambda_manager(python_lambda=FUNCTIONS[source.function], **tree.step(source))
+
+
+def _cell(tree: GuardTree, manager: Manager, source: CellSource) -> Manager:
+    cells = tree.value(source.owner).__closure__
+    where = f"{source.owner}.__closure__"
+    closure = manager.closure_manager(source=where, example_value=cells, guard_manager_enum=tree.plain)
+    cell = closure.tuple_getitem_manager(
+        key=source.index, source=f"{where}[{source.index}]", example_value=cells[source.index],
+        guard_manager_enum=tree.plain,
+    )
+    return cell.getattr_manager(attr="cell_contents", **tree.step(source))
+
+
+def _default(tree: GuardTree, manager: Manager, source: DefaultSource) -> Manager:
+    function: types.FunctionType = tree.value(source.owner)
+    if isinstance(source.key, int):
+        defaults = manager.func_defaults_manager(
+            source=f"{source.owner}.__defaults__", example_value=function.__defaults__, guard_manager_enum=tree.plain
+        )
+        return defaults.tuple_getitem_manager(key=source.key, **tree.step(source))
+    defaults = manager.func_kwdefaults_manager(
+        source=f"{source.owner}.__kwdefaults__", example_value=function.__kwdefaults__, guard_manager_enum=tree.plain
+    )
+    return defaults.dict_getitem_manager(key=source.key, **tree.step(source))
+
+
+def _size(tree: GuardTree, manager: Manager, source: SizeSource) -> Manager:
+    get = {
+        "size": manager.tensor_property_size_manager,
+        "stride": manager.tensor_property_stride_manager,
+        "storage_offset": manager.tensor_property_storage_offset_manager,
+    }[source.kind]
+    return get(idx=None if source.kind == "storage_offset" else source.dimension, **tree.step(source))
+
+
+_ROOTS: dict[type[Source], Callable[..., Manager]] = {
+    LocalSource: _local, GlobalSource: _global, ModuleGlobalSource: _module_global,
+}
+_STEPS: dict[type[Source], Callable[..., Manager]] = {
+    AttrSource: _attribute, ItemSource: _item, KeySource: _key, CallSource: _call, CellSource: _cell,
+    DefaultSource: _default, SizeSource: _size,
+}
