@@ -1,6 +1,7 @@
 """ptdebug: a debugging and introspection workbench built around a complete compiler for PyTorch programs."""
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
@@ -14,7 +15,5 @@ __all__ = ["__version__", "compile", "disable", "explain", "graph_break", "mark_
 def __getattr__(name: str) -> Any:
     """Load the Python interface on first use (PEP 562): `import ptdebug` itself loads neither torch nor Textual."""
     if name in __all__:
-        from .cli import api
-
-        return getattr(api, name)
+        return getattr(import_module(".cli.api", __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
