@@ -1,0 +1,116 @@
+"""The workbench: opens a recording and hands it to the screens."""
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import ClassVar
+
+from textual.app import App, ComposeResult, SystemCommand
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+from textual.widgets import Footer, Static
+
+from ..artifacts.home import existing_home, recordings
+from ..artifacts.selector import Selector, open_selected, parse
+from .help_screen import HelpScreen
+from .panes import PanesScreen
+from .session import Session, Target
+
+NOTHING_YET = """\
+There is no recording in {home} yet.
+
+Record a program that uses torch.compile:
+
+    ptdebug run your_script.py
+
+Then come back with `ptdebug`. Recordings that lie elsewhere open by their path:
+
+    ptdebug tui path/to/recording
+"""
+
+
+class Workbench(App[None]):
+    """The application. `session` is None where there is nothing to show yet."""
+
+    TITLE = "ptdebug"
+    CSS_PATH = "workbench.tcss"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("question_mark", "help", "help", key_display="?", id="help", tooltip="the keys"),
+        Binding("colon,ctrl+p", "command_palette", "commands", show=False, id="commands", tooltip="commands by name"),
+        Binding("q,ctrl+q", "quit", "quit", key_display="q", id="quit", tooltip="leave the workbench"),
+    ]
+
+    def __init__(self, session: Session | None = None, target: Target = Target()) -> None:  # noqa: B008
+        super().__init__()
+        self.session = session
+        self._target = target
+
+    def on_mount(self) -> None:
+        """Open the first screen."""
+        if self.session is None:
+            self.push_screen(NothingScreen())
+        else:
+            self.push_screen(PanesScreen(self.session, self._target))
+
+    def action_help(self) -> None:
+        """The keys of this screen."""
+        if not isinstance(self.screen, HelpScreen):
+            self.push_screen(HelpScreen(self.screen, list(self.BINDINGS)))
+
+    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
+        """What the palette offers: the screen's actions, its compilation's stages, and the themes."""
+        if isinstance(screen, PanesScreen):
+            for binding in screen.BINDINGS:
+                if isinstance(binding, Binding) and binding.id:
+                    yield SystemCommand(f"{binding.id}: {binding.tooltip}", f"key {binding.key}",
+                                        _runner(screen, binding.action))
+            for info in screen.session.compiles:
+                for stage in screen.session.stages(info.id):
+                    names = screen.session.names(info.id, stage)
+                    yield SystemCommand(f"go to {info.id} {stage}", info.function,
+                                        _opener(screen, Target(info.id, stage, names[0] if names else "")))
+        yield SystemCommand("theme", "other colours", self.action_change_theme)
+        yield SystemCommand("help", "the keys", self.action_help)
+        yield SystemCommand("quit", "leave the workbench", self.action_quit)
+
+
+class NothingScreen(Screen[None]):
+    """What to do where there is no recording yet."""
+
+    def compose(self) -> ComposeResult:
+        """The text."""
+        yield Static("ptdebug", id="title", markup=False)
+        yield Static(NOTHING_YET.format(home=existing_home()), id="nothing", markup=False)
+        yield Footer(show_command_palette=False)
+
+
+def _runner(screen: PanesScreen, action: str):  # type: ignore[no-untyped-def]
+    async def run_action() -> None:
+        await screen.run_action(action)
+
+    return run_action
+
+
+def _opener(screen: PanesScreen, target: Target):  # type: ignore[no-untyped-def]
+    return lambda: screen.show_target(target)
+
+
+def workbench(selector: str = "@") -> Workbench:
+    """The workbench on what a selector names; the newest recording may be missing, any other raises RecordingError."""
+    parsed = parse(selector)
+    if parsed == Selector() and not recordings(existing_home()):
+        return Workbench()
+    recording, found = open_selected(selector)
+    session = Session(recording)
+    name = found.name
+    if found.stage and not name:
+        name = session.names(found.compile, found.stage)[0]
+    return Workbench(session, Target(found.compile, found.stage, name))
+
+
+def run(selector: str = "@") -> int:
+    """Open the workbench; returns the exit code when it is left. Raises RecordingError for a selector of nothing."""
+    os.environ.setdefault("TEXTUAL_ANIMATIONS", "none")
+    app = workbench(selector)
+    app.run()
+    return app.return_code or 0

@@ -1,0 +1,85 @@
+"""The graph breaks in the program's own text: where, why, and what to change."""
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+from textual.widgets import Footer, Static
+
+from ..artifacts.listing import Line, Listing, printable, short_place
+from ..artifacts.records import Break
+from ..artifacts.render_lists import break_lines
+from .code_view import CodeView
+from .line_view import LineView
+from .session import SOURCE, Session, Target
+
+
+class BreaksScreen(Screen[None]):
+    """A list of breaks, the reason of the chosen one, and the program with the line marked."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,b", "leave", "back", id="breaks.leave", tooltip="back to the panes"),
+        Binding("tab", "app.focus_next", "pane", id="breaks.pane", tooltip="next pane"),
+        Binding("y", "copy_command", "copy", id="breaks.copy", tooltip="copy the command that lists these"),
+    ]
+
+    def __init__(self, session: Session) -> None:
+        super().__init__()
+        self._session = session
+
+    def compose(self) -> ComposeResult:
+        """List, reason, program."""
+        yield Static("graph breaks: what stops the compiler from taking the whole function", id="title", markup=False)
+        yield CodeView(id="breaks", numbers=False)
+        yield CodeView(id="reason", numbers=False)
+        yield CodeView(id="program", mark="B")
+        yield Static(f"$ {self._command()}", id="status", markup=False)
+        yield Footer(show_command_palette=False)
+
+    def on_mount(self) -> None:
+        """Show the first break."""
+        lines = tuple(Line(printable(_title(*entry))) for entry in self._session.breaks)
+        self.query_one("#breaks", CodeView).show(Listing("graph breaks", "text", lines))
+        self.query_one("#breaks").focus()
+        self._show(0)
+
+    @on(LineView.Moved, "#breaks")
+    def _moved(self, message: LineView.Moved) -> None:
+        self._show(message.row)
+
+    @on(LineView.Chosen, "#breaks")
+    def _chosen(self) -> None:
+        self.query_one("#program").focus()
+
+    def _show(self, row: int) -> None:
+        owner, found, _ = self._session.breaks[row]
+        source = self._session.recording.source
+        self.query_one("#reason", CodeView).show(Listing("reason", "text", tuple(break_lines(found, source))))
+        place = found.location
+        program = self.query_one("#program", CodeView)
+        program.show(self._session.listing(Target(owner, SOURCE, place.file)), place.line - 1, self._marks(place.file))
+        program.border_title = place.file
+        program.border_subtitle = "B: graph break"
+
+    def _marks(self, file: str) -> list[int]:
+        return [found.location.line - 1 for _, found, _ in self._session.breaks if found.location.file == file]
+
+    def _command(self) -> str:
+        return f"ptdebug breaks {self._session.selector(Target())}"
+
+    def action_copy_command(self) -> None:
+        """Copy the command line that lists the breaks."""
+        self.app.copy_to_clipboard(self._command())
+        self.query_one("#status", Static).update(f"copied  |  {self._command()}")
+
+    def action_leave(self) -> None:
+        """Back to the panes."""
+        self.dismiss()
+
+
+def _title(owner: str, found: Break, times: int) -> str:
+    often = f" (in {times} compilations)" if times > 1 else ""
+    return f"{owner}  {short_place(found.location)}  {found.code}{often}  {found.source}"

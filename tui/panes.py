@@ -1,0 +1,355 @@
+"""The screen of the workbench: the tree, an artifact, and beside it what its line belongs to in another stage."""
+from __future__ import annotations
+
+from pathlib import Path
+from typing import ClassVar
+
+from textual import on, work
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Container
+from textual.screen import Screen
+from textual.timer import Timer
+from textual.widgets import Footer, Input, Static
+
+from ..artifacts.recording import Recording
+from ..artifacts.records import Ref, split_ref
+from .breaks_screen import BreaksScreen
+from .code_view import CodeView
+from .line_view import LineView
+from .outline import OTHERS
+from .outline_view import OutlineView
+from .search_screen import SearchScreen
+from .session import LINKED_STAGES, SOURCE, Match, Session, Target, short_name
+
+PREVIEW_AFTER = 0.06  # seconds that the tree's cursor rests before its artifact is shown
+PANES = ("outline", "main", "linked")
+
+
+class PanesScreen(Screen[None]):
+    """Shows `session`; where it opens is `target`."""
+
+    HORIZONTAL_BREAKPOINTS: ClassVar[list[tuple[int, str]] | None] = [(0, "-narrow"), (100, "-medium"), (140, "-wide")]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("tab", "pane(1)", "pane", id="pane.next", tooltip="next pane"),
+        Binding("shift+tab", "pane(-1)", "pane back", show=False, id="pane.previous", tooltip="previous pane"),
+        Binding("slash", "find", "find", key_display="/", id="find", tooltip="search in this artifact"),
+        Binding("n", "match(1)", "next", show=False, id="find.next", tooltip="next match"),
+        Binding("N", "match(-1)", "previous", show=False, id="find.previous", tooltip="previous match"),
+        Binding("s", "search", "search", id="search", tooltip="search in every artifact"),
+        Binding("t", "linked_stage(1)", "link", id="linked.next",
+                tooltip="show this line's counterpart in the next stage"),
+        Binding("T", "linked_stage(-1)", "linked stage back", show=False, id="linked.previous",
+                tooltip="show this line's counterpart in the previous stage"),
+        Binding("f", "follow", "follow", id="follow", tooltip="go to the linked lines (the two panes change places)"),
+        Binding("right_square_bracket", "stage(1)", "stage", key_display="]", show=False, id="stage.next",
+                tooltip="next stage of this compilation"),
+        Binding("left_square_bracket", "stage(-1)", "stage", key_display="[", show=False, id="stage.previous",
+                tooltip="previous stage of this compilation"),
+        Binding("right_curly_bracket", "compile(1)", "compile", key_display="}", show=False, id="compile.next",
+                tooltip="the same stage of the next compilation"),
+        Binding("left_curly_bracket", "compile(-1)", "compile", key_display="{", show=False, id="compile.previous",
+                tooltip="the same stage of the previous compilation"),
+        Binding("b", "breaks", "breaks", id="breaks", tooltip="the graph breaks in the program's text"),
+        Binding("y", "copy_command", "copy", id="copy", tooltip="copy the command that shows this"),
+        Binding("r", "reload", "reload", show=False, id="reload", tooltip="read the recording again"),
+        Binding("backspace", "back", "back", show=False, id="back", tooltip="what was shown before"),
+        Binding("escape", "leave", "leave", show=False, id="leave", tooltip="end the search; back to the tree"),
+    ]
+
+    def __init__(self, session: Session, target: Target) -> None:
+        super().__init__()
+        self.session = session
+        self.target = Target()
+        self._first = target
+        self._linked_stage = ""
+        self._linked_target = Target()
+        self._history: list[tuple[Target, int]] = []
+        self._linked_compiles: set[str] = set()  # whose links are there
+        self._preview: Timer | None = None
+
+    def compose(self) -> ComposeResult:
+        """Title, panes, the search's input, the command of what is shown, the keys."""
+        yield Static(id="title", markup=False)
+        with Container(id="panes"):
+            yield OutlineView(id="outline")
+            with Container(id="content"):
+                yield CodeView(id="main")
+                yield CodeView(id="linked")
+        yield Input(placeholder="find in this artifact (enter; esc leaves; n and N move on)", id="find")
+        yield Static(id="status", markup=False)
+        yield Footer(show_command_palette=False)
+
+    def on_mount(self) -> None:
+        """Fill the panes."""
+        self._fill()
+        self.show_target(self._first)
+        self._pane("main" if self._first.stage else "outline")
+
+    # ---- what is shown ----------------------------------------------------------------------------------------------
+    def show_target(self, target: Target, row: int = 0, remember: bool = True) -> None:
+        """Show an artifact in the main pane with the cursor on `row`."""
+        main = self.query_one("#main", CodeView)
+        if remember and self.target != target:
+            self._history.append((self.target, main.cursor))
+        self.target = target
+        listing = self.session.listing(target)
+        main.show(listing, row)
+        main.border_title = short_name(target)
+        main.border_subtitle = f"{len(listing.lines)} lines"
+        if self._linked_stage not in self._linked_choices():
+            self._linked_stage = self._default_linked_stage()
+        self._sync()
+
+    def _fill(self) -> None:
+        counts = [f"{sum(i.status == 'compiled' for i in self.session.compiles)} compiled"]
+        other = {s: sum(i.status == s for i in self.session.compiles) for s in ("eager", "failed", "skipped")}
+        counts += [f"{number} {status}" for status, number in other.items() if number]
+        broken = len(self.session.breaks)
+        counts += [f"{broken} graph break{'s' if broken > 1 else ''} (b)"] if broken else []
+        problems = self.session.recording.problems
+        counts += [f"DAMAGED: {problems[0]}"] if problems else []
+        self.query_one("#title", Static).update(f"ptdebug  {self.session.recording.name}  {', '.join(counts)}")
+        self.query_one("#outline", OutlineView).show(self.session)
+        self.query_one("#outline", OutlineView).border_title = "recording"
+
+    def _status(self, note: str = "") -> None:
+        line = self.query_one("#main", CodeView).cursor + 1 if self.target.stage else None
+        command = self.session.command(self.target, line if line and line > 1 else None)
+        self.query_one("#status", Static).update(f"{note}  |  {command}" if note else f"$ {command}")
+
+    # ---- the linked pane --------------------------------------------------------------------------------------------
+    def _linked_choices(self) -> list[str]:
+        if not self.target.compile:
+            return []
+        there = self.session.stages(self.target.compile)
+        return [stage for stage in LINKED_STAGES if stage in there and stage != self.target.stage]
+
+    def _default_linked_stage(self) -> str:
+        choices = self._linked_choices()
+        wanted = ("kernels", "loops", "forward", "joint", "capture", "bytecode") if self.target.stage == SOURCE else (
+            SOURCE,)
+        return next((stage for stage in wanted if stage in choices), choices[0] if choices else "")
+
+    def _sync(self) -> None:
+        """Show in the linked pane what the main pane's line belongs to."""
+        self._status()
+        linked = self.query_one("#linked", CodeView)
+        linked.set_class(not self._linked_stage, "empty")
+        if not self._linked_stage:
+            linked.show(self.session.listing(Target()))
+            linked.border_title = "summary"
+            return
+        if self.target.compile not in self._linked_compiles:
+            self._load_links(self.session, self.target.compile)
+            return
+        line = self.query_one("#main", CodeView).line
+        items = [line.ref, *line.origins] if line else []
+        found: list[Ref] = next((related for item in items if item and (
+            related := self.session.related(self.target.compile, item, self._linked_stage))), [])
+        self._show_linked(found)
+
+    def _show_linked(self, found: list[Ref]) -> None:
+        linked = self.query_one("#linked", CodeView)
+        stage = self._linked_stage
+        if found:
+            name = split_ref(found[0])[1]
+            name = name.replace("%23", "#").replace("%25", "%") if stage == SOURCE else name
+            target = Target(self.target.compile, stage, name)
+        elif self._linked_target.compile == self.target.compile and self._linked_target.stage == stage:
+            target = self._linked_target
+        else:
+            names = self.session.names(self.target.compile, stage)
+            target = Target(self.target.compile, stage, names[0] if names else "")
+        self._linked_target = target
+        wanted = set(found)
+        listing = self.session.listing(target)
+        rows = [row for row, line in enumerate(listing.lines) if line.ref in wanted]
+        linked.show(listing, rows[0] if rows else 0, rows)
+        linked.border_title = short_name(target)
+        lines = f"{len(rows)} line{'s' if len(rows) != 1 else ''} (=) of this line" if rows else "nothing for this line"
+        linked.border_subtitle = f"{lines}; t: other stage"
+
+    @work(thread=True, group="links", exit_on_error=False)
+    def _load_links(self, session: Session, compile_id: str) -> None:
+        session.links(compile_id)
+        self.app.call_from_thread(self._links_loaded, session, compile_id)
+
+    def _links_loaded(self, session: Session, compile_id: str) -> None:
+        if session is self.session:
+            self._linked_compiles.add(compile_id)
+            self._sync()
+
+    # ---- messages ---------------------------------------------------------------------------------------------------
+    @on(LineView.Moved, "#main")
+    def _main_moved(self) -> None:
+        self._sync()
+
+    @on(LineView.Moved, "#outline")
+    def _outline_moved(self) -> None:
+        if self._preview is not None:
+            self._preview.stop()
+        self._preview = self.set_timer(PREVIEW_AFTER, self._show_preview)
+
+    def _show_preview(self) -> None:
+        outline = self.query_one("#outline", OutlineView)
+        row = outline.rows[outline.cursor]
+        if row.target is not None and row.target != self.target and self.focused is outline:
+            self.show_target(row.target)
+
+    @on(LineView.Chosen, "#outline")
+    def _outline_chosen(self, message: LineView.Chosen) -> None:
+        outline = self.query_one("#outline", OutlineView)
+        row = outline.rows[message.row]
+        if row.open_path is not None:
+            self._open(row.open_path)
+        elif row.key == "breaks":
+            self.action_breaks()
+        elif row.branch:
+            outline.toggle()
+            if row.target is not None:
+                self.show_target(row.target)
+            elif row.key == OTHERS and outline.row_count == message.row + 1:
+                self.notify("there are no other recordings here")
+        elif row.target is not None:
+            self.show_target(row.target)
+            self._pane("main")
+
+    @on(LineView.Chosen, "#main")
+    @on(LineView.Chosen, "#linked")
+    def _code_chosen(self) -> None:
+        self.action_follow()
+
+    @on(Input.Submitted, "#find")
+    def _find_submitted(self, message: Input.Submitted) -> None:
+        message.input.remove_class("shown")
+        main = self.query_one("#main", CodeView)
+        self._pane("main")
+        count = main.find(message.value)
+        self._status(main.next_match(1) if count else f"no line holds {message.value}")
+
+    # ---- actions ----------------------------------------------------------------------------------------------------
+    def action_pane(self, step: int) -> None:
+        """The next pane that there is."""
+        focused = self.focused.id if self.focused is not None and self.focused.id in PANES else "outline"
+        self._pane(PANES[(PANES.index(str(focused)) + step) % len(PANES)])
+
+    def _pane(self, name: str) -> None:
+        for pane in PANES:
+            self.set_class(pane == name, f"show-{pane}")
+        self.query_one(f"#{name}").focus()
+
+    def action_find(self) -> None:
+        """Ask for the text to search in the main pane."""
+        field = self.query_one("#find", Input)
+        field.add_class("shown")
+        field.value = self.query_one("#main", CodeView).query_text
+        field.focus()
+
+    def action_match(self, step: int) -> None:
+        """The next or previous match."""
+        self._status(self.query_one("#main", CodeView).next_match(step))
+
+    def action_leave(self) -> None:
+        """Close the input, else end the search, else go back to the tree."""
+        field, main = self.query_one("#find", Input), self.query_one("#main", CodeView)
+        if field.has_class("shown"):
+            field.remove_class("shown")
+            self._pane("main")
+        elif main.query_text:
+            main.find("")
+            self._status()
+        else:
+            self._pane("outline")
+
+    def action_linked_stage(self, step: int) -> None:
+        """Another stage in the linked pane."""
+        choices = self._linked_choices()
+        if not choices:
+            self.notify("open an artifact of a compilation first")
+            return
+        index = choices.index(self._linked_stage) if self._linked_stage in choices else -step
+        self._linked_stage = choices[(index + step) % len(choices)]
+        self._sync()
+
+    def action_follow(self) -> None:
+        """Go to the linked lines: the linked artifact comes into the main pane, this one becomes the linked one."""
+        if not self._linked_stage or not self._linked_target.stage:
+            return
+        before = self.target.stage
+        row = self.query_one("#linked", CodeView).cursor
+        target = self._linked_target
+        self._linked_stage = before
+        self.show_target(target, row)
+        self.query_one("#outline", OutlineView).reveal(target)
+        self._pane("main")
+
+    def action_stage(self, step: int) -> None:
+        """The next stage of this compilation."""
+        stages = self.session.stages(self.target.compile) if self.target.compile else []
+        if not stages:
+            self.notify("choose a compilation first")
+            return
+        index = stages.index(self.target.stage) if self.target.stage in stages else (-1 if step > 0 else 0)
+        self._go_to(self.target.compile, stages[(index + step) % len(stages)])
+
+    def action_compile(self, step: int) -> None:
+        """The same stage of the next compilation."""
+        ids = [info.id for info in self.session.compiles]
+        if not ids:
+            return
+        index = ids.index(self.target.compile) if self.target.compile in ids else (-1 if step > 0 else 0)
+        compile_id = ids[(index + step) % len(ids)]
+        stage = self.target.stage if self.target.stage in self.session.stages(compile_id) else ""
+        self._go_to(compile_id, stage)
+
+    def _go_to(self, compile_id: str, stage: str) -> None:
+        names = self.session.names(compile_id, stage) if stage else [""]
+        name = self.target.name if self.target.name in names else names[0]
+        target = Target(compile_id, stage, name)
+        self.show_target(target)
+        self.query_one("#outline", OutlineView).reveal(target)
+
+    def action_back(self) -> None:
+        """What was shown before."""
+        if self._history:
+            target, row = self._history.pop()
+            self.show_target(target, row, remember=False)
+            self.query_one("#outline", OutlineView).reveal(target)
+
+    def action_breaks(self) -> None:
+        """The graph breaks."""
+        if not self.session.breaks:
+            self.notify("this recording has no graph breaks")
+            return
+        self.app.push_screen(BreaksScreen(self.session))
+
+    def action_search(self) -> None:
+        """Search in everything."""
+        self.app.push_screen(SearchScreen(self.session), self._search_done)
+
+    def _search_done(self, match: Match | None) -> None:
+        if match is not None:
+            self.show_target(match.target, match.row)
+            self.query_one("#outline", OutlineView).reveal(match.target)
+            self._pane("main")
+
+    def action_copy_command(self) -> None:
+        """Copy the command line that shows what is shown."""
+        main = self.query_one("#main", CodeView)
+        command = self.session.command(self.target, main.cursor + 1 if main.cursor else None)
+        self.app.copy_to_clipboard(command)
+        self._status("copied")
+
+    def action_reload(self) -> None:
+        """Read the recording again: it may have grown."""
+        self._open(self.session.recording.path, self.target)
+
+    def _open(self, path: Path, target: Target | None = None) -> None:
+        self.session.recording.close()
+        self.session = Session(Recording.open(path))
+        self._linked_compiles.clear()
+        self._history.clear()
+        self._fill()
+        known = {info.id for info in self.session.compiles}
+        self.show_target(target if target and target.compile in known else Target(), remember=False)

@@ -1,0 +1,86 @@
+"""Search in every artifact and source file of a recording."""
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual import on, work
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+from textual.widgets import Footer, Input, Static
+from textual.worker import get_current_worker
+
+from ..artifacts.listing import Line, Listing
+from .code_view import CodeView
+from .line_view import LineView
+from .session import Match, Session, short_name
+
+
+class SearchScreen(Screen["Match | None"]):
+    """An input, and the lines that hold its text; the screen's result is the line that was chosen."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "leave", "back", id="search.leave", tooltip="back to the panes"),
+        Binding("tab,down", "app.focus_next", "results", id="search.results", tooltip="to the results"),
+        Binding("slash", "ask", "search", key_display="/", id="search.ask", tooltip="search for something else"),
+    ]
+
+    def __init__(self, session: Session) -> None:
+        super().__init__()
+        self._session = session
+        self._matches: list[Match] = []
+
+    def compose(self) -> ComposeResult:
+        """Input and results."""
+        yield Static("search in all artifacts and the program", id="title", markup=False)
+        yield Input(placeholder="text, then enter", id="query")
+        yield CodeView(id="results", numbers=False)
+        yield Static("", id="status", markup=False)
+        yield Footer(show_command_palette=False)
+
+    def on_mount(self) -> None:
+        """Ask for the text."""
+        self.query_one("#query").focus()
+
+    @on(Input.Submitted)
+    def _submitted(self, message: Input.Submitted) -> None:
+        if message.value:
+            self._matches = []
+            self.query_one("#results", CodeView).query_text = message.value
+            self._search(message.value)
+
+    @work(thread=True, exclusive=True, group="search", exit_on_error=False)
+    def _search(self, text: str) -> None:
+        worker = get_current_worker()
+        search = self._session.search(text)
+        found: list[Match] = []
+        for target in search.targets():
+            if worker.is_cancelled:
+                return
+            found += search.matches(target)
+            if len(found) >= search.limit:
+                break
+        self.app.call_from_thread(self._show, found[: search.limit], len(found) >= search.limit)
+
+    def _show(self, found: list[Match], more: bool) -> None:
+        self._matches = found
+        width = max((len(short_name(match.target)) for match in found), default=0)
+        lines = tuple(Line(f"{short_name(m.target):<{width}} {m.row + 1:>5}  {m.text.strip()}") for m in found)
+        results = self.query_one("#results", CodeView)
+        results.show(Listing("results", "text", lines))
+        counted = f"{len(found)} lines" + (" (there are more)" if more else "")
+        self.query_one("#status", Static).update(f"{counted}; enter opens one" if found else "no line holds that text")
+        if found:
+            results.focus()
+
+    @on(LineView.Chosen, "#results")
+    def _chosen(self, message: LineView.Chosen) -> None:
+        self.dismiss(self._matches[message.row])
+
+    def action_ask(self) -> None:
+        """Back to the input."""
+        self.query_one("#query").focus()
+
+    def action_leave(self) -> None:
+        """Back without a result."""
+        self.dismiss(None)

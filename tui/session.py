@@ -1,0 +1,162 @@
+"""What the workbench knows of a recording: listings and links, made when they are first asked for, then kept.
+
+Nothing here knows of Textual, so all of it can be tested as plain functions, and used from worker threads.
+"""
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from ..artifacts.home import existing_home
+from ..artifacts.links import Links, links
+from ..artifacts.listing import Line, Listing, printable, source_listing
+from ..artifacts.recording import CompileInfo, Recording, RecordingError
+from ..artifacts.records import STAGES, Break, Ref, split_ref
+from ..artifacts.render import listing
+from ..artifacts.render_summary import render_compile, render_summary
+from ..artifacts.selector import Selector
+from ..artifacts.summary import breaks, summary
+
+SOURCE = "source"  # beside the stages: a file of the program
+LINKED_STAGES = (SOURCE, "bytecode", "capture", "joint", "forward", "backward", "passes", "loops", "schedule",
+                 "kernels", "wrapper", "bytecode_out", "guards", "decisions")
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a pane shows: an artifact; without a stage a compilation; without a compilation the recording.
+
+    For the stage `source`, `name` is the path of a file of the program.
+    """
+
+    compile: str = ""
+    stage: str = ""
+    name: str = ""
+
+
+class Session:
+    """An open recording with everything that was made of it."""
+
+    def __init__(self, recording: Recording) -> None:
+        self.recording = recording
+        self.listing = lru_cache(maxsize=256)(self._listing)
+        self.links = lru_cache(maxsize=16)(self._links)
+        self.breaks: list[tuple[str, Break, int]] = breaks(recording)
+        self.compiles: list[CompileInfo] = recording.compiles()
+
+    def stages(self, compile_id: str) -> list[str]:
+        """The stages of a compilation that can be shown, the program's text first."""
+        program = [SOURCE] if self.sources(compile_id) else []
+        return program + self.recording.stages(compile_id)
+
+    def sources(self, compile_id: str) -> list[str]:
+        """Files of the program that were kept, that of the compiled function first."""
+        kept = self.recording.sources()
+        first = next((info.file for info in self.compiles if info.id == compile_id), "")
+        return sorted(kept, key=lambda path: (path != first, path))
+
+    def names(self, compile_id: str, stage: str) -> list[str]:
+        """The names of a stage's artifacts; for the program, its files."""
+        if stage == SOURCE:
+            return self.sources(compile_id)
+        if stage == "decisions":
+            return [""]
+        return [info.name for info in self.recording.artifacts(compile_id, stage)]
+
+    def related(self, compile_id: str, item: Ref, stage: str) -> list[Ref]:
+        """Items of `stage` that belong to `item`. For `passes` only those after the last pass."""
+        found = self.links(compile_id).related(item, stage)
+        if stage == "passes" and found:
+            last = max(split_ref(reference)[1] for reference in found)
+            found = [reference for reference in found if split_ref(reference)[1] == last]
+        return found
+
+    def selector(self, target: Target) -> str:
+        """What names `target` on the command line."""
+        path = self.recording.path
+        name = path.name if path.parent.absolute() == existing_home() else str(path)
+        stage, artifact = ("frame", "") if target.stage == SOURCE else (target.stage, target.name)
+        return str(Selector(name, target.compile, stage, artifact))
+
+    def command(self, target: Target, line: int | None = None) -> str:
+        """The command line that shows `target` (and what its line `line` belongs to)."""
+        words = ["ptdebug", "show", self.selector(target)]
+        if line is not None and target.stage not in ("", SOURCE):
+            words += ["--line", str(line)]
+        return shlex.join(words)
+
+    def search(self, text: str) -> Search:
+        """Look for `text` (case ignored where it is all lower case) in every artifact and source file."""
+        return Search(self, text)
+
+    def _listing(self, target: Target) -> Listing:
+        try:
+            if target.stage == SOURCE:
+                text = self.recording.source(target.name)
+                if text is None:
+                    raise RecordingError(f"the text of {target.name} was not kept")
+                return source_listing(target.name, text)
+            if target.stage:
+                return listing(self.recording, target.compile, target.stage, target.name)
+            if target.compile:
+                return render_compile(self.recording, self.recording.compile(target.compile))
+            return render_summary(summary(self.recording))
+        except RecordingError as error:
+            return Listing("not there", "text", (Line(printable(str(error))),))
+
+    def _links(self, compile_id: str) -> Links:
+        return links(self.recording, compile_id)
+
+
+@dataclass(frozen=True)
+class Match:
+    """A line that a search found; `row` counts from 0."""
+
+    target: Target
+    row: int
+    text: str
+
+
+class Search:
+    """A search over everything, one artifact after the other, so that it can be stopped."""
+
+    limit = 1000  # matches; there is no sense in reading more
+
+    def __init__(self, session: Session, text: str) -> None:
+        self._session = session
+        self._text = text
+        self._fold = text == text.lower()
+
+    def targets(self) -> list[Target]:
+        """What is looked through: the program, then each compilation's artifacts in order."""
+        session = self._session
+        first = session.compiles[0].id if session.compiles else ""
+        found = [Target(first, SOURCE, path) for path in session.recording.sources()]
+        for info in session.compiles:
+            found += [Target(info.id, stage, name) for stage in STAGES if stage in session.recording.stages(info.id)
+                      for name in session.names(info.id, stage)]
+        return found
+
+    def matches(self, target: Target) -> list[Match]:
+        """The lines of one artifact that hold the text."""
+        lines = self._session.listing(target).lines
+        return [Match(target, row, lines[row].text) for row in find_rows(lines, self._text)]
+
+
+def find_rows(lines: tuple[Line, ...], text: str) -> list[int]:
+    """The rows that hold `text`; case is ignored where `text` has no capitals."""
+    if not text:
+        return []
+    if text == text.lower():
+        return [row for row, line in enumerate(lines) if text in line.text.lower()]
+    return [row for row, line in enumerate(lines) if text in line.text]
+
+
+def short_name(target: Target) -> str:
+    """How titles name a target: `0/0 kernels:unit_0`, `0/0 program model.py`."""
+    if target.stage == SOURCE:
+        return f"program {Path(target.name).name}"
+    stage = f"{target.stage}:{target.name}" if target.name else target.stage
+    return f"{target.compile} {stage}".strip() or "summary"
