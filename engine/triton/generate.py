@@ -1,0 +1,132 @@
+"""From a scheduled group to Triton source: normalize, decide how many kernels, choose tiles, write."""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import sympy
+
+from ...artifacts.context import CompileContext
+from ..ir import Buffer, Group, KernelSignature, LoopBody
+from .form import Form, form_of
+from .kernel import KernelWriter
+from .source import WIDE_FROM, Launch, TritonSource, Workspace, assemble
+from .split import split_kernels
+from .tiling import PROCESSORS, SPLIT_FROM, choose, hint
+from .unsupported import TritonUnsupported
+
+
+def generate(group: Group, buffers: Mapping[str, Buffer], context: CompileContext) -> TritonSource:
+    """The Triton form of `group`; `buffers` are the program's.
+
+    Mostly one kernel. Several, run one after the other, where one launch cannot keep the order that the bodies need
+    (a decision, `launches`), or where programs share rows. Raises TritonUnsupported with the reason.
+    """
+    symbols, bounds = _symbols(group, buffers), _bounds(group)
+    groups, why = _parts(group, buffers)
+    if len(groups) > 1 or why:
+        context.decide("launches", group.kernel, [str(len(groups))], str(len(groups)), why)
+    launches: list[Launch] = []
+    workspaces: list[Workspace] = []
+    extents: list[sympy.Expr] = []
+    for number, part in enumerate(groups):
+        form = form_of(part, buffers)
+        made, needed, sizes = _kernels(form, symbols, bounds, context)
+        fresh = {w.name: f"{w.name}_{number}" if len(groups) > 1 else w.name for w in needed}
+        workspaces += [replace(w, name=fresh[w.name]) for w in needed]
+        launches += [replace(k, pointers=tuple(fresh.get(p, p) for p in k.pointers)) for k in made]
+        extents += sizes
+    own = {w.name for w in workspaces}
+    used = tuple(dict.fromkeys(p for k in launches for p in k.pointers if p not in own))
+    signature = KernelSignature(group.kernel, used, symbols, bounds)
+    return TritonSource(signature, tuple(launches), tuple(workspaces), tuple(dict.fromkeys(extents)),
+                        assemble(launches))
+
+
+def _kernels(
+    form: Form, symbols: tuple[sympy.Symbol, ...], bounds: tuple[str, ...], context: CompileContext
+) -> tuple[tuple[Launch, ...], tuple[Workspace, ...], tuple[sympy.Expr, ...]]:
+    index, extents = _index_width(form, symbols)
+    written = {s.buffer for b in form.bodies for s in b.statements if s.op == "store"}
+    stored = frozenset(written - (form.internal - form.scratch))
+    tile = choose(form, context)
+    if tile.splits > 1:
+        return (*split_kernels(form, tile, index, bounds, stored, symbols), extents)
+    writer = KernelWriter(form, tile, index, bounds, stored, form.name)
+    writer.header()
+    writer.bodies()
+    return (writer.launch(symbols),), (), extents
+
+
+def _index_width(form: Form, symbols: tuple[sympy.Symbol, ...]) -> tuple[str, tuple[sympy.Expr, ...]]:
+    """int32, int64 or dynamic; and the sizes that decide: elements spanned by each buffer, points of the loops."""
+    sizes: set[sympy.Expr] = {sympy.sympify(form.numel * s.numel) for s in form.spaces} | {sympy.sympify(form.numel)}
+    for body in form.bodies:
+        for name in {s.buffer for s in body.statements if s.op in ("load", "store")}:
+            buffer = form.buffers[name]
+            sizes.add(sympy.sympify(1 + sum((n - 1) * stride for n, stride in zip(buffer.size, buffer.stride))))
+    if all(s.is_Integer for s in sizes):
+        return ("int64" if max(int(s) for s in sizes) >= WIDE_FROM // 2 else "int32"), ()
+    return "dynamic", tuple(sorted(sizes, key=str))
+
+
+def _parts(group: Group, buffers: Mapping[str, Buffer]) -> tuple[list[Group], str]:
+    """The group itself, or one group for each body and the reason why."""
+    if len(group.bodies) == 1:
+        return [_alone(group.kernel, group, group.bodies[0])], ""
+    why = _why_apart(group, buffers)
+    if not why:
+        return [group], ""
+    return [_alone(f"{group.kernel}_{k}", group, body) for k, body in enumerate(group.bodies)], why
+
+
+def _alone(name: str, group: Group, body: LoopBody) -> Group:
+    """A group of one body, which brings all of its axes outside, and writes all that it stores."""
+    return Group(name, body.axes, (body,), frozenset(), group.device)
+
+
+def _why_apart(group: Group, buffers: Mapping[str, Buffer]) -> str:
+    """Why the bodies of `group` cannot, or should not, share one launch; "" when they can."""
+    outer = len(group.axes)
+    if any(len(b.axes) > outer and b.reduction_axes for b in group.bodies):
+        return "a body reduces inside loops of its own, which a two-dimensional tile has no place for"
+    added = {s.buffer for b in group.bodies for s in b.statements if s.op == "store" and s.mode == "add"}
+    if any(added & {*b.reads, *b.writes} for b in group.bodies) and len(group.bodies) > 1 and added:
+        touching = [b for b in group.bodies if added & {*b.reads, *b.writes}]
+        if len(touching) > 1:
+            return "atomic additions must be complete before another body reads, or come after it fills, their buffer"
+    form = form_of(group, buffers)
+    if form.misaligned and not form.reduces:
+        return "a body reads what other programs of the launch would write"
+    rows = hint(form.numel)
+    longest = max((hint(s.numel) for s in form.spaces), default=0)
+    if form.reduces and rows * 4 < PROCESSORS and longest >= SPLIT_FROM:
+        return f"{rows} rows of {longest} would leave most of the GPU idle; alone, each body spreads over all of it"
+    return ""
+
+
+def _symbols(group: Group, buffers: Mapping[str, Buffer]) -> tuple[sympy.Symbol, ...]:
+    """The size symbols that the group's extents and indices need, by name."""
+    own = {a.symbol for b in group.bodies for a in (*b.axes, *b.reduction_axes)} | {a.symbol for a in group.axes}
+    found: set[sympy.Symbol] = set()
+    for body in group.bodies:
+        names = {s.name for s in body.statements}
+        exprs = [a.extent for a in (*body.axes, *body.reduction_axes)]
+        exprs += [e for s in body.statements for e in (s.index, s.bound) if e is not None]
+        exprs += [n for b in {*body.reads, *body.writes} for n in (*buffers[b].size, *buffers[b].stride)]
+        free = {symbol for e in exprs for symbol in sympy.sympify(e).free_symbols}
+        found |= {symbol for symbol in free - own if symbol.name not in names}
+    return tuple(sorted(found, key=lambda s: s.name))
+
+
+def _bounds(group: Group) -> tuple[str, ...]:
+    """ATen nodes whose indices are checked, in order."""
+    found: dict[str, None] = {}
+    for body in group.bodies:
+        for s in body.statements:
+            if s.op == "indirect":
+                found[s.origins[-1] if s.origins else body.name] = None
+    return tuple(found)
+
+
+__all__ = ["TritonUnsupported", "generate"]

@@ -1,0 +1,68 @@
+"""Index expressions and sizes (SymPy) as text: Triton source, or Python for the grid of a launch."""
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import sympy
+
+from .unsupported import TritonUnsupported
+
+# Both languages agree on these for the operands that the loop IR promises: quotients and remainders are of non-negative
+# integers, except PythonMod, whose sign follows the (positive) divisor. Triton's own `%` follows the dividend, as C's.
+_FUNCTIONS: dict[str, Callable[[list[str]], str]] = {
+    "FloorDiv": lambda a: f"({a[0]} // {a[1]})",
+    "CleanDiv": lambda a: f"({a[0]} // {a[1]})",
+    "CeilDiv": lambda a: f"(({a[0]} + {a[1]} - 1) // {a[1]})",
+    "Mod": lambda a: f"({a[0]} % {a[1]})",
+    "PythonMod": lambda a: f"(({a[0]} % {a[1]} + {a[1]}) % {a[1]})",
+    "ModularIndexing": lambda a: f"({a[0]} // {a[1]} % {a[2]})",
+    "Identity": lambda a: a[0],
+}
+_EXTREMES = {"Max": ("tl.maximum", "max"), "Min": ("tl.minimum", "min")}
+
+
+def index_text(expr: sympy.Expr, *, python: bool = False) -> str:
+    """`expr` as Triton source, symbols by their names (`python=True`: as Python on ints).
+
+    Raises TritonUnsupported for a function that index expressions have no form for.
+    """
+    return _print(sympy.sympify(expr), python)
+
+
+def _print(expr: sympy.Expr, python: bool) -> str:
+    if expr.is_Integer:
+        return str(int(expr))
+    if expr.is_Symbol:
+        return str(expr.name)
+    if expr.is_Add:
+        return _sum(expr, python)
+    if expr.is_Mul:
+        return "*".join(_factor(a, python) for a in expr.args)
+    if expr.is_Pow and expr.exp.is_Integer and expr.exp > 0:
+        return "*".join([_factor(expr.base, python)] * int(expr.exp))
+    name = type(expr).__name__
+    arguments = [_print(a, python) for a in expr.args]
+    if name in _EXTREMES:
+        function = _EXTREMES[name][1 if python else 0]
+        text = arguments[0]
+        for other in arguments[1:]:
+            text = f"{function}({text}, {other})"
+        return text
+    if name in _FUNCTIONS:
+        operands = [a if x.is_Symbol or x.is_Integer else f"({a})" for a, x in zip(arguments, expr.args)]
+        return _FUNCTIONS[name](operands)
+    raise TritonUnsupported(f"index expression {expr} has no Triton form")
+
+
+def _sum(expr: sympy.Expr, python: bool) -> str:
+    text = ""
+    for term in sorted(expr.args, key=lambda t: (t.is_Integer, str(t))):
+        piece = _print(-term, python) if term.could_extract_minus_sign() else _print(term, python)
+        sign = "-" if term.could_extract_minus_sign() else "+"
+        text = f"{text} {sign} {piece}" if text else (f"-{piece}" if sign == "-" else piece)
+    return text
+
+
+def _factor(expr: sympy.Expr, python: bool) -> str:
+    text = _print(expr, python)
+    return f"({text})" if expr.is_Add or (expr.is_Integer and expr < 0) else text

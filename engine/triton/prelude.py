@@ -1,0 +1,128 @@
+"""Functions that generated kernels call, as source: each kernel carries the ones it uses and stands alone.
+
+They are Triton, not Python: text, because one process may run them compiled and interpreted, and because a recorded
+kernel should be readable, and run, without this package.
+"""
+from __future__ import annotations
+
+import re
+
+HELPERS: dict[str, str] = {
+    "nan_max": '''
+@triton.jit
+def nan_max(a, b):
+    """The larger; NaN if either is."""
+    return tl.where((a != a) | (a > b), a, b)
+''',
+    "nan_min": '''
+@triton.jit
+def nan_min(a, b):
+    """The smaller; NaN if either is."""
+    return tl.where((a != a) | (a < b), a, b)
+''',
+    "product": '''
+@triton.jit
+def product(a, b):
+    return a * b
+''',
+    "arg_max": '''
+@triton.jit
+def arg_max(a, a_index, b, b_index):
+    """The larger value and its index: NaN is largest, of equals the first."""
+    better = (a > b) | ((a != a) & (b == b))
+    equal = (a == b) | ((a != a) & (b != b))
+    take_a = better | (equal & (a_index < b_index))
+    return tl.where(take_a, a, b), tl.where(take_a, a_index, b_index)
+''',
+    "arg_min": '''
+@triton.jit
+def arg_min(a, a_index, b, b_index):
+    """The smaller value and its index: NaN is smallest, of equals the first."""
+    better = (a < b) | ((a != a) & (b == b))
+    equal = (a == b) | ((a != a) & (b != b))
+    take_a = better | (equal & (a_index < b_index))
+    return tl.where(take_a, a, b), tl.where(take_a, a_index, b_index)
+''',
+    "welford": '''
+@triton.jit
+def welford(a_mean, a_m2, a_count, b_mean, b_m2, b_count):
+    """Mean, sum of squared deviations and count of two samples together (Chan, Golub and LeVeque 1979)."""
+    delta = b_mean - a_mean
+    count = a_count + b_count
+    share = tl.where(count == 0.0, 0.0, b_count / count)
+    return a_mean + delta * share, a_m2 + b_m2 + delta * delta * a_count * share, count
+''',
+    "integer_floordiv": '''
+@triton.jit
+def integer_floordiv(a, b):
+    """Quotient rounded down; `//` of Triton rounds towards zero."""
+    quotient = a // b
+    return tl.where(((a % b) != 0) & ((a < 0) != (b < 0)), quotient - 1, quotient)
+''',
+    "integer_mod": '''
+@triton.jit
+def integer_mod(a, b):
+    """Remainder with the sign of the divisor; `%` of Triton has the dividend's."""
+    remainder = a % b
+    return tl.where((remainder != 0) & ((remainder < 0) != (b < 0)), remainder + b, remainder)
+''',
+    "integer_pow": '''
+@triton.jit
+def integer_pow(base, exponent):
+    """`base` to an integer power, wrapping; a negative exponent gives 0, but for bases 1 and -1."""
+    result = base * 0 + 1
+    square = base
+    left = tl.where(exponent < 0, 0, exponent)
+    for _ in range(64):
+        result = tl.where((left & 1) != 0, result * square, result)
+        square = square * square
+        left = left >> 1
+    inverse = tl.where(base == 1, 1, tl.where(base == -1, 1 - 2 * (exponent & 1), 0)).to(result.dtype)
+    return tl.where(exponent < 0, inverse, result)
+''',
+    "float_mod": '''
+@triton.jit
+def float_mod(a, b):
+    """Remainder with the sign of the divisor."""
+    remainder = libdevice.fmod(a, b)
+    return tl.where((remainder != 0) & ((remainder < 0) != (b < 0)), remainder + b, remainder)
+''',
+    "float_floordiv": '''
+@triton.jit
+def float_floordiv(a, b):
+    """Quotient rounded down, as torch: exact where a / b would round up to an integer."""
+    remainder = libdevice.fmod(a, b)
+    quotient = (a - remainder) / b
+    quotient = tl.where((remainder != 0) & ((b < 0) != (remainder < 0)), quotient - 1.0, quotient)
+    whole = libdevice.floor(quotient)
+    whole = tl.where(quotient - whole > 0.5, whole + 1.0, whole)
+    whole = tl.where(quotient == 0, libdevice.copysign(quotient * 0, a / b), whole)
+    return tl.where(b == 0, a / b, whole)
+''',
+    "shift_left": '''
+@triton.jit
+def shift_left(a, b):
+    """0 for a shift by the width or more, or by a negative number."""
+    bits: tl.constexpr = a.dtype.primitive_bitwidth
+    valid = (b >= 0) & (b < bits)
+    return tl.where(valid, a << tl.where(valid, b, 0), 0)
+''',
+    "shift_right": '''
+@triton.jit
+def shift_right(a, b):
+    """All sign bits for a shift by the width or more, or by a negative number."""
+    bits: tl.constexpr = a.dtype.primitive_bitwidth
+    valid = (b >= 0) & (b < bits)
+    return a >> tl.where(valid, b, bits - 1)
+''',
+}
+
+HEADER = """import triton
+import triton.language as tl
+from triton.language.extra import libdevice
+"""
+
+
+def helpers_used(text: str) -> list[str]:
+    """Source of the helpers that `text` calls, in the table's order."""
+    return [source for name, source in HELPERS.items() if re.search(rf"\b{name}\b", text)]
