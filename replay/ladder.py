@@ -1,0 +1,307 @@
+"""All rungs on the recorded inputs of one compilation, and the first place where values part.
+
+The captured graph, run in eager, is what every other rung is held against; a float64 run of it says how much of a
+difference is rounding. The later stages are made again from the recorded graph with the recorded decisions, and where
+that gives another record than the recorded one (another version of ptdebug or torch), the report says so.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from ..artifacts.context import CompileContext, CompileId, run_stages
+from ..artifacts.records import SCHEMA, AnyRecord, Decision, Graph, Location, SavedInputs
+from ..artifacts.recording import Recording, RecordingError
+from ..engine.compile import STAGES, Work
+from ..engine.ir import LoopBody
+from .compare import EQUAL, Comparison, compare, worst
+from .graphs import ReplayError, graph_module
+from .inputs import bind_symbols, clones, load_inputs
+from .rungs import Execution, deterministic, run_aten, run_graph, run_kernels, run_loops, written
+
+
+@dataclass(frozen=True)
+class Rung:
+    """One stage run on one device. `why` is set when it could not run, or says how it was judged."""
+
+    stage: str
+    device: str
+    verdict: str  # equal | rounding | different | absent
+    comparison: Comparison = EQUAL
+    seconds: float = 0.0
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The first value that is different: in which stage, which node or buffer, and the program's line behind it."""
+
+    stage: str
+    node: str
+    location: Location | None
+    comparison: Comparison
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a replay found. `drift` names stages that came out differently from what was recorded."""
+
+    selector: str
+    rungs: tuple[Rung, ...]
+    first: Difference | None = None
+    drift: tuple[str, ...] = ()
+
+    @property
+    def verdict(self) -> str:
+        """The worst verdict of all rungs that ran."""
+        ran = [r.verdict for r in self.rungs if r.verdict != "absent"]
+        return next((v for v in ("different", "rounding") if v in ran), "equal")
+
+    def document(self) -> dict[str, Any]:
+        """The JSON document of the contract. Infinite distances are given as null."""
+        first = None
+        if self.first is not None:
+            where = self.first.location
+            c = self.first.comparison
+            first = {
+                "stage": self.first.stage, "node": self.first.node, "file": where.file if where else None,
+                "line": where.line if where else None, "max_abs": _number(c.max_abs), "max_rel": _number(c.max_rel),
+                "ulp": _number(c.ulp),
+            }
+        rungs = [
+            {"stage": r.stage, "device": r.device, "verdict": r.verdict, "max_abs": _number(r.comparison.max_abs),
+             "max_rel": _number(r.comparison.max_rel), "seconds": round(r.seconds, 6), "why": r.why or r.comparison.why}
+            for r in self.rungs
+        ]
+        return {"schema": SCHEMA, "selector": self.selector, "verdict": self.verdict, "first_difference": first,
+                "rungs": rungs, "drift": list(self.drift)}
+
+
+def _number(value: float) -> float | None:
+    return value if value == value and abs(value) != float("inf") else None
+
+
+@dataclass(frozen=True)
+class _Captured:
+    module: torch.fx.GraphModule
+    inputs: tuple[Any, ...]
+    grad_enabled: bool = False
+
+
+@dataclass
+class _Collector:
+    """A recorder that keeps what the engine says, to hold it against what was recorded."""
+
+    records: dict[tuple[str, str], AnyRecord] = field(default_factory=dict)
+
+    def begin(self, compile_id: str, function: str, file: str, line: int) -> None:
+        """Nothing to begin."""
+
+    def record(self, compile_id: str, stage: str, name: str, record: AnyRecord) -> None:
+        """Keep it."""
+        self.records[stage, name] = record
+
+    def absent(self, compile_id: str, stage: str, why: str) -> None:
+        """Not compared."""
+
+    def decision(self, compile_id: str, decision: Decision) -> None:
+        """Not compared: decisions are taken over."""
+
+    def end(self, compile_id: str, status: str, reason: str, seconds: Mapping[str, float]) -> None:
+        """Nothing to end."""
+
+    def source_file(self, path: str) -> None:
+        """Not compared."""
+
+
+class Ladder:
+    """The rungs of one compilation on one device."""
+
+    def __init__(self, recording: Recording, compile_id: str, device: str = "cpu", trust: bool = False) -> None:
+        self.recording = recording
+        self.compile_id = compile_id
+        self.device = device
+        self.graph = self._artifact("capture", "", Graph)
+        saved = load_inputs(recording.path, self._artifact("runtime", "inputs", SavedInputs))
+        self.saved = clones(saved, device)
+        self.symbols = bind_symbols(self.graph, saved)
+        self.captured = graph_module(self.graph, self.symbols, trust)
+        self.trust = trust
+        self.collector = _Collector()
+        self.work = Work(_Captured(self.captured, self._fakes()))
+        self.rungs: list[Rung] = []
+        self.first: Difference | None = None
+
+    def _artifact(self, stage: str, name: str, kind: type[Any]) -> Any:
+        try:
+            found = self.recording.artifact(self.compile_id, stage, name)
+        except RecordingError as error:
+            raise ReplayError(f"{error}") from error
+        if not isinstance(found, kind):
+            raise ReplayError(f"{self.compile_id}:{stage} is a {type(found).__name__}, not a {kind.__name__}")
+        return found
+
+    def _fakes(self) -> tuple[Any, ...]:
+        mode = FakeTensorMode()
+        return tuple(mode.from_tensor(v, static_shapes=True) if isinstance(v, torch.Tensor) else v for v in self.saved)
+
+    # ---- climbing
+    def climb(self) -> Report:
+        """Run all rungs, lowest first."""
+        with deterministic():
+            eager = run_graph(self.captured, clones(self.saved))
+        self.eager, self.reference = eager, self._reference()
+        self._add("capture", eager)
+        why = self._compile()
+        self._rung("forward", why, lambda: self._recorded_aten("forward", ""))
+        for name in self._last_pass():
+            self._rung("passes", why, lambda n=name: self._recorded_aten("passes", n))
+        self._rung("loops", why, lambda: run_loops(self.work.aten, self.work.program, clones(self.saved)))
+        self._rung("kernels", why, self._kernels)
+        return Report(f"{self.recording.name}:{self.compile_id}", tuple(self.rungs), self.first, self._drift())
+
+    def _reference(self) -> Execution | None:
+        try:
+            with deterministic():
+                return run_graph(self.captured, clones(self.saved, dtype=torch.float64), wide=True)
+        except (RuntimeError, TypeError):  # an operator that has no float64 form: then distances to eager count
+            return None
+
+    def _compile(self) -> str:
+        """Make the later stages again; the reason where that fails."""
+        forced = {d.id: d.chosen for _, d in self.recording.decisions(self.compile_id) if d.forced}
+        context = CompileContext(CompileId(0, 0), self.collector, forced, recording=True)
+        try:
+            self.work = run_stages(STAGES, self.work, context)
+        except Exception as error:
+            return f"{type(error).__name__}: {error}"
+        return ""
+
+    def _rung(self, stage: str, why: str, run: Callable[[], Execution]) -> None:
+        if why:
+            self.rungs.append(Rung(stage, self.device, "absent", why=why))
+            return
+        try:
+            with deterministic():
+                ran = run()
+        except RecordingError as error:
+            self.rungs.append(Rung(stage, self.device, "absent", why=str(error)))
+            return
+        self._add(stage, ran)
+
+    def _add(self, stage: str, ran: Execution) -> None:
+        references = self.reference.observed() if self.reference is not None else [None] * len(ran.observed())
+        comparison = worst([compare(*pair) for pair in zip(ran.observed(), self.eager.observed(), references)])
+        self.rungs.append(Rung(stage, self.device, comparison.verdict, comparison, ran.seconds))
+        if comparison.verdict == "different" and self.first is None:
+            self.first = self._locate(stage, ran) or Difference(stage, "results", None, comparison)
+
+    def _recorded_aten(self, stage: str, name: str) -> Execution:
+        record = self._artifact(stage, name, object)
+        graph = record if isinstance(record, Graph) else record.graph
+        module = graph_module(graph, self.symbols, self.trust)
+        return run_aten(self.work.aten, module, clones(self.saved))
+
+    def _last_pass(self) -> list[str]:
+        return sorted(a.name for a in self.recording.artifacts(self.compile_id, "passes"))[-1:]
+
+    def _kernels(self) -> Execution:
+        work = self.work
+        return run_kernels(work.aten, work.plan, work.kernels or {}, work.signatures or {}, clones(self.saved))
+
+    # ---- where values first differ
+    def _locate(self, stage: str, ran: Execution) -> Difference | None:
+        pairs = self._graph_pairs(stage, ran) if stage in ("forward", "passes") else self._buffer_pairs(stage, ran)
+        for node, value, origin in pairs:
+            expected = self.eager.values.get(origin)
+            if not _comparable(value, expected):
+                continue
+            wide = self.reference.values.get(origin) if self.reference is not None else None
+            found = compare(_like(value, expected), expected, wide)
+            if found.verdict == "different":
+                return Difference(stage, node, self._location(origin), found)
+        return None
+
+    def _graph_pairs(self, stage: str, ran: Execution) -> Iterator[tuple[str, Any, str]]:
+        """(ATen node, its value, the captured node whose last piece it is)."""
+        record = self._artifact(stage, (self._last_pass() or [""])[0] if stage == "passes" else "", object)
+        graph = record if isinstance(record, Graph) else record.graph
+        last = {origin.partition("#")[2]: node.id for node in graph.nodes for origin in node.origins}
+        for node in graph.nodes:
+            for origin in node.origins:
+                name = origin.partition("#")[2]
+                if last[name] == node.id and node.id in ran.values:
+                    yield node.id, ran.values[node.id], name
+
+    def _buffer_pairs(self, stage: str, ran: Execution) -> Iterator[tuple[str, Any, str]]:
+        """(buffer, its value, the captured node whose value it should be)."""
+        steps = self.work.program.steps if stage == "loops" else self.work.plan.items
+        nodes = {n.name: n for n in self.work.aten.module.graph.nodes}
+        for step in steps:
+            makers = dict(_makers(step))
+            for name in written(step):
+                for maker in makers.get(name, ()):
+                    for origin in nodes[maker].meta.get("origins", ()) if maker in nodes else ():
+                        if name in ran.values:
+                            yield name, ran.values[name], origin
+
+    def _location(self, node: str) -> Location | None:
+        for recorded in self.graph.nodes:
+            if recorded.id == node and recorded.stack:
+                return recorded.stack[-1]
+        return None
+
+    def _drift(self) -> tuple[str, ...]:
+        """Stages whose record, made again, is not the recorded one. Symbolic sizes are bound here, so they differ."""
+        if self.symbols:
+            return ()
+        changed = []
+        for (stage, name), record in self.collector.records.items():
+            if stage in ("forward", "passes", "loops") and self._recorded(stage, name) != record:
+                changed.append(stage)
+        return tuple(dict.fromkeys(changed))
+
+    def _recorded(self, stage: str, name: str) -> AnyRecord | None:
+        try:
+            found = self.recording.artifact(self.compile_id, stage, name)
+        except RecordingError:
+            return None
+        return found
+
+
+def _makers(step: Any) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """For each buffer that a step writes, the ATen nodes of the value stored, last one first."""
+    if isinstance(step, LoopBody):
+        for statement in step.statements:
+            if statement.op == "store":
+                yield statement.buffer, tuple(reversed(statement.origins))
+    elif hasattr(step, "bodies"):
+        for body in step.bodies:
+            yield from _makers(body)
+    else:
+        yield from ((name, tuple(reversed(step.origins))) for name in step.outputs if name)
+
+
+def _comparable(value: Any, expected: Any) -> bool:
+    return (
+        isinstance(value, torch.Tensor) and isinstance(expected, torch.Tensor)
+        and value.dtype == expected.dtype and value.numel() == expected.numel()
+        and [s for s in value.shape if s != 1] == [s for s in expected.shape if s != 1]
+    )
+
+
+def _like(value: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:
+    """`value` with the shape and strides of `expected`: inner layouts may differ between stages."""
+    result = torch.empty_strided(expected.shape, expected.stride(), dtype=value.dtype, device=value.device)
+    return result.copy_(value.reshape(expected.shape))
+
+
+def replay(recording: Recording, compile_id: str, device: str = "cpu", trust: bool = False) -> Report:
+    """Climb the ladder of one compilation. Raises ReplayError where it cannot be run again."""
+    if device.startswith("cuda") and not torch.cuda.is_available():
+        raise ReplayError("there is no CUDA device here: replay with --device cpu")
+    return Ladder(recording, compile_id, device, trust).climb()

@@ -1,0 +1,198 @@
+"""One way of running the recorded graph for each stage: node by node, as loop IR, as compiled kernels.
+
+Every rung takes fresh copies of the inputs and gives an `Execution`: what the program would see afterwards, and the
+value of everything in between that has a name.
+"""
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import torch.fx
+
+from ..engine import interpret
+from ..engine.aten import AtenGraph, Constant, FromGraph, FromInput
+from ..engine.ir import Group, KernelSignature, LoopBody, Plan, Program
+
+WIDER = {torch.float32: torch.float64, torch.float16: torch.float64, torch.bfloat16: torch.float64}
+WIDER_METHODS = {"float": "double", "half": "double", "bfloat16": "double"}
+
+
+@dataclass
+class Execution:
+    """What a rung gave. `inputs` are its copies of the inputs after the run; `values` its intermediates by name, as
+
+    they were when they were made.
+    """
+
+    outputs: tuple[Any, ...]
+    inputs: tuple[Any, ...]
+    values: dict[str, Any] = field(default_factory=dict)
+    seconds: float = 0.0
+
+    def observed(self) -> tuple[Any, ...]:
+        """Results, then inputs: all that the program can see."""
+        return (*self.outputs, *self.inputs)
+
+
+# ---- graphs ---------------------------------------------------------------------------------------------------------
+def run_graph(module: torch.fx.GraphModule, inputs: tuple[Any, ...], wide: bool = False) -> Execution:
+    """Run a graph node by node in eager. `wide`: compute in float64 what the graph asks for in a smaller float."""
+    values: dict[str, Any] = {}
+    live: dict[torch.fx.Node, Any] = {}
+    supply = iter(inputs)
+    outputs: tuple[Any, ...] = ()
+    start = time.perf_counter()
+    with torch.no_grad():
+        for node in module.graph.nodes:
+            args = torch.fx.node.map_arg(node.args, live.__getitem__)
+            if node.op == "output":
+                outputs = tuple(args[0]) if isinstance(args[0], (tuple, list)) else (args[0],)
+                break
+            if node.op == "placeholder":
+                live[node] = next(supply)
+            elif node.op == "get_attr":
+                constant = getattr(module, node.target)
+                live[node] = constant.double() if wide and constant.dtype in WIDER else constant
+            else:
+                kwargs = torch.fx.node.map_arg(node.kwargs, live.__getitem__)
+                live[node] = _call(node, args, kwargs, wide)
+                values[node.name] = _snapshot(live[node])
+    return Execution(outputs, inputs, values, time.perf_counter() - start)
+
+
+def _call(node: torch.fx.Node, args: Any, kwargs: Any, wide: bool) -> Any:
+    target: Any = node.target
+    if wide:
+        args, kwargs = _widened(args), _widened(kwargs)
+    if node.op == "call_method":
+        name = WIDER_METHODS.get(target, target) if wide else target
+        return getattr(args[0], name)(*args[1:], **kwargs)
+    return target(*args, **kwargs)
+
+
+def _widened(tree: Any) -> Any:
+    if isinstance(tree, torch.dtype):
+        return WIDER.get(tree, tree)
+    if isinstance(tree, (tuple, list)):
+        return type(tree)(_widened(v) for v in tree)
+    if isinstance(tree, dict):
+        return {k: _widened(v) for k, v in tree.items()}
+    return tree
+
+
+def _snapshot(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return value.detach().clone(memory_format=torch.preserve_format)
+    if isinstance(value, (tuple, list)):
+        return tuple(_snapshot(v) for v in value)
+    return value
+
+
+def run_aten(aten: AtenGraph, module: torch.fx.GraphModule, inputs: tuple[Any, ...]) -> Execution:
+    """Run an ATen graph and give its results as the program sees them: mutations written back, views made."""
+    ran = run_graph(module, inputs)
+    offset = len(aten.mutations)
+    outputs = _assemble(aten, inputs, ran.outputs[:offset], ran.outputs[offset:])
+    return Execution(outputs, inputs, ran.values, ran.seconds)
+
+
+def _assemble(
+    aten: AtenGraph, inputs: tuple[Any, ...], new: Sequence[torch.Tensor], made: Sequence[Any]
+) -> tuple[Any, ...]:
+    """The program's results: `new` are the new values of mutated inputs, `made` the graph's own results."""
+    for value, index in zip([v.clone() for v in new], aten.mutations.values()):
+        inputs[index].copy_(value)
+    return _results(aten, inputs, made)
+
+
+def _results(aten: AtenGraph, inputs: tuple[Any, ...], made: Sequence[Any]) -> tuple[Any, ...]:
+    results: list[Any] = []
+    for output in aten.outputs:
+        if isinstance(output, FromInput):
+            results.append(inputs[output.index])
+        elif isinstance(output, Constant):
+            results.append(output.value)
+        elif isinstance(output, FromGraph):
+            results.append(made[output.index - len(aten.mutations)])
+        else:
+            owner = inputs[output.index]
+            base = owner if owner.dtype == output.dtype else owner.view(output.dtype)
+            start = output.offset - aten.inputs[output.index].storage_offset() + base.storage_offset()
+            results.append(base.as_strided(output.size, output.stride, start))
+    return tuple(results)
+
+
+# ---- programs -------------------------------------------------------------------------------------------------------
+def run_loops(aten: AtenGraph, program: Program, inputs: tuple[Any, ...]) -> Execution:
+    """Run a program's loop bodies through the reference interpreter, library calls through ATen."""
+
+    def body(step: LoopBody, memory: dict[str, torch.Tensor], symbols: Mapping[Any, int]) -> None:
+        interpret.run_body(step, memory, symbols)
+
+    return _run_steps(aten, program, program.steps, inputs, body)
+
+
+def run_kernels(
+    aten: AtenGraph, plan: Plan, kernels: Mapping[str, Callable[..., int]],
+    signatures: Mapping[str, KernelSignature], inputs: tuple[Any, ...],
+) -> Execution:
+    """Run a plan's compiled kernels one after the other. Each buffer has memory of its own, so all can be seen."""
+
+    def group(step: Group, memory: dict[str, torch.Tensor], symbols: Mapping[Any, int]) -> None:
+        signature = signatures[step.kernel]
+        pointers = [memory[name].data_ptr() for name in signature.buffers]
+        status = kernels[step.kernel](*pointers, *(symbols[s] for s in signature.symbols))
+        if status:
+            raise IndexError(f"{step.kernel}: index out of range in `{signature.bounds[status - 1]}`")
+
+    return _run_steps(aten, plan.program, plan.items, inputs, group)
+
+
+def _run_steps(
+    aten: AtenGraph, program: Program, steps: Sequence[Any], inputs: tuple[Any, ...], run_one: Callable[..., None]
+) -> Execution:
+    memory: dict[str, torch.Tensor] = dict(program.constants)
+    memory |= {n: v for n, v in zip(program.inputs, inputs) if isinstance(v, torch.Tensor)}
+    symbols = interpret.symbol_values(program, inputs)
+    for buffer in program.buffers.values():
+        if buffer.role == "intermediate":
+            memory[buffer.name] = interpret.allocate(buffer, symbols)
+    values: dict[str, Any] = {}
+    start = time.perf_counter()
+    with torch.no_grad():
+        for step in steps:
+            if isinstance(step, (LoopBody, Group)):
+                run_one(step, memory, symbols)
+            else:
+                interpret.call(step, memory, symbols)
+            values |= {name: _snapshot(memory[name]) for name in written(step)}
+        made = [interpret.resolve(out, memory, symbols) for out in program.outputs]
+        new = [interpret.resolve(view, memory, symbols) for view, _ in program.copies]
+        outputs = _assemble(aten, inputs, new, made)
+    return Execution(outputs, inputs, values, time.perf_counter() - start)
+
+
+def written(step: Any) -> Iterator[str]:
+    """Names of the buffers that a step leaves in memory."""
+    if isinstance(step, LoopBody):
+        yield from step.writes
+    elif isinstance(step, Group):
+        for body in step.bodies:
+            yield from (name for name in body.writes if name not in step.internal)
+    else:
+        yield from (name for name in step.outputs if name is not None)
+
+
+@contextmanager
+def deterministic() -> Iterator[None]:
+    """Random operators of each rung start from the same state."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        yield
+
+
