@@ -123,7 +123,7 @@ class TraceGraph:
             first_line = str(error).partition("\n")[0]
             raise Unsupported("operator-error", f"{_target_name(target)}: {first_line}") from error
 
-    def finish(self, outputs: Sequence[torch.fx.Node]) -> CapturedGraph:
+    def finish(self, outputs: Sequence[torch.fx.Node], grad_enabled: bool) -> CapturedGraph:
         """Close the graph with `outputs`, drop what nothing uses, and hand it over."""
         self.graph.output(tuple(outputs))
         self._drop_dead()
@@ -133,7 +133,7 @@ class TraceGraph:
             module=module,
             inputs=tuple(node.meta["val"] for node in placeholders),
             input_names=tuple(node.meta["source"].expression for node in placeholders),
-            grad_enabled=torch.is_grad_enabled(),
+            grad_enabled=grad_enabled,
             inference_mode=torch.is_inference_mode_enabled(),
         )
 

@@ -32,11 +32,13 @@ MAX_DEPTH = 80
 
 @dataclass
 class OpenContext:
-    """A `with` block that is open: its manager, and the stack slot that holds its `__exit__`."""
+    """A `with` block that is open: its manager, its `__exit__`, which lies in the stack at `depth`, and the step of the
+    outermost frame in which it was entered."""
 
     manager: Value
     exit: Value
     depth: int
+    step: int
 
 
 @dataclass
@@ -50,6 +52,8 @@ class Trace:
     context: CompileContext
     f_globals: dict[str, Any]
     module_path: str = ""
+    step: int = 0
+    grad_enabled: bool = True
     values_by_source: dict[Source, Value] = field(default_factory=dict)
     values_by_id: dict[int, Value] = field(default_factory=dict)
     global_values: dict[tuple[int, str], Value] = field(default_factory=dict)
@@ -113,10 +117,19 @@ class Interpreter:
             except ObservedException as error:
                 if not self.unwind(error.value):
                     raise
+            except Unsupported as error:
+                self.note_place(error)
+                raise
             if self.returned is not None:
                 return self.returned
             if self.yielded is not None:
                 return self.yielded
+
+    def note_place(self, error: Unsupported) -> None:
+        """Remember the innermost place where tracing stopped."""
+        if "stack" not in error.context:
+            error.context["stack"] = self.stack_locations()
+            error.context["location"] = self.location()
 
     def unwind(self, exception: Value) -> bool:
         """Continue at the handler for an exception raised by the current instruction; False when there is none."""
@@ -266,6 +279,10 @@ class Interpreter:
                 return frame.handled
             frame = frame.parent
         return None
+
+    def enter_context(self, manager: Value, leave: Value) -> None:
+        """A `with` block starts: its `__exit__` is about to be pushed."""
+        self.open_contexts.append(OpenContext(manager, leave, len(self.stack), self.trace.step))
 
     # ---- where we are ----------------------------------------------------------------------------------------------
     def location(self) -> Location:

@@ -16,7 +16,6 @@ from .values.base import Unsupported, Value
 
 if TYPE_CHECKING:
     from .codegen import Codegen
-    from .interpreter import Interpreter
 
 _CONTAINERS = (OrderedDict, dict, list, set, deque)
 
@@ -163,17 +162,22 @@ class SideEffects:
 
         Only changes of objects that exist outside the trace, or that escape, are made.
         """
-        changes = [change for change in self._order.values() if self._escapes(change, codegen)]
-        for change in reversed(changes):
-            self._push(change, codegen)
-        return changes
+        while True:
+            known = len(codegen.new_objects) + len(codegen.plan.live_cells)
+            changes = [change for change in self._order.values() if self._escapes(change, codegen)]
+            for change in reversed(changes):
+                self._push(change, codegen)
+            if not codegen.planning or known == len(codegen.new_objects) + len(codegen.plan.live_cells):
+                return changes
 
     def _escapes(self, change: _Change, codegen: Codegen) -> bool:
         target = change.target
         if change.kind == "global":
             return True
         if change.kind == "cell":
-            return bool(target.name or target.source is not None or target in codegen.new_objects)
+            if target.name and target.real is None:
+                return target.name in codegen.plan.live_cells
+            return target.real is not None or target.source is not None or target in codegen.new_objects
         if target in self.new:
             return target in codegen.new_objects
         return target.source is not None

@@ -3,9 +3,22 @@
 `registry.py` has the table and the decorator; each other file one family of instructions. `py311.py`, `py312.py` and
 `py313.py` hold what only one version has or does differently. Importing this package fills the table.
 """
-from . import calls, containers, control, exceptions, functions, matching, operators, stack, variables, versions
+from . import (
+    calls,
+    containers,
+    control,
+    exceptions,
+    functions,
+    matching,
+    operators,
+    py311,
+    py312,
+    py313,
+    stack,
+    variables,
+)
 
 __all__ = [
-    "calls", "containers", "control", "exceptions", "functions", "matching", "operators", "stack", "variables",
-    "versions",
+    "calls", "containers", "control", "exceptions", "functions", "matching", "operators", "py311", "py312", "py313",
+    "stack", "variables",
 ]

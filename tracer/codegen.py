@@ -1,0 +1,364 @@
+"""Writes the bytecode that takes the place of a frame's: call the graph, rebuild values, make the side effects.
+
+A `Codegen` emits the pushes of Values. It runs twice over the same values: the first, planning, run finds out which
+nodes must be outputs of the graph and what is used more than once; the second writes the instructions, and keeps
+whatever is shared in a temporary variable, so that identities in the rebuilt values are those of the program.
+
+Constants of any kind (the compiled graph, modules, functions) stand in the code object's constants: nothing is added to
+the program's globals.
+"""
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from types import BuiltinFunctionType, CellType, CodeType, FunctionType, ModuleType, WrapperDescriptorType
+from typing import TYPE_CHECKING, Any
+
+import torch.fx
+from bytecode import CellVar, FreeVar, Instr, InstrLocation
+
+from .side_effects import CellValue, SideEffects
+from .sources import (
+    AttrSource,
+    CallSource,
+    CellSource,
+    DefaultSource,
+    GlobalSource,
+    ItemSource,
+    KeySource,
+    LocalSource,
+    ModuleGlobalSource,
+    SizeSource,
+    Source,
+)
+from .values.base import NULL, Unsupported, Value
+
+if TYPE_CHECKING:
+    from bytecode import Label
+
+VERSION = sys.version_info[:2]
+OUTPUTS = "___outputs"
+_PLAIN_CONSTANTS = (
+    int, float, str, bytes, bool, complex, type(None), type(...), CodeType, FunctionType, BuiltinFunctionType,
+    ModuleType, WrapperDescriptorType, type,
+)
+
+
+@dataclass
+class Plan:
+    """What the planning run found out: outputs of the graph by position, uses, objects to create, cells that escape."""
+
+    nodes: dict[torch.fx.Node, int] = field(default_factory=dict)
+    uses: Counter[Value] = field(default_factory=Counter)
+    source_uses: Counter[Source] = field(default_factory=Counter)
+    new_objects: dict[Value, None] = field(default_factory=dict)
+    live_cells: set[str] = field(default_factory=set)
+
+
+class Holder:
+    """Holds a constant that a code object cannot hold itself (what is unhashable, or marshalled by value)."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+def nth_key(mapping: Any, index: int) -> Any:
+    """The `index`-th key of a dict, in insertion order."""
+    return list(dict.keys(mapping))[index]
+
+
+class Codegen:
+    """Emits instructions into `instructions`. `plan` is filled when `planning`, else followed."""
+
+    def __init__(self, code: CodeType, effects: SideEffects, plan: Plan, planning: bool) -> None:
+        self.code = code
+        self.effects = effects
+        self.plan = plan
+        self.planning = planning
+        self.instructions: list[Any] = []
+        self.location = InstrLocation(code.co_firstlineno, None, None, None)
+        self._temporaries: dict[Any, str] = {}
+        self._building: set[Value] = set()
+        self._cells = set(code.co_cellvars) | set(code.co_freevars)
+
+    # ---- values ----------------------------------------------------------------------------------------------------
+    def __call__(self, value: Value) -> None:
+        """Push the object that `value` stands for."""
+        if self.planning:
+            self.plan.uses[value] += 1
+        if value is NULL:
+            self.push_null()
+        elif value in self._temporaries:
+            self.emit("LOAD_FAST", self._temporaries[value])
+        elif value in self.effects.new:
+            self.new_object(value)
+        elif value.source is not None and not isinstance(value, CellValue):
+            self.load_source(value.source)
+        else:
+            self._rebuild(value)
+
+    def _rebuild(self, value: Value) -> None:
+        if value in self._building:
+            raise Unsupported("reconstruct", f"{value.describe()}, which holds itself,")
+        self._building.add(value)
+        value.reconstruct(self)
+        self._building.discard(value)
+        if not value.is_constant() and (self.planning or self.plan.uses[value] > 1):
+            self._temporaries[value] = self.save()
+
+    def save(self) -> str:
+        """Keep the top of the stack in a new temporary variable too; returns its name."""
+        name = f"___t{len(self._temporaries)}"
+        self.emit("COPY", 1)
+        self.emit("STORE_FAST", name)
+        return name
+
+    @property
+    def new_objects(self) -> dict[Value, None]:
+        """The objects made in the trace that escape so far."""
+        return self.plan.new_objects
+
+    def new_object(self, value: Value) -> None:
+        """Push an object made in the trace (an instance, a cell); it was created right after the graph ran."""
+        if self.planning:
+            self.plan.new_objects[value] = None
+        self.emit("LOAD_FAST", self._temporaries.get(value, "___new"))
+
+    def create_new_objects(self) -> None:
+        """Create, still empty, the objects that escape; their contents are side effects."""
+        for value in self.plan.new_objects:
+            cls = self.effects.new.get(value, CellType)
+            if cls is CellType:
+                self.push_function(CellType)
+                self.call(0)
+            else:
+                self.push_function(cls.__new__)
+                self.const(cls)
+                self.call(1)
+            name = self._temporaries[value] = f"___t{len(self._temporaries)}"
+            self.emit("STORE_FAST", name)
+
+    def load_node(self, node: torch.fx.Node) -> None:
+        """Push the run-time value of a node of the graph."""
+        if node.op == "placeholder":
+            self.load_source(node.meta["source"])
+            return
+        position = self.plan.nodes.setdefault(node, len(self.plan.nodes))
+        self.emit("LOAD_FAST", OUTPUTS)
+        self.emit("LOAD_CONST", position)
+        self.emit("BINARY_SUBSCR")
+
+    # ---- sources ---------------------------------------------------------------------------------------------------
+    def load_source(self, source: Source) -> None:
+        """Push what `source` reads. Only correct before the first store into the frame or the program's objects."""
+        name = self._temporaries.get(source)
+        if self.planning:
+            self.plan.source_uses[source] += 1
+        if name is not None:
+            self.emit("LOAD_FAST", name)
+            return
+        _LOADERS[type(source)](self, source)
+        if not isinstance(source, LocalSource) and (self.planning or self.plan.source_uses[source] > 1):
+            self._temporaries[source] = self.save()
+
+    def load_cell_source(self, source: Source) -> None:
+        """Push the cell object whose content `source` reads."""
+        if not isinstance(source, CellSource):
+            raise Unsupported("reconstruct", f"the cell of {source}")
+        self.load_source(source.owner)
+        self.load_attr("__closure__")
+        self.const(source.index)
+        self.emit("BINARY_SUBSCR")
+
+    # ---- instructions ----------------------------------------------------------------------------------------------
+    def emit(self, opname: str, *arg: Any) -> None:
+        """One instruction."""
+        if not self.planning:
+            self.instructions.append(Instr(opname, *arg, location=self.location))
+
+    def label(self, label: Label | Any) -> None:
+        """Place a label (or the start or end of a try block)."""
+        if not self.planning:
+            self.instructions.append(label)
+
+    def const(self, value: Any) -> None:
+        """Push any object as a constant."""
+        if type(value) in _PLAIN_CONSTANTS:
+            self.emit("LOAD_CONST", value)
+        else:
+            self.emit("LOAD_CONST", Holder(value))
+            self.load_attr("value")
+
+    def push_null(self) -> None:
+        """Start a call: push the NULL below the callable (on 3.13 `call` does that)."""
+        if VERSION < (3, 13):
+            self.emit("PUSH_NULL")
+
+    def push_function(self, function: Any) -> None:
+        """Start a call of a constant."""
+        self.push_null()
+        self.const(function)
+
+    def call(self, count: int, kwnames: tuple[str, ...] = ()) -> None:
+        """Call with the top `count` values (the last ones by keyword, when `kwnames`), over a callable over a NULL."""
+        if VERSION >= (3, 13):
+            self._call_ex(count, kwnames)
+            return
+        if kwnames:
+            self.emit("KW_NAMES", kwnames)
+        if VERSION < (3, 12):
+            self.emit("PRECALL", count)
+        self.emit("CALL", count)
+
+    def _call_ex(self, count: int, kwnames: tuple[str, ...]) -> None:
+        """The call of 3.13, where the NULL lies above the callable: pack the arguments first."""
+        if kwnames:
+            self.emit("LOAD_CONST", kwnames)
+            self.emit("BUILD_CONST_KEY_MAP", len(kwnames))
+            self.emit("STORE_FAST", "___kwargs")
+        self.emit("BUILD_TUPLE", count - len(kwnames))
+        self.emit("PUSH_NULL")
+        self.emit("SWAP", 2)
+        if kwnames:
+            self.emit("LOAD_FAST", "___kwargs")
+        self.emit("CALL_FUNCTION_EX", int(bool(kwnames)))
+
+    def call_const(self, function: Any, values: Sequence[Value]) -> None:
+        """Push `function(*values)`."""
+        self.push_function(function)
+        for value in values:
+            self(value)
+        self.call(len(values))
+
+    def build(self, opname: str, count: int) -> None:
+        """BUILD_TUPLE, BUILD_LIST, BUILD_MAP, ... of the top of the stack."""
+        self.emit(opname, count)
+
+    def load_attr(self, name: str) -> None:
+        """Replace the top of the stack by its attribute."""
+        self.emit("LOAD_ATTR", (False, name) if VERSION >= (3, 12) else name)
+
+    def load_global(self, name: str) -> None:
+        """Push a global of the frame."""
+        self.emit("LOAD_GLOBAL", (False, name))
+
+    def store_global(self, module: str, name: str, deleted: bool) -> None:
+        """Assign the top of the stack to a global ("" is the frame's own module), or delete it."""
+        if not module:
+            self.emit("DELETE_GLOBAL" if deleted else "STORE_GLOBAL", name)
+        else:
+            self.const(sys.modules[module])
+            self.emit("DELETE_ATTR" if deleted else "STORE_ATTR", name)
+
+    def _variable(self, name: str) -> CellVar | FreeVar:
+        return FreeVar(name) if name in self.code.co_freevars else CellVar(name)
+
+    def emit_cell(self, name: str) -> None:
+        """Push a cell of the frame."""
+        if self.planning:
+            self.plan.live_cells.add(name)
+        self.emit("LOAD_CLOSURE" if VERSION < (3, 13) else "LOAD_FAST", self._variable(name))
+
+    def emit_cell_store(self, name: str) -> None:
+        """Assign the top of the stack to a cell or free variable of the frame."""
+        self.emit("STORE_DEREF", self._variable(name))
+
+    def load_variable(self, name: str) -> None:
+        """Push a local variable of the frame, as it was when the frame started."""
+        if name in self._cells:
+            self.emit("LOAD_DEREF", self._variable(name))
+        else:
+            self.emit("LOAD_FAST", name)
+
+    def store_all(self, names: Iterable[str]) -> None:
+        """Store the top of the stack into local variables, the last name first."""
+        for name in reversed(list(names)):
+            self.emit("STORE_FAST", name)
+
+
+# ---- how each kind of source is read --------------------------------------------------------------------------------
+def _local(codegen: Codegen, source: LocalSource) -> None:
+    codegen.load_variable(source.name)
+
+
+def _global(codegen: Codegen, source: GlobalSource) -> None:
+    codegen.load_global(source.name)
+
+
+def _module_global(codegen: Codegen, source: ModuleGlobalSource) -> None:
+    codegen.const(sys.modules[source.module])
+    codegen.load_attr(source.name)
+
+
+def _attribute(codegen: Codegen, source: AttrSource) -> None:
+    codegen.load_source(source.owner)
+    if source.generic:
+        codegen.load_attr("__dict__")
+        codegen.const(source.name)
+        codegen.emit("BINARY_SUBSCR")
+    else:
+        codegen.load_attr(source.name)
+
+
+def _item(codegen: Codegen, source: ItemSource) -> None:
+    codegen.load_source(source.owner)
+    codegen.const(source.key)
+    codegen.emit("BINARY_SUBSCR")
+
+
+def _key(codegen: Codegen, source: KeySource) -> None:
+    codegen.push_function(nth_key)
+    codegen.load_source(source.owner)
+    codegen.const(source.index)
+    codegen.call(2)
+
+
+_FUNCTIONS: dict[str, Callable[..., Any]] = {"type": type, "len": len, "list": list, "tuple": tuple, "iter": iter}
+
+
+def _call(codegen: Codegen, source: CallSource) -> None:
+    function = _FUNCTIONS.get(source.function)
+    if function is None:
+        raise Unsupported("reconstruct", str(source))
+    codegen.push_function(function)
+    codegen.load_source(source.owner)
+    codegen.call(1)
+
+
+def _cell(codegen: Codegen, source: CellSource) -> None:
+    codegen.load_cell_source(source)
+    codegen.load_attr("cell_contents")
+
+
+def _default(codegen: Codegen, source: DefaultSource) -> None:
+    codegen.load_source(source.owner)
+    codegen.load_attr("__defaults__" if isinstance(source.key, int) else "__kwdefaults__")
+    codegen.const(source.key)
+    codegen.emit("BINARY_SUBSCR")
+
+
+def _size(codegen: Codegen, source: SizeSource) -> None:
+    codegen.push_function(getattr(torch.Tensor, source.kind))
+    codegen.load_source(source.owner)
+    codegen.call(1)
+    if source.kind != "storage_offset":
+        codegen.const(source.dimension)
+        codegen.emit("BINARY_SUBSCR")
+
+
+_LOADERS: dict[type, Callable[[Codegen, Any], None]] = {
+    LocalSource: _local,
+    GlobalSource: _global,
+    ModuleGlobalSource: _module_global,
+    AttrSource: _attribute,
+    ItemSource: _item,
+    KeySource: _key,
+    CallSource: _call,
+    CellSource: _cell,
+    DefaultSource: _default,
+    SizeSource: _size,
+}

@@ -1,0 +1,287 @@
+"""One frame, from its code object to the code that takes its place.
+
+`convert_frame` interprets the frame. Where tracing stops, the attempt is thrown away, with its graph and side effects,
+and the frame is interpreted once more up to that instruction of the outermost frame, where it then breaks: so nothing
+of a callee that was traced half-way is kept.
+"""
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import CellType, CodeType
+from typing import Any
+
+import torch
+
+from ..artifacts import records
+from ..artifacts.context import CompileContext
+from ..artifacts.fx_graphs import graph_record
+from . import breaks as reasons
+from .capture import CapturedGraph, CompileOptions
+from .describe import bytecode_record, source_line
+from .endings import BreakBody, return_body, write_code
+from .graph import TraceGraph
+from .guards import GuardBuilder
+from .instructions import CodeInfo, code_info
+from .interpreter import Interpreter, Trace
+from .resume import origin_of
+from .shapes import DynamicPolicy, FrameShapes
+from .side_effects import CellValue, SideEffects
+from .values.base import ObservedException, Unsupported
+
+_NO_FRAME = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
+_MAX_ATTEMPTS = 12
+
+
+@dataclass(frozen=True)
+class ConvertedFrame:
+    """The code that runs while `guards` accept; how many graphs and operations it has, where it breaks."""
+
+    code: CodeType
+    guards: GuardBuilder
+    graphs: int
+    ops: int
+    breaks: tuple[records.Break, ...]
+
+
+@dataclass(frozen=True)
+class Skip:
+    """The frame runs its original code, for good. `breaks` is what stopped the tracer, if that was the reason."""
+
+    reason: str
+    breaks: tuple[records.Break, ...] = ()
+
+
+@dataclass(frozen=True)
+class Stop:
+    """Where tracing stopped: `step` counts the instructions that the outermost frame had started."""
+
+    step: int
+    code: str
+    detail: str
+    location: records.Location
+    stack: tuple[records.Location, ...]
+    on_stack: tuple[str, ...]
+    earlier: int | None  # a step before it at which a break is possible although it is not here
+
+
+class RootInterpreter(Interpreter):
+    """The outermost frame: counts its steps, and stops at `break_step`."""
+
+    break_step = -1
+    handled_step: int | None = None
+
+    def run_until_stop(self) -> Stop | None:
+        """Run until the frame returned (None; see `returned`), reached `break_step` (None), or tracing stopped."""
+        instructions = self.info.instructions
+        while self.returned is None:
+            if self.trace.step == self.break_step:
+                return None
+            instruction = self.current = instructions[self.index]
+            self.index += 1
+            on_stack = self.stack.copy()
+            try:
+                instruction.handler(self, instruction)
+            except ObservedException as error:
+                if not self.unwind(error.value):
+                    self.stack = on_stack
+                    return self._stop(Unsupported("raises", error.value.python_type().__name__))
+                self.handled_step = self.trace.step
+            except Unsupported as error:
+                self.stack = on_stack
+                return self._stop(error)
+            self.trace.step += 1
+        return None
+
+    def _stop(self, error: Unsupported) -> Stop:
+        self.note_place(error)
+        earlier = None
+        if self.open_contexts:
+            earlier = self.open_contexts[0].step
+        elif self.handled is not None:
+            earlier = self.handled_step
+        described = tuple(value.describe() for value in self.stack) if self.trace.context.recording else ()
+        place = error.context["location"], error.context["stack"]
+        return Stop(self.trace.step, error.code, error.detail, *place, described, earlier)
+
+
+@dataclass(frozen=True)
+class FrameState:
+    """The frame that is converted, as the hook hands it over."""
+
+    code: CodeType
+    f_locals: Mapping[str, Any]
+    f_globals: dict[str, Any]
+    f_builtins: Mapping[str, Any]
+    closure: tuple[CellType, ...]
+    policy: DynamicPolicy
+
+
+def convert_frame(
+    code: CodeType,
+    f_locals: Mapping[str, Any],
+    f_globals: dict[str, Any],
+    f_builtins: Mapping[str, Any],
+    closure: tuple[CellType, ...] | None,
+    options: CompileOptions,
+    context: CompileContext,
+    policy: DynamicPolicy,
+) -> ConvertedFrame | Skip:
+    """Capture one frame and write the code that takes its place, or say why it is left alone.
+
+    Raises FullGraphError when `options.fullgraph` and the frame breaks. What else it raises is a bug of ours or of the
+    backend; the caller then runs the frame in eager.
+    """
+    if code.co_flags & _NO_FRAME:
+        return Skip("a generator or coroutine runs in eager")
+    frame = FrameState(code, f_locals, f_globals, f_builtins, closure or (), policy)
+    context.record("bytecode", lambda: bytecode_record(code, "original"))
+    with context.timed("capture"), _state_preserved():
+        return _Conversion(frame, options, context).run()
+
+
+class _Conversion:
+    """The attempts at one frame."""
+
+    def __init__(self, frame: FrameState, options: CompileOptions, context: CompileContext) -> None:
+        self.frame = frame
+        self.options = options
+        self.context = context
+        self.info: CodeInfo = code_info(frame.code)
+
+    def run(self) -> ConvertedFrame | Skip:
+        stop: Stop | None = None
+        break_step = -1
+        for _ in range(_MAX_ATTEMPTS):
+            root = self._start(break_step)
+            found = root.run_until_stop()
+            if found is None:
+                return self._finish(root, stop if root.returned is None else None)
+            if self.options.fullgraph:
+                raise self._full_graph_error(found)
+            stop = found
+            break_step = found.step
+            if found.earlier is not None:
+                break_step = found.earlier
+            elif root.handled is not None:
+                return self._skip("an exception is being handled where the graph breaks", found)
+            torch._C._set_grad_enabled(root.trace.grad_enabled)
+        assert stop is not None
+        return self._skip("the frame cannot be broken", stop)
+
+    def _start(self, break_step: int) -> RootInterpreter:
+        frame = self.frame
+        shapes = FrameShapes(frame.policy)
+        guards = GuardBuilder(frame.code, frame.f_locals, frame.f_globals, frame.f_builtins, frame.closure, shapes)
+        trace = Trace(
+            TraceGraph(shapes), guards, SideEffects(), self.options, self.context, frame.f_globals,
+            grad_enabled=torch.is_grad_enabled(),
+        )  # fmt: skip
+        guards.add(None, "GLOBAL_STATE")
+        names = frame.code.co_freevars
+        cells = [CellValue(None, None, cell, name) for name, cell in zip(names, frame.closure)]
+        trace.effects.cells.update({id(cell.real): cell for cell in cells})
+        root = RootInterpreter(trace, self.info, frame.f_globals, {}, closure=cells)
+        root.unread = {name: frame.f_locals[name] for name in frame.code.co_varnames if name in frame.f_locals}
+        root.break_step = break_step
+        return root
+
+    # ---- endings ---------------------------------------------------------------------------------------------------
+    def _finish(self, root: RootInterpreter, stop: Stop | None) -> ConvertedFrame | Skip:
+        if stop is None:
+            if not root.graph.operations:
+                return Skip("it has no tensor operation")
+            try:
+                return self._converted(root, write_code(root, return_body(root), self._compile), ())
+            except Unsupported as error:
+                return self._refused(root, error)
+        instruction = root.current = root.info.instructions[root.index]
+        if _in_loop(root.info, instruction.index):
+            return self._skip("the graph breaks inside a loop; what the loop calls is compiled", stop)
+        body = BreakBody(root, instruction)
+        try:
+            code = write_code(root, body, self._compile)
+        except Unsupported as error:
+            return self._refused(root, error)
+        for number, resumed in enumerate(body.resumed):
+            name = f"resume_{number}"
+            self.context.record("bytecode_out", lambda code=resumed: self._bytecode_out(code, "resume"), name)
+        record = self._break_record(stop, body.resumed[0].co_name if body.resumed else "", instruction.opname)
+        return self._converted(root, code, (record,))
+
+    def _converted(
+        self, root: RootInterpreter, code: CodeType, breaks: tuple[records.Break, ...]
+    ) -> ConvertedFrame:
+        context = self.context
+        context.record("bytecode_out", lambda: self._bytecode_out(code, "rewritten"))
+        if breaks:
+            context.record("breaks", lambda: records.Breaks(breaks))
+        operations = root.graph.operations
+        return ConvertedFrame(code, root.trace.guards, int(operations > 0), operations, breaks)
+
+    def _refused(self, root: RootInterpreter, error: Unsupported) -> Skip:
+        """Something cannot be rebuilt at the end of the graph."""
+        root.note_place(error)
+        stop = Stop(
+            root.trace.step, error.code, error.detail, error.context["location"], error.context["stack"], (), None
+        )
+        if self.options.fullgraph:
+            raise self._full_graph_error(stop)
+        return self._skip(reasons.message(error.code, error.detail), stop)
+
+    def _skip(self, reason: str, stop: Stop) -> Skip:
+        record = self._break_record(stop, "", "")
+        self.context.record("breaks", lambda: records.Breaks((record,)))
+        return Skip(reason, (record,))
+
+    def _compile(self, captured: CapturedGraph) -> Callable[..., Any]:
+        self.context.record("capture", lambda: graph_record(captured.module.graph, "capture", "bytecode"))
+        return self.options.backend(captured, self.context)
+
+    # ---- what is said about it -------------------------------------------------------------------------------------
+    def _bytecode_out(self, code: CodeType, role: str) -> records.Bytecode:
+        return bytecode_record(code, role, origin=origin_of(code))
+
+    def _break_record(self, stop: Stop, resume: str, instruction: str) -> records.Break:
+        location = stop.location
+        return records.Break(
+            id=f"break_{stop.step}",
+            code=stop.code,
+            message=reasons.message(stop.code, stop.detail),
+            hint=reasons.hint(stop.code),
+            location=location,
+            source=source_line(location),
+            stack=stop.stack,
+            on_stack=stop.on_stack,
+            instruction=instruction,
+            resume=resume,
+        )
+
+    def _full_graph_error(self, stop: Stop) -> reasons.FullGraphError:
+        place = stop.location
+        hint = reasons.hint(stop.code)
+        text = (
+            f"{self.frame.code.co_qualname} does not fit into one graph, as fullgraph=True asks.\n"
+            f"  {place.file}:{place.line}: {source_line(place)}\n"
+            f"  {reasons.message(stop.code, stop.detail)}"
+        )
+        return reasons.FullGraphError(f"{text}\n  {hint}" if hint else text)
+
+
+def _in_loop(info: CodeInfo, index: int) -> bool:
+    """Whether a backward jump leads from `index` or after it to `index` or before it."""
+    return any(0 <= instruction.target <= index for instruction in info.instructions[index:])
+
+
+@contextmanager
+def _state_preserved() -> Iterator[None]:
+    """Tracing changes the grad mode as the program would; put it back."""
+    grad_enabled = torch.is_grad_enabled()
+    try:
+        yield
+    finally:
+        torch._C._set_grad_enabled(grad_enabled)
+
+

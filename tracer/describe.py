@@ -1,0 +1,50 @@
+"""Records of bytecode: the original, the rewritten code, the resume functions."""
+from __future__ import annotations
+
+import dis
+import linecache
+import sys
+from types import CodeType
+
+from ..artifacts.records import Bytecode, ExceptionEntry, Instruction, Location, ref
+from .resume import Origin, origin_of
+
+
+def source_line(location: Location) -> str:
+    """The text of the line, "" when the file is not there."""
+    return linecache.getline(location.file, location.line).strip()
+
+
+def bytecode_record(code: CodeType, role: str, origin: Origin | None = None) -> Bytecode:
+    """`code` as a record; with `origin`, each instruction of a resume function refers to the one it was copied from."""
+    original = list(_instructions(origin.code)) if origin is not None else []
+    instructions = []
+    for index, raw in enumerate(_instructions(code)):
+        position = index + origin.shift if origin is not None else -1
+        origins = (ref("bytecode", original[position].offset),) if 0 <= position < len(original) else ()
+        instructions.append(_instruction(code, raw, origins))
+    exceptions = tuple(
+        ExceptionEntry(entry.start, entry.end, entry.target, entry.depth, bool(entry.lasti))
+        for entry in dis._parse_exception_table(code)  # type: ignore[attr-defined]
+    )
+    name = code.co_qualname if origin_of(code) is None else f"{code.co_qualname} (resumed)"
+    return Bytecode(name, tuple(instructions), exceptions, "%d.%d" % sys.version_info[:2], role)
+
+
+def _instructions(code: CodeType) -> list[dis.Instruction]:
+    return [raw for raw in dis.get_instructions(code) if raw.opname not in ("EXTENDED_ARG", "CACHE")]
+
+
+def _instruction(code: CodeType, raw: dis.Instruction, origins: tuple[str, ...]) -> Instruction:
+    line, end_line, column, end_column = raw.positions or (None, None, None, None)
+    location = Location(
+        code.co_filename,
+        line or code.co_firstlineno,
+        code.co_qualname,
+        -1 if column is None else column,
+        -1 if end_line is None else end_line,
+        -1 if end_column is None else end_column,
+    )
+    jump = raw.opcode in dis.hasjrel or raw.opcode in dis.hasjabs
+    effect = None if jump else dis.stack_effect(raw.opcode, raw.arg)
+    return Instruction(str(raw.offset), raw.opname, raw.argrepr, location, effect, raw.is_jump_target, origins)

@@ -1,0 +1,244 @@
+"""How a captured frame ends: it returns, or it breaks, runs one instruction in eager, and goes on in a resume function.
+
+Both write a whole new code object: call the graph, push what is to be kept, make the side effects, then the ending.
+"""
+from __future__ import annotations
+
+import dis
+from collections.abc import Callable
+from types import CodeType
+from typing import Any
+
+import torch
+from bytecode import CellVar, Instr, Label, TryBegin, TryEnd
+
+from .capture import CapturedGraph
+from .codegen import OUTPUTS, VERSION, Codegen, Plan
+from .eval_frame import unobserved
+from .instructions import Handled, Instruction
+from .interpreter import Interpreter
+from .liveness import live_at
+from .resume import assemble, free_names, instruction_at, resume_code
+from .sources import LocalSource
+from .values.base import NULL
+
+_PUSHES = {"BEFORE_WITH": 2}
+"""How many values an instruction pushes, where it is not one; known apart for UNPACK_*."""
+
+Body = Callable[[Codegen], None]
+Compile = Callable[[CapturedGraph], Callable[..., Any]]
+
+
+def write_code(root: Interpreter, body: Body, compile_graph: Compile) -> CodeType:
+    """The frame's new code: the graph's call, then what `body` emits.
+
+    `body` runs twice, as `codegen.py` says. Raises Unsupported when something cannot be rebuilt; the graph is then not
+    compiled.
+    """
+    plan = Plan()
+    body(Codegen(root.code, root.effects, plan, planning=True))
+    codegen = Codegen(root.code, root.effects, plan, planning=False)
+    _prologue(codegen)
+    if root.graph.operations:
+        compiled = compile_graph(root.graph.finish(list(plan.nodes), root.trace.grad_enabled))
+        codegen.push_function(unobserved(compiled))
+        sources = root.graph.used_inputs()
+        for source in sources:
+            plan.source_uses[source] += 1
+        for source in sources:
+            codegen.load_source(source)
+        codegen.call(len(sources))
+        codegen.emit("STORE_FAST", OUTPUTS)
+    codegen.create_new_objects()
+    body(codegen)
+    return assemble(codegen.instructions, root.code, _stack_size(codegen.instructions))
+
+
+def _prologue(codegen: Codegen) -> None:
+    code = codegen.code
+    for name in code.co_cellvars:
+        codegen.emit("MAKE_CELL", CellVar(name))
+    if code.co_freevars:
+        codegen.emit("COPY_FREE_VARS", len(code.co_freevars))
+    codegen.emit("RESUME", 0)
+
+
+def _stack_size(instructions: list[Any]) -> int:
+    """An upper bound of the stack depth: each tail starts where the one before ended at most."""
+    depth = highest = 0
+    for item in instructions:
+        if isinstance(item, Instr):
+            depth = max(0, depth + item.stack_effect(jump=False))
+            highest = max(highest, depth)
+    return highest + 8
+
+
+def _finish_effects(root: Interpreter, codegen: Codegen) -> None:
+    changes = root.effects.push_operands(codegen)
+    root.effects.apply(changes, codegen)
+    if torch.is_grad_enabled() != root.trace.grad_enabled:
+        codegen.push_function(torch._C._set_grad_enabled)
+        codegen.const(torch.is_grad_enabled())
+        codegen.call(1)
+        codegen.emit("POP_TOP")
+
+
+def return_body(root: Interpreter) -> Body:
+    """The ending of a frame that returned."""
+
+    def body(codegen: Codegen) -> None:
+        assert root.returned is not None
+        codegen(root.returned)
+        _finish_effects(root, codegen)
+        codegen.emit("RETURN_VALUE")
+
+    return body
+
+
+class BreakBody:
+    """The ending of a frame that breaks at its current instruction: run that natively, call a resume function.
+
+    There is one resume function for each place where the program may go on: after the instruction, at its jump target,
+    and at the handler when it stands in a try block and raises.
+    """
+
+    def __init__(self, root: Interpreter, instruction: Instruction) -> None:
+        self.root = root
+        self.instruction = instruction
+        self.handled: Handled | None = root.info.handler_of(instruction.index)
+        self.targets = self._targets()
+        self.variables = self._variables()
+        self.resumed: list[CodeType] = []
+
+    def _targets(self) -> list[int]:
+        targets = []
+        if self.instruction.opname not in ("RAISE_VARARGS", "RERAISE"):
+            targets.append(self.instruction.index + 1)
+        if self.instruction.target >= 0:
+            targets.append(self.instruction.target)
+        return targets
+
+    def _variables(self) -> tuple[str, ...]:
+        root = self.root
+        targets = [*self.targets, self.handled.target] if self.handled is not None else self.targets
+        live = frozenset().union(*(live_at(root.info, index) for index in targets))
+        return tuple(name for name in root.code.co_varnames if name in live and root.is_bound(name))
+
+    def __call__(self, codegen: Codegen) -> None:
+        """Emit the ending (see `write_code`)."""
+        root = self.root
+        self.resumed.clear()
+        changed = [n for n in self.variables if n in root.locals and root.locals[n].source != LocalSource(n)]
+        kept = [f"___kept_{i}" for i, value in enumerate(root.stack) if value is not NULL]
+        for value in root.stack:
+            if value is not NULL:
+                codegen(value)
+        for name in changed:
+            codegen(root.locals[name])
+        if codegen.planning:
+            codegen.plan.live_cells.update(root.cells)
+        _finish_effects(root, codegen)
+        codegen.store_all([*kept, *changed])
+        self._run_instruction(codegen)
+
+    def _run_instruction(self, codegen: Codegen) -> None:
+        """Push the stack, run the instruction, and continue in the resume functions."""
+        codegen.location = instruction_at(self.root.code, self.instruction.index).location or codegen.location
+        handled, handler = self.handled, Label()
+        depth = handled.depth if handled is not None else 0
+        self._push_stack(codegen, 0, depth)
+        if handled is not None:
+            begin = TryBegin(handler, handled.lasti, depth)
+            codegen.label(begin)
+        self._push_stack(codegen, depth, len(self.root.stack))
+        jumped = Label()
+        self._emit_instruction(codegen, jumped)
+        if handled is not None:
+            codegen.label(TryEnd(begin))
+        if self.instruction.opname not in ("RAISE_VARARGS", "RERAISE"):
+            self._continue(codegen, self.instruction.index + 1, self._after(jump=False))
+        if self.instruction.target >= 0:
+            codegen.label(jumped)
+            self._continue(codegen, self.instruction.target, self._after(jump=True))
+        if handled is not None:
+            codegen.label(handler)
+            nulls = [value is NULL for value in self.root.stack[:depth]]
+            self._continue(codegen, handled.target, [*nulls, *[False] * (1 + handled.lasti)])
+
+    def _push_stack(self, codegen: Codegen, start: int, end: int) -> None:
+        for i in range(start, end):
+            if self.root.stack[i] is NULL:
+                codegen.emit("PUSH_NULL")
+            else:
+                codegen.emit("LOAD_FAST", f"___kept_{i}")
+
+    def _emit_instruction(self, codegen: Codegen, jumped: Label) -> None:
+        instruction = self.instruction
+        if instruction.opname == "CALL" and VERSION < (3, 13):
+            if self.root.kw_names:
+                codegen.emit("KW_NAMES", self.root.kw_names)
+            if VERSION < (3, 12):
+                codegen.emit("PRECALL", instruction.arg)
+        original = instruction_at(self.root.code, instruction.index)
+        codegen.emit(original.name, *([jumped] if instruction.target >= 0 else _argument(original)))
+
+    def _after(self, jump: bool) -> list[bool]:
+        """Where a NULL lies in the stack after the instruction."""
+        instruction = self.instruction
+        size = len(self.root.stack) + _effect(instruction, jump)
+        pushed = _PUSHES.get(instruction.opname, instruction.arg if instruction.opname == "UNPACK_SEQUENCE" else 1)
+        if instruction.opname == "UNPACK_EX":
+            pushed = (instruction.arg & 0xFF) + 1 + (instruction.arg >> 8)
+        return [i < size - pushed and value is NULL for i, value in enumerate(self.root.stack[:size])] + [False] * (
+            size - len(self.root.stack)
+        )
+
+    def _continue(self, codegen: Codegen, index: int, nulls: list[bool]) -> None:
+        """Take the stack into variables and return what the resume function for `index` gives."""
+        codegen.store_all("___null" if null else f"___stack_{i}" for i, null in enumerate(nulls))
+        code = resume_code(self.root.code, index, tuple(nulls), self.variables)
+        self.resumed.append(code)
+        codegen.push_null()
+        self._make_function(codegen, code)
+        count = 0
+        for i, null in enumerate(nulls):
+            if not null:
+                codegen.emit("LOAD_FAST", f"___stack_{i}")
+                count += 1
+        for name in self.variables:
+            codegen.emit("LOAD_FAST", name)
+        codegen.call(count + len(self.variables))
+        codegen.emit("RETURN_VALUE")
+
+    def _make_function(self, codegen: Codegen, code: CodeType) -> None:
+        cells = free_names(self.root.code)
+        if VERSION >= (3, 13):
+            codegen.const(code)
+            codegen.emit("MAKE_FUNCTION")
+            if cells:
+                self._push_cells(codegen, cells)
+                codegen.emit("SWAP", 2)
+                codegen.emit("SET_FUNCTION_ATTRIBUTE", 8)
+            return
+        if cells:
+            self._push_cells(codegen, cells)
+        codegen.const(code)
+        codegen.emit("MAKE_FUNCTION", 8 if cells else 0)
+
+    def _push_cells(self, codegen: Codegen, cells: list[str]) -> None:
+        for name in cells:
+            codegen.emit_cell(name)
+        codegen.emit("BUILD_TUPLE", len(cells))
+
+
+def _argument(original: Instr) -> list[Any]:
+    return [] if original.opcode < dis.HAVE_ARGUMENT else [original.arg]
+
+
+def _effect(instruction: Instruction, jump: bool) -> int:
+    if instruction.opname == "CALL" and VERSION < (3, 12):
+        return -instruction.arg - 1  # PRECALL's part included
+    opcode = dis.opmap[instruction.opname]
+    return dis.stack_effect(opcode, instruction.arg if opcode >= dis.HAVE_ARGUMENT else None, jump=jump)
+
+

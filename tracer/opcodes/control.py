@@ -1,0 +1,100 @@
+"""Jumps, loops, return."""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..values.base import Value
+from ..values.iterators import get_iter
+from .registry import opcode
+
+if TYPE_CHECKING:
+    from ..instructions import Instruction
+    from ..interpreter import Interpreter
+
+
+@opcode("RETURN_VALUE")
+def RETURN_VALUE(tx: Interpreter, instruction: Instruction) -> None:
+    tx.returned = tx.stack.pop()
+
+
+@opcode("JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT")
+def JUMP_FORWARD(tx: Interpreter, instruction: Instruction) -> None:
+    tx.index = instruction.target
+
+
+@opcode("POP_JUMP_FORWARD_IF_TRUE", "POP_JUMP_BACKWARD_IF_TRUE", before=(3, 12))
+@opcode("POP_JUMP_IF_TRUE", since=(3, 12))
+def POP_JUMP_IF_TRUE(tx: Interpreter, instruction: Instruction) -> None:
+    if tx.stack.pop().truth(tx):
+        tx.index = instruction.target
+
+
+@opcode("POP_JUMP_FORWARD_IF_FALSE", "POP_JUMP_BACKWARD_IF_FALSE", before=(3, 12))
+@opcode("POP_JUMP_IF_FALSE", since=(3, 12))
+def POP_JUMP_IF_FALSE(tx: Interpreter, instruction: Instruction) -> None:
+    if not tx.stack.pop().truth(tx):
+        tx.index = instruction.target
+
+
+@opcode("JUMP_IF_TRUE_OR_POP", before=(3, 12))
+def JUMP_IF_TRUE_OR_POP(tx: Interpreter, instruction: Instruction) -> None:
+    if tx.stack[-1].truth(tx):
+        tx.index = instruction.target
+    else:
+        tx.stack.pop()
+
+
+@opcode("JUMP_IF_FALSE_OR_POP", before=(3, 12))
+def JUMP_IF_FALSE_OR_POP(tx: Interpreter, instruction: Instruction) -> None:
+    if tx.stack[-1].truth(tx):
+        tx.stack.pop()
+    else:
+        tx.index = instruction.target
+
+
+def is_none(value: Value) -> bool:
+    """Whether this is the object None."""
+    return value.is_constant() and value.as_constant() is None
+
+
+@opcode("POP_JUMP_FORWARD_IF_NONE", "POP_JUMP_BACKWARD_IF_NONE", before=(3, 12))
+@opcode("POP_JUMP_IF_NONE", since=(3, 12))
+def POP_JUMP_IF_NONE(tx: Interpreter, instruction: Instruction) -> None:
+    if is_none(tx.stack.pop()):
+        tx.index = instruction.target
+
+
+@opcode("POP_JUMP_FORWARD_IF_NOT_NONE", "POP_JUMP_BACKWARD_IF_NOT_NONE", before=(3, 12))
+@opcode("POP_JUMP_IF_NOT_NONE", since=(3, 12))
+def POP_JUMP_IF_NOT_NONE(tx: Interpreter, instruction: Instruction) -> None:
+    if not is_none(tx.stack.pop()):
+        tx.index = instruction.target
+
+
+@opcode("GET_ITER")
+def GET_ITER(tx: Interpreter, instruction: Instruction) -> None:
+    tx.stack.append(get_iter(tx, tx.stack.pop()))
+
+
+@opcode("FOR_ITER")
+def FOR_ITER(tx: Interpreter, instruction: Instruction) -> None:
+    value = tx.stack[-1].next(tx)
+    if value is not None:
+        tx.stack.append(value)
+        return
+    tx.stack.pop()
+    tx.index = after_loop(tx, instruction.target)
+
+
+def after_loop(tx: Interpreter, target: int) -> int:
+    """The instruction after a loop. From 3.12 on the jump skips END_FOR (and in 3.13 the POP_TOP that follows)."""
+    instructions = tx.info.instructions
+    if instructions[target].opname != "END_FOR":
+        return target
+    return target + 2 if instructions[target + 1].opname == "POP_TOP" and _pops_iterator() else target + 1
+
+
+def _pops_iterator() -> bool:
+    from .registry import VERSION
+
+    return VERSION >= (3, 13)

@@ -1,0 +1,110 @@
+"""Exceptions and `with` blocks. The exception table is followed by `Interpreter.unwind`."""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NoReturn
+
+from ..values import build
+from ..values.base import Unsupported, Value
+from .control import is_none
+from .registry import opcode
+
+if TYPE_CHECKING:
+    from ..instructions import Instruction
+    from ..interpreter import Interpreter
+
+
+@opcode("PUSH_EXC_INFO")
+def PUSH_EXC_INFO(tx: Interpreter, instruction: Instruction) -> None:
+    exception = tx.pop()
+    tx.push(tx.handled if tx.handled is not None else build.constant(None))
+    tx.push(exception)
+    tx.handled = exception
+
+
+@opcode("POP_EXCEPT")
+def POP_EXCEPT(tx: Interpreter, instruction: Instruction) -> None:
+    previous = tx.pop()
+    tx.handled = None if is_none(previous) else previous
+
+
+@opcode("CHECK_EXC_MATCH")
+def CHECK_EXC_MATCH(tx: Interpreter, instruction: Instruction) -> None:
+    classes = exception_classes(tx, tx.pop())
+    tx.push(build.constant(issubclass(tx.stack[-1].python_type(), classes)))
+
+
+def exception_classes(tx: Interpreter, value: Value) -> tuple[type, ...]:
+    """The classes that an except clause names."""
+    if issubclass(value.python_type(), tuple):
+        return tuple(cls for item in value.iterate(tx) for cls in exception_classes(tx, item))
+    cls = value.as_constant()
+    if not (isinstance(cls, type) and issubclass(cls, BaseException)):
+        tx.raise_observed(TypeError, "catching classes that do not inherit from BaseException is not allowed")
+    return (cls,)
+
+
+@opcode("CHECK_EG_MATCH")
+def CHECK_EG_MATCH(tx: Interpreter, instruction: Instruction) -> None:
+    raise Unsupported("opcode", "except*")
+
+
+@opcode("RERAISE")
+def RERAISE(tx: Interpreter, instruction: Instruction) -> None:
+    tx.raise_value(tx.pop())
+
+
+@opcode("RAISE_VARARGS")
+def RAISE_VARARGS(tx: Interpreter, instruction: Instruction) -> None:
+    if instruction.arg == 0:
+        current = tx.current_exception()
+        if current is None:
+            tx.raise_observed(RuntimeError, "No active exception to reraise")
+        tx.raise_value(current)
+    cause = tx.pop() if instruction.arg == 2 else None
+    exception = exception_instance(tx, tx.pop())
+    if cause is not None:
+        exception.setattr(tx, "__cause__", cause if is_none(cause) else exception_instance(tx, cause))
+        exception.setattr(tx, "__suppress_context__", build.constant(True))
+    tx.raise_value(exception)
+
+
+def exception_instance(tx: Interpreter, value: Value) -> Value:
+    """What `raise value` raises: an exception class is called."""
+    if issubclass(value.python_type(), type):
+        value = value.call(tx, [], {})
+    if not issubclass(value.python_type(), BaseException):
+        _refuse(tx)
+    return value
+
+
+def _refuse(tx: Interpreter) -> NoReturn:
+    tx.raise_observed(TypeError, "exceptions must derive from BaseException")
+
+
+@opcode("LOAD_ASSERTION_ERROR")
+def LOAD_ASSERTION_ERROR(tx: Interpreter, instruction: Instruction) -> None:
+    tx.push(build.from_python(tx, AssertionError))
+
+
+@opcode("BEFORE_WITH")
+def BEFORE_WITH(tx: Interpreter, instruction: Instruction) -> None:
+    manager = tx.pop()
+    leave = manager.getattr(tx, "__exit__")
+    entered = manager.call_method(tx, "__enter__", [], {})
+    tx.enter_context(manager, leave)
+    tx.push(leave)
+    tx.push(entered)
+
+
+@opcode("WITH_EXCEPT_START")
+def WITH_EXCEPT_START(tx: Interpreter, instruction: Instruction) -> None:
+    exception, leave = tx.stack[-1], tx.stack[-4]
+    if tx.open_contexts and tx.open_contexts[-1].exit is leave:
+        tx.open_contexts.pop()
+    cls = build.from_python(tx, exception.python_type())
+    tx.push(leave.call(tx, [cls, exception, build.constant(None)], {}))
+
+
+@opcode("PREP_RERAISE_STAR", before=(3, 12))
+def PREP_RERAISE_STAR(tx: Interpreter, instruction: Instruction) -> None:
+    raise Unsupported("opcode", "except*")

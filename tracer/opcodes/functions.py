@@ -1,0 +1,78 @@
+"""Making functions and classes; generators."""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..generators import GeneratorValue
+from ..values import build
+from ..values.base import Unsupported, Value
+from ..values.iterators import get_iter
+from .registry import VERSION, opcode
+
+if TYPE_CHECKING:
+    from ..instructions import Instruction
+    from ..interpreter import Interpreter
+
+
+@opcode("LOAD_CLOSURE", before=(3, 13))
+def LOAD_CLOSURE(tx: Interpreter, instruction: Instruction) -> None:
+    tx.push(tx.cells[instruction.value])
+
+
+@opcode("MAKE_FUNCTION", before=(3, 13))
+def MAKE_FUNCTION(tx: Interpreter, instruction: Instruction) -> None:
+    flags = instruction.arg
+    code = tx.pop().as_constant()
+    closure = tuple(tx.pop().iterate(tx)) if flags & 8 else ()
+    annotations = tx.pop() if flags & 4 else None
+    kwdefaults = _by_name(tx, tx.pop()) if flags & 2 else {}
+    defaults = tuple(tx.pop().iterate(tx)) if flags & 1 else ()
+    function = build.make_function(
+        tx, code, code.co_name, tx.f_globals, defaults, kwdefaults, closure, annotations  # type: ignore[arg-type]
+    )
+    if function.globals_source is None:
+        function.globals_source = tx.globals_source
+    tx.push(function)
+
+
+def _by_name(tx: Interpreter, mapping: Value) -> dict[str, Value]:
+    return {key.as_constant(): mapping.getitem(tx, key) for key in mapping.iterate(tx)}
+
+
+@opcode("LOAD_BUILD_CLASS")
+def LOAD_BUILD_CLASS(tx: Interpreter, instruction: Instruction) -> None:
+    raise Unsupported("opcode", "a class statement inside the function")
+
+
+# ---- generators -----------------------------------------------------------------------------------------------------
+@opcode("RETURN_GENERATOR")
+def RETURN_GENERATOR(tx: Interpreter, instruction: Instruction) -> None:
+    tx.push(build.constant(None))  # the generator exists already; the POP_TOP that follows drops what is "sent"
+
+
+@opcode("YIELD_VALUE")
+def YIELD_VALUE(tx: Interpreter, instruction: Instruction) -> None:
+    tx.yielded = tx.pop()
+
+
+@opcode("GET_YIELD_FROM_ITER")
+def GET_YIELD_FROM_ITER(tx: Interpreter, instruction: Instruction) -> None:
+    value = tx.pop()
+    tx.push(value if isinstance(value, GeneratorValue) else get_iter(tx, value))
+
+
+@opcode("SEND")
+def SEND(tx: Interpreter, instruction: Instruction) -> None:
+    sent = tx.pop()
+    receiver = tx.stack[-1]
+    if isinstance(receiver, GeneratorValue):
+        value, result = receiver.resume(tx, sent), receiver.result
+    else:
+        value, result = receiver.next(tx), None
+    if value is not None:
+        tx.push(value)
+        return
+    if VERSION < (3, 12):
+        tx.pop()  # later, END_SEND takes the receiver away
+    tx.push(result if result is not None else build.constant(None))
+    tx.index = instruction.target

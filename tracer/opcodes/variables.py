@@ -1,0 +1,145 @@
+"""Constants, local variables, globals, closure cells, attributes, imports."""
+from __future__ import annotations
+
+import importlib.util
+import sys
+from typing import TYPE_CHECKING
+
+from ..side_effects import DELETED, CellValue
+from ..values import build
+from ..values.base import NULL, ObservedException, Unsupported, Value
+from .registry import opcode
+
+if TYPE_CHECKING:
+    from ..instructions import Instruction
+    from ..interpreter import Interpreter
+
+
+@opcode("LOAD_CONST")
+def LOAD_CONST(tx: Interpreter, instruction: Instruction) -> None:
+    tx.stack.append(build.from_python(tx, instruction.value))
+
+
+# ---- local variables ------------------------------------------------------------------------------------------------
+@opcode("LOAD_FAST")
+def LOAD_FAST(tx: Interpreter, instruction: Instruction) -> None:
+    value = tx.locals.get(instruction.value)
+    tx.stack.append(value if value is not None else tx.load_local(instruction.value))
+
+
+@opcode("STORE_FAST")
+def STORE_FAST(tx: Interpreter, instruction: Instruction) -> None:
+    name = instruction.value
+    tx.unread.pop(name, None)
+    value = tx.stack.pop()
+    if value is NULL:  # what LOAD_FAST_AND_CLEAR left for an unbound variable
+        tx.locals.pop(name, None)
+    else:
+        tx.locals[name] = value
+
+
+@opcode("DELETE_FAST")
+def DELETE_FAST(tx: Interpreter, instruction: Instruction) -> None:
+    name = instruction.value
+    tx.load_local(name)
+    del tx.locals[name]
+
+
+# ---- globals --------------------------------------------------------------------------------------------------------
+def load_global(tx: Interpreter, name: str) -> Value:
+    """A global or builtin by name, from the cache of the trace when it was read before."""
+    value = tx.trace.global_values.get((id(tx.f_globals), name))
+    return value if value is not None and value is not DELETED else tx.load_global(name)
+
+
+@opcode("STORE_GLOBAL")
+def STORE_GLOBAL(tx: Interpreter, instruction: Instruction) -> None:
+    tx.store_global(instruction.value, tx.stack.pop())
+
+
+@opcode("DELETE_GLOBAL")
+def DELETE_GLOBAL(tx: Interpreter, instruction: Instruction) -> None:
+    tx.load_global(instruction.value)
+    tx.store_global(instruction.value, DELETED)
+
+
+# ---- closure cells --------------------------------------------------------------------------------------------------
+@opcode("COPY_FREE_VARS")
+def COPY_FREE_VARS(tx: Interpreter, instruction: Instruction) -> None:
+    pass  # the interpreter starts with the cells of the closure
+
+
+@opcode("MAKE_CELL")
+def MAKE_CELL(tx: Interpreter, instruction: Instruction) -> None:
+    name = instruction.value
+    content = tx.load_local(name) if tx.is_bound(name) else None
+    tx.locals.pop(name, None)
+    if tx.parent is None:
+        tx.cells[name] = CellValue(content, name=name)
+        return
+    tx.cells[name] = cell = CellValue()
+    if content is not None:
+        tx.effects.store_cell(cell, content)
+
+
+@opcode("LOAD_DEREF")
+def LOAD_DEREF(tx: Interpreter, instruction: Instruction) -> None:
+    tx.stack.append(tx.load_cell(instruction.value))
+
+
+@opcode("STORE_DEREF")
+def STORE_DEREF(tx: Interpreter, instruction: Instruction) -> None:
+    tx.effects.store_cell(tx.cells[instruction.value], tx.stack.pop())
+
+
+@opcode("DELETE_DEREF")
+def DELETE_DEREF(tx: Interpreter, instruction: Instruction) -> None:
+    tx.load_cell(instruction.value)
+    tx.effects.store_cell(tx.cells[instruction.value], DELETED)
+
+
+# ---- attributes -----------------------------------------------------------------------------------------------------
+@opcode("STORE_ATTR")
+def STORE_ATTR(tx: Interpreter, instruction: Instruction) -> None:
+    owner = tx.stack.pop()
+    owner.setattr(tx, instruction.value, tx.stack.pop())
+
+
+@opcode("DELETE_ATTR")
+def DELETE_ATTR(tx: Interpreter, instruction: Instruction) -> None:
+    owner = tx.stack.pop()
+    owner.call_method(tx, "__delattr__", [build.constant(instruction.value)], {})
+
+
+# ---- imports --------------------------------------------------------------------------------------------------------
+@opcode("IMPORT_NAME")
+def IMPORT_NAME(tx: Interpreter, instruction: Instruction) -> None:
+    names, level = tx.stack.pop(), tx.stack.pop().as_constant()
+    name = instruction.value
+    if level:
+        package = tx.f_globals.get("__package__") or tx.f_globals.get("__name__", "").rpartition(".")[0]
+        name = importlib.util.resolve_name("." * level + name, package)
+    if name not in sys.modules:
+        raise Unsupported("import", name)
+    absolute = name if names.truth(tx) or level else name.partition(".")[0]
+    tx.stack.append(build.from_python(tx, sys.modules[absolute]))
+
+
+@opcode("IMPORT_FROM")
+def IMPORT_FROM(tx: Interpreter, instruction: Instruction) -> None:
+    module = tx.stack[-1]
+    try:
+        value = module.getattr(tx, instruction.value)
+    except ObservedException:
+        name = f"{module.as_constant().__name__}.{instruction.value}"
+        if name not in sys.modules:
+            raise Unsupported("import", name) from None
+        value = build.from_python(tx, sys.modules[name])
+    tx.stack.append(value)
+
+
+@opcode("LOAD_GLOBAL", before=(3, 13))
+def LOAD_GLOBAL(tx: Interpreter, instruction: Instruction) -> None:
+    if instruction.arg & 1:
+        tx.stack.append(NULL)
+    tx.stack.append(load_global(tx, instruction.value))

@@ -1,0 +1,153 @@
+"""Resume functions: the rest of a frame after a graph break, as a function of the stack and of the live variables.
+
+A resume function has the code of the original with another start: push the stack that the break left, jump to where it
+goes on. All cells of the original are its free variables. It is an ordinary function, so the frame hook captures it like
+any other, and a break in it makes the next one.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from types import CodeType
+from typing import Any
+
+from bytecode import Bytecode, CellVar, FreeVar, Instr, Label
+from bytecode.concrete import _ConvertBytecodeToConcrete
+
+from .codegen import VERSION
+
+_PROLOGUE = ("MAKE_CELL", "COPY_FREE_VARS", "RESUME")
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where the instructions of a resume function come from: instruction i is the original's i + `shift`."""
+
+    code: CodeType
+    shift: int
+    index: int
+
+
+_ORIGINS: dict[CodeType, Origin] = {}
+
+
+def origin_of(code: CodeType) -> Origin | None:
+    """Where a resume function's code comes from; None for any other code."""
+    return _ORIGINS.get(code)
+
+
+def is_resume_code(code: CodeType) -> bool:
+    """Whether this is the code of a resume function."""
+    return code in _ORIGINS
+
+
+def is_eager_code(code: CodeType) -> bool:
+    """Whether frames of this code are to run as they are. (No resume function is, so far.)"""
+    return False
+
+
+@lru_cache(maxsize=512)
+def disassembled(code: CodeType) -> Bytecode:
+    """`code` as a list of instructions and labels; not to be changed."""
+    return Bytecode.from_code(code)
+
+
+def instruction_at(code: CodeType, index: int) -> Instr:
+    """Instruction `index` (as in `instructions.code_info`) in the assembler's form."""
+    return [item for item in disassembled(code) if isinstance(item, Instr)][index]
+
+
+def assemble(items: Sequence[Any], code: CodeType, stacksize: int, argnames: Sequence[str] | None = None) -> CodeType:
+    """A code object with the instructions `items` in the place of `code`'s.
+
+    Arguments, cells and local variables keep their places, unless `argnames` makes it a function of these, whose free
+    variables are all cells of `code`.
+    """
+    bytecode = Bytecode(list(items))
+    bytecode.name, bytecode.qualname, bytecode.filename = code.co_name, code.co_qualname, code.co_filename
+    bytecode.first_lineno = code.co_firstlineno
+    bytecode.docstring = code.co_consts[0] if code.co_consts and isinstance(code.co_consts[0], str) else None
+    if argnames is None:
+        bytecode.argcount = code.co_argcount
+        bytecode.posonlyargcount, bytecode.kwonlyargcount = code.co_posonlyargcount, code.co_kwonlyargcount
+        names: Sequence[str] = code.co_varnames
+        bytecode.flags = code.co_flags
+        bytecode.cellvars, bytecode.freevars = list(code.co_cellvars), list(code.co_freevars)
+    else:
+        names = argnames
+        bytecode.argcount = len(argnames)
+        bytecode.flags = code.co_flags & ~0x0C  # takes neither *args nor **kwargs
+        bytecode.cellvars, bytecode.freevars = [], free_names(code)
+    bytecode.argnames = list(names)[: _argument_count(code) if argnames is None else len(names)]
+    converter = _ConvertBytecodeToConcrete(bytecode)
+    for name in names:
+        converter.add_varname(name)
+    concrete = converter.to_concrete_bytecode(compute_exception_stack_depths=False)
+    return concrete.to_code(stacksize=stacksize, compute_exception_stack_depths=False)
+
+
+def _argument_count(code: CodeType) -> int:
+    return code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & 4) + bool(code.co_flags & 8)
+
+
+def free_names(code: CodeType) -> list[str]:
+    """The free variables of a resume function: the cells of the original, then its free variables."""
+    return [*code.co_cellvars, *code.co_freevars]
+
+
+@lru_cache(maxsize=1024)
+def resume_code(code: CodeType, index: int, nulls: tuple[bool, ...], variables: tuple[str, ...]) -> CodeType:
+    """The code that goes on at instruction `index` of `code`.
+
+    Its arguments are the stack (`___stack_i`, but for the positions where `nulls` says that a NULL lies) and
+    `variables`.
+    """
+    origin = origin_of(code)
+    if origin is not None:
+        return resume_code(origin.code, index + origin.shift, nulls, variables)
+    names = [f"___stack_{i}" for i, null in enumerate(nulls) if not null]
+    location = instruction_at(code, index).location
+    start = [Instr("COPY_FREE_VARS", len(free_names(code)), location=location)] if free_names(code) else []
+    start.append(Instr("RESUME", 0, location=location))
+    for i, null in enumerate(nulls):
+        push = Instr("PUSH_NULL", location=location) if null else Instr("LOAD_FAST", f"___stack_{i}", location=location)
+        start.append(push)
+    here = Label()
+    start.append(Instr("JUMP_FORWARD", here, location=location))
+    body, dropped = _body(code, index, here)
+    new = assemble([*start, *body], code, code.co_stacksize + 2, [*names, *variables])
+    _ORIGINS[new] = Origin(code, dropped - len(start), index)
+    return new
+
+
+def _body(code: CodeType, index: int, here: Label) -> tuple[list[Any], int]:
+    """The instructions of `code` without its prologue, the label `here` before number `index`; how many are dropped."""
+    body: list[Any] = []
+    position = dropped = 0
+    in_prologue = True
+    for item in disassembled(code):
+        if not isinstance(item, Instr):
+            body.append(item)
+            continue
+        in_prologue = in_prologue and item.name in _PROLOGUE
+        if in_prologue:
+            dropped += 1
+        else:
+            if position == index:
+                body.append(here)
+            body.append(_freed(item))
+        position += 1
+    return body, dropped
+
+
+def _freed(item: Instr) -> Instr:
+    """An instruction on a cell of the original, on a free variable of the resume function."""
+    if isinstance(item.arg, CellVar):
+        return Instr(item.name, FreeVar(item.arg.name), location=item.location)
+    return item
+
+
+def needs_precall() -> bool:
+    """Whether a CALL is preceded by PRECALL in this version."""
+    return VERSION < (3, 12)
