@@ -14,8 +14,8 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from ..artifacts.context import CompileContext, CompileId, run_stages
-from ..artifacts.records import SCHEMA, AnyRecord, Decision, Graph, Location, SavedInputs
 from ..artifacts.recording import Recording, RecordingError
+from ..artifacts.records import SCHEMA, AnyRecord, Decision, Graph, Location, SavedInputs
 from ..engine.compile import STAGES, Work
 from ..engine.ir import LoopBody
 from .compare import EQUAL, Comparison, compare, worst

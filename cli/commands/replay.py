@@ -1,0 +1,94 @@
+"""Run recorded graphs again on their recorded inputs, stage by stage, against eager, and say where values part.
+
+Each rung runs one stage: the captured graph in eager, the ATen graph, the graph after the passes, the loop IR through
+the reference interpreter, the compiled kernels. A value is equal, apart by rounding (no further from float64 than twice
+eager's own distance), or different. The exit code is 1 when any is different.
+"""
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Any
+
+from ...artifacts.recording import Recording
+from ..errors import CommandError
+from ..printing import add_selector, print_json, print_title, selected
+
+EXAMPLE = "ptdebug replay @:0/0"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """SELECTOR, --device, --trust and --json."""
+    add_selector(parser)
+    parser.add_argument("--device", default="cpu", help="where to run: cpu (default) or cuda")
+    parser.add_argument("--trust", action="store_true", help="also call functions that are not torch's, if recorded")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Replay one compilation, or all compiled ones of a recording."""
+    from ...replay.graphs import ReplayError  # imports torch
+
+    with selected(arguments.selector) as (recording, selector):
+        ids = [selector.compile] if selector.compile else _compiled(recording)
+        if not ids:
+            raise CommandError(f"{recording.name} has no compiled graph to replay")
+        documents = []
+        for compile_id in ids:
+            try:
+                documents.append(_replay(recording, compile_id, arguments))
+            except ReplayError as error:
+                if selector.compile:
+                    raise CommandError(str(error)) from error
+                print(f"ptdebug: {compile_id}: {error}", file=sys.stderr)
+        if not documents:
+            raise CommandError(f"nothing of {recording.name} can be replayed")
+        if arguments.json:
+            print_json(**_combined(documents, arguments.selector))
+    return 1 if any(d["verdict"] == "different" for d in documents) else 0
+
+
+def _compiled(recording: Recording) -> list[str]:
+    return [c.id for c in recording.compiles() if c.status == "compiled" and "capture" in recording.stages(c.id)]
+
+
+def _replay(recording: Recording, compile_id: str, arguments: argparse.Namespace) -> dict[str, Any]:
+    from ...replay.ladder import replay
+
+    report = replay(recording, compile_id, arguments.device, arguments.trust)
+    document = report.document()
+    if not arguments.json:
+        _print(compile_id, document)
+    return document
+
+
+def _print(compile_id: str, document: dict[str, Any]) -> None:
+    print_title(f"{compile_id}  {document['verdict']}")
+    for rung in document["rungs"]:
+        apart = f"max abs {_text(rung['max_abs'])}, rel {_text(rung['max_rel'])}; "
+        figures = apart if rung["verdict"] in ("rounding", "different") else ""
+        head = f"  {rung['stage']:<9} {rung['device']:<5} {rung['verdict']:<10} {rung['seconds'] * 1e3:9.2f} ms"
+        print(f"{head}  {figures}{rung['why']}".rstrip())
+    first = document["first_difference"]
+    if first is not None:
+        where = f"{first['file']}:{first['line']}" if first["file"] else "no line of the program is known"
+        apart = _text(first["max_abs"])
+        print(f"  values first differ in {first['stage']} at {first['node']} ({where}), max abs {apart}")
+    if document["drift"]:
+        print(f"  made again, these stages differ from the recording: {', '.join(document['drift'])}")
+
+
+def _text(value: float | None) -> str:
+    return "unbounded" if value is None else f"{value:.3g}"
+
+
+def _combined(documents: list[dict[str, Any]], selector: str) -> dict[str, Any]:
+    """One document: that of the one compilation, or all of them under the worst verdict."""
+    if len(documents) == 1:
+        return {k: v for k, v in documents[0].items() if k != "schema"}
+    order = ("equal", "rounding", "different")
+    worst = max(documents, key=lambda d: order.index(d["verdict"]))
+    return {
+        "selector": selector, "verdict": worst["verdict"], "first_difference": worst["first_difference"],
+        "rungs": [{"compile": d["selector"].rpartition(":")[2], **rung} for d in documents for rung in d["rungs"]],
+        "drift": sorted({stage for d in documents for stage in d["drift"]}),
+    }
