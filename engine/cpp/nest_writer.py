@@ -20,8 +20,8 @@ from .statements import StatementWriter
 if TYPE_CHECKING:
     from .kernel import Kernel
 
-BLOCK = 2048  # a float sum runs over blocks of this many elements, and over the blocks in double
-LANE_BLOCK = 128  # the same for sums over rows, in lane mode, where every lane adds one element of each row
+BLOCK = 512  # a float sum runs over blocks of this many elements, and over the blocks in double
+LANE_BLOCK = 16  # the same for sums over rows, in lane mode, where every lane adds one element of each row
 
 
 def loop_header(a: Axis, first: str = "0", last: str = "") -> str:

@@ -1,19 +1,68 @@
-"""Which loop bodies share a kernel, in what loops, and which buffers share memory."""
+"""Which loop bodies share a kernel, in what loops, and which buffers share memory.
+
+Walk: `fusion.py` searches (greedily, most bytes saved first), `legality.py` says what may be fused, on the linear index
+forms of `forms.py`; `finish.py` merges contiguous loops and finds the buffers that never reach memory; `memory.py`
+lets buffers take over dead ones' memory; `describe.py` makes records of it all.
+"""
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from ...artifacts.context import CompileContext
+from ...artifacts.records import BufferPlan, FusionCandidate
 from ..ir import ExternCall, Group, Plan, Program
+from .describe import describe
+from .finish import escaping, finished
+from .fusion import Fusion, Node
+from .memory import plan_memory
+
+__all__ = ["ScheduledPlan", "describe", "schedule"]
+
+NAME_PARTS = 3  # ATen nodes that a kernel's name mentions
 
 
-def schedule(program: Program, context: CompileContext) -> Plan:
-    """Group the loop bodies of `program` into kernels."""
-    items = []
-    count = 0
-    for step in program.steps:
-        if isinstance(step, ExternCall):
-            items.append(step)
+@dataclass(frozen=True)
+class ScheduledPlan(Plan):
+    """A plan with what the search saw: every candidate pair, the lives of buffers, bytes at the worst moment."""
+
+    candidates: tuple[FusionCandidate, ...] = ()
+    lives: tuple[BufferPlan, ...] = ()
+    peak_bytes: int | None = None
+
+
+def schedule(program: Program, context: CompileContext) -> ScheduledPlan:
+    """Group the loop bodies of `program` into kernels and plan their memory."""
+    fusion = Fusion(program, context)
+    nodes = fusion.run()
+    kept = escaping(program)
+    readers: dict[str, set[int]] = {}
+    for node in nodes:
+        for name in node.reads:
+            readers.setdefault(name, set()).add(node.id)
+
+    def needed_outside(name: str, node: Node) -> bool:
+        return name in kept or bool(readers.get(name, set()) - {node.id})
+
+    items: list[Group | ExternCall] = []
+    for node in nodes:
+        if node.extern is not None:
+            items.append(node.extern)
         else:
-            device = program.buffers[step.name].device
-            items.append(Group(f"fused_{count}", step.axes, (step,), frozenset(), device))
-            count += 1
-    return Plan(program, tuple(items))
+            items.append(finished(node, _kernel_name(node, len(items)), program, needed_outside))
+    memory = plan_memory(program, items, kept, context)
+    candidates = tuple(fusion.candidates.values())
+    return ScheduledPlan(program, tuple(items), memory.reuse, candidates, memory.lives, memory.peak)
+
+
+def _kernel_name(node: Node, number: int) -> str:
+    """fused_<number>_<the last ATen nodes it computes>: stable, and says what it does."""
+    origins = [s.origins[-1] for b in node.bodies for s in b.statements if s.op == "store" and s.origins]
+    words = list(dict.fromkeys(_word(o) for o in origins))[:NAME_PARTS]
+    return "_".join(["fused", str(number), *words])
+
+
+def _word(origin: str) -> str:
+    """The operator in the name of a node: "add_12" is an add."""
+    base, _, number = origin.rpartition("_")
+    word = base if base and number.isdigit() else origin
+    return "".join(c if c.isalnum() else "_" for c in word).strip("_") or "op"

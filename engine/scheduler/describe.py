@@ -1,0 +1,49 @@
+"""A scheduled program as records of the stages `fusion` and `schedule`."""
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import sympy
+
+from ...artifacts.records import AnyRecord, Fusion, Schedule, ScheduledGroup
+from ..ir import ExternCall, Group, Plan, Program
+from .memory import touched_by
+
+
+def describe(plan: Plan) -> Iterable[tuple[str, str, AnyRecord]]:
+    """(stage, name, record) for each stage that scheduling has."""
+    yield "fusion", "", Fusion(getattr(plan, "candidates", ()))
+    groups = tuple([_group(plan.program, item) for item in plan.items])
+    yield "schedule", "", Schedule(groups, getattr(plan, "lives", ()), getattr(plan, "peak_bytes", None))
+
+
+def _group(program: Program, item: Group | ExternCall) -> ScheduledGroup:
+    reads, writes = (tuple(dict.fromkeys(names)) for names in touched_by(item))
+    volume = _total(_bytes(program, reads + writes))
+    if isinstance(item, ExternCall):
+        origins = tuple([f"forward#{o}" for o in item.origins])
+        return ScheduledGroup(item.name, "extern", (item.name,), str(item.target), (), "", reads, writes, (), volume, None, origins)
+    members = tuple([b.name for b in item.bodies])
+    order = tuple([f"{a.symbol}<{a.extent}" for a in item.axes])
+    origins = tuple([f"loops:{m}#" for m in members])
+    return ScheduledGroup(
+        item.kernel, "loops", members, item.kernel, order, "", tuple([r for r in reads if r not in writes]), writes,
+        tuple(sorted(item.internal)), volume, _total(_operations(item)), origins,
+    )
+
+
+def _bytes(program: Program, names: Iterable[str]) -> Iterator[sympy.Expr]:
+    for name in dict.fromkeys(names):
+        buffer = program.buffers[name]
+        yield sympy.Mul(buffer.dtype.itemsize, *buffer.size)
+
+
+def _operations(group: Group) -> Iterator[sympy.Expr]:
+    for body in group.bodies:
+        arithmetic = sum(s.op not in ("load", "store", "constant", "index", "cast") for s in body.statements)
+        yield sympy.Mul(arithmetic, *[a.extent for a in body.axes + body.reduction_axes])
+
+
+def _total(parts: Iterable[sympy.Expr]) -> int | None:
+    total = sympy.Add(*parts)
+    return int(total) if total.is_Integer else None

@@ -1,0 +1,299 @@
+"""Greedy fusion: the pair of groups that saves most memory traffic first, until no pair is left.
+
+Only groups that touch a common buffer are candidates. A pair is fused when no path leads from one to the other through
+a third step, when the indices allow it (`legality.py`), when it pays, and when the decision says so.
+"""
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import sympy
+
+from ...artifacts.context import CompileContext
+from ...artifacts.records import FusionCandidate, Option
+from ..ir import Axis, ExternCall, LoopBody, Program, View
+
+from .forms import NotLinear
+from .legality import Refusal, accesses, aligned, conflict, iterations
+
+SYMBOL_HINT = 128  # what a symbolic size counts as in scores
+ROW_LIMIT = 512 * 1024  # bytes that one iteration of shared loops may leave for the next body: the second-level cache
+MAX_BODIES, MAX_BUFFERS = 48, 60
+SMALL = 16 * 1024  # bytes: groups that touch less are fused for the sake of fewer calls
+SIBLING_SHARE = 0.1  # of their traffic that siblings must have in common
+
+
+@dataclass(eq=False)
+class Node:
+    """A step of the schedule while it is being made: bodies that share `axes`, or one library call."""
+
+    id: int
+    position: int
+    bodies: list[LoopBody]
+    axes: tuple[Axis, ...]
+    reads: set[str]
+    writes: set[str]
+    extern: ExternCall | None = None
+    device: str = "cpu"
+    before: set[int] = field(default_factory=set)  # ids of nodes that must run first
+    after: set[int] = field(default_factory=set)
+
+    @property
+    def touched(self) -> set[str]:
+        return self.reads | self.writes
+
+
+class Fusion:
+    """The state of the search. `run` gives the nodes in execution order."""
+
+    def __init__(self, program: Program, context: CompileContext) -> None:
+        self.program, self.context = program, context
+        self.nodes: dict[int, Node] = {}
+        self.candidates: dict[str, FusionCandidate] = {}
+        self._heap: list[tuple[int, int, int, int]] = []
+        self._users: dict[str, set[int]] = {}
+        self._next = 0
+        for position, step in enumerate(program.steps):
+            self._add(_node(step, self._next, position, program))
+        self._order_steps()
+
+    def run(self) -> list[Node]:
+        """Fuse until nothing is left to fuse; the nodes in an order that respects all dependences."""
+        for node in list(self.nodes.values()):
+            self._push_pairs(node, later_only=True)
+        while self._heap:
+            _, _, first, second = heapq.heappop(self._heap)
+            if first in self.nodes and second in self.nodes:
+                one, other = self.nodes[first], self.nodes[second]
+                self._consider(*((other, one) if other.id in one.before else (one, other)))
+        return self._sorted()
+
+    # ---- graph of steps ----------------------------------------------------------------------------------------------
+    def _add(self, node: Node) -> None:
+        self.nodes[node.id] = node
+        self._next = node.id + 1
+        for name in node.touched:
+            self._users.setdefault(name, set()).add(node.id)
+
+    def _order_steps(self) -> None:
+        """Reads follow writes, and writes follow what came before them, for each buffer in program order."""
+        writers: dict[str, list[Node]] = {}
+        readers: dict[str, list[Node]] = {}
+        for node in sorted(self.nodes.values(), key=lambda n: n.position):
+            for name in node.touched:
+                earlier = list(writers.get(name, ()))
+                if name in node.writes:
+                    earlier += readers.get(name, ())
+                for other in earlier:
+                    if other is not node:
+                        node.before.add(other.id)
+                        other.after.add(node.id)
+            for name in node.reads:
+                readers.setdefault(name, []).append(node)
+            for name in node.writes:
+                writers.setdefault(name, []).append(node)
+
+    def _path_between(self, first: Node, second: Node) -> Node | None:
+        """A third node that lies on a path from one to the other, so that fusing them would make a cycle."""
+        for start, goal in ((first, second), (second, first)):
+            seen: set[int] = set()
+            stack = [i for i in goal.before if i != start.id]
+            while stack:
+                at = stack.pop()
+                if at in seen:
+                    continue
+                seen.add(at)
+                node = self.nodes[at]
+                if start.id in node.before:
+                    return node
+                stack.extend(node.before)
+        return None
+
+    def _sorted(self) -> list[Node]:
+        waiting = {n.id: len(n.before) for n in self.nodes.values()}
+        ready = [(n.position, n.id) for n in self.nodes.values() if not n.before]
+        heapq.heapify(ready)
+        order = []
+        while ready:
+            _, at = heapq.heappop(ready)
+            node = self.nodes[at]
+            order.append(node)
+            for follower in node.after:
+                waiting[follower] -= 1
+                if not waiting[follower]:
+                    heapq.heappush(ready, (self.nodes[follower].position, follower))
+        assert len(order) == len(self.nodes), "fusion made a cycle"
+        return order
+
+    # ---- candidates --------------------------------------------------------------------------------------------------
+    def _push_pairs(self, node: Node, later_only: bool = False) -> None:
+        if node.extern is not None:
+            return
+        partners = {i for name in node.touched for i in self._users.get(name, ()) if i in self.nodes and i != node.id}
+        for other_id in partners:
+            other = self.nodes[other_id]
+            if other.extern is not None or (later_only and other.position < node.position):
+                continue
+            first, second = (node, other) if node.position < other.position else (other, node)
+            distance = second.position - first.position
+            heapq.heappush(self._heap, (-self._saved(first, second), distance, first.id, second.id))
+
+    def bytes_of(self, name: str) -> int:
+        """The size of a buffer in bytes, with a guess for symbolic sizes."""
+        buffer = self.program.buffers[name]
+        return buffer.dtype.itemsize * hinted(sympy.Mul(*buffer.size))
+
+    def _saved(self, first: Node, second: Node) -> int:
+        """Bytes of memory traffic that fusing saves: what the second need not load, and writes nobody else reads."""
+        saved = 0
+        for name in first.touched & second.touched:
+            saved += self.bytes_of(name)
+            if name in first.writes and self._users[name] & self.nodes.keys() <= {first.id, second.id}:
+                saved += self.bytes_of(name)
+        return saved
+
+    def _consider(self, first: Node, second: Node) -> None:
+        shared = sorted(first.touched & second.touched, key=lambda n: (n not in first.writes, -self.bytes_of(n), n))
+        dependent = bool(first.writes & second.reads)
+        left = next(b for b in reversed(first.bodies) if shared[0] in (*b.writes, *b.reads))
+        right = next(b for b in second.bodies if shared[0] in (*b.reads, *b.writes))
+        subject = f"{left.name}+{right.name}"
+        saved = self._saved(first, second)
+        found = self._fusable(first, second, dependent, saved)
+        if isinstance(found, Refusal):
+            fused, why, allow = False, found.why, found.allow
+        else:
+            bodies, axes = found
+            why = f"saves {saved} bytes of traffic on {', '.join(shared[:4])}"
+            options = (Option("fuse", float(saved)), Option("separate", 0.0))
+            fused = self.context.decide("fuse", subject, options, "fuse", why) == "fuse"
+            allow = "" if fused else "dropping the override"
+            if not fused:
+                why = "an override keeps them separate"
+        if self.context.recording:
+            kind = "producer-consumer" if dependent else "siblings"
+            decision = f"fuse:{subject}" if not isinstance(found, Refusal) else ""
+            self.candidates[subject] = FusionCandidate(
+                subject, left.name, right.name, kind, fused, why, saved, allow, decision
+            )
+        if fused:
+            self._merge(first, second, bodies, axes)
+
+    def _fusable(
+        self, first: Node, second: Node, dependent: bool, saved: int
+    ) -> tuple[list[LoopBody], tuple[Axis, ...]] | Refusal:
+        """The bodies of both on common axes, or why not."""
+        if first.device != second.device:
+            return Refusal("they run on different devices")
+        if any(accesses(b).scatters for b in first.bodies + second.bodies):
+            return Refusal("one of them adds into places that data names", "a scatter without conflicts")
+        if len(first.bodies) + len(second.bodies) > MAX_BODIES or len(first.touched | second.touched) > MAX_BUFFERS:
+            return Refusal("the kernel would grow too large", "a smaller group")
+        between = self._path_between(first, second)
+        if between is not None:
+            name = between.extern.name if between.extern is not None else between.bodies[0].name
+            return Refusal(f"{name} must run between them", f"{name} as part of the same kernel")
+        traffic = sum(self.bytes_of(n) for n in first.touched) + sum(self.bytes_of(n) for n in second.touched)
+        if not dependent and saved < SIBLING_SHARE * traffic:
+            return Refusal(f"they share only {saved} of {traffic} bytes", "a larger common input")
+        return self._common_loops(first, second)
+
+    def _common_loops(self, first: Node, second: Node) -> tuple[list[LoopBody], tuple[Axis, ...]] | Refusal:
+        try:
+            moved, count = aligned(first.axes, second.bodies, second.axes)
+            fixed = first.bodies
+            axes = first.axes
+            if count == 0 or (count < min(len(first.axes), len(second.axes)) and len(first.axes) < len(second.axes)):
+                other, other_count = aligned(second.axes, first.bodies, first.axes)
+                if other_count > count:
+                    fixed, moved, count, axes = other, second.bodies, other_count, second.axes
+        except NotLinear as error:
+            return Refusal(f"an index does not follow the other's loops: {error}", "a linear index")
+        refusal: Refusal | None = None
+        for shared in range(count, 0, -1):
+            found = conflict(fixed, moved, axes[:shared])
+            if found is None:
+                unfit = self._too_coarse(fixed, moved, axes[:shared])
+                return unfit if unfit is not None else (list(fixed) + list(moved), axes[:shared])
+            refusal = refusal or found
+        if not first.axes and not second.axes or self._small(first, second):
+            found = conflict(first.bodies, second.bodies, ())
+            if found is None:
+                return first.bodies + second.bodies, ()
+            refusal = refusal or found
+        sizes = " and ".join("(" + ", ".join(str(a.extent) for a in n.axes) + ")" for n in (first, second))
+        return refusal or Refusal(f"their loops {sizes} have no outer loop in common", "the same outermost sizes")
+
+    def _small(self, first: Node, second: Node) -> bool:
+        return all(sum(self.bytes_of(b) for b in n.touched) <= SMALL for n in (first, second))
+
+    def _too_coarse(self, writers: Sequence[LoopBody], readers: Sequence[LoopBody], shared: Sequence[Axis]) -> Refusal | None:
+        """Refuse when what one iteration leaves for the next body would not stay in the cache, for two nests."""
+        if all(len(b.axes) == len(shared) and not b.reduction_axes for b in (*writers, *readers)):
+            return None
+        count = iterations(shared)
+        written = {n for b in writers for n in b.writes} & {n for b in readers for n in b.reads}
+        common = written or {n for b in writers for n in b.reads} & {n for b in readers for n in b.reads}
+        largest = max((self.bytes_of(n) for n in common), default=0)
+        row = largest // max(count or SYMBOL_HINT, 1)
+        if row > ROW_LIMIT and not _one_pass(writers, readers, shared):
+            return Refusal(f"one iteration would leave {row} bytes for the next loop", f"rows of at most {ROW_LIMIT} bytes")
+        return None
+
+    def _merge(self, first: Node, second: Node, bodies: list[LoopBody], axes: tuple[Axis, ...]) -> None:
+        for old in (first, second):
+            del self.nodes[old.id]
+            for name in old.touched:
+                self._users[name].discard(old.id)
+        node = Node(
+            self._next, first.position, bodies, axes, first.reads | second.reads, first.writes | second.writes,
+            device=first.device, before=(first.before | second.before) - {first.id, second.id},
+            after=(first.after | second.after) - {first.id, second.id},
+        )
+        for others, back in ((node.before, "after"), (node.after, "before")):
+            for i in others:
+                links: set[int] = getattr(self.nodes[i], back)
+                links -= {first.id, second.id}
+                links.add(node.id)
+        self._add(node)
+        self._push_pairs(node)
+
+
+def _one_pass(writers: Iterable[LoopBody], readers: Iterable[LoopBody], shared: Sequence[Axis]) -> bool:
+    """True when values go from writer to reader inside one loop, so that no row is ever kept."""
+    return all(not b.reduction_axes for b in writers) and len({
+        tuple(a.extent for a in (b.axes[len(shared):] + b.reduction_axes)) for b in (*writers, *readers)
+    }) == 1
+
+
+def hinted(expression: sympy.Expr) -> int:
+    """The value of a size expression, symbols counted as `SYMBOL_HINT`."""
+    if expression.is_Integer:
+        return int(expression)
+    return int(expression.xreplace({s: sympy.Integer(SYMBOL_HINT) for s in expression.free_symbols}))
+
+
+def _node(step: LoopBody | ExternCall, number: int, position: int, program: Program) -> Node:
+    if isinstance(step, LoopBody):
+        device = program.buffers[step.writes[0]].device.type
+        return Node(number, position, [step], step.axes, set(step.reads), set(step.writes), device=device)
+    reads = {v.buffer for v in views_in((step.args, dict(step.kwargs)))}
+    writes = {o for o in step.outputs if o} | set(step.mutates)
+    return Node(number, position, [], (), reads, writes, extern=step)
+
+
+def views_in(tree: object) -> Iterable[View]:
+    """The views among the leaves of the arguments of a library call."""
+    if isinstance(tree, View):
+        yield tree
+    elif isinstance(tree, (list, tuple)):
+        for item in tree:
+            yield from views_in(item)
+    elif isinstance(tree, dict):
+        for item in tree.values():
+            yield from views_in(item)
+
+
+__all__ = ["Fusion", "Node", "hinted", "views_in"]

@@ -1,0 +1,225 @@
+"""May two groups of loop bodies share their outer loops, and how many of them?
+
+Bodies that share outer loops run one after the other in each iteration. So a body may read what another wrote only if
+it reads, in each iteration of the shared loops, elements that the same iteration wrote. Both indices are linear forms:
+the shared axes must have the same factors in both, and the inner loops of the reader must run over a part of what the
+inner loops of the writer cover.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import sympy
+
+from ..ir import Axis, LoopBody, Statement
+from ..lowering.index import Linear, Size, axis, size
+from .forms import NotLinear, index_forms, mentions, new_axis, rewrite, static
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why two groups cannot be fused, and what would allow it."""
+
+    why: str
+    allow: str = ""
+
+
+@dataclass(frozen=True)
+class Access:
+    """A load or store of a body, with its index as a linear form (None where it is none)."""
+
+    statement: Statement
+    form: Linear | None
+
+
+class Accesses:
+    """The loads and stores of a body by buffer."""
+
+    def __init__(self, body: LoopBody) -> None:
+        self.loads: dict[str, list[Access]] = {}
+        self.stores: dict[str, list[Access]] = {}
+        for position, form in index_forms(body).items():
+            s = body.statements[position]
+            (self.loads if s.op == "load" else self.stores).setdefault(s.buffer, []).append(Access(s, form))
+        self.scatters = any(a.statement.mode for group in self.stores.values() for a in group)
+
+
+def accesses(body: LoopBody) -> Accesses:
+    """The accesses of a body, kept on it."""
+    found = body.__dict__.get("_accesses")
+    if found is None:
+        found = Accesses(body)
+        object.__setattr__(body, "_accesses", found)
+    return found
+
+
+def aligned(first: Sequence[Axis], bodies: Sequence[LoopBody], axes: Sequence[Axis]) -> tuple[list[LoopBody], int]:
+    """`bodies` (whose shared axes are `axes`) on axes named as `first`, and how many leading ones are the same.
+
+    Where one side has (8, 512) and the other 4096, the longer loop is split, if it is on the side of `bodies`.
+    Raises NotLinear when an index cannot follow.
+    """
+    mapping: dict[sympy.Symbol, Linear] = {}
+    shared: list[Axis] = []
+    position = 0
+    for place, old in enumerate(axes):
+        parts = _split_like(old, first[position:])
+        if not parts:
+            break
+        shared += parts
+        position += len(parts)
+        mapping[old.symbol] = _joined(parts)
+    else:
+        place = len(axes)
+    if not shared:
+        return list(bodies), 0
+    renamed = []
+    for body in bodies:
+        rest, reduction, own = _others(body, len(mapping), shared, mapping)
+        renamed.append(rewrite(body, own, (*shared, *rest), reduction) if own else body)
+    return renamed, len(shared)
+
+
+def _split_like(old: Axis, targets: Sequence[Axis]) -> list[Axis]:
+    """The leading `targets` whose product is the extent of `old`; [] if there are none."""
+    product: Size = 1
+    wanted = size(old.extent)
+    for count, target in enumerate(targets, 1):
+        product = size(product * size(target.extent))
+        if product == wanted:
+            return list(targets[:count])
+        if not (isinstance(product, int) and isinstance(wanted, int) and product < wanted):
+            return []
+    return []
+
+
+def _joined(parts: Sequence[Axis]) -> Linear:
+    total: Linear | None = None
+    for part in parts:
+        one = axis(part.symbol.name, size(part.extent))
+        total = one if total is None else total * size(part.extent) + one
+    assert total is not None
+    return total
+
+
+def _others(
+    body: LoopBody, replaced: int, shared: Sequence[Axis], mapping: dict[sympy.Symbol, Linear]
+) -> tuple[tuple[Axis, ...], tuple[Axis, ...], dict[sympy.Symbol, Linear]]:
+    """The remaining axes of a body, renamed where the shared ones took their names, and the whole mapping."""
+    own = {s: f for s, f in mapping.items() if f != axis(s.name, _extent(body, s))}
+    taken = {a.symbol for a in shared}
+    names = {a.symbol.name for a in (*shared, *body.axes, *body.reduction_axes)}
+
+    def fresh(a: Axis) -> Axis:
+        if a.symbol not in taken:
+            return a
+        number = 0
+        while f"{a.symbol.name[0]}{number}" in names:
+            number += 1
+        renamed = new_axis(f"{a.symbol.name[0]}{number}", size(a.extent))
+        names.add(renamed.symbol.name)
+        own[a.symbol] = axis(renamed.symbol.name, size(a.extent))
+        return renamed
+
+    rest = tuple([fresh(a) for a in body.axes[replaced:]])
+    return rest, tuple([fresh(a) for a in body.reduction_axes]), own
+
+
+def _extent(body: LoopBody, symbol: sympy.Symbol) -> Size:
+    return next((size(a.extent) for a in body.axes if a.symbol == symbol), 0)
+
+
+def conflict(writers: Sequence[LoopBody], readers: Sequence[LoopBody], shared: Sequence[Axis]) -> Refusal | None:
+    """Why `readers`, which follow, cannot run in the same iterations of `shared` as `writers`; None when they can."""
+    for writer in writers:
+        written = accesses(writer)
+        for reader in readers:
+            read = accesses(reader)
+            for name, stores in written.stores.items():
+                if name in read.stores:
+                    return Refusal(f"both write {name}", "one writer for each buffer")
+                for load in read.loads.get(name, ()):
+                    for store in stores:
+                        refusal = _mismatch(name, writer, store, reader, load, shared)
+                        if refusal is not None:
+                            return refusal
+            overwritten = next((n for n in read.stores if n in written.loads), None)
+            if overwritten is not None:
+                return Refusal(f"{reader.name} overwrites {overwritten}, which {writer.name} reads", "another buffer")
+    return None
+
+
+def _mismatch(
+    name: str, writer: LoopBody, store: Access, reader: LoopBody, load: Access, shared: Sequence[Axis]
+) -> Refusal | None:
+    if store.form is None or load.form is None:
+        return Refusal(f"the index of {name} is not linear", "a view whose index is a sum of axes")
+    if store.form.const != load.form.const:
+        return Refusal(
+            f"{reader.name} reads {name} at another place than {writer.name} writes it", "reading it without an offset"
+        )
+    names = [a.symbol.name for a in shared]
+    left, right = _outer_terms(store.form, names), _outer_terms(load.form, names)
+    if left is None or right is None or left != right:
+        return Refusal(
+            f"{reader.name} reads {name} in another order of the loops ({', '.join(names)}) than {writer.name} writes it",
+            "the same order of loops in both (a transposition between them forbids it)",
+        )
+    made, wanted = row_terms(store.form, writer, shared), row_terms(load.form, reader, shared)
+    if made is None or wanted is None:
+        return Refusal(f"what {reader.name} reads of {name} in one iteration is computed from data", "a direct index")
+    for factor, extent in wanted.items():
+        if factor not in made or not _covers(made[factor], extent):
+            return Refusal(
+                f"one iteration of {reader.name} needs more of {name} than one iteration of {writer.name} makes",
+                "fewer shared loops",
+            )
+    return None
+
+
+def _covers(made: Size, wanted: Size) -> bool:
+    return made == wanted or (isinstance(made, int) and isinstance(wanted, int) and made >= wanted)
+
+
+def _outer_terms(form: Linear, names: Sequence[str]) -> dict[object, Size] | None:
+    terms: dict[object, Size] = {}
+    for atom, factor in form.terms.items():
+        if atom.kind == "axis":
+            if atom.name in names:
+                terms[atom.name] = factor
+        elif atom.kind != "indirect" and any(mentions(atom.inner, sympy.Symbol(n)) for n in names):  # type: ignore[arg-type]
+            terms[atom.key] = factor
+    return terms
+
+
+def row_terms(form: Linear, body: LoopBody, shared: Sequence[Axis]) -> dict[Size, Size] | None:
+    """factor -> extent of the inner loops in an index; None unless it is a plain sum over them."""
+    outer = {a.symbol.name for a in shared}
+    extents = {a.symbol.name: size(a.extent) for a in body.axes + body.reduction_axes}
+    terms: dict[Size, Size] = {}
+    for atom, factor in form.terms.items():
+        if atom.kind == "axis" and atom.name in outer:
+            continue
+        if atom.kind != "axis":
+            if atom.kind == "indirect" or any(mentions(atom.inner, a.symbol) for a in body.axes[len(outer):] + body.reduction_axes):  # type: ignore[arg-type]
+                return None
+            continue
+        if factor in terms:
+            return None
+        terms[factor] = extents[atom.name]
+    return terms
+
+
+def iterations(axes: Sequence[Axis]) -> int | None:
+    """How often loops over `axes` run, None where symbolic."""
+    total = 1
+    for a in axes:
+        extent = static(a.extent)
+        if extent is None:
+            return None
+        total *= extent
+    return total
+
+
+__all__ = ["Access", "Accesses", "NotLinear", "Refusal", "accesses", "aligned", "conflict", "iterations", "row_terms"]

@@ -1,0 +1,131 @@
+"""Which buffer takes over whose memory, and how much is in use at the worst moment."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import sympy
+import torch
+
+from ...artifacts.context import CompileContext
+from ...artifacts.records import BufferPlan
+from ..ir import ExternCall, Group, Program
+from .fusion import hinted, views_in
+
+ALIGNMENT = 64
+
+
+@dataclass(frozen=True)
+class MemoryPlan:
+    """`reuse`: buffer -> the dead buffer whose memory it takes; lives of all buffers; bytes at the worst moment."""
+
+    reuse: dict[str, str]
+    lives: tuple[BufferPlan, ...]
+    peak: int | None
+
+
+def touched_by(item: Group | ExternCall) -> tuple[list[str], list[str]]:
+    """The buffers in memory that a step reads and writes."""
+    if isinstance(item, ExternCall):
+        reads = [v.buffer for v in views_in((item.args, dict(item.kwargs)))]
+        return reads, [o for o in item.outputs if o] + list(item.mutates)
+    names = [(b.reads, b.writes) for b in item.bodies]
+    outside = lambda group: [n for part in group for n in part if n not in item.internal]
+    return outside(r for r, _ in names), outside(w for _, w in names)
+
+
+def plan_memory(
+    program: Program, items: Sequence[Group | ExternCall], escaping: frozenset[str], context: CompileContext
+) -> MemoryPlan:
+    """Greedy: a buffer that a kernel makes takes the memory of the last dead one of equal dtype, device and size.
+
+    Results of library calls and graph outputs never share: the first allocate for themselves, the second live on.
+    """
+    first: dict[str, int] = {}
+    last: dict[str, int] = {}
+    made_by_loops: set[str] = set()
+    held = _held_by_views(items)
+    for position, item in enumerate(items):
+        reads, writes = touched_by(item)
+        for name in (*reads, *writes):
+            first.setdefault(name, position)
+            last[name] = position
+        if isinstance(item, Group):
+            made_by_loops.update(writes)
+    reuse: dict[str, str] = {}
+    free: dict[tuple[torch.dtype, torch.device, sympy.Expr], list[str]] = {}
+    for position, item in enumerate(items):
+        _, writes = touched_by(item)
+        if isinstance(item, Group):
+            for name in dict.fromkeys(writes):
+                buffer = program.buffers[name]
+                pool = free.get((buffer.dtype, buffer.device, sympy.Mul(*buffer.size)))
+                if first[name] == position and name not in escaping and pool:
+                    candidate = pool.pop()
+                    if context.decide("reuse", name, ("take", "allocate"), "take", f"{candidate} is dead") == "take":
+                        reuse[name] = candidate
+        for name in [n for n, at in last.items() if at == position]:
+            if name in made_by_loops and name not in escaping and name not in held:
+                buffer = program.buffers[name]
+                key = (buffer.dtype, buffer.device, sympy.Mul(*buffer.size))
+                free.setdefault(key, []).append(name)
+    return MemoryPlan(reuse, _lives(program, items, first, last, reuse, escaping), _peak(program, first, last, reuse, escaping))
+
+
+def _held_by_views(items: Sequence[Group | ExternCall]) -> set[str]:
+    """Arguments of library calls whose result may be a view of them."""
+    held: set[str] = set()
+    for item in items:
+        if isinstance(item, ExternCall):
+            schema = getattr(item.target, "_schema", None)
+            if schema is None or any(r.alias_info is not None for r in schema.returns) or item.mutates:
+                held.update(v.buffer for v in views_in((item.args, dict(item.kwargs))))
+    return held
+
+
+def _name(item: Group | ExternCall) -> str:
+    return item.kernel if isinstance(item, Group) else item.name
+
+
+def _bytes(program: Program, name: str) -> int | None:
+    buffer = program.buffers[name]
+    elements = sympy.Mul(*buffer.size)
+    return int(elements) * buffer.dtype.itemsize if elements.is_Integer else None
+
+
+def _lives(
+    program: Program, items: Sequence[Group | ExternCall], first: dict[str, int], last: dict[str, int],
+    reuse: dict[str, str], escaping: frozenset[str],
+) -> tuple[BufferPlan, ...]:
+    lives = []
+    for name in first:
+        role = program.buffers[name].role
+        if role == "intermediate" and name in escaping:
+            role = "output"
+        lives.append(BufferPlan(
+            name, _bytes(program, name), _name(items[first[name]]), _name(items[last[name]]), reuse.get(name, ""), role,
+        ))
+    return tuple(lives)
+
+
+def _peak(
+    program: Program, first: dict[str, int], last: dict[str, int], reuse: dict[str, str], escaping: frozenset[str]
+) -> int | None:
+    """Bytes of intermediates and outputs alive at once, at the worst step; None where a size is symbolic."""
+    changes: dict[int, int] = {}
+    taken_over = set(reuse.values())
+    for name, start in first.items():
+        if program.buffers[name].role != "intermediate":
+            continue
+        size = hinted(sympy.Mul(*program.buffers[name].size)) * program.buffers[name].dtype.itemsize
+        if _bytes(program, name) is None:
+            return None
+        if name not in reuse:
+            changes[start] = changes.get(start, 0) + size
+        if name not in taken_over and name not in escaping:
+            changes[last[name] + 1] = changes.get(last[name] + 1, 0) - size
+    level = peak = 0
+    for at in sorted(changes):
+        level += changes[at]
+        peak = max(peak, level)
+    return peak
