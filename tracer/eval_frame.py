@@ -140,6 +140,8 @@ SKIP_WITH_CALLEES = _verdict("SKIP", "SKIP", always=True)
 """Never look at this code object again, nor at anything while it runs."""
 CACHED_ONLY = _verdict("RUN_ONLY", "RUN_ONLY", always=True)
 """From now on use the entries there are, for this code object and while it runs; compile nothing new."""
+CACHED_ONLY_HERE = _verdict("RUN_ONLY", "DEFAULT", always=True)
+"""The same for this code object only; what it calls is compiled as ever."""
 
 
 def install(code: types.CodeType, guards: EntryGuards) -> Verdict:
@@ -195,10 +197,13 @@ def local_indices(code: types.CodeType) -> dict[str, int]:
 
 
 def unobserved(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function` such that neither its frames nor those below are ever intercepted."""
+    """`function` such that neither its frames nor those below are ever intercepted; `.calls[0]` counts the calls."""
+    calls = [0]
 
     def run_unobserved(*args: Any, **kwargs: Any) -> Any:
+        calls[0] += 1
         return function(*args, **kwargs)
 
     skip_code_with_callees(run_unobserved.__code__)
+    run_unobserved.__dict__["calls"] = calls
     return run_unobserved

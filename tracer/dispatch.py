@@ -1,0 +1,353 @@
+"""What happens to each frame that the hook brings: left alone, served from an entry, or compiled.
+
+`optimize(fn, options)` returns a callable that runs `fn` with the hook on. Torch's C++ looks for an entry whose guards
+accept (no Python of ours runs then); a `Dispatcher` is asked only when there is none. It applies the skip rules, keeps
+the recompilation limit, says why an earlier entry did not fit, has `convert_frame` trace the frame, and installs what
+comes out with its guards. Whatever goes wrong here, the frame still runs: as it was written.
+"""
+from __future__ import annotations
+
+import functools
+import itertools
+import logging
+import sys
+import threading
+import traceback
+import types
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from ..artifacts.context import CompileContext, CompileId
+from ..artifacts.records import Argument, Frame, Location, Recompile, Runtime, TensorMeta
+from . import eval_frame
+from .breaks import FullGraphError
+from .capture import CompileOptions
+from .convert import ConvertedFrame, Skip, convert_frame
+from .eval_frame import EntryGuards, Verdict
+from .guards import build_tree, explain_recompile, record_guards
+from .guards.describe import describe, type_name
+from .guards.read import Scope
+from .lean import without_dynamo
+from .resume import is_eager_code, is_resume_code
+from .shapes import DynamicPolicy
+from .skips import involves_tensors, program_frames, skip_reason
+from .statistics import STATISTICS
+
+log = logging.getLogger("ptdebug")
+_KEY = "ptdebug"  # of our part of torch's frame state
+_PATIENCE = 8  # calls of a compiled function that may find nothing to compile before we stop looking
+_frame_numbers = itertools.count()
+_compiling = threading.RLock()
+
+
+class TracerError(RuntimeError):
+    """Something that the tracer itself did wrong; the frame runs in eager."""
+
+
+@dataclass
+class CodeState:
+    """What is known of one code object over all its compilations."""
+
+    frame: int = field(default_factory=lambda: next(_frame_numbers))
+    compiles: int = 0
+    fruitless: int = 0  # calls that had nothing to compile
+    history: dict[str, Any] = field(default_factory=dict)  # sizes and ints seen, for DynamicPolicy
+    limit_said: bool = False
+
+
+class Dispatcher:
+    """The hook's callback for one set of options. Entries of one are not used by another."""
+
+    def __init__(self, options: CompileOptions) -> None:
+        self.options = options
+
+    def __call__(self, frame: Any, entry: Any, frame_state: dict[Any, Any]) -> Verdict:
+        """What to do with a frame that no entry serves. Raises FullGraphError, and nothing else of ours."""
+        code = frame.f_code
+        wanted = code in _REGISTRY.wanted or is_resume_code(code)
+        if (not wanted and skip_reason(code)) or is_eager_code(code):
+            return eval_frame.SKIP
+        state = frame_state.setdefault(_KEY, CodeState())
+        if _is_being_traced():
+            return eval_frame.EAGER_ONCE_WITH_CALLEES
+        if not wanted and not involves_tensors(code, frame.f_locals, frame.f_globals):
+            return _fruitless(state, _PATIENCE)
+        with _compiling:
+            _REGISTRY.touched[id(code)] = weakref.ref(code)
+            return self._compile(frame, state, wanted)
+
+    def _compile(self, frame: Any, state: CodeState, wanted: bool) -> Verdict:
+        mine = [e.guard_manager for e in eval_frame.entries(frame.f_code) if e.backend is self]
+        scope = Scope(frame.f_locals, frame.f_globals, frame.f_builtins)
+        reason = explain_recompile(mine, scope)
+        if mine and reason is None:
+            return eval_frame.EAGER_ONCE  # another thread has just compiled what this call needs
+        if len(mine) >= self.options.recompile_limit:
+            return _limit_reached(frame.f_code, state, self.options.recompile_limit, reason)
+        compilation = _Compilation(self.options, frame, CompileId(state.frame, state.compiles))
+        state.compiles += 1
+        outcome = compilation.run(DynamicPolicy(state.history, self.options.dynamic), reason)
+        if isinstance(outcome, Verdict):
+            return outcome
+        if mine:
+            return eval_frame.CACHED_ONLY_HERE
+        return _fruitless(state, _PATIENCE if wanted else 1)
+
+
+class _Compilation:
+    """One attempt to compile one frame, from its record's beginning to its end."""
+
+    def __init__(self, options: CompileOptions, frame: Any, compile_id: CompileId) -> None:
+        self.options = options
+        self.frame = frame
+        self.code: types.CodeType = frame.f_code
+        self.id = compile_id
+        self.context: CompileContext = options.make_context(compile_id)
+        self.caller = sys._getframe(1)
+
+    def run(self, policy: DynamicPolicy, reason: Recompile | None) -> Verdict | str:
+        """The verdict that installs an entry, or why there is none."""
+        context, code = self.context, self.code
+        if context.recording:
+            context.recorder.begin(str(self.id), code.co_qualname, code.co_filename, code.co_firstlineno)
+            context.recorder.source_file(code.co_filename)
+        if reason is not None:
+            STATISTICS.recompiled(reason)
+            context.record("guards", lambda: reason, "recompile")
+        try:
+            with context.timed("total"), without_dynamo():
+                converted = self._convert(policy)
+                if isinstance(converted, Skip):
+                    STATISTICS.broke(converted.breaks)
+                    return self._finish("skipped", converted.reason)
+                verdict = self._install(converted)
+        except FullGraphError as error:
+            self._finish("failed", str(error))
+            raise
+        except Exception as error:
+            return self._failed(error)
+        STATISTICS.compiled(converted)
+        self._finish("compiled", "")
+        return verdict
+
+    def _convert(self, policy: DynamicPolicy) -> ConvertedFrame | Skip:
+        frame = self.frame
+        return convert_frame(
+            self.code, frame.f_locals, frame.f_globals, frame.f_builtins, frame.closure, self.options, self.context,
+            policy,
+        )
+
+    def _install(self, converted: ConvertedFrame) -> Verdict:
+        tree = build_tree(converted.guards)
+        guards = EntryGuards(tree.root, tree.checks, str(self.id))
+        if not tree.root.check(self.frame.f_locals):
+            frame = self.frame
+            why = explain_recompile([guards], Scope(frame.f_locals, frame.f_globals, frame.f_builtins))
+            raise TracerError(f"the guards reject the call that they were made for: {why}")
+        guards.watch(tree.watched, describe)
+        self.context.record("guards", lambda: record_guards(tree.checks))
+        _REGISTRY.running[str(self.id)] = (weakref.ref(guards), _counters(converted.code))
+        return eval_frame.install(converted.code, guards)
+
+    def _failed(self, error: Exception) -> str:
+        where = f"{self.code.co_qualname} ({self.code.co_filename}:{self.code.co_firstlineno})"
+        log.warning("%s runs in eager: internal error of ptdebug (%s: %s)", where, type(error).__name__, error)
+        log.debug("%s", "".join(traceback.format_exception(error)))
+        STATISTICS.reasons[f"internal error: {type(error).__name__}: {error}"] += 1
+        self._finish("eager", "".join(traceback.format_exception(error)))
+        return "internal error"
+
+    def _finish(self, status: str, reason: str) -> str:
+        context = self.context
+        if status == "skipped":
+            STATISTICS.skipped(reason)
+        context.record("frame", lambda: frame_record(self.frame, status, reason, self.caller))
+        if context.recording:
+            context.recorder.end(str(self.id), status, reason, context.seconds)
+        return reason
+
+
+def _is_being_traced() -> bool:
+    """Whether somebody else watches: a dispatch mode, torch.jit.trace, a functorch transform outside of the frame."""
+    return (
+        torch._C._len_torch_dispatch_stack() > 0
+        or torch._C._get_tracing_state() is not None
+        or torch._C._functorch.peek_interpreter_stack() is not None
+    )
+
+
+def _fruitless(state: CodeState, patience: int) -> Verdict:
+    """There was nothing to compile: look again next time, but not for ever."""
+    state.fruitless += 1
+    return eval_frame.SKIP if state.fruitless >= patience else eval_frame.EAGER_ONCE
+
+
+def _limit_reached(code: types.CodeType, state: CodeState, limit: int, reason: Recompile | None) -> Verdict:
+    if not state.limit_said:
+        state.limit_said = True
+        where = f"{code.co_qualname} ({code.co_filename}:{code.co_firstlineno})"
+        last = f"; the last reason: {reason.guard}, got {reason.actual}" if reason is not None else ""
+        log.warning("%s was compiled %d times, the limit: other calls of it run in eager%s", where, limit, last)
+        STATISTICS.reasons[f"recompile limit ({limit}) reached: {code.co_qualname}"] += 1
+    return eval_frame.CACHED_ONLY
+
+
+def _counters(code: types.CodeType) -> list[list[int]]:
+    """The call counters of the compiled graphs that rewritten code holds."""
+    return [const.calls for const in code.co_consts if isinstance(getattr(const, "calls", None), list)]
+
+
+def frame_record(frame: Any, status: str, reason: str, caller: types.FrameType | None) -> Frame:
+    """Stage `frame`: the function, its arguments, and who called it."""
+    code = frame.f_code
+    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & 4)
+                             + bool(code.co_flags & 8)]
+    arguments = tuple(_argument(name, frame.f_locals[name]) for name in names if name in frame.f_locals)
+    stack = tuple(
+        Location(f.f_code.co_filename, f.f_lineno, f.f_code.co_qualname) for f in program_frames(caller)
+    )
+    return Frame(
+        code.co_qualname, code.co_filename, code.co_firstlineno, str(frame.f_globals.get("__name__", "")), arguments,
+        stack, status, reason,
+    )
+
+
+def _argument(name: str, value: Any) -> Argument:
+    tensor = None
+    if isinstance(value, torch.Tensor) and value.layout is torch.strided:
+        tensor = TensorMeta(
+            str(value.dtype).removeprefix("torch."), tuple(value.shape), tuple(value.stride()), str(value.device),
+            value.requires_grad, value.storage_offset(),
+        )
+    return Argument(name, type_name(type(value)), describe(value), tensor)
+
+
+# ---- the front -------------------------------------------------------------------------------------------------------
+class _Registry:
+    """What this process has compiled: code objects that must be looked at, those that have entries, running entries."""
+
+    def __init__(self) -> None:
+        self.wanted: weakref.WeakSet[types.CodeType] = weakref.WeakSet()
+        self.touched: dict[int, weakref.ref[types.CodeType]] = {}
+        self.running: dict[str, tuple[weakref.ref[EntryGuards], list[list[int]]]] = {}
+        self.eager = False
+
+
+_REGISTRY = _Registry()
+
+
+def optimize(fn: Callable[..., Any], options: CompileOptions) -> Callable[..., Any]:
+    """`fn`, captured and compiled as it runs. Where this torch has no frame hook: `fn` itself, said once.
+
+    `fn` is a function, a method, a module's `__call__`, or any other callable.
+    """
+    if eval_frame.unavailable():
+        _say_once(f"nothing is compiled: {eval_frame.unavailable()}")
+        return fn
+    dispatcher = Dispatcher(options)
+    target = _visible(fn)
+    set_callback, registry = eval_frame.set_callback, _REGISTRY
+
+    def compiled(*args: Any, **kwargs: Any) -> Any:
+        if registry.eager:
+            return fn(*args, **kwargs)
+        before = set_callback(dispatcher)
+        try:
+            return target(*args, **kwargs)
+        finally:
+            set_callback(before)
+
+    eval_frame.skip_code(compiled.__code__)
+    functools.update_wrapper(compiled, fn, updated=())
+    compiled.__dict__["_torchdynamo_orig_callable"] = fn  # as torch.compile's wrappers have it
+    return compiled
+
+
+def _visible(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """A callable with a frame that the hook looks at, and that runs `fn`."""
+    function = fn.__func__ if isinstance(fn, types.MethodType) else fn
+    if isinstance(fn, types.MethodType) and isinstance(fn.__self__, torch.nn.Module) and function.__name__ in _CALLS:
+        forward = getattr(type(fn.__self__).forward, "__code__", None)
+        if forward is not None:
+            _REGISTRY.wanted.add(forward)
+        return fn
+    if isinstance(function, types.FunctionType) and not function.__code__.co_flags & 0x20:
+        _REGISTRY.wanted.add(function.__code__)
+        return fn
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return fn(*args, **kwargs)
+
+    # A code object of its own: torch keeps entries by code object.
+    own = types.FunctionType(call.__code__.replace(), call.__globals__, call.__name__, None, call.__closure__)
+    _REGISTRY.wanted.add(own.__code__)
+    return own
+
+
+_CALLS = ("__call__", "_call_impl", "_wrapped_call_impl")
+
+
+def disable(fn: Any, recursive: bool = True) -> Any:
+    """`fn` such that it always runs as it is; with `recursive`, so does all that it calls.
+
+    A module is changed in place: its `forward` is disabled.
+    """
+    if isinstance(fn, torch.nn.Module):
+        fn.forward = disable(fn.forward, recursive)
+        return fn
+    if eval_frame.unavailable() or isinstance(fn, type):
+        return fn
+    if not recursive:
+        function = getattr(fn, "__func__", fn)
+        if isinstance(function, types.FunctionType):
+            eval_frame.skip_code(function.__code__)
+        return fn
+    disabled = eval_frame.unobserved(fn)
+    functools.update_wrapper(disabled, fn, updated=())
+    disabled.__dict__["_torchdynamo_disable"] = True
+    disabled.__dict__["_torchdynamo_orig_callable"] = fn
+    return disabled
+
+
+def set_eager(flag: bool) -> bool:
+    """Whether optimized callables run the original in eager; returns how it was before."""
+    before, _REGISTRY.eager = _REGISTRY.eager, flag
+    return before
+
+
+def reset() -> None:
+    """Forget all that was compiled, and the statistics."""
+    with _compiling:
+        for reference in list(_REGISTRY.touched.values()):
+            code = reference()
+            if code is not None:
+                eval_frame.reset_code(code)
+        _REGISTRY.touched.clear()
+        STATISTICS.clear()
+
+
+def stats() -> dict[str, Any]:
+    """This process so far: {"graphs", "ops", "graph_breaks", "recompiles", "reasons": {reason: times}}."""
+    return STATISTICS.as_dict()
+
+
+def runtimes() -> dict[str, Runtime]:
+    """How each compilation that has an entry did so far, by compile id."""
+    result = {}
+    for compile_id, (reference, counters) in list(_REGISTRY.running.items()):
+        guards = reference()
+        failures = guards.root.fail_count() if guards is not None and guards.root is not None else 0
+        result[compile_id] = Runtime(max((counter[0] for counter in counters), default=0), failures)
+    return result
+
+
+@functools.cache
+def _say_once(message: str) -> None:
+    log.warning("%s", message)
+
+
+__all__: Sequence[str] = ("FullGraphError", "disable", "optimize", "reset", "runtimes", "set_eager", "stats")
