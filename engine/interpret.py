@@ -5,6 +5,7 @@ runs on any device that torch knows, slowly.
 """
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -13,7 +14,7 @@ import sympy
 import torch
 from torch.utils._sympy.functions import FloorDiv, Mod, PythonMod
 
-from .ir import Axis, Buffer, ExternCall, Group, LoopBody, Plan, Program, Statement, View
+from .ir import Axis, Buffer, ExternCall, Group, LoopBody, Plan, Program, Statement, View, identity
 
 Environment = dict[sympy.Symbol, Any]  # symbol -> int, or int64 tensor over the index space
 
@@ -136,6 +137,8 @@ class _BodyRun:
             self.environment[axis.symbol] = torch.arange(self.extents[d], device=self.device).reshape(shape)
 
     def run(self) -> None:
+        if 0 in self.extents[:len(self.body.axes)]:
+            return
         rules: dict[str, Callable[[Statement], torch.Tensor]] = {
             "load": self._load, "constant": self._constant, "index": self._index, "cast": self._cast,
             "bitcast": self._bitcast, "indirect": self._indirect, "reduce": self._reduce, "part": self._part,
@@ -158,6 +161,9 @@ class _BodyRun:
     def _load(self, s: Statement) -> torch.Tensor:
         flat = flattened(self.memory[s.buffer])
         place = self._place(s.index)
+        if flat.numel() == 0:  # read at no point, or under a mask that holds nowhere
+            space = self.extents if 0 in self.extents else [1] * len(self.extents)
+            return torch.full(space, s.value or 0, dtype=s.dtype, device=self.device)
         if not s.mask:
             return flat[place]
         mask, place = torch.broadcast_tensors(self.values[s.mask], place)
@@ -197,7 +203,7 @@ class _BodyRun:
         outer = len(self.body.axes)
         value = self.values[s.args[0]]
         value = value.expand(*value.shape[:outer], *self.extents[outer:])
-        rows = value.reshape(*value.shape[:outer], -1)
+        rows = value.reshape(*value.shape[:outer], math.prod(self.extents[outer:]))
         result = _reduced(s.mode, rows, s.dtype)
         self.values[s.name + "#"] = rows
         return result.reshape(*value.shape[:outer], *([1] * len(self.body.reduction_axes)))
@@ -229,20 +235,6 @@ def _reduced(kind: str, rows: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     if rows.shape[-1] == 0:
         return torch.full(rows.shape[:-1], identity(kind, dtype), dtype=dtype, device=rows.device)
     return rows.amax(-1) if kind == "max" else rows.amin(-1)
-
-
-def identity(kind: str, dtype: torch.dtype) -> bool | int | float:
-    """What a reduction over nothing gives."""
-    if kind in ("sum", "any"):
-        return 0
-    if kind in ("prod", "all"):
-        return 1
-    if dtype is torch.bool:
-        return kind == "min"
-    if dtype.is_floating_point:
-        return float("-inf") if kind == "max" else float("inf")
-    limits = torch.iinfo(dtype)
-    return limits.min if kind == "max" else limits.max
 
 
 _FUNCTIONS: dict[Any, Callable[[Any, Any], Any]] = {

@@ -197,3 +197,17 @@ class KernelSignature:
     buffers: tuple[str, ...]
     symbols: tuple[sympy.Symbol, ...] = ()
     bounds: tuple[str, ...] = ()
+
+
+def identity(kind: str, dtype: torch.dtype) -> bool | int | float:
+    """What a reduction over nothing gives."""
+    if kind in ("sum", "any"):
+        return 0
+    if kind in ("prod", "all"):
+        return 1
+    if dtype is torch.bool:
+        return kind == "min"
+    if dtype.is_floating_point:
+        return float("-inf") if kind == "max" else float("inf")
+    limits = torch.iinfo(dtype)
+    return limits.min if kind == "max" else limits.max

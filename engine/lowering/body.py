@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from ..ir import Axis, LoopBody, Statement
+from ..ir import Axis, LoopBody, Statement, identity
 from .index import Linear, Size, axis_symbol, expr, indirect, recombine
 
 COMPARISONS = frozenset(("eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf", "logical_not", "logical_and",
@@ -39,6 +39,7 @@ class BodyBuilder:
         self.memo: dict[Any, str] = {}  # of values at indices, used by values.py
         self.mask = ""
         self.reduces = True  # whether the body has reduction axes
+        self.nothing = False  # whether it reduces over no point at all
         self.origin = ""
         self._rows: dict[tuple[Any, ...], _Row] = {}
         self._constants: dict[str, Any] = {}
@@ -133,12 +134,16 @@ class BodyBuilder:
     # ---- structure ---------------------------------------------------------------------------------------------------
     def reduce(self, kind: str, name: str, dtype: torch.dtype) -> str:
         """Reduce over the body's reduction axes; over a single point, the value itself."""
+        if self.nothing:
+            return self.constant(identity(kind, dtype), dtype)
         if not self.reduces:
             return self.constant(0, dtype) if kind in ("argmax", "argmin") else self.cast(name, dtype)
         return self._emit("reduce", (name,), dtype, mode=kind)
 
     def part(self, name: str, which: int, dtype: torch.dtype) -> str:
         """One result of a reduction that has several (Welford: mean, sum of squared deviations, count)."""
+        if self.nothing:
+            return self.constant(float("nan") if which == 0 else 0.0, dtype)
         if not self.reduces:
             return (name, self.constant(0, dtype), self.constant(1, dtype))[which]
         return self._emit("part", (name,), dtype, value=which)

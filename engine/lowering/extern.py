@@ -48,7 +48,7 @@ def fallback(graph: GraphLowering, node: torch.fx.Node, args: Any, kwargs: Any, 
         why = f"{LIBRARY[packet]}: left to ATen"
     if graph.context.recording or graph.context.overrides:
         graph.context.decide("fallback", node.name, ("extern",), "extern", why, origins=(f"forward#{node.name}",))
-    fake = node.meta["val"]
+    fake = node.meta.get("val")
     results = fake if isinstance(fake, (tuple, list)) else (fake,)
     outputs: list[str | None] = []
     made: list[Any] = []

@@ -10,6 +10,7 @@ import torch
 import torch.fx
 
 from ...artifacts.context import CompileContext
+from ..aten import EngineUnsupported
 from ..ir import Buffer, ExternCall, LoopBody, Program, View
 from .body import BodyBuilder
 from .extern import fallback
@@ -54,6 +55,7 @@ class GraphLowering:
                 outputs = node.args[0] if isinstance(node.args[0], (tuple, list)) else (node.args[0],)
             else:
                 self.values[node] = self._call(node)
+        self._check_symbols()
         mutations: Mapping[int, str] = self.module.meta.get("mutations", {})
         copies, results = [], []
         for i, out in enumerate(outputs):
@@ -63,6 +65,13 @@ class GraphLowering:
                 results.append(self._output(out))
         return Program(tuple(self.inputs), self.symbols, self.buffers, self.constants, tuple(self.steps),
                        tuple(results), tuple(copies))
+
+    def _check_symbols(self) -> None:
+        for buffer in self.buffers.values():
+            for number in (*buffer.size, *buffer.stride):
+                unknown = number.free_symbols - set(self.symbols)
+                if unknown:
+                    raise EngineUnsupported(f"the size {number} of {buffer.name} is known only when the graph runs")
 
     def _placeholder(self, node: torch.fx.Node) -> Any:
         value = node.meta["val"]
@@ -194,17 +203,20 @@ class GraphLowering:
         return base.buffer
 
     def loops(self, sizes: Sequence[Size], strides: Sequence[Size], reduced: Sequence[Size],
-              emit: Callable[[BodyBuilder, Index, Index], None]) -> LoopBody:
-        """Append the body that `emit(builder, index, reduction index)` writes.
+              emit: Callable[[BodyBuilder, Index, Index], None]) -> None:
+        """Append the body that `emit(builder, index, reduction index)` writes; none for a result without elements.
 
         When an axis is only used in quotients and remainders by one divisor, the loops are split there and the body is
         written again, so that its index expressions are linear.
         """
+        if 0 in sizes:
+            return
         axes, index = loop_index(sizes, strides)
         inner: list[tuple[str, Size]] = [(f"r{d}", s) for d, s in enumerate(reduced)]
         reduction_index: Index = tuple([axis(*a) for a in inner])
         for _ in range(3):
             e = BodyBuilder()
+            e.nothing = any(extent == 0 for _, extent in inner)
             e.reduces = any(extent != 1 for _, extent in inner)
             e.origin = self.node.name if self.node.op == "call_function" else ""
             emit(e, index, reduction_index)
@@ -213,9 +225,8 @@ class GraphLowering:
                 break
             axes, index = _split_axes(axes, index, splits, "i")
             inner, reduction_index = _split_axes(inner, reduction_index, splits, "r")
-        body = e.build(axes, [a for a in inner if a[1] != 1])
-        self.steps.append(body)
-        return body
+        kept = [] if e.nothing else [a for a in inner if a[1] != 1]
+        self.steps.append(e.build(axes, kept))
 
     def view_of(self, value: Value, like: Sequence[Size] | None = None) -> View:
         """The value as a strided window of memory; it is realized, and copied where no strides express it."""

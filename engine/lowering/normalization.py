@@ -172,8 +172,8 @@ def _group_norm(graph: GraphLowering, node: torch.fx.Node, x: Value, weight: Val
 
 @lowering(aten._native_batch_norm_legit_no_training.default, kind=POINTWISE)
 def _batch_norm_eval(graph: GraphLowering, node: torch.fx.Node, x: Value, weight: Value | None, bias: Value | None,
-                     mean: Value, variance: Value, momentum: float, eps: float) -> tuple[Value, Any, Any]:
-    return _normalized(graph, node, x, weight, bias, mean, variance, eps), None, None
+                     mean: Value, variance: Value, momentum: float, eps: float) -> tuple[Value, ...]:
+    return _evaluated(graph, node, x, weight, bias, mean, variance, eps)
 
 
 @lowering(aten.native_batch_norm.default, kind=POINTWISE)
@@ -181,7 +181,15 @@ def _batch_norm(graph: GraphLowering, node: torch.fx.Node, x: Value, weight: Val
                 mean: Value | None, variance: Value | None, training: bool, momentum: float, eps: float) -> Any:
     if training or mean is None or variance is None:
         raise Unsupported("batch norm in training mode is left to ATen")
-    return _normalized(graph, node, x, weight, bias, mean, variance, eps), None, None
+    return _evaluated(graph, node, x, weight, bias, mean, variance, eps)
+
+
+def _evaluated(graph: GraphLowering, node: torch.fx.Node, *args: Any) -> tuple[Value, ...]:
+    """The normalized tensor, and the batch statistics that evaluation does not compute: tensors without elements."""
+    saved = [graph.base_of(fake, node.name) for fake in node.meta["val"][1:3]]
+    for base in saved:
+        base.compute = lambda e, index, dtype=base.dtype: e.constant(0, dtype)
+    return _normalized(graph, node, *args), *[Value(base, base.size) for base in saved]
 
 
 def _normalized(graph: GraphLowering, node: torch.fx.Node, x: Value, weight: Value | None, bias: Value | None,

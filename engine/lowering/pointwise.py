@@ -43,7 +43,8 @@ def overloads(name: str, *which: str) -> list[Any]:
     """The overloads of `aten.name` that exist among `which` (all tensor forms when none is named)."""
     packet = getattr(aten, name)
     wanted = which or ("default", "Tensor", "Scalar", "Tensor_Tensor", "Tensor_Scalar", "Scalar_Tensor", "int", "other")
-    return [getattr(packet, o) for o in wanted if o in packet.overloads()]
+    found = [getattr(packet, o) for o in wanted if o in packet.overloads()]
+    return [o for o in found if "Tensor" in str(o._schema.returns[0].type)]
 
 
 def pointwise(*targets: Any, operands: int = 1, dtype: str = "result",
@@ -161,6 +162,13 @@ def _div(e: BodyBuilder, x: str, y: str) -> str:
     return e("truediv", x, y)
 
 
+def _exact_quotient(dtype: torch.dtype, x: Any, y: Any, *_: Any) -> None:
+    """Also: eager rounds a 16-bit quotient before it floors or truncates it, which jumps."""
+    _no_integer_division_by_zero(dtype, x, y)
+    if dtype in LOW_PRECISION:
+        raise Unsupported("a rounded quotient in 16 bits is left to ATen")
+
+
 def _no_integer_division_by_zero(dtype: torch.dtype, x: Any, y: Any, *_: Any) -> None:
     """Eager raises where an integer divisor is zero: only divisors known not to be become loops."""
     if not dtype.is_floating_point and (isinstance(y, Value) or y == 0):
@@ -193,7 +201,7 @@ def _other_sign(e: BodyBuilder, rest: str, y: str) -> str:
     return e("logical_and", e("ne", rest, 0), e("ne", e("lt", y, 0), e("lt", rest, 0)))
 
 
-@pointwise(*overloads("div", "Tensor_mode", "Scalar_mode"), operands=2, check=_no_integer_division_by_zero)
+@pointwise(*overloads("div", "Tensor_mode", "Scalar_mode"), operands=2, check=_exact_quotient)
 def _div_mode(e: BodyBuilder, x: str, y: str, rounding_mode: str | None = None) -> str:
     if rounding_mode is None:
         return e("truediv", x, y)
@@ -202,7 +210,7 @@ def _div_mode(e: BodyBuilder, x: str, y: str, rounding_mode: str | None = None) 
     return e("trunc", e("truediv", x, y)) if e.dtypes[x].is_floating_point else e("truncdiv", x, y)
 
 
-pointwise(*overloads("floor_divide"), operands=2, check=_no_integer_division_by_zero)(floor_division)
+pointwise(*overloads("floor_divide"), operands=2, check=_exact_quotient)(floor_division)
 pointwise(*overloads("remainder", "Tensor", "Scalar"), operands=2, check=_no_integer_division_by_zero)(remainder)
 
 

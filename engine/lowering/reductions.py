@@ -67,8 +67,10 @@ def _simple(kind: str, accumulate: Callable[[torch.dtype, torch.dtype], torch.dt
         over = reduced_dims(x, dims)
         wide = compute_dtype(accumulate(x.dtype, fake.dtype))
 
+        on_bool = {"max": "any", "min": "all"}.get(kind, kind) if wide is torch.bool else kind
+
         def emit(e: BodyBuilder, element: str) -> list[str]:
-            return [e.reduce(kind, e.cast(element, wide), wide)]
+            return [e.reduce(on_bool, e.cast(element, wide), wide)]
 
         return reduction(graph, [fake], x, over, keepdim, emit)[0]
 
@@ -106,13 +108,20 @@ def number(e: BodyBuilder, value: Size, dtype: torch.dtype) -> str:
 
 
 def _arg(kind: str, plain: str) -> None:
+    def find(e: BodyBuilder, element: str) -> str:
+        if e.dtypes[element] is torch.bool:
+            element = e.cast(element, torch.uint8)
+        return e.reduce(kind, element, torch.int64)
+
     def position(graph: GraphLowering, node: torch.fx.Node, x: Value, dim: Any = None, keepdim: bool = False) -> Value:
         return reduction(graph, [node.meta["val"]], x, reduced_dims(x, dim), keepdim,
-                         lambda e, element: [e.reduce(kind, element, torch.int64)])[0]
+                         lambda e, element: [find(e, element)])[0]
 
     def both(graph: GraphLowering, node: torch.fx.Node, x: Value, dim: int, keepdim: bool = False) -> tuple[Value, ...]:
         def emit(e: BodyBuilder, element: str) -> list[str]:
-            return [e.reduce(plain, element, e.dtypes[element]), e.reduce(kind, element, torch.int64)]
+            dtype = e.dtypes[element]
+            on_bool = "any" if plain == "max" else "all"
+            return [e.reduce(on_bool if dtype is torch.bool else plain, element, dtype), find(e, element)]
 
         return tuple(reduction(graph, list(node.meta["val"]), x, reduced_dims(x, dim), keepdim, emit))
 
