@@ -36,7 +36,7 @@ def fold_constants(aten: AtenGraph) -> list[RuleMatch]:
         if not isinstance(result, torch.Tensor):
             continue
         name = f"folded{len(matches)}"
-        setattr(module, name, result)
+        module.register_buffer(name, result)
         with graph.inserting_before(node):
             constant = graph.get_attr(name)
         constant.meta.update(node.meta)

@@ -1,0 +1,132 @@
+"""Functionalization and decomposition: the ATen graph means what the program meant."""
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.fx
+import torch.nn.functional as F
+
+from ptdebug.artifacts.context import CompileContext
+from ptdebug.engine.aten import Constant, EngineUnsupported, FromGraph, FromInput, ViewOfInput, trace
+
+from .programs import Captured, capture
+
+
+def nodes(aten):
+    return [str(n.target) for n in aten.module.graph.nodes if n.op == "call_function"]
+
+
+def test_in_place_operators_disappear_and_inputs_are_listed_as_mutated():
+    def program(x, y):
+        x.mul_(2)
+        x[0].add_(y[0])
+        return x + 1
+
+    x, y = torch.randn(4, 3), torch.randn(4, 3)
+    aten = trace(capture(program, x, y), CompileContext())
+    assert aten.mutations == {0: 0}
+    assert not any(t._schema.is_mutable for t in _overloads(aten))
+    new_x, result = torch.fx.Interpreter(aten.module).run(x.clone(), y)
+    expected = x.clone()
+    expected_result = program(expected, y)
+    torch.testing.assert_close(new_x, expected, rtol=0, atol=0)
+    torch.testing.assert_close(result, expected_result, rtol=0, atol=0)
+
+
+def _overloads(aten):
+    return [n.target for n in aten.module.graph.nodes if isinstance(n.target, torch._ops.OpOverload)]
+
+
+def test_results_know_whether_they_are_inputs_views_or_new():
+    def program(x, y):
+        return x, x.t(), y[1:], x + y, 7
+
+    aten = trace(capture(program, torch.randn(3, 3), torch.randn(3, 3)), CompileContext())
+    assert aten.outputs == (
+        FromInput(0), ViewOfInput(0, (3, 3), (1, 3), 0, torch.float32),
+        ViewOfInput(1, (2, 3), (3, 1), 3, torch.float32), FromGraph(0), Constant(7),
+    )
+
+
+def test_a_view_of_a_mutated_input_is_a_view_of_that_input():
+    def program(x):
+        v = x.view(-1)
+        v.add_(1)
+        return v
+
+    aten = trace(capture(program, torch.randn(2, 3)), CompileContext())
+    assert aten.outputs == (ViewOfInput(0, (6,), (1,), 0, torch.float32),)
+    assert aten.mutations == {0: 0}
+
+
+def test_the_same_tensor_returned_twice_is_one_output():
+    def program(x):
+        y = x.sin()
+        return y, y
+
+    aten = trace(capture(program, torch.randn(2)), CompileContext())
+    assert aten.outputs == (FromGraph(0), FromGraph(0))
+
+
+def test_nodes_know_the_captured_node_they_come_from():
+    def program(x, w):
+        return F.layer_norm(F.linear(x, w), (4,))
+
+    captured = capture(program, torch.randn(2, 4), torch.randn(4, 4))
+    aten = trace(captured, CompileContext())
+    origins = {o for n in aten.module.graph.nodes for o in n.meta.get("origins", ())}
+    assert origins == {"linear", "layer_norm"}
+
+
+def test_operators_with_a_lowering_are_kept_and_others_decomposed():
+    def program(x):
+        return F.hardswish(x)
+
+    captured = capture(program, torch.randn(3))
+    assert "aten.hardswish.default" not in nodes(trace(captured, CompileContext()))
+    kept = trace(captured, CompileContext(), {torch.ops.aten.hardswish.default})
+    assert nodes(kept) == ["aten.hardswish.default"]
+
+
+def test_constants_made_in_the_program_are_kept_with_their_values():
+    def program(x):
+        return x * torch.tensor([1.0, 2.0, 3.0])
+
+    aten = trace(Captured(_with_tensor_call(), capture(program, torch.ones(3)).inputs), CompileContext())
+    (result,) = torch.fx.Interpreter(aten.module).run(torch.ones(3))
+    torch.testing.assert_close(result, torch.tensor([1.0, 2.0, 3.0]))
+
+
+def _with_tensor_call() -> torch.fx.GraphModule:
+    graph = torch.fx.Graph()
+    x = graph.placeholder("x")
+    constant = graph.call_function(torch.tensor, ([1.0, 2.0, 3.0],))
+    graph.output((graph.call_function(torch.mul, (x, constant)),))
+    return torch.fx.GraphModule({}, graph)
+
+
+def test_a_metadata_mutation_is_refused_with_a_reason():
+    def program(x):
+        x.t_()
+        return x + 1
+
+    with pytest.raises(EngineUnsupported, match="shape or strides"):
+        trace(capture(program, torch.randn(2, 3)), CompileContext())
+
+
+def test_a_result_that_needs_gradients_is_refused():
+    captured = capture(lambda x: x * 2, torch.randn(3))
+    for node in captured.module.graph.nodes:
+        if node.op == "call_function":
+            node.meta["val"] = torch.randn(3, requires_grad=True)
+    with pytest.raises(EngineUnsupported, match="gradients"):
+        trace(Captured(captured.module, captured.inputs, grad_enabled=True), CompileContext())
+
+
+def test_the_grad_mode_of_the_process_is_untouched():
+    def program(x):
+        return x.sin()
+
+    before = torch.is_grad_enabled()
+    trace(capture(program, torch.randn(2)), CompileContext())
+    assert torch.is_grad_enabled() == before
