@@ -20,7 +20,7 @@ from textual.strip import Strip
 
 
 class LineView(ScrollView, can_focus=True):
-    """Subclasses give `row_count`, `row_text` and `row_segments`; `row_gutter` stays in place while the rest scrolls."""
+    """Subclasses give `row_count`, `row_text` and `row_segments`; what `row_gutter` gives does not scroll sideways."""
 
     ALLOW_SELECT = True
     COMPONENT_CLASSES: ClassVar[set[str]] = {"line--cursor", "line--gutter", "line--marked", "line--match"}

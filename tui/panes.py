@@ -143,11 +143,15 @@ class PanesScreen(Screen[None]):
         if self.target.compile not in self._linked_compiles:
             self._load_links(self.session, self.target.compile)
             return
+        self._show_linked(self._belonging(self._linked_stage))
+
+    def _belonging(self, stage: str) -> list[Ref]:
+        """The items of `stage` that belong to the main pane's line; none while the links are being read."""
         line = self.query_one("#main", CodeView).line
-        items = [line.ref, *line.origins] if line else []
-        found: list[Ref] = next((related for item in items if item and (
-            related := self.session.related(self.target.compile, item, self._linked_stage))), [])
-        self._show_linked(found)
+        if line is None or self.target.compile not in self._linked_compiles:
+            return []
+        items = [item for item in (line.ref, *line.origins) if item]
+        return next((found for item in items if (found := self.session.related(self.target.compile, item, stage))), [])
 
     def _show_linked(self, found: list[Ref]) -> None:
         linked = self.query_one("#linked", CodeView)
@@ -263,13 +267,14 @@ class PanesScreen(Screen[None]):
             self._pane("outline")
 
     def action_linked_stage(self, step: int) -> None:
-        """Another stage in the linked pane."""
+        """Another stage in the linked pane: the next that has something for this line, where there is one."""
         choices = self._linked_choices()
         if not choices:
             self.notify("open an artifact of a compilation first")
             return
         index = choices.index(self._linked_stage) if self._linked_stage in choices else -step
-        self._linked_stage = choices[(index + step) % len(choices)]
+        order = [choices[(index + step * (i + 1)) % len(choices)] for i in range(len(choices))]
+        self._linked_stage = next((stage for stage in order if self._belonging(stage)), order[0])
         self._sync()
 
     def action_follow(self) -> None:

@@ -1,0 +1,240 @@
+"""The workbench driven by keys, at 80x24 and 160x48, by the text on its screen."""
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from textual.pilot import Pilot
+
+from ptdebug.artifacts.recording import RecordingError
+from ptdebug.tui.app import Workbench, workbench
+from ptdebug.tui.code_view import CodeView
+from ptdebug.tui.panes import PanesScreen
+
+WIDE, NARROW = (160, 48), (80, 24)
+
+
+@pytest.fixture(autouse=True)
+def home(sample: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("PTDEBUG_HOME", str(sample.parent))
+    monkeypatch.setenv("TEXTUAL_ANIMATIONS", "none")
+    return sample.parent
+
+
+class Driver:
+    """Presses keys and reads the screen."""
+
+    def __init__(self, pilot: Pilot[None]) -> None:
+        self.pilot = pilot
+        self.app = pilot.app
+
+    async def press(self, *keys: str) -> None:
+        for key in keys:
+            await self.pilot.press(key)
+        await self.settle()
+
+    async def settle(self) -> None:
+        await self.app.workers.wait_for_complete()
+        await self.pilot.pause(0.1)
+
+    @property
+    def text(self) -> str:
+        strips = self.app.screen._compositor.render_strips()
+        return "\n".join("".join(segment.text for segment in strip) for strip in strips)
+
+    def view(self, name: str) -> CodeView:
+        return self.app.screen.query_one(f"#{name}", CodeView)
+
+
+@asynccontextmanager
+async def driving(selector: str, size: tuple[int, int]) -> AsyncIterator[Driver]:
+    app = workbench(selector)
+    async with app.run_test(size=size) as pilot:
+        driver = Driver(pilot)
+        await driver.settle()
+        yield driver
+
+
+async def test_it_opens_on_the_newest_recording() -> None:
+    async with driving("@", WIDE) as driver:
+        assert "ptdebug  model-1  3 compiled, 1 skipped, 1 graph break (b)" in driver.text
+        assert "3 frames, 3 compiles, 2 graphs, 8 ops" in driver.text
+        assert "- 0/0  ok 1.00 s" in driver.text
+        assert "$ ptdebug show model-1" in driver.text
+
+
+@pytest.mark.parametrize("size", [WIDE, NARROW, (120, 30), (40, 10)])
+async def test_a_selector_opens_its_artifact(size: tuple[int, int]) -> None:
+    async with driving("@:0/0:capture", size) as driver:
+        assert "0/0 capture" in driver.text
+        assert "def forward(" in driver.text
+        assert driver.app.focused.id == "main"
+        both = size[0] >= 100
+        assert ("program model.py" in driver.text) == both  # the linked pane
+        assert ("recording" in driver.text) == both
+        lines = driver.text.split("\n")
+        assert len(lines) == size[1]
+
+
+async def test_a_line_shows_its_lines_in_the_other_stages() -> None:
+    async with driving("@:0/0:kernels:unit_0", WIDE) as driver:
+        await driver.press(*["down"] * 8)
+        linked = driver.view("linked")
+        assert linked.listing.title.endswith("model.py")
+        assert [row + 1 for row in sorted(linked.marks)] == [5, 14]
+        assert "= 5     return x * torch.sigmoid(1.702 * x)" in driver.text
+        await driver.press("t")
+        assert "0/0 capture" in driver.text
+        assert "sigmoid = torch.sigmoid(mul)" in linked.row_text(linked.cursor)
+        await driver.press("t", "t", "t")
+        assert "loops:buf1" in driver.text
+        await driver.press("f")  # the panes change places
+        assert driver.view("main").listing.title == "loops buf1"
+        assert driver.view("main").line.ref == "loops:buf1#t2"
+        assert driver.view("linked").line.ref.startswith("kernels:unit_0#")
+        await driver.press("backspace")
+        assert driver.view("main").line.ref == "kernels:unit_0#9"
+
+
+async def test_the_program_leads_to_the_machine_code() -> None:
+    async with driving("@:0/0", WIDE) as driver:
+        screen = driver.app.screen
+        await driver.press("right_square_bracket")
+        assert screen.target.stage == "source"
+        await driver.press("tab", *["down"] * 4)
+        linked = driver.view("linked")
+        assert linked.listing.title == "kernels unit_0"
+        assert {4, 10} & {row + 1 for row in linked.marks}
+
+
+async def test_stages_and_compilations_by_key() -> None:
+    async with driving("@:0/0:capture", NARROW) as driver:
+        await driver.press("right_square_bracket")
+        assert driver.app.screen.target.stage == "breaks"
+        await driver.press("left_square_bracket", "right_curly_bracket")
+        assert (driver.app.screen.target.compile, driver.app.screen.target.stage) == ("0/1", "capture")
+        assert "float32[s0, 8]" in driver.text
+        await driver.press("right_curly_bracket")  # a compilation without this stage: its overview
+        assert (driver.app.screen.target.compile, driver.app.screen.target.stage) == ("1/0", "")
+        assert "absent kernels: cache hit" in driver.text
+
+
+async def test_one_pane_at_a_time_in_80_columns() -> None:
+    async with driving("@", NARROW) as driver:
+        assert "recording" in driver.text and "3 frames" not in driver.text
+        await driver.press("down", "down", "down", "down", "enter")
+        assert "called from:" in driver.text and "bytecode_out" not in driver.text
+        await driver.press("tab")
+        assert "program model.py" in driver.text
+        await driver.press("tab")
+        assert "bytecode_out" in driver.text
+        last = driver.text.split("\n")[-1]
+        for key in ("tab pane", "/ find", "b breaks", "y copy", "q quit", "? help"):
+            assert key in last
+
+
+async def test_search_in_an_artifact() -> None:
+    async with driving("@:0/0:joint", NARROW) as driver:
+        await driver.press("slash", *"mul", "enter")
+        main = driver.view("main")
+        assert "mul = aten.mul.Tensor" in main.row_text(main.cursor)
+        first = main.cursor
+        await driver.press("n", "N")
+        assert main.cursor == first
+        await driver.press("slash", *"xyz", "enter")
+        assert "no line holds" in driver.text
+        await driver.press("escape")
+        assert main.query_text == ""
+
+
+async def test_search_in_everything() -> None:
+    async with driving("@", NARROW) as driver:
+        await driver.press("s", *"exp(", "enter")
+        assert "2 lines; enter opens one" in driver.text
+        await driver.press("enter")
+        assert isinstance(driver.app.screen, PanesScreen)
+        assert driver.app.screen.target.stage == "kernels"
+        assert driver.view("main").cursor == 8
+
+
+@pytest.mark.parametrize("size", [WIDE, NARROW])
+async def test_graph_breaks_in_the_program(size: tuple[int, int]) -> None:
+    async with driving("@", size) as driver:
+        await driver.press("b")
+        for text in (">B15         print(", "print() runs outside of the graph", "$ ptdebug breaks model-1",
+                     "change: remove the print, or print after the compiled call"):
+            assert text in driver.text
+        await driver.press("escape")
+        assert isinstance(driver.app.screen, PanesScreen)
+
+
+async def test_help_lists_the_keys_of_the_screen() -> None:
+    async with driving("@", WIDE) as driver:
+        await driver.press("question_mark")
+        for text in ("next stage of this compilation", "leave the workbench", "copy the command that shows this"):
+            assert text in driver.text
+        await driver.press("escape")
+        assert isinstance(driver.app.screen, PanesScreen)
+
+
+async def test_copying_the_command() -> None:
+    async with driving("@:0/0:capture", WIDE) as driver:
+        await driver.press("down", "down", "y")
+        assert driver.app.clipboard == "ptdebug show model-1:0/0:capture --line 3"
+        assert "copied" in driver.text
+
+
+async def test_the_palette_knows_stages_and_actions() -> None:
+    async with driving("@", WIDE) as driver:
+        titles = [command.title for command in driver.app.get_system_commands(driver.app.screen)]
+        assert "go to 0/1 kernels" in titles
+        assert any(title.startswith("stage.next:") for title in titles)
+
+
+async def test_nothing_recorded_yet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PTDEBUG_HOME", str(tmp_path / "none"))
+    app = workbench()
+    async with app.run_test(size=NARROW) as pilot:
+        await pilot.pause()
+        text = Driver(pilot).text
+        assert "ptdebug run your_script.py" in text
+        await pilot.press("q")
+    assert app.return_code == 0
+
+
+def test_a_selector_of_nothing_is_an_error_before_the_screen_is_taken() -> None:
+    with pytest.raises(RecordingError, match="did you mean 0/1"):
+        workbench("@:0/9")
+
+
+async def test_a_damaged_recording_says_so(sample: Path, tmp_path: Path) -> None:
+    import shutil
+    import sqlite3
+
+    folder = shutil.copytree(sample, tmp_path / "broken")
+    with sqlite3.connect(folder / "recording.db") as connection:
+        connection.execute("UPDATE blobs SET data=x'00'")
+    async with driving(f"{folder}:0/0:capture", WIDE) as driver:
+        assert "the content is damaged" in driver.text
+        assert "DAMAGED" in driver.text
+
+
+async def test_keys_pressed_at_random_do_no_harm() -> None:
+    async with driving("@", NARROW) as driver:
+        for key in ("t f T tab f f t enter backspace backspace { } [ ] n N r escape b escape right left left right "
+                    "G g end home pagedown pageup h l tab tab enter j k").split():
+            names = {"{": "left_curly_bracket", "}": "right_curly_bracket", "[": "left_square_bracket",
+                     "]": "right_square_bracket"}
+            await driver.press(names.get(key, key))
+        assert driver.app.is_running
+        assert isinstance(driver.app, Workbench)
+
+
+def test_the_workbench_imports_no_torch() -> None:
+    code = "import sys, ptdebug.tui.app; print([m for m in ('torch', 'sympy', 'numpy') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
