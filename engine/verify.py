@@ -43,7 +43,7 @@ def verify(program: Program | Plan) -> None:
     plan = program if isinstance(program, Plan) else None
     whole = plan.program if plan is not None else program
     assert isinstance(whole, Program)
-    written = {b.name for b in whole.buffers.values() if b.role != "intermediate"}
+    written = {b.name for b in whole.buffers.values() if b.role != "intermediate" or 0 in b.size}
     for name in (*whole.inputs, *whole.constants):
         if name in whole.buffers and whole.buffers[name].role == "intermediate":
             raise VerifyError(f"{name} is an input or constant, but its buffer's role is intermediate")
