@@ -36,7 +36,9 @@ BREAKS: dict[str, BreakKind] = {
     "raises": BreakKind("the program raises an exception here: {detail}"),
     "operator-error": BreakKind("the operator fails on these arguments: {detail}", "eager raises the same error"),
     # ---- calls
-    "call": BreakKind("cannot trace the call of {detail}", "mark it with torch.compiler.allow_in_graph, or move it out"),
+    "call": BreakKind(
+        "cannot trace the call of {detail}", "mark it with torch.compiler.allow_in_graph, or move it out"
+    ),
     "skipped-function": BreakKind("{detail} is not traced", "move the call out of the compiled function"),
     "graph-break-requested": BreakKind("the program asks for a graph break: {detail}"),
     "disabled-function": BreakKind("{detail} is marked as not to be compiled"),

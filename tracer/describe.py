@@ -28,7 +28,7 @@ def bytecode_record(code: CodeType, role: str, origin: Origin | None = None) -> 
         for entry in dis._parse_exception_table(code)  # type: ignore[attr-defined]
     )
     name = code.co_qualname if origin_of(code) is None else f"{code.co_qualname} (resumed)"
-    return Bytecode(name, tuple(instructions), exceptions, "%d.%d" % sys.version_info[:2], role)
+    return Bytecode(name, tuple(instructions), exceptions, f"{sys.version_info[0]}.{sys.version_info[1]}", role)
 
 
 def _instructions(code: CodeType) -> list[dis.Instruction]:

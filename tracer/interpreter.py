@@ -199,11 +199,10 @@ class Interpreter:
             if cell.real is not None:
                 content = cell.content = build.build(self, real, self._cell_content_source(cell))
         if content is None or content is DELETED:
+            where = "where it is not associated with a value"
             if name in self.code.co_freevars:
-                message = f"cannot access free variable '{name}' where it is not associated with a value in enclosing scope"
-                self.raise_observed(NameError, message)
-            message = f"cannot access local variable '{name}' where it is not associated with a value"
-            self.raise_observed(UnboundLocalError, message)
+                self.raise_observed(NameError, f"cannot access free variable '{name}' {where} in enclosing scope")
+            self.raise_observed(UnboundLocalError, f"cannot access local variable '{name}' {where}")
         return content
 
     def _cell_content_source(self, cell: CellValue) -> Source:

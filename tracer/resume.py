@@ -1,8 +1,8 @@
 """Resume functions: the rest of a frame after a graph break, as a function of the stack and of the live variables.
 
-A resume function has the code of the original with another start: push the stack that the break left, jump to where it
-goes on. All cells of the original are its free variables. It is an ordinary function, so the frame hook captures it like
-any other, and a break in it makes the next one.
+A resume function has the code of the original with another start: push the stack that the break left, jump to where
+it goes on. All cells of the original are its free variables. It is an ordinary function, so the frame hook captures it
+like any other, and a break in it makes the next one.
 """
 from __future__ import annotations
 
