@@ -88,8 +88,8 @@ def compiler() -> Check:
 
     try:
         path = find_compiler()
-    except CompilerMissing as error:
-        return Check(MISSING, "no C++ compiler: graphs run in eager", str(error))
+    except CompilerMissing as missing:
+        return Check(MISSING, "no C++ compiler: graphs run in eager", str(missing))
     said = subprocess.run([path, "--version"], capture_output=True, text=True).stdout.splitlines()
     with tempfile.TemporaryDirectory() as folder:
         error = _compile(path, "int main() { return 0; }", folder, [])
@@ -135,7 +135,8 @@ def triton() -> Check:
 
     ptxas = sorted(Path(package.__file__).parent.glob("backends/nvidia/bin/ptxas*"))
     detail = f"triton {version}" + ("" if ptxas else ", without ptxas: no machine code for NVIDIA")
-    return Check(OK if ptxas else WARNING, detail, "" if ptxas else "pip install --force-reinstall triton", needed=False)
+    fix = "" if ptxas else "pip install --force-reinstall triton"
+    return Check(OK if ptxas else WARNING, detail, fix, needed=False)
 
 
 def gpu() -> Check:
@@ -146,7 +147,8 @@ def gpu() -> Check:
         names = ", ".join(torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count()))
         return Check(OK, names, needed=False)
     why = "this torch is built without CUDA" if torch.version.cuda is None else "torch sees no CUDA device"
-    return Check(WARNING, why, "none needed: CPU kernels work; --target cuda:90 shows what a GPU would get", needed=False)
+    fix = "none needed: CPU kernels work, and --target cuda:90 shows what a GPU would get"
+    return Check(WARNING, why, fix, needed=False)
 
 
 def cache() -> Check:

@@ -79,11 +79,15 @@ def _replace(module: ModuleType, name: str) -> None:
 
 
 def _loading(name: str) -> Callable[..., Any]:
-    """A function that loads api.py when it is called."""
+    """A function that loads api.py when it is called; where that fails, the program runs uncompiled."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        from . import api
-
+        try:
+            from . import api
+        except Exception as error:  # a torch or a library that ptdebug does not know
+            why = f"{type(error).__name__}: {error}".splitlines()[0]
+            session.current().say(f"ptdebug: nothing is compiled, the program runs in eager: {why}")
+            return _leave_uncompiled(*args, **kwargs)
         return getattr(api, name)(*args, **kwargs)
 
     return call

@@ -1,0 +1,204 @@
+"""Reads the texts of PyTorch's structured trace into records: graphs, guards, breaks, generated code."""
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ..artifacts.records import (
+    Break,
+    CodeLine,
+    Graph,
+    Guard,
+    Kernel,
+    Location,
+    Node,
+    NodeRef,
+    Recompile,
+    TensorMeta,
+    Wrapper,
+)
+
+DTYPES = {
+    "f64": "float64", "f32": "float32", "f16": "float16", "bf16": "bfloat16", "i64": "int64", "i32": "int32",
+    "i16": "int16", "i8": "int8", "u8": "uint8", "b8": "bool", "c64": "complex64", "c128": "complex128",
+}
+OWN = str(Path(__file__).parents[1])
+_TENSOR = re.compile(r"(\w+)\[([^\]]*)\](?:\[([^\]]*)\])?(\w+(?::\d+)?)?")
+_PLACE = re.compile(r"\s*# File: (.+):(\d+) in ([^,]+), code: (.*)")
+_GUARD = re.compile(r"^((?:\| )*)\+- ([A-Z_0-9]+): (.*)$")
+_BREAK = re.compile(r"Graph break in user code at (.+):(\d+)\nGraph Break Reason: (.*?)(?:\n\n|$)(.*)", re.DOTALL)
+_KERNEL = re.compile(r"(\w+) = async_compile\.(cpp_pybinding|triton)\((?:\[[^\]]*\]|'[^']*'), r?'''(.*?)'''", re.DOTALL)
+
+
+def graph(text: str, name: str) -> Graph:
+    """A graph from the Python that `print_readable` writes; sizes, strides and devices come from its annotations."""
+    text = text.replace("class <lambda>(", "class GraphModule(", 1)
+    lines = text.splitlines()
+    function = next(n for n in ast.walk(ast.parse(text)) if isinstance(n, ast.FunctionDef) and n.name == "forward")
+    known: dict[str, str] = {}
+    nodes: list[Node] = []
+    for argument in function.args.args[1:]:
+        known[argument.arg] = argument.arg
+        nodes.append(Node(argument.arg, "placeholder", argument.arg, value=_meta(argument.annotation)))
+    place: Location | None = None
+    read = function.body[0].lineno - 1 if function.body else 0
+    for statement in function.body:
+        while read < statement.lineno:
+            found = _PLACE.match(lines[read])
+            place = Location(found[1], int(found[2]), found[3]) if found else place
+            read += 1
+        node = _node(statement, known, place)
+        if node is not None:
+            nodes.append(node)
+    return Graph(name, tuple(nodes), ("read from stock's text",))
+
+
+def _node(statement: ast.stmt, known: dict[str, str], place: Location | None) -> Node | None:
+    stack = (place,) if place else ()
+    if isinstance(statement, ast.Return):
+        values = () if statement.value is None else (_tree(statement.value, known),)
+        return Node("output", "output", "output", values)
+    target = statement.target if isinstance(statement, ast.AnnAssign) else (
+        statement.targets[0] if isinstance(statement, ast.Assign) else None)
+    if not isinstance(target, ast.Name) or not isinstance(statement, (ast.Assign, ast.AnnAssign)):
+        return None
+    value = statement.value
+    if value is None or (isinstance(value, ast.Constant) and value.value is None):
+        return None  # `x = None` ends the life of a name
+    if isinstance(value, ast.Name) and value.id in known:
+        known[target.id] = known[value.id]
+        return None
+    known[target.id] = target.id
+    meta = _meta(statement.annotation) if isinstance(statement, ast.AnnAssign) else None
+    if not isinstance(value, ast.Call):
+        return Node(target.id, "call_function", _operator(value), _operands(value, known), value=meta, stack=stack)
+    args = tuple(_tree(argument, known) for argument in value.args)
+    kwargs = {keyword.arg or "**": _tree(keyword.value, known) for keyword in value.keywords}
+    function = value.func
+    if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name) and function.value.id in known:
+        own = NodeRef(known[function.value.id])
+        return Node(target.id, "call_method", function.attr, (own, *args), kwargs, meta, stack)
+    return Node(target.id, "call_function", ast.unparse(function), args, kwargs, meta, stack)
+
+
+def _operator(value: ast.expr) -> str:
+    if isinstance(value, ast.BinOp | ast.UnaryOp):
+        return f"operator.{type(value.op).__name__.lower()}"
+    return {ast.Subscript: "operator.getitem", ast.Attribute: "getattr"}.get(type(value), type(value).__name__.lower())
+
+
+def _operands(value: ast.expr, known: Mapping[str, str]) -> tuple[Any, ...]:
+    match value:
+        case ast.BinOp(left=left, right=right):
+            return _tree(left, known), _tree(right, known)
+        case ast.UnaryOp(operand=operand):
+            return (_tree(operand, known),)
+        case ast.Compare(left=left, comparators=[right]):
+            return _tree(left, known), _tree(right, known)
+        case ast.Subscript(value=base, slice=index):
+            return _tree(base, known), _tree(index, known)
+        case ast.Attribute(value=base, attr=name):
+            return _tree(base, known), name
+    return (ast.unparse(value),)
+
+
+def _tree(value: ast.expr, known: Mapping[str, str]) -> Any:
+    if isinstance(value, ast.Name) and value.id in known:
+        return NodeRef(known[value.id])
+    if isinstance(value, ast.Tuple | ast.List):
+        return [_tree(item, known) for item in value.elts]
+    try:
+        constant = ast.literal_eval(value)
+    except ValueError:
+        return ast.unparse(value)
+    return constant if isinstance(constant, (bool, int, float, str, type(None))) else repr(constant)
+
+
+def _meta(annotation: ast.expr | None) -> TensorMeta | None:
+    found = _TENSOR.match(annotation.value) if isinstance(annotation, ast.Constant) and isinstance(
+        annotation.value, str) else None
+    if not found:
+        return None
+    dtype, shape, stride, device = found.groups()
+    return TensorMeta(DTYPES.get(dtype, dtype), _sizes(shape), _sizes(stride or ""), device or "cpu")
+
+
+def _sizes(text: str) -> tuple[int | str, ...]:
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    return tuple(int(part) if part.lstrip("-").isdigit() else part for part in parts)
+
+
+def guards(text: str) -> Iterator[Guard]:
+    """The leaves of the guard tree; `source` is the first L[...] or G[...] that the check names."""
+    for number, line in enumerate(text.splitlines()):
+        found = _GUARD.match(line)
+        if found and found[2] != "RootGuardManager":
+            code, _, comment = found[3].partition("  # ")
+            source = re.search(r"[LG]\['[^']+'\](?:\.\w+|\[[^\]]*\])*", code)
+            yield Guard(f"g{number}", source[0] if source else "", found[2], code.strip(), subject=comment.strip())
+
+
+def graph_break(number: int, text: str) -> Break:
+    """A graph break from stock's report of it."""
+    found = _BREAK.match(text)
+    if not found:
+        return Break(f"b{number}", "stock", text.strip(), "", Location("?", -1), "")
+    file, line, headline, detail = found.groups()
+    detail = f"{headline}\n{detail}"
+    kind = re.search(r"(?:^|\n)([^\n]+)\n\s+Explanation: (.*?)(?=\n\s+(?:Hint|Developer debug context):|\n\n|$)", detail,
+                     re.DOTALL)
+    hint = re.search(r"Hint: (.*)", detail)
+    title = (kind[1] if kind else headline).strip()
+    code = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
+    frames = re.findall(r'File "(.+)", line (\d+), in (\S+)', detail)
+    function = next((name for where, at, name in reversed(frames) if (where, at) == (file, line)), "")
+    return Break(f"b{number}", code, " ".join(kind[2].split()) if kind else title, hint[1] if hint else "",
+                 Location(file, int(line), function), _source_line(file, int(line)))
+
+
+def _source_line(file: str, line: int) -> str:
+    try:
+        with open(file, encoding="utf-8") as source:
+            return next((text.strip() for number, text in enumerate(source, 1) if number == line), "")
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+def recompile(text: str) -> Recompile:
+    """Why stock compiled again: the failed guard of the entry that it names first."""
+    try:
+        reasons = msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        reasons = [text.splitlines()[0]]
+    first = str(reasons[0]) if isinstance(reasons, list) and reasons else str(reasons)
+    entry, _, guard = first.partition(": ")
+    numbers = re.search(r"expected (\S+), actual (\S+)", guard)
+    return Recompile(guard.partition("  # ")[0].strip(), numbers[1].rstrip(",") if numbers else "",
+                     numbers[2] if numbers else "", entry)
+
+
+def locations(stack: Sequence[Mapping[str, Any]], files: Mapping[int, str]) -> tuple[Location, ...]:
+    """The program's part of a stack of the trace, whose file names are numbers into the table of its strings."""
+    named = [Location(files.get(f["filename"], "?"), f["line"], f["name"]) for f in stack]
+    return tuple(place for place in named if not place.file.startswith(OWN) and "/torch/" not in place.file)
+
+
+def wrapper(text: str) -> Wrapper:
+    """Inductor's output code, whole."""
+    return Wrapper("", "python", tuple(_lines(text)))
+
+
+def kernels(text: str) -> Iterator[Kernel]:
+    """The kernels that stand as strings in the output code."""
+    for name, kind, source in _KERNEL.findall(text):
+        language = "cpp" if kind == "cpp_pybinding" else "triton"
+        yield Kernel(name, language, tuple(_lines(source.strip("\n"))), (name,))
+
+
+def _lines(text: str) -> Iterable[CodeLine]:
+    return (CodeLine(line) for line in text.splitlines())
