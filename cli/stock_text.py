@@ -32,6 +32,8 @@ _TENSOR = re.compile(r"(\w+)\[([^\]]*)\](?:\[([^\]]*)\])?(\w+(?::\d+)?)?")
 _PLACE = re.compile(r"\s*# File: (.+):(\d+) in ([^,]+), code: (.*)")
 _GUARD = re.compile(r"^((?:\| )*)\+- ([A-Z_0-9]+): (.*)$")
 _BREAK = re.compile(r"Graph break in user code at (.+):(\d+)\nGraph Break Reason: (.*?)(?:\n\n|$)(.*)", re.DOTALL)
+_KIND = re.compile(
+    r"(?:^|\n)([^\n]+)\n\s+Explanation: (.*?)(?=\n\s+(?:Hint|Developer debug context):|\n\n|$)", re.DOTALL)
 _KERNEL = re.compile(r"(\w+) = async_compile\.(cpp_pybinding|triton)\((?:\[[^\]]*\]|'[^']*'), r?'''(.*?)'''", re.DOTALL)
 
 
@@ -46,7 +48,7 @@ def graph(text: str, name: str) -> Graph:
         known[argument.arg] = argument.arg
         nodes.append(Node(argument.arg, "placeholder", argument.arg, value=_meta(argument.annotation)))
     place: Location | None = None
-    read = function.body[0].lineno - 1 if function.body else 0
+    read = 0
     for statement in function.body:
         while read < statement.lineno:
             found = _PLACE.match(lines[read])
@@ -150,8 +152,7 @@ def graph_break(number: int, text: str) -> Break:
         return Break(f"b{number}", "stock", text.strip(), "", Location("?", -1), "")
     file, line, headline, detail = found.groups()
     detail = f"{headline}\n{detail}"
-    kind = re.search(r"(?:^|\n)([^\n]+)\n\s+Explanation: (.*?)(?=\n\s+(?:Hint|Developer debug context):|\n\n|$)", detail,
-                     re.DOTALL)
+    kind = _KIND.search(detail)
     hint = re.search(r"Hint: (.*)", detail)
     title = (kind[1] if kind else headline).strip()
     code = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
