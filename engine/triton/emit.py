@@ -104,7 +104,7 @@ class Emitter:
         if s.op == "indirect":
             return self._indirect(body, s, operands[0], scope)
         text = self._expression(s, operands)
-        return self.assign(scope, _wanted(s), text, s.dtype, dims, origins_of(body, s), _note(s))
+        return self.assign(scope, body.wanted_name(s), text, s.dtype, dims, origins_of(body, s), _note(s))
 
     def _expression(self, s: Statement, operands: list[Value]) -> str:
         if s.op == "cast":
@@ -143,10 +143,13 @@ class Emitter:
         """An index that is data: negative values wrap; the rest is asserted, as torch's own CUDA kernels do."""
         origins = origins_of(body, s)
         bound = index_text(sympy.sympify(s.bound))
-        at = self.assign(scope, s.name, cast(operand.typed, operand.dtype, torch.int64), torch.int64, operand.dims)
+        at = operand
+        if operand.dtype != torch.int64 or operand.constant is not None:
+            text = cast(operand.typed, operand.dtype, torch.int64)
+            at = self.assign(scope, f"{operand.text}_index", text, torch.int64, operand.dims, origins)
         if s.mode != "strict":
             text = f"tl.where({at.text} < 0, {at.text} + {_operand(bound)}, {at.text})"
-            at = self.assign(scope, f"{s.name}_wrapped", text, torch.int64, at.dims, origins)
+            at = self.assign(scope, f"{at.text}_wrapped", text, torch.int64, at.dims, origins)
         inside = f"(({at.text} >= 0) & ({at.text} < {bound}))"
         masks = self.dims.masks(at.dims)
         allowed = f"{inside} | ({' & '.join(masks)} == 0)" if len(masks) == 1 else inside
@@ -249,10 +252,6 @@ def pointer_name(buffer: str) -> str:
 def origins_of(body: TileBody, s: Statement) -> tuple[Ref, ...]:
     """References of a line that comes from statement `s`: the statement, and its ATen nodes."""
     return (ref("loops", s.name, body.name), *(ref("forward", node) for node in s.origins))
-
-
-def _wanted(s: Statement) -> str:
-    return s.origins[-1] if s.origins else s.op
 
 
 def _note(s: Statement) -> str:

@@ -46,6 +46,17 @@ class TileBody:
     def by_name(self) -> Mapping[str, Statement]:
         return {s.name: s for s in self.statements}
 
+    @cached_property
+    def _last_of_node(self) -> Mapping[str, str]:
+        return {s.origins[-1]: s.name for s in self.statements if s.origins and s.op != "store"}
+
+    def wanted_name(self, statement: Statement) -> str:
+        """A name for the value: the ATen node's for its result, "node_op" for what leads there."""
+        if not statement.origins:
+            return statement.op
+        node = statement.origins[-1]
+        return node if self._last_of_node[node] == statement.name else f"{node}_{statement.op}"
+
     @property
     def reduces(self) -> bool:
         return any(s.op == "reduce" for s in self.statements)

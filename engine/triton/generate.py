@@ -12,7 +12,7 @@ from .form import Form, form_of
 from .kernel import KernelWriter
 from .source import WIDE_FROM, Launch, TritonSource, Workspace, assemble
 from .split import split_kernels
-from .tiling import PROCESSORS, SPLIT_FROM, choose, hint
+from .tiling import can_split, choose, why_idle
 from .unsupported import TritonUnsupported
 
 
@@ -98,11 +98,7 @@ def _why_apart(group: Group, buffers: Mapping[str, Buffer]) -> str:
     form = form_of(group, buffers)
     if form.misaligned and not form.reduces:
         return "a body reads what other programs of the launch would write"
-    rows = hint(form.numel)
-    longest = max((hint(s.numel) for s in form.spaces), default=0)
-    if form.reduces and rows * 4 < PROCESSORS and longest >= SPLIT_FROM:
-        return f"{rows} rows of {longest} would leave most of the GPU idle; alone, each body spreads over all of it"
-    return ""
+    return "" if can_split(form) else why_idle(form)
 
 
 def _symbols(group: Group, buffers: Mapping[str, Buffer]) -> tuple[sympy.Symbol, ...]:

@@ -1,7 +1,7 @@
 """What Triton's interpreter lacks when it is entered by hand: libdevice, and the jitted part of `tl`."""
 from __future__ import annotations
 
-from types import SimpleNamespace
+from types import FunctionType, SimpleNamespace
 from typing import Any
 
 import numpy
@@ -23,13 +23,27 @@ _BY_TORCH = {
 class InterpretedLanguage:
     """`triton.language`, with its functions that are written in Triton (`tl.sum`, `tl.cdiv`) interpreted."""
 
+    @staticmethod
+    def device_assert(condition: Any, message: str) -> None:
+        """Triton's own checks nothing unless the whole process is set to debug."""
+        if not condition.handle.data.all():
+            raise AssertionError(message)
+
     def __getattr__(self, name: str) -> Any:
         import triton.language as tl
         from triton.runtime.interpreter import InterpretedFunction
         from triton.runtime.jit import JITFunction
 
         value = getattr(tl, name)
-        return InterpretedFunction(value.fn) if isinstance(value, JITFunction) else value
+        return InterpretedFunction(isolated(value.fn)) if isinstance(value, JITFunction) else value
+
+
+def isolated(function: Any) -> Any:
+    """A copy of `function` with globals of its own: the interpreter adds names to those of what it rewrites."""
+    copy = FunctionType(function.__code__, dict(function.__globals__), function.__name__, function.__defaults__)
+    copy.__kwdefaults__ = function.__kwdefaults__
+    copy.__annotations__ = function.__annotations__
+    return copy
 
 
 def libdevice() -> SimpleNamespace:

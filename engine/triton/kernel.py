@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import sympy
 import torch
 
-from ...artifacts.records import CodeLine, Ref, ref
+from ...artifacts.records import CodeLine, ref
 from ..ir import Statement
 from .dims import Dim, Dims
 from .dtypes import literal, pointer_type, value_type
@@ -162,7 +162,7 @@ class KernelWriter:
     def _begin(self, body: TileBody, s: Statement) -> Accumulators:
         space = self._space(body)
         kind = self.kind(body, s)
-        base = s.origins[-1] if s.origins else body.name
+        base = body.wanted_name(s)
         names = []
         for suffix, dtype, start in kind.parts:
             names.append(self.namer.fresh(f"{base}{suffix}_tile"))
@@ -198,7 +198,7 @@ class KernelWriter:
         """Mean and squared deviations of a row in registers: exact in two passes, and cheaper than Welford's way."""
         space, scope, origins = self._space(body), self.emitter.outer, origins_of(body, s)
         kind = self.kind(body, s)
-        base = s.origins[-1] if s.origins else body.name
+        base = body.wanted_name(s)
         value, _ = self._operand(body, s, kind)
         dims = frozenset(d.name for d in self.dims.outer)
         count_text = f"tl.full([], {index_text(space.numel)}, {value_type(s.dtype)})"
@@ -245,8 +245,8 @@ class KernelWriter:
 
     def _finish(self, body: TileBody, s: Statement, kind: Reduction, operands: list[str]) -> None:
         origins = origins_of(body, s)
-        base = s.origins[-1] if s.origins else s.mode
-        values = self.combined(s, kind, operands, origins)
+        base = body.wanted_name(s)
+        values = self.combined(body, s, kind, operands)
         if s.mode in ("argmax", "argmin"):
             values = values[-1:]  # the position; the value only decided it
         results = []
@@ -256,10 +256,10 @@ class KernelWriter:
             results.append(v if same else self.emitter.assign(self.emitter.outer, base, text, s.dtype, v.dims, origins))
         self.emitter.results[body.name, s.name] = tuple(results)
 
-    def combined(self, s: Statement, kind: Reduction, operands: list[str], origins: tuple[Ref, ...]) -> list[Value]:
+    def combined(self, body: TileBody, s: Statement, kind: Reduction, operands: list[str]) -> list[Value]:
         """The tiles `operands` reduced along the inner dimension: one value for each part of the reduction."""
         axis, keep = self._axis()
-        base = s.origins[-1] if s.origins else s.mode
+        base, origins = body.wanted_name(s), origins_of(body, s)
         dims = frozenset(d.name for d in self.dims.outer)
         text = kind.finish(operands, axis)
         if len(kind.parts) == 1:

@@ -10,6 +10,7 @@ import ctypes
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy
 import torch
 
 from ...artifacts.context import CompileContext
@@ -159,8 +160,11 @@ def _interpret(
     constants: dict[str, Any] = dict(launch.constants)
     if launch.index == "dynamic":
         constants["INDEX"] = tl.int64
+    pointers = [memory[p] for p in launch.pointers]
+    sizes = [int(values[s.name]) for s in launch.symbols]
     try:
-        kernel[grid](*(memory[p] for p in launch.pointers), *(int(values[s.name]) for s in launch.symbols), **constants)
+        with numpy.errstate(all="ignore"):  # infinities and NaN are values here
+            kernel[grid](*pointers, *sizes, **constants)
     except InterpreterError as error:
         message = str(error)
         if OUT_OF_BOUNDS not in message:

@@ -117,7 +117,7 @@ PRINTERS: dict[str, Printer] = {**UNARY, **BINARY, **TERNARY}
 
 # Operators whose constant operands may be Python literals: Triton gives them the dtype of the other operand.
 TAKES_LITERALS = frozenset(
-    {"add", "sub", "mul", "eq", "ne", "lt", "le", "gt", "ge", "where"}
+    {"add", "sub", "mul", "truediv", "eq", "ne", "lt", "le", "gt", "ge", "where"}
 )
 
 

@@ -31,7 +31,7 @@ def split_kernels(
     workspaces = []
     for number, acc in enumerate(begun):
         origins = origins_of(acc.body, acc.statement)
-        parts = first.combined(acc.statement, acc.kind, acc.names, origins)
+        parts = first.combined(acc.body, acc.statement, acc.kind, acc.names)
         for part, (value, (_, dtype, _)) in enumerate(zip(parts, acc.kind.parts)):
             name = f"partial_{number}_{part}"
             workspaces.append(Workspace(name, dtype, sympy.sympify(form.numel) * tile.splits))

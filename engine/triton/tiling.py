@@ -77,6 +77,14 @@ def can_split(form: Form) -> bool:
     return all(s.buffer not in results for b in form.bodies for s in b.statements if s.op == "load" and b.space)
 
 
+def why_idle(form: Form) -> str:
+    """Why a program for each row would leave most of the GPU idle; "" when it would not."""
+    rows, longest = hint(form.numel), max((hint(s.numel) for s in form.spaces), default=0)
+    if not form.reduces or rows * 4 >= PROCESSORS or longest < SPLIT_FROM:
+        return ""
+    return f"{rows} rows of {longest} would leave most of the GPU idle; alone, each body spreads over all of it"
+
+
 def power_of_two(n: int) -> int:
     """The smallest power of two that is at least `n` (1 for 0)."""
     return 1 << max(0, n - 1).bit_length()

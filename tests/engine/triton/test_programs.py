@@ -1,0 +1,111 @@
+"""Values of generated kernels: in Triton's interpreter on the CPU here, and on a GPU where there is one."""
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import torch
+from ptdebug.artifacts.context import CompileContext
+from ptdebug.engine import interpret
+from ptdebug.engine.triton import tiling
+
+
+def _programs() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("triton_programs", Path(__file__).with_name("programs.py"))
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+programs = _programs()
+TOLERANCES = {torch.bfloat16: (2e-2, 2e-2), torch.float16: (2e-3, 2e-3)}
+
+
+def _assert_same(actual: object, expected: object) -> None:
+    expected = expected if isinstance(expected, (tuple, list)) else (expected,)
+    assert len(actual) == len(expected)
+    for a, e in zip(actual, expected):
+        rtol, atol = TOLERANCES.get(e.dtype, (1e-5, 1e-6))
+        torch.testing.assert_close(a, e, rtol=rtol, atol=atol, equal_nan=True)
+        assert a.stride() == e.stride()
+
+
+@pytest.mark.parametrize("name", programs.PROGRAMS)
+def test_values_agree_with_eager(name: str) -> None:
+    function, inputs = programs.PROGRAMS[name]
+    _assert_same(programs.compiled(function, inputs)(*inputs), function(*inputs))
+
+
+@pytest.mark.parametrize("name", ["softmax_nan", "layer_norm", "argmax", "variance", "column_max", "any_all"])
+def test_loops_agree_with_eager(name: str) -> None:
+    """The same programs with tiles so small that rows need loops."""
+    function, inputs = programs.PROGRAMS[name]
+    _assert_same(_with_tile(function, inputs, "looped")(*inputs), function(*inputs))
+
+
+def _with_tile(function: object, inputs: tuple[torch.Tensor, ...], shape: str) -> object:
+    """The program with the first tile of `shape` that each kernel's decision offers, and small blocks."""
+    class Choosing(CompileContext):
+        def decide(self, kind, subject, options, default, why, **rest):
+            names = [o if isinstance(o, str) else o.name for o in options]
+            if kind == "tile":
+                return next((n for n in names if n.startswith(shape)), default)
+            return super().decide(kind, subject, options, default, why, **rest)
+
+    context = Choosing()
+    plan = programs.plan_of(function, inputs, context)
+    kernels = programs.kernels_for_plan(plan, context)
+    assert any(launch.tile.startswith(shape) for k in kernels.values() for launch in k.source.launches)
+    return programs.PlanRunner(plan, kernels)
+
+
+def test_rows_shared_by_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two kernels and a workspace, for a reduction of few long rows."""
+    monkeypatch.setattr(tiling, "PERSISTENT_LIMIT", 16)
+    monkeypatch.setattr(tiling, "SPLIT_FROM", 64)
+    monkeypatch.setattr(tiling, "PROCESSORS", 16)
+    for function in (lambda x: x.sum(), lambda x: x.amax(), lambda x: x.argmax(), lambda x: torch.var_mean(x)):
+        x = torch.randn(67, 131)
+        runner = programs.compiled(function, (x,))
+        launches = [k.name for kernel in runner.kernels.values() for k in kernel.source.launches]
+        assert any(name.endswith("_combine") for name in launches), launches
+        _assert_same(runner(x), function(x))
+
+
+def test_index_out_of_bounds_is_reported() -> None:
+    function, (indices, table) = programs.PROGRAMS["embedding"]
+    runner = programs.compiled(function, (indices, table))
+    with pytest.raises(IndexError, match="embedding"):
+        runner(indices + 3, table)
+
+
+def test_addresses_do_as_well_as_tensors() -> None:
+    function, inputs = programs.PROGRAMS["gelu_bias"]
+    runner = programs.compiled(function, inputs)
+    (kernel,) = runner.kernels.values()
+    out = torch.empty(6, 40)
+    memory = dict(zip(runner.plan.program.inputs, inputs))
+    assert kernel(*(memory.get(n, out).data_ptr() for n in kernel.signature.buffers)) == 0
+    torch.testing.assert_close(out, function(*inputs))
+
+
+def test_agrees_with_the_reference_interpreter_bit_for_bit() -> None:
+    """Where all operations round correctly (torch's square root does not), there is one right answer."""
+    def function(x, y):
+        return (x * y + 1.0).reciprocal() - x / y
+
+    inputs = (torch.rand(5, 7) + 1, torch.rand(7) + 1)
+    runner = programs.compiled(function, inputs)
+    for ours, reference in zip(runner(*inputs), interpret.run_plan(runner.plan, inputs)):
+        assert torch.equal(ours, reference)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("name", programs.PROGRAMS)
+def test_values_on_a_gpu(name: str) -> None:
+    function, inputs = programs.PROGRAMS[name]
+    inputs = tuple(t.cuda() for t in inputs)
+    _assert_same(programs.compiled(function, inputs)(*inputs), function(*inputs))
