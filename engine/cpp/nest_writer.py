@@ -20,7 +20,7 @@ from .statements import StatementWriter
 if TYPE_CHECKING:
     from .kernel import Kernel
 
-BLOCK = 512  # a float sum runs over blocks of this many elements, and over the blocks in double
+BLOCK = 256  # a float sum runs over blocks of this many elements, and over the blocks in double
 LANE_BLOCK = 16  # the same for sums over rows, in lane mode, where every lane adds one element of each row
 
 
@@ -72,7 +72,8 @@ class NestWriter:
         wide = bool(reduces) and self._sums_are_long()
         for part, s in reduces:
             operand = next(x.dtype for x in part.body.statements if x.name == s.args[0])
-            kept_wide = wide and s.mode == "sum" and ctype(s.dtype).value == "float"
+            values = (ctype(operand).value, ctype(s.dtype).value)
+            kept_wide = s.mode == "sum" and (values == ("float", "double") or wide and values == ("float", "float"))
             accumulator = Accumulator(s.mode, s.dtype, operand, kept_wide)
             self.reductions.append(Reduction(part, s, accumulator, self.scopes.name(f"{part.body.name}_{s.name}")))
         self.wide = [r for r in self.reductions if r.accumulator.wide]
@@ -186,7 +187,7 @@ class NestWriter:
         header = "" if one else f"for (int64 {block} = {first}; {block} < {end}; {block} += {width})"
         with self.scopes.open(), self.writer.block(header):
             narrow = [
-                Reduction(r.part, r.statement, Accumulator("sum", r.statement.dtype, r.accumulator.operand), f"{r.name}_part")
+                Reduction(r.part, r.statement, Accumulator("sum", r.accumulator.operand, r.accumulator.operand), f"{r.name}_part")
                 for r in self.wide
             ]
             self._declare(narrow)

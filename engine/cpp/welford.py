@@ -1,7 +1,8 @@
 """Mean and sum of squared deviations as two passes over the data: sum first, then the deviations from its mean.
 
 A row fits in the first cache, so that a second pass costs little and vectorizes plainly, and no other order of summing
-is closer to the exact value (Chan, Golub and LeVeque, 1983).
+is closer to the exact value. The second pass also adds up the deviations themselves, which takes out the rounding of
+the first mean (the corrected two-pass algorithm of Chan, Golub and LeVeque, 1983).
 """
 from __future__ import annotations
 
@@ -40,17 +41,23 @@ def _two_passes(body: LoopBody) -> tuple[LoopBody, LoopBody, str, torch.dtype]:
     def make(suffix: str, op: str, args: tuple[str, ...] = (), **fields: object) -> Statement:
         return Statement(t + suffix, op, args, fields.pop("dtype", dtype), origins=reduction.origins, **fields)  # type: ignore[arg-type]
 
-    counted = (make("_points", "index", index=count, dtype=torch.int64), make("_count", "cast", (t + "_points",)))
+    exact = {"dtype": torch.float64}
+    counted = (make("_points", "index", index=count, dtype=torch.int64), make("_n", "cast", (t + "_points",), **exact))
     first = replace(body, name=name, statements=(
         *_needed(body.statements[:at], reduction.args[0]),
-        make("_sum", "reduce", reduction.args, mode="sum"), *counted,
-        make("_mean", "truediv", (t + "_sum", t + "_count")),
-        replace(make("", "store", (t + "_mean",), buffer=name, index=place), name=""),
+        make("_sum", "reduce", reduction.args, mode="sum", **exact), *counted,
+        make("_first", "truediv", (t + "_sum", t + "_n"), **exact), make("_near", "cast", (t + "_first",)),
+        replace(make("", "store", (t + "_near",), buffer=name, index=place), name=""),
     ))
     second = (
-        make("_mean", "load", buffer=name, index=place),
-        make("_off", "sub", (reduction.args[0], t + "_mean")), make("_squared", "mul", (t + "_off", t + "_off")),
-        make("_m2", "reduce", (t + "_squared",), mode="sum"), *counted,
+        make("_near", "load", buffer=name, index=place), make("_base", "cast", (t + "_near",), **exact),
+        make("_off", "sub", (reduction.args[0], t + "_near")), make("_squared", "mul", (t + "_off", t + "_off")),
+        make("_rest", "reduce", (t + "_off",), mode="sum", **exact),
+        make("_squares", "reduce", (t + "_squared",), mode="sum", **exact), *counted,
+        make("_shift", "truediv", (t + "_rest", t + "_n"), **exact), make("_exact", "add", (t + "_base", t + "_shift"), **exact),
+        make("_excess", "mul", (t + "_rest", t + "_shift"), **exact),
+        make("_left", "sub", (t + "_squares", t + "_excess"), **exact),
+        make("_mean", "cast", (t + "_exact",)), make("_m2", "cast", (t + "_left",)), make("_count", "cast", (t + "_n",)),
     )
     results = {0: t + "_mean", 1: t + "_m2", 2: t + "_count"}
     parts = {s.name: results[int(s.value or 0)] for s in body.statements if s.op == "part" and s.args == (t,)}
