@@ -223,6 +223,7 @@ class _WrapperWriter:
         single = len(call.target._schema.returns) == 1 and not _returns_list(call.target)
         target = results[0] if single else ", ".join(results) + ("," if len(results) == 1 else "")
         self.line(f"{target} = {function}({', '.join(args)})" if results else f"{function}({', '.join(args)})", origins)
+        self.allocated.update(name for name in call.outputs if name is not None)
         for name in call.outputs:
             if name is not None:
                 buffer = self.program.buffers[name]
@@ -286,7 +287,8 @@ class _WrapperWriter:
         base = owner
         if output.dtype != self.aten.inputs[output.index].dtype:
             base = f"{owner}.view({output.dtype})"
-        self.line(f"result{number} = {base}.as_strided({size}, {stride}, {base}.storage_offset() + {self.expr(start)})")
+        offset = f"{base}.storage_offset()" + (f" + {self.expr(start)}" if start != 0 else "")
+        self.line(f"result{number} = {base}.as_strided({size}, {stride}, {offset})")
         return f"result{number}"
 
 
