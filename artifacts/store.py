@@ -100,14 +100,19 @@ class RecordingWriter:
         self._lock = threading.RLock()
         self._stopped = False
         self._decisions: list[tuple[str, Decision]] = []
+        self._known: set[bytes] = set()
+        self._sources: set[str] = set()
+        self._versions_known = False
+        self._last_commit = time.monotonic()
+        self._compressor = zstandard.ZstdCompressor(level=1)
+        self._db: sqlite3.Connection
         self._pid = os.getpid()
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             self._open()
         except Exception as error:
             self._stop(error)
-        reference = weakref.ref(self)
-        os.register_at_fork(after_in_child=lambda: (writer := reference()) and writer._after_fork())
+        _tell_after_fork(weakref.ref(self))
 
     # ---- the Recorder protocol --------------------------------------------------------------------------------------
     @_guarded
@@ -205,11 +210,9 @@ class RecordingWriter:
     def _open(self) -> None:
         main = self.folder / DATABASE
         path = self.folder / f"recording-{self._pid}.db" if main.exists() else main
-        self._known: set[bytes] = set()
-        self._sources: set[str] = set()
+        self._known.clear()
+        self._sources.clear()
         self._versions_known = False
-        self._last_commit = time.monotonic()
-        self._compressor = zstandard.ZstdCompressor(level=1)
         self._db = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=5)
         self._db.execute("PRAGMA journal_mode=WAL")
         self._db.execute("PRAGMA synchronous=OFF")
@@ -272,6 +275,15 @@ class RecordingWriter:
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._db))
         self._pid = os.getpid()
         self.seconds = {}
+
+
+def _tell_after_fork(writer: weakref.ref[RecordingWriter]) -> None:
+    def after() -> None:
+        alive = writer()
+        if alive is not None:
+            alive._after_fork()
+
+    os.register_at_fork(after_in_child=after)
 
 
 def _encode(value: Any) -> bytes:

@@ -91,6 +91,4 @@ def _all(recording: Recording, compile_id: str | None) -> Iterator[Answer]:
 
 
 def _plain(record: msgspec.Struct) -> dict[str, Any]:
-    document = msgspec.to_builtins(record)
-    document.pop("record", None)
-    return document  # type: ignore[no-any-return]
+    return {key: value for key, value in msgspec.to_builtins(record).items() if key != "record"}

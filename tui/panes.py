@@ -29,7 +29,7 @@ PANES = ("outline", "main", "linked")
 class PanesScreen(Screen[None]):
     """Shows `session`; where it opens is `target`."""
 
-    HORIZONTAL_BREAKPOINTS: ClassVar[list[tuple[int, str]] | None] = [(0, "-narrow"), (100, "-medium"), (140, "-wide")]
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-medium"), (140, "-wide")]
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("tab", "pane(1)", "pane", id="pane.next", tooltip="next pane"),
         Binding("shift+tab", "pane(-1)", "pane back", show=False, id="pane.previous", tooltip="previous pane"),

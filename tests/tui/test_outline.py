@@ -5,7 +5,6 @@ import time
 from pathlib import Path
 
 import pytest
-
 from ptdebug.artifacts.listing import Line
 from ptdebug.artifacts.recording import Recording
 from ptdebug.artifacts.store import RecordingWriter

@@ -8,12 +8,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from textual.pilot import Pilot
-
 from ptdebug.artifacts.recording import RecordingError
 from ptdebug.tui.app import Workbench, workbench
 from ptdebug.tui.code_view import CodeView
 from ptdebug.tui.panes import PanesScreen
+from textual.pilot import Pilot
 
 WIDE, NARROW = (160, 48), (80, 24)
 
