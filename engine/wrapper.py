@@ -216,6 +216,8 @@ class _WrapperWriter:
 
     def extern(self, call: ExternCall) -> None:
         """Call ATen; results whose strides are not those promised are copied."""
+        for view in _views((call.args, call.kwargs)):
+            self.allocate(view.buffer, ())
         function = self.bind(getattr(call.target, "_op", call.target), str(call.target).replace(".", "_"))
         args = [self.argument(a) for a in call.args] + [f"{k}={self.argument(v)}" for k, v in call.kwargs.items()]
         origins = tuple(f"forward#{origin}" for origin in call.origins)
@@ -242,6 +244,7 @@ class _WrapperWriter:
         targets = {name for _, name in self.program.copies}
         sources = []
         for i, (view, _) in enumerate(self.program.copies):
+            self.allocate(view.buffer, ())
             text = self.view(view)
             if view.buffer in targets:
                 self.line(f"new{i} = {text}.clone()")
@@ -272,6 +275,7 @@ class _WrapperWriter:
             return self.view_of_input(number, output)
         value = self.program.outputs[output.index - len(self.program.copies)]  # new values of inputs come first
         if isinstance(value, View):
+            self.allocate(value.buffer, ())  # an empty one, which no kernel writes
             text = self.view(value)
             if not text.isidentifier():
                 self.line(f"result{number} = {text}")

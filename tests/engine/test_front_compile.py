@@ -1,0 +1,207 @@
+"""Whole graphs through the engine against eager: values, strides, dtypes, aliasing, mutation, errors."""
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from ptdebug.engine.compile import compile_graph
+
+from .programs import Captured, capture, clones, recording_context, same_storage
+
+
+def check(program: Any, *inputs: Any, exact: bool = False, **settings: Any) -> Any:
+    """Compile and compare with eager; the recording must say that nothing fell back."""
+    context, keeping = recording_context(**settings)
+    compiled = compile_graph(capture(program, *inputs), context)
+    assert context.fallback == ""
+    for _ in range(2):  # the second call finds memory that the first left behind
+        eager_inputs, our_inputs = clones(inputs), clones(inputs)
+        expected, got = program(*eager_inputs), compiled(*our_inputs)
+        expected = expected if isinstance(expected, (tuple, list)) else (expected,)
+        assert len(expected) == len(got)
+        for e, g in zip((*expected, *eager_inputs), (*got, *our_inputs)):
+            equal(g, e, exact)
+        aliases = [[same_storage(a, b) for b in (*expected, *eager_inputs)] for a in expected]
+        ours = [[same_storage(a, b) for b in (*got, *our_inputs)] for a in got]
+        assert ours == aliases
+    return keeping
+
+
+def equal(got: Any, expected: Any, exact: bool) -> None:
+    if not isinstance(expected, torch.Tensor):
+        assert got == expected
+        return
+    assert got.dtype == expected.dtype
+    assert got.shape == expected.shape
+    assert got.stride() == expected.stride()
+    tolerance = {"rtol": 0, "atol": 0} if exact else {}
+    torch.testing.assert_close(got, expected, equal_nan=True, **tolerance)
+
+
+R = torch.randn
+
+
+def test_a_linear_layer_with_activation_norm_and_softmax():
+    def program(x, w, b, g):
+        y = F.gelu(F.linear(x, w, b))
+        return F.layer_norm(y, (16,), g, b), torch.softmax(y, -1), y.sum(0)
+
+    keeping = check(program, R(8, 16), R(16, 16), R(16), R(16))
+    assert ("kernels", "cpp") in keeping.records
+    assert keeping.records["wrapper", ""].lines
+
+
+def test_mutations_and_views_of_inputs():
+    def program(x, y):
+        x.mul_(2)
+        y[0].add_(x[1])
+        return x.t(), y[1:], x + y
+
+    check(program, R(4, 4), R(4, 4), exact=True)
+
+
+def test_swapped_inputs_are_both_read_before_either_is_written():
+    def program(x, y):
+        t = x.clone()
+        x.copy_(y)
+        y.copy_(t)
+        return x + 1
+
+    check(program, R(5), R(5), exact=True)
+
+
+def test_views_of_one_intermediate_share_memory():
+    def program(x):
+        y = x.sin()
+        return y, y.view(-1), y.t(), y[0]
+
+    check(program, R(3, 3))
+
+
+def test_equal_results_do_not_share_memory():
+    check(lambda x: (x.clone(), x.clone(), x + 0), R(3), exact=True)
+
+
+@pytest.mark.parametrize("layout", ["channels_last", "transposed", "expanded", "offset", "overlapping"])
+def test_input_layouts(layout):
+    x = {
+        "channels_last": R(2, 3, 4, 5).to(memory_format=torch.channels_last),
+        "transposed": R(4, 5, 2, 3).permute(2, 3, 0, 1),
+        "expanded": R(2, 1, 4, 1).expand(2, 3, 4, 5),
+        "offset": R(500)[7:127].view(2, 3, 4, 5),
+        "overlapping": R(100).as_strided((2, 3, 4, 5), (20, 5, 3, 1)),
+    }[layout]
+
+    def program(x):
+        return x * 2 + 1, x.relu().sum(1), x.amax((2, 3))
+
+    context, _ = recording_context()
+    compiled = compile_graph(capture(program, x), context)
+    assert context.fallback == ""
+    for got, expected in zip(compiled(x), program(x)):
+        equal(got, expected, exact=False)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16, torch.int32, torch.uint8, torch.bool])
+def test_dtypes(dtype):
+    x = (R(6, 7) * 4).to(dtype)
+
+    double = torch.bitwise_or if dtype == torch.bool else torch.add
+
+    def program(x):
+        return double(x, x), x.sum(), x > 0, x.to(torch.float32) * 0.5
+
+    check(program, x)
+
+
+def test_empty_and_scalar_tensors():
+    def program(x, s):
+        return x * 2 + s, x.sum(), s.exp(), torch.cat([x, x], 0)
+
+    check(program, torch.empty(0, 3), torch.tensor(2.0))
+
+
+def test_special_values():
+    x = torch.tensor([float("nan"), float("inf"), -float("inf"), -0.0, 0.0, 1e-30, 3.0])
+
+    def program(x):
+        return torch.relu(x), x.max(), torch.minimum(x, x.flip(0)), x.sign(), torch.expm1(x), torch.erf(x), x.exp()
+
+    check(program, x)
+
+
+def test_random_numbers_equal_eagers():
+    def program(x):
+        return F.dropout(x, 0.5, True) + torch.rand_like(x)
+
+    x = R(64)
+    compiled = compile_graph(capture(program, x), recording_context()[0])
+    torch.manual_seed(3)
+    expected = program(x)
+    after = torch.rand(1)
+    torch.manual_seed(3)
+    equal(compiled(x)[0], expected, exact=False)
+    assert torch.equal(torch.rand(1), after), "the generator must advance as in eager"
+
+
+def test_an_index_out_of_bounds_raises_index_error_as_eager_does():
+    def program(x, i):
+        return x[i] + 1
+
+    x, i = R(4, 2), torch.tensor([0, 9])
+    compiled = compile_graph(capture(program, x, i), recording_context()[0])
+    with pytest.raises(IndexError):
+        program(x, i)
+    with pytest.raises(IndexError):
+        compiled(x, i)
+    equal(compiled(x, torch.tensor([3, -1]))[0], program(x, torch.tensor([3, -1])), exact=True)
+
+
+def test_forcing_every_fusion_off_gives_the_same_values_with_more_kernels():
+    def program(x, w):
+        return torch.softmax(F.layer_norm(x * w, (32,)) + x, -1), (x * w).sum(0)
+
+    fused = check(program, R(16, 32), R(32))
+    separate = check(program, R(16, 32), R(32), overrides={"fuse:*": "separate"})
+    assert len(separate.records["kernels", "cpp"].kernels) > len(fused.records["kernels", "cpp"].kernels)
+    assert all(d.forced for d in separate.decisions if d.kind == "fuse")
+
+
+def test_what_the_engine_refuses_runs_in_eager_with_a_reason():
+    def program(x):
+        x.t_()
+        return x + 1
+
+    context, keeping = recording_context()
+    x = R(2, 3)
+    compiled = compile_graph(capture(program, x), context)
+    assert "shape or strides" in context.fallback
+    assert keeping.absents["kernels"] == context.fallback
+    assert torch.equal(compiled(x.clone())[0], program(x.clone()))
+
+
+def test_an_internal_error_of_a_stage_falls_back_to_eager(monkeypatch):
+    from ptdebug.engine import scheduler
+
+    def broken(program, context):
+        raise RuntimeError("bug")
+
+    monkeypatch.setattr(scheduler, "schedule", broken)
+    context, keeping = recording_context()
+    compiled = compile_graph(capture(lambda x: x.sin() + 1, R(3)), context)
+    assert "internal error in the engine: RuntimeError: bug" in context.fallback
+    x = R(3)
+    assert torch.equal(compiled(x)[0], x.sin() + 1)
+    (decision,) = [d for d in keeping.decisions if d.kind == "engine"]
+    assert "Traceback" in decision.why
+
+
+def test_results_that_share_nothing_are_not_reused_between_calls():
+    captured = capture(lambda x: (x + 1,), R(4))
+    compiled = compile_graph(Captured(captured.module, captured.inputs), recording_context()[0])
+    first = compiled(torch.zeros(4))[0]
+    compiled(torch.full((4,), 9.0))
+    assert first.tolist() == [1.0] * 4
