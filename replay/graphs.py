@@ -37,7 +37,8 @@ def graph_module(record: Graph, symbols: Mapping[str, int], trust: bool = False)
     root = torch.nn.Module()
     nodes: dict[str, torch.fx.Node] = {}
     for node in record.nodes:
-        nodes[node.id] = _rebuild(graph, root, nodes, node, symbols, trust)
+        made = nodes[node.id] = _rebuild(graph, root, nodes, node, symbols, trust)
+        made.meta["stack"], made.meta["module"] = tuple(node.stack), node.module
     return torch.fx.GraphModule(root, graph, record.name or "Recorded")
 
 

@@ -7,10 +7,9 @@ from typing import Any
 
 import torch
 import torch.fx
-from torch._subclasses.fake_tensor import FakeTensorMode
-
 from ptdebug.artifacts.context import CompileContext
 from ptdebug.artifacts.records import AnyRecord, Decision
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 
 @dataclass(frozen=True)

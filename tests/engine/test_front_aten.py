@@ -5,7 +5,6 @@ import pytest
 import torch
 import torch.fx
 import torch.nn.functional as F
-
 from ptdebug.artifacts.context import CompileContext
 from ptdebug.engine.aten import Constant, EngineUnsupported, FromGraph, FromInput, ViewOfInput, trace
 

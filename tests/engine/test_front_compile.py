@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-
 from ptdebug.engine.compile import compile_graph
 
 from .programs import Captured, capture, clones, recording_context, same_storage

@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import torch
 import torch.fx
-
 from ptdebug.engine import passes
 from ptdebug.engine.aten import trace
 
