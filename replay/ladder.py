@@ -10,12 +10,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from ..artifacts.context import CompileContext, CompileId, run_stages
 from ..artifacts.recording import Recording, RecordingError
-from ..artifacts.records import SCHEMA, AnyRecord, Decision, Graph, Location, SavedInputs
+from ..artifacts.records import SCHEMA, AnyRecord, Decision, Graph, Location, Pass, SavedInputs
 from ..engine.compile import STAGES, Work
 from ..engine.ir import LoopBody
 from .compare import EQUAL, Comparison, compare, worst
@@ -261,7 +262,7 @@ class Ladder:
             return ()
         changed = []
         for (stage, name), record in self.collector.records.items():
-            if stage in ("forward", "passes", "loops") and self._recorded(stage, name) != record:
+            if stage in ("forward", "passes", "loops") and _timeless(self._recorded(stage, name)) != _timeless(record):
                 changed.append(stage)
         return tuple(dict.fromkeys(changed))
 
@@ -271,6 +272,10 @@ class Ladder:
         except RecordingError:
             return None
         return found
+
+
+def _timeless(record: AnyRecord | None) -> AnyRecord | None:
+    return msgspec.structs.replace(record, seconds=0.0) if isinstance(record, Pass) else record
 
 
 def _makers(step: Any) -> Iterator[tuple[str, tuple[str, ...]]]:
