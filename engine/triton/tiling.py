@@ -26,7 +26,7 @@ from ...artifacts.records import Option
 from .form import Form
 
 PROCESSORS = 132  # streaming multiprocessors of an H100 or H200
-UNKNOWN_SIZE = 1 << 16  # what a size that varies is taken for
+UNKNOWN_SIZE = 1024  # what a size that varies is taken for
 PERSISTENT_LIMIT = 16384  # elements of a row in registers
 SPLIT_FROM = 16384  # a row this long may be shared by several programs
 
@@ -64,9 +64,12 @@ def choose(form: Form, context: CompileContext) -> Tile:
 
 
 def hint(size: Any) -> int:
-    """`size` as a number; one that varies counts as UNKNOWN_SIZE."""
+    """`size` as a number; each symbol in it counts as UNKNOWN_SIZE."""
     expr = sympy.sympify(size)
-    return int(expr) if expr.is_Integer else UNKNOWN_SIZE
+    if expr.is_Integer:
+        return int(expr)
+    number = expr.subs(dict.fromkeys(expr.free_symbols, UNKNOWN_SIZE))
+    return int(number) if number.is_Integer else UNKNOWN_SIZE
 
 
 def can_split(form: Form) -> bool:
