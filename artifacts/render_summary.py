@@ -6,6 +6,7 @@ from typing import Any
 
 from .listing import Line, Listing, printable, source_ref
 from .recording import CompileInfo, Recording
+from .records import Ref
 from .render_lists import render_absents
 
 MAX_COMPILES = 40  # in a summary; the rest is counted
@@ -25,7 +26,7 @@ def render_summary(document: dict[str, Any]) -> Listing:
         f"{sum(c['seconds']['total'] for c in document['compiles']):.2f} s compile time",
     ]
     lines = [Line(printable(text)) for text in texts]
-    lines += [Line(""), Line("compilations")]
+    lines += [Line(""), Line("compilations" if document["compiles"] else "nothing was compiled")]
     lines += [_compile_line(c) for c in document["compiles"][:MAX_COMPILES]]
     hidden = len(document["compiles"]) - MAX_COMPILES
     lines += [Line(f"  ... and {hidden} more")] if hidden > 0 else []
@@ -54,18 +55,26 @@ def render_compile(recording: Recording, info: CompileInfo) -> Listing:
         f"status    {info.status}{': ' + info.reason if info.reason else ''}",
         "seconds   " + (", ".join(f"{name} {value:.3f}" for name, value in seconds.items()) or "none recorded"),
     ]
-    lines = [Line(printable(text)) for text in texts] + [Line("")]
+    first = source_ref(info.file, info.line)
+    lines = [Line(printable(text), first if number == 0 else "") for number, text in enumerate(texts)] + [Line("")]
     for artifact in recording.artifacts(info.id):
         count = items_text(artifact.kind, artifact.items)
-        lines.append(Line(printable(f"{artifact.key:<32} {artifact.kind:<12} {count}".rstrip())))
+        text = f"{artifact.key:<32} {artifact.kind:<12} {count}".rstrip()
+        lines.append(Line(printable(text), open_ref(info.id, artifact.stage, artifact.name)))
     decisions = recording.count_decisions(info.id)
-    lines += [Line(f"{'decisions':<32} {'Decision':<12} {decisions}")] if decisions else []
+    if decisions:
+        lines.append(Line(f"{'decisions':<32} {'Decision':<12} {decisions}", open_ref(info.id, "decisions", "")))
     lines += render_absents([absent for _, absent in recording.absents(info.id)])
     return Listing(f"{recording.name}:{info.id}", "text", tuple(lines))
 
 
 UNITS = {"Graph": "nodes", "Bytecode": "instructions", "Breaks": "breaks", "Guards": "guards", "Loops": "statements",
          "Fusion": "pairs", "Schedule": "groups", "Kernel": "lines", "Wrapper": "lines", "SavedInputs": "inputs"}
+
+
+def open_ref(compile_id: str, stage: str, name: str) -> Ref:
+    """A reference from an overview to what its line is about: an artifact, or without a stage a compilation."""
+    return f"open#{compile_id}:{stage}:{name}"
 
 
 def items_text(kind: str, items: int) -> str:
@@ -80,7 +89,7 @@ def _compile_line(document: dict[str, Any]) -> Line:
     what = ", ".join(p for p in parts if not p.startswith("0 ")) or (document["reason"] or "")
     where = f"{document['function']} {_base(document['file'])}:{document['line']}"
     return Line(printable(f"  {document['id']:<6} {document['status']:<9} {document['seconds']['total']:6.2f} s  "
-                          f"{where}  {what}"), source_ref(document["file"], document["line"]))
+                          f"{where}  {what}".rstrip()), open_ref(document["id"], "", ""))
 
 
 def _count(name: str, number: int) -> str:

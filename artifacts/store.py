@@ -33,7 +33,7 @@ import msgspec
 import zstandard
 
 from .. import __version__
-from .records import SCHEMA, AnyRecord, Decision, Runtime
+from .records import SCHEMA, AnyRecord, Decision, Graph, Runtime
 
 P = ParamSpec("P")
 
@@ -132,6 +132,9 @@ class RecordingWriter:
             "INSERT OR REPLACE INTO artifacts(compile, stage, name, kind, items, hash) VALUES(?,?,?,?,?,?)",
             (compile_id, stage, name, type(record).__name__, items, self._blob(_encode(record))),
         )
+        if isinstance(record, Graph):  # inlined functions may come from other files than the frame's
+            for path in {place.file for node in record.nodes for place in node.stack} - self._sources:
+                self._keep_source(path)
 
     @_guarded
     def absent(self, compile_id: str, stage: str, why: str) -> None:
@@ -157,11 +160,8 @@ class RecordingWriter:
     @_guarded
     def source_file(self, path: str) -> None:
         """Keep the text of a source file as it is now (once)."""
-        if path in self._sources:
-            return
-        self._sources.add(path)
-        if os.path.isfile(path):
-            self._db.execute("INSERT OR REPLACE INTO sources VALUES(?,?)", (path, self._blob(Path(path).read_bytes())))
+        if path not in self._sources:
+            self._keep_source(path)
 
     # ---- beyond the protocol ----------------------------------------------------------------------------------------
     @_guarded
@@ -250,6 +250,11 @@ class RecordingWriter:
                 self._db.execute("ROLLBACK")
             raise
         self._last_commit = time.monotonic()
+
+    def _keep_source(self, path: str) -> None:
+        self._sources.add(path)
+        if os.path.isfile(path):
+            self._db.execute("INSERT OR REPLACE INTO sources VALUES(?,?)", (path, self._blob(Path(path).read_bytes())))
 
     def _blob(self, content: bytes) -> bytes:
         key = hashlib.blake2b(content, digest_size=16).digest()

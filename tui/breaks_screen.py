@@ -1,11 +1,13 @@
 """The graph breaks in the program's own text: where, why, and what to change."""
 from __future__ import annotations
 
+import textwrap
 from typing import ClassVar
 
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.events import Resize
 from textual.screen import Screen
 from textual.widgets import Footer, Static
 
@@ -57,12 +59,22 @@ class BreaksScreen(Screen[None]):
     def _show(self, row: int) -> None:
         owner, found, _ = self._session.breaks[row]
         source = self._session.recording.source
-        self.query_one("#reason", CodeView).show(Listing("reason", "text", tuple(break_lines(found, source))))
+        self._show_reason(break_lines(found, source))
         place = found.location
         program = self.query_one("#program", CodeView)
         program.show(self._session.listing(Target(owner, SOURCE, place.file)), place.line - 1, self._marks(place.file))
         program.border_title = place.file
         program.border_subtitle = "B: graph break"
+
+    def _show_reason(self, lines: list[Line]) -> None:
+        view = self.query_one("#reason", CodeView)
+        width = max(30, self.size.width - 6)
+        wrapped = [Line(part) for line in lines for part in textwrap.wrap(line.text, width, subsequent_indent="    ")]
+        view.show(Listing("reason", "text", tuple(wrapped)))
+
+    @on(Resize)
+    def _wrap_again(self) -> None:
+        self._show(self.query_one("#breaks", CodeView).cursor)
 
     def _marks(self, file: str) -> list[int]:
         return [found.location.line - 1 for _, found, _ in self._session.breaks if found.location.file == file]

@@ -5,6 +5,7 @@ thousand rows opens and closes in milliseconds and no depth of nesting can exhau
 """
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -143,8 +144,14 @@ def _frame_row(frame: str, members: list[CompileInfo]) -> Row:
     counts = Counter(info.status for info in members)
     info = members[0]
     detail = ", ".join(f"{number} {STATUS.get(status, status)}" for status, number in counts.items())
-    return Row(f"frame {frame}", 0, f"{info.function} {Path(info.file).name}:{info.line}", detail, True,
-               Target(members[0].id))
+    label = f"{frame} {function_name(info.function)} {Path(info.file).name}:{info.line}"
+    return Row(f"frame {frame}", 0, label, detail, True, Target(members[0].id))
+
+
+def function_name(function: str) -> str:
+    """A resume function's name says where it goes on, too long for a column: `forward, from line 14`."""
+    match = re.fullmatch(r"torch_dynamo_resume_in_(.+)_at_(\d+)", function)
+    return f"{match[1]}, from line {match[2]}" if match else function
 
 
 def _compile_row(info: CompileInfo, depth: int) -> Row:

@@ -12,6 +12,7 @@ from textual.screen import Screen
 from textual.timer import Timer
 from textual.widgets import Footer, Input, Static
 
+from ..artifacts.listing import source_path
 from ..artifacts.recording import Recording
 from ..artifacts.records import Ref, split_ref
 from .breaks_screen import BreaksScreen
@@ -158,7 +159,7 @@ class PanesScreen(Screen[None]):
         stage = self._linked_stage
         if found:
             name = split_ref(found[0])[1]
-            name = name.replace("%23", "#").replace("%25", "%") if stage == SOURCE else name
+            name = source_path(name) if stage == SOURCE else name
             target = Target(self.target.compile, stage, name)
         elif self._linked_target.compile == self.target.compile and self._linked_target.stage == stage:
             target = self._linked_target
@@ -222,7 +223,14 @@ class PanesScreen(Screen[None]):
     @on(LineView.Chosen, "#main")
     @on(LineView.Chosen, "#linked")
     def _code_chosen(self) -> None:
-        self.action_follow()
+        line = self.query_one("#main", CodeView).line
+        opens = self.session.opens(line) if line is not None and not self.target.stage else None
+        if opens is None:
+            self.action_follow()
+        else:
+            self.show_target(*opens)
+            self.query_one("#outline", OutlineView).reveal(opens[0])
+            self._pane("main")
 
     @on(Input.Submitted, "#find")
     def _find_submitted(self, message: Input.Submitted) -> None:

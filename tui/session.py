@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ..artifacts.home import existing_home
 from ..artifacts.links import Links, links
-from ..artifacts.listing import Line, Listing, printable, source_listing
+from ..artifacts.listing import Line, Listing, printable, source_listing, source_path
 from ..artifacts.recording import CompileInfo, Recording, RecordingError
 from ..artifacts.records import STAGES, Break, Ref, split_ref
 from ..artifacts.render import listing
@@ -86,6 +86,18 @@ class Session:
         if line is not None and target.stage not in ("", SOURCE):
             words += ["--line", str(line)]
         return shlex.join(words)
+
+    def opens(self, line: Line) -> tuple[Target, int] | None:
+        """What a line of an overview leads to, and the row in it: a compilation, an artifact, a line of the program."""
+        stage, name, item = split_ref(line.ref)
+        if stage == "open":
+            compile_id, artifact_stage, artifact = item.split(":", 2)
+            return Target(compile_id, artifact_stage, artifact), 0
+        if stage == SOURCE and self.compiles:
+            path = source_path(name)
+            owner = next((info.id for info in self.compiles if info.file == path), self.compiles[0].id)
+            return Target(owner, SOURCE, path), int(item) - 1
+        return None
 
     def search(self, text: str) -> Search:
         """Look for `text` (case ignored where it is all lower case) in every artifact and source file."""

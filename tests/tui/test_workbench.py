@@ -128,7 +128,7 @@ async def test_one_pane_at_a_time_in_80_columns() -> None:
         await driver.press("down", "down", "down", "down", "enter")
         assert "called from:" in driver.text and "bytecode_out" not in driver.text
         await driver.press("tab")
-        assert "program model.py" in driver.text
+        assert "t: other stage" in driver.text
         await driver.press("tab")
         assert "bytecode_out" in driver.text
         last = driver.text.split("\n")[-1]
@@ -237,3 +237,20 @@ def test_the_workbench_imports_no_torch() -> None:
     code = "import sys, ptdebug.tui.app; print([m for m in ('torch', 'sympy', 'numpy') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+async def test_lines_of_overviews_lead_to_what_they_are_about() -> None:
+    async with driving("@", WIDE) as driver:
+        main = driver.view("main")
+        await driver.press("tab")
+        row = next(i for i, line in enumerate(main.listing.lines) if line.text.startswith("  0/1"))
+        await driver.press(*["down"] * row, "enter")
+        assert driver.app.screen.target.compile == "0/1"
+        row = next(i for i, line in enumerate(main.listing.lines) if line.text.startswith("wrapper"))
+        await driver.press(*["down"] * row, "enter")
+        assert main.listing.title == "wrapper call"
+        await driver.press("backspace", "backspace")
+        row = next(i for i, line in enumerate(main.listing.lines) if "model.py:15  print" in line.text)
+        main.cursor = row
+        await driver.press("enter")
+        assert (driver.app.screen.target.stage, main.cursor) == ("source", 14)
