@@ -54,6 +54,8 @@ def _failed_check(checks: Sequence[Check], text: str) -> Check | None:
         return checks[int(text)] if int(text) < len(checks) else None
     if re.match(r"GLOBAL_STATE|torch function mode|.*mode stack", text):
         return next((c for c in checks if c.kind == "GLOBAL_STATE"), None)
+    if text.startswith("Duplicate tensor"):
+        return next((c for c in checks if c.kind == "NO_ALIASING"), None)
     named = [c for c in checks if _names(text, c.source.expression)]
     tensors = [c for c in named if c.kind == "TENSOR_MATCH"]
     return (tensors or sorted(named, key=lambda c: -len(c.source.expression)) or [None])[0]

@@ -124,10 +124,17 @@ def is_same_constant(a: Any, b: Any) -> bool:
 
 
 # ---- containers and attributes --------------------------------------------------------------------------------------
+def _container(tree: GuardTree, spec: GuardSpec) -> tuple[Any, Any, list[str]]:
+    """(object, manager, parts) of a container whose type is checked: C++'s container guards crash on other types."""
+    container, manager, parts = tree.value(spec.source), tree.manager(spec.source), tree.parts(spec)
+    tree.watch(type(container))
+    manager.add_type_match_guard(id(type(container)), parts, None)
+    return container, manager, parts
+
+
 def _install_length(tree: GuardTree, spec: GuardSpec) -> int:
-    container = tree.value(spec.source)
+    container, manager, parts = _container(tree, spec)
     length = len(container) if spec.value is None else spec.value
-    manager, parts = tree.manager(spec.source), tree.parts(spec)
     if isinstance(container, dict):
         manager.add_dict_length_check_guard(length, parts, None)
     elif isinstance(container, (set, frozenset)):
@@ -138,8 +145,9 @@ def _install_length(tree: GuardTree, spec: GuardSpec) -> int:
 
 
 def _install_keys(tree: GuardTree, spec: GuardSpec) -> str:
-    keys = list(tree.value(spec.source) if spec.value is None else spec.value)
-    tree.manager(spec.source).add_mapping_keys_guard(dict.fromkeys(keys), tree.parts(spec), None)
+    container, manager, parts = _container(tree, spec)
+    keys = list(container if spec.value is None else spec.value)
+    manager.add_mapping_keys_guard(dict.fromkeys(keys), parts, None)
     return _keys(keys)
 
 
@@ -148,8 +156,7 @@ def _keys(keys: Iterable[Any]) -> str:
 
 
 def _install_contains(tree: GuardTree, spec: GuardSpec, present: bool) -> Any:
-    container = tree.value(spec.source)
-    manager, parts = tree.manager(spec.source), tree.parts(spec)
+    container, manager, parts = _container(tree, spec)
     if isinstance(container, (set, frozenset)):
         manager.add_set_contains_guard(present, spec.value, parts, None)
     else:
