@@ -7,7 +7,7 @@ never guess. `tx` is the running `interpreter.Interpreter`; through it values re
 """
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..sources import Source
@@ -78,6 +78,33 @@ class Value:
         """next(value) of an iterator; None when it is exhausted."""
         raise Unsupported("iterate", self.describe())
 
+    def iter(self, tx: Interpreter) -> Value:
+        """iter(value)."""
+        raise Unsupported("iterate", self.describe())
+
+    def binary(self, tx: Interpreter, function: Callable[..., Any], left: Value, right: Value) -> Value | None:
+        """function(left, right) for a binary function of the `operator` module, one of whose operands this is.
+
+        None where this operand's type does not know the other: Python's NotImplemented.
+        """
+        return None
+
+    def unary(self, tx: Interpreter, function: Callable[..., Any]) -> Value:
+        """function(value) for a unary function of the `operator` module."""
+        raise Unsupported("operator", f"{function.__name__} to {self.describe()}")
+
+    def contains(self, tx: Interpreter, item: Value) -> bool:
+        """`item in value`."""
+        raise Unsupported("operator", f"`in` to {self.describe()}")
+
+    def length(self, tx: Interpreter) -> Value:
+        """len(value)."""
+        raise Unsupported("call", f"len() of {self.describe()}")
+
+    def key(self) -> Any:
+        """What stands for this object as a key of a dict or item of a set: the constant itself, or this value."""
+        return self.as_constant() if self.is_constant() else self
+
     def call(self, tx: Interpreter, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         """value(*args, **kwargs)."""
         raise Unsupported("call", self.describe())
@@ -101,6 +128,14 @@ class Value:
     def setitem(self, tx: Interpreter, key: Value, value: Value) -> None:
         """value[key] = value."""
         raise Unsupported("set-item", self.describe())
+
+    def delitem(self, tx: Interpreter, key: Value) -> None:
+        """del value[key]."""
+        raise Unsupported("del", f"an item of {self.describe()}")
+
+    def delattr(self, tx: Interpreter, name: str) -> None:
+        """del value.name."""
+        raise Unsupported("del", f"{self.describe()}.{name}")
 
     def reconstruct(self, codegen: Codegen) -> None:
         """Emit bytecode that pushes this object; only called for values without a source to load from."""

@@ -219,8 +219,8 @@ def _autocast(tx: Interpreter, args: Sequence[Value], kwargs: Mapping[str, Value
     device = plain["device_type"]
     dtype = plain.get("dtype") or torch.get_autocast_dtype(device)
     cache = plain.get("cache_enabled")
-    settings = (device, dtype, plain.get("enabled", True), torch.is_autocast_cache_enabled() if cache is None else cache)
-    return AutocastValue(settings)
+    cache = torch.is_autocast_cache_enabled() if cache is None else cache
+    return AutocastValue((device, dtype, plain.get("enabled", True), cache))
 
 
 CONSTRUCTORS: dict[Any, Callable[[Any, Sequence[Value], Mapping[str, Value]], Value]] = {

@@ -1,0 +1,156 @@
+"""Attribute lookup as `object.__getattribute__` does it, on classes that are real and instances that are Values."""
+from __future__ import annotations
+
+import functools
+from types import FunctionType, GetSetDescriptorType, MemberDescriptorType, WrapperDescriptorType
+from typing import TYPE_CHECKING, Any
+
+from ..sources import AttrSource, CallSource, Source
+from .base import Unsupported, Value
+from .constant import BoundBuiltin, ConstantValue
+from .functions import MethodValue
+from .registry import build, builds, from_python
+
+if TYPE_CHECKING:
+    from ..interpreter import Interpreter
+
+MISSING = object()
+
+
+def lookup(cls: type, name: str, after: type | None = None) -> Any:
+    """What the classes of `cls.__mro__` (those after `after`) have under `name`; MISSING when nothing."""
+    mro = cls.__mro__
+    for base in mro[mro.index(after) + 1 :] if after is not None else mro:
+        if name in base.__dict__:
+            return base.__dict__[name]
+    return MISSING
+
+
+def is_python_method(found: Any) -> bool:
+    """Whether a special method found on a class is written in Python."""
+    return isinstance(found, (FunctionType, classmethod, staticmethod))
+
+
+def type_source(owner: Value) -> Source | None:
+    """Where the class of `owner` is read."""
+    return CallSource(owner.source, "type") if owner.source is not None else None
+
+
+def class_member(tx: Interpreter, found: Any, name: str, cls_source: Source | None) -> Value:
+    """The Value of what a class holds under `name`, unbound."""
+    if cls_source is None:
+        return from_python(tx, found)
+    return build(tx, found, AttrSource(cls_source, name))
+
+
+def bind(tx: Interpreter, found: Any, name: str, owner: Value, cls: type, cls_source: Source | None) -> Value:
+    """`found`, a member of the class `cls` of `owner`, as read through the instance."""
+    kind = type(found)
+    if kind is FunctionType:
+        return MethodValue(class_member(tx, found, name, cls_source), owner)
+    if kind is staticmethod:
+        return class_member(tx, found.__func__, name, cls_source)
+    if kind is classmethod:
+        source = AttrSource(AttrSource(cls_source, name), "__func__") if cls_source is not None else None
+        function = build(tx, found.__func__, source) if source is not None else from_python(tx, found.__func__)
+        return MethodValue(function, from_python(tx, cls))
+    if kind is property:
+        return _part(tx, found.fget, name, "fget", cls_source).call(tx, [owner], {})
+    if isinstance(found, functools.cached_property):
+        value = _part(tx, found.func, name, "func", cls_source).call(tx, [owner], {})
+        tx.effects.store_attr(owner, name, value, raw=True)
+        return value
+    if isinstance(found, functools.partialmethod):
+        raise Unsupported("attribute", f"the partialmethod {name}")
+    if isinstance(found, WrapperDescriptorType) or not hasattr(kind, "__get__"):
+        if isinstance(found, WrapperDescriptorType):
+            return BaseMethod(owner, name)
+        return _plain(tx, found, name, owner, cls_source)
+    getter = lookup(kind, "__get__")
+    if isinstance(getter, FunctionType):
+        descriptor = class_member(tx, found, name, cls_source)
+        return from_python(tx, getter).call(tx, [descriptor, owner, from_python(tx, cls)], {})
+    if isinstance(found, (MemberDescriptorType, GetSetDescriptorType)):
+        raise Unsupported("attribute", f"{owner.describe()}.{name}")
+    if callable(found):
+        return BaseMethod(owner, name)
+    raise Unsupported("attribute", f"{owner.describe()}.{name}")
+
+
+def _part(tx: Interpreter, function: Any, name: str, part: str, cls_source: Source | None) -> Value:
+    """The function inside a descriptor of a class."""
+    if cls_source is None:
+        return from_python(tx, function)
+    return build(tx, function, AttrSource(AttrSource(cls_source, name), part))
+
+
+def _plain(tx: Interpreter, found: Any, name: str, owner: Value, cls_source: Source | None) -> Value:
+    if owner.source is not None:
+        return build(tx, found, AttrSource(owner.source, name))
+    return class_member(tx, found, name, cls_source)
+
+
+class BaseMethod(BoundBuiltin):
+    """A method that a builtin base class of the owner defines: `super().__setattr__`, `dict.update` of a subclass."""
+
+    __slots__ = ()
+
+    def call(self, tx: Interpreter, args: Any, kwargs: Any) -> Value:
+        """The builtin's behaviour, past any override."""
+        return self.owner.base_method(tx, self.name, args, kwargs)  # type: ignore[attr-defined]
+
+
+class SuperValue(Value):
+    """super(cls, owner): attributes are looked up after `cls` in the method resolution order of owner's type."""
+
+    __slots__ = ("cls", "owner")
+
+    def __init__(self, cls: type, owner: Value) -> None:
+        super().__init__()
+        self.cls = cls
+        self.owner = owner
+
+    def python_type(self) -> type:
+        """super."""
+        return super
+
+    def truth(self, tx: Interpreter) -> bool:
+        """It is true."""
+        return True
+
+    def getattr(self, tx: Interpreter, name: str) -> Value:
+        """The next definition of `name`, bound to the owner."""
+        is_class = self.owner.is_constant() and isinstance(self.owner.as_constant(), type)
+        kind = self.owner.as_constant() if is_class else self.owner.python_type()
+        if is_class and not issubclass(kind, self.cls):
+            kind = type(kind)
+        found = lookup(kind, name, self.cls)
+        if found is MISSING:
+            tx.raise_observed(AttributeError, f"'super' object has no attribute '{name}'")
+        defining = next(base for base in kind.__mro__[kind.__mro__.index(self.cls) + 1 :] if name in base.__dict__)
+        source = getattr(from_python(tx, defining), "source", None)
+        if is_class:
+            return self._of_class(tx, found, name, source)
+        if name == "__new__":
+            return class_member(tx, getattr(found, "__func__", found), name, source)
+        return bind(tx, found, name, self.owner, kind, source)
+
+    def _of_class(self, tx: Interpreter, found: Any, name: str, source: Source | None) -> Value:
+        """In a class method, or in `__new__`."""
+        if isinstance(found, classmethod):
+            where = AttrSource(AttrSource(source, name), "__func__") if source is not None else None
+            function = build(tx, found.__func__, where) if where is not None else from_python(tx, found.__func__)
+            return MethodValue(function, self.owner)
+        if name == "__init_subclass__":
+            raise Unsupported("call", "super().__init_subclass__")
+        return class_member(tx, getattr(found, "__func__", found), name, source)
+
+    def describe(self) -> str:
+        """For messages."""
+        return f"super() of {self.owner.describe()}"
+
+
+@builds(MemberDescriptorType, property)
+def build_descriptor(tx: Interpreter, obj: Any, source: Source | None) -> Value:
+    """A descriptor read from a class itself: only its identity matters."""
+    return ConstantValue(obj, source)

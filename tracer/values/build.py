@@ -1,0 +1,32 @@
+"""The room's door for the interpreter: real objects, results of nodes, and what the bytecode makes, as Values.
+
+Importing this module imports every kind of value, which fills the tables of `registry.py` and `handlers.py`.
+"""
+from __future__ import annotations
+
+from . import builtins, classes, modules, torch_functions  # noqa: F401  (they fill the tables)
+from .base import Value
+from .builtins import format_value
+from .constant import REGISTRY, constant
+from .exceptions import make_exception
+from .functions import make_function
+from .mappings import make_dict
+from .registry import build, from_python, wrap_result
+from .sequences import make_list, make_tuple
+from .sets import make_set
+from .slices import SliceValue
+
+__all__ = [
+    "build", "constant", "format_value", "from_python", "make_dict", "make_exception", "make_function", "make_list",
+    "make_set", "make_slice", "make_tuple", "wrap_result",
+]  # fmt: skip
+
+
+def make_slice(tx: object, parts: list[Value]) -> Value:
+    """A slice made by BUILD_SLICE."""
+    padded = [*parts, constant(None)] if len(parts) == 2 else parts
+    return SliceValue(padded)
+
+
+REGISTRY["make_tuple"] = make_tuple
+REGISTRY["make_dict"] = make_dict

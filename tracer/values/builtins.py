@@ -1,0 +1,394 @@
+"""Handlers of Python's builtin functions and types."""
+from __future__ import annotations
+
+import builtins
+import collections
+import operator
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from .attributes import SuperValue
+from .base import ObservedException, Unsupported, Value
+from .constant import REGISTRY, ItemsIterator, constant, fold
+from .handlers import HANDLERS, handles
+from .mappings import DictValue
+from .number import NumberValue
+from .objects import ObjectValue
+from .operators import apply, equal
+from .registry import FRESH, from_python
+from .sequences import DequeValue, ListValue, TupleValue, sorted_items
+from .sets import SetValue
+from .slices import SliceValue, as_index
+from .tensor import TensorValue
+
+if TYPE_CHECKING:
+    from ..interpreter import Interpreter
+
+Args = Sequence[Value]
+Kwargs = Mapping[str, Value]
+
+
+def positional(function: Callable[..., Value], *callables: Any) -> None:
+    """Register `function(tx, *args, **kwargs)` as the handler of `callables`."""
+
+    @handles(*callables)
+    def handler(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+        return function(tx, *args, **kwargs)
+
+
+# ---- objects -------------------------------------------------------------------------------------------------------
+def _len(tx: Interpreter, value: Value) -> Value:
+    return value.length(tx)
+
+
+def _isinstance(tx: Interpreter, value: Value, classes: Value) -> Value:
+    return constant(is_instance(tx, value, classes))
+
+
+def is_instance(tx: Interpreter, value: Value, classes: Value) -> bool:
+    """isinstance(value, classes), by the type that the program sees."""
+    kinds = classes.as_constant()
+    if value.is_constant() and not isinstance(value, (SliceValue, TupleValue, NumberValue)):
+        return isinstance(value.as_constant(), kinds)
+    return issubclass_by_type(value.python_type(), kinds)
+
+
+def issubclass_by_type(kind: type, kinds: Any) -> bool:
+    """issubclass(kind, kinds), where a parameter's class asks the instance in `__instancecheck__`."""
+    for cls in kinds if isinstance(kinds, tuple) else (kinds,):
+        if isinstance(cls, tuple):
+            if issubclass_by_type(kind, cls):
+                return True
+        elif issubclass(kind, cls):
+            return True
+    return False
+
+
+def _issubclass(tx: Interpreter, cls: Value, classes: Value) -> Value:
+    return fold(tx, issubclass, [cls, classes])
+
+
+def _type(tx: Interpreter, value: Value, *rest: Value) -> Value:
+    if rest:
+        raise Unsupported("call", "type() with three arguments")
+    return from_python(tx, value.python_type())
+
+
+def _getattr(tx: Interpreter, value: Value, name: Value, default: Value | None = None) -> Value:
+    if default is None:
+        return value.getattr(tx, name.as_constant())
+    try:
+        return value.getattr(tx, name.as_constant())
+    except ObservedException as raised:
+        if not issubclass(raised.value.python_type(), AttributeError):
+            raise
+        return default
+
+
+def _hasattr(tx: Interpreter, value: Value, name: Value) -> Value:
+    try:
+        value.getattr(tx, name.as_constant())
+    except ObservedException as raised:
+        if not issubclass(raised.value.python_type(), AttributeError):
+            raise
+        source = value.source
+        if source is not None and not value.is_constant():
+            tx.guards.add(source, "NO_ATTR", name.as_constant())
+        return constant(False)
+    return constant(True)
+
+
+def _setattr(tx: Interpreter, value: Value, name: Value, new: Value) -> Value:
+    value.setattr(tx, name.as_constant(), new)
+    return constant(None)
+
+
+def _delattr(tx: Interpreter, value: Value, name: Value) -> Value:
+    value.delattr(tx, name.as_constant())
+    return constant(None)
+
+
+def _callable(tx: Interpreter, value: Value) -> Value:
+    if value.is_constant():
+        return constant(callable(value.as_constant()))
+    return constant(hasattr(value.python_type(), "__call__"))
+
+
+def _id(tx: Interpreter, value: Value) -> Value:
+    real = getattr(value, "real", None)
+    if real is None and value.is_constant():
+        real = value.as_constant()
+    if real is None or isinstance(value, TensorValue) and value.source is None:
+        raise Unsupported("call", f"id() of {value.describe()}")
+    if value.source is not None:
+        tx.guards.add(value.source, "ID_MATCH", real)
+    return constant(id(real))
+
+
+def _hash(tx: Interpreter, value: Value) -> Value:
+    if not value.is_constant():
+        raise Unsupported("call", f"hash() of {value.describe()}")
+    return fold(tx, hash, [value])
+
+
+def _super(tx: Interpreter, *args: Value) -> Value:
+    if len(args) == 2:
+        return SuperValue(args[0].as_constant(), args[1])
+    if args:
+        raise Unsupported("call", "super() with one argument")
+    name = tx.code.co_varnames[0] if tx.code.co_argcount else ""
+    owner = tx.load_cell(name) if name in tx.cells else tx.load_local(name)
+    return SuperValue(tx.load_cell("__class__").as_constant(), owner)
+
+
+def _vars(tx: Interpreter, value: Value | None = None) -> Value:
+    if value is None:
+        raise Unsupported("call", "vars()")
+    return value.getattr(tx, "__dict__")
+
+
+def _dir(tx: Interpreter, value: Value) -> Value:
+    return fold(tx, dir, [value])
+
+
+# ---- numbers and strings -------------------------------------------------------------------------------------------
+def _int(tx: Interpreter, value: Value | None = None, base: Value | None = None) -> Value:
+    if value is None or base is not None or value.is_constant():
+        return fold(tx, int, [v for v in (value, base) if v is not None])
+    return _converted(tx, value, int, "__int__")
+
+
+def _float(tx: Interpreter, value: Value | None = None) -> Value:
+    if value is None or value.is_constant():
+        return fold(tx, float, [value] if value is not None else [])
+    return _converted(tx, value, float, "__float__")
+
+
+def _converted(tx: Interpreter, value: Value, kind: type, method: str) -> Value:
+    if isinstance(value, NumberValue):
+        if kind is int and issubclass(value.python_type(), int):
+            return value
+        function = torch.sym_int if kind is int else torch.sym_float
+        return value.computed(tx, function, [value], function(value.symbol))
+    if isinstance(value, TensorValue):
+        raise Unsupported("data-dependent-value", f"{kind.__name__}() of {value.describe()}")
+    return value.call_method(tx, method, [], {})
+
+
+def _bool(tx: Interpreter, value: Value | None = None) -> Value:
+    return constant(value is not None and value.truth(tx))
+
+
+def _str(tx: Interpreter, value: Value | None = None, *rest: Value) -> Value:
+    if value is None:
+        return constant("")
+    if rest:
+        return fold(tx, str, [value, *rest])
+    return text_of(tx, value, str)
+
+
+def _repr(tx: Interpreter, value: Value) -> Value:
+    return text_of(tx, value, repr)
+
+
+def text_of(tx: Interpreter, value: Value, function: Callable[[Any], str]) -> Value:
+    """str(value) or repr(value), where it does not depend on tensors."""
+    if isinstance(value, NumberValue):
+        return constant(function(value.specialize(tx)))
+    if isinstance(value, TensorValue):
+        raise Unsupported("data-dependent-value", f"{function.__name__}() of {value.describe()}")
+    if isinstance(value, ObjectValue):
+        names = ("__str__", "__repr__") if function is str else ("__repr__",)
+        for name in names:
+            found = getattr(value.cls, name)
+            if hasattr(found, "__code__"):
+                return value.method(tx, name).call(tx, [], {})  # type: ignore[union-attr]
+        raise Unsupported("call", f"{function.__name__}() of {value.describe()}")
+    if not value.is_constant() and not isinstance(value, (ListValue, DictValue, SetValue)):
+        raise Unsupported("call", f"{function.__name__}() of {value.describe()}")
+    return fold(tx, function, [value])
+
+
+def format_value(tx: Interpreter, value: Value, conversion: str, spec: Value | None) -> Value:
+    """What an f-string puts for a value."""
+    if conversion:
+        value = text_of(tx, value, {"s": str, "r": repr, "a": ascii}[conversion])
+    pattern = spec.as_constant() if spec is not None else ""
+    if not pattern and not value.is_constant():
+        return text_of(tx, value, str)
+    if isinstance(value, NumberValue):
+        value = constant(value.specialize(tx))
+    return fold(tx, format, [value, constant(pattern)])
+
+
+def _print(tx: Interpreter, *args: Value, **kwargs: Value) -> Value:
+    raise Unsupported("call", "print")
+
+
+# ---- containers ----------------------------------------------------------------------------------------------------
+def _list(tx: Interpreter, items: Value | None = None) -> Value:
+    return ListValue(items.iterate(tx) if items is not None else [], list)
+
+
+def _tuple(tx: Interpreter, items: Value | None = None) -> Value:
+    if isinstance(items, TupleValue) and items.kind is tuple:
+        return items
+    return TupleValue(items.iterate(tx) if items is not None else [], tuple)
+
+
+def _size(tx: Interpreter, items: Value | None = None) -> Value:
+    return TupleValue(items.iterate(tx) if items is not None else [], torch.Size)
+
+
+def _set(tx: Interpreter, items: Value | None = None) -> Value:
+    return SetValue(set).filled(tx, items.iterate(tx) if items is not None else [])
+
+
+def _frozenset(tx: Interpreter, items: Value | None = None) -> Value:
+    return SetValue(frozenset).filled(tx, items.iterate(tx) if items is not None else [])
+
+
+def _dict(tx: Interpreter, *args: Value, **items: Value) -> Value:
+    return _filled(tx, DictValue(dict), args, items)
+
+
+def _ordered_dict(tx: Interpreter, *args: Value, **items: Value) -> Value:
+    return _filled(tx, DictValue(OrderedDict), args, items)
+
+
+def _defaultdict(tx: Interpreter, factory: Value | None = None, *args: Value, **items: Value) -> Value:
+    made = DictValue(defaultdict)
+    made.default_factory = factory or constant(None)
+    return _filled(tx, made, args, items)
+
+
+def _filled(tx: Interpreter, made: DictValue, args: Args, items: Kwargs) -> Value:
+    made.call_method(tx, "update", args, items)
+    return made
+
+
+def _deque(tx: Interpreter, items: Value | None = None, maxlen: Value | None = None) -> Value:
+    return DequeValue(items.iterate(tx) if items is not None else [], maxlen.as_constant() if maxlen else None)
+
+
+def _slice(tx: Interpreter, *args: Value) -> Value:
+    none = constant(None)
+    parts = {1: (none, *args, none), 2: (*args, none), 3: args}[len(args)]
+    return SliceValue(parts)
+
+
+def _range(tx: Interpreter, *args: Value) -> Value:
+    return constant(range(*[as_index(tx, arg) for arg in args]))
+
+
+# ---- folds over items ----------------------------------------------------------------------------------------------
+def _sum(tx: Interpreter, items: Value, start: Value | None = None) -> Value:
+    total: Value = start if start is not None else constant(0)
+    for item in items.iterate(tx):
+        total = apply(tx, operator.add, total, item)
+    return total
+
+
+def _any(tx: Interpreter, items: Value) -> Value:
+    return constant(any(item.truth(tx) for item in _lazily(tx, items)))
+
+
+def _all(tx: Interpreter, items: Value) -> Value:
+    return constant(all(item.truth(tx) for item in _lazily(tx, items)))
+
+
+def _lazily(tx: Interpreter, items: Value) -> Any:
+    iterator = items.iter(tx)
+    while (item := iterator.next(tx)) is not None:
+        yield item
+
+
+def _sorted(tx: Interpreter, items: Value, key: Value | None = None, reverse: Value | None = None) -> Value:
+    return ListValue(sorted_items(tx, items.iterate(tx), key, reverse is not None and reverse.truth(tx)), list)
+
+
+def _extremum(better: Callable[..., Any], symbolic: Callable[..., Any], name: str) -> Callable[..., Value]:
+    def handler(tx: Interpreter, *args: Value, key: Value | None = None, default: Value | None = None) -> Value:
+        items = args[0].iterate(tx) if len(args) == 1 else args
+        if not items:
+            if default is not None:
+                return default
+            tx.raise_observed(ValueError, f"{name}() arg is an empty sequence")
+        best = items[0]
+        best_key = key.call(tx, [best], {}) if key is not None and not _is_none(key) else best
+        for item in items[1:]:
+            item_key = key.call(tx, [item], {}) if key is not None and not _is_none(key) else item
+            if isinstance(best_key, NumberValue) or isinstance(item_key, NumberValue):
+                chosen = symbolic_extremum(tx, symbolic, best_key, item_key)
+                if chosen is not None and best_key is best:
+                    best = best_key = chosen
+                    continue
+            if apply(tx, better, item_key, best_key).truth(tx):
+                best, best_key = item, item_key
+        return best
+
+    return handler
+
+
+def symbolic_extremum(tx: Interpreter, function: Callable[..., Any], left: Value, right: Value) -> Value | None:
+    """torch.sym_min or sym_max, where one of two numbers varies."""
+    number = left if isinstance(left, NumberValue) else right
+    if not isinstance(number, NumberValue):
+        return None
+    result = number.binary(tx, function, left, right)
+    return result
+
+
+def _is_none(value: Value) -> bool:
+    return value.is_constant() and value.as_constant() is None
+
+
+def _round(tx: Interpreter, value: Value, digits: Value | None = None) -> Value:
+    if isinstance(value, TensorValue):
+        return value.call_method(tx, "round", [] if digits is None else [digits], {})
+    if isinstance(value, NumberValue):
+        value = constant(value.specialize(tx))
+    return fold(tx, round, [value] if digits is None else [value, digits])
+
+
+def _divmod(tx: Interpreter, left: Value, right: Value) -> Value:
+    return TupleValue([apply(tx, operator.floordiv, left, right), apply(tx, operator.mod, left, right)], tuple)
+
+
+def _pow(tx: Interpreter, base: Value, exponent: Value, modulus: Value | None = None) -> Value:
+    if modulus is not None:
+        return fold(tx, pow, [base, exponent, modulus])
+    return apply(tx, operator.pow, base, exponent)
+
+
+for _function, _callables in {
+    _len: (len,), _isinstance: (isinstance,), _issubclass: (issubclass,), _type: (type,), _getattr: (getattr,),
+    _hasattr: (hasattr,), _setattr: (setattr,), _delattr: (delattr,), _callable: (callable,), _id: (id,),
+    _hash: (hash,), _super: (super,), _vars: (vars,), _dir: (dir,), _int: (int,), _float: (float,), _bool: (bool,),
+    _str: (str,), _repr: (repr,), _print: (print, input, breakpoint, open, exec, eval, compile, globals, locals),
+    _list: (list,), _tuple: (tuple,), _size: (torch.Size,), _set: (set,), _frozenset: (frozenset,), _dict: (dict,),
+    _ordered_dict: (OrderedDict,), _defaultdict: (defaultdict,), _deque: (deque,), _slice: (slice,), _range: (range,),
+    _sum: (sum,), _any: (any,), _all: (all,), _sorted: (sorted,), _round: (round,), _divmod: (divmod,), _pow: (pow,),
+    _extremum(operator.lt, torch.sym_min, "min"): (min,), _extremum(operator.gt, torch.sym_max, "max"): (max,),
+}.items():  # fmt: skip
+    positional(_function, *_callables)
+
+
+def _operator(function: Callable[..., Any]) -> Callable[..., Value]:
+    def handler(tx: Interpreter, *args: Value) -> Value:
+        return apply(tx, function, *args)
+
+    return handler
+
+
+_OPERATORS = (
+    "add sub mul truediv floordiv mod pow matmul and_ or_ xor lshift rshift eq ne lt le gt ge iadd isub imul itruediv"
+    " ifloordiv imod ipow imatmul iand ior ixor ilshift irshift neg pos invert not_ is_ is_not truth contains getitem"
+    " setitem delitem concat index"
+)
+for _name in _OPERATORS.split():
+    positional(_operator(getattr(operator, _name if _name != "concat" else "add")), getattr(operator, _name))
+positional(_operator(operator.abs), abs, operator.abs)

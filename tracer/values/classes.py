@@ -1,0 +1,300 @@
+"""Classes as values: their attributes, and what calling them makes."""
+from __future__ import annotations
+
+import enum
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from types import FunctionType, GenericAlias, UnionType
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..sources import AttrSource, Source
+from .attributes import MISSING, bind, is_python_method, lookup
+from .base import Unsupported, Value
+from .constant import BoundBuiltin, ItemsIterator, constant, fold
+from .context_manager import CONSTRUCTORS
+from .exceptions import make_exception
+from .functions import MethodValue, build_builtin
+from .handlers import PURE, handler_of
+from .objects import new_object
+from .registry import CONSTANT_TYPES, build, builds, from_python, importable, is_stable
+from .sequences import TupleValue, field_names
+
+if TYPE_CHECKING:
+    from ..codegen import Codegen
+    from ..interpreter import Interpreter
+
+
+class ClassValue(Value):
+    """A class."""
+
+    __slots__ = ("cls",)
+
+    def __init__(self, cls: type, source: Source | None = None) -> None:
+        super().__init__(source)
+        self.cls = cls
+
+    def python_type(self) -> type:
+        """The metaclass."""
+        return type(self.cls)
+
+    def is_constant(self) -> bool:
+        """Classes are taken as they are."""
+        return True
+
+    def as_constant(self) -> type:
+        """The class."""
+        return self.cls
+
+    def truth(self, tx: Interpreter) -> bool:
+        """Classes are true, but an enum's metaclass counts members: it has some."""
+        return True
+
+    # ---- attributes ------------------------------------------------------------------------------------------------
+    def getattr(self, tx: Interpreter, name: str) -> Value:
+        """An attribute of the class, with methods bound as on a class."""
+        found = lookup(self.cls, name)
+        if name in _TYPE_ATTRIBUTES or isinstance(lookup(type(self.cls), name), property):
+            return self._of_metaclass(tx, name)
+        if tx.effects.has_pending(self, name):
+            return tx.effects.load_attr(self, name) or tx.raise_observed(AttributeError, name)
+        if found is MISSING:
+            return self._of_metaclass(tx, name)
+        if isinstance(found, classmethod):
+            where = AttrSource(AttrSource(self.source, name), "__func__") if self.source is not None else None
+            function = build(tx, found.__func__, where) if where is not None else from_python(tx, found.__func__)
+            return MethodValue(function, self)
+        if isinstance(found, staticmethod):
+            return self._member(tx, found.__func__, name)
+        if isinstance(found, FunctionType):
+            return self._member(tx, found, name)
+        getter = lookup(type(found), "__get__")
+        if is_python_method(getter):
+            descriptor = from_python(tx, found)
+            return from_python(tx, getter).call(tx, [descriptor, constant(None), self], {})
+        try:
+            found = getattr(self.cls, name)
+        except AttributeError as error:
+            tx.raise_observed(AttributeError, *error.args)
+        return self._member(tx, found, name)
+
+    def _member(self, tx: Interpreter, found: Any, name: str) -> Value:
+        return build(tx, found, AttrSource(self.source, name)) if self.source is not None else from_python(tx, found)
+
+    def _of_metaclass(self, tx: Interpreter, name: str) -> Value:
+        found = lookup(type(self.cls), name)
+        if isinstance(found, FunctionType):
+            return MethodValue(from_python(tx, found), self)
+        try:
+            real = getattr(self.cls, name)
+        except AttributeError as error:
+            tx.raise_observed(AttributeError, *error.args)
+        return BoundBuiltin(self, name) if callable(real) and not isinstance(real, type) else from_python(tx, real)
+
+    def setattr(self, tx: Interpreter, name: str, value: Value) -> None:
+        """A side effect on the class."""
+        if self.source is None:
+            raise Unsupported("set-attribute", f"{self.describe()}.{name}")
+        tx.effects.store_attr(self, name, value)
+
+    # ---- calls -----------------------------------------------------------------------------------------------------
+    def call(self, tx: Interpreter, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        """A new instance."""
+        cls = self.cls
+        construct = CONSTRUCTORS.get(cls)
+        if construct is not None:
+            return construct(tx, args, kwargs)
+        handler = handler_of(cls)
+        if handler is not None:
+            return handler(tx, args, kwargs)
+        for matches, make in _FAMILIES:
+            if matches(cls):
+                return make(tx, cls, args, kwargs)
+        meta_call = lookup(type(cls), "__call__")
+        if is_python_method(meta_call):
+            return from_python(tx, meta_call).call(tx, [self, *args], kwargs)
+        return instantiate(tx, self, args, kwargs)
+
+    def call_method(self, tx: Interpreter, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        """Methods of the class or of its metaclass; those of builtin types on constants are run for real."""
+        if name == "mro" and not args:
+            return from_python(tx, self.cls.mro())
+        if name == "__new__":
+            return BuiltinNew(self.cls).call(tx, args, kwargs)
+        if name == "__subclasses__":
+            raise Unsupported("call", f"{self.describe()}.{name}")
+        found = lookup(self.cls, name)
+        if found is MISSING and not is_python_method(lookup(type(self.cls), name)):
+            return fold(tx, getattr(self.cls, name), args, kwargs)
+        return self.getattr(tx, name).call(tx, args, kwargs)
+
+    def getitem(self, tx: Interpreter, key: Value) -> Value:
+        """An enum member by name, or a parametrised type."""
+        if isinstance(self.cls, enum.EnumMeta) or hasattr(self.cls, "__class_getitem__"):
+            return fold(tx, self.cls.__getitem__ if isinstance(self.cls, enum.EnumMeta) else self._subscript, [key])
+        return super().getitem(tx, key)
+
+    def _subscript(self, key: Any) -> Any:
+        return self.cls[key]  # type: ignore[index]
+
+    def iterate(self, tx: Interpreter) -> Sequence[Value]:
+        """The members of an enum."""
+        if isinstance(self.cls, enum.EnumMeta):
+            return [constant(member) for member in self.cls]
+        return super().iterate(tx)
+
+    def iter(self, tx: Interpreter) -> Value:
+        """An iterator over the members of an enum."""
+        return ItemsIterator(self.iterate(tx))
+
+    def contains(self, tx: Interpreter, item: Value) -> bool:
+        """Whether an enum has the member."""
+        if isinstance(self.cls, enum.EnumMeta):
+            return bool(fold(tx, self.cls.__contains__, [item]).as_constant())
+        return super().contains(tx, item)
+
+    def length(self, tx: Interpreter) -> Value:
+        """The number of an enum's members."""
+        return constant(len(self.cls)) if isinstance(self.cls, enum.EnumMeta) else super().length(tx)
+
+    def binary(self, tx: Interpreter, function: Callable[..., Any], left: Value, right: Value) -> Value | None:
+        """`int | None`, and equality by identity."""
+        if left.is_constant() and right.is_constant():
+            return fold(tx, function, [left, right])
+        return None
+
+    def reconstruct(self, codegen: Codegen) -> None:
+        """Push the class."""
+        codegen.const(self.cls)
+
+    def describe(self) -> str:
+        """Its name."""
+        return f"the class {self.cls.__qualname__}"
+
+
+_TYPE_ATTRIBUTES = frozenset(("__name__", "__qualname__", "__mro__", "__bases__", "__class__", "__base__", "__dict__"))
+
+
+class BuiltinNew(Value):
+    """`cls.__new__` where no class of the program defines it; called by an override through super()."""
+
+    __slots__ = ("cls",)
+
+    def __init__(self, cls: type) -> None:
+        super().__init__()
+        self.cls = cls
+
+    def call(self, tx: Interpreter, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        """object.__new__(cls), tuple.__new__(cls, items), ..."""
+        cls = args[0].as_constant()
+        return new_object(tx, cls, args[1].iterate(tx) if len(args) > 1 and issubclass(cls, (tuple, frozenset)) else ())
+
+    def describe(self) -> str:
+        """For messages."""
+        return f"{self.cls.__name__}.__new__"
+
+
+def instantiate(tx: Interpreter, cls_value: ClassValue, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+    """type.__call__: `__new__`, then `__init__`, both interpreted where they are written in Python."""
+    cls = cls_value.cls
+    new = lookup(cls, "__new__")
+    function = getattr(new, "__func__", new)
+    if isinstance(function, FunctionType):
+        made = from_python(tx, function).call(tx, [cls_value, *args], kwargs)
+        if not issubclass(made.python_type(), cls):
+            return made
+    elif _is_made_by_builtin(cls):
+        items = args[0].iterate(tx) if args and issubclass(cls, (tuple, frozenset)) else ()
+        made = new_object(tx, cls, items)
+    elif id(cls) in PURE:
+        return fold(tx, cls, args, kwargs)
+    else:
+        raise Unsupported("call", cls_value.describe())
+    init = lookup(cls, "__init__")
+    if init is not object.__init__ and not issubclass(cls, (tuple, frozenset)):
+        bind(tx, init, "__init__", made, cls, cls_value.source).call(tx, args, kwargs)
+    elif (args or kwargs) and init is object.__init__ and new is object.__new__:
+        tx.raise_observed(TypeError, f"{cls.__name__}() takes no arguments")
+    return made
+
+
+_HEAP_TYPE = 1 << 9
+
+
+def _is_made_by_builtin(cls: type) -> bool:
+    """Whether instances need no more than `cls.__new__(cls)`: classes written in Python over object or a container."""
+    if not cls.__flags__ & _HEAP_TYPE or getattr(cls, "__abstractmethods__", None):
+        return False
+    if issubclass(cls, (torch.nn.Module, torch.Tensor, type)):
+        return False
+    return lookup(cls, "__new__") in (object.__new__, dict.__new__, list.__new__, set.__new__, tuple.__new__) or (
+        lookup(cls, "__new__") in _CONTAINER_NEWS
+    )
+
+
+_CONTAINER_NEWS = tuple(kind.__new__ for kind in (frozenset,))
+
+
+def _named_tuple(tx: Interpreter, cls: type, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+    fields = field_names(cls)
+    if not hasattr(cls, "_fields"):
+        return TupleValue(args[0].iterate(tx), cls)
+    defaults = cls._field_defaults  # type: ignore[attr-defined]
+    items: dict[str, Value] = dict(zip(fields, args))
+    items.update(kwargs)
+    for name in fields:
+        if name not in items:
+            if name not in defaults:
+                tx.raise_observed(TypeError, f"{cls.__name__}.__new__() missing 1 required positional argument: '{name}'")
+            items[name] = from_python(tx, defaults[name])
+    if len(args) > len(fields) or len(items) > len(fields):
+        tx.raise_observed(TypeError, f"{cls.__name__}.__new__() takes {len(fields) + 1} positional arguments")
+    return TupleValue([items[name] for name in fields], cls)
+
+
+def _exception(tx: Interpreter, cls: type, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+    if kwargs:
+        raise Unsupported("raises", f"{cls.__qualname__} with keyword arguments")
+    return make_exception(tx, cls, args)
+
+
+def _refused(tx: Interpreter, cls: type, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+    raise Unsupported("call", f"the class {cls.__module__}.{cls.__qualname__}")
+
+
+_FAMILIES: list[tuple[Callable[[type], bool], Callable[..., Value]]] = [
+    (lambda cls: issubclass(cls, BaseException), _exception),
+    (lambda cls: issubclass(cls, tuple) and bool(field_names(cls)), _named_tuple),
+    (lambda cls: isinstance(cls, enum.EnumMeta), lambda tx, cls, args, kwargs: fold(tx, cls, args, kwargs)),
+    (lambda cls: issubclass(cls, (torch.Tensor, torch.nn.Module)), _refused),
+    (lambda cls: cls.__module__.startswith(("torch._C", "torch.autograd", "threading")), _refused),
+]
+"""(predicate, make(tx, cls, args, kwargs)): what calling a class of the family gives. First match."""
+
+
+@builds(type)
+def build_class(tx: Interpreter, obj: type, source: Source | None) -> Value:
+    """A class, guarded by identity where the program could rebind it."""
+    if source is None:
+        source = importable(obj)
+    elif not is_stable(source):
+        tx.guards.add(source, "ID_MATCH", obj)
+    return ClassValue(obj, source)
+
+
+CONSTANT_TYPES.update((
+    GenericAlias, UnionType, typing.TypeVar, type(typing.Optional[int]), type(typing.List[int]), type(typing.Any),
+    type(typing.Callable[[int], int]), type(typing.Literal[1]),
+))  # fmt: skip
+CONSTANT_TYPES.discard(type)
+"""Types written as expressions are constants."""
+
+
+@builds(type(object.__new__))
+def build_new(tx: Interpreter, obj: Any, source: Source | None) -> Value:
+    """Builtin functions; `__new__` of builtin types makes instances in the trace."""
+    owner = getattr(obj, "__self__", None)
+    if getattr(obj, "__name__", "") == "__new__" and isinstance(owner, type):
+        return BuiltinNew(owner)
+    return build_builtin(tx, obj, source)

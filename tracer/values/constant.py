@@ -1,0 +1,244 @@
+"""Constants: immutable objects whose value is part of the trace, and what is computed from them alone."""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MethodType
+from typing import TYPE_CHECKING, Any
+
+from ..sources import Source
+from .base import Unsupported, Value
+
+if TYPE_CHECKING:
+    from ..codegen import Codegen
+    from ..interpreter import Interpreter
+
+
+class ConstantValue(Value):
+    """An immutable object: a number, a string, None, a dtype, an enum member, ..."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any, source: Source | None = None) -> None:
+        super().__init__(source)
+        self.value = value
+
+    def python_type(self) -> type:
+        """The type of the object."""
+        return type(self.value)
+
+    def is_constant(self) -> bool:
+        """Always."""
+        return True
+
+    def as_constant(self) -> Any:
+        """The object."""
+        return self.value
+
+    def truth(self, tx: Interpreter) -> bool:
+        """bool(object)."""
+        return bool(self.value)
+
+    def iterate(self, tx: Interpreter) -> Sequence[Value]:
+        """The items of a string, a range, a mapping proxy, ..."""
+        try:
+            items = list(self.value)
+        except TypeError as error:
+            tx.raise_observed(TypeError, *error.args)
+        return [fold_result(tx, item) for item in items]
+
+    def iter(self, tx: Interpreter) -> Value:
+        """An iterator over the items."""
+        return ItemsIterator(self.iterate(tx))
+
+    def contains(self, tx: Interpreter, item: Value) -> bool:
+        """`item in object`; what is no constant is in no constant but by identity."""
+        return bool(fold(tx, self.value.__contains__, [item]).as_constant())
+
+    def length(self, tx: Interpreter) -> Value:
+        """len(object)."""
+        return fold(tx, len, [self])
+
+    def getattr(self, tx: Interpreter, name: str) -> Value:
+        """An attribute of the object; methods are bound to this value."""
+        try:
+            found = getattr(self.value, name)
+        except AttributeError as error:
+            tx.raise_observed(AttributeError, *error.args)
+        if isinstance(found, MethodType):
+            return REGISTRY["python_method"](tx, self, found)
+        if callable(found) and not isinstance(found, type):
+            return BoundBuiltin(self, name)
+        return fold_result(tx, found)
+
+    def call_method(self, tx: Interpreter, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        """A method of the object, run for real when all arguments are constants."""
+        method = getattr(type(self.value), name, None)
+        if method is None or getattr(method, "__code__", None) is not None:
+            return self.getattr(tx, name).call(tx, args, kwargs)
+        if not all(arg.is_constant() for arg in args):
+            args = [_materialized(tx, arg) for arg in args]
+        return fold(tx, getattr(self.value, name), args, kwargs)
+
+    def getitem(self, tx: Interpreter, key: Value) -> Value:
+        """object[key]."""
+        return fold(tx, _getitem, [self, key])
+
+    def unary(self, tx: Interpreter, function: Callable[..., Any]) -> Value:
+        """function(object)."""
+        return fold(tx, function, [self])
+
+    def reconstruct(self, codegen: Codegen) -> None:
+        """Push the object itself."""
+        codegen.const(self.value)
+
+    def describe(self) -> str:
+        """The object's repr, shortened."""
+        text = repr(self.value)
+        return text if len(text) < 60 else text[:57] + "..."
+
+
+class BoundBuiltin(Value):
+    """A method of a value that is not a Python function: `[].append`, `x.view`. Calling it calls the method."""
+
+    __slots__ = ("name", "owner")
+
+    def __init__(self, owner: Value, name: str) -> None:
+        super().__init__()
+        self.owner = owner
+        self.name = name
+
+    def python_type(self) -> type:
+        """The type of builtin methods."""
+        return type([].append)
+
+    def truth(self, tx: Interpreter) -> bool:
+        """Methods are true."""
+        return True
+
+    def call(self, tx: Interpreter, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        """The call of the method."""
+        return self.owner.call_method(tx, self.name, args, kwargs)
+
+    def getattr(self, tx: Interpreter, name: str) -> Value:
+        """`__name__` and `__self__`."""
+        if name in ("__name__", "__qualname__"):
+            return constant(self.name)
+        if name == "__self__":
+            return self.owner
+        return super().getattr(tx, name)
+
+    def reconstruct(self, codegen: Codegen) -> None:
+        """Push the owner and read the method from it."""
+        codegen(self.owner)
+        codegen.load_attr(self.name)
+
+    def describe(self) -> str:
+        """For messages."""
+        return f"the method {self.name} of {self.owner.describe()}"
+
+
+class ItemsIterator(Value):
+    """An iterator over items that are known: those of an immutable sequence, or of a snapshot."""
+
+    __slots__ = ("index", "items")
+
+    def __init__(self, items: Sequence[Value], index: int = 0) -> None:
+        super().__init__()
+        self.items = items
+        self.index = index
+
+    def python_type(self) -> type:
+        """The type of tuple iterators."""
+        return type(iter(()))
+
+    def next(self, tx: Interpreter) -> Value | None:
+        """The next item; None at the end."""
+        if self.index >= len(self.items):
+            return None
+        self.index += 1
+        return self.items[self.index - 1]
+
+    def iter(self, tx: Interpreter) -> Value:
+        """Itself."""
+        return self
+
+    def iterate(self, tx: Interpreter) -> Sequence[Value]:
+        """What is left."""
+        rest = self.items[self.index :]
+        self.index = len(self.items)
+        return rest
+
+    def truth(self, tx: Interpreter) -> bool:
+        """Iterators are true."""
+        return True
+
+    def call_method(self, tx: Interpreter, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        """`__next__` and `__iter__`."""
+        if name == "__next__":
+            item = self.next(tx)
+            if item is None:
+                tx.raise_observed(StopIteration)
+            return item
+        if name == "__iter__":
+            return self
+        if name == "__length_hint__":
+            return constant(len(self.items) - self.index)
+        return super().call_method(tx, name, args, kwargs)
+
+    def reconstruct(self, codegen: Codegen) -> None:
+        """An iterator over a tuple of what is left."""
+        rest = self.items[self.index :]
+        codegen.push_null()
+        codegen.const(iter)
+        for item in rest:
+            codegen(item)
+        codegen.build("BUILD_TUPLE", len(rest))
+        codegen.call(1)
+
+
+REGISTRY: dict[str, Callable[..., Any]] = {}
+"""Hooks that later modules fill in, so that constants need not import what is built on them: `from_python` and
+`python_method` (a Python method of a constant, such as an enum's)."""
+
+
+def constant(value: Any) -> ConstantValue:
+    """The Value of an immutable object that the trace made."""
+    return ConstantValue(value)
+
+
+def fold_result(tx: Interpreter, result: Any) -> Value:
+    """The Value of what Python computed from constants."""
+    return REGISTRY["from_python"](tx, result)
+
+
+def fold(
+    tx: Interpreter, function: Callable[..., Any], args: Sequence[Value], kwargs: Mapping[str, Value] | None = None
+) -> Value:
+    """function(*args, **kwargs) run for real on constants; what it raises is raised in the traced program.
+
+    Raises Unsupported when an argument is no constant.
+    """
+    real_args = [arg.as_constant() for arg in args]
+    real_kwargs = {name: value.as_constant() for name, value in kwargs.items()} if kwargs else {}
+    try:
+        result = function(*real_args, **real_kwargs)
+    except Exception as error:
+        tx.raise_observed(type(error), *_plain(error.args))
+    if result is NotImplemented:
+        raise Unsupported("operator", getattr(function, "__name__", repr(function)))
+    return fold_result(tx, result)
+
+
+def _plain(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(arg if isinstance(arg, (str, int, float, type(None))) else repr(arg) for arg in args)
+
+
+def _getitem(container: Any, key: Any) -> Any:
+    return container[key]
+
+
+def _materialized(tx: Interpreter, value: Value) -> Value:
+    """An iterator argument (`", ".join(str(d) for d in shape)`) as a constant tuple."""
+    if value.is_constant() or not hasattr(value.python_type(), "__next__"):
+        return value
+    return constant(tuple(item.as_constant() for item in value.iterate(tx)))

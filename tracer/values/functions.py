@@ -1,0 +1,476 @@
+"""Functions: the program's own (interpreted when called), bound methods, partials, and callables that are not entered."""
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from types import (
+    BuiltinFunctionType,
+    CodeType,
+    FunctionType,
+    GetSetDescriptorType,
+    MethodDescriptorType,
+    MethodType,
+    MethodWrapperType,
+    WrapperDescriptorType,
+)
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..side_effects import CellValue
+from ..sources import AttrSource, CellSource, DefaultSource, Source
+from .base import Unsupported, Value
+from .binding import Signature, bind_arguments
+from .constant import REGISTRY, constant, fold
+from .graph_functions import is_graph_function, is_module_of_torch_internals
+from .handlers import PURE, handler_of
+from .number import NumberValue
+from .registry import build, builds, from_python, importable, is_stable
+
+if TYPE_CHECKING:
+    from ..codegen import Codegen
+    from ..interpreter import Interpreter
+
+
+class FunctionValue(Value):
+    """A Python function: `function` when it exists outside the trace, else made by MAKE_FUNCTION.
+
+    Closure and defaults of an existing function are read, and guarded, when it is first called.
+    """
+
+    __slots__ = ("_closure", "_defaults", "_kwdefaults", "attributes", "code", "f_globals", "function", "name", "tx")
+
+    def __init__(
+        self,
+        code: CodeType,
+        name: str,
+        f_globals: dict[str, Any],
+        defaults: tuple[Value, ...] = (),
+        kwdefaults: dict[str, Value] | None = None,
+        closure: tuple[CellValue, ...] = (),
+        function: FunctionType | None = None,
+        source: Source | None = None,
+        tx: Interpreter | None = None,
+    ) -> None:
+        super().__init__(source)
+        self.code = code
+        self.name = name
+        self.f_globals = f_globals
+        self.function = function
+        self.tx = tx
+        self.attributes: dict[str, Value] = {}
+        made = function is None
+        self._defaults: tuple[Value, ...] | None = defaults if made else None
+        self._kwdefaults: dict[str, Value] | None = (kwdefaults or {}) if made else None
+        self._closure: tuple[CellValue, ...] | None = closure if made else None
+
+    @property
+    def globals_source(self) -> Source | None:
+        """Where the function's globals are read, for functions of no module."""
+        return AttrSource(self.source, "__globals__") if self.source is not None else None
+
+    @property
+    def closure(self) -> tuple[CellValue, ...]:
+        """The cells of the free variables."""
+        if self._closure is None:
+            cells = self.function.__closure__ or ()  # type: ignore[union-attr]
+            self._closure = tuple(self._cell(i, cell) for i, cell in enumerate(cells))
+        return self._closure
+
+    def _cell(self, index: int, cell: Any) -> CellValue:
+        assert self.tx is not None
+        if self.source is not None:
+            return self.tx.effects.cell_for(cell, CellSource(self.source, index, self.code.co_freevars[index]))
+        content = from_python(self.tx, cell.cell_contents)
+        return CellValue(content, real=cell)
+
+    @property
+    def defaults(self) -> tuple[Value, ...]:
+        """Defaults of the last positional parameters."""
+        if self._defaults is None:
+            real = self.function.__defaults__ or ()  # type: ignore[union-attr]
+            self._defaults = tuple(self._default(i, value) for i, value in enumerate(real))
+        return self._defaults
+
+    @property
+    def kwdefaults(self) -> dict[str, Value]:
+        """Defaults of keyword-only parameters."""
+        if self._kwdefaults is None:
+            real = self.function.__kwdefaults__ or {}  # type: ignore[union-attr]
+            self._kwdefaults = {name: self._default(name, value) for name, value in real.items()}
+        return self._kwdefaults
+
+    def _default(self, key: int | str, value: Any) -> Value:
+        assert self.tx is not None
+        if self.source is not None and not is_stable(self.source):
+            return build(self.tx, value, DefaultSource(self.source, key))
+        try:
+            return from_python(self.tx, value)
+        except Unsupported:
+            if self.source is None:
+                raise
+            return build(self.tx, value, DefaultSource(self.source, key))
+
+    def python_type(self) -> type:
+        """function."""
+        return FunctionType
+
+    def key(self) -> Any:
+        """The function itself where it exists."""
+        return self.function if self.function is not None else self
+
+    def truth(self, tx: Interpreter) -> bool:
+        """Functions are true."""
+        return True
+
+    def signature(self) -> Signature:
+        """The parameters."""
+        return Signature(self.code, self.name, self.defaults, self.kwdefaults)
+
+    def bind(self, tx: Interpreter, args: Sequence[Value], kwargs: Mapping[str, Value]) -> dict[str, Value]:
+        """The locals at the start of a call. Wrong arguments raise TypeError in the program."""
+        self.tx = tx
+        return bind_arguments(tx, self.signature(), args, kwargs)
+
+    def call(self, tx: Interpreter, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        """Interpret the call."""
+        self.tx = tx
+        if self.function is not None:
+            refuse_marked(self.function)
+        return tx.inline(self, args, kwargs)
+
+    def bound_to(self, owner: Value) -> Value:
+        """The function as a method of `owner`."""
+        return MethodValue(self, owner)
+
+    def getattr(self, tx: Interpreter, name: str) -> Value:
+        """Attributes of the function object."""
+        if name in self.attributes:
+            return self.attributes[name]
+        if tx.effects.has_pending(self, name):
+            return tx.effects.load_attr(self, name) or tx.raise_observed(AttributeError, name)
+        if self.function is not None:
+            try:
+                found = getattr(self.function, name)
+            except AttributeError as error:
+                tx.raise_observed(AttributeError, *error.args)
+            if self.source is not None and name in self.function.__dict__:
+                return build(tx, found, AttrSource(self.source, name))
+            return from_python(tx, found)
+        if name in ("__name__", "__qualname__"):
+            return constant(self.name.rpartition(".")[2] if name == "__name__" else self.name)
+        if name in ("__module__", "__doc__"):
+            known = {"__module__": self.f_globals.get("__name__"), "__doc__": _docstring(self.code)}
+            return constant(known[name])
+        if name == "__code__":
+            return constant(self.code)
+        if name == "__dict__":
+            return REGISTRY["make_dict"](tx, [constant(n) for n in self.attributes], list(self.attributes.values()))
+        if name in ("__kwdefaults__", "__defaults__") and not self.defaults and not self.kwdefaults:
+            return constant(None)
+        if not hasattr(FunctionType, name):
+            tx.raise_observed(AttributeError, f"'function' object has no attribute '{name}'")
+        raise Unsupported("attribute", f"{self.describe()}.{name}")
+
+    def setattr(self, tx: Interpreter, name: str, value: Value) -> None:
+        """Attributes of a function made in the trace; those of others are side effects."""
+        if self.function is None:
+            self.attributes[name] = value
+        elif self.source is not None:
+            tx.effects.store_attr(self, name, value)
+        else:
+            raise Unsupported("set-attribute", f"{self.describe()}.{name}")
+
+    def reconstruct(self, codegen: Codegen) -> None:
+        """The function itself, or MAKE_FUNCTION again."""
+        if self.function is not None:
+            codegen.const(self.function)
+            return
+        if any(name not in _COPIED_BY_WRAPS for name in self.attributes):
+            raise Unsupported("reconstruct", f"{self.describe()} with attributes")
+        codegen.push_null()
+        codegen.const(make_real_function)
+        codegen.const(self.code)
+        codegen.const(self.f_globals)
+        codegen.const(self.name)
+        for group in (self.defaults, tuple(self.kwdefaults.values()), self.closure):
+            for value in group:
+                codegen(value)
+            codegen.build("BUILD_TUPLE", len(group))
+        codegen.const(tuple(self.kwdefaults))
+        codegen.call(7)
+
+    def describe(self) -> str:
+        """The function's name."""
+        return f"the function {self.code.co_qualname}"
+
+
+_COPIED_BY_WRAPS = frozenset(functools.WRAPPER_ASSIGNMENTS)
+
+
+def _docstring(code: CodeType) -> str | None:
+    first = code.co_consts[0] if code.co_consts else None
+    return first if isinstance(first, str) else None
+
+
+def make_real_function(
+    code: CodeType, f_globals: dict[str, Any], name: str, defaults: Any, kwvalues: Any, closure: Any, kwnames: Any
+) -> FunctionType:
+    """The function object for one that the trace made."""
+    function = FunctionType(code, f_globals, name.rpartition(".")[2], defaults or None, closure or None)
+    function.__kwdefaults__ = dict(zip(kwnames, kwvalues)) or None
+    function.__qualname__ = name
+    return function
+
+
+def refuse_marked(function: Any) -> None:
+    """Functions that the program marked as not to be compiled, and machinery of torch that must run for real."""
+    if getattr(function, "_torchdynamo_disable", False) or getattr(function, "_ptdebug_disable", False):
+        raise Unsupported("disabled-function", getattr(function, "__qualname__", repr(function)))
+    if is_module_of_torch_internals(getattr(function, "__module__", None)):
+        raise Unsupported("skipped-function", f"{function.__module__}.{function.__qualname__}")
+
+
+class MethodValue(Value):
+    """A bound method: `function` with `owner` as its first argument."""
+
+    __slots__ = ("function", "owner")
+
+    def __init__(self, function: Value, owner: Value, source: Source | None = None) -> None:
+        super().__init__(source)
+        self.function = function
+        self.owner = owner
+
+    def python_type(self) -> type:
+        """method."""
+        return MethodType
+
+    def truth(self, tx: Interpreter) -> bool:
+        """Methods are true."""
+        return True
+
+    def call(self, tx: Interpreter, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        """The function on the owner."""
+        return self.function.call(tx, [self.owner, *args], kwargs)
+
+    def binary(self, tx: Interpreter, function: Callable[..., Any], left: Value, right: Value) -> Value | None:
+        """Bound methods are equal when function and owner are."""
+        if function.__name__ not in ("eq", "ne") or not isinstance(left, MethodValue):
+            return None
+        same = isinstance(right, MethodValue) and right.owner is left.owner and right.function is left.function
+        return constant(same == (function.__name__ == "eq"))
+
+    def getattr(self, tx: Interpreter, name: str) -> Value:
+        """`__self__`, `__func__`, and what the function has."""
+        if name == "__self__":
+            return self.owner
+        if name == "__func__":
+            return self.function
+        return self.function.getattr(tx, name)
+
+    def reconstruct(self, codegen: Codegen) -> None:
+        """types.MethodType(function, owner)."""
+        codegen.call_const(MethodType, [self.function, self.owner])
+
+    def describe(self) -> str:
+        """For messages."""
+        return f"{self.function.describe()} of {self.owner.describe()}"
+
+
+class PartialValue(Value):
+    """functools.partial(function, *args, **kwargs)."""
+
+    __slots__ = ("args", "function", "kwargs")
+
+    def __init__(
+        self, function: Value, args: Sequence[Value], kwargs: Mapping[str, Value], source: Source | None = None
+    ) -> None:
+        super().__init__(source)
+        self.function = function
+        self.args = tuple(args)
+        self.kwargs = dict(kwargs)
+
+    def python_type(self) -> type:
+        """functools.partial."""
+        return functools.partial
+
+    def truth(self, tx: Interpreter) -> bool:
+        """Partials are true."""
+        return True
+
+    def call(self, tx: Interpreter, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        """The function on both."""
+        return self.function.call(tx, [*self.args, *args], {**self.kwargs, **kwargs})
+
+    def getattr(self, tx: Interpreter, name: str) -> Value:
+        """func, args and keywords."""
+        if name == "func":
+            return self.function
+        if name == "args":
+            return REGISTRY["make_tuple"](tx, self.args)
+        if name == "keywords":
+            return REGISTRY["make_dict"](tx, [constant(n) for n in self.kwargs], list(self.kwargs.values()))
+        tx.raise_observed(AttributeError, f"'functools.partial' object has no attribute '{name}'")
+
+    def reconstruct(self, codegen: Codegen) -> None:
+        """functools.partial(...)."""
+        codegen.push_null()
+        codegen.const(functools.partial)
+        for value in (self.function, *self.args, *self.kwargs.values()):
+            codegen(value)
+        codegen.call(1 + len(self.args) + len(self.kwargs), tuple(self.kwargs))
+
+    def describe(self) -> str:
+        """For messages."""
+        return f"a partial of {self.function.describe()}"
+
+
+class BuiltinValue(Value):
+    """A callable that is not entered: a builtin, a torch function, a library function with a handler."""
+
+    __slots__ = ("function",)
+
+    def __init__(self, function: Any, source: Source | None = None) -> None:
+        super().__init__(source)
+        self.function = function
+
+    def python_type(self) -> type:
+        """The callable's type."""
+        return type(self.function)
+
+    def is_constant(self) -> bool:
+        """It is immutable."""
+        return True
+
+    def as_constant(self) -> Any:
+        """The callable."""
+        return self.function
+
+    def truth(self, tx: Interpreter) -> bool:
+        """Callables are true."""
+        return True
+
+    def call(self, tx: Interpreter, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        """By the tables: a handler, a node of the graph, or evaluation on constants."""
+        function = self.function
+        handler = handler_of(function)
+        if handler is not None:
+            return handler(tx, args, kwargs)
+        if is_graph_function(function):
+            return tx.graph.call(function, args, kwargs, tx)
+        if id(function) in PURE:
+            if len(args) == 1 and isinstance(args[0], NumberValue):
+                return args[0].math(tx, function)
+            return fold(tx, function, args, kwargs)
+        kind = type(function)
+        if kind in (MethodDescriptorType, WrapperDescriptorType) and args:
+            return REGISTRY["base_method"](tx, args[0], function, args[1:], kwargs)
+        owner = getattr(function, "__self__", None)
+        if isinstance(owner, (str, bytes, tuple, int, float)):
+            return fold(tx, function, args, kwargs)
+        raise Unsupported("call", self.describe())
+
+    def bound_to(self, owner: Value) -> Value:
+        """The callable as a method."""
+        return MethodValue(self, owner)
+
+    def getattr(self, tx: Interpreter, name: str) -> Value:
+        """An attribute of the callable."""
+        try:
+            found = getattr(self.function, name)
+        except AttributeError as error:
+            tx.raise_observed(AttributeError, *error.args)
+        if self.source is not None:
+            return build(tx, found, AttrSource(self.source, name))
+        return from_python(tx, found)
+
+    def reconstruct(self, codegen: Codegen) -> None:
+        """Push it."""
+        codegen.const(self.function)
+
+    def describe(self) -> str:
+        """Module and name."""
+        module = getattr(self.function, "__module__", None)
+        name = getattr(self.function, "__qualname__", None) or getattr(self.function, "__name__", repr(self.function))
+        return f"{module}.{name}" if module else str(name)
+
+
+# ---- real functions ------------------------------------------------------------------------------------------------
+@builds(FunctionType)
+def build_function(tx: Interpreter, obj: FunctionType, source: Source | None) -> Value:
+    """A function that is interpreted, or one from the tables."""
+    if source is None:
+        source = importable(obj)
+    elif not is_stable(source):
+        tx.guards.add(source, "FUNCTION_MATCH", obj)
+    if handler_of(obj) is not None or id(obj) in PURE or is_graph_function(obj):
+        return BuiltinValue(obj, source)
+    return FunctionValue(obj.__code__, obj.__qualname__, obj.__globals__, function=obj, source=source, tx=tx)
+
+
+@builds(
+    BuiltinFunctionType, MethodDescriptorType, WrapperDescriptorType, MethodWrapperType, GetSetDescriptorType,
+    torch._ops.OpOverload, torch._ops.OpOverloadPacket, type(dict.__dict__["fromkeys"]),
+)  # fmt: skip
+def build_builtin(tx: Interpreter, obj: Any, source: Source | None) -> Value:
+    """A callable that is not Python."""
+    if source is not None and not is_stable(source) and not _is_bound_anew(obj):
+        tx.guards.add(source, "ID_MATCH", obj)
+    return BuiltinValue(obj, source)
+
+
+def _is_bound_anew(obj: Any) -> bool:
+    """Whether reading the attribute makes a new object each time ("".join)."""
+    return isinstance(obj, (BuiltinFunctionType, MethodWrapperType)) and not isinstance(
+        getattr(obj, "__self__", None), (type(torch), type(None))
+    )
+
+
+@builds(MethodType)
+def build_method(tx: Interpreter, obj: MethodType, source: Source | None) -> Value:
+    """A bound method: function and owner are guarded each."""
+    handler = handler_of(obj.__func__)
+    if source is None:
+        return MethodValue(from_python(tx, obj.__func__), from_python(tx, obj.__self__))
+    function = build(tx, obj.__func__, AttrSource(source, "__func__"))
+    owner = build(tx, obj.__self__, AttrSource(source, "__self__"))
+    return MethodValue(function, owner, source if handler is None else None)
+
+
+@builds(functools.partial)
+def build_partial(tx: Interpreter, obj: functools.partial[Any], source: Source | None) -> Value:
+    """A partial: its parts are guarded each."""
+    if source is None:
+        parts = from_python(tx, obj.func), from_python(tx, obj.args), from_python(tx, obj.keywords)
+    else:
+        tx.guards.add(source, "TYPE_MATCH", type(obj))
+        parts = tuple(build(tx, getattr(obj, n), AttrSource(source, n)) for n in ("func", "args", "keywords"))  # type: ignore[assignment]
+    function, args, keywords = parts
+    pairs = keywords.pairs(tx)  # type: ignore[attr-defined]
+    return PartialValue(function, args.iterate(tx), {key.as_constant(): value for key, value in pairs}, source)
+
+
+@builds(functools._lru_cache_wrapper)
+def build_lru_cache(tx: Interpreter, obj: Any, source: Source | None) -> Value:
+    """A cached function is interpreted anew: what it returns must not depend on the cache."""
+    if handler_of(obj) is not None or id(obj) in PURE:
+        return BuiltinValue(obj, source)
+    inner = obj.__wrapped__
+    return from_python(tx, inner) if source is None else build(tx, inner, AttrSource(source, "__wrapped__"))
+
+
+def make_function(
+    tx: Interpreter,
+    code: CodeType,
+    name: str,
+    f_globals: dict[str, Any],
+    defaults: tuple[Value, ...],
+    kwdefaults: dict[str, Value],
+    closure: tuple[CellValue, ...],
+    annotations: Value | None,
+) -> FunctionValue:
+    """A function made by MAKE_FUNCTION."""
+    return FunctionValue(code, name, f_globals, defaults, kwdefaults, closure)
+
+
+REGISTRY["python_method"] = lambda tx, owner, method: MethodValue(from_python(tx, method.__func__), owner)

@@ -1,0 +1,68 @@
+"""The table of callables that the tracer knows: builtins, library functions, classes.
+
+`@handles(len)` registers `handler(tx, args, kwargs) -> Value` for calls of the real object `len`, wherever the program
+has it from. A callable that only computes a constant from constants needs no handler: `PURE` names it.
+"""
+from __future__ import annotations
+
+import cmath
+import math
+import operator
+import os.path
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from .base import Value
+
+if TYPE_CHECKING:
+    from ..interpreter import Interpreter
+
+Handler = Callable[["Interpreter", Sequence[Value], Mapping[str, Value]], Value]
+
+HANDLERS: dict[int, tuple[Any, Handler]] = {}
+"""By id of the callable, which is kept alive beside its handler (some callables have no hash)."""
+
+
+def handles(*functions: Any) -> Callable[[Handler], Handler]:
+    """Register the handler for calls of `functions`."""
+
+    def register(handler: Handler) -> Handler:
+        for function in functions:
+            HANDLERS[id(function)] = (function, handler)
+        return handler
+
+    return register
+
+
+NAMED: dict[tuple[str, str], Handler] = {}
+"""By module and name: functions of modules that must not be imported just to name them."""
+
+
+def handler_of(function: Any) -> Handler | None:
+    """The handler for calls of `function`, None when there is none."""
+    entry = HANDLERS.get(id(function))
+    if entry is not None:
+        return entry[1]
+    name = getattr(function, "__name__", None)
+    return NAMED.get((getattr(function, "__module__", ""), name)) if type(name) is str else None
+
+
+def _public(module: Any) -> list[Any]:
+    return [f for name, f in vars(module).items() if callable(f) and not isinstance(f, type) and name[0] != "_"]
+
+
+PURE: dict[int, Any] = {
+    id(function): function
+    for function in (
+        *_public(math), *_public(cmath), *_public(operator), os.path.join, os.path.basename, os.path.dirname,
+        os.path.splitext, os.path.isabs, os.fspath, abs, ascii, bin, chr, format, hash, hex, oct, ord, pow, repr, round,
+        complex, bytes, bytearray.fromhex, int.from_bytes, str.maketrans, dict.fromkeys, float.fromhex, bytes.fromhex,
+    )
+}  # fmt: skip
+"""Callables without side effects whose result depends on their (constant) arguments only."""
+
+
+def pure(*functions: Any) -> None:
+    """Add callables to `PURE`."""
+    for function in functions:
+        PURE[id(function)] = function

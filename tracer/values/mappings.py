@@ -1,0 +1,554 @@
+"""Dicts, ordered and default ones, and their views.
+
+The items of a real dict are read, and guarded, one by one when the program asks for them; its keys only when the program
+iterates or counts.
+"""
+from __future__ import annotations
+
+import enum
+import operator
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import BuiltinFunctionType, FunctionType
+from typing import TYPE_CHECKING, Any
+
+from ..sources import AttrSource, ItemSource, KeySource, Source
+from .base import Unsupported, Value
+from .constant import REGISTRY, BoundBuiltin, ItemsIterator, constant
+from .operators import equal
+from .registry import CONSTANT_TYPES, FRESH, build, builds, from_python
+from .sequences import make_tuple
+
+if TYPE_CHECKING:
+    from ..codegen import Codegen
+    from ..interpreter import Interpreter
+
+DICT_TYPES = (dict, OrderedDict, defaultdict)
+
+
+class DictValue(Value):
+    """A dict. `items` maps keys (see `Value.key`) to Values; None for what is in `real` and was not read yet."""
+
+    __slots__ = ("default_factory", "items", "key_values", "keys_guarded", "kind", "real")
+
+    def __init__(self, kind: type = dict, source: Source | None = None) -> None:
+        super().__init__(source)
+        self.kind = kind
+        self.items: dict[Any, Value | None] = {}
+        self.key_values: dict[Any, Value] = {}
+        self.real: Mapping[Any, Any] | None = None
+        self.keys_guarded = True
+        self.default_factory: Value | None = None
+
+    def python_type(self) -> type:
+        """dict, OrderedDict or defaultdict."""
+        return self.kind
+
+    def is_constant(self) -> bool:
+        """Never: it may change."""
+        return False
+
+    def as_constant(self) -> dict[Any, Any]:
+        """A dict of the items now, for functions that only read it."""
+        if self.real is not None:
+            raise Unsupported("not-a-constant", self.describe())
+        return {key: value.as_constant() for key, value in self.items.items()}  # type: ignore[union-attr]
+
+    def as_proxy(self) -> Any:
+        """A dict of what stands for the items."""
+        if self.real is not None or any(isinstance(key, Value) for key in self.items):
+            raise Unsupported("not-a-constant", self.describe())
+        return {key: value.as_proxy() for key, value in self.items.items()}  # type: ignore[union-attr]
+
+    # ---- reading ---------------------------------------------------------------------------------------------------
+    def guard_keys(self, tx: Interpreter) -> None:
+        """The program has seen which keys there are, and in which order."""
+        if not self.keys_guarded:
+            self.keys_guarded = True
+            if self.source is not None and self.real is not None:
+                tx.guards.add(self.source, "DICT_KEYS", list(self.real))
+
+    def key_value(self, tx: Interpreter, key: Any) -> Value:
+        """The Value of a key."""
+        value = self.key_values.get(key)
+        if value is None:
+            value = self.key_values[key] = key if isinstance(key, Value) else from_python(tx, key)
+        return value
+
+    def find(self, tx: Interpreter, key: Value) -> Value | None:
+        """The value at `key`, or None when there is none."""
+        real_key = checked_key(tx, key)
+        if real_key not in self.items:
+            if not self.keys_guarded and self.source is not None:
+                tx.guards.add(self.source, "NOT_IN_DICT", real_key)
+            return None
+        return self.read(tx, real_key)
+
+    def read(self, tx: Interpreter, key: Any) -> Value:
+        """The value at a key that is there."""
+        value = self.items[key]
+        if value is None:
+            real = self.real[key]  # type: ignore[index]
+            value = build(tx, real, ItemSource(self.source, key)) if self.source else from_python(tx, real)
+            self.items[key] = value
+        return value
+
+    def pairs(self, tx: Interpreter) -> list[tuple[Value, Value]]:
+        """All keys and values."""
+        self.guard_keys(tx)
+        return [(self.key_value(tx, key), self.read(tx, key)) for key in list(self.items)]
+
+    def truth(self, tx: Interpreter) -> bool:
+        """Whether there are items."""
+        return bool(self.length(tx).as_constant())
+
+    def length(self, tx: Interpreter) -> Value:
+        """The number of items."""
+        if not self.keys_guarded and self.source is not None:
+            tx.guards.add(self.source, "LENGTH", len(self.real))  # type: ignore[arg-type]
+        return constant(len(self.items))
+
+    def iterate(self, tx: Interpreter) -> Sequence[Value]:
+        """The keys."""
+        self.guard_keys(tx)
+        return [self.key_value(tx, key) for key in self.items]
+
+    def iter(self, tx: Interpreter) -> Value:
+        """An iterator over the keys."""
+        return DictIterator(tx, self, "keys")
+
+    def contains(self, tx: Interpreter, item: Value) -> bool:
+        """Whether there is such a key."""
+        key = checked_key(tx, item)
+        found = key in self.items
+        if not self.keys_guarded and self.source is not None and self.items.get(key) is None:
+            tx.guards.add(self.source, "IN_DICT" if found else "NOT_IN_DICT", key)
+        return found
+
+    def getitem(self, tx: Interpreter, key: Value) -> Value:
+        """The value at a key; default_factory's where there is none."""
+        value = self.find(tx, key)
+        if value is not None:
+            return value
+        if self.default_factory is not None and not _is_none(self.default_factory):
+            value = self.default_factory.call(tx, [], {})
+            self.setitem(tx, key, value)
+            return value
+        if not key.is_constant():
+            raise Unsupported("subscript", f"{self.describe()} by {key.describe()}")
+        tx.raise_observed(KeyError, key.as_constant())
+
+    def binary(self, tx: Interpreter, function: Callable[..., Any], left: Value, right: Value) -> Value | None:
+        """Union and comparison."""
+        if not (isinstance(left, DictValue) and isinstance(right, DictValue)):
+            return None
+        if function is operator.ior:
+            left.update(tx, right)
+            return left
+        if function is operator.or_:
+            merged = left.copy(tx)
+            merged.update(tx, right)
+            return merged
+        if function in (operator.eq, operator.ne):
+            ours, theirs = left.pairs(tx), right.pairs(tx)
+            if left.kind is OrderedDict and right.kind is OrderedDict:
+                same_keys = list(left.items) == list(right.items)
+            else:
+                same_keys = left.items.keys() == right.items.keys()
+            result = len(ours) == len(theirs) and same_keys
+            result = result and all(equal(tx, left.read(tx, k), right.read(tx, k)) for k in left.items)
+            return constant(result == (function is operator.eq))
+        return None
+
+    # ---- writing ---------------------------------------------------------------------------------------------------
+    def setitem(self, tx: Interpreter, key: Value, value: Value) -> None:
+        """Assign an item."""
+        real_key = checked_key(tx, key)
+        self.guard_keys(tx)
+        tx.effects.mutated(self)
+        if real_key not in self.items:
+            self.key_values[real_key] = key
+        self.items[real_key] = value
+
+    def delitem(self, tx: Interpreter, key: Value) -> None:
+        """Remove an item."""
+        if self.find(tx, key) is None:
+            tx.raise_observed(KeyError, key.as_constant())
+        self.guard_keys(tx)
+        tx.effects.mutated(self)
+        del self.items[checked_key(tx, key)]
+
+    def update(self, tx: Interpreter, other: Value) -> None:
+        """dict.update with a mapping or an iterable of pairs."""
+        self.guard_keys(tx)
+        tx.effects.mutated(self)
+        for key, value in pairs_of(tx, other):
+            self.setitem(tx, key, value)
+
+    def updated(self, pairs: Iterable[tuple[str, Value]]) -> DictValue:
+        """This dict, made in the trace, with items under constant keys."""
+        self.items.update(pairs)
+        return self
+
+    def copy(self, tx: Interpreter) -> DictValue:
+        """A new dict with the same items."""
+        fresh = DictValue(self.kind)
+        fresh.default_factory = self.default_factory
+        for key, value in self.pairs(tx):
+            fresh.items[key.key()] = value
+            fresh.key_values[key.key()] = key
+        return fresh
+
+    # ---- attributes ------------------------------------------------------------------------------------------------
+    def getattr(self, tx: Interpreter, name: str) -> Value:
+        """Methods, and default_factory."""
+        if name == "default_factory" and self.default_factory is not None:
+            return self.default_factory
+        if name == "__class__":
+            return from_python(tx, self.kind)
+        if hasattr(self.kind, name):
+            return BoundBuiltin(self, name)
+        tx.raise_observed(AttributeError, f"'{self.kind.__name__}' object has no attribute '{name}'")
+
+    def call_method(self, tx: Interpreter, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        """A method from the table."""
+        method = _METHODS.get(name)
+        if method is None:
+            if not hasattr(self.kind, name):
+                tx.raise_observed(AttributeError, f"'{self.kind.__name__}' object has no attribute '{name}'")
+            raise Unsupported("call", f"{self.describe()}.{name}")
+        return method(tx, self, *args, **kwargs)
+
+    def reconstruct(self, codegen: Codegen) -> None:
+        """Push keys and values, then a dict of them."""
+        if self.kind is not dict:
+            codegen.push_null()
+            codegen.const(self.kind)
+            if self.kind is defaultdict:
+                codegen(self.default_factory or constant(None))
+        for key, value in self.items.items():
+            shown = self.key_values.get(key)
+            codegen(shown if shown is not None else key) if isinstance(shown or key, Value) else codegen.const(key)
+            if value is not None:
+                codegen(value)
+            else:
+                codegen(constant(self.real[key]) if self.source is None else _Unread(ItemSource(self.source, key)))
+        codegen.build("BUILD_MAP", len(self.items))
+        if self.kind is not dict:
+            codegen.call(2 if self.kind is defaultdict else 1)
+
+    def describe(self) -> str:
+        """The type and the number of items."""
+        where = f" `{self.source}`" if self.source is not None else ""
+        return f"a {self.kind.__name__} of {len(self.items)}{where}"
+
+
+class _Unread(Value):
+    """An item that only codegen looks at, to load it from its source."""
+
+    __slots__ = ()
+
+
+class DictView(Value):
+    """keys(), values() or items() of a dict."""
+
+    __slots__ = ("owner", "what")
+
+    def __init__(self, owner: DictValue, what: str) -> None:
+        super().__init__()
+        self.owner = owner
+        self.what = what
+
+    def python_type(self) -> type:
+        """dict_keys, dict_values or dict_items."""
+        return type(getattr(self.owner.kind(), self.what)())
+
+    def truth(self, tx: Interpreter) -> bool:
+        """Whether there are items."""
+        return self.owner.truth(tx)
+
+    def length(self, tx: Interpreter) -> Value:
+        """The number of items."""
+        return self.owner.length(tx)
+
+    def iterate(self, tx: Interpreter) -> Sequence[Value]:
+        """The keys, values, or pairs."""
+        if self.what == "keys":
+            return self.owner.iterate(tx)
+        pairs = self.owner.pairs(tx)
+        return [value for _, value in pairs] if self.what == "values" else [make_tuple(tx, pair) for pair in pairs]
+
+    def iter(self, tx: Interpreter) -> Value:
+        """An iterator that fails when the dict changes its size."""
+        return DictIterator(tx, self.owner, self.what)
+
+    def contains(self, tx: Interpreter, item: Value) -> bool:
+        """`in` the view."""
+        if self.what == "keys":
+            return self.owner.contains(tx, item)
+        return any(equal(tx, item, own) for own in self.iterate(tx))
+
+    def binary(self, tx: Interpreter, function: Callable[..., Any], left: Value, right: Value) -> Value | None:
+        """Views of keys and pairs are like sets."""
+        if self.what == "values":
+            return None
+        make_set = FRESH[set]
+        sides = []
+        for side in (left, right):
+            is_view = isinstance(side, DictView)
+            sides.append(make_set(tx, set()).filled(tx, side.iterate(tx)) if is_view else side)  # type: ignore[attr-defined]
+        return sides[0].binary(tx, function, *sides)
+
+    def call_method(self, tx: Interpreter, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        """The special methods."""
+        table = {"__iter__": self.iter, "__len__": self.length}
+        if name in table and not args:
+            return table[name](tx)
+        if name in ("isdisjoint", "__contains__"):
+            found = any(self.contains(tx, i) for i in (args[0].iterate(tx) if name == "isdisjoint" else args))
+            return constant(found != (name == "isdisjoint"))
+        return super().call_method(tx, name, args, kwargs)
+
+    def reconstruct(self, codegen: Codegen) -> None:
+        """The view of the dict."""
+        codegen.push_null()
+        codegen(self.owner)
+        codegen.load_attr(self.what)
+        codegen.call(0)
+
+    def describe(self) -> str:
+        """For messages."""
+        return f"the {self.what} of {self.owner.describe()}"
+
+
+class DictIterator(ItemsIterator):
+    """iter() of a dict or a view of one."""
+
+    __slots__ = ("owner", "what")
+
+    def __init__(self, tx: Interpreter, owner: DictValue, what: str) -> None:
+        owner.guard_keys(tx)
+        super().__init__([owner.key_value(tx, key) for key in owner.items])
+        self.owner = owner
+        self.what = what
+
+    def next(self, tx: Interpreter) -> Value | None:
+        """The next key, value or pair."""
+        if self.index >= len(self.items):
+            return None
+        if len(self.owner.items) != len(self.items):
+            tx.raise_observed(RuntimeError, "dictionary changed size during iteration")
+        key = super().next(tx)
+        return self._shown(tx, key) if key is not None else None
+
+    def _shown(self, tx: Interpreter, key: Value) -> Value:
+        if self.what == "keys":
+            return key
+        value = self.owner.read(tx, key.key())
+        return value if self.what == "values" else make_tuple(tx, [key, value])
+
+    def iterate(self, tx: Interpreter) -> Sequence[Value]:
+        """What is left."""
+        return [self._shown(tx, key) for key in super().iterate(tx)]
+
+    def reconstruct(self, codegen: Codegen) -> None:
+        """An iterator over the same dict, at the same place."""
+        codegen.call_const(view_iterator_at, [self.owner, constant(self.what), constant(self.index)])
+
+
+def view_iterator_at(owner: Mapping[Any, Any], what: str, index: int) -> Any:
+    """iter(owner.keys()) (values, items) after `index` items."""
+    iterator = iter(getattr(owner, what)())
+    for _ in range(index):
+        next(iterator)
+    return iterator
+
+
+def checked_key(tx: Interpreter, key: Value) -> Any:
+    """What stands for `key` in the dict; TypeError in the program when its type has no hash."""
+    kind = key.python_type()
+    if kind.__hash__ is None:
+        tx.raise_observed(TypeError, f"unhashable type: '{kind.__name__}'")
+    return key.key()
+
+
+def pairs_of(tx: Interpreter, other: Value) -> list[tuple[Value, Value]]:
+    """The pairs that `dict(other)` would have."""
+    storage = getattr(other, "storage", other)
+    if isinstance(storage, DictValue):
+        return storage.pairs(tx)
+    if hasattr(other.python_type(), "keys"):
+        keys = other.call_method(tx, "keys", [], {}).iterate(tx)
+        return [(key, other.getitem(tx, key)) for key in keys]
+    pairs = []
+    for item in other.iterate(tx):
+        key, value = item.iterate(tx)
+        pairs.append((key, value))
+    return pairs
+
+
+def _is_none(value: Value) -> bool:
+    return value.is_constant() and value.as_constant() is None
+
+
+# ---- methods -------------------------------------------------------------------------------------------------------
+def _get(tx: Interpreter, self: DictValue, key: Value, default: Value | None = None) -> Value:
+    found = self.find(tx, key)
+    return found if found is not None else default if default is not None else constant(None)
+
+
+def _pop(tx: Interpreter, self: DictValue, key: Value, default: Value | None = None) -> Value:
+    found = self.find(tx, key)
+    if found is None:
+        if default is None:
+            tx.raise_observed(KeyError, key.as_constant())
+        return default
+    self.delitem(tx, key)
+    return found
+
+
+def _popitem(tx: Interpreter, self: DictValue, last: Value | None = None) -> Value:
+    pairs = self.pairs(tx)
+    if not pairs:
+        tx.raise_observed(KeyError, "dictionary is empty")
+    key, value = pairs[-1 if last is None or last.truth(tx) else 0]
+    self.delitem(tx, key)
+    return make_tuple(tx, [key, value])
+
+
+def _setdefault(tx: Interpreter, self: DictValue, key: Value, default: Value | None = None) -> Value:
+    found = self.find(tx, key)
+    if found is None:
+        found = default if default is not None else constant(None)
+        self.setitem(tx, key, found)
+    return found
+
+
+def _update(tx: Interpreter, self: DictValue, *others: Value, **items: Value) -> Value:
+    for other in others:
+        self.update(tx, other)
+    for name, value in items.items():
+        self.setitem(tx, constant(name), value)
+    return constant(None)
+
+
+def _clear(tx: Interpreter, self: DictValue) -> Value:
+    self.guard_keys(tx)
+    tx.effects.mutated(self)
+    self.items.clear()
+    return constant(None)
+
+
+def _move_to_end(tx: Interpreter, self: DictValue, key: Value, last: Value | None = None) -> Value:
+    value = self.getitem(tx, key)
+    self.delitem(tx, key)
+    self.setitem(tx, key, value)
+    if last is not None and not last.truth(tx):
+        moved = self.items.pop(key.key())
+        self.items = {key.key(): moved, **self.items}
+    return constant(None)
+
+
+def _fromkeys(tx: Interpreter, self: DictValue, keys: Value, value: Value | None = None) -> Value:
+    fresh = DictValue(self.kind)
+    for key in keys.iterate(tx):
+        fresh.setitem(tx, key, value if value is not None else constant(None))
+    return fresh
+
+
+def _setitem(tx: Interpreter, self: DictValue, key: Value, value: Value) -> Value:
+    self.setitem(tx, key, value)
+    return constant(None)
+
+
+def _delitem(tx: Interpreter, self: DictValue, key: Value) -> Value:
+    self.delitem(tx, key)
+    return constant(None)
+
+
+_METHODS: dict[str, Callable[..., Value]] = {
+    "keys": lambda tx, self: DictView(self, "keys"),
+    "values": lambda tx, self: DictView(self, "values"),
+    "items": lambda tx, self: DictView(self, "items"),
+    "get": _get,
+    "pop": _pop,
+    "popitem": _popitem,
+    "setdefault": _setdefault,
+    "update": _update,
+    "clear": _clear,
+    "copy": lambda tx, self: self.copy(tx),
+    "__copy__": lambda tx, self: self.copy(tx),
+    "move_to_end": _move_to_end,
+    "fromkeys": _fromkeys,
+    "__init__": _update,
+    "__getitem__": lambda tx, self, key: self.getitem(tx, key),
+    "__setitem__": _setitem,
+    "__delitem__": _delitem,
+    "__contains__": lambda tx, self, key: constant(self.contains(tx, key)),
+    "__len__": lambda tx, self: self.length(tx),
+    "__iter__": lambda tx, self: self.iter(tx),
+    "__eq__": lambda tx, self, other: self.binary(tx, operator.eq, self, other) or constant(NotImplemented),
+    "__ne__": lambda tx, self, other: self.binary(tx, operator.ne, self, other) or constant(NotImplemented),
+    "__or__": lambda tx, self, other: self.binary(tx, operator.or_, self, other) or constant(NotImplemented),
+    "__ior__": lambda tx, self, other: self.binary(tx, operator.ior, self, other) or constant(NotImplemented),
+    "__reversed__": lambda tx, self: ItemsIterator(list(self.iterate(tx))[::-1]),
+}
+
+
+# ---- real dicts ----------------------------------------------------------------------------------------------------
+@builds(dict, OrderedDict, defaultdict)
+def build_dict(tx: Interpreter, obj: dict[Any, Any], source: Source | None) -> Value:
+    """A dict whose items are read when asked for. Subclasses are objects of their class."""
+    if type(obj) not in DICT_TYPES:
+        return REGISTRY["object"](tx, obj, source)
+    value = DictValue(type(obj), source)
+    if source is not None:
+        tx.guards.add(source, "TYPE_MATCH", type(obj))
+    fill_from_real(tx, value, obj)
+    if isinstance(obj, defaultdict):
+        factory = obj.default_factory
+        where = AttrSource(source, "default_factory") if source is not None else None
+        value.default_factory = build(tx, factory, where) if where is not None else from_python(tx, factory)
+    return value
+
+
+def fill_from_real(tx: Interpreter, value: DictValue, obj: Mapping[Any, Any]) -> None:
+    """Let `value` have the items of the real dict `obj`, unread."""
+    value.real = obj
+    value.keys_guarded = value.source is None
+    if all(type(key) is str or _is_simple_key(key) for key in obj):
+        value.items = dict.fromkeys(obj)
+        return
+    if value.source is None:
+        raise Unsupported("unknown-type", "a dict with objects as keys")
+    value.keys_guarded = True
+    tx.guards.add(value.source, "LENGTH", len(obj))
+    for i, (key, item) in enumerate(obj.items()):
+        key_value = build(tx, key, KeySource(value.source, i))
+        value.key_values[key_value.key()] = key_value
+        value.items[key_value.key()] = build(tx, item, ItemSource(value.source, key))
+
+
+def _is_simple_key(key: Any) -> bool:
+    kind = type(key)
+    if kind is tuple:
+        return all(_is_simple_key(item) for item in key)
+    return kind in CONSTANT_TYPES or isinstance(key, (enum.Enum, type, FunctionType, BuiltinFunctionType))
+
+
+def _fresh_dict(tx: Interpreter, obj: dict[Any, Any]) -> Value:
+    value = DictValue(type(obj))
+    value.items = {key: from_python(tx, item) for key, item in obj.items()}
+    return value
+
+
+FRESH[dict] = FRESH[OrderedDict] = _fresh_dict
+
+
+def make_dict(tx: Interpreter, keys: Sequence[Value], values: Sequence[Value]) -> Value:
+    """A dict made in the trace."""
+    fresh = DictValue(dict)
+    for key, value in zip(keys, values):
+        fresh.key_values.setdefault(checked_key(tx, key), key)
+        fresh.items[key.key()] = value
+    return fresh

@@ -1,0 +1,267 @@
+"""nn.Module: attributes as `nn.Module.__getattr__` finds them, calls that go to `forward`, and Python modules.
+
+Parameters and buffers become inputs of the graph. Their sources go through `_parameters` and `_modules`, so that neither
+guards nor generated code run any Python to reach them.
+"""
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.nn.modules.module as nn_module
+
+from ..sources import AttrSource, ItemSource, ModuleGlobalSource, Source
+from .attributes import MISSING, bind, lookup, type_source
+from .base import Unsupported, Value
+from .constant import constant
+from .handlers import handles
+from .objects import ObjectValue
+from .registry import CONSTANT_TYPES, build, build_constant, builds, from_python, is_stable
+
+if TYPE_CHECKING:
+    from ..codegen import Codegen
+    from ..interpreter import Interpreter
+
+_TABLES = ("_parameters", "_buffers", "_modules")
+_MODULE_GETATTR = torch.nn.Module.__getattr__
+_MODULE_SETATTR = torch.nn.Module.__setattr__
+_FORWARD_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+
+
+class ModuleValue(ObjectValue):
+    """An nn.Module that exists. `path` is its place below the outermost module, for provenance."""
+
+    __slots__ = ("path",)
+
+    def __init__(self, cls: type, real: torch.nn.Module, source: Source | None) -> None:
+        super().__init__(cls, real, source)
+        self.path = module_path(source)
+
+    # ---- attributes ------------------------------------------------------------------------------------------------
+    def generic_getattr(self, tx: Interpreter, name: str) -> Value:
+        """Attributes of the instance and class, then parameters, buffers and submodules."""
+        found = self.find_attr(tx, name)
+        if found is not None:
+            return found
+        fallback = lookup(self.cls, "__getattr__")
+        if fallback is not _MODULE_GETATTR:
+            return bind(tx, fallback, "__getattr__", self, self.cls, type_source(self)).call(tx, [constant(name)], {})
+        return self.registered(tx, name)
+
+    def find_attr(self, tx: Interpreter, name: str) -> Value | None:
+        """As objects; what `_parameters` and the like hold is found first where nothing hides it."""
+        if not tx.effects.has_pending(self, name) and name not in self.real.__dict__:
+            if lookup(self.cls, name) is MISSING and lookup(self.cls, "__getattr__") is _MODULE_GETATTR:
+                entry = self._entry(tx, name)
+                if entry is not None:
+                    return entry
+        return super().find_attr(tx, name)
+
+    def registered(self, tx: Interpreter, name: str) -> Value:
+        """nn.Module.__getattr__."""
+        entry = self._entry(tx, name)
+        if entry is None:
+            tx.raise_observed(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
+        return entry
+
+    def _entry(self, tx: Interpreter, name: str) -> Value | None:
+        own = self.real.__dict__
+        for table in _TABLES:
+            entries = own.get(table)
+            if entries is not None and name in entries:
+                return self._item(tx, table, name, entries[name])
+        return None
+
+    def _item(self, tx: Interpreter, table: str, name: str, real: Any) -> Value:
+        if self.source is None:
+            return from_python(tx, real)
+        return build(tx, real, ItemSource(AttrSource(self.source, table), name))
+
+    def read(self, tx: Interpreter, value: Any, name: str) -> Value:
+        """An attribute of the instance. Numbers of modules are taken as fixed: a change compiles again."""
+        if self.source is None:
+            return from_python(tx, value)
+        source = AttrSource(self.source, name)
+        if type(value) in CONSTANT_TYPES:
+            known = tx.trace.values_by_source.get(source)
+            if known is None:
+                known = tx.trace.values_by_source[source] = build_constant(tx, value, source, may_vary=False)
+            return known
+        return build(tx, value, source)
+
+    def setattr(self, tx: Interpreter, name: str, value: Value) -> None:
+        """Plain attributes and buffers are side effects; new parameters and submodules are left to eager."""
+        custom = lookup(self.cls, "__setattr__")
+        if custom is not _MODULE_SETATTR:
+            super().setattr(tx, name, value)
+        else:
+            self.module_setattr(tx, name, value)
+
+    def module_setattr(self, tx: Interpreter, name: str, value: Value) -> None:
+        """nn.Module.__setattr__."""
+        own = self.real.__dict__
+        registered = any(name in own[table] for table in ("_parameters", "_modules"))
+        kind = value.python_type()
+        if self.source is None or registered or issubclass(kind, (torch.nn.Parameter, torch.nn.Module)):
+            raise Unsupported("set-attribute", f"{self.describe()}.{name}")
+        if isinstance(lookup(self.cls, name), property):
+            self.generic_setattr(tx, name, value)
+            return
+        tx.effects.store_attr(self, name, value)
+
+    # ---- calls -----------------------------------------------------------------------------------------------------
+    def call(self, tx: Interpreter, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        """`forward`, or nn.Module's own path with hooks where there are any."""
+        custom = lookup(self.cls, "__call__")
+        with tx.in_module(self.path):
+            if custom is not torch.nn.Module.__call__:
+                return bind(tx, custom, "__call__", self, self.cls, type_source(self)).call(tx, args, kwargs)
+            return self.call_module(tx, args, kwargs)
+
+    def call_module(self, tx: Interpreter, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        """nn.Module.__call__."""
+        if self.real.__dict__.get("_compiled_call_impl") is not None:
+            raise Unsupported("call", f"{self.describe()}, which is compiled on its own")
+        if self._has_hooks(tx):
+            function = from_python(tx, torch.nn.Module._call_impl)
+            return function.call(tx, [self, *args], kwargs)
+        return self.getattr(tx, "forward").call(tx, args, kwargs)
+
+    def _has_hooks(self, tx: Interpreter) -> bool:
+        own = self.real.__dict__
+        if self.source is not None:
+            for name in _FORWARD_HOOKS[:2]:
+                tx.guards.add(AttrSource(self.source, name), "LENGTH", len(own[name]))
+        if any(own[name] for name in _FORWARD_HOOKS):
+            return True
+        return any(getattr(nn_module, f"_global{name}") for name in _FORWARD_HOOKS)
+
+    def key(self) -> Any:
+        """Modules are keys by identity."""
+        return self
+
+    def reconstruct(self, codegen: Codegen) -> None:
+        """A module without a source is a constant."""
+        codegen.const(self.real)
+
+    def describe(self) -> str:
+        """Its class and path."""
+        return f"the module {self.path or self.cls.__name__} ({self.cls.__name__})"
+
+
+def module_path(source: Source | None) -> str:
+    """`layers.0.linear` of L['self']._modules['layers']._modules['0']._modules['linear']."""
+    parts: list[str] = []
+    while source is not None:
+        if isinstance(source, ItemSource) and isinstance(source.owner, AttrSource) and source.owner.name == "_modules":
+            parts.append(str(source.key))
+            source = source.owner.owner
+        else:
+            break
+    return ".".join(reversed(parts))
+
+
+@builds(torch.nn.Module)
+def build_module(tx: Interpreter, obj: torch.nn.Module, source: Source | None) -> Value:
+    """A module: its type is guarded; parameters, attributes and hooks are when they are used."""
+    if isinstance(obj, (torch.jit.ScriptModule, torch.nn.parallel.DistributedDataParallel)):
+        raise Unsupported("unknown-type", type(obj).__qualname__)
+    if source is not None:
+        tx.guards.add(source, "TYPE_MATCH", type(obj))
+        if "forward" in obj.__dict__:
+            tx.guards.add(AttrSource(source, "__dict__"), "IN_DICT", "forward")
+    return ModuleValue(type(obj), obj, source)
+
+
+@handles(torch.nn.Module.__getattr__)
+def _module_getattr(tx: Interpreter, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+    owner, name = args
+    if isinstance(owner, ModuleValue):
+        return owner.registered(tx, name.as_constant())
+    raise Unsupported("attribute", owner.describe())
+
+
+@handles(torch.nn.Module.__setattr__)
+def _module_setattr(tx: Interpreter, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+    owner, name, value = args
+    if not isinstance(owner, ModuleValue):
+        raise Unsupported("set-attribute", owner.describe())
+    owner.module_setattr(tx, name.as_constant(), value)
+    return constant(None)
+
+
+@handles(torch.nn.Module.__call__)
+def _module_call(tx: Interpreter, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+    owner = args[0]
+    if not isinstance(owner, ModuleValue):
+        raise Unsupported("call", owner.describe())
+    return owner.call_module(tx, args[1:], kwargs)
+
+
+# ---- Python modules ------------------------------------------------------------------------------------------------
+class PythonModuleValue(Value):
+    """A Python module."""
+
+    __slots__ = ("module",)
+
+    def __init__(self, module: ModuleType, source: Source | None = None) -> None:
+        super().__init__(source)
+        self.module = module
+
+    def python_type(self) -> type:
+        """module."""
+        return type(self.module)
+
+    def is_constant(self) -> bool:
+        """Modules are taken as they are."""
+        return True
+
+    def as_constant(self) -> ModuleType:
+        """The module."""
+        return self.module
+
+    def truth(self, tx: Interpreter) -> bool:
+        """Modules are true."""
+        return True
+
+    def getattr(self, tx: Interpreter, name: str) -> Value:
+        """A global of the module; what the trace stored there comes first."""
+        module_name = self.module.__name__
+        pending = tx.effects.load_global(module_name, name)
+        if pending is not None:
+            return pending
+        try:
+            found = getattr(self.module, name)
+        except AttributeError as error:
+            tx.raise_observed(AttributeError, *error.args)
+        if isinstance(found, ModuleType):
+            return from_python(tx, found)
+        own = self.module.__dict__
+        if sys.modules.get(module_name) is self.module and name in own:
+            return build(tx, found, ModuleGlobalSource(module_name, name))
+        return build(tx, found, AttrSource(self.source, name)) if self.source is not None else from_python(tx, found)
+
+    def setattr(self, tx: Interpreter, name: str, value: Value) -> None:
+        """A side effect on the module's globals."""
+        if sys.modules.get(self.module.__name__) is not self.module:
+            raise Unsupported("set-attribute", f"{self.describe()}.{name}")
+        tx.effects.store_global(self.module.__name__, name, value)
+
+    def reconstruct(self, codegen: Codegen) -> None:
+        """Push it."""
+        codegen.const(self.module)
+
+    def describe(self) -> str:
+        """Its name."""
+        return f"the module {self.module.__name__}"
+
+
+@builds(ModuleType)
+def build_python_module(tx: Interpreter, obj: ModuleType, source: Source | None) -> Value:
+    """A Python module; a name of the program that is bound to one is guarded."""
+    if source is not None and not is_stable(source):
+        tx.guards.add(source, "ID_MATCH", obj)
+    return PythonModuleValue(obj, source)

@@ -1,0 +1,207 @@
+"""Numbers that vary with the shapes: torch.SymInt, SymFloat and SymBool of the shape environment.
+
+Arithmetic stays symbolic; a comparison asks the ShapeEnv, which notes the condition as a guard, and gives a constant.
+"""
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.fx
+
+from ..sources import Source
+from .base import Unsupported, Value
+from .constant import REGISTRY, BoundBuiltin, constant, fold
+from .registry import RESULTS, from_python
+
+if TYPE_CHECKING:
+    from ..codegen import Codegen
+    from ..interpreter import Interpreter
+
+_TYPES = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
+
+_MATH = {math.sqrt: torch.sym_sqrt, math.floor: math.floor, math.ceil: math.ceil, math.trunc: math.trunc}
+
+
+class NumberValue(Value):
+    """An int, float or bool that is not known. `make_node` gives its node when the graph first needs it."""
+
+    __slots__ = ("_make_node", "_node", "symbol")
+
+    def __init__(
+        self, symbol: Any, node: torch.fx.Node | None = None, make_node: Callable[[], torch.fx.Node] | None = None,
+        source: Source | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(source)
+        self.symbol = symbol
+        self._node = node
+        self._make_node = make_node
+
+    @property
+    def node(self) -> torch.fx.Node:
+        """The node of the graph that computes the number."""
+        if self._node is None:
+            assert self._make_node is not None
+            self._node = self._make_node()
+        return self._node
+
+    def python_type(self) -> type:
+        """int, float or bool."""
+        return _TYPES[type(self.symbol)]
+
+    def is_constant(self) -> bool:
+        """Once the guards leave one value only."""
+        return _known(self.symbol) is not None
+
+    def as_constant(self) -> Any:
+        """The one value that the guards leave."""
+        value = _known(self.symbol)
+        if value is None:
+            raise Unsupported("not-a-constant", self.describe())
+        return value
+
+    def specialize(self, tx: Interpreter) -> int | float | bool:
+        """The number at this call, guarded."""
+        kind = self.python_type()
+        try:
+            return kind(self.symbol)
+        except Exception as error:
+            raise Unsupported("data-dependent-value", self.describe()) from error
+
+    def as_proxy(self) -> Any:
+        """Its node, or the number once it is known."""
+        value = _known(self.symbol)
+        return value if value is not None else self.node
+
+    def truth(self, tx: Interpreter) -> bool:
+        """bool(number), guarded."""
+        try:
+            return bool(self.symbol)
+        except Exception as error:
+            raise Unsupported("data-dependent-branch", self.describe()) from error
+
+    def key(self) -> Any:
+        """As a key of a dict the number is specialised."""
+        return self.specialize(None)  # type: ignore[arg-type]
+
+    def binary(self, tx: Interpreter, function: Callable[..., Any], left: Value, right: Value) -> Value | None:
+        """Arithmetic makes a node; a comparison is decided and guarded."""
+        for side in (left, right):
+            if not isinstance(side, NumberValue) and not _is_number(side):
+                return constant(function is operator.ne) if function in (operator.eq, operator.ne) else None
+        a, b = (side.symbol if isinstance(side, NumberValue) else side.as_constant() for side in (left, right))
+        return self.computed(tx, function, [left, right], function(a, b))
+
+    def computed(self, tx: Interpreter, function: Callable[..., Any], args: Sequence[Value], result: Any) -> Value:
+        """The number `result`, which `function` computes from `args` when the graph needs it."""
+        if isinstance(result, torch.SymBool):
+            return constant(NumberValue(result).truth(tx))
+        value = _known(result) if type(result) in _TYPES else result
+        if value is not None:
+            return constant(value)
+        graph = tx.graph.graph
+        locations, module = tx.stack_locations(), tx.trace.module_path
+
+        def make() -> torch.fx.Node:
+            node = graph.call_function(function, tuple(arg.as_proxy() for arg in args))
+            node.meta.update(val=result, stack=locations, module=module)
+            return node
+
+        return NumberValue(result, make_node=make)
+
+    def unary(self, tx: Interpreter, function: Callable[..., Any]) -> Value:
+        """Negation and the like."""
+        if function is operator.index:
+            return self
+        return self.computed(tx, function, [self], function(self.symbol))
+
+    def math(self, tx: Interpreter, function: Callable[..., Any]) -> Value:
+        """math.sqrt, floor, ceil of the number; other functions of `math` specialise it."""
+        known = _MATH.get(function)
+        if known is None:
+            return fold(tx, function, [constant(self.specialize(tx))])
+        return self.computed(tx, known, [self], known(self.symbol))
+
+    def getattr(self, tx: Interpreter, name: str) -> Value:
+        """Attributes of numbers."""
+        if name in ("real", "numerator"):
+            return self
+        if name in ("imag", "denominator"):
+            return constant(int(name == "denominator"))
+        if name == "__class__":
+            return from_python(tx, self.python_type())
+        return BoundBuiltin(self, name)
+
+    def call_method(self, tx: Interpreter, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        """Methods specialise the number, but conversions."""
+        if name in ("__index__", "__int__", "__trunc__", "conjugate") and not args:
+            return self
+        return constant(self.specialize(tx)).call_method(tx, name, args, kwargs)
+
+    def reconstruct(self, codegen: Codegen) -> None:
+        """What the graph computed."""
+        value = _known(self.symbol)
+        codegen.const(value) if value is not None else codegen.load_node(self.node)
+
+    def describe(self) -> str:
+        """The expression."""
+        return f"the size {self.symbol}"
+
+
+def _known(symbol: Any) -> Any:
+    """The number, when the guards leave one value only."""
+    expression = symbol.node.expr
+    if expression.is_number:
+        return symbol.node.pytype(expression)
+    if getattr(expression, "is_Boolean", False) and not expression.free_symbols:
+        return bool(expression)
+    env = symbol.node.shape_env
+    replaced = env.replace(expression) if env is not None and not isinstance(symbol, torch.SymBool) else expression
+    return symbol.node.pytype(replaced) if replaced.is_number else None
+
+
+def _is_number(value: Value) -> bool:
+    return value.is_constant() and isinstance(value.as_constant(), (int, float))
+
+
+def size_value(
+    tx: Interpreter, size: Any, owner: Value, function: Callable[..., Any], dimension: int | None = None
+) -> Value:
+    """One size or stride of a fake tensor: a constant, or a number whose node is `function(owner[, dimension])`."""
+    if not isinstance(size, torch.SymInt):
+        return constant(size)
+    known = _known(size)
+    if known is not None:
+        return constant(known)
+    graph = tx.graph.graph
+    locations, module = tx.stack_locations(), tx.trace.module_path
+
+    def make() -> torch.fx.Node:
+        args = (owner.as_proxy(),) if dimension is None else (owner.as_proxy(), dimension)
+        node = graph.call_function(function, args)
+        node.meta.update(val=size, stack=locations, module=module)
+        return node
+
+    return NumberValue(size, make_node=make)
+
+
+def symbolic_int(tx: Interpreter, obj: int, source: Source) -> Value | None:
+    """The int at `source` as an input of the graph, when the policy says that it varies."""
+    number = tx.graph.shapes.symbolic_int(obj, source)
+    if not isinstance(number, torch.SymInt):
+        return None
+    return NumberValue(number, node=tx.graph.add_placeholder(source, number), source=source)
+
+
+REGISTRY["symbolic_int"] = symbolic_int
+
+
+def _wrap_number(tx: Interpreter, node: torch.fx.Node, fake: Any) -> Value:
+    known = _known(fake)
+    return constant(known) if known is not None else NumberValue(fake, node=node)
+
+
+RESULTS.append((lambda fake: type(fake) in _TYPES, _wrap_number))

@@ -1,0 +1,401 @@
+"""Instances of classes: those that exist, and those the trace makes. The class is always real.
+
+Special methods written in Python are interpreted. A class that derives from dict, list, set or tuple keeps its items in
+`storage`, a Value of the builtin type; methods that the builtin base defines work on that.
+"""
+from __future__ import annotations
+
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import Callable, Mapping, Sequence
+from types import GetSetDescriptorType, MemberDescriptorType
+from typing import TYPE_CHECKING, Any
+
+from ..sources import AttrSource, Source
+from .attributes import MISSING, BaseMethod, bind, is_python_method, lookup, type_source
+from .base import Unsupported, Value
+from .constant import REGISTRY, constant
+from .mappings import DictValue, fill_from_real
+from .operators import IN_PLACE, REFLECTED, UNARY
+from .registry import build, builds, from_python
+from .sequences import ListValue, TupleValue, read_items
+from .sets import SetValue
+
+if TYPE_CHECKING:
+    from ..codegen import Codegen
+    from ..interpreter import Interpreter
+
+
+class ObjectValue(Value):
+    """An instance of `cls`. `real` is the object where it exists outside the trace."""
+
+    __slots__ = ("cls", "real", "storage")
+
+    def __init__(self, cls: type, real: Any = None, source: Source | None = None) -> None:
+        super().__init__(source)
+        self.cls = cls
+        self.real = real
+        self.storage: Value | None = None
+
+    def python_type(self) -> type:
+        """The class."""
+        return self.cls
+
+    # ---- attributes ------------------------------------------------------------------------------------------------
+    def getattr(self, tx: Interpreter, name: str) -> Value:
+        """The attribute, through `__getattribute__` where the class defines one in Python."""
+        custom = lookup(self.cls, "__getattribute__")
+        if is_python_method(custom) and not REGISTRY["plain_getattribute"](self, custom, name):
+            return bind(tx, custom, "__getattribute__", self, self.cls, type_source(self)).call(tx, [constant(name)], {})
+        return self.generic_getattr(tx, name)
+
+    def generic_getattr(self, tx: Interpreter, name: str) -> Value:
+        """object.__getattribute__, then the class's `__getattr__`."""
+        found = self.find_attr(tx, name)
+        if found is not None:
+            return found
+        fallback = lookup(self.cls, "__getattr__")
+        if fallback is not MISSING:
+            return bind(tx, fallback, "__getattr__", self, self.cls, type_source(self)).call(tx, [constant(name)], {})
+        tx.raise_observed(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
+
+    def find_attr(self, tx: Interpreter, name: str) -> Value | None:
+        """object.__getattribute__; None where it raises AttributeError."""
+        if name == "__class__":
+            return from_python(tx, self.cls)
+        found = lookup(self.cls, name)
+        if isinstance(found, property):
+            return bind(tx, found, name, self, self.cls, type_source(self))
+        if tx.effects.has_pending(self, name):
+            stored = tx.effects.load_attr(self, name)
+            if stored is not None:
+                return stored
+        elif self.real is not None:
+            own = self._instance_attr(tx, name, found)
+            if own is not None:
+                return own
+        if name == "__dict__":
+            return self._instance_dict(tx)
+        if found is MISSING or isinstance(found, MemberDescriptorType):
+            return None
+        return bind(tx, found, name, self, self.cls, type_source(self))
+
+    def _instance_attr(self, tx: Interpreter, name: str, found: Any) -> Value | None:
+        """What the real object has in its `__dict__` or in a slot."""
+        own = instance_dict(self.real)
+        if name in own:
+            return self.read(tx, own[name], name)
+        if isinstance(found, (MemberDescriptorType, GetSetDescriptorType)) and name != "__dict__":
+            try:
+                value = found.__get__(self.real, self.cls)
+            except AttributeError:
+                return None
+            return self.read(tx, value, name)
+        return None
+
+    def read(self, tx: Interpreter, value: Any, name: str) -> Value:
+        """The Value of an attribute of the real object."""
+        if self.source is None:
+            return from_python(tx, value)
+        generic = is_python_method(lookup(self.cls, "__getattribute__"))
+        return build(tx, value, AttrSource(self.source, name, generic))
+
+    def _instance_dict(self, tx: Interpreter) -> Value:
+        pending = tx.effects.attributes.get(self)
+        if self.real is None:
+            made = DictValue(dict)
+            names = [n for n in pending or () if not tx.effects.is_deleted(self, n)]
+            return made.updated([(n, tx.effects.load_attr(self, n)) for n in names])  # type: ignore[misc]
+        if pending or self.source is None:
+            raise Unsupported("attribute", f"{self.describe()}.__dict__ after a change")
+        return build(tx, instance_dict(self.real), AttrSource(self.source, "__dict__"))
+
+    def setattr(self, tx: Interpreter, name: str, value: Value) -> None:
+        """Through `__setattr__` where the class defines one in Python."""
+        custom = lookup(self.cls, "__setattr__")
+        if is_python_method(custom):
+            method = bind(tx, custom, "__setattr__", self, self.cls, type_source(self))
+            method.call(tx, [constant(name), value], {})
+        else:
+            self.generic_setattr(tx, name, value)
+
+    def generic_setattr(self, tx: Interpreter, name: str, value: Value, raw: bool = False) -> None:
+        """object.__setattr__: a property's setter, or a side effect."""
+        found = lookup(self.cls, name)
+        if isinstance(found, property):
+            if found.fset is None:
+                tx.raise_observed(AttributeError, f"property '{name}' of '{self.cls.__name__}' object has no setter")
+            from_python(tx, found.fset).call(tx, [self, value], {})
+            return
+        if found is not MISSING and hasattr(type(found), "__set__") and not isinstance(found, MemberDescriptorType):
+            setter = lookup(type(found), "__set__")
+            if not is_python_method(setter):
+                raise Unsupported("set-attribute", f"{self.describe()}.{name}")
+            from_python(tx, setter).call(tx, [from_python(tx, found), self, value], {})
+            return
+        if self.source is None and not tx.effects.is_new(self):
+            raise Unsupported("set-attribute", f"{self.describe()}.{name}")
+        tx.effects.store_attr(self, name, value, raw=raw or is_python_method(lookup(self.cls, "__setattr__")))
+
+    def delattr(self, tx: Interpreter, name: str) -> None:
+        """del object.name."""
+        if is_python_method(lookup(self.cls, "__delattr__")):
+            self._special(tx, "__delattr__", [constant(name)])
+            return
+        if self.find_attr(tx, name) is None:
+            tx.raise_observed(AttributeError, name)
+        tx.effects.delete_attr(self, name)
+
+    # ---- special methods -------------------------------------------------------------------------------------------
+    def method(self, tx: Interpreter, name: str) -> Value | None:
+        """The special method `name`, looked up on the class; None when it has none (or hides it with None)."""
+        found = lookup(self.cls, name)
+        if found is MISSING or found is None:
+            return None
+        return bind(tx, found, name, self, self.cls, type_source(self))
+
+    def _special(self, tx: Interpreter, name: str, args: Sequence[Value]) -> Value | None:
+        """The call of a special method; None when the class has none of its own."""
+        method = self.method(tx, name)
+        if method is None or (isinstance(method, BaseMethod) and self.storage is None):
+            return None
+        return method.call(tx, args, {})
+
+    def call(self, tx: Interpreter, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        """`__call__`."""
+        method = self.method(tx, "__call__")
+        if method is None or isinstance(method, BaseMethod):
+            raise Unsupported("call", self.describe())
+        return method.call(tx, args, kwargs)
+
+    def truth(self, tx: Interpreter) -> bool:
+        """`__bool__`, `__len__`, or True."""
+        for name in ("__bool__", "__len__"):
+            result = self._special(tx, name, [])
+            if result is not None:
+                return result.truth(tx)
+        return True
+
+    def length(self, tx: Interpreter) -> Value:
+        """`__len__`."""
+        return self._required(tx, "__len__", [], f"object of type '{self.cls.__name__}' has no len()")
+
+    def iter(self, tx: Interpreter) -> Value:
+        """`__iter__`."""
+        if lookup(self.cls, "__iter__") is MISSING and lookup(self.cls, "__getitem__") is not MISSING:
+            raise Unsupported("iterate", f"{self.describe()}, which has only __getitem__")
+        return self._required(tx, "__iter__", [], f"'{self.cls.__name__}' object is not iterable")
+
+    def iterate(self, tx: Interpreter) -> Sequence[Value]:
+        """All items of iter(object)."""
+        if self.storage is not None and not is_python_method(lookup(self.cls, "__iter__")):
+            return self.storage.iterate(tx)
+        return self.iter(tx).iterate(tx) if lookup(self.cls, "__next__") is MISSING else self._drain(tx)
+
+    def _drain(self, tx: Interpreter) -> Sequence[Value]:
+        items = []
+        while (item := self.next(tx)) is not None:
+            items.append(item)
+        return items
+
+    def next(self, tx: Interpreter) -> Value | None:
+        """`__next__`; None for StopIteration."""
+        return REGISTRY["next_of"](tx, self)
+
+    def contains(self, tx: Interpreter, item: Value) -> bool:
+        """`__contains__`, or a search in the items."""
+        result = self._special(tx, "__contains__", [item])
+        if result is not None:
+            return result.truth(tx)
+        return REGISTRY["make_tuple"](tx, self.iterate(tx)).contains(tx, item)
+
+    def getitem(self, tx: Interpreter, key: Value) -> Value:
+        """`__getitem__`."""
+        return self._required(tx, "__getitem__", [key], f"'{self.cls.__name__}' object is not subscriptable")
+
+    def setitem(self, tx: Interpreter, key: Value, value: Value) -> None:
+        """`__setitem__`."""
+        message = f"'{self.cls.__name__}' object does not support item assignment"
+        self._required(tx, "__setitem__", [key, value], message)
+
+    def delitem(self, tx: Interpreter, key: Value) -> None:
+        """`__delitem__`."""
+        self._required(tx, "__delitem__", [key], f"'{self.cls.__name__}' object doesn't support item deletion")
+
+    def _required(self, tx: Interpreter, name: str, args: Sequence[Value], message: str) -> Value:
+        result = self._special(tx, name, args)
+        if result is None:
+            tx.raise_observed(TypeError, message)
+        return result
+
+    def unary(self, tx: Interpreter, function: Callable[..., Any]) -> Value:
+        """`__neg__` and the like."""
+        result = self._special(tx, UNARY[function], []) if function in UNARY else None
+        return result if result is not None else super().unary(tx, function)
+
+    def binary(self, tx: Interpreter, function: Callable[..., Any], left: Value, right: Value) -> Value | None:
+        """`__add__`, `__radd__`, `__iadd__`, ...; None where they give NotImplemented."""
+        in_place = IN_PLACE.get(function)
+        if in_place is not None and left is self:
+            result = self._answer(tx, f"__{function.__name__}__", right)
+            if result is not None:
+                return result
+        names = REFLECTED.get(in_place or function)
+        if names is None:
+            return None
+        return self._answer(tx, names[0], right) if left is self else self._answer(tx, names[1], left)
+
+    def _answer(self, tx: Interpreter, name: str, other: Value) -> Value | None:
+        if lookup(self.cls, name) in (MISSING, getattr(object, name, None)):
+            return constant(True) if name == "__eq__" and other is self else None
+        result = self._special(tx, name, [other])
+        if result is None or (result.is_constant() and result.as_constant() is NotImplemented):
+            return None
+        return result
+
+    def key(self) -> Any:
+        """Objects are keys by identity, unless their class says otherwise."""
+        if is_python_method(lookup(self.cls, "__hash__")) or is_python_method(lookup(self.cls, "__eq__")):
+            raise Unsupported("call", f"hash() of {self.describe()}")
+        return self
+
+    # ---- what builtin bases define -----------------------------------------------------------------------------------
+    def base_method(self, tx: Interpreter, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        """A method of a builtin base class, past any override."""
+        known = _OBJECT_METHODS.get(name)
+        if known is not None and not (self.storage is not None and name in ("__init__", "__eq__", "__ne__")):
+            return known(tx, self, *args)
+        if self.storage is None:
+            raise Unsupported("call", f"{self.describe()}.{name}")
+        result = self.storage.call_method(tx, name, args, kwargs)
+        return self if result is self.storage else result
+
+    def reconstruct(self, codegen: Codegen) -> None:
+        """A container of the items, for the side effects; an object without a source as it is."""
+        if self.storage is not None and not isinstance(self.storage, TupleValue):
+            self.storage.reconstruct(codegen)
+        elif self.real is not None:
+            codegen.const(self.real)
+        else:
+            super().reconstruct(codegen)
+
+    def describe(self) -> str:
+        """For messages."""
+        where = f" `{self.source}`" if self.source is not None else ""
+        return f"a {self.cls.__qualname__}{where}"
+
+
+def instance_dict(real: Any) -> dict[str, Any]:
+    """`real.__dict__` past any override; empty for objects without one."""
+    try:
+        return object.__getattribute__(real, "__dict__")  # type: ignore[no-any-return]
+    except AttributeError:
+        return {}
+
+
+def _setattr(tx: Interpreter, self: ObjectValue, name: Value, value: Value) -> Value:
+    self.generic_setattr(tx, name.as_constant(), value, raw=True)
+    return constant(None)
+
+
+def _getattribute(tx: Interpreter, self: ObjectValue, name: Value) -> Value:
+    found = self.find_attr(tx, name.as_constant())
+    if found is None:
+        text = f"'{self.cls.__name__}' object has no attribute '{name.as_constant()}'"
+        tx.raise_observed(AttributeError, text)
+    return found
+
+
+def _delattr(tx: Interpreter, self: ObjectValue, name: Value) -> Value:
+    tx.effects.delete_attr(self, name.as_constant())
+    return constant(None)
+
+
+_OBJECT_METHODS: dict[str, Callable[..., Value]] = {
+    "__init__": lambda tx, self, *args: constant(None),
+    "__setattr__": _setattr,
+    "__getattribute__": _getattribute,
+    "__delattr__": _delattr,
+    "__eq__": lambda tx, self, other: constant(True if other is self else NotImplemented),
+    "__ne__": lambda tx, self, other: constant(False if other is self else NotImplemented),
+    "__init_subclass__": lambda tx, self: constant(None),
+}
+"""Methods of `object` that an override calls through super()."""
+
+
+# ---- real and new objects ------------------------------------------------------------------------------------------
+_STORAGES = (defaultdict, OrderedDict, dict, list, set, frozenset, tuple, deque)
+
+
+def storage_kind(cls: type) -> type | None:
+    """The builtin container that `cls` derives from."""
+    return next((kind for kind in _STORAGES if issubclass(cls, kind)), None)
+
+
+def new_object(tx: Interpreter, cls: type, items: Sequence[Value] = ()) -> ObjectValue:
+    """cls.__new__(cls), made in the trace."""
+    value = ObjectValue(cls)
+    kind = storage_kind(cls)
+    if kind in (tuple, frozenset):
+        value.storage = TupleValue(items, tuple) if kind is tuple else SetValue(frozenset).filled(tx, items)
+        return value
+    if kind is not None:
+        value.storage = _empty_storage(kind)
+        tx.effects.mutated(value)
+    tx.effects.track_new(value, cls)
+    return value
+
+
+def _empty_storage(kind: type) -> Value:
+    if kind is list:
+        return ListValue([], list)
+    if kind is set:
+        return SetValue(set)
+    if issubclass(kind, dict):
+        return DictValue(kind)
+    raise Unsupported("call", f"a new instance of a subclass of {kind.__name__}")
+
+
+def build_object(tx: Interpreter, obj: Any, source: Source | None) -> ObjectValue:
+    """An instance that exists; its type is guarded, its attributes are when they are read."""
+    cls = type(obj)
+    if source is not None:
+        tx.guards.add(source, "TYPE_MATCH", cls)
+    value = ObjectValue(cls, obj, source)
+    kind = storage_kind(cls)
+    if kind is not None:
+        tx.trace.values_by_id[id(obj)] = value
+        value.storage = _real_storage(tx, obj, kind, source)
+    return value
+
+
+def _real_storage(tx: Interpreter, obj: Any, kind: type, source: Source | None) -> Value:
+    if issubclass(kind, dict):
+        storage = DictValue(OrderedDict if kind is OrderedDict else dict, source)
+        fill_from_real(tx, storage, obj)
+        return storage
+    if source is None or kind in (set, frozenset, deque):
+        raise Unsupported("unknown-type", type(obj).__qualname__)
+    items = read_items(tx, obj, source)
+    return ListValue(items, list, source) if kind is list else TupleValue(items, tuple, source)
+
+
+@builds(object)
+def build_any(tx: Interpreter, obj: Any, source: Source | None) -> Value:
+    """Every type that has no builder of its own."""
+    return build_object(tx, obj, source)
+
+
+REGISTRY["object"] = build_object
+
+
+def _base_method(
+    tx: Interpreter, owner: Value, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]
+) -> Value:
+    """A builtin's unbound method called on `owner`: `dict.update(d, ...)`, `torch.Tensor.add(x, y)`."""
+    if isinstance(owner, ObjectValue):
+        return owner.base_method(tx, function.__name__, args, kwargs)
+    return owner.call_method(tx, function.__name__, args, kwargs)
+
+
+REGISTRY["base_method"] = _base_method
+REGISTRY["plain_getattribute"] = lambda value, custom, name: False

@@ -1,0 +1,133 @@
+"""The `operator` module on Values: `apply` is what every operator of the bytecode comes down to."""
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from .base import Unsupported, Value
+from .constant import constant, fold
+
+if TYPE_CHECKING:
+    from ..interpreter import Interpreter
+
+
+def apply(tx: Interpreter, function: Callable[..., Any], *args: Value) -> Value:
+    """function(*args) for a function of the `operator` module.
+
+    Raises ObservedException with what Python would raise on constants, Unsupported where no operand's Value knows
+    the operation.
+    """
+    special = _SPECIAL.get(function)
+    if special is not None:
+        return special(tx, *args)
+    if len(args) == 1:
+        return args[0].unary(tx, function)
+    left, right = args
+    result = left.binary(tx, function, left, right)
+    if result is None and type(right) is not type(left):
+        result = right.binary(tx, function, left, right)
+    if result is not None:
+        return result
+    if left.is_constant() and right.is_constant():
+        return fold(tx, function, args)
+    if function is operator.eq:
+        return constant(same(left, right))
+    if function is operator.ne:
+        return constant(not same(left, right))
+    plain = IN_PLACE.get(function)
+    if plain is not None:
+        return apply(tx, plain, *args)
+    raise Unsupported("operator", f"{function.__name__} to {left.describe()} and {right.describe()}")
+
+
+def same(left: Value, right: Value) -> bool:
+    """`left is right` in the program."""
+    if left is right:
+        return True
+    if left.is_constant() and right.is_constant():
+        a, b = left.as_constant(), right.as_constant()
+        return a is b or (type(a) is type(b) and type(a) in _INTERNED and a == b)
+    return False
+
+
+_INTERNED = frozenset((int, str, bytes, bool))
+
+
+def equal(tx: Interpreter, left: Value, right: Value) -> bool:
+    """`left is right or left == right`, as containers compare their items."""
+    return same(left, right) or apply(tx, operator.eq, left, right).truth(tx)
+
+
+IN_PLACE: dict[Callable[..., Any], Callable[..., Any]] = {
+    operator.iadd: operator.add, operator.isub: operator.sub, operator.imul: operator.mul,
+    operator.itruediv: operator.truediv, operator.ifloordiv: operator.floordiv, operator.imod: operator.mod,
+    operator.ipow: operator.pow, operator.imatmul: operator.matmul, operator.iand: operator.and_,
+    operator.ior: operator.or_, operator.ixor: operator.xor, operator.ilshift: operator.lshift,
+    operator.irshift: operator.rshift,
+}  # fmt: skip
+"""What `x += y` does where x has no in-place form."""
+
+REFLECTED: dict[Callable[..., Any], tuple[str, str]] = {
+    operator.add: ("__add__", "__radd__"), operator.sub: ("__sub__", "__rsub__"),
+    operator.mul: ("__mul__", "__rmul__"), operator.truediv: ("__truediv__", "__rtruediv__"),
+    operator.floordiv: ("__floordiv__", "__rfloordiv__"), operator.mod: ("__mod__", "__rmod__"),
+    operator.pow: ("__pow__", "__rpow__"), operator.matmul: ("__matmul__", "__rmatmul__"),
+    operator.and_: ("__and__", "__rand__"), operator.or_: ("__or__", "__ror__"),
+    operator.xor: ("__xor__", "__rxor__"), operator.lshift: ("__lshift__", "__rlshift__"),
+    operator.rshift: ("__rshift__", "__rrshift__"), operator.eq: ("__eq__", "__eq__"),
+    operator.ne: ("__ne__", "__ne__"), operator.lt: ("__lt__", "__gt__"), operator.gt: ("__gt__", "__lt__"),
+    operator.le: ("__le__", "__ge__"), operator.ge: ("__ge__", "__le__"),
+}  # fmt: skip
+"""The special method of each binary operator, and the one asked of the right operand."""
+
+UNARY: dict[Callable[..., Any], str] = {
+    operator.neg: "__neg__", operator.pos: "__pos__", operator.invert: "__invert__", operator.index: "__index__",
+    operator.abs: "__abs__",
+}  # fmt: skip
+
+
+def _is(tx: Interpreter, left: Value, right: Value) -> Value:
+    return constant(same(left, right))
+
+
+def _is_not(tx: Interpreter, left: Value, right: Value) -> Value:
+    return constant(not same(left, right))
+
+
+def _not(tx: Interpreter, value: Value) -> Value:
+    return constant(not value.truth(tx))
+
+
+def _truth(tx: Interpreter, value: Value) -> Value:
+    return constant(value.truth(tx))
+
+
+def _contains(tx: Interpreter, container: Value, item: Value) -> Value:
+    return constant(container.contains(tx, item))
+
+
+def _getitem(tx: Interpreter, container: Value, key: Value) -> Value:
+    return container.getitem(tx, key)
+
+
+def _setitem(tx: Interpreter, container: Value, key: Value, item: Value) -> Value:
+    container.setitem(tx, key, item)
+    return constant(None)
+
+
+def _delitem(tx: Interpreter, container: Value, key: Value) -> Value:
+    container.delitem(tx, key)
+    return constant(None)
+
+
+_SPECIAL: dict[Callable[..., Any], Callable[..., Value]] = {
+    operator.is_: _is,
+    operator.is_not: _is_not,
+    operator.not_: _not,
+    operator.truth: _truth,
+    operator.contains: _contains,
+    operator.getitem: _getitem,
+    operator.setitem: _setitem,
+    operator.delitem: _delitem,
+}

@@ -1,0 +1,178 @@
+"""From real objects to Values: a table by type, filled by the modules of this package.
+
+`build` is for objects that the frame reads through a source: guards are installed on what the trace will rely on.
+`from_python` is for objects without a source: constants, fresh containers of constants, library functions and classes.
+`wrap_result` is for the fake result of a node. One object is one Value: `tx.trace.values_by_id`.
+"""
+from __future__ import annotations
+
+import enum
+import sys
+from collections.abc import Callable
+from types import CodeType, MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..sources import ModuleGlobalSource, Source
+from .base import Unsupported, Value
+from .constant import REGISTRY, ConstantValue
+
+if TYPE_CHECKING:
+    from ..interpreter import Interpreter
+
+Builder = Callable[["Interpreter", Any, "Source | None"], Value]
+
+BUILDERS: dict[type, Builder] = {}
+"""By exact type, then along the type's bases. A builder gets source None for an object that is not guarded."""
+
+FRESH: dict[type, Callable[[Any, Any], Value]] = {}
+"""How `from_python` copies a container that Python computed: list, tuple, dict, set."""
+
+RESULTS: list[tuple[Callable[[Any], bool], Callable[..., Value]]] = []
+"""(predicate on a fake result, wrapper(tx, node, fake))."""
+
+CONSTANT_TYPES: set[type] = {
+    type(None), bool, int, float, complex, str, bytes, type(Ellipsis), type(NotImplemented), range,
+    torch.dtype, torch.device, torch.layout, torch.memory_format, CodeType, MappingProxyType, torch.finfo, torch.iinfo,
+}  # fmt: skip
+"""Types whose instances are immutable values; guarded by equality."""
+
+OPAQUE_CONSTANTS: set[type] = set()
+"""Immutable records of the standard library that are only ever the result of folding (inspect.Signature, ...)."""
+
+
+def builds(*types: type) -> Callable[[Builder], Builder]:
+    """Register the builder for objects of `types` (and of subclasses that have none of their own)."""
+
+    def register(builder: Builder) -> Builder:
+        for kind in types:
+            BUILDERS[kind] = builder
+        return builder
+
+    return register
+
+
+def build(tx: Interpreter, obj: Any, source: Source) -> Value:
+    """The Value of the real object `obj`, read through `source`, with guards on what it is."""
+    trace = tx.trace
+    value = trace.values_by_source.get(source)
+    if value is not None:
+        return value
+    kind = type(obj)
+    if kind in CONSTANT_TYPES or isinstance(obj, enum.Enum):
+        value = build_constant(tx, obj, source)
+    else:
+        value = trace.values_by_id.get(id(obj))
+        if value is None:
+            value = _builder(kind)(tx, obj, source)
+            trace.keep_alive.append(obj)
+            trace.values_by_id.setdefault(id(obj), value)
+        else:
+            _guard_alias(tx, obj, value, source)
+    trace.values_by_source[source] = value
+    return value
+
+
+def build_constant(tx: Interpreter, obj: Any, source: Source, may_vary: bool = True) -> Value:
+    """A constant read through `source`; an int that the policy knows to vary becomes an input of the graph."""
+    kind = type(obj)
+    if obj is None:
+        tx.guards.add(source, "NONE", None)
+    elif kind is bool:
+        tx.guards.add(source, "BOOL", obj)
+    elif kind is int and may_vary:
+        node_value = REGISTRY["symbolic_int"](tx, obj, source)
+        if node_value is not None:
+            return node_value
+        tx.guards.add(source, "EQUALS_MATCH", obj)
+    elif kind in _BY_IDENTITY or isinstance(obj, enum.Enum):
+        tx.guards.add(source, "ID_MATCH", obj)
+    else:
+        tx.guards.add(source, "EQUALS_MATCH", obj)
+    return ConstantValue(obj, source)
+
+
+_BY_IDENTITY = {type(Ellipsis), type(NotImplemented), CodeType, MappingProxyType, torch.finfo, torch.iinfo}
+
+
+def _guard_alias(tx: Interpreter, obj: Any, value: Value, source: Source) -> None:
+    """A second way to the same object: it must stay the same object."""
+    if value.source is not None and value.source != source:
+        if is_stable(source):
+            return
+        tx.guards.add(source, "DUPLICATE_INPUT", value.source)
+    elif value.source is None and not is_stable(source):
+        tx.guards.add(source, "ID_MATCH", obj)
+
+
+def is_stable(source: Source | None) -> bool:
+    """Whether what `source` leads to is part of the installed code: globals of torch's modules, attributes of types.
+
+    Such functions and classes are not guarded: replacing them while a program runs is not supported.
+    """
+    while source is not None:
+        if isinstance(source, ModuleGlobalSource):
+            return source.module.partition(".")[0] in _LIBRARIES
+        if getattr(source, "function", None) == "type":
+            return True
+        source = source.base
+    return False
+
+
+_LIBRARIES = frozenset(sys.stdlib_module_names) | {"torch", "transformers"}
+
+
+def _builder(kind: type) -> Builder:
+    builder = BUILDERS.get(kind)
+    if builder is None:
+        for base in kind.__mro__:
+            builder = BUILDERS.get(base)
+            if builder is not None:
+                break
+        else:
+            raise Unsupported("unknown-type", kind.__qualname__)
+    return builder
+
+
+def from_python(tx: Interpreter, obj: Any) -> Value:
+    """The Value of an object without a source: what Python computed from constants, library functions, classes."""
+    kind = type(obj)
+    if kind in CONSTANT_TYPES or kind in OPAQUE_CONSTANTS or isinstance(obj, enum.Enum):
+        return ConstantValue(obj)
+    fresh = FRESH.get(kind)
+    if fresh is not None:
+        return fresh(tx, obj)
+    trace = tx.trace
+    value = trace.values_by_id.get(id(obj))
+    if value is None:
+        value = _builder(kind)(tx, obj, None)
+        trace.keep_alive.append(obj)
+        trace.values_by_id.setdefault(id(obj), value)
+    return value
+
+
+def importable(obj: Any) -> Source | None:
+    """The source of a class or function as a global of the module that defines it."""
+    module, name = getattr(obj, "__module__", None), getattr(obj, "__qualname__", None)
+    if isinstance(module, str) and isinstance(name, str) and module in sys.modules:
+        if sys.modules[module].__dict__.get(name) is obj:
+            return ModuleGlobalSource(module, name)
+    return None
+
+
+def wrap_result(tx: Interpreter, node: torch.fx.Node, fake: Any) -> Value:
+    """The Value of a node whose fake result is `fake`. A fake tensor that is known already is the same tensor."""
+    if isinstance(fake, torch.Tensor):
+        known = tx.trace.values_by_id.get(id(fake))
+        if known is not None:
+            return known
+    elif type(fake) in CONSTANT_TYPES:
+        return ConstantValue(fake)
+    for matches, wrap in RESULTS:
+        if matches(fake):
+            return wrap(tx, node, fake)
+    raise Unsupported("unknown-type", f"{type(fake).__qualname__}, the result of {node.target}")
+
+
+REGISTRY["from_python"] = from_python

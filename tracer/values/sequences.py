@@ -1,0 +1,557 @@
+"""Lists, tuples (named ones and torch.Size among them) and deques."""
+from __future__ import annotations
+
+import operator
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..sources import ItemSource, Source
+from .base import Unsupported, Value
+from .constant import REGISTRY, BoundBuiltin, ItemsIterator, constant
+from .operators import apply, equal
+from .registry import FRESH, RESULTS, build, builds, from_python, wrap_result
+from .slices import as_index, position
+
+if TYPE_CHECKING:
+    from ..codegen import Codegen
+    from ..interpreter import Interpreter
+
+
+class SequenceValue(Value):
+    """A sequence whose items are known. `kind` is its exact type."""
+
+    __slots__ = ("items", "kind")
+
+    mutable = False
+
+    def __init__(self, items: Sequence[Value], kind: type, source: Source | None = None) -> None:
+        super().__init__(source)
+        self.items: list[Value] = list(items)
+        self.kind = kind
+
+    def python_type(self) -> type:
+        """The exact type."""
+        return self.kind
+
+    def as_proxy(self) -> Any:
+        """The items, in a list or a tuple."""
+        items = [item.as_proxy() for item in self.items]
+        return items if issubclass(self.kind, (list, deque)) else tuple(items)
+
+    def truth(self, tx: Interpreter) -> bool:
+        """Whether there are items."""
+        return bool(self.items)
+
+    def iterate(self, tx: Interpreter) -> Sequence[Value]:
+        """The items."""
+        return list(self.items)
+
+    def iter(self, tx: Interpreter) -> Value:
+        """An iterator that sees later changes of a list."""
+        return SequenceIterator(self)
+
+    def length(self, tx: Interpreter) -> Value:
+        """The number of items."""
+        return constant(len(self.items))
+
+    def contains(self, tx: Interpreter, item: Value) -> bool:
+        """Whether an item is or equals `item`."""
+        return any(equal(tx, item, own) for own in self.items)
+
+    def like(self, items: Sequence[Value]) -> Value:
+        """A new sequence of the builtin type that slices and sums of this one have."""
+        raise NotImplementedError
+
+    def getitem(self, tx: Interpreter, key: Value) -> Value:
+        """One item, or a new sequence for a slice."""
+        where = position(tx, key, f"{self.kind.__name__} indices must be integers or slices")
+        if isinstance(where, slice):
+            return self.like(self.items[where])
+        if not -len(self.items) <= where < len(self.items):
+            tx.raise_observed(IndexError, f"{self.kind.__name__} index out of range")
+        return self.items[where]
+
+    def binary(self, tx: Interpreter, function: Callable[..., Any], left: Value, right: Value) -> Value | None:
+        """Concatenation, repetition and comparison."""
+        if function in (operator.add, operator.iadd):
+            if isinstance(left, SequenceValue) and isinstance(right, SequenceValue) and left.base is right.base:
+                return left.like(left.items + right.items)
+        elif function in (operator.mul, operator.imul):
+            number = right if left is self else left
+            if issubclass(number.python_type(), int):
+                return self.like(self.items * as_index(tx, number))
+        elif function in _COMPARISONS and isinstance(left, SequenceValue) and isinstance(right, SequenceValue):
+            return self._compare(tx, function, left, right) if left.base is right.base else None
+        return None
+
+    @property
+    def base(self) -> type:
+        """The builtin type: list, tuple or deque."""
+        return next(kind for kind in (list, tuple, deque) if issubclass(self.kind, kind))
+
+    def _compare(self, tx: Interpreter, function: Any, left: SequenceValue, right: SequenceValue) -> Value:
+        for a, b in zip(left.items, right.items):
+            if not equal(tx, a, b):
+                if function in (operator.eq, operator.ne):
+                    return constant(function is operator.ne)
+                return apply(tx, function, a, b)
+        return constant(function(len(left.items), len(right.items)))
+
+    def getattr(self, tx: Interpreter, name: str) -> Value:
+        """Methods."""
+        if name == "__class__":
+            return from_python(tx, self.kind)
+        if hasattr(self.base, name):
+            return BoundBuiltin(self, name)
+        tx.raise_observed(AttributeError, f"'{self.kind.__name__}' object has no attribute '{name}'")
+
+    def call_method(self, tx: Interpreter, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        """A method from the table."""
+        method = _METHODS.get(name)
+        if method is not None and not kwargs:
+            return method(tx, self, *args)
+        if name in MUTATING and self.mutable:
+            tx.effects.mutated(self)
+            result = MUTATING[name](tx, self, *args, **kwargs)
+            return result if result is not None else constant(None)
+        if not hasattr(self.base, name):
+            tx.raise_observed(AttributeError, f"'{self.kind.__name__}' object has no attribute '{name}'")
+        raise Unsupported("call", f"{self.describe()}.{name}")
+
+    def describe(self) -> str:
+        """The type and the number of items."""
+        where = f" `{self.source}`" if self.source is not None else ""
+        return f"a {self.kind.__name__} of {len(self.items)}{where}"
+
+
+_COMPARISONS = frozenset((operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge))
+
+
+class TupleValue(SequenceValue):
+    """A tuple, torch.Size, or named tuple."""
+
+    __slots__ = ()
+
+    def is_constant(self) -> bool:
+        """When all items are."""
+        return all(item.is_constant() for item in self.items)
+
+    def as_constant(self) -> Any:
+        """The tuple."""
+        return make_instance(self.kind, [item.as_constant() for item in self.items])
+
+    def as_proxy(self) -> Any:
+        """A tuple of the same type."""
+        return make_instance(tuple if self.kind is torch.Size else self.kind, [item.as_proxy() for item in self.items])
+
+    def key(self) -> Any:
+        """Tuples are equal when their items are."""
+        return tuple([item.key() for item in self.items])
+
+    def like(self, items: Sequence[Value]) -> Value:
+        """A tuple; slices of a torch.Size are sizes."""
+        return TupleValue(items, torch.Size if self.kind is torch.Size else tuple)
+
+    def getattr(self, tx: Interpreter, name: str) -> Value:
+        """Fields of named tuples; methods."""
+        fields = field_names(self.kind)
+        if name in fields:
+            return self.items[fields.index(name)]
+        if self.kind not in (tuple, torch.Size):
+            if name == "_fields":
+                return from_python(tx, tuple(fields))
+            if name not in tuple.__dict__ and name not in _NAMED_METHODS:
+                return self._class_attribute(tx, name)
+        if self.kind is torch.Size and name == "numel":
+            return BoundBuiltin(self, name)
+        return super().getattr(tx, name)
+
+    def _class_attribute(self, tx: Interpreter, name: str) -> Value:
+        """A method or property that a subclass of a named tuple defines."""
+        found = getattr(self.kind, name, None)
+        if found is None:
+            tx.raise_observed(AttributeError, f"'{self.kind.__name__}' object has no attribute '{name}'")
+        function = from_python(tx, found.fget if isinstance(found, property) else found)
+        if isinstance(found, property):
+            return function.call(tx, [self], {})
+        bind = getattr(function, "bound_to", None)
+        return bind(self) if bind is not None else function
+
+    def call_method(self, tx: Interpreter, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        """Methods of tuples, and _replace and _asdict of named ones."""
+        if name == "numel" and self.kind is torch.Size:
+            result: Value = constant(1)
+            for item in self.items:
+                result = apply(tx, operator.mul, result, item)
+            return result
+        fields = field_names(self.kind)
+        if fields and name == "_replace":
+            return TupleValue([kwargs.get(f, item) for f, item in zip(fields, self.items)], self.kind)
+        if fields and name == "_asdict":
+            return FRESH[dict](tx, {}).updated(zip(fields, self.items))  # type: ignore[attr-defined]
+        if self.kind not in (tuple, torch.Size) and name not in tuple.__dict__:
+            return self.getattr(tx, name).call(tx, args, kwargs)
+        return super().call_method(tx, name, args, kwargs)
+
+    def reconstruct(self, codegen: Codegen) -> None:
+        """Push the items, then the tuple."""
+        if self.kind is not tuple:
+            codegen.push_null()
+            codegen.const(self.kind if hasattr(self.kind, "n_fields") or self.kind is torch.Size else self.kind._make)  # type: ignore[attr-defined]
+        for item in self.items:
+            codegen(item)
+        codegen.build("BUILD_TUPLE", len(self.items))
+        if self.kind is not tuple:
+            codegen.call(1)
+
+
+_NAMED_METHODS = ("_replace", "_asdict")
+
+
+def field_names(kind: type) -> tuple[str, ...]:
+    """The fields of a named tuple type or of one of torch.return_types, in order."""
+    named = getattr(kind, "_fields", None)
+    if named is not None:
+        return tuple(named)
+    if hasattr(kind, "n_sequence_fields"):
+        return tuple(kind.__match_args__)  # type: ignore[attr-defined]
+    return ()
+
+
+def make_instance(kind: type, items: list[Any]) -> Any:
+    """A tuple of type `kind`."""
+    if kind is tuple:
+        return tuple(items)
+    return kind(*items) if hasattr(kind, "_fields") else kind(items)
+
+
+class ListValue(SequenceValue):
+    """A list."""
+
+    __slots__ = ()
+
+    mutable = True
+
+    def is_constant(self) -> bool:
+        """Never: it may change."""
+        return False
+
+    def as_constant(self) -> list[Any]:
+        """A list of the items now, for functions that only read it."""
+        return [item.as_constant() for item in self.items]
+
+    def like(self, items: Sequence[Value]) -> Value:
+        """A new list."""
+        return ListValue(items, list)
+
+    def binary(self, tx: Interpreter, function: Callable[..., Any], left: Value, right: Value) -> Value | None:
+        """As sequences; `+=` and `*=` change the list."""
+        if left is self and function is operator.iadd:
+            self.call_method(tx, "extend", [right], {})
+            return self
+        if left is self and function is operator.imul:
+            tx.effects.mutated(self)
+            self.items[:] = self.items * as_index(tx, right)
+            return self
+        return super().binary(tx, function, left, right)
+
+    def setitem(self, tx: Interpreter, key: Value, value: Value) -> None:
+        """Assign one item or a slice."""
+        where = position(tx, key)
+        if isinstance(where, int) and not -len(self.items) <= where < len(self.items):
+            tx.raise_observed(IndexError, "list assignment index out of range")
+        tx.effects.mutated(self)
+        self.items[where] = value if isinstance(where, int) else value.iterate(tx)  # type: ignore[call-overload]
+
+    def delitem(self, tx: Interpreter, key: Value) -> None:
+        """Remove one item or a slice."""
+        where = position(tx, key)
+        if isinstance(where, int) and not -len(self.items) <= where < len(self.items):
+            tx.raise_observed(IndexError, "list assignment index out of range")
+        tx.effects.mutated(self)
+        del self.items[where]
+
+    def reconstruct(self, codegen: Codegen) -> None:
+        """Push the items, then a list of them."""
+        for item in self.items:
+            codegen(item)
+        codegen.build("BUILD_LIST", len(self.items))
+
+
+class DequeValue(ListValue):
+    """A collections.deque."""
+
+    __slots__ = ("maxlen",)
+
+    def __init__(self, items: Sequence[Value], maxlen: int | None = None, source: Source | None = None) -> None:
+        super().__init__(items, deque, source)
+        self.maxlen = maxlen
+        self.trim()
+
+    def trim(self, left: bool = False) -> None:
+        """Drop what is over `maxlen`: at the right end after an append at the left, else at the left."""
+        if self.maxlen is not None and len(self.items) > self.maxlen:
+            self.items[:] = self.items[: self.maxlen] if left else self.items[len(self.items) - self.maxlen :]
+
+    def like(self, items: Sequence[Value]) -> Value:
+        """A new deque."""
+        return DequeValue(items, self.maxlen)
+
+    def getattr(self, tx: Interpreter, name: str) -> Value:
+        """maxlen, and methods."""
+        return constant(self.maxlen) if name == "maxlen" else super().getattr(tx, name)
+
+    def call_method(self, tx: Interpreter, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        """As lists, and the left end."""
+        if name == "popleft":
+            if not self.items:
+                tx.raise_observed(IndexError, "pop from an empty deque")
+            tx.effects.mutated(self)
+            return self.items.pop(0)
+        if name in ("appendleft", "extendleft"):
+            tx.effects.mutated(self)
+            for item in args if name == "appendleft" else args[0].iterate(tx):
+                self.items.insert(0, item)
+                self.trim(left=True)
+            return constant(None)
+        if name == "rotate":
+            tx.effects.mutated(self)
+            items = deque(self.items)
+            items.rotate(as_index(tx, args[0]) if args else 1)
+            self.items[:] = items
+            return constant(None)
+        result = super().call_method(tx, name, args, kwargs)
+        self.trim()
+        return result
+
+    def reconstruct(self, codegen: Codegen) -> None:
+        """deque([...], maxlen)."""
+        codegen.push_null()
+        codegen.const(deque)
+        super().reconstruct(codegen)
+        codegen.const(self.maxlen)
+        codegen.call(2)
+
+
+class SequenceIterator(Value):
+    """iter() of a sequence: reads by index, so it sees what is appended meanwhile."""
+
+    __slots__ = ("index", "sequence")
+
+    def __init__(self, sequence: SequenceValue) -> None:
+        super().__init__()
+        self.sequence = sequence
+        self.index = 0
+
+    def python_type(self) -> type:
+        """The type of iterators over such a sequence."""
+        return type(iter(self.sequence.base()))
+
+    def next(self, tx: Interpreter) -> Value | None:
+        """The next item; None at the end, for good."""
+        if self.index < 0 or self.index >= len(self.sequence.items):
+            self.index = -1
+            return None
+        self.index += 1
+        return self.sequence.items[self.index - 1]
+
+    def iterate(self, tx: Interpreter) -> Sequence[Value]:
+        """What is left."""
+        rest = self.sequence.items[self.index :] if self.index >= 0 else []
+        self.index = -1
+        return rest
+
+    iter = ItemsIterator.iter
+    truth = ItemsIterator.truth
+
+    def call_method(self, tx: Interpreter, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        """`__next__` and `__iter__`."""
+        if name == "__next__":
+            item = self.next(tx)
+            if item is None:
+                tx.raise_observed(StopIteration)
+            return item
+        return self if name == "__iter__" else super().call_method(tx, name, args, kwargs)
+
+    def reconstruct(self, codegen: Codegen) -> None:
+        """An iterator over the same sequence, at the same place."""
+        codegen.call_const(iterator_at, [self.sequence, constant(self.index)])
+
+
+def iterator_at(sequence: Any, index: int) -> Any:
+    """iter(sequence) after `index` items; exhausted for -1."""
+    iterator = iter(sequence)
+    if index < 0:
+        return iter(())
+    if isinstance(sequence, deque):
+        for _ in range(index):
+            next(iterator)
+    else:
+        iterator.__setstate__(index)  # type: ignore[attr-defined]
+    return iterator
+
+
+# ---- methods -------------------------------------------------------------------------------------------------------
+def _index(tx: Interpreter, self: SequenceValue, item: Value, *bounds: Value) -> Value:
+    where = range(len(self.items))[slice(*[as_index(tx, b) for b in bounds], None)] if bounds else None
+    for i in where if where is not None else range(len(self.items)):
+        if equal(tx, self.items[i], item):
+            return constant(i)
+    tx.raise_observed(ValueError, f"{item.describe()} is not in {self.base.__name__}")
+
+
+def _count(tx: Interpreter, self: SequenceValue, item: Value) -> Value:
+    return constant(sum(equal(tx, own, item) for own in self.items))
+
+
+def _copy(tx: Interpreter, self: SequenceValue) -> Value:
+    return self.like(self.items)
+
+
+_METHODS: dict[str, Callable[..., Value]] = {
+    "index": _index,
+    "count": _count,
+    "copy": _copy,
+    "__copy__": _copy,
+    "__len__": lambda tx, self: self.length(tx),
+    "__iter__": lambda tx, self: self.iter(tx),
+    "__getitem__": lambda tx, self, key: self.getitem(tx, key),
+    "__contains__": lambda tx, self, item: constant(self.contains(tx, item)),
+    "__reversed__": lambda tx, self: ItemsIterator(self.items[::-1]),
+    "__eq__": lambda tx, self, other: apply(tx, operator.eq, self, other),
+    "__add__": lambda tx, self, other: apply(tx, operator.add, self, other),
+    "__bool__": lambda tx, self: constant(self.truth(tx)),
+}
+
+
+def _append(tx: Interpreter, self: ListValue, item: Value) -> None:
+    self.items.append(item)
+
+
+def _extend(tx: Interpreter, self: ListValue, items: Value) -> None:
+    self.items.extend(items.iterate(tx))
+
+
+def _insert(tx: Interpreter, self: ListValue, index: Value, item: Value) -> None:
+    self.items.insert(as_index(tx, index), item)
+
+
+def _pop(tx: Interpreter, self: ListValue, index: Value | None = None) -> Value:
+    where = as_index(tx, index) if index is not None else -1
+    if not -len(self.items) <= where < len(self.items):
+        tx.raise_observed(IndexError, "pop index out of range" if self.items else f"pop from empty {self.kind.__name__}")
+    return self.items.pop(where)
+
+
+def _remove(tx: Interpreter, self: ListValue, item: Value) -> None:
+    for i, own in enumerate(self.items):
+        if equal(tx, own, item):
+            del self.items[i]
+            return
+    tx.raise_observed(ValueError, f"{self.kind.__name__}.remove(x): x not in {self.kind.__name__}")
+
+
+def _sort(tx: Interpreter, self: ListValue, key: Value | None = None, reverse: Value | None = None) -> None:
+    self.items[:] = sorted_items(tx, self.items, key, reverse is not None and reverse.truth(tx))
+
+
+def sorted_items(tx: Interpreter, items: Sequence[Value], key: Value | None, reverse: bool) -> list[Value]:
+    """`items` sorted by `key`; what is compared must be constants."""
+    no_key = key is None or (key.is_constant() and key.as_constant() is None)
+    keys = list(items) if no_key else [key.call(tx, [item], {}) for item in items]  # type: ignore[union-attr]
+    real = [k.as_constant() for k in keys]
+    try:
+        order = sorted(range(len(real)), key=real.__getitem__, reverse=reverse)
+    except TypeError as error:
+        tx.raise_observed(TypeError, *error.args)
+    return [items[i] for i in order]
+
+
+MUTATING: dict[str, Callable[..., Value | None]] = {
+    "append": _append,
+    "extend": _extend,
+    "insert": _insert,
+    "pop": _pop,
+    "remove": _remove,
+    "sort": _sort,
+    "clear": lambda tx, self: self.items.clear(),
+    "reverse": lambda tx, self: self.items.reverse(),
+    "__setitem__": lambda tx, self, key, item: self.setitem(tx, key, item),
+    "__delitem__": lambda tx, self, key: self.delitem(tx, key),
+    "__iadd__": lambda tx, self, other: apply(tx, operator.iadd, self, other),
+}
+
+
+# ---- real sequences ------------------------------------------------------------------------------------------------
+def read_items(tx: Interpreter, obj: Sequence[Any], source: Source) -> list[Value]:
+    """The items of a real sequence; its type and length are guarded."""
+    tx.guards.add(source, "TYPE_MATCH", type(obj))
+    tx.guards.add(source, "LENGTH", len(obj))
+    return [build(tx, item, ItemSource(source, i)) for i, item in enumerate(obj)]
+
+
+@builds(tuple, torch.Size)
+def build_tuple(tx: Interpreter, obj: tuple[Any, ...], source: Source | None) -> Value:
+    """A tuple, named tuple or torch.Size."""
+    kind = type(obj)
+    if kind not in (tuple, torch.Size) and not field_names(kind):
+        return REGISTRY["object"](tx, obj, source)
+    if source is None:
+        return TupleValue([from_python(tx, item) for item in obj], kind)
+    return TupleValue(read_items(tx, obj, source), kind, source)
+
+
+@builds(list)
+def build_list(tx: Interpreter, obj: list[Any], source: Source | None) -> Value:
+    """A list. Subclasses are objects of their class."""
+    if type(obj) is not list:
+        return REGISTRY["object"](tx, obj, source)
+    if source is None:
+        return ListValue([from_python(tx, item) for item in obj], list)
+    value = ListValue([], list, source)
+    tx.trace.values_by_id[id(obj)] = value
+    value.items = read_items(tx, obj, source)
+    return value
+
+
+@builds(deque)
+def build_deque(tx: Interpreter, obj: deque[Any], source: Source | None) -> Value:
+    """A deque."""
+    if source is None or type(obj) is not deque:
+        raise Unsupported("unknown-type", type(obj).__qualname__)
+    return DequeValue(read_items(tx, obj, source), obj.maxlen, source)  # type: ignore[arg-type]
+
+
+FRESH[tuple] = FRESH[torch.Size] = lambda tx, obj: build_tuple(tx, obj, None)
+FRESH[list] = lambda tx, obj: build_list(tx, obj, None)
+
+
+def make_tuple(tx: Interpreter, items: Sequence[Value]) -> Value:
+    """A tuple made in the trace."""
+    return TupleValue(items, tuple)
+
+
+def make_list(tx: Interpreter, items: Sequence[Value]) -> Value:
+    """A list made in the trace."""
+    return ListValue(items, list)
+
+
+def _wrap_sequence(tx: Interpreter, node: torch.fx.Node, fake: Any) -> Value:
+    """Each item of a result that is a tuple or a list is a node of its own."""
+    items = []
+    for i, part in enumerate(fake):
+        if isinstance(part, (torch.Tensor, torch.SymInt, torch.SymFloat, torch.SymBool, tuple, list)):
+            item = tx.graph.graph.create_node("call_function", operator.getitem, (node, i))
+            item.meta.update(node.meta)
+            item.meta["val"] = part
+            items.append(wrap_result(tx, item, part))
+        else:
+            items.append(from_python(tx, part))
+    kind = type(fake)
+    return ListValue(items, list) if kind is list else TupleValue(items, kind)
+
+
+RESULTS.append((lambda fake: isinstance(fake, (tuple, list)), _wrap_sequence))

@@ -1,0 +1,101 @@
+"""Slice objects, and positions in sequences."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..sources import AttrSource, Source
+from .base import Unsupported, Value
+from .constant import constant
+from .registry import FRESH, build, builds
+
+if TYPE_CHECKING:
+    from ..codegen import Codegen
+    from ..interpreter import Interpreter
+
+
+class SliceValue(Value):
+    """slice(start, stop, step)."""
+
+    __slots__ = ("parts",)
+
+    def __init__(self, parts: Sequence[Value], source: Source | None = None) -> None:
+        super().__init__(source)
+        self.parts = tuple(parts)
+
+    def python_type(self) -> type:
+        """slice."""
+        return slice
+
+    def is_constant(self) -> bool:
+        """When all three parts are."""
+        return all(part.is_constant() for part in self.parts)
+
+    def as_constant(self) -> slice:
+        """The slice."""
+        return slice(*[part.as_constant() for part in self.parts])
+
+    def as_proxy(self) -> Any:
+        """A slice of what stands for the parts."""
+        return slice(*[part.as_proxy() for part in self.parts])
+
+    def truth(self, tx: Interpreter) -> bool:
+        """Slices are true."""
+        return True
+
+    def getattr(self, tx: Interpreter, name: str) -> Value:
+        """start, stop and step."""
+        names = ("start", "stop", "step")
+        if name in names:
+            return self.parts[names.index(name)]
+        return super().getattr(tx, name)
+
+    def reconstruct(self, codegen: Codegen) -> None:
+        """Push the parts, then the slice."""
+        codegen.call_const(slice, self.parts)
+
+    def describe(self) -> str:
+        """For messages."""
+        return "a slice"
+
+
+@builds(slice)
+def build_slice(tx: Interpreter, obj: slice, source: Source | None) -> Value:
+    """The parts are guarded each."""
+    if source is None:
+        return fresh_slice(tx, obj)
+    tx.guards.add(source, "TYPE_MATCH", slice)
+    return SliceValue([build(tx, getattr(obj, n), AttrSource(source, n)) for n in ("start", "stop", "step")], source)
+
+
+def fresh_slice(tx: Interpreter, obj: slice) -> Value:
+    """A slice of constants."""
+    return SliceValue([constant(obj.start), constant(obj.stop), constant(obj.step)])
+
+
+FRESH[slice] = fresh_slice
+
+
+def position(tx: Interpreter, key: Value, message: str = "list indices must be integers or slices") -> int | slice:
+    """`key` as an index or slice of a sequence of known items; numbers that vary are specialised."""
+    if isinstance(key, SliceValue):
+        return slice(*[_bound(tx, part) for part in key.parts])
+    kind = key.python_type()
+    if issubclass(kind, int):
+        return int(as_index(tx, key))
+    if hasattr(kind, "__index__") and key.is_constant():
+        return int(key.as_constant())
+    if key.is_constant():
+        tx.raise_observed(TypeError, f"{message}, not {kind.__name__}")
+    raise Unsupported("subscript", f"a sequence by {key.describe()}")
+
+
+def as_index(tx: Interpreter, value: Value) -> int:
+    """operator.index(value): a number that varies with the shapes is guarded to what it is."""
+    if value.is_constant():
+        return int(value.as_constant())
+    return int(value.specialize(tx))  # type: ignore[attr-defined]
+
+
+def _bound(tx: Interpreter, part: Value) -> int | None:
+    return None if part.is_constant() and part.as_constant() is None else as_index(tx, part)

@@ -1,0 +1,332 @@
+"""Tensors: nodes of the graph, with a fake tensor that knows shape, dtype and device."""
+from __future__ import annotations
+
+import builtins
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.fx
+
+from ..sources import AttrSource, Source
+from .base import Unsupported, Value
+from .constant import BoundBuiltin, ItemsIterator, constant
+from .number import size_value
+from .registry import RESULTS, build, builds, from_python
+from .sequences import TupleValue
+
+if TYPE_CHECKING:
+    from ..codegen import Codegen
+    from ..interpreter import Interpreter
+
+_ATEN = torch.ops.aten
+
+
+class TensorValue(Value):
+    """A tensor. `node` computes it in the graph, `fake` has its metadata, `kind` is the type the program sees."""
+
+    __slots__ = ("fake", "kind", "node", "real", "shape")
+
+    def __init__(
+        self, node: torch.fx.Node, fake: torch.Tensor, source: Source | None = None, real: torch.Tensor | None = None
+    ) -> None:
+        super().__init__(source)
+        self.node = node
+        self.fake = fake
+        self.real = real
+        self.kind = type(real) if real is not None else torch.Tensor
+        self.shape: Value | None = None
+
+    def python_type(self) -> type:
+        """torch.Tensor, or nn.Parameter."""
+        return self.kind
+
+    def as_proxy(self) -> torch.fx.Node:
+        """Its node."""
+        return self.node
+
+    def truth(self, tx: Interpreter) -> bool:
+        """Depends on the data: the tracer stops here."""
+        raise Unsupported("data-dependent-branch", self.describe())
+
+    # ---- attributes ------------------------------------------------------------------------------------------------
+    def getattr(self, tx: Interpreter, name: str) -> Value:
+        """Metadata as constants; views (`T`, `data`, `real`) as nodes; methods."""
+        if tx.effects.has_pending(self, name):
+            stored = tx.effects.load_attr(self, name)
+            if stored is None:
+                tx.raise_observed(AttributeError, f"'Tensor' object has no attribute '{name}'")
+            return stored
+        special = _ATTRIBUTES.get(name)
+        if special is not None:
+            return special(tx, self)
+        if name in _CONSTANT_ATTRIBUTES:
+            return constant(getattr(self.fake, name))
+        if name in _VIEW_ATTRIBUTES:
+            return tx.graph.call(builtins.getattr, [self, constant(name)], {}, tx)
+        if self.real is not None and self.source is not None and name in self.real.__dict__:
+            return build(tx, self.real.__dict__[name], AttrSource(self.source, name))
+        found = getattr(self.kind, name, None)
+        if found is None:
+            tx.raise_observed(AttributeError, f"'{self.kind.__name__}' object has no attribute '{name}'")
+        if callable(found):
+            return BoundBuiltin(self, name)
+        raise Unsupported("attribute", f"Tensor.{name}")
+
+    def setattr(self, tx: Interpreter, name: str, value: Value) -> None:
+        """Attributes of the person's own; those of torch change the tensor and are left to eager."""
+        if hasattr(torch.Tensor, name):
+            raise Unsupported("set-attribute", f"Tensor.{name}")
+        if self.source is None:
+            raise Unsupported("set-attribute", f"{name} of a tensor that the graph computes")
+        tx.effects.store_attr(self, name, value)
+
+    # ---- operators -------------------------------------------------------------------------------------------------
+    def binary(self, tx: Interpreter, function: Callable[..., Any], left: Value, right: Value) -> Value | None:
+        """A node."""
+        if function in (operator.eq, operator.ne) and not _is_operand(right if left is self else left):
+            return constant(function is operator.ne)
+        return tx.graph.call(function, [left, right], {}, tx)
+
+    def unary(self, tx: Interpreter, function: Callable[..., Any]) -> Value:
+        """A node; an index is the data."""
+        if function is operator.index:
+            raise Unsupported("data-dependent-value", "a tensor as an index")
+        return tx.graph.call(function, [self], {}, tx)
+
+    def getitem(self, tx: Interpreter, key: Value) -> Value:
+        """Indexing: a node."""
+        if key.python_type() is torch.Tensor and key.fake.dtype in (torch.bool, torch.uint8):  # type: ignore[attr-defined]
+            raise Unsupported("data-dependent-shape", "indexing with a mask")
+        return tx.graph.call(operator.getitem, [self, key], {}, tx)
+
+    def setitem(self, tx: Interpreter, key: Value, value: Value) -> None:
+        """Assignment to a part: a node that changes the tensor in place."""
+        tx.graph.call(operator.setitem, [self, key, value], {}, tx)
+
+    def contains(self, tx: Interpreter, item: Value) -> bool:
+        """`in` reads the data."""
+        raise Unsupported("data-dependent-branch", f"`in` {self.describe()}")
+
+    def length(self, tx: Interpreter) -> Value:
+        """Size of dimension 0."""
+        if self.fake.dim() == 0:
+            tx.raise_observed(TypeError, "len() of a 0-d tensor")
+        return self.sizes(tx).items[0]
+
+    def iterate(self, tx: Interpreter) -> Sequence[Value]:
+        """The slices along dimension 0."""
+        if self.fake.dim() == 0:
+            tx.raise_observed(TypeError, "iteration over a 0-d tensor")
+        return tx.graph.call("unbind", [self, constant(0)], {}, tx, op="call_method").iterate(tx)
+
+    def iter(self, tx: Interpreter) -> Value:
+        """An iterator over the slices along dimension 0."""
+        return ItemsIterator(self.iterate(tx))
+
+    # ---- methods ---------------------------------------------------------------------------------------------------
+    def call_method(self, tx: Interpreter, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        """From the table, else a node."""
+        method = _METHODS.get(name)
+        if method is not None:
+            result = method(tx, self, args, kwargs)
+            if result is not None:
+                return result
+        elif not hasattr(torch.Tensor, name):
+            return self.getattr(tx, name).call(tx, args, kwargs)
+        return tx.graph.call(name, [self, *args], kwargs, tx, op="call_method")
+
+    def sizes(self, tx: Interpreter) -> TupleValue:
+        """The torch.Size."""
+        if self.shape is None:
+            sizes = enumerate(self.fake.shape)
+            items = [size_value(tx, size, self, _ATEN.sym_size.int, i) for i, size in sizes]
+            self.shape = TupleValue(items, torch.Size)
+        return self.shape  # type: ignore[return-value]
+
+    def reconstruct(self, codegen: Codegen) -> None:
+        """What the graph computed."""
+        codegen.load_node(self.node)
+
+    def describe(self) -> str:
+        """The node's name."""
+        return f"the tensor {self.source or self.node.name}"
+
+
+_CONSTANT_ATTRIBUTES = frozenset(
+    "dtype device layout ndim requires_grad is_leaf is_cuda is_cpu is_sparse is_quantized is_meta is_mps is_xpu is_mkldnn"
+    " is_nested is_complex is_floating_point itemsize is_sparse_csr is_ipu is_vulkan is_mtia is_maia is_xla output_nr"
+    " retains_grad is_inference names _is_view".split()
+) - {"is_complex", "is_floating_point", "is_inference", "_is_view", "names"}
+
+_VIEW_ATTRIBUTES = frozenset("T mT H mH data real imag".split())
+
+
+def _shape(tx: Interpreter, self: TensorValue) -> Value:
+    return self.sizes(tx)
+
+
+def _grad(tx: Interpreter, self: TensorValue) -> Value:
+    if self.real is not None and self.source is not None:
+        return build(tx, self.real.grad, AttrSource(self.source, "grad"))
+    if not self.fake.requires_grad or not self.fake.is_leaf:
+        return constant(None)
+    raise Unsupported("attribute", "the gradient of a tensor")
+
+
+def _grad_fn(tx: Interpreter, self: TensorValue) -> Value:
+    if self.fake.grad_fn is None:
+        return constant(None)
+    raise Unsupported("attribute", "Tensor.grad_fn")
+
+
+_ATTRIBUTES: dict[str, Callable[[Any, TensorValue], Value]] = {
+    "shape": _shape,
+    "grad": _grad,
+    "grad_fn": _grad_fn,
+    "__class__": lambda tx, self: from_python(tx, self.kind),
+    "nbytes": lambda tx, self: constant(self.fake.numel() * self.fake.itemsize),
+}
+
+
+def _is_operand(value: Value) -> bool:
+    """Whether a tensor can be compared with `value`."""
+    return not value.is_constant() or isinstance(value.as_constant(), (bool, int, float, complex))
+
+
+# ---- methods with a result that is no tensor: handler(tx, self, args, kwargs) -> Value, or None for a node ----------
+def _named_dim(args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
+    dim = args[0] if args else kwargs.get("dim")
+    return None if dim is not None and dim.is_constant() and dim.as_constant() is None else dim
+
+
+def _size(tx: Interpreter, self: TensorValue, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+    dim = _named_dim(args, kwargs)
+    if dim is None:
+        return self.sizes(tx)
+    rank = self.fake.dim()
+    if dim.is_constant() and not -rank <= dim.as_constant() < rank:
+        message = f"Dimension out of range (expected to be in range of [{-rank}, {rank - 1}], but got {dim.as_constant()})"
+        tx.raise_observed(IndexError, message)
+    return self.sizes(tx).getitem(tx, dim)
+
+
+def _stride(tx: Interpreter, self: TensorValue, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+    strides = [size_value(tx, s, self, _ATEN.sym_stride.int, i) for i, s in enumerate(self.fake.stride())]
+    value = TupleValue(strides, tuple)
+    dim = _named_dim(args, kwargs)
+    return value if dim is None else value.getitem(tx, dim)
+
+
+def _numel(tx: Interpreter, self: TensorValue, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+    return size_value(tx, self.fake.numel(), self, _ATEN.sym_numel.default)
+
+
+def _folded(name: str) -> Callable[..., Value | None]:
+    def method(tx: Interpreter, self: TensorValue, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
+        if any(not value.is_constant() for value in (*args, *kwargs.values())):
+            return None
+        real = [arg.as_constant() for arg in args], {k: v.as_constant() for k, v in kwargs.items()}
+        with tx.graph.fake_mode:
+            return from_python(tx, getattr(self.fake, name)(*real[0], **real[1]))
+
+    return method
+
+
+def _data(name: str) -> Callable[..., Value]:
+    def method(tx: Interpreter, self: TensorValue, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        raise Unsupported("data-dependent-value", f"Tensor.{name}")
+
+    return method
+
+
+def _refused(name: str) -> Callable[..., Value]:
+    def method(tx: Interpreter, self: TensorValue, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        raise Unsupported("call", f"Tensor.{name}")
+
+    return method
+
+
+def _type(tx: Interpreter, self: TensorValue, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
+    return None if args or kwargs else constant(self.fake.type())
+
+
+def _get_device(tx: Interpreter, self: TensorValue, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+    device = self.fake.device
+    return constant(-1 if device.type == "cpu" else device.index)
+
+
+def _new(tx: Interpreter, self: TensorValue, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+    """Tensor.new(*sizes): uninitialised."""
+    if any(issubclass(arg.python_type(), torch.Tensor) for arg in args):
+        raise Unsupported("call", "Tensor.new of data")
+    size = args[0] if len(args) == 1 and issubclass(args[0].python_type(), tuple) else TupleValue(args, tuple)
+    return tx.graph.call("new_empty", [self, size], kwargs, tx, op="call_method")
+
+
+_METHODS: dict[str, Callable[..., Value | None]] = {
+    "size": _size,
+    "stride": _stride,
+    "numel": _numel,
+    "nelement": _numel,
+    "type": _type,
+    "get_device": _get_device,
+    "new": _new,
+    "__len__": lambda tx, self, args, kwargs: self.length(tx),
+    "__iter__": lambda tx, self, args, kwargs: self.iter(tx),
+    "__bool__": lambda tx, self, args, kwargs: constant(self.truth(tx)),
+    "__getitem__": lambda tx, self, args, kwargs: self.getitem(tx, args[0]),
+    "__contains__": _data("__contains__"),
+    **{
+        name: _folded(name)
+        for name in (
+            "dim", "ndimension", "is_contiguous", "is_floating_point", "is_complex", "is_signed", "element_size",
+            "is_inference", "is_conj", "is_neg", "is_same_size", "_is_view", "is_pinned", "storage_offset",
+            "is_shared", "is_coalesced", "dense_dim", "sparse_dim",
+        )
+    },
+    **{
+        name: _data(name)
+        for name in ("item", "tolist", "numpy", "__int__", "__float__", "__index__", "__complex__", "equal", "allclose",
+                     "is_nonzero", "__array__", "data_ptr", "__dlpack__", "nonzero")
+    },
+    **{
+        name: _refused(name)
+        for name in (
+            "backward", "register_hook", "requires_grad_", "retain_grad", "detach_", "set_", "resize_", "resize_as_",
+            "untyped_storage", "storage", "share_memory_", "register_post_accumulate_grad_hook", "__deepcopy__",
+            "__reduce_ex__", "pin_memory", "apply_", "map_", "map2_", "__setstate__", "to_sparse", "__torch_function__",
+        )
+    },
+}  # fmt: skip
+
+
+# ---- real and computed tensors -------------------------------------------------------------------------------------
+_PLAIN_TYPES = {torch.Tensor, torch.nn.Parameter, getattr(torch.nn, "Buffer", torch.Tensor)}
+
+
+@builds(torch.Tensor)
+def build_tensor(tx: Interpreter, obj: torch.Tensor, source: Source | None) -> Value:
+    """An input of the graph. Subclasses other than parameters are left to eager."""
+    if type(obj) not in _PLAIN_TYPES:
+        raise Unsupported("unknown-type", f"the tensor subclass {type(obj).__qualname__}")
+    if source is None:
+        raise Unsupported("unknown-type", "a tensor that is no variable of the program")
+    if obj.layout is not torch.strided or obj.is_quantized or torch._C._functorch.is_functorch_wrapped_tensor(obj):
+        raise Unsupported("unknown-type", f"a tensor with layout {obj.layout}")
+    node = tx.graph.add_input(source, obj)
+    tx.guards.add(source, "TENSOR_MATCH", obj)
+    fake = node.meta["val"]
+    value = TensorValue(node, fake, source, obj)
+    tx.trace.values_by_id[id(fake)] = value
+    return value
+
+
+def _wrap_tensor(tx: Interpreter, node: torch.fx.Node, fake: torch.Tensor) -> Value:
+    value = TensorValue(node, fake)
+    tx.trace.values_by_id[id(fake)] = value
+    return value
+
+
+RESULTS.insert(0, (lambda fake: isinstance(fake, torch.Tensor), _wrap_tensor))

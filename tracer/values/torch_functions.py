@@ -1,0 +1,161 @@
+"""Handlers of torch functions whose result is no tensor, or that ask about the compiler and the modes of torch."""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.overrides
+
+from .base import Unsupported, Value
+from .constant import constant, fold
+from .context_manager import set_grad_mode
+from .handlers import NAMED, handles, pure
+from .number import NumberValue
+from .tensor import TensorValue
+
+if TYPE_CHECKING:
+    from ..interpreter import Interpreter
+
+Args = Sequence[Value]
+Kwargs = Mapping[str, Value]
+
+
+def _always(result: Any) -> Callable[..., Value]:
+    """A handler whose result does not depend on anything."""
+
+    def handler(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+        return constant(result)
+
+    return handler
+
+
+for _result, _functions in (
+    (True, (torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling)),
+    (False, (torch.compiler.is_exporting, torch.jit.is_scripting, torch.jit.is_tracing, torch._C._is_tracing,
+             torch.overrides.has_torch_function, torch._C._has_torch_function, torch._C._has_torch_function_unary,
+             torch._C._has_torch_function_variadic, torch.overrides.is_tensor_method_or_property)),
+    (None, (torch._C._get_tracing_state, torch._C._log_api_usage_once)),
+):  # fmt: skip
+    handles(*_functions)(_always(_result))
+
+NAMED.update({
+    ("torch._dynamo.external_utils", "is_compiling"): _always(True),
+    ("torch.onnx", "is_in_onnx_export"): _always(False),
+    ("torch.onnx.utils", "is_in_onnx_export"): _always(False),
+    ("torch.onnx._internal.torchscript_exporter.utils", "is_in_onnx_export"): _always(False),
+    ("torch.fx._symbolic_trace", "is_fx_tracing"): _always(False),
+    ("torch.fx._symbolic_trace", "is_fx_symbolic_tracing"): _always(False),
+    ("torch._dynamo.decorators", "mark_static_address"): _always(None),
+})  # fmt: skip
+
+
+def _break(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    raise Unsupported("graph-break-requested", "torch._dynamo.graph_break()")
+
+
+NAMED["torch._dynamo.decorators", "graph_break"] = _break
+NAMED["ptdebug.cli.api", "graph_break"] = _break
+
+
+def _now(function: Callable[..., Any]) -> None:
+    """A mode of torch that guards check: the answer at this place of the trace."""
+
+    @handles(function)
+    def handler(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+        return fold(tx, function, args, kwargs)
+
+
+for _function in (
+    torch.is_grad_enabled, torch.is_inference_mode_enabled, torch.get_default_dtype, torch.is_autocast_enabled,
+    torch.get_autocast_dtype, torch.is_autocast_cache_enabled, torch.get_autocast_gpu_dtype, torch.is_anomaly_enabled,
+    torch.get_autocast_cpu_dtype, torch.is_autocast_cpu_enabled, torch._C._is_any_autocast_enabled,
+    torch.are_deterministic_algorithms_enabled, torch.is_deterministic_algorithms_warn_only_enabled,
+    torch.get_float32_matmul_precision, torch.get_num_threads, torch.amp.is_autocast_available,
+    torch._C._are_functorch_transforms_active, torch.get_default_device, torch.is_warn_always_enabled,
+    torch._C._get_privateuse1_backend_name,
+):  # fmt: skip
+    _now(_function)
+
+pure(
+    torch.device, torch.finfo, torch.iinfo, torch.promote_types, torch.can_cast, torch._C._get_mkldnn_enabled,
+    torch.backends.mha.get_fastpath_enabled, torch.cuda.is_available, torch.cuda.device_count,
+    torch.backends.mps.is_available, torch.xpu.is_available, torch.backends.mkldnn.is_available,
+    torch.backends.cudnn.is_available, torch.cuda.is_bf16_supported, torch.cuda.get_device_capability,
+    torch._C._get_cudnn_enabled, torch._C._jit_set_profiling_executor, torch.typename, torch.broadcast_shapes,
+)  # fmt: skip
+
+
+@handles(torch.is_tensor)
+def _is_tensor(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    return constant(issubclass(args[0].python_type(), torch.Tensor))
+
+
+def _as_method(function: Callable[..., Any], name: str) -> None:
+    """A function whose result is a constant although its argument is a tensor."""
+
+    @handles(function)
+    def handler(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+        owner = args[0] if args else kwargs["input"]
+        if not isinstance(owner, TensorValue):
+            return fold(tx, function, args, kwargs)
+        return owner.call_method(tx, name, args[1:], {k: v for k, v in kwargs.items() if k != "input"})
+
+
+for _name in ("is_floating_point", "is_complex", "is_signed", "numel", "is_nonzero", "is_conj", "is_neg", "is_inference",
+              "equal", "allclose", "is_same_size", "nonzero"):  # fmt: skip
+    _as_method(getattr(torch, _name), _name)
+
+
+@handles(torch.result_type)
+def _result_type(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    real = [arg.fake if isinstance(arg, TensorValue) else arg.as_constant() for arg in args]
+    return constant(torch.result_type(*real))
+
+
+@handles(torch._C._set_grad_enabled)
+def _set_grad_enabled(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    set_grad_mode(tx, bool(args[0].as_constant()))
+    return constant(None)
+
+
+@handles(torch._assert, torch._check, torch._check_value, torch._check_index, torch._check_type, torch._check_with)
+def _check(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    if isinstance(args[0], TensorValue):
+        raise Unsupported("data-dependent-branch", "torch._assert")
+    if not args[0].truth(tx):
+        raise Unsupported("raises", "torch._check failed")
+    return constant(None)
+
+
+@handles(torch.sym_int)
+def _sym_int(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    return _symbolic(tx, torch.sym_int, args[0])
+
+
+@handles(torch.sym_float)
+def _sym_float(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    return _symbolic(tx, torch.sym_float, args[0])
+
+
+def _symbolic(tx: Interpreter, function: Callable[..., Any], value: Value) -> Value:
+    if isinstance(value, NumberValue):
+        return value.computed(tx, function, [value], function(value.symbol))
+    return fold(tx, function, [value])
+
+
+@handles(torch.jit.annotate)
+def _annotate(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    return args[1]
+
+
+@handles(torch.jit._unwrap_optional)
+def _unwrap(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    return args[0]
+
+
+@handles(torch.manual_seed, torch.seed, torch.set_default_dtype, torch.set_default_device, torch.set_num_threads,
+         torch.use_deterministic_algorithms, torch.set_float32_matmul_precision, torch.set_rng_state,
+         torch.get_rng_state, torch.cuda.synchronize, torch.save, torch.load)  # fmt: skip
+def _global_state(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    raise Unsupported("global-state", "a torch function that sets or saves state")
