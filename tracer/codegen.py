@@ -17,7 +17,8 @@ from types import BuiltinFunctionType, CellType, CodeType, FunctionType, ModuleT
 from typing import TYPE_CHECKING, Any
 
 import torch.fx
-from bytecode import CellVar, FreeVar, Instr, InstrLocation
+from bytecode import CellVar, FreeVar, Instr
+from bytecode.instr import InstrLocation
 
 from .side_effects import CellValue, SideEffects
 from .sources import (

@@ -186,6 +186,9 @@ class BreakBody:
         """Where a NULL lies in the stack after the instruction."""
         instruction = self.instruction
         size = len(self.root.stack) + _effect(instruction, jump)
+        if instruction.opname == "LOAD_GLOBAL" and instruction.arg & 1:
+            pair = [False, True] if VERSION >= (3, 13) else [True, False]
+            return [value is NULL for value in self.root.stack] + pair
         pushed = _PUSHES.get(instruction.opname, instruction.arg if instruction.opname == "UNPACK_SEQUENCE" else 1)
         if instruction.opname == "UNPACK_EX":
             pushed = (instruction.arg & 0xFF) + 1 + (instruction.arg >> 8)

@@ -41,6 +41,14 @@ class GeneratorValue(Value):
         """The type of generators."""
         return GeneratorType
 
+    def iter(self, tx: Interpreter) -> Value:
+        """Itself."""
+        return self
+
+    def truth(self, tx: Interpreter) -> bool:
+        """Generators are true."""
+        return True
+
     def next(self, tx: Interpreter) -> Value | None:
         """The next value; None when the generator is exhausted (its return value is then in `result`)."""
         return self.resume(tx, build.constant(None))

@@ -19,7 +19,7 @@ from .generators import GeneratorValue, is_generator, refuse_coroutine
 from .graph import TraceGraph
 from .instructions import CodeInfo, Instruction, code_info
 from .side_effects import DELETED, CellValue, SideEffects
-from .sources import AttrSource, GlobalSource, ItemSource, LocalSource, ModuleGlobalSource, Source
+from .sources import GlobalSource, ItemSource, LocalSource, ModuleGlobalSource, Source
 from .values import build
 from .values.base import ObservedException, Unsupported, Value
 
@@ -97,6 +97,8 @@ class Interpreter:
         self.handled: Value | None = None
         self.open_contexts: list[OpenContext] = []
         self.globals_source: Source | None = getattr(function, "globals_source", None)
+        if self.globals_source is None and parent is not None and parent.f_globals is f_globals:
+            self.globals_source = parent.globals_source
         self.set_parent(parent)
 
     def set_parent(self, parent: Interpreter | None) -> None:
@@ -237,10 +239,7 @@ class Interpreter:
             return ModuleGlobalSource(self.global_module(), name)
         if self.globals_source is not None:
             return ItemSource(self.globals_source, name)
-        source = self.function.source if self.function is not None else None
-        if source is None:
-            raise Unsupported("attribute", f"the global {name} of {self.code.co_qualname}")
-        return ItemSource(AttrSource(source, "__globals__"), name)
+        raise Unsupported("attribute", f"the global {name} of {self.code.co_qualname}")
 
     def global_module(self) -> str:
         """The name of the module whose globals these are; "" for the root frame's, and for globals of no module."""

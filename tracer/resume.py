@@ -50,7 +50,7 @@ def is_eager_code(code: CodeType) -> bool:
 @lru_cache(maxsize=512)
 def disassembled(code: CodeType) -> Bytecode:
     """`code` as a list of instructions and labels; not to be changed."""
-    return Bytecode.from_code(code)
+    return Bytecode.from_code(code, conserve_exception_block_stackdepth=True)
 
 
 def instruction_at(code: CodeType, index: int) -> Instr:

@@ -27,12 +27,8 @@ def MAKE_FUNCTION(tx: Interpreter, instruction: Instruction) -> None:
     annotations = tx.pop() if flags & 4 else None
     kwdefaults = _by_name(tx, tx.pop()) if flags & 2 else {}
     defaults = tuple(tx.pop().iterate(tx)) if flags & 1 else ()
-    function = build.make_function(
-        tx, code, code.co_name, tx.f_globals, defaults, kwdefaults, closure, annotations  # type: ignore[arg-type]
-    )
-    if function.globals_source is None:
-        function.globals_source = tx.globals_source
-    tx.push(function)
+    arguments = code, code.co_name, tx.f_globals, defaults, kwdefaults, closure, annotations
+    tx.push(build.make_function(tx, *arguments))  # type: ignore[arg-type]
 
 
 def _by_name(tx: Interpreter, mapping: Value) -> dict[str, Value]:

@@ -86,10 +86,7 @@ def END_FOR(tx: Interpreter, instruction: Instruction) -> None:
 @opcode("MAKE_FUNCTION", since=(3, 13))
 def MAKE_FUNCTION(tx: Interpreter, instruction: Instruction) -> None:
     code = tx.pop().as_constant()
-    function = build.make_function(tx, code, code.co_name, tx.f_globals, (), {}, (), None)
-    if function.globals_source is None:
-        function.globals_source = tx.globals_source
-    tx.push(function)
+    tx.push(build.make_function(tx, code, code.co_name, tx.f_globals, (), {}, (), None))
 
 
 @opcode("SET_FUNCTION_ATTRIBUTE", since=(3, 13))
