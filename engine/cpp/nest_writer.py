@@ -110,11 +110,12 @@ class NestWriter:
     def _depths(self, part: Part) -> dict[str, int]:
         """How many of the loops each statement needs around it."""
         level = {a.symbol.name: i + 1 for i, a in enumerate(self.loops)}
+        elsewhere = len(self.loops) if self.lane is not None else 0  # results of reductions: one for each lane
         depths: dict[str, int] = {}
         for s in part.statements:
             if s.op in ("store", "reduce"):
                 continue
-            depth = max((depths.get(a, 0) for a in (*s.args, s.mask)), default=0)
+            depth = max((depths.get(a, elsewhere) for a in (*s.args, *([s.mask] if s.mask else ()))), default=0)
             if s.index is not None:
                 for symbol in s.index.free_symbols:
                     depth = max(depth, level.get(symbol.name, depths.get(symbol.name, 0)))
@@ -267,7 +268,7 @@ class NestWriter:
     def _bind_results(self) -> None:
         for r in self.reductions:
             text = r.accumulator.result(self._at(r.name))
-            key = ("value", r.part.body.name, r.statement.name)
+            key = ("value", r.part.key, r.statement.name)
             if self.lane is not None:
                 self.scopes.put(key, f"({text})")
                 continue

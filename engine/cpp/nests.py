@@ -26,6 +26,11 @@ class Part:
     after: bool = False
 
     @property
+    def key(self) -> int:
+        """Tells the bodies of a kernel apart; several may write one buffer, and so have one name."""
+        return id(self.body)
+
+    @property
     def loads(self) -> list[Statement]:
         return [s for s in self.statements if s.op == "load"]
 
@@ -123,10 +128,11 @@ def _earliest(nests: list[Nest], part: Part) -> int:
 
 
 def _compatible(nest: Nest, part: Part) -> bool:
-    """True when every element that `part` takes from the nest is the one the same iteration stores."""
+    """True when every element that `part` takes from the nest is the one the same iteration stores.
+
+    Two parts that store the same buffer store disjoint pieces: the scheduler fuses no others.
+    """
     stored = {s.buffer: s.index for p in nest.parts for s in p.stores if s.mode == ""}
-    if any(s.buffer in stored for s in part.stores):
-        return False
     if any(s.mode for p in nest.parts for s in p.stores if s.buffer in {x.buffer for x in part.loads + part.stores}):
         return False
     loaded = {s.buffer for p in nest.parts for s in p.loads}

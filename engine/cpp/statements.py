@@ -32,7 +32,7 @@ class StatementWriter:
 
     def value(self, part: Part, name: str) -> str:
         """The C++ text of a value of the part's body, emitted now if this scope does not have it."""
-        known = self.scopes.get(("value", part.body.name, name))
+        known = self.scopes.get(("value", part.key, name))
         if known is not None:
             return known
         statement = next(s for s in part.statements if s.name == name)
@@ -43,7 +43,7 @@ class StatementWriter:
         if s.op == "store":
             self._store(part, s)
             return ""
-        key = ("value", part.body.name, s.name)
+        key = ("value", part.key, s.name)
         known = self.scopes.get(key)
         if known is not None:
             return known
@@ -84,7 +84,7 @@ class StatementWriter:
     def _index(self, part: Part, s: Statement) -> str:
         names = {}
         for symbol in s.index.free_symbols:
-            indirect = self.scopes.get(("value", part.body.name, symbol.name))
+            indirect = self.scopes.get(("value", part.key, symbol.name))
             if indirect is None and any(x.name == symbol.name and x.op == "indirect" for x in part.body.statements):
                 indirect = self.value(part, symbol.name)
             if indirect is not None:

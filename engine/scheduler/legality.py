@@ -137,8 +137,8 @@ def conflict(writers: Sequence[LoopBody], readers: Sequence[LoopBody], shared: S
         for reader in readers:
             read = accesses(reader)
             for name, stores in written.stores.items():
-                if name in read.stores:
-                    return Refusal(f"both write {name}", "one writer for each buffer")
+                if name in read.stores and not _disjoint(writer, stores, reader, read.stores[name]):
+                    return Refusal(f"both write {name}, perhaps in the same places", "pieces that do not overlap")
                 for load in read.loads.get(name, ()):
                     for store in stores:
                         refusal = _mismatch(name, writer, store, reader, load, shared)
@@ -176,6 +176,44 @@ def _mismatch(
                 "fewer shared loops",
             )
     return None
+
+
+def _disjoint(first: LoopBody, one: Sequence[Access], second: LoopBody, other: Sequence[Access]) -> bool:
+    """True when no element is stored by both: after the loops that both share, what is left are separate intervals."""
+    for a in one:
+        for b in other:
+            if a.form is None or b.form is None or a.statement.mode or b.statement.mode:
+                return False
+            left, right = _static_terms(a.form, first), _static_terms(b.form, second)
+            if left is None or right is None or not _separate(left, right):
+                return False
+    return True
+
+
+def _static_terms(form: Linear, body: LoopBody) -> tuple[list[tuple[int, int]], int] | None:
+    """([(factor, extent), ...] by falling factor, constant) of an index over loops of static extent; else None."""
+    extents = {a.symbol.name: size(a.extent) for a in body.axes + body.reduction_axes}
+    terms = []
+    for atom, factor in form.terms.items():
+        extent = extents.get(atom.name)
+        if atom.kind != "axis" or type(extent) is not int or type(factor) is not int or factor < 0:
+            return None
+        terms.append((factor, extent))
+    return (sorted(terms, reverse=True), form.const) if type(form.const) is int and form.const >= 0 else None
+
+
+def _separate(left: tuple[list[tuple[int, int]], int], right: tuple[list[tuple[int, int]], int]) -> bool:
+    (a, first), (b, second) = left, right
+    while True:
+        first_end = first + sum(f * (e - 1) for f, e in a)
+        second_end = second + sum(f * (e - 1) for f, e in b)
+        if first_end < second or second_end < first:
+            return True
+        if not a or not b or a[0] != b[0]:
+            return False
+        a, b, period = a[1:], b[1:], a[0][0]
+        if max(first + sum(f * (e - 1) for f, e in a), second + sum(f * (e - 1) for f, e in b)) >= period:
+            return False  # the rest reaches into the next round of the shared loop
 
 
 def _covers(made: Size, wanted: Size) -> bool:
