@@ -216,9 +216,13 @@ class Recording:
 
     def count_decisions(self, compile_id: str | None = None) -> int:
         """How many decisions there are, without reading them."""
+        counts = self.decisions_by_compile(compile_id)
+        return sum(counts.values()) if compile_id is None else counts.get(compile_id, 0)
+
+    def decisions_by_compile(self, compile_id: str | None = None) -> dict[str, int]:
+        """How many decisions each compilation (or the given one) has."""
         query, values = _where("SELECT compile, count(*) FROM decisions", compile_id, None)
-        return sum(count for suffix, owner, count in self._rows(query + " GROUP BY compile", *values)
-                   if compile_id is None or owner + suffix == compile_id)
+        return {owner + suffix: count for suffix, owner, count in self._rows(query + " GROUP BY compile", *values)}
 
     def absents(self, compile_id: str | None = None) -> list[tuple[str, Absent]]:
         """Stages that were not produced, and why, with the compilation."""

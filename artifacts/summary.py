@@ -1,7 +1,7 @@
 """Questions to a recording as a whole, answered as the JSON documents of the contract."""
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from typing import Any
 
 from .recording import CompileInfo, Recording
@@ -43,7 +43,7 @@ def summary(recording: Recording) -> dict[str, Any]:
     meta = recording.meta
     facts = _PerCompile(recording)
     infos = recording.compiles()
-    compiles = [_compile_document(recording, info, facts) for info in infos]
+    compiles = [_compile_document(info, facts) for info in infos]
     found_breaks = breaks(recording)
     found_recompiles = recompiles(recording)
     return {
@@ -101,14 +101,18 @@ class _PerCompile:
         self.kernels: Counter[str] = Counter()
         self.extern_calls: Counter[str] = Counter()
         self.calls: Counter[str] = Counter()
-        for info in recording.artifacts(kind="Graph"):
+        self.stages: dict[str, dict[str, None]] = defaultdict(dict)  # keys in the order of stages
+        for info in recording.artifacts():
+            self.stages[info.compile][info.stage] = None
             if info.stage == "capture":
                 graph = recording.artifact(info.compile, info.stage, info.name)
                 if isinstance(graph, Graph):
                     self.graph_nodes[info.compile] += len(graph.nodes)
                     self.ops[info.compile] += operations(graph)
-        for info in recording.artifacts(kind="Guards"):
-            self.guards[info.compile] += info.items
+            elif info.kind == "Guards":
+                self.guards[info.compile] += info.items
+        for owner in recording.decisions_by_compile():
+            self.stages[owner]["decisions"] = None
         for owner, schedule in recording.records(Schedule):
             for group in schedule.groups:
                 (self.extern_calls if group.kind == "extern" else self.kernels)[owner] += 1
@@ -116,7 +120,7 @@ class _PerCompile:
             self.calls[owner] += runtime.calls
 
 
-def _compile_document(recording: Recording, info: CompileInfo, facts: _PerCompile) -> dict[str, Any]:
+def _compile_document(info: CompileInfo, facts: _PerCompile) -> dict[str, Any]:
     seconds = dict(info.seconds)
     phases = {name: seconds.get(name, 0.0) for name in TIMINGS}
     total = seconds.get("total", sum(v for k, v in seconds.items() if k != "recording"))
@@ -126,7 +130,7 @@ def _compile_document(recording: Recording, info: CompileInfo, facts: _PerCompil
         "reason": info.reason or None, "graph_nodes": facts.graph_nodes[info.id], "kernels": facts.kernels[info.id],
         "extern_calls": facts.extern_calls[info.id], "guards": facts.guards[info.id], "calls": facts.calls[info.id],
         "seconds": {"total": total, **phases, **extra},
-        "stages": recording.stages(info.id),
+        "stages": list(facts.stages[info.id]),
     }
 
 
