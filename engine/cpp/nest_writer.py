@@ -104,7 +104,7 @@ class NestWriter:
     def _report_outside(self) -> None:
         with self.writer.block(f"if ({self.outside})"):
             self.writer.line("#pragma omp atomic write")
-            self.writer.line(f"status = {self.outside};")
+            self.writer.line(f"status = 1 + __builtin_ctz({self.outside});")
 
     # ---- which loop a statement stands in ----------------------------------------------------------------------------
     def _depths(self, part: Part) -> dict[str, int]:
@@ -164,7 +164,7 @@ class NestWriter:
         if vector and self.lane is None:
             words += self._clauses()
         if self.outside:
-            words.append(f"reduction(max:{self.outside})")
+            words.append(f"reduction(|:{self.outside})")
         if shared:
             words.append("schedule(static)" + self.kernel.shape.condition)
         self.writer.line(" ".join(words))

@@ -18,6 +18,8 @@ from .scope import c_name, form_of, origins_of
 if TYPE_CHECKING:
     from .kernel import Kernel
 
+LAST_FLAG = 30  # of the bits that say which index was out of bounds; statements beyond share it
+
 
 @dataclass
 class StatementWriter:
@@ -179,9 +181,7 @@ class StatementWriter:
         shift = f"{value} < 0 ? (int64){value} + {bound} : (int64){value}" if s.mode != "strict" else f"(int64){value}"
         self.writer.line(f"const int64 {wrapped} = {shift};", origins)
         self.writer.line(f"const bool {wrapped}_bad = (uint64){wrapped} >= (uint64)({bound});", origins)
-        self.writer.line(
-            f"{self.outside} = {wrapped}_bad & ({code} > {self.outside}) ? {code} : {self.outside};", origins
-        )
+        self.writer.line(f"{self.outside} |= {wrapped}_bad ? {1 << min(code - 1, LAST_FLAG)} : 0;", origins)
         return f"{wrapped}_bad ? 0 : {wrapped}"
 
     def _bounds_code(self, s: Statement) -> int:
