@@ -5,6 +5,7 @@ stand, in the table below. Our own compiler is imported by the first call of `to
 """
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Callable, Mapping
 from functools import wraps
@@ -47,7 +48,17 @@ def _safely(action: Callable[[ModuleType], None]) -> Callable[[ModuleType], None
     return act
 
 
+class _AtTheEnd(logging.Handler):
+    """Keeps what our rooms log for the end of the program, which is when ptdebug speaks."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        session.current().say(f"ptdebug: {record.getMessage()}")
+
+
 def _ours(torch: ModuleType) -> None:
+    log = logging.getLogger("ptdebug")
+    log.addHandler(_AtTheEnd(logging.WARNING))
+    log.propagate = False
     _replace(torch, "torch")
     _replace(torch.compiler, "torch.compiler")
     if session.current().settings.compile_all:
