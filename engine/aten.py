@@ -337,10 +337,10 @@ def _mutations(inputs: tuple[Any, ...], wrapped: tuple[Any, ...]) -> list[int]:
     for i, value in enumerate(wrapped):
         if not isinstance(inputs[i], torch.Tensor):
             continue
-        torch._sync(value)
+        torch._sync(value)  # type: ignore[attr-defined]
         if torch._functionalize_has_metadata_mutation(value):
             raise EngineUnsupported("an input's shape or strides change in place")
-        if torch._functionalize_has_data_mutation(value):
+        if torch._functionalize_has_data_mutation(value):  # type: ignore[attr-defined]
             mutated.append(i)
     return mutated
 
@@ -376,7 +376,7 @@ def _output(
     if not torch._is_functional_tensor(result):  # a constant that the graph returns as it is
         values.append(result)
         return FromGraph(len(values) - 1)
-    torch._sync(result)
+    torch._sync(result)  # type: ignore[attr-defined]
     base = storages.get(result.untyped_storage()._cdata)
     inner = torch._from_functional_tensor(result)
     if base is not None:

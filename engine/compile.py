@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from ..artifacts.context import CompileContext, Stage, run_stages
@@ -28,57 +28,83 @@ ENGINE_STAGES = (
 )
 
 
+# ---- what flows between the stages: each adds its part to what was there ---------------------------------------------
 @dataclass(frozen=True)
-class Work:
-    """A graph on its way through the stages: each fills in its part."""
+class Traced:
+    """After functionalization (and, changed in place, after the passes)."""
 
-    captured: Captured
-    aten: AtenGraph | None = None
-    program: Program | None = None
-    plan: Plan | None = None
-    source: cpp.CppSource | None = None
-    library: BuiltLibrary | None = None
-    kernels: Mapping[str, Callable[..., int]] | None = None
-    signatures: Mapping[str, KernelSignature] | None = None
-    wrapper: wrapper.WrapperSource | None = None
-    records: tuple[tuple[str, str, AnyRecord], ...] = ()  # of the stage that ran last, where it makes them itself
-    call: Compiled | None = None
+    aten: AtenGraph
 
 
-def _aten(work: Work, context: CompileContext) -> Work:
-    return replace(work, aten=trace(work.captured, context, LOWERINGS))
+@dataclass(frozen=True)
+class Lowered(Traced):
+    """With loop IR."""
+
+    program: Program
 
 
-def _passes(work: Work, context: CompileContext) -> Work:
+@dataclass(frozen=True)
+class Scheduled(Lowered):
+    """With kernels chosen."""
+
+    plan: Plan
+
+
+@dataclass(frozen=True)
+class Generated(Scheduled):
+    """With C++ source; None for a graph on a GPU."""
+
+    source: cpp.CppSource | None
+
+
+@dataclass(frozen=True)
+class Built(Generated):
+    """With kernels that can be called, and their records."""
+
+    kernels: Mapping[str, Callable[..., int]]
+    signatures: Mapping[str, KernelSignature]
+    records: tuple[tuple[str, str, AnyRecord], ...]
+
+
+@dataclass(frozen=True)
+class Wrapped(Built):
+    """With the wrapper, which is the compiled graph."""
+
+    wrapper: wrapper.WrapperSource
+    call: Compiled
+
+
+# ---- the stages ------------------------------------------------------------------------------------------------------
+def _aten(captured: Captured, context: CompileContext) -> Traced:
+    return Traced(trace(captured, context, LOWERINGS))
+
+
+def _passes(work: Traced, context: CompileContext) -> Traced:
     aten = passes.run(work.aten, context)
     names = [n.name for n in aten.module.graph.nodes if n.op == "placeholder"]
     aten.module.meta["mutations"] = {out: names[index] for out, index in aten.mutations.items()}
-    return replace(work, aten=aten)
+    return Traced(aten)
 
 
-def _lowering(work: Work, context: CompileContext) -> Work:
-    return replace(work, program=lower(work.aten.module, context))
+def _lowering(work: Traced, context: CompileContext) -> Lowered:
+    return Lowered(**vars(work), program=lower(work.aten.module, context))
 
 
-def _scheduling(work: Work, context: CompileContext) -> Work:
-    return replace(work, plan=scheduler.schedule(work.program, context))
+def _scheduling(work: Lowered, context: CompileContext) -> Scheduled:
+    return Scheduled(**vars(work), plan=scheduler.schedule(work.program, context))
 
 
-def _codegen(work: Work, context: CompileContext) -> Work:
-    if _device_type(work.plan) != "cpu":
-        return work
-    return replace(work, source=cpp.generate(work.plan, context))
+def _codegen(work: Scheduled, context: CompileContext) -> Generated:
+    source = cpp.generate(work.plan, context) if _device_type(work.plan) == "cpu" else None
+    return Generated(**vars(work), source=source)
 
 
-def _kernels(work: Work, context: CompileContext) -> Work:
+def _kernels(work: Generated, context: CompileContext) -> Built:
     if work.source is None:
-        kernels = kernels_for_plan(work.plan, context)
-        made = tuple(("kernels", name, k.record()) for name, k in kernels.items()) if context.recording else ()
-        signatures = {name: k.signature for name, k in kernels.items()}
-        return replace(work, kernels=kernels, signatures=signatures, records=made)
+        return _triton_kernels(work, context)
     signatures = {s.name: s for s in work.source.signatures}
-    records: tuple[tuple[str, str, AnyRecord], ...] = ()
     functions: Mapping[str, Callable[..., int]] = {}
+    records: tuple[tuple[str, str, AnyRecord], ...] = ()
     if signatures:
         library = build(work.source.text, names=list(signatures))
         functions = library.functions
@@ -88,12 +114,19 @@ def _kernels(work: Work, context: CompileContext) -> Work:
         context.absent("kernels", "every operator of this graph is a library call: there is nothing to generate")
     if context.target.startswith("cuda"):
         records += tuple(describe_for_target(work.plan, context.target, context))
-    return replace(work, kernels=functions, signatures=signatures, records=records)
+    return Built(**vars(work), kernels=functions, signatures=signatures, records=records)
 
 
-def _wrapper(work: Work, context: CompileContext) -> Work:
+def _triton_kernels(work: Generated, context: CompileContext) -> Built:
+    kernels = kernels_for_plan(work.plan, context)
+    records = tuple(("kernels", name, k.record()) for name, k in kernels.items()) if context.recording else ()
+    signatures = {name: k.signature for name, k in kernels.items()}
+    return Built(**vars(work), kernels=kernels, signatures=signatures, records=records)
+
+
+def _wrapper(work: Built, context: CompileContext) -> Wrapped:
     source = wrapper.generate(work.aten, work.plan, work.kernels, work.signatures)
-    return replace(work, wrapper=source, call=wrapper.load(source, context))
+    return Wrapped(**vars(work), wrapper=source, call=wrapper.load(source, context))
 
 
 def _kernel_record(source: cpp.CppSource, library: BuiltLibrary) -> Kernel:
@@ -110,18 +143,19 @@ def _device_type(plan: Plan) -> str:
     return "cpu"
 
 
-def _nothing(work: Work) -> Iterable[tuple[str, str, AnyRecord]]:
+def _described(work: object) -> Iterable[tuple[str, str, AnyRecord]]:
+    """The stage recorded itself, or leaves nothing of its own."""
     return ()
 
 
-STAGES: tuple[Stage[Work, Work], ...] = (
-    Stage("aten", _aten, lambda w: describe_aten(w.aten), "joint"),
-    Stage("passes", _passes, _nothing, "passes"),  # each pass that changed the graph records itself
-    Stage("lowering", _lowering, lambda w: loops_records(w.program), "lowering"),
-    Stage("scheduling", _scheduling, lambda w: scheduler.describe(w.plan), "scheduling"),
-    Stage("codegen", _codegen, _nothing, "codegen"),
-    Stage("kernels", _kernels, lambda w: w.records, "kernels"),
-    Stage("wrapper", _wrapper, lambda w: [("wrapper", "", w.wrapper.record())], "codegen"),
+STAGES: tuple[Stage[Any, Any], ...] = (
+    Stage("aten", _aten, lambda work: describe_aten(work.aten), "joint"),
+    Stage("passes", _passes, _described, "passes"),
+    Stage("lowering", _lowering, lambda work: loops_records(work.program), "lowering"),
+    Stage("scheduling", _scheduling, lambda work: scheduler.describe(work.plan), "scheduling"),
+    Stage("codegen", _codegen, _described, "codegen"),
+    Stage("kernels", _kernels, lambda work: work.records, "kernels"),
+    Stage("wrapper", _wrapper, lambda work: [("wrapper", "", work.wrapper.record())], "codegen"),
 )
 
 
@@ -135,7 +169,7 @@ def compile_graph(captured: Captured, context: CompileContext) -> Compiled:
     if context.decide("compile", "graph", ["kernels", "eager"], "kernels", why) == "eager":
         return _eager(captured, context, "forced by an override")
     try:
-        work = run_stages(STAGES, Work(captured), context)
+        work: Wrapped = run_stages(STAGES, captured, context)
     except CompilerMissing as missing:
         return _eager(captured, context, str(missing))
     except (EngineUnsupported, TritonUnsupported) as unsupported:
@@ -145,7 +179,6 @@ def compile_graph(captured: Captured, context: CompileContext) -> Compiled:
         return _eager(captured, context, f"internal error in the engine: {type(error).__name__}: {error}", detail)
     for stage in ("joint", "backward", "partition"):
         context.absent(stage, "inference: no result needs gradients")
-    assert work.call is not None
     return work.call
 
 

@@ -109,7 +109,7 @@ class _WrapperWriter:
             return str(int(value))
         return self.printer.doprint(value) if isinstance(value, sympy.Basic) else repr(value)
 
-    def tuple(self, values: Any) -> str:
+    def sizes(self, values: Any) -> str:
         """Python for a tuple of sizes."""
         inner = ", ".join(self.expr(v) for v in values)
         return f"({inner},)" if len(values) == 1 else f"({inner})"
@@ -169,14 +169,14 @@ class _WrapperWriter:
         if old is not None:
             before = self.program.buffers[old]
             same = (before.size, before.stride) == (buffer.size, buffer.stride)
-            view = old if same else f"reinterpret({old}, {self.tuple(buffer.size)}, {self.tuple(buffer.stride)}, 0)"
+            view = old if same else f"reinterpret({old}, {self.sizes(buffer.size)}, {self.sizes(buffer.stride)}, 0)"
             self.line(f"{name} = {view}; del {old}  # takes over its memory", origins)
             return
         self.line(f"{name} = {self.empty(buffer)}", origins)
 
     def empty(self, buffer: Buffer) -> str:
         """Python that allocates a buffer."""
-        size, stride = self.tuple(buffer.size), self.tuple(buffer.stride)
+        size, stride = self.sizes(buffer.size), self.sizes(buffer.stride)
         if buffer.device.type == "cpu":
             return f"empty_cpu({size}, {stride}, {buffer.dtype})"
         if buffer.device.type == "cuda" and _empty_cuda is not None and buffer.device.index in (None, 0):
@@ -189,7 +189,7 @@ class _WrapperWriter:
         buffer = self.program.buffers[view.buffer]
         text = view.buffer
         if (view.size, view.stride, view.offset) != (buffer.size, buffer.stride, 0):
-            text = f"reinterpret({text}, {self.tuple(view.size)}, {self.tuple(view.stride)}, {self.expr(view.offset)})"
+            text = f"reinterpret({text}, {self.sizes(view.size)}, {self.sizes(view.stride)}, {self.expr(view.offset)})"
         if view.dtype is not None and view.dtype != buffer.dtype:
             text += f".view({view.dtype})"
         return text
@@ -229,7 +229,7 @@ class _WrapperWriter:
         for name in call.outputs:
             if name is not None:
                 buffer = self.program.buffers[name]
-                size, stride = self.tuple(buffer.size), self.tuple(buffer.stride)
+                size, stride = self.sizes(buffer.size), self.sizes(buffer.stride)
                 self.line(f"if {name}.stride() != {stride}: {name} = with_strides({name}, {size}, {stride})", origins)
 
     def release(self, position: int) -> None:
@@ -287,7 +287,7 @@ class _WrapperWriter:
         """A true view of an input, relative to where the input starts in its storage."""
         owner = self.program.inputs[output.index]
         start = _symbolic(output.offset) - _symbolic(self.aten.inputs[output.index].storage_offset())
-        size, stride = (self.tuple([_symbolic(v) for v in values]) for values in (output.size, output.stride))
+        size, stride = (self.sizes([_symbolic(v) for v in values]) for values in (output.size, output.stride))
         base = owner
         if output.dtype != self.aten.inputs[output.index].dtype:
             base = f"{owner}.view({output.dtype})"

@@ -72,11 +72,11 @@ def resolve(name: str, trust: bool = False) -> Callable[..., Any]:
     namespace, _, rest = name.partition(".")
     if namespace == "builtins":
         if rest in BUILTINS:
-            return getattr(builtins, rest)  # type: ignore[no-any-return]
+            return getattr(builtins, rest)
         raise ReplayError(f"the recorded graph calls the builtin {rest}, which replay does not run")
     packet, _, overload = rest.partition(".")
     if namespace not in TRUSTED_ROOTS and hasattr(getattr(torch.ops, namespace), packet):
-        return getattr(getattr(getattr(torch.ops, namespace), packet), overload or "default")  # type: ignore[no-any-return]
+        return getattr(getattr(getattr(torch.ops, namespace), packet), overload or "default")
     if namespace not in TRUSTED_ROOTS and not trust:
         raise ReplayError(
             f"the recorded graph calls {name}, which is not torch's: pass --trust to run code that the recording names"
@@ -94,7 +94,7 @@ def _attribute(name: str) -> Callable[..., Any]:
         except (ImportError, AttributeError):
             continue
         if callable(found):
-            return found  # type: ignore[no-any-return]
+            return found
     raise ReplayError(f"this torch ({torch.__version__}) has no {name}, which the recorded graph calls")
 
 

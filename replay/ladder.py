@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from typing import Any, TypeGuard
 
 import msgspec
 import torch
@@ -17,7 +18,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from ..artifacts.context import CompileContext, CompileId, run_stages
 from ..artifacts.recording import Recording, RecordingError
 from ..artifacts.records import SCHEMA, AnyRecord, Decision, Graph, Location, Pass, SavedInputs
-from ..engine.compile import STAGES, Work
+from ..engine.compile import STAGES, Wrapped
 from ..engine.ir import LoopBody
 from .compare import EQUAL, Comparison, compare, worst
 from .graphs import ReplayError, graph_module
@@ -133,7 +134,7 @@ class Ladder:
         self.captured = graph_module(self.graph, self.symbols, trust)
         self.trust = trust
         self.collector = _Collector()
-        self.work = Work(_Captured(self.captured, self._fakes()))
+        self.work: Wrapped  # set by `_compile`, before any rung that needs it runs
         self.rungs: list[Rung] = []
         self.first: Difference | None = None
 
@@ -160,7 +161,7 @@ class Ladder:
         why = self._compile()
         self._rung("forward", why, lambda: self._recorded_aten("forward", ""))
         for name in self._last_pass():
-            self._rung("passes", why, lambda n=name: self._recorded_aten("passes", n))
+            self._rung("passes", why, partial(self._recorded_aten, "passes", name))
         self._rung("loops", why, lambda: run_loops(self.work.aten, self.work.program, clones(self.saved)))
         self._rung("kernels", why, self._kernels)
         return Report(f"{self.recording.name}:{self.compile_id}", tuple(self.rungs), self.first, self._drift())
@@ -177,7 +178,7 @@ class Ladder:
         forced = {d.id: d.chosen for _, d in self.recording.decisions(self.compile_id) if d.forced}
         context = CompileContext(CompileId(0, 0), self.collector, forced, recording=True)
         try:
-            self.work = run_stages(STAGES, self.work, context)
+            self.work = run_stages(STAGES, _Captured(self.captured, self._fakes()), context)
         except Exception as error:
             return f"{type(error).__name__}: {error}"
         return ""
@@ -212,13 +213,13 @@ class Ladder:
 
     def _kernels(self) -> Execution:
         work = self.work
-        return run_kernels(work.aten, work.plan, work.kernels or {}, work.signatures or {}, clones(self.saved))
+        return run_kernels(work.aten, work.plan, work.kernels, work.signatures, clones(self.saved))
 
     # ---- where values first differ
     def _locate(self, stage: str, ran: Execution) -> Difference | None:
         pairs = self._graph_pairs(stage, ran) if stage in ("forward", "passes") else self._buffer_pairs(stage, ran)
         for node, value, origin in pairs:
-            expected = self.eager.values.get(origin)
+            expected: Any = self.eager.values.get(origin)
             if not _comparable(value, expected):
                 continue
             wide = self.reference.values.get(origin) if self.reference is not None else None
@@ -291,7 +292,7 @@ def _makers(step: Any) -> Iterator[tuple[str, tuple[str, ...]]]:
         yield from ((name, tuple(reversed(step.origins))) for name in step.outputs if name)
 
 
-def _comparable(value: Any, expected: Any) -> bool:
+def _comparable(value: Any, expected: Any) -> TypeGuard[torch.Tensor]:
     return (
         isinstance(value, torch.Tensor) and isinstance(expected, torch.Tensor)
         and value.dtype == expected.dtype and value.numel() == expected.numel()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from ...artifacts import records
 from ...artifacts.context import CompileContext
@@ -47,12 +48,11 @@ def run(aten: AtenGraph, context: CompileContext) -> AtenGraph:
         if not matches:
             continue
         seconds = time.perf_counter() - start
-        context.record(
-            "passes",
-            lambda p=graph_pass, m=matches, s=seconds: records.Pass(
-                p.name, graph_record(aten.module.graph, p.name, "capture"), tuple(m), s
-            ),
-            f"{number:02d}_{graph_pass.name}",
-        )
+        describe = partial(_record, graph_pass.name, aten, tuple(matches), seconds)
+        context.record("passes", describe, f"{number:02d}_{graph_pass.name}")
     aten.module.recompile()
     return aten
+
+
+def _record(name: str, aten: AtenGraph, matches: tuple[records.RuleMatch, ...], seconds: float) -> records.Pass:
+    return records.Pass(name, graph_record(aten.module.graph, name, "capture"), matches, seconds)

@@ -26,7 +26,7 @@ def fold_constants(aten: AtenGraph) -> list[RuleMatch]:
     known: dict[torch.fx.Node, torch.Tensor] = {
         n: getattr(module, str(n.target)) for n in graph.nodes if n.op == "get_attr"
     }
-    matches = []
+    matches: list[RuleMatch] = []
     for node in list(graph.nodes):
         if node.op != "call_function" or node in visible or not node.all_input_nodes or has_effect(node):
             continue
