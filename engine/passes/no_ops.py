@@ -20,8 +20,8 @@ def _always(node: torch.fx.Node) -> bool:
 
 def _second_is(number: float) -> Callable[[torch.fx.Node], bool]:
     def check(node: torch.fx.Node) -> bool:
-        factor = node.args[1] if len(node.args) > 1 else None
-        return isinstance(factor, (int, float)) and not isinstance(factor, bool) and factor == number and not node.kwargs
+        factor: Any = node.args[1] if len(node.args) > 1 else None
+        return type(factor) in (int, float) and factor == number and not node.kwargs
 
     return check
 
