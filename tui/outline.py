@@ -63,6 +63,10 @@ def children(session: Session, row: Row) -> list[Row]:
     if kind == "stage":
         compile_id, _, stage = rest.partition(" ")
         return _artifact_rows(session, compile_id, stage, depth)
+    if kind == "artifact" and row.target is not None:
+        return [Row(f"form {rest}.{form}", depth, form, "", False,
+                    Target(row.target.compile, row.target.stage, f"{row.target.name}.{form}"))
+                for form in session.forms(row.target)]
     if kind == OTHERS:
         here = session.recording.path.absolute()
         return [Row(f"open {path}", depth, path.name, "", False, None, path)
@@ -169,7 +173,7 @@ def _stage_row(session: Session, compile_id: str, stage: str, depth: int) -> Row
         return Row(key, depth, label, str(count), False, Target(compile_id, stage))
     single = len(names) == 1
     target = Target(compile_id, stage, names[0])
-    if not single:
+    if not single or stage == "kernels":
         return Row(key, depth, label, str(len(names)), True, target)
     if stage == SOURCE:
         return Row(key, depth, label, Path(names[0]).name, False, target)
@@ -182,5 +186,5 @@ def _artifact_rows(session: Session, compile_id: str, stage: str, depth: int) ->
         return [Row(f"artifact {compile_id} {stage} {path}", depth, Path(path).name, "", False,
                     Target(compile_id, stage, path)) for path in session.sources(compile_id)]
     return [Row(f"artifact {compile_id} {stage} {info.name}", depth, info.name or stage,
-                items_text(info.kind, info.items), False, Target(compile_id, stage, info.name))
+                items_text(info.kind, info.items), stage == "kernels", Target(compile_id, stage, info.name))
             for info in session.recording.artifacts(compile_id, stage)]

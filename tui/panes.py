@@ -42,7 +42,7 @@ class PanesScreen(Screen[None]):
                 tooltip="show this line's counterpart in the next stage"),
         Binding("T", "linked_stage(-1)", "linked stage back", show=False, id="linked.previous",
                 tooltip="show this line's counterpart in the previous stage"),
-        Binding("f", "follow", "follow", id="follow", tooltip="go to the linked lines (the two panes change places)"),
+        Binding("f", "follow", "follow", id="follow", tooltip="go to the linked lines: the panes change places"),
         Binding("right_square_bracket", "stage(1)", "stage", key_display="]", show=False, id="stage.next",
                 tooltip="next stage of this compilation"),
         Binding("left_square_bracket", "stage(-1)", "stage", key_display="[", show=False, id="stage.previous",

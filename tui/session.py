@@ -13,7 +13,7 @@ from ..artifacts.home import existing_home
 from ..artifacts.links import Links, links
 from ..artifacts.listing import Line, Listing, printable, source_listing, source_path
 from ..artifacts.recording import CompileInfo, Recording, RecordingError
-from ..artifacts.records import STAGES, Break, Ref, split_ref
+from ..artifacts.records import STAGES, Break, Kernel, Ref, split_ref
 from ..artifacts.render import listing
 from ..artifacts.render_summary import render_compile, render_summary
 from ..artifacts.selector import Selector
@@ -64,6 +64,14 @@ class Session:
         if stage == "decisions":
             return [""]
         return [info.name for info in self.recording.artifacts(compile_id, stage)]
+
+    def forms(self, target: Target) -> list[str]:
+        """The later forms of a kernel that were recorded (asm, ptx, ...)."""
+        try:
+            record = self.recording.artifact(target.compile, target.stage, target.name)
+        except RecordingError:
+            return []
+        return list(record.products) if isinstance(record, Kernel) else []
 
     def related(self, compile_id: str, item: Ref, stage: str) -> list[Ref]:
         """Items of `stage` that belong to `item`. For `passes` only those after the last pass."""

@@ -107,3 +107,16 @@ def test_matches_are_underlined_across_segments() -> None:
     parts = _underline([Segment("foo_b"), Segment("ar = bar")], "foo_bar = bar", "bar", style)
     assert "".join(p.text for p in parts) == "foo_bar = bar"
     assert "".join(p.text for p in parts if p.style and p.style.underline) == "barbar"
+
+
+def test_later_forms_of_a_kernel_stand_below_it(session: Session) -> None:
+    visible = VisibleRows(session)
+    index = visible.reveal(Target("0/0", "kernels", "unit_0"))
+    assert visible.rows[index].label in ("kernels", "unit_0")
+    visible.toggle(index)
+    below = visible.rows[index + 1]
+    if below.label == "unit_0":
+        visible.toggle(index + 1)
+        below = visible.rows[index + 2]
+    assert below.target == Target("0/0", "kernels", "unit_0.asm")
+    assert "ret" in session.listing(below.target).text
