@@ -71,7 +71,6 @@ class RootInterpreter(Interpreter):
     """The outermost frame: counts its steps, and stops at `break_step`."""
 
     break_step = -1
-    handled_step: int | None = None
 
     def run_until_stop(self) -> Stop | None:
         """Run until the frame returned (None; see `returned`), reached `break_step` (None), or tracing stopped."""
@@ -88,7 +87,6 @@ class RootInterpreter(Interpreter):
                 if not self.unwind(error.value):
                     self.stack = on_stack
                     return self._stop(Unsupported("raises", error.value.python_type().__name__))
-                self.handled_step = self.trace.step
             except Unsupported as error:
                 self.stack = on_stack
                 return self._stop(error)
@@ -100,8 +98,6 @@ class RootInterpreter(Interpreter):
         earlier = None
         if self.open_contexts:
             earlier = self.open_contexts[0].step
-        elif self.handled is not None:
-            earlier = self.handled_step
         described = tuple(value.describe() for value in self.stack) if self.trace.context.recording else ()
         place = error.context["location"], error.context["stack"]
         return Stop(self.trace.step, error.code, error.detail, *place, described, earlier)
@@ -162,11 +158,7 @@ class _Conversion:
             if self.options.fullgraph:
                 raise self._full_graph_error(found)
             stop = found
-            break_step = found.step
-            if found.earlier is not None:
-                break_step = found.earlier
-            elif root.handled is not None:
-                return self._skip("an exception is being handled where the graph breaks", found)
+            break_step = found.step if found.earlier is None else found.earlier
             torch._C._set_grad_enabled(root.trace.grad_enabled)
         assert stop is not None
         return self._skip("the frame cannot be broken", stop)

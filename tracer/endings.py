@@ -18,12 +18,13 @@ from .eval_frame import unobserved
 from .instructions import Handled, Instruction
 from .interpreter import Interpreter
 from .liveness import live_at
-from .resume import assemble, free_names, instruction_at, resume_code
+from .opcodes.exceptions import Handling
+from .resume import Slot, assemble, free_names, instruction_at, push_slot, resume_code
 from .sources import LocalSource
-from .values.base import NULL
+from .values.base import NULL, Value
 
-_PUSHES = {"BEFORE_WITH": 2}
-"""How many values an instruction pushes, where it is not one; known apart for UNPACK_*."""
+_PUSH_NOTHING = ("STORE_", "DELETE_", "POP_", "JUMP_", "LIST_", "SET_", "MAP_ADD", "DICT_")
+"""Beginnings of the names of instructions that push nothing, at most leave what was there."""
 
 Body = Callable[[Codegen], None]
 Compile = Callable[[CapturedGraph], Callable[..., Any]]
@@ -132,7 +133,7 @@ class BreakBody:
         kept = [f"___kept_{i}" for i, value in enumerate(root.stack) if value is not NULL]
         for value in root.stack:
             if value is not NULL:
-                codegen(value)
+                codegen(value.exception if isinstance(value, Handling) else value)
         for name in changed:
             codegen(root.locals[name])
         if codegen.planning:
@@ -162,15 +163,13 @@ class BreakBody:
             self._continue(codegen, self.instruction.target, self._after(jump=True))
         if handled is not None:
             codegen.label(handler)
-            nulls = [value is NULL for value in self.root.stack[:depth]]
-            self._continue(codegen, handled.target, [*nulls, *[False] * (1 + handled.lasti)])
+            below = [_slot(value) for value in self.root.stack[:depth]]
+            self._continue(codegen, handled.target, [*below, *[Slot.OBJECT] * (1 + handled.lasti)])
 
     def _push_stack(self, codegen: Codegen, start: int, end: int) -> None:
         for i in range(start, end):
-            if self.root.stack[i] is NULL:
-                codegen.emit("PUSH_NULL")
-            else:
-                codegen.emit("LOAD_FAST", f"___kept_{i}")
+            for push in push_slot(_slot(self.root.stack[i]), f"___kept_{i}"):
+                codegen.emit(*push)
 
     def _emit_instruction(self, codegen: Codegen, jumped: Label) -> None:
         instruction = self.instruction
@@ -182,35 +181,34 @@ class BreakBody:
         original = instruction_at(self.root.code, instruction.index)
         codegen.emit(original.name, *([jumped] if instruction.target >= 0 else _argument(original)))
 
-    def _after(self, jump: bool) -> list[bool]:
-        """Where a NULL lies in the stack after the instruction."""
+    def _after(self, jump: bool) -> list[Slot]:
+        """The stack after the instruction."""
         instruction = self.instruction
-        size = len(self.root.stack) + _effect(instruction, jump)
+        before = [_slot(value) for value in self.root.stack]
+        size = len(before) + _effect(instruction, jump)
         if instruction.opname == "LOAD_GLOBAL" and instruction.arg & 1:
-            pair = [False, True] if VERSION >= (3, 13) else [True, False]
-            return [value is NULL for value in self.root.stack] + pair
-        pushed = _PUSHES.get(instruction.opname, instruction.arg if instruction.opname == "UNPACK_SEQUENCE" else 1)
-        if instruction.opname == "UNPACK_EX":
-            pushed = (instruction.arg & 0xFF) + 1 + (instruction.arg >> 8)
-        return [i < size - pushed and value is NULL for i, value in enumerate(self.root.stack[:size])] + [False] * (
-            size - len(self.root.stack)
-        )
+            pair = [Slot.OBJECT, Slot.NULL] if VERSION >= (3, 13) else [Slot.NULL, Slot.OBJECT]
+            return before + pair
+        kept = before[: max(0, size - _pushed(instruction))]
+        return kept + [Slot.OBJECT] * (size - len(kept))
 
-    def _continue(self, codegen: Codegen, index: int, nulls: list[bool]) -> None:
+    def _continue(self, codegen: Codegen, index: int, stack: list[Slot]) -> None:
         """Take the stack into variables and return what the resume function for `index` gives."""
-        codegen.store_all("___null" if null else f"___stack_{i}" for i, null in enumerate(nulls))
-        code = resume_code(self.root.code, index, tuple(nulls), self.variables)
+        objects = [i for i, slot in enumerate(stack) if slot is not Slot.NULL]
+        for i, slot in reversed(list(enumerate(stack))):
+            if slot is Slot.HANDLING:  # the resume function starts to handle the exception again
+                codegen.emit("POP_EXCEPT")
+                codegen.emit("LOAD_FAST", f"___kept_{i}")
+            codegen.emit("STORE_FAST", "___null" if slot is Slot.NULL else f"___stack_{i}")
+        code = resume_code(self.root.code, index, tuple(stack), self.variables)
         self.resumed.append(code)
         codegen.push_null()
         self._make_function(codegen, code)
-        count = 0
-        for i, null in enumerate(nulls):
-            if not null:
-                codegen.emit("LOAD_FAST", f"___stack_{i}")
-                count += 1
+        for i in objects:
+            codegen.emit("LOAD_FAST", f"___stack_{i}")
         for name in self.variables:
             codegen.emit("LOAD_FAST", name)
-        codegen.call(count + len(self.variables))
+        codegen.call(len(objects) + len(self.variables))
         codegen.emit("RETURN_VALUE")
 
     def _make_function(self, codegen: Codegen, code: CodeType) -> None:
@@ -234,8 +232,26 @@ class BreakBody:
         codegen.emit("BUILD_TUPLE", len(cells))
 
 
+def _slot(value: Value) -> Slot:
+    if value is NULL:
+        return Slot.NULL
+    return Slot.HANDLING if isinstance(value, Handling) else Slot.OBJECT
+
+
 def _argument(original: Instr) -> list[Any]:
     return [] if original.opcode < dis.HAVE_ARGUMENT else [original.arg]
+
+
+def _pushed(instruction: Instruction) -> int:
+    """How many objects the instruction pushes."""
+    opname, arg = instruction.opname, instruction.arg
+    if opname == "UNPACK_SEQUENCE":
+        return arg
+    if opname == "UNPACK_EX":
+        return (arg & 0xFF) + 1 + (arg >> 8)
+    if opname == "BEFORE_WITH":
+        return 2
+    return 0 if opname.startswith(_PUSH_NOTHING) and opname != "LIST_TO_TUPLE" else 1
 
 
 def _effect(instruction: Instruction, jump: bool) -> int:

@@ -19,7 +19,8 @@ from .opcodes.registry import HANDLERS, Handler
 from .values.base import Unsupported
 
 _TORCH = os.path.dirname(torch.__file__) + os.sep
-_OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_OURS = tuple(os.path.join(_ROOT, room, "") for room in ("artifacts", "cli", "engine", "replay", "tracer", "tui"))
 _IGNORED = frozenset(("CACHE", "EXTENDED_ARG"))
 
 
@@ -108,7 +109,7 @@ def code_info(code: CodeType) -> CodeInfo:
         code=code,
         instructions=instructions,
         exceptions=_exception_table(code, by_offset, len(instructions)),
-        of_program=not code.co_filename.startswith((_TORCH, _OURS)),
+        of_program=not code.co_filename.startswith((_TORCH, *_OURS)),
         by_offset=by_offset,
     )
 

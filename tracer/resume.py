@@ -6,6 +6,7 @@ like any other, and a break in it makes the next one.
 """
 from __future__ import annotations
 
+import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -14,8 +15,6 @@ from typing import Any
 
 from bytecode import Bytecode, CellVar, FreeVar, Instr, Label
 from bytecode.concrete import _ConvertBytecodeToConcrete
-
-from .codegen import VERSION
 
 _PROLOGUE = ("MAKE_CELL", "COPY_FREE_VARS", "RESUME")
 
@@ -96,23 +95,39 @@ def free_names(code: CodeType) -> list[str]:
     return [*code.co_cellvars, *code.co_freevars]
 
 
+class Slot(enum.Enum):
+    """What a position of the value stack holds: an object, NULL, or what PUSH_EXC_INFO leaves there (it is passed on as
+    the exception that is being handled)."""
+
+    OBJECT = "object"
+    NULL = "null"
+    HANDLING = "handling"
+
+
+def push_slot(slot: Slot, name: str) -> list[tuple[str, Any] | tuple[str]]:
+    """The instructions that push such a position, from the variable `name`."""
+    if slot is Slot.NULL:
+        return [("PUSH_NULL",)]
+    if slot is Slot.OBJECT:
+        return [("LOAD_FAST", name)]
+    return [("LOAD_FAST", name), ("PUSH_EXC_INFO",), ("POP_TOP",)]
+
+
 @lru_cache(maxsize=1024)
-def resume_code(code: CodeType, index: int, nulls: tuple[bool, ...], variables: tuple[str, ...]) -> CodeType:
+def resume_code(code: CodeType, index: int, stack: tuple[Slot, ...], variables: tuple[str, ...]) -> CodeType:
     """The code that goes on at instruction `index` of `code`.
 
-    Its arguments are the stack (`___stack_i`, but for the positions where `nulls` says that a NULL lies) and
-    `variables`.
+    Its arguments are the objects of the stack (`___stack_i`) and `variables`.
     """
     origin = origin_of(code)
     if origin is not None:
-        return resume_code(origin.code, index + origin.shift, nulls, variables)
-    names = [f"___stack_{i}" for i, null in enumerate(nulls) if not null]
+        return resume_code(origin.code, index + origin.shift, stack, variables)
+    names = [f"___stack_{i}" for i, slot in enumerate(stack) if slot is not Slot.NULL]
     location = instruction_at(code, index).location
     start = [Instr("COPY_FREE_VARS", len(free_names(code)), location=location)] if free_names(code) else []
     start.append(Instr("RESUME", 0, location=location))
-    for i, null in enumerate(nulls):
-        push = Instr("PUSH_NULL", location=location) if null else Instr("LOAD_FAST", f"___stack_{i}", location=location)
-        start.append(push)
+    for i, slot in enumerate(stack):
+        start += [Instr(*push, location=location) for push in push_slot(slot, f"___stack_{i}")]
     here = Label()
     start.append(Instr("JUMP_FORWARD", here, location=location))
     body, dropped = _body(code, index, here)
@@ -146,8 +161,3 @@ def _freed(item: Instr) -> Instr:
     if isinstance(item.arg, CellVar):
         return Instr(item.name, FreeVar(item.arg.name), location=item.location)
     return item
-
-
-def needs_precall() -> bool:
-    """Whether a CALL is preceded by PRECALL in this version."""
-    return VERSION < (3, 12)

@@ -13,18 +13,30 @@ if TYPE_CHECKING:
     from ..interpreter import Interpreter
 
 
+class Handling(Value):
+    """What PUSH_EXC_INFO leaves below the exception: that `exception` is now being handled, `previous` was before."""
+
+    __slots__ = ("exception", "previous")
+
+    def __init__(self, exception: Value, previous: Value | None) -> None:
+        super().__init__()
+        self.exception = exception
+        self.previous = previous
+
+
 @opcode("PUSH_EXC_INFO")
 def PUSH_EXC_INFO(tx: Interpreter, instruction: Instruction) -> None:
     exception = tx.pop()
-    tx.push(tx.handled if tx.handled is not None else build.constant(None))
+    tx.push(Handling(exception, tx.handled))
     tx.push(exception)
     tx.handled = exception
 
 
 @opcode("POP_EXCEPT")
 def POP_EXCEPT(tx: Interpreter, instruction: Instruction) -> None:
-    previous = tx.pop()
-    tx.handled = None if is_none(previous) else previous
+    handling = tx.pop()
+    assert isinstance(handling, Handling)
+    tx.handled = handling.previous
 
 
 @opcode("CHECK_EXC_MATCH")

@@ -82,6 +82,43 @@ def raises_in_try(x):
     return y
 
 
+def in_handler(x):
+    y = x + 1
+    try:
+        raise ValueError("first")
+    except ValueError as error:
+        y = y * 2
+        note("in handler")
+        y = y + len(error.args)
+    return y
+
+
+def handled_then_reraised(x):
+    y = x + 1
+    try:
+        try:
+            raise ValueError("first")
+        except ValueError:
+            note("reraises")
+            y = y * 2
+            raise
+        finally:
+            y = y + 3
+    except ValueError as error:
+        y = y * len(error.args)
+    return y
+
+
+def raises_in_handler(x):
+    y = x + 1
+    try:
+        raise ValueError("first")
+    except ValueError:
+        note("about to fail")
+        y = y + torch.ones(3)
+    return y
+
+
 def raises(x):
     y = x + 1
     return y + torch.ones(3)
@@ -145,7 +182,8 @@ def twice(x):
 
 PROGRAMS = [
     statement, in_expression, argument_of_call, method_argument, branch, boolean_operator, item, inlined, in_try,
-    raises_in_try, raises, raises_own, in_with, closure_and_cells, keyword_call, twice,
+    raises_in_try, raises, raises_own, in_with, in_handler,
+    handled_then_reraised, raises_in_handler, closure_and_cells, keyword_call, twice,
 ]  # fmt: skip
 
 

@@ -6,7 +6,7 @@ from types import CellType, CodeType, FunctionType
 import pytest
 from ptdebug.tracer.instructions import code_info
 from ptdebug.tracer.liveness import live_at
-from ptdebug.tracer.resume import is_resume_code, origin_of, resume_code
+from ptdebug.tracer.resume import Slot, is_resume_code, origin_of, resume_code
 
 
 def sample(a, b):
@@ -38,16 +38,16 @@ def test_resumes_inside_try_with_the_handlers_in_force(b, expected):
     code = sample.__code__
     index = index_of(code, "STORE_FAST", "d")
     assert live_at(code_info(code), index) >= {"b"}
-    resumed = resume_code(code, index, (False,), ("b",))
+    resumed = resume_code(code, index, (Slot.OBJECT,), ("b",))
     function = FunctionType(resumed, globals(), closure=(CellType(10),))
     assert function(5, b) == expected
 
 
 def test_resume_of_a_resume_function_starts_from_the_original():
     code = sample.__code__
-    first = resume_code(code, index_of(code, "STORE_FAST", "d"), (False,), ("b",))
+    first = resume_code(code, index_of(code, "STORE_FAST", "d"), (Slot.OBJECT,), ("b",))
     index = index_of(first, "STORE_FAST", "e")
-    second = resume_code(first, index, (False,), ("d",))
+    second = resume_code(first, index, (Slot.OBJECT,), ("d",))
     assert origin_of(second).code is code
     assert origin_of(second).index == index_of(code, "STORE_FAST", "e")
     assert is_resume_code(second) and not is_resume_code(code)
@@ -56,7 +56,7 @@ def test_resume_of_a_resume_function_starts_from_the_original():
 
 def test_instructions_lead_back_to_the_original():
     code = sample.__code__
-    resumed = resume_code(code, index_of(code, "STORE_FAST", "d"), (False,), ("b",))
+    resumed = resume_code(code, index_of(code, "STORE_FAST", "d"), (Slot.OBJECT,), ("b",))
     origin = origin_of(resumed)
     originals, copies = code_info(code).instructions, code_info(resumed).instructions
     for copy in copies:
