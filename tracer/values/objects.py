@@ -189,7 +189,8 @@ class ObjectValue(Value):
         """All items of iter(object)."""
         if self.storage is not None and not is_python_method(lookup(self.cls, "__iter__")):
             return self.storage.iterate(tx)
-        return self.iter(tx).iterate(tx) if lookup(self.cls, "__next__") is MISSING else self._drain(tx)
+        iterator = self.iter(tx)
+        return iterator.iterate(tx) if iterator is not self else self._drain(tx)
 
     def _drain(self, tx: Interpreter) -> Sequence[Value]:
         items = []

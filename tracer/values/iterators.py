@@ -1,0 +1,468 @@
+"""Iterators that step others: enumerate, zip, map, filter, reversed, and itertools."""
+from __future__ import annotations
+
+import builtins
+import itertools
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from .base import ObservedException, Unsupported, Value
+from .constant import REGISTRY, ItemsIterator, constant
+from .handlers import handles
+from .mappings import DictValue, DictView
+from .objects import ObjectValue
+from .operators import apply
+from .sequences import SequenceValue, make_tuple
+from .slices import as_index
+
+if TYPE_CHECKING:
+    from ..codegen import Codegen
+    from ..interpreter import Interpreter
+
+Args = Sequence[Value]
+Kwargs = Mapping[str, Value]
+
+
+def get_iter(tx: Interpreter, value: Value) -> Value:
+    """iter(value). A value that has `next` is its own iterator."""
+    if type(value).next is not Value.next and not isinstance(value, ObjectValue):
+        return value
+    return value.iter(tx)
+
+
+def _next_of_object(tx: Interpreter, value: ObjectValue) -> Value | None:
+    method = value.method(tx, "__next__")
+    if method is None:
+        raise Unsupported("iterate", value.describe())
+    try:
+        return method.call(tx, [], {})
+    except ObservedException as raised:
+        if not issubclass(raised.value.python_type(), StopIteration):
+            raise
+        return None
+
+
+REGISTRY["next_of"] = _next_of_object
+
+
+class SteppedIterator(Value):
+    """An iterator that computes its next item from `sources`. `kind` is the type that the program sees."""
+
+    __slots__ = ("kind", "sources")
+
+    def __init__(self, kind: type, sources: Sequence[Value]) -> None:
+        super().__init__()
+        self.kind = kind
+        self.sources = list(sources)
+
+    def python_type(self) -> type:
+        """zip, enumerate, itertools.chain, ..."""
+        return self.kind
+
+    truth = ItemsIterator.truth
+
+    def iter(self, tx: Interpreter) -> Value:
+        """Itself."""
+        return self
+
+    def iterate(self, tx: Interpreter) -> Sequence[Value]:
+        """All items that are left."""
+        items = []
+        while (item := self.next(tx)) is not None:
+            items.append(item)
+        return items
+
+    def call_method(self, tx: Interpreter, name: str, args: Args, kwargs: Kwargs) -> Value:
+        """`__next__` and `__iter__`."""
+        if name == "__next__":
+            return _next(tx, [self], {})
+        return self if name == "__iter__" else super().call_method(tx, name, args, kwargs)
+
+    def describe(self) -> str:
+        """The type."""
+        return f"a {self.kind.__name__} iterator"
+
+
+class ZipIterator(SteppedIterator):
+    """zip(*iterables, strict=...)."""
+
+    __slots__ = ("strict",)
+
+    def __init__(self, sources: Sequence[Value], strict: bool) -> None:
+        super().__init__(zip, sources)
+        self.strict = strict
+
+    def next(self, tx: Interpreter) -> Value | None:
+        """One item of each."""
+        items = []
+        for i, source in enumerate(self.sources):
+            item = source.next(tx)
+            if item is None:
+                if self.strict:
+                    self._check_strict(tx, i)
+                return None
+            items.append(item)
+        return make_tuple(tx, items) if items else None
+
+    def _check_strict(self, tx: Interpreter, ended: int) -> None:
+        shorter = ended if ended else next((i for i, s in enumerate(self.sources[1:], 1) if s.next(tx) is not None), 0)
+        if shorter:
+            before = "argument 1" if shorter == 1 else f"arguments 1-{shorter}"
+            what = "shorter" if ended else "longer"
+            tx.raise_observed(ValueError, f"zip() argument {shorter + 1} is {what} than {before}")
+
+    def reconstruct(self, codegen: Codegen) -> None:
+        """zip of the iterators."""
+        codegen.push_null()
+        codegen.const(zip)
+        for source in self.sources:
+            codegen(source)
+        codegen.const(self.strict)
+        codegen.call(len(self.sources) + 1, ("strict",))
+
+
+class EnumerateIterator(SteppedIterator):
+    """enumerate(iterable, start)."""
+
+    __slots__ = ("count",)
+
+    def __init__(self, source: Value, count: int) -> None:
+        super().__init__(enumerate, [source])
+        self.count = count
+
+    def next(self, tx: Interpreter) -> Value | None:
+        """(index, item)."""
+        item = self.sources[0].next(tx)
+        if item is None:
+            return None
+        self.count += 1
+        return make_tuple(tx, [constant(self.count - 1), item])
+
+    def reconstruct(self, codegen: Codegen) -> None:
+        """enumerate of the iterator, from here on."""
+        codegen.call_const(enumerate, [self.sources[0], constant(self.count)])
+
+
+class MapIterator(SteppedIterator):
+    """map(function, *iterables); starmap for one iterable of argument tuples."""
+
+    __slots__ = ("function",)
+
+    def __init__(self, kind: type, function: Value, sources: Sequence[Value]) -> None:
+        super().__init__(kind, sources)
+        self.function = function
+
+    def next(self, tx: Interpreter) -> Value | None:
+        """The function on one item of each."""
+        items = []
+        for source in self.sources:
+            item = source.next(tx)
+            if item is None:
+                return None
+            items.append(item)
+        args = items[0].iterate(tx) if self.kind is itertools.starmap else items
+        return self.function.call(tx, args, {})
+
+    def reconstruct(self, codegen: Codegen) -> None:
+        """map of the iterators."""
+        codegen.call_const(self.kind, [self.function, *self.sources])
+
+
+class FilterIterator(SteppedIterator):
+    """filter, filterfalse, takewhile and dropwhile: items for which the function's truth is as wanted."""
+
+    __slots__ = ("done", "function")
+
+    def __init__(self, kind: type, function: Value, source: Value) -> None:
+        super().__init__(kind, [source])
+        self.function = function
+        self.done = False
+
+    def next(self, tx: Interpreter) -> Value | None:
+        """The next item that passes."""
+        while not (self.done and self.kind is itertools.takewhile):
+            item = self.sources[0].next(tx)
+            if item is None:
+                return None
+            if self.kind is itertools.dropwhile and self.done:
+                return item
+            passes = self._passes(tx, item)
+            if self.kind is itertools.takewhile:
+                self.done = not passes
+            elif self.kind is itertools.dropwhile:
+                self.done = passes = not passes
+            elif self.kind is itertools.filterfalse:
+                passes = not passes
+            if passes:
+                return item
+        return None
+
+    def _passes(self, tx: Interpreter, item: Value) -> bool:
+        if self.function.is_constant() and self.function.as_constant() is None:
+            return item.truth(tx)
+        return self.function.call(tx, [item], {}).truth(tx)
+
+    def reconstruct(self, codegen: Codegen) -> None:
+        """The same filter on the iterator."""
+        if self.kind in (itertools.takewhile, itertools.dropwhile):
+            super().reconstruct(codegen)
+        codegen.call_const(self.kind, [self.function, *self.sources])
+
+
+class ChainIterator(SteppedIterator):
+    """chain: `sources` holds one iterator over the iterables, `current` the one being read."""
+
+    __slots__ = ("current",)
+
+    def __init__(self, iterables: Value) -> None:
+        super().__init__(itertools.chain, [iterables])
+        self.current: Value | None = None
+
+    def next(self, tx: Interpreter) -> Value | None:
+        """The next item of the current iterable, or of those after it."""
+        while True:
+            if self.current is None:
+                iterable = self.sources[0].next(tx)
+                if iterable is None:
+                    return None
+                self.current = get_iter(tx, iterable)
+            item = self.current.next(tx)
+            if item is not None:
+                return item
+            self.current = None
+
+
+class CountIterator(SteppedIterator):
+    """count(start, step) and repeat(item, times)."""
+
+    __slots__ = ("left", "value")
+
+    def __init__(self, kind: type, value: Value, step: Value | None, left: int | None) -> None:
+        super().__init__(kind, [step] if step is not None else [])
+        self.value = value
+        self.left = left
+
+    def next(self, tx: Interpreter) -> Value | None:
+        """The next number, or the item again."""
+        if self.left is not None:
+            if self.left <= 0:
+                return None
+            self.left -= 1
+        item = self.value
+        if self.sources:
+            self.value = apply(tx, operator.add, item, self.sources[0])
+        return item
+
+    def iterate(self, tx: Interpreter) -> Sequence[Value]:
+        """All items; endless ones are left to eager."""
+        if self.left is None:
+            raise Unsupported("iterate", self.describe())
+        return super().iterate(tx)
+
+    def reconstruct(self, codegen: Codegen) -> None:
+        """From here on."""
+        more = self.sources or ([] if self.left is None else [constant(self.left)])
+        codegen.call_const(self.kind, [self.value, *more])
+
+
+class CycleIterator(SteppedIterator):
+    """cycle(iterable): the items once, then again from those that were seen."""
+
+    __slots__ = ("index", "seen")
+
+    def __init__(self, source: Value) -> None:
+        super().__init__(itertools.cycle, [source])
+        self.seen: list[Value] = []
+        self.index = 0
+
+    def next(self, tx: Interpreter) -> Value | None:
+        """The next item; None only when there are none at all."""
+        item = self.sources[0].next(tx)
+        if item is not None:
+            self.seen.append(item)
+            return item
+        if not self.seen:
+            return None
+        self.index += 1
+        return self.seen[(self.index - 1) % len(self.seen)]
+
+    def iterate(self, tx: Interpreter) -> Sequence[Value]:
+        """Endless."""
+        raise Unsupported("iterate", self.describe())
+
+
+class CallIterator(SteppedIterator):
+    """iter(function, sentinel)."""
+
+    __slots__ = ()
+
+    def next(self, tx: Interpreter) -> Value | None:
+        """The function's result, until it equals the sentinel."""
+        function, sentinel = self.sources
+        item = function.call(tx, [], {})
+        return None if apply(tx, operator.eq, item, sentinel).truth(tx) else item
+
+
+# ---- handlers ------------------------------------------------------------------------------------------------------
+def _iterators(tx: Interpreter, values: Args) -> list[Value]:
+    return [get_iter(tx, value) for value in values]
+
+
+@handles(builtins.iter)
+def _iter(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    return get_iter(tx, args[0]) if len(args) == 1 else CallIterator(type(iter(int, 1)), args)
+
+
+@handles(builtins.next)
+def _next(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    item = args[0].next(tx)
+    if item is not None:
+        return item
+    if len(args) > 1:
+        return args[1]
+    raise_stop = getattr(args[0], "raise_stop", None)
+    return raise_stop(tx) if raise_stop is not None else tx.raise_observed(StopIteration)
+
+
+@handles(enumerate)
+def _enumerate(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    start = args[1] if len(args) > 1 else kwargs.get("start", constant(0))
+    source = args[0] if args else kwargs["iterable"]
+    return EnumerateIterator(get_iter(tx, source), as_index(tx, start))
+
+
+@handles(zip)
+def _zip(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    return ZipIterator(_iterators(tx, args), "strict" in kwargs and kwargs["strict"].truth(tx))
+
+
+@handles(map)
+def _map(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    return MapIterator(map, args[0], _iterators(tx, args[1:]))
+
+
+@handles(itertools.starmap)
+def _starmap(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    return MapIterator(itertools.starmap, args[0], _iterators(tx, args[1:]))
+
+
+def _filtering(kind: type) -> None:
+    @handles(kind)
+    def handler(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+        return FilterIterator(kind, args[0], get_iter(tx, args[1]))
+
+
+for _kind in (filter, itertools.filterfalse, itertools.takewhile, itertools.dropwhile):
+    _filtering(_kind)
+
+
+@handles(reversed)
+def _reversed(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    value = args[0]
+    if isinstance(value, ObjectValue):
+        method = value.method(tx, "__reversed__")
+        if method is not None:
+            return method.call(tx, [], {})
+        count = as_index(tx, value.length(tx))
+        return ItemsIterator([value.getitem(tx, constant(i)) for i in range(count - 1, -1, -1)])
+    if value.is_constant() or isinstance(value, (SequenceValue, DictValue, DictView)):
+        return ItemsIterator(list(value.iterate(tx))[::-1])
+    raise Unsupported("call", f"reversed() of {value.describe()}")
+
+
+@handles(itertools.chain)
+def _chain(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    return ChainIterator(ItemsIterator(list(args)))
+
+
+@handles(itertools.chain.from_iterable)
+def _chain_from(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    return ChainIterator(get_iter(tx, args[0]))
+
+
+@handles(itertools.count)
+def _count(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    start = args[0] if args else kwargs.get("start", constant(0))
+    step = args[1] if len(args) > 1 else kwargs.get("step", constant(1))
+    return CountIterator(itertools.count, start, step, None)
+
+
+@handles(itertools.repeat)
+def _repeat(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    times = args[1] if len(args) > 1 else kwargs.get("times")
+    return CountIterator(itertools.repeat, args[0], None, as_index(tx, times) if times is not None else None)
+
+
+@handles(itertools.cycle)
+def _cycle(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    return CycleIterator(get_iter(tx, args[0]))
+
+
+@handles(itertools.islice)
+def _islice(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    source = get_iter(tx, args[0])
+    bounds = [None if b.is_constant() and b.as_constant() is None else as_index(tx, b) for b in args[1:]]
+    start, stop, step = {1: (0, bounds[0], 1), 2: (*bounds, 1), 3: tuple(bounds)}[len(bounds)]  # type: ignore[misc]
+    if stop is None:
+        raise Unsupported("iterate", "an endless islice")
+    items: list[Value] = []
+    for _ in range(stop):
+        item = source.next(tx)
+        if item is None:
+            break
+        items.append(item)
+    return ItemsIterator(items[start or 0 :: step or 1])
+
+
+@handles(itertools.zip_longest)
+def _zip_longest(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    fill = kwargs.get("fillvalue", constant(None))
+    rows = itertools.zip_longest(*[arg.iterate(tx) for arg in args], fillvalue=fill)
+    return ItemsIterator([make_tuple(tx, row) for row in rows])
+
+
+@handles(itertools.accumulate)
+def _accumulate(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    function = args[1] if len(args) > 1 else kwargs.get("func")
+    items = list(args[0].iterate(tx))
+    if "initial" in kwargs:
+        items.insert(0, kwargs["initial"])
+    totals: list[Value] = []
+    for item in items:
+        if not totals:
+            totals.append(item)
+        elif function is None:
+            totals.append(apply(tx, operator.add, totals[-1], item))
+        else:
+            totals.append(function.call(tx, [totals[-1], item], {}))
+    return ItemsIterator(totals)
+
+
+def _combining(function: Callable[..., Any]) -> None:
+    """product, permutations, combinations, pairwise: arrangements of items, whatever these are."""
+
+    @handles(function)
+    def handler(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+        many = function is itertools.product
+        pools = [list(arg.iterate(tx)) for arg in (args if many else args[:1])]
+        rest = [] if many else [arg.as_constant() for arg in args[1:]]
+        numbers = {name: value.as_constant() for name, value in kwargs.items()}
+        return ItemsIterator([make_tuple(tx, row) for row in function(*pools, *rest, **numbers)])
+
+
+for _combine in (itertools.product, itertools.permutations, itertools.combinations, itertools.pairwise,
+                 itertools.combinations_with_replacement):  # fmt: skip
+    _combining(_combine)
+
+
+@handles(itertools.groupby)
+def _groupby(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    key = args[1] if len(args) > 1 else kwargs.get("key")
+    groups: list[tuple[Value, list[Value]]] = []
+    for item in args[0].iterate(tx):
+        name = key.call(tx, [item], {}) if key is not None else item
+        if not groups or not apply(tx, operator.eq, groups[-1][0], name).truth(tx):
+            groups.append((name, []))
+        groups[-1][1].append(item)
+    return ItemsIterator([make_tuple(tx, [name, ItemsIterator(items)]) for name, items in groups])

@@ -1,0 +1,265 @@
+"""Handlers of library functions: dataclasses, inspect, functools, copy, warnings, logging, typing, weakref."""
+from __future__ import annotations
+
+import copy
+import dataclasses
+import functools
+import inspect
+import logging
+import os
+import typing
+import warnings
+import weakref
+from collections.abc import Mapping, Sequence
+from types import FunctionType, MethodType, SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from .base import Unsupported, Value
+from .classes import ClassValue
+from .constant import constant, fold
+from .functions import FunctionValue, MethodValue, PartialValue
+from .handlers import NAMED, handles, pure
+from .mappings import DictValue
+from .objects import ObjectValue, new_object
+from .registry import OPAQUE_CONSTANTS, from_python
+from .sequences import ListValue, TupleValue
+from .sets import SetValue
+
+if TYPE_CHECKING:
+    from ..interpreter import Interpreter
+
+Args = Sequence[Value]
+Kwargs = Mapping[str, Value]
+
+OPAQUE_CONSTANTS.update((
+    inspect.Signature, inspect.Parameter, dataclasses.Field, inspect._ParameterKind, type(inspect.Parameter.empty),
+    type(dataclasses.MISSING),
+))  # fmt: skip
+OPAQUE_CONSTANTS.discard(type)
+
+pure(typing.get_origin, typing.get_args, os.getpid, inspect.getmodule)
+
+
+# ---- dataclasses and inspect -----------------------------------------------------------------------------------------
+def _class_of(value: Value) -> type:
+    return value.cls if isinstance(value, ClassValue) else value.python_type()
+
+
+@handles(dataclasses.fields)
+def _fields(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    return fold(tx, dataclasses.fields, [constant(_class_of(args[0]))])
+
+
+@handles(dataclasses.is_dataclass)
+def _is_dataclass(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    return constant(dataclasses.is_dataclass(_class_of(args[0])))
+
+
+@handles(inspect.signature)
+def _signature(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    real = real_callable(args[0])
+    if real is None:
+        raise Unsupported("call", f"inspect.signature of {args[0].describe()}")
+    return fold(tx, inspect.signature, [constant(real)], kwargs)
+
+
+def real_callable(value: Value) -> Any:
+    """The callable behind a value, as far as its signature goes; None when the trace made it."""
+    if isinstance(value, FunctionValue):
+        return value.function
+    if isinstance(value, MethodValue):
+        function = real_callable(value.function)
+        owner = getattr(value.owner, "real", None)
+        if owner is None and value.owner.is_constant():
+            owner = value.owner.as_constant()
+        return MethodType(function, owner) if function is not None and owner is not None else None
+    if isinstance(value, ObjectValue):
+        return value.real
+    return value.as_constant() if value.is_constant() else None
+
+
+def _asks(function: Any) -> None:
+    """A predicate of `inspect` on what kind of object it is."""
+
+    @handles(function)
+    def handler(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+        value = args[0]
+        if value.is_constant():
+            return constant(function(value.as_constant()))
+        kind = value.python_type()
+        return constant(kind is {inspect.isfunction: FunctionType, inspect.ismethod: MethodType}.get(function))
+
+
+for _function in (inspect.isclass, inspect.isfunction, inspect.ismethod, inspect.ismodule, inspect.isbuiltin):
+    _asks(_function)
+
+
+# ---- functools -----------------------------------------------------------------------------------------------------
+@handles(functools.partial)
+def _partial(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    function = args[0]
+    if isinstance(function, PartialValue):
+        return PartialValue(function.function, [*function.args, *args[1:]], {**function.kwargs, **kwargs})
+    return PartialValue(function, args[1:], kwargs)
+
+
+@handles(functools.reduce)
+def _reduce(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    items = list(args[1].iterate(tx))
+    if len(args) > 2:
+        items.insert(0, args[2])
+    if not items:
+        tx.raise_observed(TypeError, "reduce() of empty iterable with no initial value")
+    total = items[0]
+    for item in items[1:]:
+        total = args[0].call(tx, [total, item], {})
+    return total
+
+
+@handles(functools.update_wrapper)
+def _update_wrapper(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    wrapper, wrapped = args[0], args[1] if len(args) > 1 else kwargs["wrapped"]
+    if not isinstance(wrapper, FunctionValue) or wrapper.function is not None:
+        raise Unsupported("call", "functools.update_wrapper of an existing function")
+    for name in ("__module__", "__name__", "__qualname__", "__doc__"):
+        wrapper.attributes[name] = wrapped.getattr(tx, name)
+    wrapper.attributes["__wrapped__"] = wrapped
+    return wrapper
+
+
+@handles(functools.wraps)
+def _wraps(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    return PartialValue(from_python(tx, functools.update_wrapper), [], {"wrapped": args[0] if args else kwargs["wrapped"]})
+
+
+# ---- copies, names, types --------------------------------------------------------------------------------------------
+@handles(copy.copy)
+def _copy(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    value = args[0]
+    if isinstance(value, (ListValue, DictValue, SetValue)):
+        return value.call_method(tx, "copy", [], {})
+    if value.is_constant() or isinstance(value, (TupleValue, FunctionValue)):
+        return value
+    raise Unsupported("call", f"copy.copy of {value.describe()}")
+
+
+@handles(copy.deepcopy)
+def _deepcopy(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    return deep_copy(tx, args[0])
+
+
+def deep_copy(tx: Interpreter, value: Value) -> Value:
+    """A deep copy of containers of constants."""
+    if value.is_constant():
+        return value
+    if type(value) in (ListValue, TupleValue):
+        return value.like([deep_copy(tx, item) for item in value.items])  # type: ignore[attr-defined]
+    if isinstance(value, DictValue):
+        fresh = value.copy(tx)
+        fresh.items = {key: deep_copy(tx, item) for key, item in fresh.items.items() if item is not None}
+        return fresh
+    raise Unsupported("call", f"copy.deepcopy of {value.describe()}")
+
+
+@handles(typing.cast)
+def _cast(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    return args[1]
+
+
+@handles(SimpleNamespace)
+def _namespace(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    made = new_object(tx, SimpleNamespace)
+    for name, value in kwargs.items():
+        tx.effects.store_attr(made, name, value)
+    return made
+
+
+@handles(MethodType)
+def _method_type(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    return MethodValue(args[0], args[1])
+
+
+@handles(property)
+def _property(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    raise Unsupported("call", "property() in a traced function")
+
+
+# ---- messages ------------------------------------------------------------------------------------------------------
+def _logging_method(name: str, level: int) -> None:
+    """A call that the logger's level drops does nothing; one that would be shown is left to eager."""
+
+    @handles(getattr(logging.Logger, name))
+    def handler(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+        logger = getattr(args[0], "real", None)
+        if isinstance(logger, logging.Logger) and not logger.isEnabledFor(level):
+            return constant(None)
+        raise Unsupported("call", f"logging.Logger.{name}")
+
+
+for _name, _level in (("debug", 10), ("info", 20), ("warning", 30), ("error", 40), ("critical", 50), ("warn", 30)):
+    _logging_method(_name, _level)
+
+
+@handles(logging.Logger.isEnabledFor)
+def _is_enabled_for(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    return constant(args[0].real.isEnabledFor(args[1].as_constant()))  # type: ignore[attr-defined]
+
+
+@handles(logging.getLogger)
+def _get_logger(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    return from_python(tx, logging.getLogger(*[arg.as_constant() for arg in args]))
+
+
+def _logged_once(level: int) -> Any:
+    """`logger.warning_once(...)` of transformers."""
+
+    def handler(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+        logger = getattr(args[0], "real", None)
+        if isinstance(logger, logging.Logger) and not logger.isEnabledFor(level):
+            return constant(None)
+        raise Unsupported("call", "logger.warning_once")
+
+    return handler
+
+
+NAMED["transformers.utils.logging", "warning_once"] = _logged_once(30)
+NAMED["transformers.utils.logging", "warning_advice"] = _logged_once(30)
+NAMED["transformers.utils.logging", "info_once"] = _logged_once(20)
+
+
+@handles(warnings.warn)
+def _warn(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    raise Unsupported("call", "warnings.warn")
+
+
+# ---- weak references -------------------------------------------------------------------------------------------------
+@handles(weakref.ref)
+def _ref(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    return WeakReference(args[0])
+
+
+class WeakReference(Value):
+    """weakref.ref(value); the referent lives as long as the trace."""
+
+    __slots__ = ("referent",)
+
+    def __init__(self, referent: Value) -> None:
+        super().__init__()
+        self.referent = referent
+
+    def python_type(self) -> type:
+        """weakref.ref."""
+        return weakref.ref
+
+    def truth(self, tx: Interpreter) -> bool:
+        """It is true."""
+        return True
+
+    def call(self, tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+        """The referent."""
+        return self.referent
+
+    def reconstruct(self, codegen: Any) -> None:
+        """weakref.ref(referent)."""
+        codegen.call_const(weakref.ref, [self.referent])
+
