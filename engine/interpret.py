@@ -260,4 +260,5 @@ def evaluate(expression: Any, environment: Mapping[sympy.Symbol, Any]) -> Any:
         return function(*[evaluate(a, environment) for a in expression.args])
     if isinstance(expression, sympy.Pow) and expression.exp.is_Integer and expression.exp > 0:
         return evaluate(expression.base, environment) ** int(expression.exp)
-    return expression.xreplace({s: sympy.sympify(environment[s]) for s in expression.free_symbols})
+    value = expression.xreplace({s: sympy.sympify(environment[s]) for s in expression.free_symbols})
+    return int(value) if value.is_Integer else value

@@ -203,7 +203,8 @@ def _group(lines: _Lines, symbols: Symbols) -> Group:
     bodies = []
     while lines.peek().startswith("body "):
         bodies.append(_body(lines, symbols))
-    return Group(head[1], _axes(head[2], symbols), tuple(bodies), frozenset((head[4] or "").split()), torch.device(head[3]))
+    internal = frozenset((head[4] or "").split())
+    return Group(head[1], _axes(head[2], symbols), tuple(bodies), internal, torch.device(head[3]))
 
 
 def parse_program(text: str, constants: Mapping[str, torch.Tensor] | None = None) -> Program:
@@ -289,8 +290,8 @@ def _extern(line: str, symbols: Symbols) -> ExternCall:
     kwargs = {k.arg or "": _argument(k.value, symbols) for k in call.keywords}
     outputs = tuple(None if o.strip() == "None" else o.strip() for o in _split_commas(match[2]))
     target = reduce(getattr, match[3].split("."), torch.ops)
-    mutates = tuple(match[5].split()[1:])
-    return ExternCall(match[1], target, args, kwargs, outputs, mutates, tuple(origins.split()), ast.literal_eval(match[6]))
+    mutates, why = tuple(match[5].split()[1:]), ast.literal_eval(match[6])
+    return ExternCall(match[1], target, args, kwargs, outputs, mutates, tuple(origins.split()), why)
 
 
 def _argument(node: ast.expr, symbols: Symbols) -> Any:

@@ -38,7 +38,7 @@ def _expr(e: Any, outer: int) -> str:
             piece = _expr(term, _ADD)
             text += piece if not text else f" - {piece[1:]}" if piece.startswith("-") else f" + {piece}"
         return f"({text})" if outer > _ADD else text
-    if isinstance(e, sympy.Mul) and not any(isinstance(a, (sympy.Rational, sympy.Pow)) and not a.is_Integer for a in e.args):
+    if isinstance(e, sympy.Mul) and all(a.is_Integer or not isinstance(a, (sympy.Rational, sympy.Pow)) for a in e.args):
         coefficient, factors = e.as_coeff_mul()
         parts = [_expr(f, _MUL) for f in factors]
         if coefficient != 1:
@@ -74,8 +74,8 @@ def format_statement(s: Statement, dtypes: dict[str, torch.dtype] | None = None)
     """One statement on one line, without indentation or origins."""
     if s.op == "store":
         mode = f"{s.mode} " if s.mode else ""
-        same = dtypes is None or dtypes.get(s.args[0]) is s.dtype
-        return f"store {mode}{s.buffer}[{format_expr(s.index)}], {s.args[0]}" + ("" if same else f" : {dtype_name(s.dtype)}")
+        dtype = "" if dtypes is None or dtypes.get(s.args[0]) is s.dtype else f" : {dtype_name(s.dtype)}"
+        return f"store {mode}{s.buffer}[{format_expr(s.index)}], {s.args[0]}{dtype}"
     return f"{s.name} = {s.op} {_operands(s)} : {dtype_name(s.dtype)}"
 
 
@@ -169,8 +169,8 @@ def format_extern(step: ExternCall) -> str:
     arguments += [f"{k}={format_argument(v)}" for k, v in step.kwargs.items()]
     outputs = ", ".join(o or "None" for o in step.outputs)
     mutates = f" mutates {' '.join(step.mutates)}" if step.mutates else ""
-    source = f"  # {' '.join(step.origins)}" if step.origins else ""
-    return f"extern {step.name} ({outputs}) = {step.target}({', '.join(arguments)}){mutates} because {step.why!r}{source}\n"
+    tail = f"because {step.why!r}" + (f"  # {' '.join(step.origins)}" if step.origins else "")
+    return f"extern {step.name} ({outputs}) = {step.target}({', '.join(arguments)}){mutates} {tail}\n"
 
 
 def format_argument(value: Any) -> str:

@@ -54,7 +54,7 @@ def verify(program: Program | Plan) -> None:
                 _available(body.name, body.reads, written)
                 written.update(body.writes)
             else:
-                _available(body.name, [v.buffer for v in views(body.args)] + [v.buffer for v in views(body.kwargs)], written)
+                _available(body.name, [v.buffer for v in views((body.args, body.kwargs))], written)
                 written.update(o for o in body.outputs if o is not None)
         if isinstance(step, Group):
             _check_group(step)
@@ -172,7 +172,8 @@ class _BodyCheck:
             if low is not None and (low.is_negative or (low.is_Integer and low < 0)):
                 raise VerifyError(f"the index may be {format_expr(low)}, before the start of {s.buffer}")
             if high is not None and (high - span).is_nonnegative:
-                raise VerifyError(f"the index may be {format_expr(high)}, but {s.buffer} has {format_expr(span)} elements")
+                size = format_expr(span)
+                raise VerifyError(f"the index may be {format_expr(high)}, but {s.buffer} has {size} elements")
 
     def _is_size(self, symbol: sympy.Symbol) -> bool:
         """Size symbols of the buffers are known without being declared."""
@@ -266,7 +267,7 @@ def _check_where(c: _BodyCheck, s: Statement) -> None:
 
 def _check_operation(c: _BodyCheck, s: Statement) -> None:
     if s.op in LOGICAL:
-        _expect(s.dtype is torch.bool and all(c.dtype(a) is torch.bool for a in s.args), "logical operations are of bools")
+        _expect({s.dtype, *map(c.dtype, s.args)} == {torch.bool}, "logical operations are of bools")
     elif s.op in COMPARISONS:
         _expect(s.dtype is torch.bool, "a comparison is a bool")
         _expect(len({c.dtype(a) for a in s.args}) == 1, "operands of two dtypes")

@@ -14,12 +14,11 @@ COMPARISONS = frozenset(("eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf", "
                          "logical_or", "logical_xor"))
 ON_BOOL = {  # what arithmetic means on bools, as in torch
     "add": "logical_or", "mul": "logical_and", "maximum": "logical_or", "minimum": "logical_and",
-    "bitwise_and": "logical_and", "bitwise_or": "logical_or", "bitwise_xor": "logical_xor", "bitwise_not": "logical_not",
+    "bitwise_and": "logical_and", "bitwise_or": "logical_or", "bitwise_xor": "logical_xor",
+    "bitwise_not": "logical_not",
 }
-LOW_PRECISION = frozenset(
-    d for d in (torch.bfloat16, torch.float16, getattr(torch, "float8_e4m3fn", None), getattr(torch, "float8_e5m2", None),
-                getattr(torch, "float8_e4m3fnuz", None), getattr(torch, "float8_e5m2fnuz", None)) if d is not None
-)
+LOW_PRECISION = frozenset((torch.bfloat16, torch.float16, torch.float8_e4m3fn, torch.float8_e5m2,
+                           torch.float8_e4m3fnuz, torch.float8_e5m2fnuz))
 
 
 def compute_dtype(dtype: torch.dtype) -> torch.dtype:
@@ -43,9 +42,10 @@ class BodyBuilder:
         self.origin = ""
         self._rows: dict[tuple[Any, ...], _Row] = {}
         self._constants: dict[str, Any] = {}
+        self._widened: dict[str, str] = {}  # float32 statements that are a low-precision one, cast
 
     def __call__(self, op: str, *args: Any, dtype: torch.dtype | None = None) -> str:
-        """Emit an operation. Its dtype is bool for comparisons, else that of the operands (of `where`: the branches)."""
+        """Emit an operation. Its dtype is bool for comparisons, else that of its operands (`where`: the branches)."""
         typed = next((a for a in (args[1:] if op == "where" else args) if type(a) is str), None)
         operand = self.dtypes[typed] if typed is not None else dtype
         assert operand is not None, f"{op} of numbers alone needs a dtype"
@@ -109,7 +109,13 @@ class BodyBuilder:
             return self.constant(value, dtype)
         if dtype is torch.bool:
             return self("ne", name, 0)
-        return self._emit("cast", (name,), dtype)
+        widened = self._widened.get(name)
+        if widened is not None and self.dtypes[widened] is dtype:
+            return widened  # back to what it was, bit for bit
+        made = self._emit("cast", (name,), dtype)
+        if self.dtypes[name] in LOW_PRECISION and dtype is torch.float32:
+            self._widened[made] = name
+        return made
 
     def rounded(self, name: str, dtype: torch.dtype) -> str:
         """Round to the low precision `dtype` and come back to its compute dtype; nothing for other dtypes."""
@@ -129,7 +135,8 @@ class BodyBuilder:
             return Linear({}, known % bound)
         if self.mask:
             name = self("where", self.mask, name, 0)
-        return indirect(self._emit("indirect", (name,), torch.int64, bound=bound, mode="strict" if strict else ""), bound)
+        mode = "strict" if strict else ""
+        return indirect(self._emit("indirect", (name,), torch.int64, bound=bound, mode=mode), bound)
 
     # ---- structure ---------------------------------------------------------------------------------------------------
     def reduce(self, kind: str, name: str, dtype: torch.dtype) -> str:
@@ -152,8 +159,8 @@ class BodyBuilder:
         """Store a value, converted to the buffer's dtype."""
         self._emit("store", (self.cast(name, dtype),), dtype, buffer=buffer, index=recombine(index), mode=mode)
 
-    def masked(self, condition: str, inside: Callable[[], str], fill: bool | int | float) -> str:
-        """`inside()` where the condition holds, `fill` elsewhere; nothing is loaded elsewhere."""
+    def masked(self, condition: str, inside: Callable[[], str], fill: str | bool | int | float) -> str:
+        """`inside()` where the condition holds, `fill` (a statement or a number) elsewhere, without loads there."""
         known = self._constants.get(condition)
         if known is True:
             return inside()

@@ -28,8 +28,10 @@ def describe_body(body: LoopBody, buffer: Buffer | None = None, name: str = "") 
             identifier = f"store{stores}"
             stores += 1
         statements.append(_statement(s, identifier))
-    value = None if buffer is None else TensorMeta(
-        dtype_name(buffer.dtype), tuple(map(_number, buffer.size)), tuple(map(_number, buffer.stride)), str(buffer.device))
+    value = None
+    if buffer is not None:
+        size, stride = tuple(map(_number, buffer.size)), tuple(map(_number, buffer.stride))
+        value = TensorMeta(dtype_name(buffer.dtype), size, stride, str(buffer.device))
     return Loops(name or body.name, _axes(body.axes), _axes(body.reduction_axes), tuple(statements), body.reads,
                  body.writes, value)
 

@@ -17,7 +17,8 @@ aten = torch.ops.aten
 
 LIBRARY = {  # packets that ATen does best, and why
     "mm": "matrix product", "addmm": "matrix product", "bmm": "matrix product", "baddbmm": "matrix product",
-    "_int_mm": "matrix product", "convolution": "convolution", "_scaled_dot_product_flash_attention_for_cpu": "attention",
+    "_int_mm": "matrix product", "convolution": "convolution",
+    "_scaled_dot_product_flash_attention_for_cpu": "attention",
     "_scaled_dot_product_efficient_attention": "attention", "_scaled_dot_product_cudnn_attention": "attention",
     "_scaled_dot_product_flash_attention": "attention", "sort": "sorting", "topk": "sorting", "cumsum": "scan",
     "rand": "random numbers, equal to eager's", "randn": "random numbers, equal to eager's",
@@ -62,6 +63,6 @@ def fallback(graph: GraphLowering, node: torch.fx.Node, args: Any, kwargs: Any, 
         base.buffer = graph.new_buffer(base)
         outputs.append(base.buffer)
         made.append(Value(base, base.size))
-    graph.steps.append(ExternCall(outputs[0] or f"call_{node.name}" if outputs else f"call_{node.name}", target, call_args,
-                                  call_kwargs, tuple(outputs), (), (node.name,), why))
+    name = next((o for o in outputs if o is not None), f"call_{node.name}")
+    graph.steps.append(ExternCall(name, target, call_args, call_kwargs, tuple(outputs), (), (node.name,), why))
     return tuple(made) if isinstance(fake, (tuple, list)) else made[0]

@@ -52,7 +52,7 @@ class GraphLowering:
             elif node.op == "get_attr":
                 self.values[node] = self._constant(node)
             elif node.op == "output":
-                outputs = node.args[0] if isinstance(node.args[0], (tuple, list)) else (node.args[0],)
+                outputs = tuple(node.args[0]) if isinstance(node.args[0], (tuple, list)) else (node.args[0],)
             else:
                 self.values[node] = self._call(node)
         self._check_symbols()
@@ -78,10 +78,10 @@ class GraphLowering:
         position = len(self.inputs)
         self.inputs.append(node.name)
         if not isinstance(value, torch.Tensor):
-            symbolic = size(value) if isinstance(value, torch.SymInt) else getattr(getattr(value, "node", None), "expr", value)
-            if isinstance(symbolic, sympy.Symbol):
-                self.symbols[symbolic] = (position, "value", 0)
-            return symbolic
+            number = symbolic(value)
+            if isinstance(number, sympy.Symbol):
+                self.symbols[number] = (position, "value", 0)
+            return number
         base = self.base_of(value, node.name)
         self._add_buffer(node.name, base, "input")
         base.buffer = node.name
@@ -92,7 +92,7 @@ class GraphLowering:
         return Value(base, base.size)
 
     def _constant(self, node: torch.fx.Node) -> Value:
-        tensor = operator.attrgetter(node.target)(self.module)
+        tensor = operator.attrgetter(str(node.target))(self.module)
         base = self.base_of(tensor, node.name)
         name = node.name
         self.constants[name] = tensor
@@ -103,9 +103,9 @@ class GraphLowering:
     def _call(self, node: torch.fx.Node) -> Any:
         fake = node.meta.get("val")
         if isinstance(fake, (torch.SymInt, torch.SymFloat, torch.SymBool)):
-            return size(fake) if isinstance(fake, torch.SymInt) else fake.node.expr
+            return symbolic(fake)
         if node.target is operator.getitem:
-            return self.values[node.args[0]][node.args[1]]
+            return self.values[node.all_input_nodes[0]][node.args[1]]
         args, kwargs = self.arguments(node.args), self.arguments(node.kwargs)
         known = LOWERINGS.get(node.target)
         why = f"{node.target} has no lowering"
@@ -120,7 +120,7 @@ class GraphLowering:
         return fallback(self, node, args, kwargs, why)
 
     def _wants_loops(self, node: torch.fx.Node) -> bool:
-        """Every lowering may be overridden with the library's own kernel; recorded only where some override is given."""
+        """Every lowering may be overridden with the library's kernel; recorded only where overrides are given."""
         if not self.context.overrides:
             return True
         return self.context.decide("lowering", node.name, ("loops", "extern"), "loops",
@@ -131,12 +131,10 @@ class GraphLowering:
         if isinstance(tree, torch.fx.Node):
             return self.values[tree]
         if isinstance(tree, (tuple, list)):
-            return type(tree)(self.arguments(a) for a in tree) if type(tree) is list else tuple(map(self.arguments, tree))
+            return list(map(self.arguments, tree)) if type(tree) is list else tuple(map(self.arguments, tree))
         if isinstance(tree, dict):
             return {k: self.arguments(v) for k, v in tree.items()}
-        if isinstance(tree, (torch.SymInt, torch.SymFloat, torch.SymBool)):
-            return size(tree) if isinstance(tree, torch.SymInt) else tree.node.expr
-        return tree
+        return symbolic(tree)
 
     # ---- making values
     def base_of(self, fake: torch.Tensor, name: str) -> Base:
@@ -258,6 +256,13 @@ class GraphLowering:
         if tuple(map(size, view.stride)) != wanted and product(map(size, view.size)) != 0:
             view = self.view_of(self.copied(value, wanted), like=wanted)
         return view
+
+
+def symbolic(value: Any) -> Any:
+    """A SymInt, SymFloat or SymBool as its expression; anything else as it is."""
+    if isinstance(value, torch.SymInt):
+        return size(value)
+    return value.node.expr if isinstance(value, (torch.SymFloat, torch.SymBool)) else value
 
 
 def _check_dense(fakes: Any) -> None:

@@ -143,7 +143,8 @@ def _slice_scatter(graph: GraphLowering, node: torch.fx.Node, x: Value, source: 
 
 
 @lowering(aten.select_scatter.default, kind=GATHER)
-def _select_scatter(graph: GraphLowering, node: torch.fx.Node, x: Value, source: Value, dim: int, position: Any) -> Value:
+def _select_scatter(graph: GraphLowering, node: torch.fx.Node, x: Value, source: Value, dim: int,
+                    position: Any) -> Value:
     at = dim % len(x.size)
     if type(position) is not int:
         raise Unsupported("a symbolic position")

@@ -71,8 +71,8 @@ def promoted(operands: Sequence[Any]) -> torch.dtype:
         known = ranks[rank]
         ranks[rank] = dtype if known is None else torch.promote_types(known, dtype)
     result: torch.dtype | None = None
-    for dtype in ranks:
-        if dtype is not None and (result is None or _category(dtype) > _category(result)):
-            result = dtype
+    for found in ranks:
+        if found is not None and (result is None or _category(found) > _category(result)):
+            result = found
     assert result is not None
     return result

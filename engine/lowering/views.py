@@ -45,7 +45,7 @@ def regroup(old: Sequence[Size], new: Sequence[Size]) -> Reindex:
             if len(old_dims) == 1 and len(new_dims) == 1:
                 result[old_dims[0]] = index[new_dims[0]]
                 continue
-            flat = offset([index[d] for d in new_dims], merge)
+            flat = offset(tuple([index[d] for d in new_dims]), merge)
             for position, d in enumerate(old_dims):
                 part = flat // split[position] if split[position] != 1 else flat
                 result[d] = part if position == 0 else part % old[d]
@@ -66,7 +66,7 @@ def _groups(old: list[Size], new: list[Size]) -> list[tuple[list[int], list[int]
         i, j = i + 1, j + 1
         while a != b:
             grow_left = _smaller(a, b) if i < len(old_dims) and j < len(new_dims) else i < len(old_dims)
-            if grow_left:
+            if grow_left and i < len(old_dims):
                 left.append(old_dims[i])
                 a = size(a * old[old_dims[i]])
                 i += 1
@@ -74,10 +74,10 @@ def _groups(old: list[Size], new: list[Size]) -> list[tuple[list[int], list[int]
                 right.append(new_dims[j])
                 b = size(b * new[new_dims[j]])
                 j += 1
-            else:
-                raise Unsupported(f"a reshape from {old} to {new} whose sizes cannot be matched")
+            else:  # symbolic products that are equal, but not visibly: all dimensions in one group
+                return [(old_dims, new_dims)]
         groups.append((left, right))
-    return groups
+    return groups if i == len(old_dims) and j == len(new_dims) else [(old_dims, new_dims)]
 
 
 def _smaller(a: Size, b: Size) -> bool:
@@ -96,8 +96,6 @@ def _view(graph: GraphLowering, node: torch.fx.Node, x: Value, *_: Any) -> Value
     new = shape_of(node)
     if 0 in new or 0 in x.size:
         return x.through(new, lambda index: (ZERO,) * len(x.size))
-    if any(type(s) is not int for s in (*new, *x.size)) and size(product(new) - product(x.size)) != 0:
-        raise Unsupported(f"a reshape from {x.size} to {new} whose sizes cannot be matched")
     return x.through(new, regroup(x.size, new))
 
 

@@ -1,0 +1,141 @@
+"""Reductions, normalizations and softmax against eager; variance by both of its methods."""
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from .loops_checking import bodies, check, operations
+
+SHAPES = [(2, 3, 4), (1, 5), (4, 1, 3), (7,), ()]
+REDUCTIONS = {
+    "sum": torch.sum, "mean": torch.mean, "amax": torch.amax, "amin": torch.amin, "any": torch.any, "all": torch.all,
+    "prod": torch.prod, "argmax": torch.argmax, "argmin": torch.argmin, "max": torch.max, "min": torch.min,
+    "var": torch.var, "std": torch.std, "var_mean": torch.var_mean, "logsumexp": torch.logsumexp,
+    "softmax": lambda x, d, keepdim=False: torch.softmax(x, d), "log_softmax": lambda x, d, keepdim=False: torch.log_softmax(x, d),
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*degrees of freedom")
+@pytest.mark.parametrize("keepdim", (False, True))
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("name", REDUCTIONS)
+def test_over_one_dimension(name, shape, keepdim):
+    x = torch.randn(shape)
+    for dim in range(len(shape)) or (0,):
+        check(lambda x: REDUCTIONS[name](x, dim, keepdim=keepdim), x, externs=None)
+
+
+@pytest.mark.parametrize("name", ("sum", "mean", "amax", "amin", "var", "any", "all"))
+@pytest.mark.parametrize("dims", ((0, 2), (1, 2), (-1, 0), (0, 1, 2)), ids=str)
+def test_over_several_dimensions(name, dims):
+    check(lambda x: REDUCTIONS[name](x, dims), torch.randn(3, 4, 5))
+    check(lambda x: REDUCTIONS[name](x.exp(), dims, keepdim=True), torch.randn(3, 4, 5))
+
+
+@pytest.mark.parametrize("name", ("sum", "mean", "max", "min", "argmax", "argmin", "any", "all", "prod", "var", "std"))
+def test_over_everything(name):
+    check(REDUCTIONS[name], torch.randn(3, 4), externs=None)
+    check(lambda x: REDUCTIONS[name](x.t() * 2), torch.randn(3, 4), externs=None)
+
+
+@pytest.mark.parametrize("dtype", (torch.int64, torch.int8, torch.uint8, torch.bool, torch.bfloat16, torch.float16, torch.float64),
+                         ids=str)
+@pytest.mark.parametrize("name", ("sum", "amax", "argmax", "max", "min", "any", "all", "prod"))
+def test_dtypes(name, dtype):
+    if name == "argmax" and dtype is torch.bool:
+        pytest.skip("eager refuses it")
+    x = torch.tensor([[0, 1, 3, 2, 3], [1, 1, 0, 5, 1]]).to(dtype)
+    check(lambda x: REDUCTIONS[name](x, 1), x)
+
+
+@pytest.mark.parametrize("name", ("amax", "amin", "max", "min", "argmax", "argmin", "sum"))
+def test_nan_and_ties(name):
+    nan = float("nan")
+    x = torch.tensor([[1.0, nan, 3.0, nan], [2.0, 5.0, 5.0, -1.0], [-1.0, -1.0, 0.0, -0.0]])
+    check(lambda x: REDUCTIONS[name](x, 1), x)
+
+
+@pytest.mark.parametrize("name", ("sum", "mean", "prod", "any", "all", "var"))
+@pytest.mark.filterwarnings("ignore:.*degrees of freedom")
+def test_over_nothing(name):
+    check(lambda x: REDUCTIONS[name](x, 1), torch.randn(3, 0))
+    check(lambda x: REDUCTIONS[name](x, 0), torch.randn(0, 3))
+    check(lambda x: REDUCTIONS[name](x, 1), torch.randn(0, 3))
+
+
+@pytest.mark.parametrize("method", ("two-pass", "welford"))
+@pytest.mark.parametrize("correction", (0, 1, 2))
+def test_variance_by_each_method(method, correction):
+    x = torch.randn(6, 50) * 3 + 1000
+    program = check(lambda x: torch.var_mean(x, 1, correction=correction), x,
+                    overrides={"variance:*": method}, rtol=1e-4, atol=1e-6)
+    assert any(s.mode == "welford" for b in bodies(program) for s in b.statements) == (method == "welford")
+
+
+@pytest.mark.parametrize("dtype", (torch.float32, torch.bfloat16, torch.float64), ids=str)
+@pytest.mark.parametrize("method", ("two-pass", "welford"))
+def test_layer_norm(dtype, method):
+    x, w, b = torch.randn(2, 5, 16, dtype=dtype), torch.randn(16, dtype=dtype), torch.randn(16, dtype=dtype)
+    tolerance = {"rtol": 2e-2, "atol": 2e-2} if dtype is torch.bfloat16 else {}
+    overrides = {"variance:*": method}
+    check(lambda x, w, b: F.layer_norm(x, (16,), w, b), x, w, b, overrides=overrides, **tolerance)
+    check(lambda x: F.layer_norm(x * 2 + 1, (5, 16)), x, overrides=overrides, **tolerance)
+    check(lambda x, w: torch.ops.aten.native_layer_norm(x, [16], w, None, 1e-5), x, w, overrides=overrides, **tolerance)
+
+
+@pytest.mark.parametrize("affine", (True, False))
+def test_group_norm(affine):
+    x, w = torch.randn(2, 6, 3, 4), torch.randn(6)
+    check(lambda x, w: F.group_norm(x, 3, w if affine else None, w if affine else None), x, w)
+    check(lambda x, w: F.group_norm(x.relu(), 2).sigmoid(), x, w)
+
+
+@pytest.mark.parametrize("layout", (torch.contiguous_format, torch.channels_last), ids=str)
+def test_batch_norm_in_evaluation(layout):
+    x, m, v, w, b = (torch.randn(2, 6, 3, 4).to(memory_format=layout), torch.randn(6), torch.rand(6), torch.randn(6),
+                     torch.randn(6))
+    check(lambda x, m, v, w, b: F.batch_norm(x, m, v, w, b).relu(), x, m, v, w, b)
+    check(lambda x, m, v: F.batch_norm(x, m, v), x, m, v)
+
+
+@pytest.mark.parametrize("dim", (0, 1, 2, -1))
+@pytest.mark.parametrize("dtype", (torch.float32, torch.bfloat16), ids=str)
+def test_softmax(dim, dtype):
+    x = torch.randn(3, 4, 5, dtype=dtype)
+    tolerance = {"rtol": 2e-2, "atol": 1e-2} if dtype is torch.bfloat16 else {}
+    check(lambda x: torch.softmax(x * 0.3, dim), x, **tolerance)
+    check(lambda x: torch.log_softmax(x.permute(1, 0, 2), dim), x, **tolerance)
+
+
+def test_softmax_of_masked_rows_is_nan_as_in_eager():
+    x = torch.randn(3, 4)
+    x[1] = float("-inf")
+    check(lambda x: torch.softmax(x, -1), x)
+    check(lambda x: torch.log_softmax(x, -1), x)
+
+
+def test_a_pointwise_producer_is_computed_inside_its_only_reduction():
+    program = check(lambda x: (x.exp() * 2).sum(1), torch.randn(4, 5))
+    assert len(bodies(program)) == 1
+    assert operations(program).count("exp") == 1
+
+
+def test_a_costly_value_read_by_two_reductions_is_stored():
+    program = check(lambda x: (x.exp().sum(1), x.exp().amax(1)), torch.randn(4, 5))
+    assert operations(program).count("exp") == 2  # two nodes: common subexpressions are a pass's business
+
+    def shared(x):
+        y = (x.exp() + x).tanh()
+        return y.sum(1), y.amax(1)
+
+    program = check(shared, torch.randn(4, 5))
+    assert operations(program).count("tanh") == 1
+    inlined = check(shared, torch.randn(4, 5), overrides={"realize:*": "inline"})
+    assert operations(inlined).count("tanh") == 2
+
+
+def test_a_value_whose_uses_meet_in_one_body_is_not_stored():
+    program = check(lambda x: (lambda y: y * y.sigmoid() + y.tanh())(x.exp()), torch.randn(4, 5))
+    assert len(bodies(program)) == 1
+    assert operations(program).count("exp") == 1
