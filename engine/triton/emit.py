@@ -31,7 +31,7 @@ class Scope:
     def __init__(self, writer: SourceWriter, parent: Scope | None = None) -> None:
         self.writer = writer
         self.parent = parent
-        self.statements: dict[tuple[str, str], Value] = {}
+        self.statements: dict[tuple[int, str], Value] = {}
         self.texts: dict[str, Value] = {}
 
     def known_text(self, text: str) -> Value | None:
@@ -51,7 +51,7 @@ class Emitter:
         self.stored = stored  # buffers that are written to memory
         self.outer = Scope(SourceWriter(1))
         self.loop: Scope | None = None
-        self.results: dict[tuple[str, str], tuple[Value, ...]] = {}  # of reductions
+        self.results: dict[tuple[int, str], tuple[Value, ...]] = {}  # of reductions
         self.used: list[str] = []  # buffers whose pointers appear
         self._symbol_dims = dims.by_symbol()
         self._written: dict[str, list[tuple[sympy.Expr, Space | None, TileBody, str]]] = {}
@@ -79,7 +79,7 @@ class Emitter:
     def value(self, body: TileBody, name: str) -> Value:
         """The value of statement `name` of `body` in the present scope."""
         scope = self.scope(body, name)
-        key = (body.name, name)
+        key = (body.key, name)
         found = scope.statements.get(key)
         if found is None:
             found = self._compute(body, body.by_name[name], scope)
@@ -92,9 +92,9 @@ class Emitter:
         if s.op == "load":
             return self._load(body, s, scope)
         if s.op == "reduce":
-            return self.results[body.name, s.name][0]
+            return self.results[body.key, s.name][0]
         if s.op == "part":
-            return self.results[body.name, s.args[0]][int(s.value or 0)]
+            return self.results[body.key, s.args[0]][int(s.value or 0)]
         if s.op == "index":
             text, dims = self._index(body, s.index)
             text = f"({text}).to(tl.int64)" if dims else f"tl.full([], {text}, tl.int64)"
@@ -191,7 +191,7 @@ class Emitter:
         for index, space, writer, stored in reversed(self._written.get(s.buffer, ())):
             if space != level or index != s.index:
                 continue
-            at_hand = (writer.name, stored) in self.scope(writer, stored).statements
+            at_hand = (writer.key, stored) in self.scope(writer, stored).statements
             if at_hand or s.buffer not in self.stored or stored not in writer.inner:
                 return self._where_masked(body, s, self.value(writer, stored))
         return None

@@ -37,6 +37,7 @@ class TileBody:
     `inner` are the statements that run inside the inner loops, `after` those that need a reduction's result.
     """
 
+    key: int  # its place in the group: several bodies may write, and be named after, one buffer
     name: str
     space: Space | None
     statements: tuple[Statement, ...]
@@ -149,7 +150,8 @@ def form_of(group: Group, buffers: Mapping[str, Buffer]) -> Form:
     axes = _merge(axes, bodies)
     spaces = _spaces(bodies)
     tiles = tuple(
-        TileBody(d.body.name, spaces.get(_extents(d.inner)), tuple(d.statements), d.body) for d in bodies
+        TileBody(key, d.body.name, spaces.get(_extents(d.inner)), tuple(d.statements), d.body)
+        for key, d in enumerate(bodies)
     )
     return Form(group.kernel, axes, tuple(spaces.values()), tiles, buffers, group.internal)
 

@@ -65,7 +65,8 @@ class KernelWriter:
         else:
             programs = self._two_grid(blocked)
         for dim, program in zip(blocked, programs):
-            self.dims.positions(dim, f"{program} * {dim.constant}" if dim.block else program, self.writer)
+            start = f"{program} * {dim.constant}" if dim.block and program else program
+            self.dims.positions(dim, start, self.writer)
         if self.tile.shape == "persistent":
             for dim in self.dims.inner.values():
                 self.dims.positions(dim, "", self.writer)
@@ -81,6 +82,8 @@ class KernelWriter:
             else:
                 most = sympy.Function("Max")(most, count)
         self.grid = [sympy.Mul(blocked[0].programs, most)]
+        if most == 1:
+            return [f"tl.program_id(0){self.dims.cast}"] + [""] * len(minor)
         text = index_text(most)
         self.writer.line(f"program = tl.program_id(0){self.dims.cast}")
         text = text if most.is_Atom else f"({text})"
@@ -214,7 +217,7 @@ class KernelWriter:
         delta = self.emitter.assign(scope, f"{base}_deviation", deviation, s.dtype, {*dims, space.name}, origins)
         m2 = self.emitter.assign(scope, f"{base}_m2", f"tl.sum({delta.text} * {delta.text}, {axis}){keep}", s.dtype,
                                  dims, origins)
-        self.emitter.results[body.name, s.name] = (mean, m2, count)
+        self.emitter.results[body.key, s.name] = (mean, m2, count)
 
     def _operand(self, body: TileBody, s: Statement, kind: Reduction) -> tuple[str, str]:
         """(value with the shape of the tile, identity in lanes that do not exist; position or count)."""
@@ -254,7 +257,7 @@ class KernelWriter:
             text = cast(v.text, v.dtype, s.dtype)
             same = text == v.text
             results.append(v if same else self.emitter.assign(self.emitter.outer, base, text, s.dtype, v.dims, origins))
-        self.emitter.results[body.name, s.name] = tuple(results)
+        self.emitter.results[body.key, s.name] = tuple(results)
 
     def combined(self, body: TileBody, s: Statement, kind: Reduction, operands: list[str]) -> list[Value]:
         """The tiles `operands` reduced along the inner dimension: one value for each part of the reduction."""
@@ -307,11 +310,11 @@ def phases(form: Form) -> list[tuple[Space | None, list[TileBody]]]:
     """Bodies by the loop they run in: neighbours with one space share it, unless one waits for another's result."""
     found: list[tuple[Space | None, list[TileBody]]] = []
     waiting: set[str] = set()  # buffers that the present loop has ready only when it ends
-    misaligned = {(body.name, buffer) for body, buffer in form.misaligned}
+    misaligned = {(body.key, buffer) for body, buffer in form.misaligned}
     for body in form.bodies:
         reads = {s.buffer for s in body.statements if s.op == "load"}
         written = {s.buffer for b in (found[-1][1] if found else []) for s in b.statements if s.op == "store"}
-        crossing = any((body.name, buffer) in misaligned for buffer in reads & written)
+        crossing = any((body.key, buffer) in misaligned for buffer in reads & written)
         if found and found[-1][0] == body.space and not reads & waiting and not crossing:
             found[-1][1].append(body)
         else:

@@ -138,7 +138,8 @@ def _parallel(form: Form) -> list[Tile]:
     tiles = []
     for block in blocks:
         rows = 0 if block >= 256 or not form.axes else min(power_of_two(hint(form.numel)), 512 // block)
-        tiles.append(Tile("parallel", rows, 4, inner={s.name: block for s in form.spaces}))
+        inner = {s.name: min(block, power_of_two(hint(s.numel))) for s in form.spaces}
+        tiles.append(Tile("parallel", rows, 4, inner=inner))
     return tiles
 
 
