@@ -32,7 +32,7 @@ from .guards import build_tree, explain_recompile, record_guards
 from .guards.describe import describe, type_name
 from .guards.read import Scope
 from .lean import without_dynamo
-from .resume import is_eager_code, is_resume_code
+from .resume import instruction_at, is_eager_code, is_resume_code, origin_of
 from .shapes import DynamicPolicy
 from .skips import involves_tensors, program_frames, skip_reason
 from .statistics import STATISTICS
@@ -113,7 +113,7 @@ class _Compilation:
         """The verdict that installs an entry, or why there is none."""
         context, code = self.context, self.code
         if context.recording:
-            context.recorder.begin(str(self.id), code.co_qualname, code.co_filename, code.co_firstlineno)
+            context.recorder.begin(str(self.id), *_place(code))
             context.recorder.source_file(code.co_filename)
         if reason is not None:
             STATISTICS.recompiled(reason)
@@ -204,6 +204,7 @@ def _counters(code: types.CodeType) -> list[list[int]]:
 def frame_record(frame: Any, status: str, reason: str, caller: types.FrameType | None) -> Frame:
     """Stage `frame`: the function, its arguments, and who called it."""
     code = frame.f_code
+    function, file, line = _place(code)
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & 4)
                              + bool(code.co_flags & 8)]
     arguments = tuple(_argument(name, frame.f_locals[name]) for name in names if name in frame.f_locals)
@@ -211,9 +212,18 @@ def frame_record(frame: Any, status: str, reason: str, caller: types.FrameType |
         Location(f.f_code.co_filename, f.f_lineno, f.f_code.co_qualname) for f in program_frames(caller)
     )
     return Frame(
-        code.co_qualname, code.co_filename, code.co_firstlineno, str(frame.f_globals.get("__name__", "")), arguments,
-        stack, status, reason,
+        function, file, line, str(frame.f_globals.get("__name__", "")), arguments, stack, status, reason,
     )
+
+
+def _place(code: types.CodeType) -> tuple[str, str, int]:
+    """(function, file, line) of a code object; a resume function by the line where it goes on."""
+    origin = origin_of(code)
+    if origin is None:
+        return code.co_qualname, code.co_filename, code.co_firstlineno
+    place = instruction_at(origin.code, origin.index).location
+    line = (place and place.lineno) or code.co_firstlineno
+    return f"torch_dynamo_resume_in_{code.co_name}_at_{line}", code.co_filename, line
 
 
 def _argument(name: str, value: Any) -> Argument:
@@ -221,7 +231,7 @@ def _argument(name: str, value: Any) -> Argument:
     if isinstance(value, torch.Tensor) and value.layout is torch.strided:
         tensor = TensorMeta(
             str(value.dtype).removeprefix("torch."), tuple(value.shape), tuple(value.stride()), str(value.device),
-            value.requires_grad, value.storage_offset(),
+            value.requires_grad, int(value.storage_offset()),
         )
     return Argument(name, type_name(type(value)), describe(value), tensor)
 

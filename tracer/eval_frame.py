@@ -11,20 +11,21 @@ says in one line when this torch's is another.
 from __future__ import annotations
 
 import functools
+import importlib
 import types
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+_hook: Any = None
+_guards: Any = None
+_import_error = ""
 try:
-    from torch._C._dynamo import eval_frame as _hook
-    from torch._C._dynamo import guards as _guards
+    _hook = importlib.import_module("torch._C._dynamo.eval_frame")
+    _guards = importlib.import_module("torch._C._dynamo.guards")
 except ImportError as error:  # a torch built without it
-    _hook = _guards = None
     _import_error = str(error)
-else:
-    _import_error = ""
 
 _NEEDED = (
     "set_eval_frame", "get_eval_frame_callback", "reset_code", "set_code_exec_strategy", "_debug_get_cache_entry_list",

@@ -36,7 +36,7 @@ class GuardManagerType(enum.Enum):
     DICT_GUARD_MANAGER = 2
 
 
-def guard_manager_type() -> type[enum.Enum]:
+def guard_manager_type() -> Any:
     """The enum that C++ takes from `torch._dynamo.guards` when it builds its first guard: ours, or the real one where
     that was there first. Ask inside `without_dynamo()`."""
     return importlib.import_module(f"{_PACKAGE}.guards").GuardManagerType
@@ -55,7 +55,7 @@ class NamedSource(Source):
     idx: Any = None
 
     @property
-    def name(self) -> str:  # type: ignore[override]
+    def name(self) -> str:
         return ".".join(str(getattr(p, "name", p)) for p in (self.base, self.detail, self.idx) if p is not None)
 
 
@@ -213,7 +213,7 @@ def without_dynamo() -> Iterator[None]:
 def tensors_always_checked() -> Iterator[None]:
     """Guard trees built while active check each tensor at each call (see `_SETTINGS["config"]`), also where the real
     TorchDynamo with its own setting is loaded."""
-    config = importlib.import_module(f"{_PACKAGE}.config")
+    config: Any = importlib.import_module(f"{_PACKAGE}.config")
     before = config.skip_tensor_guards_with_matching_dict_tags
     config.skip_tensor_guards_with_matching_dict_tags = False
     try:

@@ -15,7 +15,8 @@ import sympy
 import torch
 from torch._guards import Source as TorchSource
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
-from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, SLoc
+from torch.fx.experimental import symbolic_shapes
+from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
 
 from .sources import SizeSource, Source
 
@@ -37,6 +38,9 @@ class CaptureFakeMode(FakeTensorMode):
 _fake_dispatch = getattr(FakeTensorMode.__torch_dispatch__, "__wrapped__", FakeTensorMode.__torch_dispatch__)
 
 
+_PLACE = symbolic_shapes.SLoc("", None)  # type: ignore[attr-defined]
+
+
 class CaptureShapeEnv(ShapeEnv):
     """A ShapeEnv that names its symbols s0, s1, ... and does not walk stacks at every guard."""
 
@@ -44,8 +48,8 @@ class CaptureShapeEnv(ShapeEnv):
         self.unique_ids.add(len(self.unique_ids))
         return len(self.unique_ids) - 1
 
-    def _get_stack_summary(self, is_debug: bool = False, framework_loc: str | None = None) -> tuple[SLoc, str]:
-        return SLoc(framework_loc, None), ""
+    def _get_stack_summary(self, is_debug: bool = False, framework_loc: str | None = None) -> tuple[Any, str]:
+        return _PLACE, ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +59,7 @@ class _SymbolSource(TorchSource):
     ours: Source
 
     @property
-    def name(self) -> str:  # type: ignore[override]
+    def name(self) -> str:
         return self.ours.expression
 
 
@@ -148,7 +152,7 @@ class FrameShapes:
             return known[1]
         sizes, strides = self.policy.tensor(source, tensor)
         if tensor.layout is not torch.strided or (None not in sizes and None not in strides):
-            fake = self.fake_mode.from_tensor(tensor, static_shapes=True, source=_SymbolSource(source))
+            fake: torch.Tensor = self.fake_mode.from_tensor(tensor, static_shapes=True, source=_SymbolSource(source))
         else:
             fake = self._symbolic(tensor, source, sizes, strides)
         self._fakes[id(tensor)] = (tensor, fake)
@@ -234,8 +238,8 @@ class FrameShapes:
             name = f"actual_{number}"
             yield ShapeGuard(f"{name} == {guard.expression}", (name, *guard.names), (source, *guard.sources))
         seen = set()
-        for guard in self.shape_env.guards:
-            expression = guard.expr
+        for stated in self.shape_env.guards:
+            expression = stated.expr
             if expression in seen or expression is sympy.true or not expression.free_symbols:
                 continue
             seen.add(expression)

@@ -105,8 +105,8 @@ def _holds_tensor(value: Any, depth: int) -> bool:
         return any(_holds_tensor(item, depth - 1) for item in list(value.values())[:32])
     if isinstance(value, types.MethodType):
         return _holds_tensor(value.__self__, depth)
-    own = getattr(type(value), "__dictoffset__", 0) and vars(value)
-    return bool(own) and any(_holds_tensor(item, depth - 1) for item in list(own.values())[:32])
+    own: dict[str, Any] = getattr(value, "__dict__", {}) if type(value).__dictoffset__ else {}
+    return any(_holds_tensor(item, depth - 1) for item in list(own.values())[:32])
 
 
 def program_frames(frame: types.FrameType | None) -> list[types.FrameType]:

@@ -17,6 +17,9 @@ class Source:
     Sources are keys of many dicts, and chains of them get long, so hash and expression are computed once.
     """
 
+    _fields: tuple[Any, ...]
+    _hash: int
+
     def __post_init__(self) -> None:
         fields = tuple(self.__dict__.values())
         self.__dict__["_fields"] = fields

@@ -12,9 +12,17 @@ from ..artifacts.records import Break, Recompile
 class Converted(Protocol):
     """What is counted of a converted frame."""
 
-    graphs: int
-    ops: int
-    breaks: tuple[Break, ...]
+    @property
+    def graphs(self) -> int:
+        """Graphs that were compiled."""
+
+    @property
+    def ops(self) -> int:
+        """Operations in them."""
+
+    @property
+    def breaks(self) -> tuple[Break, ...]:
+        """Where the frame breaks."""
 
 
 class Statistics:

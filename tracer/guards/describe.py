@@ -42,7 +42,7 @@ def describe_tensor(tensor: torch.Tensor) -> str:
 def subject(value: Any) -> str:
     """What an object is to the person who wrote it: "the function `act` in model.py:3"."""
     if isinstance(value, types.MethodType):
-        return f"the method `{value.__func__.__qualname__}`{_place(value.__func__)}"
+        return f"the method `{getattr(value.__func__, '__qualname__', '?')}`{_place(value.__func__)}"
     if isinstance(value, types.FunctionType):
         return f"the function `{value.__qualname__}`{_place(value)}"
     if isinstance(value, types.CodeType):
@@ -66,6 +66,8 @@ def type_name(cls: type) -> str:
     return f"{module}.{cls.__qualname__}"
 
 
-def _place(function: types.FunctionType) -> str:
-    code = function.__code__
+def _place(function: Any) -> str:
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return ""
     return f" in {os.path.basename(code.co_filename)}:{code.co_firstlineno}"

@@ -58,7 +58,8 @@ def _failed_check(checks: Sequence[Check], text: str) -> Check | None:
         return next((c for c in checks if c.kind == "NO_ALIASING"), None)
     named = [c for c in checks if _names(text, c.source.expression)]
     tensors = [c for c in named if c.kind == "TENSOR_MATCH"]
-    return (tensors or sorted(named, key=lambda c: -len(c.source.expression)) or [None])[0]
+    nearest = tensors or sorted(named, key=lambda c: -len(c.source.expression))
+    return nearest[0] if nearest else None
 
 
 def _names(text: str, expression: str) -> bool:
