@@ -44,6 +44,7 @@ class Links:
         up: dict[Ref, dict[Ref, None]] = defaultdict(dict)
         down: dict[Ref, dict[Ref, None]] = defaultdict(dict)
         for item, origin in edges:
+            origin = origin.removesuffix("#")  # no item: the artifact as a whole
             if item != origin:
                 up[item][origin] = None
                 down[origin][item] = None

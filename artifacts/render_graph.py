@@ -106,13 +106,15 @@ def _graph_lines(graph: Graph, stage: str, name: str, source: SourceText) -> lis
         text = f"{INDENT}{node.id}," + (f"  # {comment}" if comment else "")
         lines.append(Line(printable(text), ref(stage, node.id, name), origins))
     lines.append(Line("):"))
-    shown: Location | None = None
+    shown: tuple[object, ...] = ()
     for node in graph.nodes:
         if node.op == "placeholder":
             continue
-        if node.stack and node.stack[-1] != shown:
-            shown = node.stack[-1]
-            lines.append(_place_line(node, shown, source))
+        if node.stack:
+            place = node.stack[-1]
+            if (place.file, place.line, node.module) != shown:
+                shown = (place.file, place.line, node.module)
+                lines.append(_place_line(node, place, source))
         lines.append(_node_line(node, stage, name))
     return lines
 

@@ -23,6 +23,8 @@ from .records import (
 )
 from .render_graph import source_text, tensor_text
 
+LONG_CHECK = 100  # characters
+
 
 def render_frame(record: Frame, stage: str, name: str, source: SourceText) -> Listing:
     """The function, its arguments and who called it."""
@@ -88,9 +90,15 @@ def render_guards(record: Guards, stage: str, name: str, source: SourceText) -> 
 
 
 def guard_text(guard: Guard) -> str:
-    """One guard on one line: kind, what is checked, and in a comment what for and because of which line."""
+    """One guard on one line: kind, what is checked, and in a comment what for and because of which line.
+
+    A check that takes more than a line's room is shown as the value that its source was compiled for.
+    """
     why = "; ".join(part for part in (guard.subject, short_place(guard.location)) if part)
-    return f"{guard.kind:<14} {guard.code or guard.source}" + (f"  # {why}" if why else "")
+    check = guard.code or guard.source
+    if len(check) > LONG_CHECK and guard.expected:
+        check = f"{guard.source}: {guard.expected}"
+    return f"{guard.kind:<14} {check}" + (f"  # {why}" if why else "")
 
 
 def render_recompile(record: Recompile, stage: str, name: str, source: SourceText) -> Listing:
