@@ -1,12 +1,14 @@
 """Triton's compiler, for a GPU that need not be there: TTIR, TTGIR, LLVM IR, PTX and SASS as text, and facts."""
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -54,55 +56,74 @@ def compile_launch(
 def describe_for_target(plan: Plan, target: str, context: CompileContext) -> Iterator[tuple[str, str, AnyRecord]]:
     """Records of stage `kernels` for what each group would be on `target` ("cuda:90"); nothing runs.
 
-    One at a time, as the caller asks for the next. A group without a Triton form is recorded as absent.
+    Groups are compiled in the caller's thread, about 0.1 s each; disassembly, which takes longer and runs in processes
+    of its own, overlaps. A group without a Triton form is recorded as absent.
     """
-    for group in plan.items:
-        if not isinstance(group, Group):
-            continue
-        try:
-            source = generate(group, dict(plan.program.buffers), context)
-            record = describe_kernel(source, target)
-        except TritonUnsupported as error:
-            context.absent("kernels", f"{group.kernel} for {target}: {error}")
-            continue
-        yield "kernels", f"{group.kernel}@{target}", record
+    buffers = dict(plan.program.buffers)
+    with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
+        begun = []
+        for group in plan.items:
+            if not isinstance(group, Group):
+                continue
+            try:
+                begun.append((group.kernel, _begin_record(generate(group, buffers, context), target, pool)))
+            except TritonUnsupported as error:
+                context.absent("kernels", f"{group.kernel} for {target}: {error}")
+        for name, finish in begun:
+            yield "kernels", f"{name}@{target}", finish()
 
 
 def describe_kernel(source: TritonSource, target: str) -> Kernel:
     """The record of `source` compiled for `target`; a failure of the compiler is its `log`, never an exception."""
+    with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
+        return _begin_record(source, target, pool)()
+
+
+def _begin_record(source: TritonSource, target: str, pool: ThreadPoolExecutor) -> Callable[[], Kernel]:
+    """Compile now, disassemble in `pool`; the result waits for that and makes the record."""
     start = time.perf_counter()
     names = tuple(k.name for k in source.launches)
     products: dict[str, str] = {}
     facts: dict[str, Any] = {"launches": source.meta}
     log: list[str] = []
+    later: list[tuple[str, Future[tuple[dict[str, str], dict[str, int]]]]] = []
     try:
         namespace = load(source)
         for launch in source.launches:
-            made, numbers = _products(launch, namespace[launch.name], target, log)
             prefix = f"{launch.name}." if len(names) > 1 else ""
-            products |= {f"{prefix}{k}": v for k, v in made.items()}
-            facts |= {f"{prefix}{k}": v for k, v in numbers.items()}
+            kernel = _compiled_for(launch, namespace[launch.name], target)
+            products |= {f"{prefix}{name}": str(kernel.asm[name]) for name in _PRODUCTS if name in kernel.asm}
+            metadata = {"num_warps": kernel.metadata.num_warps, "shared_bytes": kernel.metadata.shared}
+            facts |= {f"{prefix}{k}": v for k, v in (metadata | dict(launch.constants)).items()}
+            if "cubin" in kernel.asm:
+                later.append((prefix, pool.submit(_taken_apart, kernel.asm["cubin"], log)))
     except Exception as error:  # Triton raises what it likes; the record says what
         log.append(f"{type(error).__name__}: {error}")
-    return Kernel(source.signature.name, "triton", source.lines, names, log="\n".join(log),
-                  seconds=time.perf_counter() - start, target=target, products=products, facts=facts)
+    seconds = time.perf_counter() - start
+
+    def finish() -> Kernel:
+        for prefix, future in later:
+            texts, numbers = future.result()
+            products.update({f"{prefix}{k}": v for k, v in texts.items()})
+            facts.update({f"{prefix}{k}": v for k, v in numbers.items()})
+        return Kernel(source.signature.name, "triton", source.lines, names, log="\n".join(log), seconds=seconds,
+                      target=target, products=products, facts=facts)
+
+    return finish
 
 
-def _products(launch: Launch, function: Any, target: str, log: list[str]) -> tuple[dict[str, str], dict[str, Any]]:
+def _compiled_for(launch: Launch, function: Any, target: str) -> Any:
     from triton.backends.compiler import GPUTarget
 
     backend, _, capability = target.partition(":")
-    kernel = compile_launch(launch, function, target=GPUTarget(backend, int(capability), 32))
-    products = {name: str(kernel.asm[name]) for name in _PRODUCTS if name in kernel.asm}
-    facts: dict[str, Any] = {"num_warps": kernel.metadata.num_warps, "shared_bytes": kernel.metadata.shared}
-    facts |= dict(launch.constants)
-    cubin = kernel.asm.get("cubin")
-    if cubin is not None:
-        facts |= _resources(cubin, log)
-        sass = _disassembled(cubin, log)
-        if sass:
-            products["sass"] = sass
-    return products, facts
+    return compile_launch(launch, function, target=GPUTarget(backend, int(capability), 32))
+
+
+def _taken_apart(cubin: bytes, log: list[str]) -> tuple[dict[str, str], dict[str, int]]:
+    """What NVIDIA's tools read in a cubin: its instructions, and the resources they need."""
+    facts = _resources(cubin, log)
+    sass = _with_tool("nvdisasm", ["-c", "-ndf"], cubin, log)
+    return ({"sass": sass} if sass else {}), facts
 
 
 def _resources(cubin: bytes, log: list[str]) -> dict[str, int]:
@@ -112,10 +133,6 @@ def _resources(cubin: bytes, log: list[str]) -> dict[str, int]:
     if found is None:
         return {}
     return {"registers": int(found[1]), "stack_bytes": int(found[2]), "spills": int(found[4])}
-
-
-def _disassembled(cubin: bytes, log: list[str]) -> str:
-    return _with_tool("nvdisasm", ["-c"], cubin, log)
 
 
 def _with_tool(name: str, options: list[str], cubin: bytes, log: list[str]) -> str:

@@ -1,0 +1,103 @@
+"""Kernels compiled for sm_90 on whatever machine this is: what the later forms say."""
+from __future__ import annotations
+
+import re
+
+import pytest
+import sympy
+import torch
+from ptdebug.artifacts.context import CompileContext
+from ptdebug.artifacts.records import Kernel
+from ptdebug.engine.ir import Axis, Buffer, Group, LoopBody, Plan, Program, Statement
+from ptdebug.engine.triton import describe_for_target, describe_kernel, generate
+
+i0, r0 = (sympy.Symbol(name, integer=True, nonnegative=True) for name in ("i0", "r0"))
+
+
+def _buffer(name: str, *size: int, dtype: torch.dtype = torch.float32) -> Buffer:
+    strides = [1]
+    for n in reversed(size[1:]):
+        strides.insert(0, strides[0] * n)
+    integers = tuple(map(sympy.Integer, size)), tuple(map(sympy.Integer, strides[: len(size)]))
+    return Buffer(name, dtype, torch.device("cpu"), *integers)
+
+
+def _row_sum(rows: int, columns: int, dtype: torch.dtype = torch.float32) -> tuple[Group, dict[str, Buffer]]:
+    statements = (
+        Statement("t0", "load", buffer="x", index=columns * i0 + r0, dtype=dtype, origins=("x",)),
+        Statement("t1", "cast", ("t0",), origins=("sum_1",)),
+        Statement("t2", "reduce", ("t1",), mode="sum", origins=("sum_1",)),
+        Statement("t3", "store", ("t2",), buffer="buf0", index=i0, origins=("sum_1",)),
+    )
+    axes = (Axis(i0, sympy.Integer(rows)),)
+    body = LoopBody("buf0", axes, (Axis(r0, sympy.Integer(columns)),), statements)
+    buffers = {"x": _buffer("x", rows, columns, dtype=dtype), "buf0": _buffer("buf0", rows)}
+    return Group("row_sum", axes, (body,)), buffers
+
+
+@pytest.fixture(scope="module")
+def row_sum() -> Kernel:
+    group, buffers = _row_sum(4096, 1024, torch.bfloat16)
+    return describe_kernel(generate(group, buffers, CompileContext()), "cuda:90")
+
+
+def test_every_form_is_recorded(row_sum: Kernel) -> None:
+    assert row_sum.log == "" or "was not found" in row_sum.log
+    assert {"ttir", "ttgir", "llir", "ptx"} <= set(row_sum.products)
+    assert row_sum.target == "cuda:90" and row_sum.kernels == ("row_sum",)
+
+
+def test_the_row_is_loaded_once_and_wide(row_sum: Kernel) -> None:
+    """1024 bfloat16 in registers: one 16-byte load for each thread, shuffles to add up, and one store."""
+    assert row_sum.products["ttir"].count("tt.load") == 1
+    assert "tt.reduce" in row_sum.products["ttir"]
+    ptx = row_sum.products["ptx"]
+    assert ".target sm_90" in ptx
+    assert re.search(r"ld\.global\S*\.v4\.b32", ptx)
+    assert "shfl.sync.bfly" in ptx
+    assert len(re.findall(r"\bst\.global", ptx)) == 1
+
+
+def test_facts_are_of_this_kernel(row_sum: Kernel) -> None:
+    assert row_sum.facts["num_warps"] * 32 <= 1024
+    if "registers" in row_sum.facts:
+        assert 0 < row_sum.facts["registers"] <= 255 and row_sum.facts["spills"] == 0
+    if "sass" in row_sum.products:
+        assert "LDG.E.128" in row_sum.products["sass"]
+
+
+def test_lines_know_their_origins(row_sum: Kernel) -> None:
+    (line,) = [x for x in row_sum.lines if "tl.store" in x.text]
+    assert line.origins == ("loops:buf0#t3", "forward#sum_1")
+    (line,) = [x for x in row_sum.lines if "tl.sum" in x.text]
+    assert "loops:buf0#t2" in line.origins
+
+
+def test_positions_beyond_int32_are_int64() -> None:
+    group, buffers = _row_sum(1 << 20, 4096)
+    source = generate(group, buffers, CompileContext())
+    assert "tl.program_id(0).to(tl.int64)" in source.text
+    assert "int64" not in generate(*_row_sum(1 << 10, 4096), CompileContext()).text
+
+
+def test_few_long_rows_are_shared_without_atomics() -> None:
+    source = generate(*_row_sum(2, 1 << 20), CompileContext())
+    assert [k.name for k in source.launches] == ["row_sum_partial", "row_sum_combine"]
+    assert source.signature.buffers == ("x", "buf0")
+    assert source.grid("row_sum_partial")()[1] > 1
+    assert "atomic" not in source.text
+
+
+def test_the_tile_is_a_decision_that_can_be_forced() -> None:
+    forced = CompileContext(overrides={"tile:row_sum": "looped-r1024-w4"})
+    assert "for r_offset in range(0, 1024, R_BLOCK)" in generate(*_row_sum(4096, 1024), forced).text
+    with pytest.raises(ValueError, match="persistent-"):
+        generate(*_row_sum(4096, 1024), CompileContext(overrides={"tile:row_sum": "none"}))
+
+
+def test_what_a_plan_would_be_on_a_gpu() -> None:
+    group, buffers = _row_sum(64, 64)
+    program = Program(("x",), {}, buffers, {}, group.bodies, ())
+    ((stage, name, record),) = describe_for_target(Plan(program, (group,)), "cuda:90", CompileContext())
+    assert (stage, name) == ("kernels", "row_sum@cuda:90")
+    assert "row_sum" in record.products["ptx"]
