@@ -52,7 +52,7 @@ class TracerError(RuntimeError):
 class CodeState:
     """What is known of one code object over all its compilations."""
 
-    frame: int = field(default_factory=lambda: next(_frame_numbers))
+    frame: int = -1  # F of the compile id F/C; given at the first compilation
     compiles: int = 0
     fruitless: int = 0  # calls that had nothing to compile
     history: dict[str, Any] = field(default_factory=dict)  # sizes and ints seen, for DynamicPolicy
@@ -88,6 +88,8 @@ class Dispatcher:
             return eval_frame.EAGER_ONCE  # another thread has just compiled what this call needs
         if len(mine) >= self.options.recompile_limit:
             return _limit_reached(frame.f_code, state, self.options.recompile_limit, reason)
+        if state.frame < 0:
+            state.frame = next(_frame_numbers)
         compilation = _Compilation(self.options, frame, CompileId(state.frame, state.compiles))
         state.compiles += 1
         outcome = compilation.run(DynamicPolicy(state.history, self.options.dynamic), reason)
