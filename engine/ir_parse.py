@@ -60,8 +60,9 @@ def _expr(node: ast.expr, symbols: Symbols) -> Any:
             return sympy.Rational(*arguments)
         own = getattr(shape_functions, node.func.id, None)
         if isinstance(own, type) and issubclass(own, sympy.Basic):
-            return own(*arguments, evaluate=False)
-        standard = {"Max": sympy.Max, "Min": sympy.Min, "Pow": sympy.Pow, "Mul": sympy.Mul}.get(node.func.id)
+            lattice = node.func.id in ("Max", "Min")  # these are put in order when they are evaluated
+            return own(*arguments) if lattice else own(*arguments, evaluate=False)
+        standard = {"Pow": sympy.Pow, "Mul": sympy.Mul}.get(node.func.id)
         if standard is not None:
             return standard(*arguments)
     raise ParseError(f"not an index expression: {ast.unparse(node)}")

@@ -19,14 +19,14 @@ def loops_records(program: Program) -> Iterator[tuple[str, str, Loops]]:
 
 
 def describe_body(body: LoopBody, buffer: Buffer | None = None, name: str = "") -> Loops:
-    """One body as a record; statements without a name (stores) get "store0", "store1", ..."""
-    stores = 0
+    """One body as a record; a store, which has no name, is called after its buffer."""
+    stored: set[str] = set()
     statements = []
     for s in body.statements:
         identifier = s.name
         if s.op == "store":
-            identifier = f"store{stores}"
-            stores += 1
+            identifier = s.buffer if s.buffer not in stored else f"{s.buffer}_{len(stored)}"
+            stored.add(identifier)
         statements.append(_statement(s, identifier))
     value = None
     if buffer is not None:

@@ -22,8 +22,10 @@ def lowered(function: Callable[..., Any], *inputs: Any, dynamic: bool = False,
     return lower(module, CompileContext(overrides=overrides or {}))
 
 
-def check(function: Callable[..., Any], *inputs: Any, dynamic: bool = False, externs: int | None = 0,
-          overrides: Mapping[str, str] | None = None, again: tuple[Any, ...] | None = None, **tolerance: float) -> Program:
+def check(
+    function: Callable[..., Any], *inputs: Any, dynamic: bool = False, externs: int | None = 0,
+    overrides: Mapping[str, str] | None = None, again: tuple[Any, ...] | None = None, **tolerance: float,
+) -> Program:
     """Assert that the lowered program gives eager's values, dtypes, shapes and strides; the program.
 
     `externs` is how many library calls it may hold (None: any number); `again` are other inputs for the same program.
@@ -74,7 +76,7 @@ def special(dtype: torch.dtype) -> torch.Tensor:
         return torch.tensor([True, False, True, False, True])
     if dtype.is_floating_point:
         info = torch.finfo(dtype)
-        return torch.tensor([0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, 2.5, -2.5, 3.7, -7.3, 20.5, float("inf"), float("-inf"),
-                             float("nan"), info.max, info.min, info.tiny, 1e-3, -1e-3], dtype=dtype)
+        return torch.tensor([0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, 2.5, -2.5, 3.7, -7.3, 20.5, float("inf"),
+                             float("-inf"), float("nan"), info.max, info.min, info.tiny, 1e-3, -1e-3], dtype=dtype)
     info = torch.iinfo(dtype)
     return torch.tensor([0, 1, 2, 3, 7, 63, 100, info.max, info.min, info.max - 1, 5, 6], dtype=dtype)

@@ -35,7 +35,8 @@ def test_advanced_indexing(name):
 
 
 @pytest.mark.parametrize("program, index", [
-    (lambda x, i: x[i], 4), (lambda x, i: x[i], -5), (lambda x, i: F.embedding(i, x), 4), (lambda x, i: F.embedding(i, x), -1),
+    (lambda x, i: x[i], 4), (lambda x, i: x[i], -5),
+    (lambda x, i: F.embedding(i, x), 4), (lambda x, i: F.embedding(i, x), -1),
     (lambda x, i: x.index_select(0, i), 4), (lambda x, i: x.gather(0, i[:, None]), -1),
 ])
 def test_an_index_out_of_bounds_raises(program, index):

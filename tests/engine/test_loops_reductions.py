@@ -7,12 +7,14 @@ import torch.nn.functional as F
 
 from .loops_checking import bodies, check, operations
 
+DTYPES = (torch.int64, torch.int8, torch.uint8, torch.bool, torch.bfloat16, torch.float16, torch.float64)
 SHAPES = [(2, 3, 4), (1, 5), (4, 1, 3), (7,), ()]
 REDUCTIONS = {
     "sum": torch.sum, "mean": torch.mean, "amax": torch.amax, "amin": torch.amin, "any": torch.any, "all": torch.all,
     "prod": torch.prod, "argmax": torch.argmax, "argmin": torch.argmin, "max": torch.max, "min": torch.min,
     "var": torch.var, "std": torch.std, "var_mean": torch.var_mean, "logsumexp": torch.logsumexp,
-    "softmax": lambda x, d, keepdim=False: torch.softmax(x, d), "log_softmax": lambda x, d, keepdim=False: torch.log_softmax(x, d),
+    "softmax": lambda x, d, keepdim=False: torch.softmax(x, d),
+    "log_softmax": lambda x, d, keepdim=False: torch.log_softmax(x, d),
 }
 
 
@@ -23,7 +25,7 @@ REDUCTIONS = {
 def test_over_one_dimension(name, shape, keepdim):
     x = torch.randn(shape)
     for dim in range(len(shape)) or (0,):
-        check(lambda x: REDUCTIONS[name](x, dim, keepdim=keepdim), x, externs=None)
+        check(lambda x, dim=dim: REDUCTIONS[name](x, dim, keepdim=keepdim), x, externs=None)
 
 
 @pytest.mark.parametrize("name", ("sum", "mean", "amax", "amin", "var", "any", "all"))
@@ -39,8 +41,7 @@ def test_over_everything(name):
     check(lambda x: REDUCTIONS[name](x.t() * 2), torch.randn(3, 4), externs=None)
 
 
-@pytest.mark.parametrize("dtype", (torch.int64, torch.int8, torch.uint8, torch.bool, torch.bfloat16, torch.float16, torch.float64),
-                         ids=str)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("name", ("sum", "amax", "argmax", "max", "min", "any", "all", "prod"))
 def test_dtypes(name, dtype):
     if name == "argmax" and dtype is torch.bool:
