@@ -224,9 +224,10 @@ class AtenTracer(TorchDispatchMode):
     def _record(self, func: Any, args: Any, kwargs: Any) -> Any:
         if func._schema.is_mutable and any(_written(func, args, kwargs)):
             raise EngineUnsupported(f"{func} changes its arguments in a way that has no functional form")
+        node_args, node_kwargs = self._argument(args), self._argument(kwargs)
         node = self.graph.create_node("call_function", func, name=func.overloadpacket.__name__)
         # Set afterwards: torch warns of SymInts among the arguments of a new node. Here they stand for sizes.
-        node.args, node.kwargs = self._argument(args), self._argument(kwargs)
+        node.args, node.kwargs = node_args, node_kwargs
         if self.real:
             args, kwargs = self._fake(args), self._fake(kwargs)
         out = func(*args, **kwargs)
