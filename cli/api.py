@@ -144,7 +144,7 @@ def mark_dynamic(tensor: torch.Tensor, index: int | Sequence[int], **bounds: Any
     Sets the attribute that `torch._dynamo.mark_dynamic` sets, which costs no import of Dynamo. `bounds` (min, max) are
     taken, and not used.
     """
-    dims = getattr(tensor, "_dynamo_dynamic_indices", set())
+    dims: set[int] = getattr(tensor, "_dynamo_dynamic_indices", set())
     indices = {index} if isinstance(index, int) else set(index)
     tensor._dynamo_dynamic_indices = dims | {i % tensor.dim() for i in indices}  # type: ignore[attr-defined]
 

@@ -31,7 +31,7 @@ def compile_dynamo_graph(module: torch.fx.GraphModule, example_inputs: Sequence[
     """
     captured, constants = as_captured(module, example_inputs)
     stock_id = StockContext.current_compile_id()
-    compile_id = CompileId(stock_id.frame_id, stock_id.frame_compile_id) if stock_id else CompileId(0, 0)
+    compile_id = CompileId(*(int(part) for part in str(stock_id).split("/")[-2:])) if stock_id else CompileId(0, 0)
     context = session.current().context(compile_id)
     where = _place(captured)
     if context.recording:

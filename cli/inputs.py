@@ -116,16 +116,16 @@ def _flatten(tensors: dict[str, torch.Tensor]) -> tuple[dict[str, torch.Tensor],
 
 def _span(tensor: torch.Tensor) -> tuple[int, int]:
     """The first element of the storage that a tensor touches, and one past the last."""
-    start = tensor.storage_offset()
+    start = int(tensor.storage_offset())
     if tensor.numel() == 0:
         return start, start
-    return start, start + 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
+    return start, start + 1 + sum((size - 1) * int(stride) for size, stride in zip(tensor.shape, tensor.stride()))
 
 
 def _saved(name: str, value: Any, places: dict[str, tuple[str, int]]) -> SavedInput:
     if not isinstance(value, torch.Tensor):
         return SavedInput(name, None, value=value if isinstance(value, LITERALS) else repr(value))
-    key, offset = places.get(name, ("", value.storage_offset() if value.layout is torch.strided else 0))
+    key, offset = places.get(name, ("", int(value.storage_offset()) if value.layout is torch.strided else 0))
     strides = tuple(value.stride()) if value.layout is torch.strided else ()
     meta = TensorMeta(
         str(value.dtype).removeprefix("torch."), tuple(value.shape), strides, str(value.device), value.requires_grad,

@@ -85,7 +85,7 @@ class OptimizedModule(torch.nn.Module):
         return sorted({*dir(self._orig_mod), *super().__dir__()})
 
     @property
-    def training(self) -> bool:  # type: ignore[override]
+    def training(self) -> bool:
         """The original's mode."""
         return self._orig_mod.training
 

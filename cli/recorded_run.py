@@ -4,6 +4,7 @@ from __future__ import annotations
 import argparse
 import atexit
 import os
+import shutil
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from ..artifacts.context import NullRecorder
+from ..artifacts.context import NullRecorder, Recorder
 from ..artifacts.home import existing_home, new_recording_folder, recordings_home
 from ..artifacts.recording import Recording
 from ..artifacts.records import SCHEMA
@@ -79,11 +80,8 @@ def prepare(program: Program, arguments: argparse.Namespace) -> Callable[[int], 
     values = gather(arguments)
     settings = to_settings(values)
     json_file = _writable(arguments.json)
-    command = list(program.words)
-    folder = None if arguments.no_record else _new_folder(values, program)
-    recorder = RecordingWriter(folder, command=command, compiler=settings.compiler) if folder else NullRecorder()
-    if isinstance(recorder, RecordingWriter) and recorder.messages:
-        raise CommandError(f"can't write the recording: {recorder.messages[0].partition(': ')[2]}")
+    recorder: Recorder = NullRecorder() if arguments.no_record else _new_recorder(values, settings.compiler, program)
+    folder = recorder.folder if isinstance(recorder, RecordingWriter) else None
     run = RecordedRun(
         program, session.enter(session.Session(settings, recorder, folder)), json_file, bool(values["quiet"]),
         _look_closer(folder),
@@ -94,15 +92,22 @@ def prepare(program: Program, arguments: argparse.Namespace) -> Callable[[int], 
     return run.ended
 
 
-def _new_folder(values: dict[str, Any], program: Program) -> Path:
+def _new_recorder(values: dict[str, Any], compiler: str, program: Program) -> RecordingWriter:
     home = recordings_home(values["out"])
     try:
-        return new_recording_folder(home, program.label, values["name"])
+        folder = new_recording_folder(home, program.label, values["name"])
     except OSError as error:
-        raise CommandError(
-            f"can't write recordings in '{home}': {error.strerror} (choose another folder with -o DIR, "
-            "or run with --no-record)"
-        ) from None
+        raise _cannot_record(home, error.strerror) from None
+    recorder = RecordingWriter(folder, command=program.words, compiler=compiler)
+    if recorder.messages:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise _cannot_record(home, recorder.messages[0].partition(" goes on: ")[2].partition(" (")[0])
+    return recorder
+
+
+def _cannot_record(home: Path, why: str) -> CommandError:
+    advice = "choose another folder with -o DIR, or run with --no-record"
+    return CommandError(f"can't write recordings in '{home}': {why} ({advice})")
 
 
 def _writable(path: str | None) -> Path | None:

@@ -159,7 +159,8 @@ def graph_break(number: int, text: str) -> Break:
     frames = re.findall(r'File "(.+)", line (\d+), in (\S+)', detail)
     function = next((name for where, at, name in reversed(frames) if (where, at) == (file, line)), "")
     return Break(f"b{number}", code, " ".join(kind[2].split()) if kind else title, hint[1] if hint else "",
-                 Location(file, int(line), function), _source_line(file, int(line)))
+                 Location(file, int(line), function), _source_line(file, int(line)),
+                 resume=f"torch_dynamo_resume_in_{function or 'this_function'}_at_{line}")
 
 
 def _source_line(file: str, line: int) -> str:

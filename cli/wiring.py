@@ -9,6 +9,7 @@ import functools
 import inspect
 import os
 import traceback
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -56,7 +57,9 @@ def engine_backend(captured: CapturedGraph, context: CompileContext) -> Compiled
     try:
         from ..engine.compile import compile_graph  # sympy and more: not before there is a graph
 
-        compiled = compile_graph(captured, context)
+        with warnings.catch_warnings():  # what torch warns our engine of is not the program's business
+            warnings.simplefilter("ignore")
+            compiled = compile_graph(captured, context)
     except Exception as error:
         compiled = _as_captured(captured, context, error)
     if context.fallback:

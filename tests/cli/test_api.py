@@ -33,7 +33,7 @@ class Net(nn.Module):
             x = torch.relu(layer(x))
         return x * self.scale + shift
 
-    def double(self) -> str:  # type: ignore[override]
+    def describe(self) -> str:
         return "own method"
 
 
@@ -133,7 +133,7 @@ def test_module_attributes_are_the_originals() -> None:
     assert (net.calls, net.extra) == (7, compiled.extra)
     del compiled.extra
     assert not hasattr(net, "extra") and not hasattr(compiled, "extra")
-    assert compiled.double() == "own method" and "calls" in dir(compiled)
+    assert compiled.describe() == "own method" and "calls" in dir(compiled)
     with pytest.raises(AttributeError):
         _ = compiled.nothing
     with pytest.raises(TypeError, match="does not support len"):
@@ -207,7 +207,16 @@ def test_disable_and_graph_break() -> None:
     torch.testing.assert_close(ptdebug.compile(function)(x), function(x))
     assert ran[0] is False
     assert api.stats()["graph_breaks"] == 2
-    assert ptdebug.disable(recursive=False)(quadratic)(x) is not None
+
+
+def test_disable_one_frame_only() -> None:
+    @ptdebug.disable(recursive=False)
+    def outer(x: torch.Tensor) -> torch.Tensor:
+        return quadratic(x) + 1
+
+    x = torch.randn(3)
+    torch.testing.assert_close(ptdebug.compile(outer)(x), quadratic(x) + 1)
+    assert (api.stats()["graphs"], api.stats()["ops"]) == (1, 2)  # quadratic's own
 
 
 def test_mark_dynamic() -> None:

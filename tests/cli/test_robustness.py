@@ -89,14 +89,22 @@ def test_recording_lies_where_it_was_asked_for(ptdebug: Command, tmp_path: Path)
 
 
 def test_full_disk(ptdebug: Command, tmp_path: Path) -> None:
-    """No file may grow beyond 24 KiB: recording ends with one message, the program goes on."""
+    """No file may grow beyond 150 kB: recording ends with one message, the program goes on."""
     (tmp_path / "program.py").write_text(COMPILING)
-    limit = 24 << 10
+    limit = 150_000
     done = ptdebug("run", "program.py", preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))
     assert (done.returncode, done.stdout) == (0, "sum 8.0\n"), done.stderr
     lines = [line for line in done.stderr.splitlines() if line.startswith("ptdebug:")]
     assert sum("recording stopped, the program goes on" in line for line in lines) == 1, done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_disk_that_is_full_before_the_program_starts(ptdebug: Command, tmp_path: Path, program: str) -> None:
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
+
+    refused(ptdebug("run", program, preexec_fn=limit), tmp_path, "can't write recordings in", "--no-record")
+    assert not list((tmp_path / "recordings").iterdir())
 
 
 def test_full_standard_output(tmp_path: Path, ptdebug: Command, program: str) -> None:
