@@ -63,7 +63,12 @@ class TritonKernel:
         index = device.index if device.index is not None else torch.cuda.current_device()
         stream_of = torch._C._cuda_getCurrentRawStream
 
+        current_device = torch._C._cuda_getDevice
+
         def run(*arguments: Any) -> int:
+            if current_device() != index:
+                with torch.cuda.device(index):
+                    return run(*arguments)
             pointers = [a if type(a) is int else a.data_ptr() for a in arguments[:count]]
             symbols = arguments[count:]
             scratch = []
@@ -76,7 +81,32 @@ class TritonKernel:
                 launcher(stream, wide, [pointers[p] for p in places], symbols)
             return 0
 
-        return run
+        if len(launchers) > 1 or workspaces or self.signature.symbols:
+            return run
+        return self._static_runner(launchers[0], index, run)
+
+    @staticmethod
+    def _static_runner(launcher: _CudaLauncher, index: int, general: Callable[..., int]) -> Callable[..., int]:
+        """The common case, one kernel of fixed sizes on well-aligned addresses, with nothing left to decide."""
+        grid = launcher.static_grid or ()
+        if 0 in grid:
+            return lambda *pointers: 0
+        x, y = grid[0], grid[1] if len(grid) > 1 else 1
+        stream_of, current_device = torch._C._cuda_getCurrentRawStream, torch._C._cuda_getDevice
+        run, function, metadata, constants = launcher.variant((True,) * len(launcher.launch.pointers), False)
+
+        def run_static(*pointers: Any) -> int:
+            low = 0
+            for p in pointers:
+                if type(p) is not int:
+                    return general(*pointers)
+                low |= p
+            if low & _ALIGNED or current_device() != index:
+                return general(*pointers)
+            run(x, y, 1, stream_of(index), function, metadata, None, None, None, *pointers, *constants)
+            return 0
+
+        return run_static
 
     def _interpreter_runner(self) -> Callable[..., int]:
         kernels = load_interpreted(self.source)
@@ -108,21 +138,24 @@ class _CudaLauncher:
         self._function = function
         self._device = device
         self._grid = function_of(source.signature.symbols, launch.grid)
-        self._static_grid = tuple(int(g) for g in launch.grid) if not source.signature.symbols else None
+        self.static_grid = tuple(int(g) for g in launch.grid) if not source.signature.symbols else None
         self._variants: dict[Any, Any] = {}
 
     def __call__(self, stream: int, wide: bool, pointers: list[int], symbols: Sequence[int]) -> None:
-        grid = self._static_grid or self._grid(*symbols)
+        grid = self.static_grid or self._grid(*symbols)
         if 0 in grid:
             return
         aligned = tuple(not p & _ALIGNED for p in pointers)
-        key = (aligned, wide)
-        variant = self._variants.get(key)
-        if variant is None:
-            variant = self._variants[key] = self._compile(aligned, wide)
-        run, function, metadata, constants = variant
+        run, function, metadata, constants = self.variant(aligned, wide)
         y = grid[1] if len(grid) > 1 else 1
         run(grid[0], y, 1, stream, function, metadata, None, None, None, *pointers, *symbols, *constants)
+
+    def variant(self, aligned: tuple[bool, ...], wide: bool) -> Any:
+        """What a launch needs of the kernel compiled for these alignments and this width of positions."""
+        found = self._variants.get((aligned, wide))
+        if found is None:
+            found = self._variants[aligned, wide] = self._compile(aligned, wide)
+        return found
 
     def _compile(self, aligned: tuple[bool, ...], wide: bool) -> Any:
         with torch.cuda.device(self._device):
