@@ -15,7 +15,7 @@ from torch.amp.autocast_mode import _enter_autocast, _exit_autocast
 from ..sources import AttrSource, Source
 from .base import Unsupported, Value
 from .constant import constant
-from .registry import builds
+from .registry import builds, from_python
 
 if TYPE_CHECKING:
     from ..codegen import Codegen
@@ -49,6 +49,8 @@ class ModeValue(Value):
         """`__enter__`, `__exit__` and `clone` as bound methods."""
         if name in ("__enter__", "__exit__", "clone"):
             return ModeMethod(self, name)
+        if name == "__class__":
+            return from_python(tx, self.python_type())
         return super().getattr(tx, name)
 
     def call_method(self, tx: Interpreter, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:

@@ -20,6 +20,7 @@ from .constant import constant
 from .handlers import handles
 from .objects import ObjectValue
 from .registry import CONSTANT_TYPES, build, build_constant, builds, from_python, is_stable
+from .slices import SliceValue, position
 
 if TYPE_CHECKING:
     from ..codegen import Codegen
@@ -129,6 +130,16 @@ class ModuleValue(ObjectValue):
             function = from_python(tx, torch.nn.Module._call_impl)
             return function.call(tx, [self, *args], kwargs)
         return self.getattr(tx, "forward").call(tx, args, kwargs)
+
+    def getitem(self, tx: Interpreter, key: Value) -> Value:
+        """A slice of a ModuleList or Sequential is a container made now, of the same modules."""
+        if isinstance(key, SliceValue) and isinstance(self.real, (torch.nn.ModuleList, torch.nn.Sequential)):
+            for child in self.real.__dict__["_modules"]:
+                self._item(tx, "_modules", child, self.real.__dict__["_modules"][child])
+            if self.source is not None:
+                tx.guards.add(AttrSource(self.source, "_modules"), "LENGTH", len(self.real))
+            return ModuleValue(self.cls, self.real[position(tx, key)], None)
+        return super().getitem(tx, key)
 
     def _has_hooks(self, tx: Interpreter) -> bool:
         own = self.real.__dict__

@@ -13,6 +13,7 @@ from ..sources import AttrSource, Source
 from .base import Unsupported, Value
 from .constant import BoundBuiltin, ItemsIterator, constant
 from .number import size_value
+from .operators import IN_PLACE
 from .registry import RESULTS, build, builds, from_python
 from .sequences import TupleValue
 
@@ -87,6 +88,8 @@ class TensorValue(Value):
         """A node."""
         if function in (operator.eq, operator.ne) and not _is_operand(right if left is self else left):
             return constant(function is operator.ne)
+        if function in IN_PLACE and not isinstance(left, TensorValue):
+            function = IN_PLACE[function]
         return tx.graph.call(function, [left, right], {}, tx)
 
     def unary(self, tx: Interpreter, function: Callable[..., Any]) -> Value:
