@@ -5,6 +5,7 @@ Every node is made by `TraceGraph.call`, which runs the operation once on fake t
 """
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,13 @@ PURE_METHODS = frozenset(
     " mean sum eq ne lt le gt ge add sub mul div neg abs any all unbind chunk split clone detach type_as".split()
 )
 """Tensor methods whose unused result is dropped from the graph. Whatever is not known to be pure stays."""
+
+
+_OUT_OF_PLACE: dict[Any, Any] = {
+    getattr(operator, f"i{name}"): getattr(operator, name)
+    for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "lshift", "rshift", "xor")
+}
+"""`5 += tensor` makes a new object: with a constant on the left the in-place operator is the plain one."""
 
 
 class TraceGraph:
@@ -89,6 +97,8 @@ class TraceGraph:
         """
         node_args = tuple(arg.as_proxy() for arg in args)
         node_kwargs = {name: value.as_proxy() for name, value in kwargs.items()}
+        if node_args and not isinstance(node_args[0], torch.fx.Node):
+            target = _OUT_OF_PLACE.get(target, target)
         fake = self.run_fake(op, target, node_args, node_kwargs)
         node = self.graph.create_node(op, target, node_args, node_kwargs)
         meta = node.meta
