@@ -8,6 +8,7 @@ import base64
 import math
 import operator
 import sys
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from .records import Graph, Node, NodeRef, TensorMeta
@@ -75,10 +76,10 @@ def tensor_meta(tensor: torch.Tensor) -> TensorMeta:
     """Metadata of a (fake) strided tensor; sizes that vary become strings."""
     strided = tensor.layout == sys.modules["torch"].strided
     return TensorMeta(
-        dtype=str(tensor.dtype).removeprefix("torch."),
+        dtype=_printed(tensor.dtype).removeprefix("torch."),
         shape=tuple(size_record(s) for s in tensor.shape),
         stride=tuple(size_record(s) for s in tensor.stride()) if strided else (),
-        device=str(tensor.device),
+        device=_printed(tensor.device),
         requires_grad=tensor.requires_grad,
         offset=size_record(tensor.storage_offset()) if strided else 0,
     )
@@ -121,4 +122,13 @@ def plain(value: Any) -> Any:
 
 def size_record(value: Any) -> int | str:
     """A size, stride or offset: an int, or the text of a symbolic one."""
-    return value if type(value) is int else (int(value) if isinstance(value, int) else str(value))
+    if isinstance(value, int):
+        return value if type(value) is int else int(value)
+    node = getattr(value, "node", None)  # a SymInt
+    return _printed(node.expr) if hasattr(node, "expr") else str(value)
+
+
+@lru_cache(maxsize=4096)
+def _printed(value: Any) -> str:
+    """str(value): printing an expression costs more than the rest of a node's record, and few differ."""
+    return str(value)

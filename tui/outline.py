@@ -148,7 +148,7 @@ def _frame_row(frame: str, members: list[CompileInfo]) -> Row:
     counts = Counter(info.status for info in members)
     info = members[0]
     detail = ", ".join(f"{number} {STATUS.get(status, status)}" for status, number in counts.items())
-    label = f"{frame} {function_name(info.function)} {Path(info.file).name}:{info.line}"
+    label = f"{frame} {function_name(info.function)}"
     return Row(f"frame {frame}", 0, label, detail, True, Target(members[0].id))
 
 

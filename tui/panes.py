@@ -85,17 +85,18 @@ class PanesScreen(Screen[None]):
         """Fill the panes."""
         self._fill()
         self.show_target(self._first)
+        self.query_one("#outline", OutlineView).reveal(self._first)
         self._pane("main" if self._first.stage else "outline")
 
     # ---- what is shown ----------------------------------------------------------------------------------------------
-    def show_target(self, target: Target, row: int = 0, remember: bool = True) -> None:
-        """Show an artifact in the main pane with the cursor on `row`."""
+    def show_target(self, target: Target, row: int | None = None, remember: bool = True) -> None:
+        """Show an artifact in the main pane with the cursor on `row` (None: where it begins to matter)."""
         main = self.query_one("#main", CodeView)
         if remember and self.target != target:
             self._history.append((self.target, main.cursor))
         self.target = target
         listing = self.session.listing(target)
-        main.show(listing, row)
+        main.show(listing, self.session.first_row(target) if row is None else row)
         main.border_title = short_name(target)
         main.border_subtitle = f"{len(listing.lines)} lines"
         if self._linked_stage not in self._linked_choices():

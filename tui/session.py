@@ -65,6 +65,13 @@ class Session:
             return [""]
         return [info.name for info in self.recording.artifacts(compile_id, stage)]
 
+    def first_row(self, target: Target) -> int:
+        """The row to begin at: in the program, the compiled function."""
+        if target.stage != SOURCE:
+            return 0
+        return next((info.line - 1 for info in self.compiles
+                     if info.id == target.compile and info.file == target.name), 0)
+
     def forms(self, target: Target) -> list[str]:
         """The later forms of a kernel that were recorded (asm, ptx, ...)."""
         try:

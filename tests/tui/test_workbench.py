@@ -104,7 +104,8 @@ async def test_the_program_leads_to_the_machine_code() -> None:
         screen = driver.app.screen
         await driver.press("right_square_bracket")
         assert screen.target.stage == "source"
-        await driver.press("tab", *["down"] * 4)
+        assert driver.view("main").cursor == 12  # the compiled function
+        await driver.press("tab", "home", *["down"] * 4)
         linked = driver.view("linked")
         assert linked.listing.title == "kernels unit_0"
         assert {4, 10} & {row + 1 for row in linked.marks}
