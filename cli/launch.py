@@ -21,6 +21,10 @@ from typing import Any, NoReturn
 
 from .errors import CommandError
 
+PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+ROOMS = ("<ptdebug ", *(os.path.join(PACKAGE, room, "") for room in (
+    "artifacts", "cli", "engine", "replay", "tracer", "tui")))
+
 
 @dataclass(frozen=True)
 class Program:
@@ -196,6 +200,7 @@ def _hold_excepthook(error: BaseException, after: Callable[[], None] | None) -> 
     """Let the interpreter report `error` through the current hook, without our frames in its traceback."""
     hook = sys.excepthook
     program_part = _without_our_frames(error.__traceback__)
+    _clean_chain(error)
 
     def report(kind: type[BaseException], value: BaseException, _traceback: TracebackType | None) -> None:
         sys.excepthook = hook
@@ -217,7 +222,25 @@ def _hold_excepthook(error: BaseException, after: Callable[[], None] | None) -> 
 
 
 def _without_our_frames(traceback: TracebackType | None) -> TracebackType | None:
-    """What lies below the last of the leading frames of this file."""
-    while traceback is not None and traceback.tb_frame.f_code.co_filename == __file__:
+    """The traceback without the frames of ptdebug: those above the program, and those between its functions."""
+    kept = []
+    while traceback is not None:
+        if not traceback.tb_frame.f_code.co_filename.startswith(ROOMS):
+            kept.append(traceback)
         traceback = traceback.tb_next
-    return traceback
+    below: TracebackType | None = None
+    for entry in reversed(kept):
+        below = TracebackType(below, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
+    return below
+
+
+def _clean_chain(error: BaseException) -> None:
+    """Take our frames out of the exceptions that led to this one, too."""
+    seen: set[int] = set()
+    waiting = [error.__cause__, error.__context__]
+    while waiting:
+        earlier = waiting.pop()
+        if earlier is not None and id(earlier) not in seen:
+            seen.add(id(earlier))
+            earlier.__traceback__ = _without_our_frames(earlier.__traceback__)
+            waiting += [earlier.__cause__, earlier.__context__]
