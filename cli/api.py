@@ -126,7 +126,7 @@ def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None
     if fn is None:
         return functools.partial(disable, recursive=recursive, reason=reason)
     if isinstance(fn, torch.nn.Module):
-        fn.forward = dispatch.disable(fn.forward, recursive=recursive)  # type: ignore[method-assign]
+        fn.forward = dispatch.disable(fn.forward, recursive=recursive)
         return fn
     return dispatch.disable(fn, recursive=recursive)
 

@@ -105,7 +105,7 @@ def _new_recorder(values: dict[str, Any], compiler: str, program: Program) -> Re
     return recorder
 
 
-def _cannot_record(home: Path, why: str) -> CommandError:
+def _cannot_record(home: Path, why: str | None) -> CommandError:
     advice = "choose another folder with -o DIR, or run with --no-record"
     return CommandError(f"can't write recordings in '{home}': {why} ({advice})")
 
