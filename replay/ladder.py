@@ -128,7 +128,8 @@ class Ladder:
         self.compile_id = compile_id
         self.device = device
         self.graph = self._artifact("capture", "", Graph)
-        saved = load_inputs(recording.path, self._artifact("runtime", "inputs", SavedInputs))
+        self.kept: SavedInputs = self._artifact("runtime", "inputs", SavedInputs)
+        saved = load_inputs(recording.path, self.kept)
         self.saved = clones(saved, device)
         self.symbols = bind_symbols(self.graph, saved)
         self.captured = graph_module(self.graph, self.symbols, trust)
@@ -149,7 +150,11 @@ class Ladder:
 
     def _fakes(self) -> tuple[Any, ...]:
         mode = FakeTensorMode()
-        return tuple(mode.from_tensor(v, static_shapes=True) if isinstance(v, torch.Tensor) else v for v in self.saved)
+        return tuple(
+            mode.from_tensor(value, static_shapes=True).requires_grad_(item.meta is not None and item.meta.requires_grad)
+            if isinstance(value, torch.Tensor) else value
+            for value, item in zip(self.saved, self.kept.inputs)
+        )
 
     # ---- climbing
     def climb(self) -> Report:
