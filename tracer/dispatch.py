@@ -263,15 +263,17 @@ def optimize(fn: Callable[..., Any], options: CompileOptions) -> Callable[..., A
     dispatcher = Dispatcher(options)
     target = _visible(fn)
     set_callback, registry = eval_frame.set_callback, _REGISTRY
+    enter_region, leave_region = eval_frame.enter_region, eval_frame.leave_region
 
     def compiled(*args: Any, **kwargs: Any) -> Any:
         if registry.eager:
             return fn(*args, **kwargs)
-        before = set_callback(dispatcher)
+        region, before = enter_region(), set_callback(dispatcher)
         try:
             return target(*args, **kwargs)
         finally:
             set_callback(before)
+            leave_region(region)
 
     eval_frame.skip_code(compiled.__code__)
     functools.update_wrapper(compiled, fn, updated=())

@@ -6,6 +6,7 @@ stand below it. Conditions on symbols come last, when all that they read has bee
 """
 from __future__ import annotations
 
+import builtins
 import sys
 import types
 from collections.abc import Callable
@@ -239,10 +240,8 @@ def _global(tree: GuardTree, source: GlobalSource) -> Manager:
     manager = _globals(tree, variables, "G")
     if source.name in variables:
         return manager.dict_getitem_manager(key=source.name, **tree.step(source))
-    # A builtin: nothing may come to hide it. That builtins themselves change is not looked for.
     manager.add_dict_contains_guard(False, source.name, tree.imply(source, "BUILTIN", source.name), None)
-    value = tree.value(source)
-    return tree.root.lambda_manager(python_lambda=lambda _: value, **tree.step(source))
+    return _globals(tree, vars(builtins), "builtins").dict_getitem_manager(key=source.name, **tree.step(source))
 
 
 def _module_global(tree: GuardTree, source: ModuleGlobalSource) -> Manager:
