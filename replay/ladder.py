@@ -17,7 +17,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from ..artifacts.context import CompileContext, CompileId, run_stages
 from ..artifacts.recording import Recording, RecordingError
-from ..artifacts.records import SCHEMA, AnyRecord, Decision, Graph, Location, Pass, SavedInputs
+from ..artifacts.records import SCHEMA, AnyRecord, Decision, Graph, Location, Pass, SavedInputs, TensorMeta
 from ..engine.compile import STAGES, Wrapped
 from ..engine.ir import LoopBody
 from .compare import EQUAL, Comparison, compare, worst
@@ -150,11 +150,13 @@ class Ladder:
 
     def _fakes(self) -> tuple[Any, ...]:
         mode = FakeTensorMode()
-        return tuple(
-            mode.from_tensor(value, static_shapes=True).requires_grad_(item.meta is not None and item.meta.requires_grad)
-            if isinstance(value, torch.Tensor) else value
-            for value, item in zip(self.saved, self.kept.inputs)
-        )
+
+        def fake(value: Any, meta: TensorMeta | None) -> Any:
+            if not isinstance(value, torch.Tensor):
+                return value
+            return mode.from_tensor(value, static_shapes=True).requires_grad_(meta is not None and meta.requires_grad)
+
+        return tuple(fake(value, item.meta) for value, item in zip(self.saved, self.kept.inputs))
 
     # ---- climbing
     def climb(self) -> Report:
