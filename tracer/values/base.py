@@ -31,8 +31,9 @@ class ObservedException(Exception):
     """The traced program raised an exception that it may catch itself; `value` is the exception's Value."""
 
     def __init__(self, value: Value) -> None:
-        super().__init__(repr(value))
+        super().__init__(value)
         self.value = value
+        self.context: dict[str, Any] = {}  # where it was raised, as in Unsupported
 
 
 class Value:

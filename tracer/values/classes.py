@@ -263,11 +263,25 @@ def _refused(tx: Interpreter, cls: type, args: Sequence[Value], kwargs: Mapping[
     raise Unsupported("call", f"the class {cls.__module__}.{cls.__qualname__}")
 
 
+_STATELESS = ("torch.nn.modules.activation", "torch.nn.modules.dropout", "transformers.activations")
+
+
+def _stateless_module(tx: Interpreter, cls: type, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+    """`nn.ReLU()` in a forward: a module without parameters, made for real while tracing."""
+    if cls.__module__ not in _STATELESS:
+        return _refused(tx, cls, args, kwargs)
+    real = cls(*[arg.as_constant() for arg in args], **{name: value.as_constant() for name, value in kwargs.items()})
+    if any(True for _ in real.parameters()) or any(True for _ in real.buffers()):
+        return _refused(tx, cls, args, kwargs)
+    return from_python(tx, real)
+
+
 _FAMILIES: list[tuple[Callable[[type], bool], Callable[..., Value]]] = [
     (lambda cls: issubclass(cls, BaseException), _exception),
     (lambda cls: issubclass(cls, tuple) and bool(field_names(cls)), _named_tuple),
     (lambda cls: isinstance(cls, enum.EnumMeta), lambda tx, cls, args, kwargs: fold(tx, cls, args, kwargs)),
-    (lambda cls: issubclass(cls, (torch.Tensor, torch.nn.Module)), _refused),
+    (lambda cls: issubclass(cls, torch.nn.Module), _stateless_module),
+    (lambda cls: issubclass(cls, torch.Tensor), _refused),
     (lambda cls: cls.__module__.startswith(("torch._C", "torch.autograd", "threading")), _refused),
 ]
 """(predicate, make(tx, cls, args, kwargs)): what calling a class of the family gives. First match."""
@@ -287,7 +301,6 @@ CONSTANT_TYPES.update((
     GenericAlias, UnionType, typing.TypeVar, type(typing.Optional[int]), type(typing.List[int]), type(typing.Any),
     type(typing.Callable[[int], int]), type(typing.Literal[1]),
 ))  # fmt: skip
-CONSTANT_TYPES.discard(type)
 """Types written as expressions are constants."""
 
 

@@ -23,7 +23,7 @@ from .base import Unsupported, Value
 from .binding import Signature, bind_arguments
 from .constant import REGISTRY, constant, fold
 from .graph_functions import is_graph_function, is_module_of_torch_internals
-from .handlers import PURE, handler_of
+from .handlers import handler_of, is_pure
 from .number import NumberValue
 from .registry import build, builds, from_python, importable, is_stable
 
@@ -358,7 +358,7 @@ class BuiltinValue(Value):
             return handler(tx, args, kwargs)
         if is_graph_function(function):
             return tx.graph.call(function, args, kwargs, tx)
-        if id(function) in PURE:
+        if is_pure(function):
             if len(args) == 1 and isinstance(args[0], NumberValue):
                 return args[0].math(tx, function)
             return fold(tx, function, args, kwargs)
@@ -403,7 +403,7 @@ def build_function(tx: Interpreter, obj: FunctionType, source: Source | None) ->
         source = importable(obj)
     elif not is_stable(source):
         tx.guards.add(source, "FUNCTION_MATCH", obj)
-    if handler_of(obj) is not None or id(obj) in PURE or is_graph_function(obj):
+    if handler_of(obj) is not None or is_pure(obj) or is_graph_function(obj):
         return BuiltinValue(obj, source)
     return FunctionValue(obj.__code__, obj.__qualname__, obj.__globals__, function=obj, source=source, tx=tx)
 
@@ -453,7 +453,7 @@ def build_partial(tx: Interpreter, obj: functools.partial[Any], source: Source |
 @builds(functools._lru_cache_wrapper)
 def build_lru_cache(tx: Interpreter, obj: Any, source: Source | None) -> Value:
     """A cached function is interpreted anew: what it returns must not depend on the cache."""
-    if handler_of(obj) is not None or id(obj) in PURE:
+    if handler_of(obj) is not None or is_pure(obj):
         return BuiltinValue(obj, source)
     inner = obj.__wrapped__
     return from_python(tx, inner) if source is None else build(tx, inner, AttrSource(source, "__wrapped__"))

@@ -62,6 +62,21 @@ PURE: dict[int, Any] = {
 """Callables without side effects whose result depends on their (constant) arguments only."""
 
 
+_PURE_MODULES = ("transformers.utils.import_utils", "packaging.version", "importlib.metadata", "importlib.util")
+_PURE_NAMES = frozenset((
+    "find_spec", "version", "parse", "is_torch_greater_or_equal", "is_torch_less_or_equal", "get_torch_version",
+))  # fmt: skip
+"""Modules (and names in them, besides those with "available") whose functions ask what is installed: taken as fixed while the program runs."""
+
+
+def is_pure(function: Any) -> bool:
+    """Whether `function` may be run for real when all its arguments are constants."""
+    if id(function) in PURE:
+        return True
+    name = getattr(function, "__name__", "")
+    return getattr(function, "__module__", None) in _PURE_MODULES and ("available" in name or name in _PURE_NAMES)
+
+
 def pure(*functions: Any) -> None:
     """Add callables to `PURE`."""
     for function in functions:

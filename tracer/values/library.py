@@ -11,6 +11,7 @@ import typing
 import warnings
 import weakref
 from collections.abc import Mapping, Sequence
+from importlib.machinery import ModuleSpec
 from types import FunctionType, MethodType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -32,10 +33,9 @@ Args = Sequence[Value]
 Kwargs = Mapping[str, Value]
 
 OPAQUE_CONSTANTS.update((
-    inspect.Signature, inspect.Parameter, dataclasses.Field, inspect._ParameterKind, type(inspect.Parameter.empty),
-    type(dataclasses.MISSING),
+    inspect.Signature, inspect.Parameter, dataclasses.Field, inspect._ParameterKind,
+    type(dataclasses.MISSING), ModuleSpec,
 ))  # fmt: skip
-OPAQUE_CONSTANTS.discard(type)
 
 pure(typing.get_origin, typing.get_args, os.getpid, inspect.getmodule)
 

@@ -16,7 +16,7 @@ from ..sources import AttrSource, ItemSource, KeySource, Source
 from .base import Unsupported, Value
 from .constant import REGISTRY, BoundBuiltin, ItemsIterator, constant
 from .operators import equal
-from .registry import CONSTANT_TYPES, FRESH, build, builds, from_python
+from .registry import CONSTANT_TYPES, FRESH, build, builds, from_python, is_stable
 from .sequences import make_tuple
 
 if TYPE_CHECKING:
@@ -88,10 +88,19 @@ class DictValue(Value):
         """The value at a key that is there."""
         value = self.items[key]
         if value is None:
-            real = self.real[key]  # type: ignore[index]
-            value = build(tx, real, ItemSource(self.source, key)) if self.source else from_python(tx, real)
+            real = dict.__getitem__(self.real, key)  # type: ignore[arg-type]
+            source = self._item_source(key)
+            value = build(tx, real, source) if source is not None else from_python(tx, real)
             self.items[key] = value
         return value
+
+    def _item_source(self, key: Any) -> Source | None:
+        """Where the item is loaded from; None where the class's own `__getitem__` stands in the way."""
+        if self.source is None or type(self.real).__getitem__ in _PLAIN_GETITEMS:
+            return ItemSource(self.source, key) if self.source is not None else None
+        if not is_stable(self.source):
+            raise Unsupported("subscript", f"{self.describe()}, whose class overrides __getitem__")
+        return None
 
     def pairs(self, tx: Interpreter) -> list[tuple[Value, Value]]:
         """All keys and values."""
@@ -160,12 +169,16 @@ class DictValue(Value):
             return constant(result == (function is operator.eq))
         return None
 
+    def changed(self, tx: Interpreter) -> None:
+        """The items are about to change."""
+        tx.effects.mutated(self)
+
     # ---- writing ---------------------------------------------------------------------------------------------------
     def setitem(self, tx: Interpreter, key: Value, value: Value) -> None:
         """Assign an item."""
         real_key = checked_key(tx, key)
         self.guard_keys(tx)
-        tx.effects.mutated(self)
+        self.changed(tx)
         if real_key not in self.items:
             self.key_values[real_key] = key
         self.items[real_key] = value
@@ -175,13 +188,13 @@ class DictValue(Value):
         if self.find(tx, key) is None:
             tx.raise_observed(KeyError, key.as_constant())
         self.guard_keys(tx)
-        tx.effects.mutated(self)
+        self.changed(tx)
         del self.items[checked_key(tx, key)]
 
     def update(self, tx: Interpreter, other: Value) -> None:
         """dict.update with a mapping or an iterable of pairs."""
         self.guard_keys(tx)
-        tx.effects.mutated(self)
+        self.changed(tx)
         for key, value in pairs_of(tx, other):
             self.setitem(tx, key, value)
 
@@ -241,6 +254,9 @@ class DictValue(Value):
         """The type and the number of items."""
         where = f" `{self.source}`" if self.source is not None else ""
         return f"a {self.kind.__name__} of {len(self.items)}{where}"
+
+
+_PLAIN_GETITEMS = tuple(kind.__getitem__ for kind in DICT_TYPES)
 
 
 class _Unread(Value):
@@ -434,7 +450,7 @@ def _update(tx: Interpreter, self: DictValue, *others: Value, **items: Value) ->
 
 def _clear(tx: Interpreter, self: DictValue) -> Value:
     self.guard_keys(tx)
-    tx.effects.mutated(self)
+    self.changed(tx)
     self.items.clear()
     return constant(None)
 

@@ -91,7 +91,8 @@ class NumberValue(Value):
         """Arithmetic makes a node; a comparison is decided and guarded."""
         for side in (left, right):
             if not isinstance(side, NumberValue) and not _is_number(side):
-                return constant(function is operator.ne) if function in (operator.eq, operator.ne) else None
+                differs = side.is_constant() and function in (operator.eq, operator.ne)
+                return constant(function is operator.ne) if differs else None
         a, b = (side.symbol if isinstance(side, NumberValue) else side.as_constant() for side in (left, right))
         return self.computed(tx, function, [left, right], function(a, b))
 

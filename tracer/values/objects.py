@@ -100,14 +100,9 @@ class ObjectValue(Value):
         return build(tx, value, AttrSource(self.source, name, generic))
 
     def _instance_dict(self, tx: Interpreter) -> Value:
-        pending = tx.effects.attributes.get(self)
-        if self.real is None:
-            made = DictValue(dict)
-            names = [n for n in pending or () if not tx.effects.is_deleted(self, n)]
-            return made.updated([(n, tx.effects.load_attr(self, n)) for n in names])  # type: ignore[misc]
-        if pending or self.source is None:
-            raise Unsupported("attribute", f"{self.describe()}.__dict__ after a change")
-        return build(tx, instance_dict(self.real), AttrSource(self.source, "__dict__"))
+        if self.real is not None and self.source is None:
+            raise Unsupported("attribute", f"{self.describe()}.__dict__")
+        return InstanceDict(tx, self)
 
     def setattr(self, tx: Interpreter, name: str, value: Value) -> None:
         """Through `__setattr__` where the class defines one in Python."""
@@ -283,6 +278,48 @@ class ObjectValue(Value):
         """For messages."""
         where = f" `{self.source}`" if self.source is not None else ""
         return f"a {self.cls.__qualname__}{where}"
+
+
+class InstanceDict(DictValue):
+    """`vars(owner)`: reads what the trace stored first, and writes attributes."""
+
+    __slots__ = ("owner",)
+
+    def __init__(self, tx: Interpreter, owner: ObjectValue) -> None:
+        super().__init__(dict, AttrSource(owner.source, "__dict__") if owner.source is not None else None)
+        self.owner = owner
+        if owner.real is not None:
+            fill_from_real(tx, self, instance_dict(owner.real))
+        for name in tx.effects.attributes.get(owner, ()):
+            stored = tx.effects.load_attr(owner, name)
+            if stored is not None:
+                self.items[name] = stored
+            else:
+                self.items.pop(name, None)
+
+    def changed(self, tx: Interpreter) -> None:
+        """What changes are attributes of the owner."""
+
+    def setitem(self, tx: Interpreter, key: Value, value: Value) -> None:
+        """Set an attribute, past the class's `__setattr__`."""
+        super().setitem(tx, key, value)
+        tx.effects.store_attr(self.owner, key.as_constant(), value, raw=True)
+
+    def delitem(self, tx: Interpreter, key: Value) -> None:
+        """Delete an attribute."""
+        super().delitem(tx, key)
+        tx.effects.delete_attr(self.owner, key.as_constant())
+
+    def call_method(self, tx: Interpreter, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        """As dicts; what would change all items at once is left to eager."""
+        if name in ("clear", "move_to_end", "__ior__"):
+            raise Unsupported("call", f"{name} of {self.owner.describe()}.__dict__")
+        return super().call_method(tx, name, args, kwargs)
+
+    def reconstruct(self, codegen: Codegen) -> None:
+        """vars(owner)."""
+        codegen(self.owner)
+        codegen.load_attr("__dict__")
 
 
 def instance_dict(real: Any) -> dict[str, Any]:

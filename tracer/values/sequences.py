@@ -1,6 +1,7 @@
 """Lists, tuples (named ones and torch.Size among them) and deques."""
 from __future__ import annotations
 
+import functools
 import operator
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -459,15 +460,11 @@ def _sort(tx: Interpreter, self: ListValue, key: Value | None = None, reverse: V
 
 
 def sorted_items(tx: Interpreter, items: Sequence[Value], key: Value | None, reverse: bool) -> list[Value]:
-    """`items` sorted by `key`; what is compared must be constants."""
+    """`items` sorted by `key`, with the program's own `<`."""
     no_key = key is None or (key.is_constant() and key.as_constant() is None)
     keys = list(items) if no_key else [key.call(tx, [item], {}) for item in items]  # type: ignore[union-attr]
-    real = [k.as_constant() for k in keys]
-    try:
-        order = sorted(range(len(real)), key=real.__getitem__, reverse=reverse)
-    except TypeError as error:
-        tx.raise_observed(TypeError, *error.args)
-    return [items[i] for i in order]
+    by_less_than = functools.cmp_to_key(lambda a, b: -1 if apply(tx, operator.lt, keys[a], keys[b]).truth(tx) else 0)
+    return [items[i] for i in sorted(range(len(keys)), key=by_less_than, reverse=reverse)]
 
 
 MUTATING: dict[str, Callable[..., Value | None]] = {
