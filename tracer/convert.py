@@ -10,6 +10,7 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from types import CellType, CodeType
 from typing import Any
 
@@ -86,7 +87,7 @@ class RootInterpreter(Interpreter):
             except ObservedException as error:
                 if not self.unwind(error.value):
                     self.stack = on_stack
-                    return self._stop(Unsupported("raises", error.value.python_type().__name__))
+                    return self._stop(Unsupported("raises", error.value.describe(), **error.context))
             except Unsupported as error:
                 self.stack = on_stack
                 return self._stop(error)
@@ -166,7 +167,8 @@ class _Conversion:
     def _start(self, break_step: int) -> RootInterpreter:
         frame = self.frame
         shapes = FrameShapes(frame.policy)
-        guards = GuardBuilder(frame.code, frame.f_locals, frame.f_globals, frame.f_builtins, frame.closure, shapes)
+        scope = dict(frame.f_locals), frame.f_globals, dict(frame.f_builtins), frame.closure
+        guards = GuardBuilder(frame.code, *scope, shapes)
         trace = Trace(
             TraceGraph(shapes), guards, SideEffects(), self.options, self.context, frame.f_globals,
             grad_enabled=torch.is_grad_enabled(),
@@ -198,8 +200,7 @@ class _Conversion:
         except Unsupported as error:
             return self._refused(root, error)
         for number, resumed in enumerate(body.resumed):
-            name = f"resume_{number}"
-            self.context.record("bytecode_out", lambda code=resumed: self._bytecode_out(code, "resume"), name)
+            self.context.record("bytecode_out", partial(self._bytecode_out, resumed, "resume"), f"resume_{number}")
         record = self._break_record(stop, body.resumed[0].co_name if body.resumed else "", instruction.opname)
         return self._converted(root, code, (record,))
 

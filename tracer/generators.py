@@ -123,8 +123,8 @@ class GeneratorValue(Value):
     def raise_stop(self, tx: Interpreter) -> Any:
         """StopIteration, with the generator's return value when it has one."""
         result, self.result = self.result, None
-        none = result is None or (result.is_constant() and result.as_constant() is None)
-        tx.raise_value(build.make_exception(tx, StopIteration, [] if none else [result]))
+        some = result is not None and not (result.is_constant() and result.as_constant() is None)
+        tx.raise_value(build.make_exception(tx, StopIteration, [result] if result is not None and some else []))
 
     def _close(self, tx: Interpreter) -> Value:
         if self.started and not self.finished:

@@ -62,11 +62,8 @@ class TraceGraph:
         """The placeholder for the tensor (or number that varies) read from `source`; one for each source."""
         node = self.inputs.get(source)
         if node is None:
-            if isinstance(real, torch.Tensor):
-                fake = self.shapes.fakify(real, source)
-            else:
-                fake = self.shapes.symbolic_int(real, source)
-            node = self.add_placeholder(source, fake)
+            make: Any = self.shapes.fakify if isinstance(real, torch.Tensor) else self.shapes.symbolic_int
+            node = self.add_placeholder(source, make(real, source))
         return node
 
     def add_placeholder(self, source: Source, fake: Any) -> torch.fx.Node:
@@ -105,6 +102,8 @@ class TraceGraph:
         meta["val"] = fake
         meta["stack"] = tx.stack_locations()
         meta["module"] = tx.trace.module_path
+        if tx.trace.context.recording:
+            meta["origins"] = (str(tx.root().current.offset),)
         self.operations += 1
         return build.wrap_result(tx, node, fake)
 

@@ -104,7 +104,7 @@ class Interpreter:
     def set_parent(self, parent: Interpreter | None) -> None:
         """Say who called (again, for a generator: who resumed) this frame."""
         self.parent = parent
-        self.depth = parent.depth + 1 if parent is not None else 0
+        self.depth: int = parent.depth + 1 if parent is not None else 0
         self._outer_locations = parent.stack_locations() if parent is not None else ()
 
     # ---- running ---------------------------------------------------------------------------------------------------
@@ -117,6 +117,7 @@ class Interpreter:
             try:
                 instruction.handler(self, instruction)
             except ObservedException as error:
+                self.note_place(error)
                 if not self.unwind(error.value):
                     raise
             except Unsupported as error:
@@ -127,8 +128,8 @@ class Interpreter:
             if self.yielded is not None:
                 return self.yielded
 
-    def note_place(self, error: Unsupported) -> None:
-        """Remember the innermost place where tracing stopped."""
+    def note_place(self, error: Unsupported | ObservedException) -> None:
+        """Remember the innermost place where tracing stopped, or where the program raised."""
         if "stack" not in error.context:
             error.context["stack"] = self.stack_locations()
             error.context["location"] = self.location()
@@ -241,11 +242,19 @@ class Interpreter:
             return ItemSource(self.globals_source, name)
         raise Unsupported("attribute", f"the global {name} of {self.code.co_qualname}")
 
+    def root(self) -> Interpreter:
+        """The outermost frame."""
+        frame = self
+        while frame.parent is not None:
+            frame = frame.parent
+        return frame
+
     def global_module(self) -> str:
         """The name of the module whose globals these are; "" for the root frame's, and for globals of no module."""
         name = self.f_globals.get("__name__")
-        module = sys.modules.get(name) if isinstance(name, str) else None
-        return name if module is not None and getattr(module, "__dict__", None) is self.f_globals else ""
+        if not isinstance(name, str) or getattr(sys.modules.get(name), "__dict__", None) is not self.f_globals:
+            return ""
+        return name
 
     def store_global(self, name: str, value: Value) -> None:
         """`global name; name = value` (DELETED deletes it)."""

@@ -13,7 +13,7 @@ from functools import lru_cache
 from types import CodeType
 from typing import Any
 
-from bytecode import Bytecode, CellVar, FreeVar, Instr, Label
+from bytecode import Bytecode, CellVar, CompilerFlags, FreeVar, Instr, Label
 from bytecode.concrete import _ConvertBytecodeToConcrete
 
 _PROLOGUE = ("MAKE_CELL", "COPY_FREE_VARS", "RESUME")
@@ -71,12 +71,12 @@ def assemble(items: Sequence[Any], code: CodeType, stacksize: int, argnames: Seq
         bytecode.argcount = code.co_argcount
         bytecode.posonlyargcount, bytecode.kwonlyargcount = code.co_posonlyargcount, code.co_kwonlyargcount
         names: Sequence[str] = code.co_varnames
-        bytecode.flags = code.co_flags
+        bytecode.flags = CompilerFlags(code.co_flags)
         bytecode.cellvars, bytecode.freevars = list(code.co_cellvars), list(code.co_freevars)
     else:
         names = argnames
         bytecode.argcount = len(argnames)
-        bytecode.flags = code.co_flags & ~0x0C  # takes neither *args nor **kwargs
+        bytecode.flags = CompilerFlags(code.co_flags & ~0x0C)  # takes neither *args nor **kwargs
         bytecode.cellvars, bytecode.freevars = [], free_names(code)
     bytecode.argnames = list(names)[: _argument_count(code) if argnames is None else len(names)]
     converter = _ConvertBytecodeToConcrete(bytecode)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from ..values.base import Value
 from ..values.iterators import get_iter
-from .registry import opcode
+from .registry import VERSION, opcode
 
 if TYPE_CHECKING:
     from ..instructions import Instruction
@@ -91,10 +91,4 @@ def after_loop(tx: Interpreter, target: int) -> int:
     instructions = tx.info.instructions
     if instructions[target].opname != "END_FOR":
         return target
-    return target + 2 if instructions[target + 1].opname == "POP_TOP" and _pops_iterator() else target + 1
-
-
-def _pops_iterator() -> bool:
-    from .registry import VERSION
-
-    return VERSION >= (3, 13)
+    return target + (2 if VERSION >= (3, 13) else 1)

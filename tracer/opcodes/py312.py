@@ -5,9 +5,9 @@ import operator
 from typing import TYPE_CHECKING
 
 from ..values import build, operators
-from ..values.base import NULL, Unsupported
+from ..values.base import NULL, Unsupported, Value
 from .calls import MethodReference
-from .registry import opcode
+from .registry import VERSION, opcode
 
 if TYPE_CHECKING:
     from ..instructions import Instruction
@@ -24,10 +24,8 @@ def LOAD_ATTR(tx: Interpreter, instruction: Instruction) -> None:
     tx.stack.extend(callable_pair(method))
 
 
-def callable_pair(function: MethodReference) -> tuple[object, object]:
+def callable_pair(function: Value) -> tuple[Value, Value]:
     """A callable and its NULL in the order of this version (from 3.13 on the NULL lies above)."""
-    from .registry import VERSION
-
     return (function, NULL) if VERSION >= (3, 13) else (NULL, function)
 
 
