@@ -72,16 +72,12 @@ def build(source: str, names: Sequence[str]) -> BuiltLibrary:
     library, log_file = folder / f"{key}.so", folder / f"{key}.log"
     start = time.perf_counter()
     command = (compiler, *FLAGS, str(folder / f"{key}.cpp"), "-o", str(library), *_link_arguments())
-    if library.exists():
-        try:
-            functions = _load(library, names)
-            os.utime(library)
-            return BuiltLibrary(functions, command, _read(log_file), time.perf_counter() - start, True, library)
-        except (OSError, AttributeError):
-            pass  # damaged: built again below, under the same name
+    entry = _intact_entry(library, log_file)
+    if entry is not None:
+        os.utime(library)
+        return BuiltLibrary(_load(library, names), command, entry, time.perf_counter() - start, True, library)
     folder.mkdir(parents=True, exist_ok=True)
     log = _compile(compiler, text, folder, key)
-    log_file.write_text(log)
     functions = _load(library, names)
     _trim(folder)
     return BuiltLibrary(functions, command, log, time.perf_counter() - start, False, library)
@@ -169,9 +165,13 @@ def _compile(compiler: str, text: bytes, folder: Path, key: str) -> str:
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode != 0:
             raise BuildFailed(command, done.stderr)
+        log = done.stdout + done.stderr
+        note = Path(private, "log")
+        note.write_text(f"{_checksum(library)}\n{log}")
         os.replace(source, folder / f"{key}.cpp")
         os.replace(library, folder / f"{key}.so")
-        return done.stdout + done.stderr
+        os.replace(note, folder / f"{key}.log")
+        return log
 
 
 def _load(path: Path, names: Sequence[str]) -> dict[str, Callable[..., int]]:
@@ -180,11 +180,17 @@ def _load(path: Path, names: Sequence[str]) -> dict[str, Callable[..., int]]:
     return {name: entry(position) for position, name in enumerate(names)}
 
 
-def _read(path: Path) -> str:
+def _intact_entry(library: Path, log_file: Path) -> str | None:
+    """What the compiler said when it made the entry; None when there is none, or it is damaged (loading it might crash)."""
     try:
-        return path.read_text()
-    except OSError:
-        return ""
+        checksum, _, log = log_file.read_text().partition("\n")
+        return log if checksum == _checksum(library) else None
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def _checksum(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def _trim(folder: Path) -> None:

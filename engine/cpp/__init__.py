@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from ...artifacts.context import CompileContext
 from ...artifacts.records import CodeLine
 from ..ir import Group, KernelSignature, Plan
-from .entry import write_entries
+from .entry import Entry, write_entries
 from .kernel import Kernel
 from .prelude import prelude
 from .writer import Writer
@@ -34,18 +34,36 @@ class CppSource:
 def generate(plan: Plan, context: CompileContext) -> CppSource:
     """The C++ file of all groups of `plan` that run on the CPU. No lines when there is none.
 
+    Kernels that differ in names only (the layers of a model) are written and compiled once.
+
     Raises NotImplementedError for an operation or dtype without C++.
     """
     writer, entries = Writer(), []
+    written: dict[str, tuple[str, int]] = {}  # shape of a kernel's text -> name and first line of the one that has it
     for item in plan.items:
-        if isinstance(item, Group) and item.device.type == "cpu":
-            kernel = Kernel(item, plan.program, writer)
+        if not isinstance(item, Group) or item.device.type != "cpu":
+            continue
+        own = Writer()
+        kernel = Kernel(item, plan.program, own)
+        kernel.emit()
+        shape = kernel.canonical(own.lines)
+        function, start = written.setdefault(shape, (item.kernel, len(writer.lines) + 1))
+        if function == item.kernel:
             writer.line()
-            kernel.emit()
-            entries.append((kernel.signature, kernel.pointer_types, kernel.shape.parallel != ""))
+            writer.lines += own.lines
+        else:
+            _merge_origins(writer.lines, start, own.lines)
+        entries.append(Entry(kernel.signature, function, kernel.pointer_types, kernel.shape.parallel != ""))
     if not entries:
         return CppSource((), ())
     text = "\n".join([line.text for line in writer.lines])
     write_entries(writer, entries)
     head = [CodeLine(line) for line in prelude(text)]
-    return CppSource((*head, *writer.lines), tuple([signature for signature, _, _ in entries]))
+    return CppSource((*head, *writer.lines), tuple([e.signature for e in entries]))
+
+
+def _merge_origins(lines: list[CodeLine], start: int, twin: list[CodeLine]) -> None:
+    """Give the lines of a kernel the origins of another one that has the same text."""
+    for offset, line in enumerate(twin):
+        shown = lines[start + offset]
+        lines[start + offset] = CodeLine(shown.text, (*shown.origins, *line.origins))

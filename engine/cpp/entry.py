@@ -7,6 +7,7 @@ kernel runs that may take long.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from ..ir import KernelSignature
 from .writer import Writer
@@ -27,35 +28,52 @@ extern PyObject* PyExc_TypeError;
 }"""
 
 
-def write_entries(writer: Writer, kernels: Sequence[tuple[KernelSignature, tuple[str, ...], bool]]) -> None:
-    """Write the callables of `kernels`: (signature, C types of the buffers, whether it may run long)."""
+@dataclass(frozen=True)
+class Entry:
+    """A kernel to be called: its signature, the function that is its code, and the C++ types of its buffers.
+
+    With `long_running` the interpreter lock is given up while it runs.
+    """
+
+    signature: KernelSignature
+    function: str
+    types: tuple[str, ...]
+    long_running: bool
+
+
+def write_entries(writer: Writer, entries: Sequence[Entry]) -> None:
+    """Write the callables of `entries`, in their order."""
+    callers = {}
+    for entry in entries:
+        callers.setdefault(entry.function, entry)
     writer.line()
     writer.line("// What Python calls: kernel(pointer, ..., symbol, ...) -> status.")
     writer.line(_DECLARATIONS)
-    for signature, types, long_running in kernels:
-        _write_entry(writer, signature, types, long_running)
+    for entry in callers.values():
+        _write_entry(writer, entry)
     writer.line("static PyMethodDef methods[] = {")
-    for signature, _, _ in kernels:
-        writer.line(f'  {{"{signature.name}", call_{signature.name}, 0x80, nullptr}},')
+    for entry in entries:
+        writer.line(f'  {{"{entry.signature.name}", call_{entry.function}, 0x80, nullptr}},')
     writer.line("};")
     writer.line('extern "C" __attribute__((visibility("default"))) PyObject* ptdebug_functions(int64 which) {')
     writer.line("  return PyCMethod_New(&methods[which], nullptr, nullptr, nullptr);")
     writer.line("}")
 
 
-def _write_entry(writer: Writer, signature: KernelSignature, types: tuple[str, ...], long_running: bool) -> None:
+def _write_entry(writer: Writer, entry: Entry) -> None:
+    signature, types = entry.signature, entry.types
     count = len(types) + len(signature.symbols)
-    with writer.block(f"static PyObject* call_{signature.name}(PyObject*, PyObject* const* a, int64 n)"):
+    with writer.block(f"static PyObject* call_{entry.function}(PyObject*, PyObject* const* a, int64 n)"):
         writer.line(
-            f'if (n != {count}) return PyErr_Format(PyExc_TypeError, "{signature.name} takes {count} arguments, not %ld", n);'
+            f'if (n != {count}) return PyErr_Format(PyExc_TypeError, "{entry.function} takes {count} arguments, not %ld", n);'
         )
         writer.line(f"int64 v[{max(count, 1)}];")
         writer.line(f"for (int k = 0; k < {count}; k++) v[k] = PyLong_AsLong(a[k]);")
         writer.line("if (PyErr_Occurred()) return nullptr;")
         arguments = [f"({kind}*)v[{k}]" for k, kind in enumerate(types)]
         arguments += [f"v[{k}]" for k in range(len(types), count)]
-        call = f"{signature.name}({', '.join(arguments)})"
-        if long_running:
+        call = f"{entry.function}({', '.join(arguments)})"
+        if entry.long_running:
             writer.line("void* lock = PyEval_SaveThread();")
             writer.line(f"int64 status = {call};")
             writer.line("PyEval_RestoreThread(lock);")

@@ -8,13 +8,14 @@ joined in order, so that the result does not depend on the number of threads.
 """
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import sympy
 
-from ...artifacts.records import ref
+from ...artifacts.records import CodeLine, ref
 from ..ir import Axis, Group, KernelSignature, Program
 from ..lowering.index import axis_symbol
 from .choices import LANES, Shape, loop_shape, prefers_lanes
@@ -26,6 +27,9 @@ from .storage import Scratch, layout, needing_arrays, stores_of
 from .welford import expand
 from .writer import Writer
 
+
+SUFFIXES = ("_part", "_chunks", "_nan", "_at", "_bad", "_nan_chunks", "_at_chunks")  # what names are extended with
+_WORD = re.compile(r"[A-Za-z_]\w*")
 
 
 @dataclass
@@ -94,6 +98,21 @@ class Kernel:
             with self.scopes.open():
                 self._outer_loops()
             self.writer.line("return status;" if checked else "return 0;")
+
+    def canonical(self, lines: Sequence[CodeLine]) -> str:
+        """The text of the kernel with its own names numbered: equal for kernels that differ in names only."""
+        own = {c_name(b) for b in (*self.buffers, *self.local)} | set(self.scopes.names) | {self.group.kernel}
+        numbers: dict[str, str] = {}
+
+        def number(word: re.Match[str]) -> str:
+            name = word.group()
+            base = next((name[: -len(s)] for s in SUFFIXES if name.endswith(s) and name[: -len(s)] in own), name)
+            if base not in own:
+                return name
+            return numbers.setdefault(base, f"n{len(numbers)}") + name[len(base):]
+
+        code = [line.text for line in lines if not line.text.lstrip().startswith("//")]
+        return _WORD.sub(number, "\n".join(code)) + "|".join(self.pointer_types)
 
     def _outer_loops(self) -> None:
         outer = self.group.axes[: self.shape.outer]

@@ -76,7 +76,9 @@ class NestWriter:
             kept_wide = s.mode == "sum" and (values == ("float", "double") or wide and values == ("float", "float"))
             accumulator = Accumulator(s.mode, s.dtype, operand, kept_wide)
             self.reductions.append(Reduction(part, s, accumulator, self.scopes.name(f"{part.body.name}_{s.name}")))
-        self.wide = [r for r in self.reductions if r.accumulator.wide]
+        # Whole-tensor sums wait for memory anyway: they add in double all the way, others in float within a block.
+        direct = self.threads and self.lane is None
+        self.wide = [] if direct else [r for r in self.reductions if r.accumulator.wide]
         self.in_order = any(s.mode == "add" for p in self.nest.parts for s in p.stores) or (
             self.lane is None and not all(r.accumulator.vectorizes for r in self.reductions)
         )

@@ -3,7 +3,8 @@
 Two kinds. `LIBRARY`: functions of libm, declared with the SIMD attribute, so that gcc calls glibc's vector math
 (libmvec) in `omp simd` loops. `FUNCTIONS`: own code, inlined: branch-free, so that gcc turns it into vector code.
 exp, log and erf are own code because libmvec's are 2.6 to 4 ulp off, where eager stays within one (the polynomials are
-those that Norbert Juffa published; all below 1 ulp), and because a call empties every vector register.
+those that Norbert Juffa published; all below 1 ulp), and because a call empties every vector register. operators.py says
+which float functions are computed in double for the same reason.
 """
 from __future__ import annotations
 
@@ -147,7 +148,7 @@ template <typename T> static inline T minimum(T a, T b) { return a != a ? a : b 
     "maximum": """\
 template <typename T> static inline T maximum(T a, T b) { return a != a ? a : b != b ? b : a > b ? a : b; }""",
     "sign": """\
-template <typename T> static inline T sign(T x) { return x != x ? x : (T)((x > T(0)) - (x < T(0))); }""",
+template <typename T> static inline T sign(T x) { return (T)((x > T(0)) - (x < T(0))); }""",
     "floor_divide": """\
 template <typename T> static inline T floor_divide(T a, T b) {  // rounds down; 0 for a zero divisor (status says so)
   T d = b == 0 ? T(1) : b, q = d == T(-1) ? T(-a) : T(a / d), r = d == T(-1) ? T(0) : T(a % d);

@@ -28,6 +28,11 @@ class Scopes:
         self._stack: list[dict[Hashable, str]] = [{}]
         self._taken: dict[str, int] = {}
 
+    @property
+    def names(self) -> Iterator[str]:
+        """All names given out."""
+        yield from self._taken
+
     @contextmanager
     def open(self) -> Iterator[None]:
         """A block: what is put inside is not seen after it."""
@@ -52,7 +57,7 @@ class Scopes:
         base = c_name(wanted)
         used = self._taken.get(base, 0)
         self._taken[base] = used + 1
-        return base if not used else self.name(f"{base}_{used + 1}")
+        return base if not used else self.name(f"{base}_{used + 1}")  # a name made up here is taken in turn
 
 
 def form_of(index: sympy.Expr, *axes: Sequence[Axis]) -> Linear:

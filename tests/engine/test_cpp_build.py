@@ -1,0 +1,129 @@
+"""Building: the cache, damaged entries, a missing compiler, one OpenMP runtime, how kernels are called."""
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import torch
+from ptdebug.engine import build as building
+from ptdebug.engine.build import BuildFailed, CompilerMissing, build, disassemble
+
+from .cpp_checking import built
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("PTDEBUG_CACHE_DIR", str(tmp_path))
+    return tmp_path / "cpp"
+
+
+def program():
+    made = built(lambda x: x * 2 + 1, torch.randn(100))
+    return made.source.text, [s.name for s in made.source.signatures]
+
+
+def run(function):
+    x, y = torch.randn(100), torch.empty(100)
+    assert function(x.data_ptr(), y.data_ptr()) == 0
+    assert torch.equal(y, x * 2 + 1)
+
+
+def test_the_second_build_comes_from_the_cache(cache):
+    text, names = program()
+    assert build(text, names).cached  # `program` built it
+    other = build(text + "// another\n", names)
+    assert not other.cached and other.seconds > 0 and other.command[-1]
+    assert build(text + "// another\n", names).cached
+    run(other.functions[names[0]])
+    assert {p.suffix for p in cache.iterdir()} == {".so", ".cpp", ".log"}  # no leftovers of a build
+
+
+@pytest.mark.parametrize("damage", [b"", b"\x7fELF and then nothing", None])
+def test_a_damaged_entry_is_built_again(cache, damage):
+    text, names = program()
+    path = build(text, names).path
+    copy = path.read_bytes()
+    path.unlink()  # the loaded library keeps its own file
+    path.write_bytes(copy[: len(copy) // 2] if damage is None else damage)
+    again = build(text, names)
+    assert not again.cached
+    run(again.functions[names[0]])
+
+
+def test_builds_of_one_source_at_the_same_time_do_not_disturb_each_other(cache):
+    text, names = program()
+    text += "// at once\n"
+    with ThreadPoolExecutor(4) as pool:
+        for library in pool.map(lambda _: build(text, names), range(4)):
+            run(library.functions[names[0]])
+
+
+def test_a_refused_source_says_what_the_compiler_said(cache):
+    with pytest.raises(BuildFailed, match="nonsense") as caught:
+        build("nonsense;", [])
+    assert caught.value.command[0].endswith(("g++", "c++"))
+
+
+def test_without_a_compiler_the_message_says_how_to_get_one(cache, monkeypatch):
+    monkeypatch.setenv("PATH", str(cache))
+    monkeypatch.delenv("CXX", raising=False)
+    building.find_compiler.cache_clear()
+    try:
+        with pytest.raises(CompilerMissing, match="install"):
+            build("// nothing", [])
+    finally:
+        building.find_compiler.cache_clear()
+
+
+def test_the_cache_stays_below_its_limit(cache, monkeypatch):
+    text, names = program()
+    first = build(text + "// 1\n", names).path
+    os.utime(first, (1, 1))
+    monkeypatch.setattr(building, "CACHE_LIMIT", first.stat().st_size * 2)
+    for number in range(2, 5):
+        last = build(text + f"// {number}\n", names).path
+    assert not first.exists() and last.exists()
+
+
+def test_a_kernel_checks_how_many_arguments_it_gets_and_that_they_are_numbers(cache):
+    text, names = program()
+    function = build(text, names).functions[names[0]]
+    with pytest.raises(TypeError, match="takes 2 arguments"):
+        function(1)
+    with pytest.raises(TypeError):
+        function("a", "b")
+
+
+def test_the_machine_code_can_be_shown(cache):
+    text, names = program()
+    assert "addps" in disassemble(build(text, names).path)
+
+
+def test_one_openmp_runtime_and_torchs_number_of_threads(cache):
+    x = torch.randn(2000, 1000)
+    built(lambda x: x.exp().sum(1), x)(x)
+    with open("/proc/self/maps") as file:
+        runtimes = {line.split()[-1] for line in file if "libgomp" in line or "libomp" in line or "libiomp" in line}
+    assert len(runtimes) == 1
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        assert ctypes.CDLL(runtimes.pop()).omp_get_max_threads() == 1
+    finally:
+        torch.set_num_threads(threads)
+
+
+def test_the_cache_serves_another_process(cache):
+    text, names = program()
+    script = (
+        "import sys, torch\nfrom ptdebug.engine.build import build\n"
+        f"print(build(open(sys.argv[1]).read(), {names!r}).cached)\n"
+    )
+    source = cache / "copy.txt"
+    source.write_text(text)
+    done = subprocess.run([sys.executable, "-c", script, str(source)], capture_output=True, text=True, cwd=cache)
+    assert done.stdout.strip() == "True", done.stderr

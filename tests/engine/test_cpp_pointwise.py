@@ -1,0 +1,128 @@
+"""Pointwise kernels against eager: every operation, dtype and layout."""
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from .cpp_checking import built, check
+
+FLOATS = torch.cat([
+    torch.linspace(-4, 4, 173), torch.tensor([0.0, -0.0, 1e-30, -1e-30, 1e-40, 88.0, -88.0, 104.0, -104.0, 1e30, -1e30]),
+    torch.tensor([math.inf, -math.inf, math.nan, 0.5, 1.5, 2.5, -0.5, -1.5]),
+])
+UNARY = [
+    torch.neg, torch.abs, torch.sign, torch.reciprocal, torch.sqrt, torch.rsqrt, torch.exp, torch.exp2, torch.expm1,
+    torch.log, torch.log2, torch.log10, torch.log1p, torch.sin, torch.cos, torch.tan, torch.asin, torch.acos, torch.atan,
+    torch.sinh, torch.cosh, torch.tanh, torch.asinh, torch.acosh, torch.atanh, torch.erf, torch.erfc, torch.sigmoid,
+    torch.floor, torch.ceil, torch.trunc, torch.round, torch.isnan, torch.isinf, F.gelu, F.silu, F.softplus, F.relu,
+]
+BINARY = [
+    torch.add, torch.sub, torch.mul, torch.div, torch.floor_divide, torch.remainder, torch.fmod, torch.pow, torch.atan2,
+    torch.hypot, torch.copysign, torch.minimum, torch.maximum, torch.fmin, torch.fmax, torch.lt, torch.eq,
+]
+INTEGER = [
+    torch.add, torch.sub, torch.mul, torch.floor_divide, torch.remainder, torch.fmod, torch.bitwise_and,
+    torch.bitwise_or, torch.bitwise_xor, torch.minimum, torch.maximum, torch.le,
+]
+
+
+def name_of(function: object) -> str:
+    return getattr(function, "__name__", str(function))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_unary_operations_are_as_close_to_the_exact_value_as_eager(dtype):
+    x = FLOATS.to(dtype)
+    check(lambda x: tuple(f(x) for f in UNARY), x)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_binary_operations(dtype):
+    a, b = (FLOATS.to(dtype)[i].reshape(-1) for i in torch.meshgrid(*[torch.arange(0, len(FLOATS), 3)] * 2, indexing="ij"))
+    check(lambda a, b: tuple(f(a, b) for f in BINARY), a, b)
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64])
+def test_integer_operations_wrap_and_round_as_eager_does(dtype):
+    ends = torch.iinfo(dtype)
+    a = torch.tensor([ends.min, ends.max, 0, 1, 7, 100, ends.max - 1, ends.min + 1]).to(dtype).repeat(9)
+    b = torch.tensor([1, 2, 3, 7, 5, 11, ends.max, 100, 13]).to(dtype).repeat_interleave(8)
+    check(lambda a, b: tuple(f(a, b) for f in INTEGER), a, b)
+    if dtype.is_signed:
+        check(lambda a, b: tuple(f(a, -b) for f in INTEGER), a, b)
+
+
+def test_booleans_and_conversions():
+    x = torch.tensor([0.0, 1.0, -2.5, 3.7, math.inf, math.nan])
+    def program(x):
+        b = x > 0
+        return b, ~b, b & (x < 3), b | (x < 3), b ^ (x < 3), b.float() + 1, b.long() * 3, x.nan_to_num(0, 5, -5).to(torch.int32)
+    check(program, x)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_sixteen_bit_floats_convert_exactly(dtype):
+    every = torch.arange(65536, dtype=torch.int32).to(torch.int16).view(dtype)
+    widened, = built(lambda x: x.float() * 1.0, every)(every)
+    assert torch.equal(widened.nan_to_num(7.0), every.float().nan_to_num(7.0))
+    random = torch.randint(-(2**31), 2**31, (100_000,), dtype=torch.int64).to(torch.int32).view(torch.float32)
+    values = torch.cat([random, every.float(), every.float() * (1 + 2**-11), every.float() * (1 + 2**-8), FLOATS])
+    narrowed, = built(lambda x: (x * 1.0).to(dtype), values)(values)
+    expected = values.to(dtype)
+    assert torch.equal(narrowed.nan_to_num(7.0), expected.nan_to_num(7.0))
+    assert torch.equal(narrowed.isnan(), expected.isnan())
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_sixteen_bit_arithmetic_rounds_as_eager(dtype):
+    x, y = torch.randn(33, 65).to(dtype), torch.randn(33, 65).to(dtype)
+    check(lambda x, y: F.gelu(x + y) * y - 1, x, y)
+
+
+sizes = st.integers(1, 9)
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.data())
+def test_any_shape_broadcast_and_permutation(data):
+    shape = data.draw(st.lists(sizes, min_size=1, max_size=4))
+    order = data.draw(st.permutations(range(len(shape))))
+    other = [n if data.draw(st.booleans()) else 1 for n in shape]
+    x = torch.randn([shape[i] for i in order]).permute([order.index(i) for i in range(len(shape))])
+    y = torch.randn(other)
+    check(lambda x, y: ((x + y) * 2, x.flip(0) - y), x, y)
+
+
+def test_transposed_read_of_a_large_matrix():
+    x, y = torch.randn(129, 257), torch.randn(257, 129)
+    check(lambda x, y: x + y.t(), x, y, kernels=1)
+
+
+def test_pieces_of_one_result_are_written_by_one_kernel():
+    x, y = torch.randn(8, 32), torch.randn(8, 16)
+    check(lambda x, y: torch.cat([x * 2, y + 1, x], 1), x, y, kernels=1)
+    check(lambda x, y: F.pad(x, (1, 2, 3, 0)) * 2, x, y)
+
+
+def test_symbolic_sizes():
+    program = lambda x, y: (torch.softmax(x + y, -1), (x * y).sum(0), x.sum())
+    check(program, torch.randn(5, 37), torch.randn(5, 37), again=(torch.randn(64, 300), torch.randn(64, 300)))
+
+
+def test_scalars_and_empty_tensors():
+    check(lambda x: (x * 2, x.sum() + 1), torch.tensor(3.0))
+    check(lambda x: (x * 2, x.sum(0), x.sum()), torch.randn(0, 5))
+
+
+def test_an_index_out_of_bounds_raises_and_names_the_node():
+    table, index = torch.randn(10, 4), torch.tensor([[1, 2], [3, 9]])
+    made = check(lambda i, t: t[i] * 2, index, table)
+    for wrong in (10, -11):
+        with pytest.raises(IndexError, match="index"):
+            made(torch.tensor([[1, 2], [3, wrong]]), table)
+    assert torch.equal(made(torch.tensor([[1, -1], [3, -10]]), table)[0], table[torch.tensor([[1, -1], [3, -10]])] * 2)
