@@ -130,6 +130,21 @@ def _to_copy(graph: GraphLowering, node: torch.fx.Node, x: Value, **_: Any) -> V
     return converted(graph, node, x)
 
 
+@lowering(aten.copy.default, kind=POINTWISE)
+def _copy(graph: GraphLowering, node: torch.fx.Node, x: Value, source: Value, non_blocking: bool = False) -> Value:
+    """The source in the shape, layout and dtype of `x`."""
+    fake = node.meta["val"]
+    if source.device != fake.device:
+        raise Unsupported("a copy between devices")
+    same = source.dtype is fake.dtype
+
+    def compute(e: BodyBuilder, index: Index) -> str:
+        name = source.broadcast(e, index)
+        return name if same else e.rounded(name, fake.dtype)
+
+    return graph.pointwise(node, fake, (source,), compute)
+
+
 @lowering(torch.ops.prims.convert_element_type.default, kind=POINTWISE)
 def _convert(graph: GraphLowering, node: torch.fx.Node, x: Value, dtype: torch.dtype) -> Value:
     return converted(graph, node, x)

@@ -7,6 +7,7 @@ import sympy
 import torch
 import torch.fx
 
+from ..aten import EngineUnsupported
 from ..ir import ExternCall
 from .values import Value
 
@@ -24,6 +25,19 @@ LIBRARY = {  # packets that ATen does best, and why
     "rand": "random numbers, equal to eager's", "randn": "random numbers, equal to eager's",
     "bernoulli": "random numbers, equal to eager's", "native_dropout": "random numbers, equal to eager's",
 }
+
+
+def _returns_a_view(target: Any) -> bool:
+    schema = getattr(target, "_schema", None)
+    return schema is not None and any(r.alias_info is not None and not r.alias_info.is_write for r in schema.returns)
+
+
+def _copying(target: Any) -> Any:
+    """The variant of a view operator that copies: a buffer of the loop IR never shares another's memory."""
+    packet = getattr(torch.ops.aten, f"{target.overloadpacket.__name__}_copy", None)
+    if packet is None:
+        raise EngineUnsupported(f"{target} returns a view, and has no variant that copies")
+    return getattr(packet, target._overloadname)
 
 
 def argument_views(graph: GraphLowering, tree: Any) -> Any:
@@ -50,6 +64,9 @@ def fallback(graph: GraphLowering, node: torch.fx.Node, args: Any, kwargs: Any, 
     if graph.context.recording or graph.context.overrides:
         graph.context.decide("fallback", node.name, ("extern",), "extern", why, origins=(f"forward#{node.name}",))
     fake = node.meta.get("val")
+    if _returns_a_view(target):
+        target = _copying(target)
+        fake = torch.empty_like(fake, memory_format=torch.contiguous_format)
     results = fake if isinstance(fake, (tuple, list)) else (fake,)
     outputs: list[str | None] = []
     made: list[Any] = []

@@ -60,11 +60,18 @@ class GraphLowering:
         copies, results = [], []
         for i, out in enumerate(outputs):
             if i in mutations:
-                copies.append((self.view_of(self.values[out]), mutations[i]))
+                copies.append((self._new_value(self.values[out], mutations), mutations[i]))
             else:
                 results.append(self._output(out))
         return Program(tuple(self.inputs), self.symbols, self.buffers, self.constants, tuple(self.steps),
                        tuple(results), tuple(copies))
+
+    def _new_value(self, value: Value, mutations: Mapping[int, str]) -> View:
+        """What is copied to a mutated input: not memory that an earlier copy has changed by then."""
+        view = self.view_of(value)
+        if view.buffer in mutations.values():
+            return self.view_of(self.copied(value))
+        return view
 
     def _check_symbols(self) -> None:
         for buffer in self.buffers.values():

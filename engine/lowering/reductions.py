@@ -102,6 +102,26 @@ def _mean(graph: GraphLowering, node: torch.fx.Node, x: Value, dims: Any = None,
     return reduction(graph, [fake], x, over, keepdim, emit)[0]
 
 
+@lowering(aten.linalg_vector_norm.default, kind=REDUCTION)
+def _vector_norm(graph: GraphLowering, node: torch.fx.Node, x: Value, order: Any = 2, dims: Any = None,
+                 keepdim: bool = False, dtype: Any = None) -> Value:
+    """Norms of order 1, 2, inf and -inf; the square root, like ATen's, of the plain sum of squares."""
+    fake = node.meta["val"]
+    kind = {1: "sum", 2: "sum", float("inf"): "max", float("-inf"): "min"}.get(order)
+    over = reduced_dims(x, dims)
+    if kind is None or not x.dtype.is_floating_point or (kind != "sum" and 0 in x.size):
+        raise Unsupported(f"a norm of order {order}")
+    wide = compute_dtype(fake.dtype)
+
+    def emit(e: BodyBuilder, element: str) -> list[str]:
+        element = e.cast(element, wide)
+        part = e("mul", element, element) if order == 2 else e("abs", element)
+        total = e.reduce(kind, part, wide)
+        return [e("sqrt", total) if order == 2 else total]
+
+    return reduction(graph, [fake], x, over, keepdim, emit)[0]
+
+
 def number(e: BodyBuilder, value: Size, dtype: torch.dtype) -> str:
     """A size as a value of `dtype`."""
     return e.cast(e.index_value(constant(value)), dtype) if type(value) is not int else e.constant(value, dtype)

@@ -4,7 +4,13 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.nn.functional as F
+from ptdebug.artifacts.context import CompileContext
 from ptdebug.engine.interpret import run
+from ptdebug.engine.ir_parse import parse_program
+from ptdebug.engine.ir_text import format_program
+from ptdebug.engine.lowering import lower
+from ptdebug.engine.verify import verify
+from torch.fx.experimental.proxy_tensor import make_fx
 
 from .loops_checking import bodies, calls, check, lowered, operations
 
@@ -136,6 +142,29 @@ def test_library_calls_get_the_layouts_that_eager_gives_them():
     x, w = torch.randn(2, 3, 8, 8).to(memory_format=torch.channels_last), torch.randn(4, 3, 3, 3)
     check(lambda x, w: F.conv2d(x * 2, w).relu(), x, w, externs=1)
     check(lambda x: torch.mm((x + 1).t(), x), torch.randn(4, 5), externs=1)
+
+
+def test_views_that_only_the_library_knows_are_copied():
+    program = check(lambda x: torch.view_as_real(torch.fft.fft(x)) * 2, torch.randn(4, 6), externs=None)
+    assert "view_as_real_copy" in str(calls(program)[-1].target)
+
+
+def test_copies_take_the_layout_and_dtype_of_their_target():
+    check(lambda x, y: aten.copy(x, y) + 1, torch.randn(4, 6).t(), torch.randn(4))
+    check(lambda x, y: aten.copy(x, y), torch.zeros(2, 3, dtype=torch.int32), torch.tensor([1.7, 2.2, -3.9]))
+
+
+def test_mutated_inputs_are_copied_to_after_everything_was_read():
+    module = make_fx(lambda x, y: (y.clone(), x, x + y), tracing_mode="fake")(torch.randn(4), torch.randn(4))
+    names = [n.name for n in module.graph.nodes if n.op == "placeholder"]
+    module.meta["mutations"] = {0: names[0], 1: names[1]}  # x, y = y, x
+    program = lower(module, CompileContext())
+    verify(program)
+    assert parse_program(format_program(program)) == program
+    x, y = torch.randn(4), torch.randn(4)
+    old_x, old_y = x.clone(), y.clone()
+    (total,) = run(program, [x, y])
+    assert x.equal(old_y) and y.equal(old_x) and total.equal(old_x + old_y)
 
 
 def test_an_operator_can_be_forced_to_the_library():
