@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 VERSION = sys.version_info[:2]
 OUTPUTS = "___outputs"
+STACK_ARGUMENT = "___stack_"
+"""Beginning of the names of a resume function's arguments that hold the stack."""
 _PLAIN_CONSTANTS = (
     int, float, str, bytes, bool, complex, type(None), type(...), CodeType, FunctionType, BuiltinFunctionType,
     ModuleType, WrapperDescriptorType, type,

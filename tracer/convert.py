@@ -7,6 +7,7 @@ of a callee that was traced half-way is kept.
 from __future__ import annotations
 
 import inspect
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -192,6 +193,9 @@ class _Conversion:
             except Unsupported as error:
                 return self._refused(root, error)
         instruction = root.current = root.info.instructions[root.index]
+        origin = origin_of(root.code)
+        if origin is not None and instruction.index + origin.shift < 0:
+            return self._skip("the graph breaks before the resume function has its stack again", stop)
         if _in_loop(root.info, instruction.index):
             return self._skip("the graph breaks inside a loop; what the loop calls is compiled", stop)
         body = BreakBody(root, instruction)
@@ -268,13 +272,21 @@ def _in_loop(info: CodeInfo, index: int) -> bool:
     return any(0 <= instruction.target <= index for instruction in info.instructions[index:])
 
 
+_FAKE_LOG = logging.getLogger("torch._subclasses.fake_tensor")
+
+
 @contextmanager
 def _state_preserved() -> Iterator[None]:
-    """Tracing changes the grad mode as the program would; put it back."""
-    grad_enabled = torch.is_grad_enabled()
+    """Tracing changes the grad mode as the program would; put it back.
+
+    torch logs an error where an operator rejects fake arguments; here that is a graph break like others.
+    """
+    grad_enabled, disabled = torch.is_grad_enabled(), _FAKE_LOG.disabled
+    _FAKE_LOG.disabled = True
     try:
         yield
     finally:
+        _FAKE_LOG.disabled = disabled
         torch._C._set_grad_enabled(grad_enabled)
 
 

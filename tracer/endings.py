@@ -13,7 +13,7 @@ import torch
 from bytecode import CellVar, Instr, Label, TryBegin, TryEnd
 
 from .capture import CapturedGraph
-from .codegen import OUTPUTS, VERSION, Codegen, Plan
+from .codegen import OUTPUTS, STACK_ARGUMENT, VERSION, Codegen, Plan
 from .eval_frame import unobserved
 from .instructions import Handled, Instruction
 from .interpreter import Interpreter
@@ -199,13 +199,13 @@ class BreakBody:
             if slot is Slot.HANDLING:  # the resume function starts to handle the exception again
                 codegen.emit("POP_EXCEPT")
                 codegen.emit("LOAD_FAST", f"___kept_{i}")
-            codegen.emit("STORE_FAST", "___null" if slot is Slot.NULL else f"___stack_{i}")
+            codegen.emit("STORE_FAST", "___null" if slot is Slot.NULL else f"{STACK_ARGUMENT}{i}")
         code = resume_code(self.root.code, index, tuple(stack), self.variables)
         self.resumed.append(code)
         codegen.push_null()
         self._make_function(codegen, code)
         for i in objects:
-            codegen.emit("LOAD_FAST", f"___stack_{i}")
+            codegen.emit("LOAD_FAST", f"{STACK_ARGUMENT}{i}")
         for name in self.variables:
             codegen.emit("LOAD_FAST", name)
         codegen.call(len(objects) + len(self.variables))

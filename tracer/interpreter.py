@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from ..artifacts.context import CompileContext
 from ..artifacts.records import Location
 from .capture import CompileOptions
+from .codegen import STACK_ARGUMENT
 from .generators import GeneratorValue, is_generator, refuse_coroutine
 from .graph import TraceGraph
 from .instructions import CodeInfo, Instruction, code_info
@@ -28,6 +29,24 @@ if TYPE_CHECKING:
 
 MAX_DEPTH = 80
 """Nested calls that are inlined; each takes about ten Python frames of ours."""
+
+
+class OpaqueValue(Value):
+    """An object that lay on the stack when the graph broke and that no Value describes: it can only be passed on."""
+
+    __slots__ = ("cls",)
+
+    def __init__(self, source: Source, cls: type) -> None:
+        super().__init__(source)
+        self.cls = cls
+
+    def python_type(self) -> type:
+        """Its type, which is guarded."""
+        return self.cls
+
+    def describe(self) -> str:
+        """For messages."""
+        return f"a {self.cls.__qualname__} from before the graph break"
 
 
 @dataclass
@@ -183,8 +202,18 @@ class Interpreter:
             if name not in self.unread:
                 message = f"cannot access local variable '{name}' where it is not associated with a value"
                 self.raise_observed(UnboundLocalError, message)
-            value = self.locals[name] = build.build(self, self.unread.pop(name), LocalSource(name))
+            value = self.locals[name] = self._build_local(name, self.unread.pop(name))
         return value
+
+    def _build_local(self, name: str, real: Any) -> Value:
+        source = LocalSource(name)
+        try:
+            return build.build(self, real, source)
+        except Unsupported:
+            if not name.startswith(STACK_ARGUMENT):
+                raise
+            self.guards.add(source, "TYPE_MATCH", type(real))
+            return OpaqueValue(source, type(real))
 
     def is_bound(self, name: str) -> bool:
         """Whether a local variable has a value."""

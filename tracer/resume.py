@@ -16,6 +16,8 @@ from typing import Any
 from bytecode import Bytecode, CellVar, CompilerFlags, FreeVar, Instr, Label
 from bytecode.concrete import _ConvertBytecodeToConcrete
 
+from .codegen import STACK_ARGUMENT
+
 _PROLOGUE = ("MAKE_CELL", "COPY_FREE_VARS", "RESUME")
 
 
@@ -117,17 +119,17 @@ def push_slot(slot: Slot, name: str) -> list[tuple[str, Any] | tuple[str]]:
 def resume_code(code: CodeType, index: int, stack: tuple[Slot, ...], variables: tuple[str, ...]) -> CodeType:
     """The code that goes on at instruction `index` of `code`.
 
-    Its arguments are the objects of the stack (`___stack_i`) and `variables`.
+    Its arguments are the objects of the stack (`STACK_ARGUMENT`i) and `variables`.
     """
     origin = origin_of(code)
     if origin is not None:
         return resume_code(origin.code, index + origin.shift, stack, variables)
-    names = [f"___stack_{i}" for i, slot in enumerate(stack) if slot is not Slot.NULL]
+    names = [f"{STACK_ARGUMENT}{i}" for i, slot in enumerate(stack) if slot is not Slot.NULL]
     location = instruction_at(code, index).location
     start = [Instr("COPY_FREE_VARS", len(free_names(code)), location=location)] if free_names(code) else []
     start.append(Instr("RESUME", 0, location=location))
     for i, slot in enumerate(stack):
-        start += [Instr(*push, location=location) for push in push_slot(slot, f"___stack_{i}")]
+        start += [Instr(*push, location=location) for push in push_slot(slot, f"{STACK_ARGUMENT}{i}")]
     here = Label()
     start.append(Instr("JUMP_FORWARD", here, location=location))
     body, dropped = _body(code, index, here)

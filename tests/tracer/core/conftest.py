@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from types import FunctionType
 from typing import Any
@@ -13,6 +13,7 @@ import torch
 from ptdebug.artifacts.context import CompileContext
 from ptdebug.tracer.capture import CapturedGraph, CompileOptions
 from ptdebug.tracer.convert import ConvertedFrame, Skip, convert_frame
+from ptdebug.tracer.dispatch import optimize, reset
 from ptdebug.tracer.lean import without_dynamo
 from ptdebug.tracer.shapes import DynamicPolicy
 
@@ -100,3 +101,20 @@ def differential() -> Callable[..., Traced]:
 def convert() -> Callable[..., Traced]:
     """convert(function, args, kwargs, **options) -> Traced."""
     return traced
+
+
+@pytest.fixture
+def compiled() -> Iterator[Callable[..., tuple[Callable[..., Any], list[CapturedGraph]]]]:
+    """compiled(function) -> (the function under the frame hook, the graphs captured so far): resume functions too."""
+
+    def make(function: FunctionType, **options: Any) -> tuple[Callable[..., Any], list[CapturedGraph]]:
+        graphs: list[CapturedGraph] = []
+
+        def backend(captured: CapturedGraph, context: CompileContext) -> Callable[..., Any]:
+            graphs.append(captured)
+            return captured.module.forward
+
+        return optimize(function, CompileOptions(backend, **options)), graphs
+
+    yield make
+    reset()

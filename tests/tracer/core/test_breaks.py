@@ -246,3 +246,25 @@ def test_traceback_has_the_line_that_raised(convert):
         traced.function(X)
     lines = [entry.lineno + 1 for entry in caught.traceback]
     assert raises.__code__.co_firstlineno + 2 in lines
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda f: f.__name__)
+def test_resume_functions_are_captured_too(compiled, differential, program):
+    """Under the frame hook, called twice: the second time all guards hold."""
+    fast, graphs = compiled(program)
+    expected = outcome_of(program)
+    assert outcome_of(fast) == expected
+    count = len(graphs)
+    assert outcome_of(fast) == expected
+    assert len(graphs) == count
+    if program not in (raises, raises_own, boolean_operator):
+        assert count >= 2
+
+
+def outcome_of(function):
+    LOG.clear()
+    try:
+        result = function(X)
+    except Exception as error:
+        return type(error), str(error), list(LOG)
+    return [r.tolist() for r in result] if isinstance(result, tuple) else result.tolist(), list(LOG)
