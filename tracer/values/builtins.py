@@ -1,8 +1,6 @@
 """Handlers of Python's builtin functions and types."""
 from __future__ import annotations
 
-import builtins
-import collections
 import operator
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
@@ -10,16 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from .attributes import SuperValue
+from .attributes import MISSING, SuperValue, lookup
 from .base import ObservedException, Unsupported, Value
-from .constant import REGISTRY, ItemsIterator, constant, fold
-from .handlers import HANDLERS, handles
+from .constant import constant, fold
+from .deques import DequeValue
+from .exceptions import ExceptionValue
+from .handlers import handles
 from .mappings import DictValue
 from .number import NumberValue
 from .objects import ObjectValue
-from .operators import apply, equal
-from .registry import FRESH, from_python
-from .sequences import DequeValue, ListValue, TupleValue, sorted_items
+from .operators import apply
+from .registry import from_python
+from .sequences import ListValue, TupleValue, sorted_items
 from .sets import SetValue
 from .slices import SliceValue, as_index
 from .tensor import TensorValue
@@ -114,14 +114,14 @@ def _delattr(tx: Interpreter, value: Value, name: Value) -> Value:
 def _callable(tx: Interpreter, value: Value) -> Value:
     if value.is_constant():
         return constant(callable(value.as_constant()))
-    return constant(hasattr(value.python_type(), "__call__"))
+    return constant(lookup(value.python_type(), "__call__") is not MISSING)
 
 
 def _id(tx: Interpreter, value: Value) -> Value:
     real = getattr(value, "real", None)
     if real is None and value.is_constant():
         real = value.as_constant()
-    if real is None or isinstance(value, TensorValue) and value.source is None:
+    if real is None or (isinstance(value, TensorValue) and value.source is None):
         raise Unsupported("call", f"id() of {value.describe()}")
     if value.source is not None:
         tx.guards.add(value.source, "ID_MATCH", real)
@@ -200,6 +200,8 @@ def text_of(tx: Interpreter, value: Value, function: Callable[[Any], str]) -> Va
         return constant(function(value.specialize(tx)))
     if isinstance(value, TensorValue):
         raise Unsupported("data-dependent-value", f"{function.__name__}() of {value.describe()}")
+    if isinstance(value, ExceptionValue):
+        return constant(function(value.cls(*[arg.as_constant() for arg in value.args])))
     if isinstance(value, ObjectValue):
         names = ("__str__", "__repr__") if function is str else ("__repr__",)
         for name in names:
@@ -212,10 +214,13 @@ def text_of(tx: Interpreter, value: Value, function: Callable[[Any], str]) -> Va
     return fold(tx, function, [value])
 
 
+_CONVERSIONS: dict[str, Callable[[Any], str]] = {"s": str, "r": repr, "a": ascii}
+
+
 def format_value(tx: Interpreter, value: Value, conversion: str, spec: Value | None) -> Value:
     """What an f-string puts for a value."""
     if conversion:
-        value = text_of(tx, value, {"s": str, "r": repr, "a": ascii}[conversion])
+        value = text_of(tx, value, _CONVERSIONS[conversion])
     pattern = spec.as_constant() if spec is not None else ""
     if not pattern and not value.is_constant():
         return text_of(tx, value, str)
@@ -338,8 +343,7 @@ def symbolic_extremum(tx: Interpreter, function: Callable[..., Any], left: Value
     number = left if isinstance(left, NumberValue) else right
     if not isinstance(number, NumberValue):
         return None
-    result = number.binary(tx, function, left, right)
-    return result
+    return number.binary(tx, function, left, right)
 
 
 def _is_none(value: Value) -> bool:
@@ -364,7 +368,7 @@ def _pow(tx: Interpreter, base: Value, exponent: Value, modulus: Value | None = 
     return apply(tx, operator.pow, base, exponent)
 
 
-for _function, _callables in {
+_TABLE: dict[Callable[..., Value], tuple[Any, ...]] = {
     _len: (len,), _isinstance: (isinstance,), _issubclass: (issubclass,), _type: (type,), _getattr: (getattr,),
     _hasattr: (hasattr,), _setattr: (setattr,), _delattr: (delattr,), _callable: (callable,), _id: (id,),
     _hash: (hash,), _super: (super,), _vars: (vars,), _dir: (dir,), _int: (int,), _float: (float,), _bool: (bool,),
@@ -373,7 +377,8 @@ for _function, _callables in {
     _ordered_dict: (OrderedDict,), _defaultdict: (defaultdict,), _deque: (deque,), _slice: (slice,), _range: (range,),
     _sum: (sum,), _any: (any,), _all: (all,), _sorted: (sorted,), _round: (round,), _divmod: (divmod,), _pow: (pow,),
     _extremum(operator.lt, torch.sym_min, "min"): (min,), _extremum(operator.gt, torch.sym_max, "max"): (max,),
-}.items():  # fmt: skip
+}  # fmt: skip
+for _function, _callables in _TABLE.items():
     positional(_function, *_callables)
 
 

@@ -141,7 +141,8 @@ class ClassValue(Value):
     def iterate(self, tx: Interpreter) -> Sequence[Value]:
         """The members of an enum."""
         if isinstance(self.cls, enum.EnumMeta):
-            return [constant(member) for member in self.cls]
+            members: list[Any] = list(self.cls)
+            return [constant(member) for member in members]
         return super().iterate(tx)
 
     def iter(self, tx: Interpreter) -> Value:
@@ -246,7 +247,8 @@ def _named_tuple(tx: Interpreter, cls: type, args: Sequence[Value], kwargs: Mapp
     for name in fields:
         if name not in items:
             if name not in defaults:
-                tx.raise_observed(TypeError, f"{cls.__name__}.__new__() missing 1 required positional argument: '{name}'")
+                message = f"{cls.__name__}.__new__() missing 1 required positional argument: '{name}'"
+                tx.raise_observed(TypeError, message)
             items[name] = from_python(tx, defaults[name])
     if len(args) > len(fields) or len(items) > len(fields):
         tx.raise_observed(TypeError, f"{cls.__name__}.__new__() takes {len(fields) + 1} positional arguments")
@@ -298,7 +300,7 @@ def build_class(tx: Interpreter, obj: type, source: Source | None) -> Value:
 
 
 CONSTANT_TYPES.update((
-    GenericAlias, UnionType, typing.TypeVar, type(typing.Optional[int]), type(typing.List[int]), type(typing.Any),
+    GenericAlias, UnionType, typing.TypeVar, type(typing.Union[int, str]), type(typing.Sequence[int]), type(typing.Any),  # noqa: UP007
     type(typing.Callable[[int], int]), type(typing.Literal[1]),
 ))  # fmt: skip
 """Types written as expressions are constants."""

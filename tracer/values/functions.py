@@ -1,4 +1,4 @@
-"""Functions: the program's own (interpreted when called), bound methods, partials, and callables that are not entered."""
+"""Functions: the program's own (interpreted when called), bound methods, partials, and what is not entered."""
 from __future__ import annotations
 
 import functools
@@ -310,7 +310,7 @@ class PartialValue(Value):
             return REGISTRY["make_tuple"](tx, self.args)
         if name == "keywords":
             return REGISTRY["make_dict"](tx, [constant(n) for n in self.kwargs], list(self.kwargs.values()))
-        tx.raise_observed(AttributeError, f"'functools.partial' object has no attribute '{name}'")
+        return tx.raise_observed(AttributeError, f"'functools.partial' object has no attribute '{name}'")
 
     def reconstruct(self, codegen: Codegen) -> None:
         """functools.partial(...)."""

@@ -9,13 +9,16 @@ import torch
 import torch.nn.functional as F
 
 _NAMESPACES = (
-    torch._C._VariableFunctions, torch._C._nn, torch._C._fft, torch._C._linalg, torch._C._special, torch._C._sparse,
-    torch._C._nested, torch.fft, torch.linalg, torch.special,
+    torch._C._VariableFunctions,
+    *(getattr(torch._C, name) for name in ("_nn", "_fft", "_linalg", "_special", "_sparse", "_nested")),
+    torch.fft, torch.linalg, torch.special,
 )  # fmt: skip
 """Modules whose builtins are operators."""
 
 _PYTHON_NAMESPACES = (F, torch.functional)
 """Modules whose Python functions are kept whole: the engine decomposes them."""
+
+_DEFINING = ("torch.nn.functional", "torch.functional", "torch._jit_internal")
 
 _NO_NODES = frozenset((
     "has_torch_function", "has_torch_function_unary", "has_torch_function_variadic", "handle_torch_function",
@@ -40,7 +43,7 @@ def _functions() -> dict[int, Any]:
     for module in _PYTHON_NAMESPACES:
         for name, found in vars(module).items():
             if isinstance(found, FunctionType) and name not in _NO_NODES and not name.startswith("__"):
-                if (found.__module__ or "").startswith(("torch.nn.functional", "torch.functional", "torch._jit_internal")):
+                if (found.__module__ or "").startswith(_DEFINING):
                     table[id(found)] = found
     return table
 

@@ -66,7 +66,8 @@ _PURE_MODULES = ("transformers.utils.import_utils", "packaging.version", "import
 _PURE_NAMES = frozenset((
     "find_spec", "version", "parse", "is_torch_greater_or_equal", "is_torch_less_or_equal", "get_torch_version",
 ))  # fmt: skip
-"""Modules (and names in them, besides those with "available") whose functions ask what is installed: taken as fixed while the program runs."""
+"""Modules (and names in them, besides those with "available") whose functions ask what is installed: taken as fixed
+while the program runs."""
 
 
 def is_pure(function: Any) -> bool:

@@ -403,7 +403,7 @@ def _cycle(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 def _islice(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     source = get_iter(tx, args[0])
     bounds = [None if b.is_constant() and b.as_constant() is None else as_index(tx, b) for b in args[1:]]
-    start, stop, step = {1: (0, bounds[0], 1), 2: (*bounds, 1), 3: tuple(bounds)}[len(bounds)]  # type: ignore[misc]
+    start, stop, step = {1: (0, bounds[0], 1), 2: (*bounds, 1), 3: tuple(bounds)}[len(bounds)]
     if stop is None:
         raise Unsupported("iterate", "an endless islice")
     items: list[Value] = []

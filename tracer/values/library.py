@@ -78,6 +78,9 @@ def real_callable(value: Value) -> Any:
     return value.as_constant() if value.is_constant() else None
 
 
+_KINDS: dict[Any, type] = {inspect.isfunction: FunctionType, inspect.ismethod: MethodType}
+
+
 def _asks(function: Any) -> None:
     """A predicate of `inspect` on what kind of object it is."""
 
@@ -87,7 +90,7 @@ def _asks(function: Any) -> None:
         if value.is_constant():
             return constant(function(value.as_constant()))
         kind = value.python_type()
-        return constant(kind is {inspect.isfunction: FunctionType, inspect.ismethod: MethodType}.get(function))
+        return constant(kind is _KINDS.get(function))
 
 
 for _function in (inspect.isclass, inspect.isfunction, inspect.ismethod, inspect.ismodule, inspect.isbuiltin):
@@ -129,7 +132,8 @@ def _update_wrapper(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 
 @handles(functools.wraps)
 def _wraps(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-    return PartialValue(from_python(tx, functools.update_wrapper), [], {"wrapped": args[0] if args else kwargs["wrapped"]})
+    wrapped = args[0] if args else kwargs["wrapped"]
+    return PartialValue(from_python(tx, functools.update_wrapper), [], {"wrapped": wrapped})
 
 
 # ---- copies, names, types --------------------------------------------------------------------------------------------

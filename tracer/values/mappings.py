@@ -1,7 +1,7 @@
 """Dicts, ordered and default ones, and their views.
 
-The items of a real dict are read, and guarded, one by one when the program asks for them; its keys only when the program
-iterates or counts.
+The items of a real dict are read, and guarded, one by one when the program asks for them; its keys only when the
+program iterates or counts.
 """
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class DictValue(Value):
         self.kind = kind
         self.items: dict[Any, Value | None] = {}
         self.key_values: dict[Any, Value] = {}
-        self.real: Mapping[Any, Any] | None = None
+        self.real: Any = None
         self.keys_guarded = True
         self.default_factory: Value | None = None
 
@@ -88,16 +88,20 @@ class DictValue(Value):
         """The value at a key that is there."""
         value = self.items[key]
         if value is None:
-            real = dict.__getitem__(self.real, key)  # type: ignore[arg-type]
+            real: Any = dict.__getitem__(self.real, key)
             source = self._item_source(key)
             value = build(tx, real, source) if source is not None else from_python(tx, real)
             self.items[key] = value
         return value
 
     def _item_source(self, key: Any) -> Source | None:
-        """Where the item is loaded from; None where the class's own `__getitem__` stands in the way."""
+        """Where the item is loaded from; None where the class's own `__getitem__` stands in the way
+        (but a class that keeps items as attributes too, as transformers' outputs do, has it there)."""
         if self.source is None or type(self.real).__getitem__ in _PLAIN_GETITEMS:
             return ItemSource(self.source, key) if self.source is not None else None
+        mirrored = getattr(self.real, "__dict__", {})
+        if isinstance(key, str) and mirrored.get(key) is dict.__getitem__(self.real, key):
+            return AttrSource(self.source, key)
         if not is_stable(self.source):
             raise Unsupported("subscript", f"{self.describe()}, whose class overrides __getitem__")
         return None
@@ -114,7 +118,7 @@ class DictValue(Value):
     def length(self, tx: Interpreter) -> Value:
         """The number of items."""
         if not self.keys_guarded and self.source is not None:
-            tx.guards.add(self.source, "LENGTH", len(self.real))  # type: ignore[arg-type]
+            tx.guards.add(self.source, "LENGTH", len(self.real))
         return constant(len(self.items))
 
     def iterate(self, tx: Interpreter) -> Sequence[Value]:
@@ -145,7 +149,7 @@ class DictValue(Value):
             return value
         if not key.is_constant():
             raise Unsupported("subscript", f"{self.describe()} by {key.describe()}")
-        tx.raise_observed(KeyError, key.as_constant())
+        return tx.raise_observed(KeyError, key.as_constant())
 
     def binary(self, tx: Interpreter, function: Callable[..., Any], left: Value, right: Value) -> Value | None:
         """Union and comparison."""
@@ -221,11 +225,11 @@ class DictValue(Value):
             return from_python(tx, self.kind)
         if hasattr(self.kind, name):
             return BoundBuiltin(self, name)
-        tx.raise_observed(AttributeError, f"'{self.kind.__name__}' object has no attribute '{name}'")
+        return tx.raise_observed(AttributeError, f"'{self.kind.__name__}' object has no attribute '{name}'")
 
     def call_method(self, tx: Interpreter, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         """A method from the table."""
-        method = _METHODS.get(name)
+        method = METHODS.get(name)
         if method is None:
             if not hasattr(self.kind, name):
                 tx.raise_observed(AttributeError, f"'{self.kind.__name__}' object has no attribute '{name}'")
@@ -257,6 +261,10 @@ class DictValue(Value):
 
 
 _PLAIN_GETITEMS = tuple(kind.__getitem__ for kind in DICT_TYPES)
+
+
+METHODS: dict[str, Callable[..., Value]] = {}
+"""Methods by name, `method(tx, dict, *args, **kwargs)`; `dict_methods.py` has them."""
 
 
 class _Unread(Value):
@@ -405,110 +413,6 @@ def pairs_of(tx: Interpreter, other: Value) -> list[tuple[Value, Value]]:
 
 def _is_none(value: Value) -> bool:
     return value.is_constant() and value.as_constant() is None
-
-
-# ---- methods -------------------------------------------------------------------------------------------------------
-def _get(tx: Interpreter, self: DictValue, key: Value, default: Value | None = None) -> Value:
-    found = self.find(tx, key)
-    return found if found is not None else default if default is not None else constant(None)
-
-
-def _pop(tx: Interpreter, self: DictValue, key: Value, default: Value | None = None) -> Value:
-    found = self.find(tx, key)
-    if found is None:
-        if default is None:
-            tx.raise_observed(KeyError, key.as_constant())
-        return default
-    self.delitem(tx, key)
-    return found
-
-
-def _popitem(tx: Interpreter, self: DictValue, last: Value | None = None) -> Value:
-    pairs = self.pairs(tx)
-    if not pairs:
-        tx.raise_observed(KeyError, "dictionary is empty")
-    key, value = pairs[-1 if last is None or last.truth(tx) else 0]
-    self.delitem(tx, key)
-    return make_tuple(tx, [key, value])
-
-
-def _setdefault(tx: Interpreter, self: DictValue, key: Value, default: Value | None = None) -> Value:
-    found = self.find(tx, key)
-    if found is None:
-        found = default if default is not None else constant(None)
-        self.setitem(tx, key, found)
-    return found
-
-
-def _update(tx: Interpreter, self: DictValue, *others: Value, **items: Value) -> Value:
-    for other in others:
-        self.update(tx, other)
-    for name, value in items.items():
-        self.setitem(tx, constant(name), value)
-    return constant(None)
-
-
-def _clear(tx: Interpreter, self: DictValue) -> Value:
-    self.guard_keys(tx)
-    self.changed(tx)
-    self.items.clear()
-    return constant(None)
-
-
-def _move_to_end(tx: Interpreter, self: DictValue, key: Value, last: Value | None = None) -> Value:
-    value = self.getitem(tx, key)
-    self.delitem(tx, key)
-    self.setitem(tx, key, value)
-    if last is not None and not last.truth(tx):
-        moved = self.items.pop(key.key())
-        self.items = {key.key(): moved, **self.items}
-    return constant(None)
-
-
-def _fromkeys(tx: Interpreter, self: DictValue, keys: Value, value: Value | None = None) -> Value:
-    fresh = DictValue(self.kind)
-    for key in keys.iterate(tx):
-        fresh.setitem(tx, key, value if value is not None else constant(None))
-    return fresh
-
-
-def _setitem(tx: Interpreter, self: DictValue, key: Value, value: Value) -> Value:
-    self.setitem(tx, key, value)
-    return constant(None)
-
-
-def _delitem(tx: Interpreter, self: DictValue, key: Value) -> Value:
-    self.delitem(tx, key)
-    return constant(None)
-
-
-_METHODS: dict[str, Callable[..., Value]] = {
-    "keys": lambda tx, self: DictView(self, "keys"),
-    "values": lambda tx, self: DictView(self, "values"),
-    "items": lambda tx, self: DictView(self, "items"),
-    "get": _get,
-    "pop": _pop,
-    "popitem": _popitem,
-    "setdefault": _setdefault,
-    "update": _update,
-    "clear": _clear,
-    "copy": lambda tx, self: self.copy(tx),
-    "__copy__": lambda tx, self: self.copy(tx),
-    "move_to_end": _move_to_end,
-    "fromkeys": _fromkeys,
-    "__init__": _update,
-    "__getitem__": lambda tx, self, key: self.getitem(tx, key),
-    "__setitem__": _setitem,
-    "__delitem__": _delitem,
-    "__contains__": lambda tx, self, key: constant(self.contains(tx, key)),
-    "__len__": lambda tx, self: self.length(tx),
-    "__iter__": lambda tx, self: self.iter(tx),
-    "__eq__": lambda tx, self, other: self.binary(tx, operator.eq, self, other) or constant(NotImplemented),
-    "__ne__": lambda tx, self, other: self.binary(tx, operator.ne, self, other) or constant(NotImplemented),
-    "__or__": lambda tx, self, other: self.binary(tx, operator.or_, self, other) or constant(NotImplemented),
-    "__ior__": lambda tx, self, other: self.binary(tx, operator.ior, self, other) or constant(NotImplemented),
-    "__reversed__": lambda tx, self: ItemsIterator(list(self.iterate(tx))[::-1]),
-}
 
 
 # ---- real dicts ----------------------------------------------------------------------------------------------------

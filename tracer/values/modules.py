@@ -1,7 +1,7 @@
 """nn.Module: attributes as `nn.Module.__getattr__` finds them, calls that go to `forward`, and Python modules.
 
-Parameters and buffers become inputs of the graph. Their sources go through `_parameters` and `_modules`, so that neither
-guards nor generated code run any Python to reach them.
+Parameters and buffers become inputs of the graph. Their sources go through `_parameters` and `_modules`, so that
+neither guards nor generated code run any Python to reach them.
 """
 from __future__ import annotations
 

@@ -45,7 +45,8 @@ class ObjectValue(Value):
         """The attribute, through `__getattribute__` where the class defines one in Python."""
         custom = lookup(self.cls, "__getattribute__")
         if is_python_method(custom) and not REGISTRY["plain_getattribute"](self, custom, name):
-            return bind(tx, custom, "__getattribute__", self, self.cls, type_source(self)).call(tx, [constant(name)], {})
+            method = bind(tx, custom, "__getattribute__", self, self.cls, type_source(self))
+            return method.call(tx, [constant(name)], {})
         return self.generic_getattr(tx, name)
 
     def generic_getattr(self, tx: Interpreter, name: str) -> Value:
@@ -56,7 +57,7 @@ class ObjectValue(Value):
         fallback = lookup(self.cls, "__getattr__")
         if fallback is not MISSING:
             return bind(tx, fallback, "__getattr__", self, self.cls, type_source(self)).call(tx, [constant(name)], {})
-        tx.raise_observed(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
+        return tx.raise_observed(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
 
     def find_attr(self, tx: Interpreter, name: str) -> Value | None:
         """object.__getattribute__; None where it raises AttributeError."""
@@ -325,7 +326,7 @@ class InstanceDict(DictValue):
 def instance_dict(real: Any) -> dict[str, Any]:
     """`real.__dict__` past any override; empty for objects without one."""
     try:
-        return object.__getattribute__(real, "__dict__")  # type: ignore[no-any-return]
+        return object.__getattribute__(real, "__dict__")
     except AttributeError:
         return {}
 

@@ -107,7 +107,7 @@ class SequenceValue(Value):
             return from_python(tx, self.kind)
         if hasattr(self.base, name):
             return BoundBuiltin(self, name)
-        tx.raise_observed(AttributeError, f"'{self.kind.__name__}' object has no attribute '{name}'")
+        return tx.raise_observed(AttributeError, f"'{self.kind.__name__}' object has no attribute '{name}'")
 
     def call_method(self, tx: Interpreter, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         """A method from the table."""
@@ -265,7 +265,10 @@ class ListValue(SequenceValue):
         if isinstance(where, int) and not -len(self.items) <= where < len(self.items):
             tx.raise_observed(IndexError, "list assignment index out of range")
         tx.effects.mutated(self)
-        self.items[where] = value if isinstance(where, int) else value.iterate(tx)  # type: ignore[call-overload]
+        if isinstance(where, int):
+            self.items[where] = value
+        else:
+            self.items[where] = value.iterate(tx)
 
     def delitem(self, tx: Interpreter, key: Value) -> None:
         """Remove one item or a slice."""
@@ -280,61 +283,6 @@ class ListValue(SequenceValue):
         for item in self.items:
             codegen(item)
         codegen.build("BUILD_LIST", len(self.items))
-
-
-class DequeValue(ListValue):
-    """A collections.deque."""
-
-    __slots__ = ("maxlen",)
-
-    def __init__(self, items: Sequence[Value], maxlen: int | None = None, source: Source | None = None) -> None:
-        super().__init__(items, deque, source)
-        self.maxlen = maxlen
-        self.trim()
-
-    def trim(self, left: bool = False) -> None:
-        """Drop what is over `maxlen`: at the right end after an append at the left, else at the left."""
-        if self.maxlen is not None and len(self.items) > self.maxlen:
-            self.items[:] = self.items[: self.maxlen] if left else self.items[len(self.items) - self.maxlen :]
-
-    def like(self, items: Sequence[Value]) -> Value:
-        """A new deque."""
-        return DequeValue(items, self.maxlen)
-
-    def getattr(self, tx: Interpreter, name: str) -> Value:
-        """maxlen, and methods."""
-        return constant(self.maxlen) if name == "maxlen" else super().getattr(tx, name)
-
-    def call_method(self, tx: Interpreter, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
-        """As lists, and the left end."""
-        if name == "popleft":
-            if not self.items:
-                tx.raise_observed(IndexError, "pop from an empty deque")
-            tx.effects.mutated(self)
-            return self.items.pop(0)
-        if name in ("appendleft", "extendleft"):
-            tx.effects.mutated(self)
-            for item in args if name == "appendleft" else args[0].iterate(tx):
-                self.items.insert(0, item)
-                self.trim(left=True)
-            return constant(None)
-        if name == "rotate":
-            tx.effects.mutated(self)
-            items = deque(self.items)
-            items.rotate(as_index(tx, args[0]) if args else 1)
-            self.items[:] = items
-            return constant(None)
-        result = super().call_method(tx, name, args, kwargs)
-        self.trim()
-        return result
-
-    def reconstruct(self, codegen: Codegen) -> None:
-        """deque([...], maxlen)."""
-        codegen.push_null()
-        codegen.const(deque)
-        super().reconstruct(codegen)
-        codegen.const(self.maxlen)
-        codegen.call(2)
 
 
 class SequenceIterator(Value):
@@ -391,17 +339,17 @@ def iterator_at(sequence: Any, index: int) -> Any:
         for _ in range(index):
             next(iterator)
     else:
-        iterator.__setstate__(index)  # type: ignore[attr-defined]
+        iterator.__setstate__(index)
     return iterator
 
 
 # ---- methods -------------------------------------------------------------------------------------------------------
 def _index(tx: Interpreter, self: SequenceValue, item: Value, *bounds: Value) -> Value:
-    where = range(len(self.items))[slice(*[as_index(tx, b) for b in bounds], None)] if bounds else None
-    for i in where if where is not None else range(len(self.items)):
+    first, last = ([as_index(tx, bound) for bound in bounds] + [0, len(self.items)][len(bounds) :])[:2]
+    for i in range(len(self.items))[first:last]:
         if equal(tx, self.items[i], item):
             return constant(i)
-    tx.raise_observed(ValueError, f"{item.describe()} is not in {self.base.__name__}")
+    return tx.raise_observed(ValueError, f"{item.describe()} is not in {self.base.__name__}")
 
 
 def _count(tx: Interpreter, self: SequenceValue, item: Value) -> Value:
@@ -443,7 +391,8 @@ def _insert(tx: Interpreter, self: ListValue, index: Value, item: Value) -> None
 def _pop(tx: Interpreter, self: ListValue, index: Value | None = None) -> Value:
     where = as_index(tx, index) if index is not None else -1
     if not -len(self.items) <= where < len(self.items):
-        tx.raise_observed(IndexError, "pop index out of range" if self.items else f"pop from empty {self.kind.__name__}")
+        message = "pop index out of range" if self.items else f"pop from empty {self.kind.__name__}"
+        tx.raise_observed(IndexError, message)
     return self.items.pop(where)
 
 
@@ -463,8 +412,11 @@ def sorted_items(tx: Interpreter, items: Sequence[Value], key: Value | None, rev
     """`items` sorted by `key`, with the program's own `<`."""
     no_key = key is None or (key.is_constant() and key.as_constant() is None)
     keys = list(items) if no_key else [key.call(tx, [item], {}) for item in items]  # type: ignore[union-attr]
-    by_less_than = functools.cmp_to_key(lambda a, b: -1 if apply(tx, operator.lt, keys[a], keys[b]).truth(tx) else 0)
-    return [items[i] for i in sorted(range(len(keys)), key=by_less_than, reverse=reverse)]
+
+    def compare(left: int, right: int) -> int:
+        return -1 if apply(tx, operator.lt, keys[left], keys[right]).truth(tx) else 0
+
+    return [items[i] for i in sorted(range(len(keys)), key=functools.cmp_to_key(compare), reverse=reverse)]
 
 
 MUTATING: dict[str, Callable[..., Value | None]] = {
@@ -512,14 +464,6 @@ def build_list(tx: Interpreter, obj: list[Any], source: Source | None) -> Value:
     tx.trace.values_by_id[id(obj)] = value
     value.items = read_items(tx, obj, source)
     return value
-
-
-@builds(deque)
-def build_deque(tx: Interpreter, obj: deque[Any], source: Source | None) -> Value:
-    """A deque."""
-    if source is None or type(obj) is not deque:
-        raise Unsupported("unknown-type", type(obj).__qualname__)
-    return DequeValue(read_items(tx, obj, source), obj.maxlen, source)  # type: ignore[arg-type]
 
 
 FRESH[tuple] = FRESH[torch.Size] = lambda tx, obj: build_tuple(tx, obj, None)

@@ -99,7 +99,7 @@ class SetValue(Value):
         """Methods."""
         if hasattr(self.kind, name):
             return BoundBuiltin(self, name)
-        tx.raise_observed(AttributeError, f"'{self.kind.__name__}' object has no attribute '{name}'")
+        return tx.raise_observed(AttributeError, f"'{self.kind.__name__}' object has no attribute '{name}'")
 
     def call_method(self, tx: Interpreter, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         """A method from the tables."""

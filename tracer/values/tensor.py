@@ -13,7 +13,7 @@ from ..sources import AttrSource, Source
 from .base import Unsupported, Value
 from .constant import BoundBuiltin, ItemsIterator, constant
 from .number import size_value
-from .operators import IN_PLACE
+from .operators import IN_PLACE, apply
 from .registry import RESULTS, build, builds, from_python
 from .sequences import TupleValue
 
@@ -158,10 +158,9 @@ class TensorValue(Value):
 
 
 _CONSTANT_ATTRIBUTES = frozenset(
-    "dtype device layout ndim requires_grad is_leaf is_cuda is_cpu is_sparse is_quantized is_meta is_mps is_xpu is_mkldnn"
-    " is_nested is_complex is_floating_point itemsize is_sparse_csr is_ipu is_vulkan is_mtia is_maia is_xla output_nr"
-    " retains_grad is_inference names _is_view".split()
-) - {"is_complex", "is_floating_point", "is_inference", "_is_view", "names"}
+    "dtype device layout ndim requires_grad is_leaf is_cuda is_cpu is_sparse is_quantized is_meta is_mps is_xpu"
+    " is_mkldnn is_nested itemsize is_sparse_csr is_ipu is_vulkan is_mtia is_maia is_xla output_nr retains_grad".split()
+)
 
 _VIEW_ATTRIBUTES = frozenset("T mT H mH data real imag".split())
 
@@ -189,7 +188,7 @@ _ATTRIBUTES: dict[str, Callable[[Any, TensorValue], Value]] = {
     "grad": _grad,
     "grad_fn": _grad_fn,
     "__class__": lambda tx, self: from_python(tx, self.kind),
-    "nbytes": lambda tx, self: constant(self.fake.numel() * self.fake.itemsize),
+    "nbytes": lambda tx, self: apply(tx, operator.mul, _numel(tx, self, [], {}), constant(self.fake.itemsize)),
 }
 
 
@@ -210,7 +209,8 @@ def _size(tx: Interpreter, self: TensorValue, args: Sequence[Value], kwargs: Map
         return self.sizes(tx)
     rank = self.fake.dim()
     if dim.is_constant() and not -rank <= dim.as_constant() < rank:
-        message = f"Dimension out of range (expected to be in range of [{-rank}, {rank - 1}], but got {dim.as_constant()})"
+        allowed = f"[{-rank}, {rank - 1}]"
+        message = f"Dimension out of range (expected to be in range of {allowed}, but got {dim.as_constant()})"
         tx.raise_observed(IndexError, message)
     return self.sizes(tx).getitem(tx, dim)
 
@@ -224,6 +224,10 @@ def _stride(tx: Interpreter, self: TensorValue, args: Sequence[Value], kwargs: M
 
 def _numel(tx: Interpreter, self: TensorValue, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
     return size_value(tx, self.fake.numel(), self, _ATEN.sym_numel.default)
+
+
+def _storage_offset(tx: Interpreter, self: TensorValue, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+    return size_value(tx, self.fake.storage_offset(), self, _ATEN.sym_storage_offset.default)
 
 
 def _folded(name: str) -> Callable[..., Value | None]:
@@ -272,6 +276,7 @@ _METHODS: dict[str, Callable[..., Value | None]] = {
     "size": _size,
     "stride": _stride,
     "numel": _numel,
+    "storage_offset": _storage_offset,
     "nelement": _numel,
     "type": _type,
     "get_device": _get_device,
@@ -285,7 +290,7 @@ _METHODS: dict[str, Callable[..., Value | None]] = {
         name: _folded(name)
         for name in (
             "dim", "ndimension", "is_contiguous", "is_floating_point", "is_complex", "is_signed", "element_size",
-            "is_inference", "is_conj", "is_neg", "is_same_size", "_is_view", "is_pinned", "storage_offset",
+            "is_inference", "is_conj", "is_neg", "is_same_size", "_is_view", "is_pinned",
             "is_shared", "is_coalesced", "dense_dim", "sparse_dim",
         )
     },

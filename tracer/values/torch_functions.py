@@ -102,8 +102,10 @@ def _as_method(function: Callable[..., Any], name: str) -> None:
         return owner.call_method(tx, name, args[1:], {k: v for k, v in kwargs.items() if k != "input"})
 
 
-for _name in ("is_floating_point", "is_complex", "is_signed", "numel", "is_nonzero", "is_conj", "is_neg", "is_inference",
-              "equal", "allclose", "is_same_size", "nonzero"):  # fmt: skip
+for _name in (
+    "is_floating_point", "is_complex", "is_signed", "numel", "is_nonzero", "is_conj", "is_neg", "is_inference", "equal",
+    "allclose", "is_same_size", "nonzero",
+):  # fmt: skip
     _as_method(getattr(torch, _name), _name)
 
 
