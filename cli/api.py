@@ -7,7 +7,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -153,7 +153,8 @@ def allow_in_graph(fn: Any) -> Any:
     """Put calls of `fn` into the graph as they are, without looking inside (`torch.compiler.allow_in_graph`)."""
     if isinstance(fn, (list, tuple)):
         return [allow_in_graph(each) for each in fn]
-    fn._ptdebug_allow_in_graph = True
+    with suppress(AttributeError, TypeError):  # a builtin is taken into the graph anyway
+        fn._ptdebug_allow_in_graph = True
     return fn
 
 

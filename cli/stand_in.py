@@ -21,8 +21,8 @@ REPLACED = {
     "torch": {"compile": "torch_compile"},
     "torch.compiler": {"reset": "reset", "disable": "disable", "allow_in_graph": "allow_in_graph",
                        "assume_constant_result": "assume_constant_result", "set_stance": "set_stance"},
-    "torch._dynamo": {"optimize": "dynamo_optimize", "reset": "reset", "disable": "disable",
-                      "allow_in_graph": "allow_in_graph", "assume_constant_result": "assume_constant_result"},
+    # Dynamo's other functions mark functions and tensors in ways that our tracer reads, and torch itself uses them.
+    "torch._dynamo": {"optimize": "dynamo_optimize", "reset": "reset", "allow_in_graph": "allow_in_graph"},
 }
 
 

@@ -202,6 +202,32 @@ assert not any(name.startswith(("torch._dynamo", "torch._inductor")) for name in
     assert not [c for c in document["compiles"] if c["status"] in ("failed", "eager")], document["compiles"]
 
 
+def test_a_program_that_uses_dynamo_directly(ptdebug: Command, tmp_path: Path) -> None:
+    program = """
+import torch, torch._dynamo, torch._dynamo.testing
+torch._dynamo.config.suppress_errors = True
+torch._dynamo.reset()
+@torch._dynamo.disable
+def eager(x):
+    return x + 1
+@torch.compile
+def f(x):
+    x = eager(x)
+    torch._dynamo.graph_break()
+    return x * 2
+for size in (4, 5):
+    x = torch.ones(size)
+    torch._dynamo.mark_dynamic(x, 0)
+    assert f(x).tolist() == [4.0] * size
+assert torch._dynamo.optimize("eager")(lambda x: x.abs())(x).tolist() == [1.0] * 5
+counter = torch._dynamo.testing.CompileCounter()
+assert torch.compile(lambda x: x * 3, backend=counter)(x).tolist() == [3.0] * 5 and counter.frame_count == 1
+assert not torch._dynamo.is_compiling()
+"""
+    document, _ = summary(ptdebug, tmp_path, program)
+    assert sorted({b["code"] for b in document["graph_breaks"]}) == ["disabled-function", "graph-break-requested"]
+
+
 def test_uncaught_exception_of_compiled_code(ptdebug: Command, tmp_path: Path) -> None:
     """The traceback names the program's lines; exit code 1; the recording is whole."""
     (tmp_path / "program.py").write_text(
