@@ -63,7 +63,7 @@ class BreaksScreen(Screen[None]):
         place = found.location
         program = self.query_one("#program", CodeView)
         program.show(self._session.listing(Target(owner, SOURCE, place.file)), place.line - 1, self._marks(place.file))
-        program.border_title = place.file
+        program.border_title = self._session.short_path(place.file)
         program.border_subtitle = "B: graph break"
 
     def _show_reason(self, lines: list[Line]) -> None:

@@ -59,6 +59,7 @@ class CodeView(LineView):
         else:
             index = next((i for i, row in reversed(list(enumerate(self._matches))) if row < self.cursor), -1)
         self.cursor = self._matches[index]
+        self.show_row(self.cursor, centre=True)
         return f"match {index % len(self._matches) + 1} of {len(self._matches)}"
 
     @property
@@ -80,8 +81,7 @@ class CodeView(LineView):
         segments = self._highlighter.segments(row)
         if not self.query_text:
             return segments
-        return _underline(segments, self.row_text(row), self.query_text,
-                          self.get_component_rich_style("line--match", partial=True))
+        return _underline(segments, self.row_text(row), self.query_text, self.overlay("match"))
 
     def row_gutter(self, row: int) -> str:
         """Cursor and mark as characters (never by colour alone), then the line number."""
@@ -92,7 +92,7 @@ class CodeView(LineView):
 
     def row_style(self, row: int) -> Style | None:
         """Marked rows stand out."""
-        return self.get_component_rich_style("line--marked", partial=True) if row in self.marks else None
+        return self.overlay("marked") if row in self.marks else None
 
     def watch_marks(self) -> None:
         """Draw the marks."""

@@ -28,11 +28,11 @@ class LineView(ScrollView, can_focus=True):
     LineView {
         background: $surface; color: $foreground; overflow-x: auto; overflow-y: scroll; scrollbar-size-vertical: 1;
         scrollbar-size-horizontal: 1;
-        & > .line--cursor { background: $primary 40%; }
-        &:focus > .line--cursor { background: $primary; color: $text; text-style: bold; }
-        & > .line--gutter { color: $text-muted; }
+        & > .line--cursor { background: $primary 25%; }
+        &:focus > .line--cursor { background: $primary 60%; text-style: bold; }
+        & > .line--gutter { color: $foreground 50%; }
         & > .line--marked { background: $warning 30%; }
-        & > .line--match { background: $accent; color: $text; text-style: underline; }
+        & > .line--match { background: $warning 60%; text-style: underline; }
     }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -84,8 +84,13 @@ class LineView(ScrollView, can_focus=True):
         return ""
 
     def row_style(self, row: int) -> Style | None:
-        """A style laid over a row that is not the cursor's."""
+        """A style laid over a row; where the view has the focus, the cursor's row has the cursor's instead."""
         return None
+
+    def overlay(self, name: str) -> Style:
+        """The style `line--NAME` without its text colour, to lay over highlighted text."""
+        full = self.get_component_rich_style(f"line--{name}")
+        return Style(bgcolor=full.bgcolor, bold=full.bold or None, underline=full.underline or None)
 
     # ---- drawing ----------------------------------------------------------------------------------------------------
     def content_changed(self, width: int, cursor: int = 0) -> None:
@@ -104,9 +109,10 @@ class LineView(ScrollView, can_focus=True):
             return Strip.blank(width, base)
         gutter = self.row_gutter(row)
         body = Strip(self.row_segments(row)).crop_extend(scroll_x, scroll_x + max(0, width - len(gutter)), None)
-        strip = Strip([Segment(gutter, self.get_component_rich_style("line--gutter", partial=True)), *body])
-        is_cursor = row == self.cursor
-        over = self.get_component_rich_style("line--cursor", partial=True) if is_cursor else self.row_style(row)
+        strip = Strip([Segment(gutter, Style(color=self.get_component_rich_style("line--gutter").color)), *body])
+        over = self.row_style(row)
+        if row == self.cursor and (over is None or self.has_focus):
+            over = self.overlay("cursor")
         strip = strip.apply_style(base)
         if over is not None:
             strip = Strip([Segment(text, (style or base) + over) for text, style, _ in strip])

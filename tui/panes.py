@@ -171,7 +171,7 @@ class PanesScreen(Screen[None]):
         wanted = set(found)
         listing = self.session.listing(target)
         rows = [row for row, line in enumerate(listing.lines) if line.ref in wanted]
-        linked.show(listing, rows[0] if rows else 0, rows)
+        linked.show(listing, rows[0] if rows else self.session.first_row(target), rows)
         linked.border_title = short_name(target)
         lines = f"{len(rows)} line{'s' if len(rows) != 1 else ''} (=) of this line" if rows else "nothing for this line"
         linked.border_subtitle = f"{lines}; t: other stage"

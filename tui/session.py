@@ -66,11 +66,19 @@ class Session:
         return [info.name for info in self.recording.artifacts(compile_id, stage)]
 
     def first_row(self, target: Target) -> int:
-        """The row to begin at: in the program, the compiled function."""
+        """The row to begin at: in the program the compiled function, in generated code what comes from the program."""
+        if target.stage in ("kernels", "wrapper"):
+            lines = self.listing(target).lines
+            return next((row for row, line in enumerate(lines) if line.origins), 0)
         if target.stage != SOURCE:
             return 0
         return next((info.line - 1 for info in self.compiles
                      if info.id == target.compile and info.file == target.name), 0)
+
+    def short_path(self, path: str) -> str:
+        """A path as the person knows it: relative to where the program was started, where it lies below."""
+        start = self.recording.meta.get("folder", "")
+        return path.removeprefix(start + "/") if start else path
 
     def forms(self, target: Target) -> list[str]:
         """The later forms of a kernel that were recorded (asm, ptx, ...)."""

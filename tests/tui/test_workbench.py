@@ -81,7 +81,7 @@ async def test_a_selector_opens_its_artifact(size: tuple[int, int]) -> None:
 
 async def test_a_line_shows_its_lines_in_the_other_stages() -> None:
     async with driving("@:0/0:kernels:unit_0", WIDE) as driver:
-        await driver.press(*["down"] * 8)
+        await driver.press("home", *["down"] * 8)
         linked = driver.view("linked")
         assert linked.listing.title.endswith("model.py")
         assert [row + 1 for row in sorted(linked.marks)] == [5, 14]
