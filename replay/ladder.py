@@ -6,6 +6,7 @@ that gives another record than the recorded one (another version of ptdebug or t
 """
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -23,6 +24,7 @@ from ..engine.ir import LoopBody
 from .compare import EQUAL, Comparison, compare, worst
 from .graphs import ReplayError, graph_module
 from .inputs import bind_symbols, clones, load_inputs
+from .program import ProgramAbsent, timed_program
 from .rungs import Execution, deterministic, run_aten, run_graph, run_kernels, run_loops, written
 
 
@@ -164,14 +166,31 @@ class Ladder:
         with deterministic():
             eager = run_graph(self.captured, clones(self.saved))
         self.eager, self.reference = eager, self._reference()
+        self._program()
         self._add("capture", eager)
         why = self._compile()
         self._rung("forward", why, lambda: self._recorded_aten("forward", ""))
-        for name in self._last_pass():
-            self._rung("passes", why, partial(self._recorded_aten, "passes", name))
+        last = self._last_pass()
+        unchanged = "" if last else "no pass changed the graph"
+        self._rung("passes", why or unchanged, partial(self._recorded_aten, "passes", *last))
         self._rung("loops", why, lambda: run_loops(self.work.aten, self.work.program, clones(self.saved)))
         self._rung("kernels", why, self._kernels)
         return Report(f"{self.recording.name}:{self.compile_id}", tuple(self.rungs), self.first, self._drift())
+
+    def _program(self) -> None:
+        if not self.trust and self.recording.meta.get("machine") != " ".join(os.uname()):
+            why = "recorded on another machine: --trust runs its program here"
+            self.rungs.append(Rung("program", "cpu", "absent", why=why))
+            return
+        try:
+            values = clones(self.saved)
+            found, seconds = timed_program(self.recording, self.compile_id, self.kept, values, self.eager.observed())
+        except ProgramAbsent as error:
+            self.rungs.append(Rung("program", "cpu", "absent", why=str(error)))
+            return
+        self.rungs.append(Rung("program", "cpu", found.verdict, found, seconds, "the program, run again in eager"))
+        if found.verdict == "different":
+            self.first = Difference("capture", "results", None, found)
 
     def _reference(self) -> Execution | None:
         try:

@@ -40,6 +40,7 @@ PASSES = (
 
 def run(aten: AtenGraph, context: CompileContext) -> AtenGraph:
     """Apply `PASSES` in order; each is a decision of kind "pass" (options run, skip)."""
+    changed = False
     for number, graph_pass in enumerate(PASSES):
         if context.decide("pass", graph_pass.name, ["run", "skip"], "run", "a standard pass") == "skip":
             continue
@@ -47,10 +48,12 @@ def run(aten: AtenGraph, context: CompileContext) -> AtenGraph:
         matches = graph_pass.rewrite(aten)
         if not matches:
             continue
+        changed = True
         seconds = time.perf_counter() - start
         describe = partial(_record, graph_pass.name, aten, tuple(matches), seconds)
         context.record("passes", describe, f"{number:02d}_{graph_pass.name}")
-    aten.module.recompile()
+    if not changed:
+        context.absent("passes", "no pass changed the graph")
     return aten
 
 

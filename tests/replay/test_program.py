@@ -1,0 +1,71 @@
+"""Replay of a recorded program: from the program itself in eager up to its kernels, through the command."""
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPT = """
+import torch
+
+@torch.compile
+def scaled(x, factor):
+    y = torch.softmax(x * 2, -1)
+    return y * factor, (y * factor).sum()
+
+def main():
+    torch.manual_seed(0)
+    for _ in range(3):
+        x = torch.randn(4, 8)
+        with torch.no_grad():
+            scaled(x, torch.tensor(3.0))
+
+main()
+"""
+
+
+def ptdebug(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "ptdebug", *arguments], cwd=folder, capture_output=True, text=True, timeout=300
+    )
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("program")
+    (folder / "script.py").write_text(SCRIPT)
+    ran = ptdebug(folder, "run", "--name", "r", "script.py")
+    assert ran.returncode == 0, ran.stderr
+    return folder
+
+
+def test_the_program_in_eager_is_the_lowest_rung(recorded):
+    ran = ptdebug(recorded, "replay", "r:0/0", "--json")
+    assert ran.returncode == 0, ran.stderr
+    document = json.loads(ran.stdout)
+    assert document["schema"] == "ptdebug/1"
+    assert [r["stage"] for r in document["rungs"]] == ["program", "capture", "forward", "passes", "loops", "kernels"]
+    assert [r["verdict"] for r in document["rungs"][:4]] == ["equal"] * 4
+    assert document["verdict"] in ("equal", "rounding")
+    assert document["drift"] == []
+
+
+def test_a_program_that_changed_since_is_not_run(recorded):
+    script = recorded / "script.py"
+    script.write_text(SCRIPT + "\nprint('changed')\n")
+    try:
+        document = json.loads(ptdebug(recorded, "replay", "r:0/0", "--json").stdout)
+    finally:
+        script.write_text(SCRIPT)
+    assert document["rungs"][0]["verdict"] == "absent"
+    assert "not what it was" in document["rungs"][0]["why"]
+
+
+def test_a_selector_without_a_recording_is_one_clear_line(recorded):
+    ran = ptdebug(recorded, "replay", "nothing-here")
+    assert ran.returncode == 2
+    assert "nothing-here" in ran.stderr
+    assert "Traceback" not in ran.stderr
