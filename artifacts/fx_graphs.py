@@ -124,8 +124,8 @@ def size_record(value: Any) -> int | str:
     """A size, stride or offset: an int, or the text of a symbolic one."""
     if isinstance(value, int):
         return value if type(value) is int else int(value)
-    node = getattr(value, "node", None)  # a SymInt
-    return _printed(node.expr) if hasattr(node, "expr") else str(value)
+    expression = getattr(getattr(value, "node", None), "expr", None)  # of a SymInt
+    return str(value) if expression is None else _printed(expression)
 
 
 @lru_cache(maxsize=4096)

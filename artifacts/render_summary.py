@@ -22,9 +22,10 @@ def render_summary(document: dict[str, Any]) -> Listing:
         f"command   {shlex.join(document['command'])}   {ended}",
         "versions  " + ", ".join(f"{name} {version}" for name, version in versions.items()),
         "counts    " + ", ".join(_count(name, number) for name, number in counts.items() if number),
-        f"recording took {document['overhead_seconds']['recording']:.3f} s of "
-        f"{sum(c['seconds']['total'] for c in document['compiles']):.2f} s compile time",
     ]
+    if document["compiles"]:
+        total = sum(c["seconds"]["total"] for c in document["compiles"])
+        texts.append(f"recording took {document['overhead_seconds']['recording']:.3f} s of {total:.2f} s compile time")
     lines = [Line(printable(text)) for text in texts]
     lines += [Line(""), Line("compilations" if document["compiles"] else "nothing was compiled")]
     lines += [_compile_line(c) for c in document["compiles"][:MAX_COMPILES]]

@@ -51,6 +51,17 @@ def answers(recording: Recording, subject: str, compile_id: str | None = None, l
     return [known[number] for score, number in sorted(scored, key=lambda s: -s[0]) if score == best][:limit]
 
 
+def left_out(recording: Recording, subject: str, found: list[Answer], compile_id: str | None = None) -> list[str]:
+    """Names in the question (known ones, and whatever looks like one) that not all of the answers are about.
+
+    For "buf3 with buf5" where no such pair was ever considered, the answers are about one of them.
+    """
+    words = [word for word in dict.fromkeys(_WORD.findall(subject)) if word.lower() not in _QUESTION]
+    known = {word for answer in _all(recording, compile_id) for word in _WORD.findall(answer.about)}
+    names = [word for word in words if word in known or re.search(r"[a-z]_?\d", word)]
+    return [word for word in names if not all(word in _WORD.findall(answer.about) for answer in found)]
+
+
 def subjects_near(recording: Recording, subject: str, compile_id: str | None = None) -> list[str]:
     """Subjects that are spelled like `subject`, for "did you mean"."""
     known = list(dict.fromkeys(answer.about for answer in _all(recording, compile_id)))
@@ -62,7 +73,7 @@ def _score(wanted: set[str], answer: Answer) -> float:
     having = {word.lower() for word in _WORD.findall(answer.about)}
     score = float(len(wanted & having))
     kinds = {answer.kind, str(answer.document.get("kind", ""))}
-    hinted = any(len(kind) > 2 and word[:4] == kind[:4] for word in wanted for kind in kinds)
+    hinted = any(len(kind) > 2 and word[:3] == kind[:3] for word in wanted for kind in kinds)
     return score + (0.1 if hinted else 0.0)
 
 

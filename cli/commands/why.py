@@ -7,7 +7,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from ...artifacts.why import answers, subjects_near
+from ...artifacts.why import answers, left_out, subjects_near
 from ..printing import add_json, print_json, print_lines, print_title, selected
 
 EXAMPLE = 'ptdebug why @:0/0 "why was buf3 not fused with buf4?"'
@@ -31,6 +31,9 @@ def run(arguments: argparse.Namespace) -> int:
             near = subjects_near(recording, subject, selector.compile or None)
             print(f"nothing recorded about {subject!r}" + (f"; there is: {'; '.join(near)}" if near else ""),
                   file=sys.stderr)
+        apart = left_out(recording, subject, found, selector.compile or None) if found else []
+        if apart and not arguments.json:
+            print(f"nothing is recorded about all of this together ({', '.join(apart)}); nearest:", file=sys.stderr)
         for answer in found if not arguments.json else ():
             print_title(f"{answer.compile}  {answer.kind}")
             print_lines(answer.lines)

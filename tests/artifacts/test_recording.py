@@ -12,7 +12,7 @@ import pytest
 from ptdebug.artifacts import records as r
 from ptdebug.artifacts.recording import Recording, RecordingError
 from ptdebug.artifacts.summary import breaks, guards, recompiles, summary
-from ptdebug.artifacts.why import answers, subjects_near
+from ptdebug.artifacts.why import answers, left_out, subjects_near
 
 
 @pytest.fixture
@@ -166,3 +166,11 @@ def test_reading_imports_neither_torch_nor_textual(sample: Path) -> None:
             "print([m for m in ('torch', 'textual', 'sympy', 'rich', 'numpy') if m in sys.modules])")
     done = subprocess.run([sys.executable, "-c", code, str(sample)], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_why_says_which_names_were_never_met_together(recording: Recording) -> None:
+    question = "why was buf0 not fused with buf2?"
+    found = answers(recording, question)
+    assert found
+    assert set(left_out(recording, question, found)) == {"buf0", "buf2"}
+    assert left_out(recording, "buf0 with buf1", answers(recording, "buf0 with buf1")) == []
