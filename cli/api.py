@@ -31,12 +31,13 @@ __all__ = [
 def compile(
     model: Any = None, *, mode: str | None = None, dynamic: bool | None = None, fullgraph: bool = False,
     backend: str | Callable[..., Any] = "ptdebug", options: dict[str, Any] | None = None, disable: bool = False,
-    recompile_limit: int | None = None, **others: Any,
+    recompile_limit: int | None = None, name: str | None = None, isolate_recompiles: bool = False,
+    shapes_spec: Any = None,
 ) -> Any:
     """Compile a function, a method, a class or an `nn.Module`; without `model`, the decorator that does.
 
     A drop-in for `torch.compile`, with its meaning of `dynamic`, `fullgraph`, `disable` and `recompile_limit`. `mode`,
-    `options` and further keywords tune PyTorch's own compiler: they are taken, checked as there, and change nothing.
+    `options` and the keywords after `recompile_limit` tune PyTorch's own compiler: they are taken, and change nothing.
     `backend` may be a callable, which then gets each captured graph and its example inputs; any name means ptdebug.
 
     Raises RuntimeError for something that cannot be called, and where `mode` and `options` are both given.

@@ -106,6 +106,8 @@ def test_disabled_and_refused() -> None:
     assert ptdebug.compile(quadratic, disable=True) is quadratic
     with pytest.raises(RuntimeError, match="mode or options"):
         ptdebug.compile(quadratic, mode="default", options={})
+    with pytest.raises(TypeError, match="dynamc"):
+        ptdebug.compile(quadratic, dynamc=True)
     with pytest.raises(RuntimeError, match="callable function is expected"):
         ptdebug.compile(3)
 
@@ -239,6 +241,18 @@ def test_custom_backend() -> None:
     x = torch.randn(3)
     torch.testing.assert_close(ptdebug.compile(quadratic, backend=backend)(x), quadratic(x))
     assert seen == [("GraphModule", 1)]
+
+
+def test_an_error_of_the_engine_stays_inside(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def broken(captured: object, context: object) -> None:
+        raise ZeroDivisionError("in the engine")
+
+    monkeypatch.setattr("ptdebug.engine.compile.compile_graph", broken)
+    with ptdebug.record("broken", out=str(tmp_path), inputs="none") as recording:
+        torch.testing.assert_close(ptdebug.compile(quadratic)(torch.ones(3)), quadratic(torch.ones(3)))
+    document = summary(recording)
+    assert any("ZeroDivisionError: in the engine" in a["why"] for a in document["absent"] if a["stage"] == "kernels")
+    assert any("a graph runs in eager" in note for note in recording.notes())
 
 
 def test_explain() -> None:

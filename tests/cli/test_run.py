@@ -98,6 +98,14 @@ def test_override(ptdebug: Command, tmp_path: Path) -> None:
     assert forced["counts"]["kernels"] == 0
 
 
+def test_every_fusion_off(ptdebug: Command, tmp_path: Path) -> None:
+    program = FUNCTION + "print(f(torch.arange(12.0).reshape(3, 4)).tolist())"
+    plain, out = summary(ptdebug, tmp_path, program)
+    (tmp_path / "separate.toml").write_text('"fuse:*" = "separate"\n')
+    separate, same = summary(ptdebug, tmp_path, program, "--override", "separate.toml")
+    assert (same, separate["counts"]["kernels"] > plain["counts"]["kernels"]) == (out, True)
+
+
 def test_target(ptdebug: Command, tmp_path: Path) -> None:
     document, _ = summary(ptdebug, tmp_path, FUNCTION + "f(torch.ones(3, 4))", "--target", "cuda:90")
     recording = Recording.open(Path(document["recording"]))
