@@ -1,6 +1,7 @@
 """Calls of ATen for what has no lowering, or is better left to the library (matrix products, convolutions, ...)."""
 from __future__ import annotations
 
+import operator
 from typing import TYPE_CHECKING, Any
 
 import sympy
@@ -64,15 +65,18 @@ def fallback(graph: GraphLowering, node: torch.fx.Node, args: Any, kwargs: Any, 
     if graph.context.recording or graph.context.overrides:
         graph.context.decide("fallback", node.name, ("extern",), "extern", why, origins=(f"forward#{node.name}",))
     fake = node.meta.get("val")
-    if _returns_a_view(target):
+    if fake is not None and _returns_a_view(target):
         target = _copying(target)
         fake = torch.empty_like(fake, memory_format=torch.contiguous_format)
     results = fake if isinstance(fake, (tuple, list)) else (fake,)
     outputs: list[str | None] = []
     made: list[Any] = []
     call_args, call_kwargs = argument_views(graph, tuple(args)), argument_views(graph, dict(kwargs))
-    for result in results:
-        if not isinstance(result, torch.Tensor):
+    several = isinstance(fake, (tuple, list))
+    wanted = {user.args[1] for user in node.users if user.target is operator.getitem}
+    for position, result in enumerate(results):
+        # What nobody reads gets no buffer: an operator may return None there (attention's statistics on a GPU).
+        if not isinstance(result, torch.Tensor) or (several and position not in wanted):
             outputs.append(None)
             made.append(result)
             continue
@@ -82,4 +86,4 @@ def fallback(graph: GraphLowering, node: torch.fx.Node, args: Any, kwargs: Any, 
         made.append(Value(base, base.size))
     name = next((o for o in outputs if o is not None), f"call_{node.name}")
     graph.steps.append(ExternCall(name, target, call_args, call_kwargs, tuple(outputs), (), (node.name,), why))
-    return tuple(made) if isinstance(fake, (tuple, list)) else made[0]
+    return tuple(made) if several else made[0]

@@ -36,7 +36,8 @@ def test_the_form_of_the_docstring():
 def _statement_of_each_kind() -> LoopBody:
     i0, r0, t1 = axis_symbol("i0"), axis_symbol("r0"), axis_symbol("t1")
     f, i, b = torch.float32, torch.int64, torch.bool
-    return LoopBody("out", (Axis(i0, sympy.Integer(8)),), (Axis(r0, sympy.Symbol("s0", integer=True, positive=True)),), (
+    length = sympy.Symbol("s0", integer=True, positive=True)
+    return LoopBody("out", (Axis(i0, sympy.Integer(8)),), (Axis(r0, length),), (
         Statement("t0", "load", (), i, "rows", i0),
         Statement("t1", "indirect", ("t0",), i, bound=sympy.Integer(10), mode="strict"),
         Statement("t2", "index", (), i, index=Mod(r0 + 3 * i0, sympy.Integer(7), evaluate=False)),
