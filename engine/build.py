@@ -24,6 +24,7 @@ import torch
 FLAGS = (
     "-O2", "-march=native", "-mprefer-vector-width=512", "-std=c++17", "-fPIC", "-shared", "-fopenmp",
     "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off", "-fwrapv", "-fno-exceptions", "-fno-rtti",
+    "-fno-builtin",  # gcc would join sin and cos of one argument to sincos, which has no vector form
     "-fno-asynchronous-unwind-tables", "-fvisibility=hidden", "-w",
 )
 CACHE_LIMIT = 2 << 30  # bytes; beyond it the entries longest unused go

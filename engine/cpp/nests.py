@@ -104,7 +104,7 @@ def _place(nests: list[Nest], part: Part, loops: tuple[Axis, ...]) -> None:
     extents = tuple(a.extent for a in loops)
     for position in range(_earliest(nests, part), len(nests)):
         nest = nests[position]
-        if not nest.inside and tuple(a.extent for a in nest.loops) == extents:
+        if not nest.inside and tuple(a.extent for a in nest.loops) == extents and (not loops or _related(nest, part)):
             renamed = _renamed(part, loops, nest.loops)
             if renamed is not None and _compatible(nest, renamed):
                 nest.parts.append(renamed)
@@ -125,6 +125,12 @@ def _earliest(nests: list[Nest], part: Part) -> int:
             elif any(s.buffer in {x.buffer for x in part.stores} for s in other.loads):
                 earliest = max(earliest, position + bool(nest.loops))
     return earliest
+
+
+def _related(nest: Nest, part: Part) -> bool:
+    """True when they touch a common buffer: loops of unrelated work gain nothing from being one."""
+    buffers = {s.buffer for s in part.statements if s.buffer}
+    return not buffers or any(s.buffer in buffers for p in nest.parts for s in p.statements)
 
 
 def _compatible(nest: Nest, part: Part) -> bool:

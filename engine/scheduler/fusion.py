@@ -16,7 +16,7 @@ from ...artifacts.records import FusionCandidate, Option
 from ..ir import Axis, ExternCall, LoopBody, Program, View
 
 from .forms import NotLinear
-from .legality import Refusal, accesses, aligned, conflict, iterations
+from .legality import Refusal, accesses, aligned, conflict, crossing, iterations
 
 SYMBOL_HINT = 128  # what a symbolic size counts as in scores
 ROW_LIMIT = 512 * 1024  # bytes that one iteration of shared loops may leave for the next body: the second-level cache
@@ -198,9 +198,9 @@ class Fusion:
         traffic = sum(self.bytes_of(n) for n in first.touched) + sum(self.bytes_of(n) for n in second.touched)
         if not dependent and saved < SIBLING_SHARE * traffic:
             return Refusal(f"they share only {saved} of {traffic} bytes", "a larger common input")
-        return self._common_loops(first, second)
+        return self._common_loops(first, second, dependent)
 
-    def _common_loops(self, first: Node, second: Node) -> tuple[list[LoopBody], tuple[Axis, ...]] | Refusal:
+    def _common_loops(self, first: Node, second: Node, dependent: bool) -> tuple[list[LoopBody], tuple[Axis, ...]] | Refusal:
         try:
             moved, count = aligned(first.axes, second.bodies, second.axes)
             fixed = first.bodies
@@ -213,7 +213,7 @@ class Fusion:
             return Refusal(f"an index does not follow the other's loops: {error}", "a linear index")
         refusal: Refusal | None = None
         for shared in range(count, 0, -1):
-            found = conflict(fixed, moved, axes[:shared])
+            found = conflict(fixed, moved, axes[:shared]) or (None if dependent else crossing(fixed, moved, axes[:shared]))
             if found is None:
                 unfit = self._too_coarse(fixed, moved, axes[:shared])
                 return unfit if unfit is not None else (list(fixed) + list(moved), axes[:shared])

@@ -150,6 +150,21 @@ def conflict(writers: Sequence[LoopBody], readers: Sequence[LoopBody], shared: S
     return None
 
 
+def crossing(first: Sequence[LoopBody], second: Sequence[LoopBody], shared: Sequence[Axis]) -> Refusal | None:
+    """Refuses siblings that run through every input they share in different directions (one by rows, one by columns)."""
+    names = [a.symbol.name for a in shared]
+    refusal = None
+    for name in {n for b in first for n in accesses(b).loads} & {n for b in second for n in accesses(b).loads}:
+        ways = [
+            [_outer_terms(a.form, names) for b in bodies for a in accesses(b).loads.get(name, ()) if a.form is not None]
+            for bodies in (first, second)
+        ]
+        if any(left == right for left in ways[0] for right in ways[1]):
+            return None
+        refusal = Refusal(f"they run through {name} in different directions", "the same direction in both")
+    return refusal
+
+
 def _mismatch(
     name: str, writer: LoopBody, store: Access, reader: LoopBody, load: Access, shared: Sequence[Axis]
 ) -> Refusal | None:
@@ -260,4 +275,4 @@ def iterations(axes: Sequence[Axis]) -> int | None:
     return total
 
 
-__all__ = ["Access", "Accesses", "NotLinear", "Refusal", "accesses", "aligned", "conflict", "iterations", "row_terms"]
+__all__ = ["Access", "Accesses", "NotLinear", "Refusal", "accesses", "aligned", "conflict", "crossing", "iterations", "row_terms"]
