@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -136,8 +137,14 @@ def convert_frame(
         return Skip("a generator or coroutine runs in eager")
     frame = FrameState(code, f_locals, f_globals, f_builtins, closure or (), policy)
     context.record("bytecode", lambda: bytecode_record(code, "original"))
-    with context.timed("capture"), _state_preserved():
-        return _Conversion(frame, options, context).run()
+    start = time.perf_counter()
+    conversion = _Conversion(frame, options, context)
+    try:
+        with _state_preserved():
+            return conversion.run()
+    finally:
+        seconds = time.perf_counter() - start - conversion.backend_seconds
+        context.seconds["capture"] = context.seconds.get("capture", 0.0) + seconds
 
 
 class _Conversion:
@@ -148,6 +155,7 @@ class _Conversion:
         self.options = options
         self.context = context
         self.info: CodeInfo = code_info(frame.code)
+        self.backend_seconds = 0.0
 
     def run(self) -> ConvertedFrame | Skip:
         stop: Stop | None = None
@@ -174,6 +182,8 @@ class _Conversion:
             TraceGraph(shapes), guards, SideEffects(), self.options, self.context, frame.f_globals,
             grad_enabled=torch.is_grad_enabled(),
         )  # fmt: skip
+        if self.context.recording:
+            guards.locate = lambda: trace.active.location() if trace.active is not None else None
         guards.add(None, "GLOBAL_STATE")
         names = frame.code.co_freevars
         cells = [CellValue(None, None, cell, name) for name, cell in zip(names, frame.closure)]
@@ -181,6 +191,7 @@ class _Conversion:
         root = RootInterpreter(trace, self.info, frame.f_globals, {}, closure=cells)
         root.unread = {name: frame.f_locals[name] for name in frame.code.co_varnames if name in frame.f_locals}
         root.break_step = break_step
+        trace.active = root
         return root
 
     # ---- endings ---------------------------------------------------------------------------------------------------
@@ -235,7 +246,11 @@ class _Conversion:
 
     def _compile(self, captured: CapturedGraph) -> Callable[..., Any]:
         self.context.record("capture", lambda: graph_record(captured.module.graph, "capture", "bytecode"))
-        return self.options.backend(captured, self.context)
+        start = time.perf_counter()
+        try:
+            return self.options.backend(captured, self.context)
+        finally:
+            self.backend_seconds += time.perf_counter() - start
 
     # ---- what is said about it -------------------------------------------------------------------------------------
     def _bytecode_out(self, code: CodeType, role: str) -> records.Bytecode:

@@ -5,8 +5,9 @@ Both write a whole new code object: call the graph, push what is to be kept, mak
 from __future__ import annotations
 
 import dis
+import sys
 from collections.abc import Callable
-from types import CodeType
+from types import CodeType, TracebackType
 from typing import Any
 
 import torch
@@ -22,6 +23,7 @@ from .opcodes.exceptions import Handling
 from .resume import Slot, assemble, free_names, instruction_at, push_slot, resume_code
 from .sources import LocalSource
 from .values.base import NULL, Value
+from .values.exceptions import ExceptionValue
 
 _PUSH_NOTHING = ("STORE_", "DELETE_", "POP_", "JUMP_", "LIST_", "SET_", "MAP_ADD", "DICT_")
 """Beginnings of the names of instructions that push nothing, at most leave what was there."""
@@ -133,7 +135,7 @@ class BreakBody:
         kept = [f"___kept_{i}" for i, value in enumerate(root.stack) if value is not NULL]
         for value in root.stack:
             if value is not NULL:
-                codegen(value.exception if isinstance(value, Handling) else value)
+                _push_object(codegen, value)
         for name in changed:
             codegen(root.locals[name])
         if codegen.planning:
@@ -230,6 +232,24 @@ class BreakBody:
         for name in cells:
             codegen.emit_cell(name)
         codegen.emit("BUILD_TUPLE", len(cells))
+
+
+def _push_object(codegen: Codegen, value: Value) -> None:
+    """Push what lies in a slot of the stack. An exception that was only raised in the trace gets a traceback."""
+    value = value.exception if isinstance(value, Handling) else value
+    if value.source is None and isinstance(value, ExceptionValue):
+        codegen.call_const(ensure_traceback, [value])
+    else:
+        codegen(value)
+
+
+def ensure_traceback(exception: BaseException) -> BaseException:
+    """The exception, with a traceback that begins in the calling frame unless it has one (WITH_EXCEPT_START needs it).
+    """
+    if exception.__traceback__ is None:
+        frame = sys._getframe(1)
+        exception.__traceback__ = TracebackType(None, frame, frame.f_lasti, frame.f_lineno)
+    return exception
 
 
 def _slot(value: Value) -> Slot:

@@ -17,6 +17,7 @@ from torch._subclasses.fake_tensor import (
     UnsupportedFakeTensorException,
     UnsupportedOperatorException,
 )
+from torch.fx._lazy_graph_module import _LazyGraphModule
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from .capture import CapturedGraph
@@ -137,7 +138,7 @@ class TraceGraph:
         self.graph.output(tuple(outputs))
         self._drop_dead()
         placeholders = [node for node in self.graph.nodes if node.op == "placeholder"]
-        module = torch.fx.GraphModule({}, self.graph)
+        module = _LazyGraphModule({}, self.graph)  # its Python code is written when something runs it
         return CapturedGraph(
             module=module,
             inputs=tuple(node.meta["val"] for node in placeholders),

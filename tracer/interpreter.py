@@ -73,6 +73,7 @@ class Trace:
     module_path: str = ""
     step: int = 0
     grad_enabled: bool = True
+    active: Interpreter | None = None  # the innermost frame that runs
     values_by_source: dict[Source, Value] = field(default_factory=dict)
     values_by_id: dict[int, Value] = field(default_factory=dict)
     global_values: dict[tuple[int, str], Value] = field(default_factory=dict)
@@ -175,7 +176,13 @@ class Interpreter:
         variables = function.bind(self, args, kwargs)
         info = code_info(function.code)
         child = Interpreter(self.trace, info, function.f_globals, variables, self, function.closure, function)
-        return GeneratorValue(child) if is_generator(function.code) else child.run()
+        if is_generator(function.code):
+            return GeneratorValue(child)
+        self.trace.active = child
+        try:
+            return child.run()
+        finally:
+            self.trace.active = self
 
     # ---- stack -----------------------------------------------------------------------------------------------------
     def push(self, value: Value) -> None:

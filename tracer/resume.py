@@ -38,6 +38,13 @@ def origin_of(code: CodeType) -> Origin | None:
     return _ORIGINS.get(code)
 
 
+def resumed_line(code: CodeType) -> int:
+    """The line at which a resume function goes on; the first line for any other code."""
+    origin = origin_of(code)
+    line = instruction_at(origin.code, origin.index).lineno if origin is not None else None
+    return line if isinstance(line, int) else code.co_firstlineno
+
+
 def is_resume_code(code: CodeType) -> bool:
     """Whether this is the code of a resume function."""
     return code in _ORIGINS

@@ -138,6 +138,8 @@ def check(compiled, caplog, lines):
     ["with manager('m'):", "    note('in')", "    x = x + 1"],
     ["try:", "    with torch.no_grad():", "        fail(KeyError)", "except KeyError as error:", "    note('e')"],
     ["n = 2", "while n:", "    n -= 1", "    x = x + note('w')"],
+    ["with torch.no_grad():", "    note('a')", "    fail(KeyError)"],
+    ["with torch.no_grad():", "    if y.sum() < 0:", "        x = x + 1", "    fail(KeyError)"],
 ])  # fmt: skip
 def test_found_before(compiled, caplog, lines):
     """Programs that once went wrong."""
