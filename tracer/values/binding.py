@@ -37,7 +37,7 @@ def bind_arguments(
         bound[code.co_varnames[extra]] = REGISTRY["make_tuple"](tx, list(args[count:]))
         extra += 1
     elif len(args) > count:
-        _too_many(tx, signature, len(args))
+        _too_many(tx, signature, len(args), sum(name in names[count:] for name in kwargs))
     rest: dict[str, Value] = {}
     for name, value in kwargs.items():
         if name in names[code.co_posonlyargcount :]:
@@ -90,10 +90,17 @@ def _complain(tx: Interpreter, signature: Signature, missing: list[str], kind: s
         tx.raise_observed(TypeError, message)
 
 
-def _too_many(tx: Interpreter, signature: Signature, given: int) -> None:
+def _too_many(tx: Interpreter, signature: Signature, given: int, keyword_only: int) -> None:
     count, optional = signature.code.co_argcount, len(signature.defaults)
     takes = f"from {count - optional} to {count}" if optional else str(count)
     plural = "" if count == 1 and not optional else "s"
-    were = "was" if given == 1 else "were"
-    message = f"{signature.name}() takes {takes} positional argument{plural} but {given} {were} given"
+    were = "was" if given == 1 and not keyword_only else "were"
+    also = ""
+    if keyword_only:
+        also = f" positional argument{_s(given)} (and {keyword_only} keyword-only argument{_s(keyword_only)})"
+    message = f"{signature.name}() takes {takes} positional argument{plural} but {given}{also} {were} given"
     tx.raise_observed(TypeError, message)
+
+
+def _s(count: int) -> str:
+    return "" if count == 1 else "s"

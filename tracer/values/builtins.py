@@ -94,9 +94,6 @@ def _hasattr(tx: Interpreter, value: Value, name: Value) -> Value:
     except ObservedException as raised:
         if not issubclass(raised.value.python_type(), AttributeError):
             raise
-        source = value.source
-        if source is not None and not value.is_constant():
-            tx.guards.add(source, "NO_ATTR", name.as_constant())
         return constant(False)
     return constant(True)
 

@@ -153,6 +153,8 @@ class FunctionValue(Value):
             try:
                 found = getattr(self.function, name)
             except AttributeError as error:
+                if self.source is not None and not is_stable(self.source):
+                    tx.guards.add(self.source, "NO_ATTR", name)
                 tx.raise_observed(AttributeError, *error.args)
             if self.source is not None and name in self.function.__dict__:
                 return build(tx, found, AttrSource(self.source, name))
@@ -470,7 +472,7 @@ def make_function(
     annotations: Value | None,
 ) -> FunctionValue:
     """A function made by MAKE_FUNCTION."""
-    return FunctionValue(code, name, f_globals, defaults, kwdefaults, closure)
+    return FunctionValue(code, code.co_qualname, f_globals, defaults, kwdefaults, closure)
 
 
 REGISTRY["python_method"] = lambda tx, owner, method: MethodValue(from_python(tx, method.__func__), owner)

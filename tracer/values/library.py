@@ -7,12 +7,13 @@ import functools
 import inspect
 import logging
 import os
+import sys
 import typing
 import warnings
 import weakref
 from collections.abc import Mapping, Sequence
 from importlib.machinery import ModuleSpec
-from types import FunctionType, MethodType, SimpleNamespace
+from types import FunctionType, MethodType, SimpleNamespace, TracebackType
 from typing import TYPE_CHECKING, Any
 
 from .base import Unsupported, Value
@@ -234,6 +235,25 @@ NAMED["transformers.utils.logging", "info_once"] = _logged_once(20)
 @handles(warnings.warn)
 def _warn(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     raise Unsupported("call", "warnings.warn")
+
+
+# ---- exceptions ------------------------------------------------------------------------------------------------------
+class TracebackValue(Value):
+    """The traceback of an exception that the trace raised: nothing can be read from it."""
+
+    __slots__ = ()
+
+    def python_type(self) -> type:
+        """traceback."""
+        return TracebackType
+
+
+@handles(sys.exc_info)
+def _exc_info(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    exception = tx.current_exception()
+    if exception is None:
+        return TupleValue([constant(None)] * 3, tuple)
+    return TupleValue([from_python(tx, exception.python_type()), exception, TracebackValue()], tuple)
 
 
 # ---- weak references -------------------------------------------------------------------------------------------------

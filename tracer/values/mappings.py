@@ -358,12 +358,13 @@ class DictIterator(ItemsIterator):
 
     def next(self, tx: Interpreter) -> Value | None:
         """The next key, value or pair."""
-        if self.index >= len(self.items):
-            return None
-        if len(self.owner.items) != len(self.items):
+        if self.index <= len(self.items) != len(self.owner.items):
             tx.raise_observed(RuntimeError, "dictionary changed size during iteration")
         key = super().next(tx)
-        return self._shown(tx, key) if key is not None else None
+        if key is None:
+            self.index = len(self.items) + 1
+            return None
+        return self._shown(tx, key)
 
     def _shown(self, tx: Interpreter, key: Value) -> Value:
         if self.what == "keys":

@@ -61,6 +61,13 @@ class ModuleValue(ObjectValue):
                     return entry
         return super().find_attr(tx, name)
 
+    def guard_missing(self, tx: Interpreter, name: str) -> None:
+        """Neither an attribute nor a parameter, buffer or submodule."""
+        self.guard_not_hidden(tx, name)
+        if self.source is not None:
+            for table in _TABLES:
+                tx.guards.add(AttrSource(self.source, table), "NOT_IN_DICT", name)
+
     def registered(self, tx: Interpreter, name: str) -> Value:
         """nn.Module.__getattr__."""
         entry = self._entry(tx, name)

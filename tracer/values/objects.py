@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
-from types import GetSetDescriptorType, MemberDescriptorType
+from types import FunctionType, GetSetDescriptorType, MemberDescriptorType
 from typing import TYPE_CHECKING, Any
 
 from ..sources import AttrSource, Source
@@ -77,8 +77,26 @@ class ObjectValue(Value):
         if name == "__dict__":
             return self._instance_dict(tx)
         if found is MISSING or isinstance(found, MemberDescriptorType):
+            self.guard_missing(tx, name)
             return None
+        if isinstance(found, FunctionType):
+            self.guard_not_hidden(tx, name)
         return bind(tx, found, name, self, self.cls, type_source(self))
+
+    def guard_missing(self, tx: Interpreter, name: str) -> None:
+        """The program has seen that there is no such attribute."""
+        if self.source is None or self.real is None or tx.effects.has_pending(self, name):
+            return
+        plain = not any(is_python_method(lookup(self.cls, special)) for special in ("__getattr__", "__getattribute__"))
+        if plain:
+            tx.guards.add(self.source, "NO_ATTR", name)
+        else:
+            self.guard_not_hidden(tx, name)
+
+    def guard_not_hidden(self, tx: Interpreter, name: str) -> None:
+        """No attribute of the instance hides what the class has under `name`."""
+        if self.source is not None and self.real is not None and instance_dict(self.real) is not _NO_DICT:
+            tx.guards.add(AttrSource(self.source, "__dict__", generic=True), "NOT_IN_DICT", name)
 
     def _instance_attr(self, tx: Interpreter, name: str, found: Any) -> Value | None:
         """What the real object has in its `__dict__` or in a slot."""
@@ -323,12 +341,15 @@ class InstanceDict(DictValue):
         codegen.load_attr("__dict__")
 
 
+_NO_DICT: dict[str, Any] = {}
+
+
 def instance_dict(real: Any) -> dict[str, Any]:
     """`real.__dict__` past any override; empty for objects without one."""
     try:
         return object.__getattribute__(real, "__dict__")
     except AttributeError:
-        return {}
+        return _NO_DICT
 
 
 def _setattr(tx: Interpreter, self: ObjectValue, name: Value, value: Value) -> Value:

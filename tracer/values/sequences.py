@@ -349,6 +349,8 @@ def _index(tx: Interpreter, self: SequenceValue, item: Value, *bounds: Value) ->
     for i in range(len(self.items))[first:last]:
         if equal(tx, self.items[i], item):
             return constant(i)
+    if self.base is tuple:
+        tx.raise_observed(ValueError, "tuple.index(x): x not in tuple")
     return tx.raise_observed(ValueError, f"{item.describe()} is not in {self.base.__name__}")
 
 

@@ -70,6 +70,8 @@ class TensorValue(Value):
             return build(tx, self.real.__dict__[name], AttrSource(self.source, name))
         found = getattr(self.kind, name, None)
         if found is None:
+            if self.source is not None:
+                tx.guards.add(self.source, "NO_ATTR", name)
             tx.raise_observed(AttributeError, f"'{self.kind.__name__}' object has no attribute '{name}'")
         if callable(found):
             return BoundBuiltin(self, name)
