@@ -58,13 +58,15 @@ def render_compile(recording: Recording, info: CompileInfo) -> Listing:
     ]
     first = source_ref(info.file, info.line)
     lines = [Line(printable(text), first if number == 0 else "") for number, text in enumerate(texts)] + [Line("")]
-    for artifact in recording.artifacts(info.id):
+    artifacts = recording.artifacts(info.id)
+    width = min(max([16, *(len(artifact.key) for artifact in artifacts)]), 56)
+    for artifact in artifacts:
         count = items_text(artifact.kind, artifact.items)
-        text = f"{artifact.key:<32} {artifact.kind:<12} {count}".rstrip()
+        text = f"{artifact.key:<{width}} {artifact.kind:<12} {count}".rstrip()
         lines.append(Line(printable(text), open_ref(info.id, artifact.stage, artifact.name)))
     decisions = recording.count_decisions(info.id)
     if decisions:
-        lines.append(Line(f"{'decisions':<32} {'Decision':<12} {decisions}", open_ref(info.id, "decisions", "")))
+        lines.append(Line(f"{'decisions':<{width}} {'Decision':<12} {decisions}", open_ref(info.id, "decisions", "")))
     lines += render_absents([absent for _, absent in recording.absents(info.id)])
     return Listing(f"{recording.name}:{info.id}", "text", tuple(lines))
 

@@ -101,7 +101,7 @@ def test_summaries(recording: Recording) -> None:
     assert "1 graph break, 1 recompile" in text
     assert 'model.py:15  print("hidden", tuple(h.shape))' in text
     overview = render_compile(recording, recording.compile("0/0")).text
-    assert "loops:buf1                       Loops        4 statements" in overview
+    assert "loops:buf1                      Loops        4 statements" in overview
     assert "absent backward: inference" in overview
 
 
