@@ -12,6 +12,7 @@ What follows `#` are the ATen nodes that a statement comes from.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 
 import sympy
@@ -23,6 +24,7 @@ from .ir import Axis, Buffer, ExternCall, Group, LoopBody, Plan, Program, Statem
 _ATOM, _MUL, _ADD = 3, 2, 1
 
 
+@lru_cache(maxsize=16384, typed=True)
 def format_expr(expression: Any) -> str:
     """An index or size expression: `1024*i0 + r0`, `(i0 // 64)`, `Mod(i0, 64)`."""
     return _expr(expression, 0) if isinstance(expression, sympy.Basic) else repr(expression)

@@ -10,7 +10,8 @@ import torch.fx
 
 from ..aten import EngineUnsupported
 from ..ir import ExternCall
-from .values import Value
+from .index import Size, sizes
+from .values import Base, Value, strided
 
 if TYPE_CHECKING:
     from .graph import GraphLowering
@@ -65,9 +66,10 @@ def fallback(graph: GraphLowering, node: torch.fx.Node, args: Any, kwargs: Any, 
     if graph.context.recording or graph.context.overrides:
         graph.context.decide("fallback", node.name, ("extern",), "extern", why, origins=(f"forward#{node.name}",))
     fake = node.meta.get("val")
-    if fake is not None and _returns_a_view(target):
+    view = fake if fake is not None and _returns_a_view(target) else None
+    if view is not None:
         target = _copying(target)
-        fake = torch.empty_like(fake, memory_format=torch.contiguous_format)
+        fake = torch.empty_like(view, memory_format=torch.contiguous_format)
     results = fake if isinstance(fake, (tuple, list)) else (fake,)
     outputs: list[str | None] = []
     made: list[Any] = []
@@ -86,4 +88,26 @@ def fallback(graph: GraphLowering, node: torch.fx.Node, args: Any, kwargs: Any, 
         made.append(Value(base, base.size))
     name = next((o for o in outputs if o is not None), f"call_{node.name}")
     graph.steps.append(ExternCall(name, target, call_args, call_kwargs, tuple(outputs), (), (node.name,), why))
+    if view is not None:  # operators that keep the layout of their input expect that of the view
+        return graph.copied(made[0], sizes(torch.empty_like(view).stride()))
     return tuple(made) if several else made[0]
+
+
+def library_copy(graph: GraphLowering, value: Value, stride: tuple[Size, ...]) -> Value:
+    """A copy of a realized value in a given layout by ATen, for dtypes that loops do not take."""
+    source = strided(value)
+    if source is None:
+        raise EngineUnsupported("a complex tensor whose view has no strides")
+    node, made = graph.node.name, []
+    for _ in range(2):
+        base = Base(node, value.size, stride, value.dtype, value.device)
+        base.buffer = graph.new_buffer(base)
+        made.append(Value(base, base.size))
+    empty, full = made
+    window = graph.view_of(empty)
+    shape, strides = list(value.size), list(stride)
+    why = "a complex tensor in another layout"
+    for target, args, out in ((torch.ops.aten.new_empty_strided.default, (source, shape, strides), empty),
+                              (torch.ops.aten.copy.default, (window, source), full)):
+        graph.steps.append(ExternCall(out.base.buffer, target, args, {}, (out.base.buffer,), (), (node,), why))
+    return full

@@ -13,7 +13,7 @@ from ...artifacts.context import CompileContext
 from ..aten import EngineUnsupported
 from ..ir import Buffer, ExternCall, LoopBody, Program, View
 from .body import BodyBuilder
-from .extern import fallback
+from .extern import fallback, library_copy
 from .index import Linear, Size, axis, constant, contiguous_strides, expr, product, size, sizes
 from .registry import LOWERINGS, Unsupported
 from .reuse import leaving, scattered
@@ -247,6 +247,8 @@ class GraphLowering:
     def copied(self, value: Value, stride: Sequence[Size] | None = None) -> Value:
         """A new lazy tensor with the same elements, contiguous unless strides are given."""
         fake_strides = tuple(stride) if stride is not None else contiguous_strides(value.size)
+        if value.dtype.is_complex:
+            return library_copy(self, value, fake_strides)
         base = Base(self.node.name, value.size, fake_strides, value.dtype, value.device, value.load, "",
                     value.base.depth + 1, value.base.reads, value.base.heavy)
         return Value(base, value.size)

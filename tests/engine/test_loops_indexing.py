@@ -149,6 +149,11 @@ def test_views_that_only_the_library_knows_are_copied():
     assert "view_as_real_copy" in str(calls(program)[-1].target)
 
 
+def test_complex_results_have_eagers_layout():
+    check(lambda x: torch.fft.fft(x, dim=1).conj().resolve_conj(), torch.randn(3, 4, 5), externs=None)
+    check(lambda x: torch.fft.ifft(x, n=10, dim=1), torch.randn(5, 6, 7), externs=None)
+
+
 def test_copies_take_the_layout_and_dtype_of_their_target():
     check(lambda x, y: aten.copy(x, y) + 1, torch.randn(4, 6).t(), torch.randn(4))
     check(lambda x, y: aten.copy(x, y), torch.zeros(2, 3, dtype=torch.int32), torch.tensor([1.7, 2.2, -3.9]))

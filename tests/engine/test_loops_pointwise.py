@@ -17,7 +17,7 @@ UNARY = {
     for name in (
         "neg", "abs", "sign", "reciprocal", "sqrt", "rsqrt", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p",
         "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc",
-        "lgamma", "digamma", "sigmoid", "floor", "ceil", "trunc", "round", "isnan", "isinf", "logical_not", "square",
+        "lgamma", "sigmoid", "floor", "ceil", "trunc", "round", "isnan", "isinf", "logical_not", "square",
         "frac", "signbit", "nan_to_num", "relu",
     )
 } | {
