@@ -7,6 +7,7 @@ before the first store, so a swap (`self.a, self.b = self.b, self.a`) reads what
 from __future__ import annotations
 
 from collections import OrderedDict, deque
+from contextlib import suppress
 from dataclasses import dataclass
 from types import CellType
 from typing import TYPE_CHECKING, Any
@@ -187,7 +188,9 @@ class SideEffects:
         if change.kind == "attr":
             new, raw = self.attributes[target][change.name]
             if new is DELETED:
+                codegen.push_function(discard)
                 codegen(target)
+                codegen.const(change.name)
             elif raw or target in self.new:
                 codegen.push_null()
                 codegen.const(object.__setattr__)
@@ -222,7 +225,8 @@ class SideEffects:
         if change.kind == "attr":
             new, raw = self.attributes[target][change.name]
             if new is DELETED:
-                codegen.emit("DELETE_ATTR", change.name)
+                codegen.call(2)
+                codegen.emit("POP_TOP")
             elif raw or target in self.new:
                 codegen.call(3)
                 codegen.emit("POP_TOP")
@@ -237,6 +241,12 @@ class SideEffects:
             codegen.emit_cell_store(target.name)
         else:
             codegen.emit("STORE_ATTR", "cell_contents")
+
+
+def discard(target: Any, name: str) -> None:
+    """Delete an attribute that may have existed only while tracing."""
+    with suppress(AttributeError):
+        delattr(target, name)
 
 
 def refill(target: Any, fresh: Any) -> None:

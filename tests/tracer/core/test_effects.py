@@ -19,6 +19,15 @@ def attributes(box, x):
     return box.other
 
 
+def deletes(box, x):
+    box.temporary = x
+    del box.temporary
+    del box.value
+    fresh = Box(x)
+    del fresh.value
+    return x + 1, fresh, hasattr(box, "value")
+
+
 def swap(box, x):
     box.a, box.b = box.b, box.a
     return x + 1
@@ -72,6 +81,10 @@ def inplace(x):
 
 def test_attributes(differential):
     differential(attributes, Box(3), X)
+
+
+def test_deleted_attributes(differential):
+    differential(deletes, Box(3), X)
 
 
 def test_swap_reads_before_it_writes(differential):
