@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 import torch
 
 from ..artifacts.context import CompileContext, CompileId
@@ -118,8 +119,12 @@ class _Compilation:
             context.recorder.begin(str(self.id), *_place(code))
             context.recorder.source_file(code.co_filename)
         if reason is not None:
+            if reason.location is None:
+                function, file, line = _place(code)
+                reason = msgspec.structs.replace(reason, location=Location(file, line, function))
             STATISTICS.recompiled(reason)
-            context.record("guards", lambda: reason, "recompile")
+            record = reason
+            context.record("guards", lambda: record, "recompile")
         try:
             with context.timed("total"), without_dynamo():
                 converted = self._convert(policy)

@@ -7,9 +7,11 @@ symbols under which the trace is valid.
 """
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Any, Self
 
 import sympy
 import torch
@@ -25,7 +27,11 @@ Sizes = tuple[int | None, ...]
 
 
 class CaptureFakeMode(FakeTensorMode):
-    """A FakeTensorMode whose dispatch does not go through `torch._disable_dynamo`, which would import TorchDynamo."""
+    """A FakeTensorMode whose dispatch does not go through `torch._disable_dynamo`, which would import TorchDynamo.
+
+    Where sizes are symbols, composite operators run in their Python form while the mode is on: the C++ forms of some
+    (matmul in torch 2.11) read sizes as numbers, and so would turn the symbols into constants.
+    """
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -33,6 +39,25 @@ class CaptureFakeMode(FakeTensorMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return _fake_dispatch(self, func, types, args, kwargs)
+
+
+    def __enter__(self) -> Self:
+        super().__enter__()
+        python_form = torch._C._EnablePythonDispatcher() if self._has_symbols() else contextlib.nullcontext()
+        python_form.__enter__()
+        self._python_forms.append(python_form)
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        self._python_forms.pop().__exit__(*exception)
+        super().__exit__(*exception)
+
+    @cached_property
+    def _python_forms(self) -> list[Any]:
+        return []
+
+    def _has_symbols(self) -> bool:
+        return self.shape_env is not None and bool(self.shape_env.var_to_range)
 
 
 _fake_dispatch = getattr(FakeTensorMode.__torch_dispatch__, "__wrapped__", FakeTensorMode.__torch_dispatch__)
@@ -136,7 +161,8 @@ class FrameShapes:
 
     def __init__(self, policy: DynamicPolicy) -> None:
         self.policy = policy
-        self.shape_env = CaptureShapeEnv()
+        # No symbols for what only the data of a tensor tells: the operation then raises, which is a graph break.
+        self.shape_env = CaptureShapeEnv(allow_scalar_outputs=False, allow_dynamic_output_shape_ops=False)
         self.fake_mode = CaptureFakeMode(shape_env=self.shape_env, allow_non_fake_inputs=False)
         self._fakes: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
         self._dims: dict[int, tuple[Sizes, Sizes]] = {}  # of the real tensors that have symbols, by id

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import types
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,6 +48,7 @@ class GuardBuilder:
         self.shapes = shapes
         self.scope = Scope(f_locals, f_globals, f_builtins)
         self.global_state = GlobalStateGuard()
+        self.locate: Callable[[], Location] | None = None  # where tracing is; set while guards are recorded
         self.function_modes = [
             torch._C._get_function_stack_at(i) for i in range(torch._C._len_torch_function_stack())
         ]
@@ -68,6 +70,8 @@ class GuardBuilder:
         source = GLOBAL_STATE if source is None else source
         key = (source, kind, entry.key(value))
         if key not in self._specs:
+            if location is None and self.locate is not None:
+                location = self.locate()
             self._specs[key] = GuardSpec(len(self._specs), source, kind, value, location)
 
     def value(self, source: Source) -> Any:
