@@ -292,6 +292,37 @@ class CycleIterator(SteppedIterator):
         raise Unsupported("iterate", self.describe())
 
 
+class SliceIterator(SteppedIterator):
+    """islice(iterable, start, stop, step): the items at `wanted`, `wanted + step`, ... before `stop`."""
+
+    __slots__ = ("position", "step", "stop", "wanted")
+
+    def __init__(self, source: Value, start: int, stop: int | None, step: int) -> None:
+        super().__init__(itertools.islice, [source])
+        self.position = 0
+        self.wanted = start
+        self.stop = stop
+        self.step = step
+
+    def next(self, tx: Interpreter) -> Value | None:
+        """The next wanted item; those before it are taken and dropped."""
+        while self.stop is None or self.position < self.stop:
+            item = self.sources[0].next(tx)
+            if item is None:
+                break
+            self.position += 1
+            if self.position - 1 == self.wanted:
+                self.wanted += self.step
+                return item
+        return None
+
+    def reconstruct(self, codegen: Codegen) -> None:
+        """islice of what is left."""
+        stop = None if self.stop is None else self.stop - self.position
+        parts = [constant(self.wanted - self.position), constant(stop), constant(self.step)]
+        codegen.call_const(itertools.islice, [self.sources[0], *parts])
+
+
 class CallIterator(SteppedIterator):
     """iter(function, sentinel)."""
 
@@ -401,18 +432,9 @@ def _cycle(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 
 @handles(itertools.islice)
 def _islice(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-    source = get_iter(tx, args[0])
     bounds = [None if b.is_constant() and b.as_constant() is None else as_index(tx, b) for b in args[1:]]
-    start, stop, step = {1: (0, bounds[0], 1), 2: (*bounds, 1), 3: tuple(bounds)}[len(bounds)]
-    if stop is None:
-        raise Unsupported("iterate", "an endless islice")
-    items: list[Value] = []
-    for _ in range(stop):
-        item = source.next(tx)
-        if item is None:
-            break
-        items.append(item)
-    return ItemsIterator(items[start or 0 :: step or 1])
+    part = slice(*bounds)
+    return SliceIterator(get_iter(tx, args[0]), part.start or 0, part.stop, part.step or 1)
 
 
 @handles(itertools.zip_longest)

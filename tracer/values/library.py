@@ -16,6 +16,7 @@ from importlib.machinery import ModuleSpec
 from types import FunctionType, MethodType, SimpleNamespace, TracebackType
 from typing import TYPE_CHECKING, Any
 
+from ..sources import Source
 from .base import Unsupported, Value
 from .classes import ClassValue
 from .constant import constant, fold
@@ -23,7 +24,7 @@ from .functions import FunctionValue, MethodValue, PartialValue
 from .handlers import NAMED, handles, pure
 from .mappings import DictValue
 from .objects import ObjectValue, new_object
-from .registry import OPAQUE_CONSTANTS, from_python
+from .registry import OPAQUE_CONSTANTS, builds, from_python
 from .sequences import ListValue, TupleValue
 from .sets import SetValue
 
@@ -263,13 +264,14 @@ def _ref(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 
 
 class WeakReference(Value):
-    """weakref.ref(value); the referent lives as long as the trace."""
+    """weakref.ref(referent), or the reference `real` that exists: its referent is looked up when it is asked for."""
 
-    __slots__ = ("referent",)
+    __slots__ = ("real", "referent")
 
-    def __init__(self, referent: Value) -> None:
-        super().__init__()
+    def __init__(self, referent: Value | None, real: Any = None, source: Source | None = None) -> None:
+        super().__init__(source)
         self.referent = referent
+        self.real = real
 
     def python_type(self) -> type:
         """weakref.ref."""
@@ -280,10 +282,20 @@ class WeakReference(Value):
         return True
 
     def call(self, tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-        """The referent."""
-        return self.referent
+        """The referent, which lives as long as the trace."""
+        return self.referent if self.referent is not None else from_python(tx, self.real())
 
     def reconstruct(self, codegen: Any) -> None:
         """weakref.ref(referent)."""
-        codegen.call_const(weakref.ref, [self.referent])
+        if self.referent is None:
+            codegen.const(self.real)
+        else:
+            codegen.call_const(weakref.ref, [self.referent])
 
+
+@builds(weakref.ref)
+def build_reference(tx: Interpreter, obj: Any, source: Source | None) -> Value:
+    """A weak reference that exists."""
+    if source is not None:
+        tx.guards.add(source, "ID_MATCH", obj)
+    return WeakReference(None, obj, source)

@@ -168,9 +168,9 @@ class ObjectValue(Value):
         return bind(tx, found, name, self, self.cls, type_source(self))
 
     def _special(self, tx: Interpreter, name: str, args: Sequence[Value]) -> Value | None:
-        """The call of a special method; None when the class has none of its own."""
+        """The call of a special method; None when the class has none. One that is not Python is left to eager."""
         method = self.method(tx, name)
-        if method is None or (isinstance(method, BaseMethod) and self.storage is None):
+        if method is None:
             return None
         return method.call(tx, args, {})
 

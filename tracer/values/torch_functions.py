@@ -35,6 +35,7 @@ for _result, _functions in (
     (False, (torch.compiler.is_exporting, torch.jit.is_scripting, torch.jit.is_tracing, torch._C._is_tracing,
              torch.overrides.has_torch_function, torch._C._has_torch_function, torch._C._has_torch_function_unary,
              torch._C._has_torch_function_variadic, torch.overrides.is_tensor_method_or_property)),
+    (0, (torch._C._len_torch_dispatch_stack, torch._C._len_torch_function_stack)),
     (None, (torch._C._get_tracing_state, torch._C._log_api_usage_once)),
 ):  # fmt: skip
     handles(*_functions)(_always(_result))

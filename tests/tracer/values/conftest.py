@@ -5,6 +5,7 @@ import copy
 import dataclasses
 import enum
 from collections.abc import Callable, Iterator, Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -26,7 +27,7 @@ def same(left: Any, right: Any) -> bool:
         return list(left) == list(right) and all(same(left[key], right[key]) for key in left)
     if isinstance(left, (list, tuple)):
         return len(left) == len(right) and all(same(a, b) for a, b in zip(left, right))
-    if dataclasses.is_dataclass(left) or type(left).__eq__ is object.__eq__:
+    if isinstance(left, SimpleNamespace) or dataclasses.is_dataclass(left) or type(left).__eq__ is object.__eq__:
         own = getattr(left, "__dict__", None)
         return left is right if own is None else same(own, right.__dict__)
     return bool(left == right)

@@ -68,7 +68,8 @@ def dict_methods(x):
     popped = d.pop("b"), d.pop("zz", None)
     merged = {**d, "h": 1} | {"i": 2}
     del d["e"]
-    return d, popped, merged, list(d), list(d.items())[0][0], "a" in d, d.get("q"), d.get("q", 3), len(d), d == dict(d)
+    first = next(iter(d.items()))
+    return d, popped, merged, list(d), first[0], "a" in d, d.get("q"), d.get("q", 3), len(d), d == dict(d)
 
 
 def dict_of_the_caller(x, d):

@@ -35,7 +35,7 @@ def signatures(x):
     def f(a, b=2, /, c=3, *rest, d=4, **more):
         return a, b, c, rest, d, more
 
-    return f(1), f(1, 5, 6, 7, d=x, e=9), f(*[1, 2], **{"c": 0, "z": 1}), doubled(x, shift=3)
+    return f(1), f(1, 5, 6, 7, d=x, e=9), f(*[1, 2], **dict(zip("cz", (0, 1)))), doubled(x, shift=3)
 
 
 def wrong_arguments(x):
@@ -96,7 +96,7 @@ def generators(x):
                 yield received
 
     g = numbers(3)
-    return next(g), g.send("hello"), [v for v in g], sum(i for i in range(4) if i % 2), any(v > 1 for v in [1, 2, 3])
+    return next(g), g.send("hello"), list(g), sum(i for i in range(4) if i % 2), any(v > 1 for v in [1, 2, 3])
 
 
 def builtin_functions(x):
@@ -104,7 +104,7 @@ def builtin_functions(x):
         len(x), isinstance(x, torch.Tensor), issubclass(bool, int), min(3, 1, 2), max([1, 5], key=lambda v: -v),
         sum([1, 2], 3), any([0, 1]), all([]), sorted([3, 1, 2], reverse=True), abs(-3), round(2.567, 1), divmod(7, 2),
         int("12"), float("1.5"), str(3), bool([]), repr("a"), callable(len), type(x).__name__, getattr(x, "nope", 7),
-        hasattr(x, "shape"), "%d-%s" % (1, "a"), f"{3.14159:.2f} {len(x)!r}", "a,b".split(","), "-".join(["x", "y"]),
+        hasattr(x, "shape"), f"{3.14159:.2f} {len(x)!r}", "a,b".split(","), "-".join(["x", "y"]),
         math.sqrt(16), math.pi, operator.add(1, 2), chr(65), ord("A"), pow(2, 5), 7 // 2, -7 % 3, 1 < 2 < 3,
         list(map(str, range(2))), "abc"[1:], "abc".upper().startswith("AB"), min([], default=4), hash("a") == hash("a"),
     )  # fmt: skip

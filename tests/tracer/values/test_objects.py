@@ -176,8 +176,9 @@ def enums(x):
 def attributes(x):
     s = SimpleNamespace(a=1, b=x)
     s.c = s.a + 1
-    setattr(s, "d", 4)
-    return s, getattr(s, "d"), hasattr(s, "e"), vars(s)["c"]
+    name = "d"
+    setattr(s, name, 4)
+    return s, getattr(s, name), hasattr(s, "e"), vars(s)["c"]
 
 
 def classes(x):

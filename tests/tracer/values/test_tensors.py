@@ -16,8 +16,9 @@ X = torch.arange(6.0).reshape(2, 3)
 
 def metadata(x):
     return (
-        x.shape, x.size(), x.size(0), x.size(-1), x.dtype, x.device, x.ndim, x.dim(), x.numel(), x.stride(), x.stride(1),
-        x.is_contiguous(), x.t().is_contiguous(), x.requires_grad, x.is_floating_point(), x.element_size(), x.nbytes,
+        x.shape, x.size(), x.size(0), x.size(-1), x.dtype, x.device, x.ndim, x.dim(), x.numel(), x.stride(),
+        x.stride(1), x.is_contiguous(),
+        x.t().is_contiguous(), x.requires_grad, x.is_floating_point(), x.element_size(), x.nbytes,
         x.is_cuda, x.layout, x.itemsize, x.grad, x.grad_fn, x.is_leaf, x.storage_offset(), x[1].storage_offset(),
         len(x), x.shape[1:], x.shape.numel(), x.type(), torch.numel(x), torch.is_floating_point(x), type(x), x.mT.shape,
     )  # fmt: skip
@@ -28,7 +29,8 @@ def operators(x):
     y += x
     y = 2 - y
     y **= 2
-    return -y, y @ x.T, x // 2, x % 2, 3 / (x + 1), x == 1, 1 < x, ~(x > 1), x.bool() & (x > 2), abs(x), +x, 2**x, x is x
+    compared = x == 1, 1 < x, ~(x > 1), x.bool() & (x > 2)
+    return -y, y @ x.T, x // 2, x % 2, 3 / (x + 1), compared, abs(x), +x, 2**x, x is x
 
 
 def indexing(x):
