@@ -16,6 +16,7 @@ PARALLEL_WORK = 60_000  # simple operations; fewer are done before a thread has 
 FEW = 4  # outer iterations that are too few to be shared out
 CHUNKS = 32  # of a reduction that runs in parallel itself; fixed, so that results do not depend on threads
 LANES = 128  # elements of a block in lane mode
+LANE_SCRATCH = 64 * 1024  # elements that the rows of all lanes of a block may take: about the second-level cache
 EXPENSIVE_COST = 8
 
 
@@ -47,6 +48,11 @@ def loop_shape(group: Group, bodies: Sequence[LoopBody]) -> Shape:
         width = static(group.axes[outer].extent)
         shared = None if width is None else shared * -(-width // LANES)
     return Shape(outer, lanes, "nests" if shared is not None and shared < FEW else "outer", condition)
+
+
+def lane_width(row: int) -> int:
+    """Lanes of a block when a kernel keeps `row` elements for each: as many as fit, by whole vectors."""
+    return max(16, min(LANES, LANE_SCRATCH // max(row, 1) // 16 * 16))
 
 
 def prefers_lanes(bodies: Sequence[LoopBody], lane: Axis) -> bool:

@@ -18,7 +18,7 @@ import sympy
 from ...artifacts.records import CodeLine, ref
 from ..ir import Axis, Group, KernelSignature, Program
 from ..lowering.index import axis_symbol
-from .choices import LANES, Shape, loop_shape, prefers_lanes
+from .choices import LANES, Shape, lane_width, loop_shape, prefers_lanes
 from .dtypes import ctype
 from .nest_writer import NestWriter, lane_end, lane_header, loop_header
 from .nests import Nest, nests_of
@@ -53,6 +53,7 @@ class Kernel:
         self.arrays: dict[str, Scratch] = {}
         self.outer_names: frozenset[str] = frozenset()
         self.lane: Axis | None = None
+        self.width = LANES
         self.loops_around: tuple[Axis, ...] = ()
         self.symbols = self._size_symbols()
 
@@ -121,17 +122,19 @@ class Kernel:
             self.lane = self.group.axes[self.shape.outer]
             self.outer_names |= {self.lane.symbol.name}
         self._plan_arrays()
+        if self.lane is not None:
+            self.width = lane_width(sum(scratch.elements for scratch in self.arrays.values()))
         loops = [loop_header(a) for a in outer]
         if self.lane is not None:
-            loops.append(lane_header(self.lane))
+            loops.append(lane_header(self.lane, self.width))
         if self.shape.parallel == "outer" and loops:
             collapse = f" collapse({len(loops)})" if len(loops) > 1 else ""
             self.writer.line(f"#pragma omp parallel for{collapse}{self.shape.condition} schedule(static)")
         with self._loops(loops):
             if self.lane is not None:
-                self.writer.line(lane_end(self.lane))
+                self.writer.line(lane_end(self.lane, self.width))
             for name, scratch in self.arrays.items():
-                size = scratch.elements * (LANES if self.lane is not None else 1)
+                size = scratch.elements * (self.width if self.lane is not None else 1)
                 self.writer.line(f"{ctype(self.local[name]).value} {c_name(name)}[{size}];", [ref("loops", "", name)])
             for nest in self.nests:
                 self._nest(nest, self.lane)
@@ -166,11 +169,11 @@ class Kernel:
         loops = nest.loops if own is None else nest.loops[:-1]
         headers = [loop_header(a) for a in loops]
         if own is not None:
-            headers.append(lane_header(own))
+            headers.append(lane_header(own, self.width))
         if self.shape.parallel == "nests":
             self.writer.line(f"#pragma omp parallel for schedule(static){self.shape.condition}")
         with self._loops(headers):
             if own is not None:
-                self.writer.line(lane_end(own))
+                self.writer.line(lane_end(own, self.width))
             for inner in nest.inside:
                 NestWriter(self, inner, own or lane, nest.loops).emit()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import sympy
 
 from ..ir import Axis, Statement
-from .choices import CHUNKS, LANES
+from .choices import CHUNKS
 from .dtypes import ctype
 from .indices import c_expression
 from .nests import Nest, Part
@@ -29,15 +29,15 @@ def loop_header(a: Axis, first: str = "0", last: str = "") -> str:
     return f"for (int64 {a.symbol} = {first}; {a.symbol} < {last or c_expression(a.extent)}; {a.symbol}++)"
 
 
-def lane_header(a: Axis) -> str:
+def lane_header(a: Axis, width: int) -> str:
     """The loop over blocks of lanes of an axis."""
-    return f"for (int64 {a.symbol}_0 = 0; {a.symbol}_0 < {c_expression(a.extent)}; {a.symbol}_0 += {LANES})"
+    return f"for (int64 {a.symbol}_0 = 0; {a.symbol}_0 < {c_expression(a.extent)}; {a.symbol}_0 += {width})"
 
 
-def lane_end(a: Axis) -> str:
+def lane_end(a: Axis, width: int) -> str:
     """Where the block of lanes ends."""
     g, extent = a.symbol, c_expression(a.extent)
-    return f"const int64 {g}_1 = {g}_0 + {LANES} < {extent} ? {g}_0 + {LANES} : {extent};"
+    return f"const int64 {g}_1 = {g}_0 + {width} < {extent} ? {g}_0 + {width} : {extent};"
 
 
 @dataclass
@@ -223,8 +223,8 @@ class NestWriter:
                 if self.lane is None:
                     self.writer.line(f"{f.type} {r.name}{f.suffix} = {f.start};", origins)
                 else:
-                    self.writer.line(f"{f.type} {r.name}{f.suffix}[{LANES}];", origins)
-                    self.writer.line(f"for (int64 k = 0; k < {LANES}; k++) {r.name}{f.suffix}[k] = {f.start};", origins)
+                    self.writer.line(f"{f.type} {r.name}{f.suffix}[{self.kernel.width}];", origins)
+                    self.writer.line(f"for (int64 k = 0; k < {self.kernel.width}; k++) {r.name}{f.suffix}[k] = {f.start};", origins)
 
     def _update(self, part: Part, s: Statement) -> None:
         reduction = next(r for r in self.reductions if r.part is part and r.statement is s)
@@ -239,7 +239,7 @@ class NestWriter:
     def _in_chunks(self) -> None:
         """Run the outermost loop in chunks of fixed number, in parallel, and join their results in order."""
         a = self.loops[0]
-        width = f"[{LANES}]" if self.lane is not None else ""
+        width = f"[{self.kernel.width}]" if self.lane is not None else ""
         for r in self.reductions:
             for f in r.accumulator.fields:
                 self.writer.line(f"{f.type} {r.name}{f.suffix}_chunks[{CHUNKS}]{width};")

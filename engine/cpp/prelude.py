@@ -20,7 +20,8 @@ typedef unsigned int uint32;
 typedef long int64;
 typedef unsigned long uint64;
 #define SIMD __attribute__((simd("notinbranch"), const, nothrow, leaf))
-#define LEAF __attribute__((const, nothrow, leaf))"""
+#define LEAF __attribute__((const, nothrow, leaf))
+#define INLINE static inline __attribute__((always_inline))"""
 
 _VECTOR = ("sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh exp2 expm1 log2 log10 log1p erfc cbrt").split()
 _VECTOR64 = ("exp", "log", "erf")
@@ -46,36 +47,36 @@ LIBRARY = _declarations()
 
 FUNCTIONS: dict[str, str] = {
     "float_bits": """\
-static inline int32 float_bits(float x) { int32 bits; __builtin_memcpy(&bits, &x, 4); return bits; }""",
+INLINE int32 float_bits(float x) { int32 bits; __builtin_memcpy(&bits, &x, 4); return bits; }""",
     "bits_float": """\
-static inline float bits_float(int32 bits) { float x; __builtin_memcpy(&x, &bits, 4); return x; }""",
+INLINE float bits_float(int32 bits) { float x; __builtin_memcpy(&x, &bits, 4); return x; }""",
     "bits_as": """\
-template <typename To, typename From> static inline To bits_as(From x) {
+template <typename To, typename From> INLINE To bits_as(From x) {
   To y; __builtin_memcpy(&y, &x, sizeof(To)); return y;
 }""",
     "fused": """\
 #ifdef __FMA__
-static inline float fused(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+INLINE float fused(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 #else
-static inline float fused(float a, float b, float c) { return a * b + c; }
+INLINE float fused(float a, float b, float c) { return a * b + c; }
 #endif""",
     "bfloat16_to_float": """\
-static inline float bfloat16_to_float(uint16 x) { return bits_float((int32)((uint32)x << 16)); }""",
+INLINE float bfloat16_to_float(uint16 x) { return bits_float((int32)((uint32)x << 16)); }""",
     "float_to_bfloat16": """\
-static inline uint16 float_to_bfloat16(float x) {  // to nearest, ties to even
+INLINE uint16 float_to_bfloat16(float x) {  // to nearest, ties to even
   uint32 bits = (uint32)float_bits(x);
   uint32 rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
   return (uint16)(x != x ? 0x7fc0u : rounded);
 }""",
     "half_to_float": """\
-static inline float half_to_float(uint16 x) {  // 2^112 moves the exponent, subnormals come out exact
+INLINE float half_to_float(uint16 x) {  // 2^112 moves the exponent, subnormals come out exact
   uint32 magnitude = (uint32)(x & 0x7fff) << 13;
   float scaled = bits_float((int32)magnitude) * 0x1p112f;
   uint32 bits = magnitude >= (0x7c00u << 13) ? magnitude | 0x7f800000u : (uint32)float_bits(scaled);
   return bits_float((int32)(bits | ((uint32)(x & 0x8000) << 16)));
 }""",
     "float_to_half": """\
-static inline uint16 float_to_half(float x) {  // to nearest, ties to even
+INLINE uint16 float_to_half(float x) {  // to nearest, ties to even
   uint32 bits = (uint32)float_bits(x);
   uint32 sign = (bits >> 16) & 0x8000u;
   uint32 magnitude = bits & 0x7fffffffu;
@@ -86,7 +87,7 @@ static inline uint16 float_to_half(float x) {  // to nearest, ties to even
   return (uint16)(sign | (magnitude >= 0x47800000u ? special : half));
 }""",
     "exp_float": """\
-static inline float exp_float(float x) {
+INLINE float exp_float(float x) {
   float clipped = x > 105.0f ? 105.0f : x < -105.0f ? -105.0f : x;
   float n = __builtin_rintf(clipped * 1.442695041f);
   float f = fused(n, -0.693145752f, clipped);
@@ -103,7 +104,7 @@ static inline float exp_float(float x) {
   return x != x ? x : y;
 }""",
     "log_float": """\
-static inline float log_float(float a) {
+INLINE float log_float(float a) {
   bool tiny = a < 1.175494351e-38f;
   float x = tiny ? a * 8388608.0f : a;
   int32 e = (float_bits(x) - 0x3f2aaaab) & (int32)0xff800000;
@@ -124,7 +125,7 @@ static inline float log_float(float a) {
   return a > 0.0f && a < __builtin_inff() ? r : edge;
 }""",
     "erf_float": """\
-static inline float erf_float(float a) {
+INLINE float erf_float(float a) {
   float t = __builtin_fabsf(a), s = a * a;
   float r = fused(-1.72853470e-5f, t, 3.83197126e-4f);
   float u = fused(-3.88396438e-3f, t, 2.42546219e-2f);
@@ -144,31 +145,31 @@ static inline float erf_float(float a) {
   return t > 0.927734375f ? large : q;
 }""",
     "minimum": """\
-template <typename T> static inline T minimum(T a, T b) { return a != a ? a : b != b ? b : a < b ? a : b; }""",
+template <typename T> INLINE T minimum(T a, T b) { return a != a ? a : b != b ? b : a < b ? a : b; }""",
     "maximum": """\
-template <typename T> static inline T maximum(T a, T b) { return a != a ? a : b != b ? b : a > b ? a : b; }""",
+template <typename T> INLINE T maximum(T a, T b) { return a != a ? a : b != b ? b : a > b ? a : b; }""",
     "sign": """\
-template <typename T> static inline T sign(T x) { return (T)((x > T(0)) - (x < T(0))); }""",
+template <typename T> INLINE T sign(T x) { return (T)((x > T(0)) - (x < T(0))); }""",
     "floor_divide": """\
-template <typename T> static inline T floor_divide(T a, T b) {  // rounds down; 0 for a zero divisor (status says so)
+template <typename T> INLINE T floor_divide(T a, T b) {  // rounds down; 0 for a zero divisor (status says so)
   T d = b == 0 ? T(1) : b, q = d == T(-1) ? T(-a) : T(a / d), r = d == T(-1) ? T(0) : T(a % d);
   return b == 0 ? T(0) : T(q - ((r != 0) & ((r < 0) != (d < 0))));
 }""",
     "floor_remainder": """\
-template <typename T> static inline T floor_remainder(T a, T b) {  // has the sign of the divisor
+template <typename T> INLINE T floor_remainder(T a, T b) {  // has the sign of the divisor
   T d = b == 0 ? T(1) : b, r = d == T(-1) ? T(0) : T(a % d);
   return b == 0 ? T(0) : T(r + (((r != 0) & ((r < 0) != (d < 0))) ? d : T(0)));
 }""",
     "truncated_divide": """\
-template <typename T> static inline T truncated_divide(T a, T b) {
+template <typename T> INLINE T truncated_divide(T a, T b) {
   return b == 0 ? T(0) : b == T(-1) ? T(-a) : T(a / b);
 }""",
     "truncated_remainder": """\
-template <typename T> static inline T truncated_remainder(T a, T b) {
+template <typename T> INLINE T truncated_remainder(T a, T b) {
   return b == 0 || b == T(-1) ? T(0) : T(a % b);
 }""",
     "floor_divide_float": """\
-template <typename T> static inline T floor_divide_float(T a, T b) {  // as Python's //: exact, through the remainder
+template <typename T> INLINE T floor_divide_float(T a, T b) {  // as Python's //: exact, through the remainder
   T r = remainder_of(a, b), q = (a - r) / b;
   q = (r != T(0)) & ((b < T(0)) != (r < T(0))) ? q - T(1) : q;
   T f = floor_of(q);
@@ -177,32 +178,32 @@ template <typename T> static inline T floor_divide_float(T a, T b) {  // as Pyth
   return b == T(0) ? a / b : f;
 }""",
     "floor_remainder_float": """\
-template <typename T> static inline T floor_remainder_float(T a, T b) {
+template <typename T> INLINE T floor_remainder_float(T a, T b) {
   T r = remainder_of(a, b);
   return (r != T(0)) & ((b < T(0)) != (r < T(0))) ? r + b : r;
 }""",
     "remainder_of": """\
-static inline float remainder_of(float a, float b) { return fmodf(a, b); }
-static inline double remainder_of(double a, double b) { return fmod(a, b); }""",
+INLINE float remainder_of(float a, float b) { return fmodf(a, b); }
+INLINE double remainder_of(double a, double b) { return fmod(a, b); }""",
     "floor_of": """\
-static inline float floor_of(float a) { return __builtin_floorf(a); }
-static inline double floor_of(double a) { return __builtin_floor(a); }""",
+INLINE float floor_of(float a) { return __builtin_floorf(a); }
+INLINE double floor_of(double a) { return __builtin_floor(a); }""",
     "copysign_of": """\
-static inline float copysign_of(float a, float b) { return __builtin_copysignf(a, b); }
-static inline double copysign_of(double a, double b) { return __builtin_copysign(a, b); }""",
+INLINE float copysign_of(float a, float b) { return __builtin_copysignf(a, b); }
+INLINE double copysign_of(double a, double b) { return __builtin_copysign(a, b); }""",
     "integer_power": """\
-template <typename T> static inline T integer_power(T base, T exponent) {  // wraps; of a negative exponent as torch
+template <typename T> INLINE T integer_power(T base, T exponent) {  // wraps; of a negative exponent as torch
   if (exponent < 0) return base == 1 ? T(1) : base == T(-1) ? (exponent & 1 ? T(-1) : T(1)) : T(0);
   T result = 1;
   for (; exponent; exponent >>= 1, base *= base) if (exponent & 1) result *= base;
   return result;
 }""",
     "shift_left": """\
-template <typename T> static inline T shift_left(T a, T b) {
+template <typename T> INLINE T shift_left(T a, T b) {
   return b < 0 || b >= T(8 * sizeof(T)) ? T(0) : T(a << b);
 }""",
     "shift_right": """\
-template <typename T> static inline T shift_right(T a, T b) {
+template <typename T> INLINE T shift_right(T a, T b) {
   return b < 0 || b >= T(8 * sizeof(T)) ? (a < 0 ? T(-1) : T(0)) : T(a >> b);
 }""",
 }

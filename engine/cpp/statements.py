@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import torch
 
 from ..ir import Axis, Statement
-from .choices import LANES
 from .dtypes import ctype, literal
 from .indices import c_expression
 from .nests import Part
@@ -80,7 +79,8 @@ class StatementWriter:
         place = scratch.index(form, self.kernel.outer_names)
         if self.kernel.lane is not None:
             g = self.kernel.lane.symbol
-            return f"{c_name(s.buffer)}[{LANES}*({place}) + {g} - {g}_0]"
+            row = "" if place == "0" else f"{self.kernel.width}*{place} + " if place.isidentifier() else f"{self.kernel.width}*({place}) + "
+            return f"{c_name(s.buffer)}[{row}{g} - {g}_0]"
         return f"{c_name(s.buffer)}[{place}]"
 
     def _index(self, part: Part, s: Statement) -> str:

@@ -12,7 +12,7 @@ from .fusion import Node, views_in
 from .legality import accesses, row_terms
 
 SCRATCH_LIMIT = 16384  # elements of a row that a kernel may keep for itself
-SCRATCH_TOTAL = 48 * 1024  # of all rows of a group
+SCRATCH_TOTAL = 24 * 1024  # of all rows of a group
 
 
 def finished(node: Node, kernel: str, program: Program, needed_outside: Callable[[str, Node], bool]) -> Group:

@@ -6,8 +6,8 @@ a third step, when the indices allow it (`legality.py`), when it pays, and when 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 import sympy
 
@@ -16,7 +16,7 @@ from ...artifacts.records import FusionCandidate, Option
 from ..ir import Axis, ExternCall, LoopBody, Program, View
 
 from .forms import NotLinear
-from .legality import Refusal, accesses, aligned, conflict, crossing, iterations
+from .legality import Refusal, accesses, aligned, conflict, crossing, iterations, turned
 
 SYMBOL_HINT = 128  # what a symbolic size counts as in scores
 ROW_LIMIT = 512 * 1024  # bytes that one iteration of shared loops may leave for the next body: the second-level cache
@@ -201,6 +201,33 @@ class Fusion:
         return self._common_loops(first, second, dependent)
 
     def _common_loops(self, first: Node, second: Node, dependent: bool) -> tuple[list[LoopBody], tuple[Axis, ...]] | Refusal:
+        """The longest common outer loops, with the loops of a pointwise side in another order if that makes more."""
+        best = self._same_order(first, second, dependent)
+        if dependent and (isinstance(best, Refusal) or len(best[1]) < min(len(first.axes), len(second.axes))):
+            for one, other in self._turned(first, second):
+                found = self._same_order(one, other, dependent)
+                if not isinstance(found, Refusal) and (isinstance(best, Refusal) or len(found[1]) > len(best[1])):
+                    best = found
+        return best
+
+    @staticmethod
+    def _turned(first: Node, second: Node) -> Iterator[tuple[Node, Node]]:
+        """The pair with the loops of one of them in the order of the other, which has reductions."""
+        for name in sorted(first.writes & second.reads):
+            stores = [a.form for b in first.bodies for a in accesses(b).stores.get(name, ()) if a.form is not None]
+            loads = [a.form for b in second.bodies for a in accesses(b).loads.get(name, ()) if a.form is not None]
+            if len(stores) != 1 or not loads:
+                continue
+            if any(b.reduction_axes for b in first.bodies):
+                found = turned(second.bodies, second.axes, loads[0], first.axes, stores[0])
+                if found is not None:
+                    yield first, replace(second, bodies=found[0], axes=found[1])
+            if any(b.reduction_axes for b in second.bodies):
+                found = turned(first.bodies, first.axes, stores[0], second.axes, loads[0])
+                if found is not None:
+                    yield replace(first, bodies=found[0], axes=found[1]), second
+
+    def _same_order(self, first: Node, second: Node, dependent: bool) -> tuple[list[LoopBody], tuple[Axis, ...]] | Refusal:
         try:
             moved, count = aligned(first.axes, second.bodies, second.axes)
             fixed = first.bodies

@@ -8,13 +8,13 @@ inner loops of the writer cover.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import sympy
 
 from ..ir import Axis, LoopBody, Statement
 from ..lowering.index import Linear, Size, axis, size
-from .forms import NotLinear, index_forms, mentions, new_axis, rewrite, static
+from .forms import NotLinear, coefficient, index_forms, mentions, new_axis, rewrite, static
 
 
 @dataclass(frozen=True)
@@ -128,6 +128,28 @@ def _others(
 
 def _extent(body: LoopBody, symbol: sympy.Symbol) -> Size:
     return next((size(a.extent) for a in body.axes if a.symbol == symbol), 0)
+
+
+def turned(
+    bodies: Sequence[LoopBody], axes: tuple[Axis, ...], ours: Linear, like: Sequence[Axis], theirs: Linear
+) -> tuple[list[LoopBody], tuple[Axis, ...]] | None:
+    """Pointwise `bodies` with their loops in another order: that in which `like` runs through a buffer they share.
+
+    `ours` and `theirs` are the indices of the buffer on both sides. None where there is no such order.
+    """
+    if any(b.axes != axes or b.reduction_axes for b in bodies):
+        return None
+    order: list[Axis] = []
+    for a in like:
+        factor = coefficient(theirs, a.symbol)
+        match = [x for x in axes if x not in order and x.extent == a.extent and coefficient(ours, x.symbol) == factor]
+        if not match or not factor:
+            break
+        order.append(match[0])
+    whole = (*order, *[x for x in axes if x not in order])
+    if whole == axes:
+        return None
+    return [replace(b, axes=whole) for b in bodies], whole
 
 
 def conflict(writers: Sequence[LoopBody], readers: Sequence[LoopBody], shared: Sequence[Axis]) -> Refusal | None:
@@ -275,4 +297,5 @@ def iterations(axes: Sequence[Axis]) -> int | None:
     return total
 
 
-__all__ = ["Access", "Accesses", "NotLinear", "Refusal", "accesses", "aligned", "conflict", "crossing", "iterations", "row_terms"]
+__all__ = ["Access", "Accesses", "NotLinear", "Refusal", "accesses", "aligned", "conflict", "crossing", "iterations", "row_terms",
+           "turned"]
