@@ -154,6 +154,8 @@ class GraphLowering:
         It stays lazy when its consumers end in one body or when it is cheap; else it is realized (a decision).
         """
         base = self.base_of(fake, node.name)
+        if 0 in base.stride:  # one element in several places cannot be stored to
+            base.stride = contiguous_strides(base.size)
         base.compute = compute
         bases = [v.base for v in inputs if isinstance(v, Value)]
         base.depth = 1 + max((b.depth for b in bases if not b.buffer), default=0)
@@ -262,7 +264,7 @@ class GraphLowering:
         fake = out.meta["val"]
         wanted = sizes(fake.stride())
         view = self.view_of(value, like=wanted)
-        if tuple(map(size, view.stride)) != wanted and product(map(size, view.size)) != 0:
+        if tuple(map(size, view.stride)) != wanted and 0 not in wanted and product(map(size, view.size)) != 0:
             view = self.view_of(self.copied(value, wanted), like=wanted)
         return view
 

@@ -159,6 +159,12 @@ def test_copies_take_the_layout_and_dtype_of_their_target():
     check(lambda x, y: aten.copy(x, y), torch.zeros(2, 3, dtype=torch.int32), torch.tensor([1.7, 2.2, -3.9]))
 
 
+def test_a_copy_to_an_expanded_tensor_has_memory_for_each_element():
+    program = lowered(lambda x, y: aten.copy(x.expand(3, 4), y) * 2, torch.zeros(1, 4), torch.randn(3, 4))
+    y = torch.randn(3, 4)
+    assert run(program, [torch.zeros(1, 4), y])[0].equal(y * 2)
+
+
 def test_mutated_inputs_are_copied_to_after_everything_was_read():
     module = make_fx(lambda x, y: (y.clone(), x, x + y), tracing_mode="fake")(torch.randn(4), torch.randn(4))
     names = [n.name for n in module.graph.nodes if n.op == "placeholder"]
