@@ -23,6 +23,7 @@ import sys
 import threading
 import time
 import weakref
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from importlib import metadata
@@ -99,7 +100,7 @@ class RecordingWriter:
         self._extra = {"command": list(command), "compiler": compiler, **(meta or {})}
         self._lock = threading.RLock()
         self._stopped = False
-        self._decisions: list[tuple[str, Decision]] = []
+        self._decisions: deque[tuple[str, Decision]] = deque()
         self._known: set[bytes] = set()
         self._sources: set[str] = set()
         self._versions_known = False
@@ -238,8 +239,8 @@ class RecordingWriter:
         self._db.execute("BEGIN")
         try:
             work()
-            if self._decisions:
-                waiting, self._decisions = self._decisions, []
+            waiting = [self._decisions.popleft() for _ in range(len(self._decisions))]  # others may append meanwhile
+            if waiting:
                 self._db.executemany(
                     "INSERT INTO decisions(compile, kind, subject, data) VALUES(?,?,?,?)",
                     [(compile_id, d.kind, d.subject, _encode(d)) for compile_id, d in waiting],
@@ -273,7 +274,7 @@ class RecordingWriter:
 
     def _after_fork(self) -> None:
         self._lock = threading.RLock()  # a thread that is not in the child may have held it
-        self._decisions = []  # the parent writes them
+        self._decisions = deque()  # the parent writes them
 
     def _leave_parents_database(self) -> None:
         # Closing the parent's connection in a child would touch the parent's locks and files: never destroy it.

@@ -1,7 +1,6 @@
 """The workbench: opens a recording and hands it to the screens."""
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from typing import ClassVar
 
@@ -42,6 +41,7 @@ class Workbench(App[None]):
 
     def __init__(self, session: Session | None = None, target: Target = Target()) -> None:  # noqa: B008
         super().__init__()
+        self.animation_level = "none"
         self.session = session
         self._target = target
 
@@ -110,7 +110,6 @@ def workbench(selector: str = "@") -> Workbench:
 
 def run(selector: str = "@") -> int:
     """Open the workbench; returns the exit code when it is left. Raises RecordingError for a selector of nothing."""
-    os.environ.setdefault("TEXTUAL_ANIMATIONS", "none")
     app = workbench(selector)
     app.run()
     return app.return_code or 0

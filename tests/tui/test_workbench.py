@@ -20,7 +20,6 @@ WIDE, NARROW = (160, 48), (80, 24)
 @pytest.fixture(autouse=True)
 def home(sample: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PTDEBUG_HOME", str(sample.parent))
-    monkeypatch.setenv("TEXTUAL_ANIMATIONS", "none")
     return sample.parent
 
 
