@@ -65,6 +65,8 @@ class Dispatcher:
 
     def __init__(self, options: CompileOptions) -> None:
         self.options = options
+        # C++ makes the entry when the callback has returned; until then another thread would not find it.
+        self._installing: dict[int, weakref.ref[EntryGuards]] = {}
 
     def __call__(self, frame: Any, entry: Any, frame_state: dict[Any, Any]) -> Verdict:
         """What to do with a frame that no entry serves. Raises FullGraphError, and nothing else of ours."""
@@ -83,6 +85,7 @@ class Dispatcher:
 
     def _compile(self, frame: Any, state: CodeState, wanted: bool) -> Verdict:
         mine = [e.guard_manager for e in eval_frame.entries(frame.f_code) if e.backend is self]
+        mine += self._on_the_way(frame.f_code)
         scope = Scope(frame.f_locals, frame.f_globals, frame.f_builtins)
         reason = explain_recompile(mine, scope)
         if mine and reason is None:
@@ -95,10 +98,17 @@ class Dispatcher:
         state.compiles += 1
         outcome = compilation.run(DynamicPolicy(state.history, self.options.dynamic), reason)
         if isinstance(outcome, Verdict):
+            assert outcome.guarded_code is not None
+            self._installing[id(frame.f_code)] = weakref.ref(outcome.guarded_code.guard_manager)
             return outcome
         if mine:
             return eval_frame.CACHED_ONLY_HERE
         return _fruitless(state, _PATIENCE if wanted else 1)
+
+    def _on_the_way(self, code: types.CodeType) -> list[EntryGuards]:
+        reference = self._installing.get(id(code))
+        guards = reference() if reference is not None else None
+        return [guards] if guards is not None and guards.cache_entry is None and not guards.dead else []
 
 
 class _Compilation:

@@ -195,6 +195,8 @@ def entries(code: types.CodeType) -> list[Any]:
 
 def reset_code(code: types.CodeType) -> None:
     """Forget all entries, the frame state and the strategy of `code`."""
+    for entry in entries(code):
+        entry.guard_manager.dead = "reset"
     _hook.reset_code(code)
 
 

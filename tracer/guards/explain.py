@@ -17,7 +17,8 @@ from .tree import Check
 
 
 def explain_recompile(entries: Sequence[Any], scope: Scope) -> Recompile | None:
-    """Compare the call in `scope` with `entries` (each an `eval_frame.EntryGuards`); None when there is none.
+    """Compare the call in `scope` with `entries` (each an `eval_frame.EntryGuards`); None when there is none, or when
+    one of them accepts.
 
     The nearest entry is the one that got furthest through its guards.
     """
@@ -25,7 +26,9 @@ def explain_recompile(entries: Sequence[Any], scope: Scope) -> Recompile | None:
     with without_dynamo():
         for entry in entries:
             outcome = entry.root.check_verbose(dict(scope.f_locals))
-            if not outcome.result and (best is None or outcome.num_guards_executed > best[0]):
+            if outcome.result:
+                return None
+            if best is None or outcome.num_guards_executed > best[0]:
                 best = (outcome.num_guards_executed, entry, outcome)
     if best is None:
         return None
