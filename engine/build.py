@@ -182,7 +182,7 @@ def _load(path: Path, names: Sequence[str]) -> dict[str, Callable[..., int]]:
 
 
 def _intact_entry(library: Path, log_file: Path) -> str | None:
-    """What the compiler said when it made the entry; None when there is none, or it is damaged (loading it might crash)."""
+    """What the compiler said when it made the entry; None unless it is there and whole (loading another may crash)."""
     try:
         checksum, _, log = log_file.read_text().partition("\n")
         return log if checksum == _checksum(library) else None

@@ -22,7 +22,7 @@ EXPENSIVE_COST = 8
 
 @dataclass(frozen=True)
 class Shape:
-    """`outer` loops around everything; `lanes`: the next axis runs in blocks of lanes; `parallel`: outer | nests | ""."""
+    """`outer` loops around everything; `lanes`: the next axis runs in blocks; `parallel`: outer | nests | ""."""
 
     outer: int
     lanes: bool
@@ -60,7 +60,7 @@ def prefers_lanes(bodies: Sequence[LoopBody], lane: Axis) -> bool:
     along, inner_along = 0, 0
     for body in bodies:
         inner = body.reduction_axes or tuple(a for a in body.axes if a != lane)[-1:]
-        if not inner or body.axes[-1] == lane and not body.reduction_axes:
+        if not inner or (body.axes[-1] == lane and not body.reduction_axes):
             continue
         names = {s.name for s in cut(body)[0].statements} if body.reduction_axes else None
         for position, form in index_forms(body).items():

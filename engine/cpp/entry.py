@@ -43,7 +43,7 @@ class Entry:
 
 def write_entries(writer: Writer, entries: Sequence[Entry]) -> None:
     """Write the callables of `entries`, in their order."""
-    callers = {}
+    callers: dict[str, Entry] = {}
     for entry in entries:
         callers.setdefault(entry.function, entry)
     writer.line()
@@ -65,7 +65,8 @@ def _write_entry(writer: Writer, entry: Entry) -> None:
     count = len(types) + len(signature.symbols)
     with writer.block(f"static PyObject* call_{entry.function}(PyObject*, PyObject* const* a, int64 n)"):
         writer.line(
-            f'if (n != {count}) return PyErr_Format(PyExc_TypeError, "{entry.function} takes {count} arguments, not %ld", n);'
+            f'if (n != {count}) '
+            f'return PyErr_Format(PyExc_TypeError, "{entry.function} takes {count} arguments, not %ld", n);'
         )
         writer.line(f"int64 v[{max(count, 1)}];")
         writer.line(f"for (int k = 0; k < {count}; k++) v[k] = PyLong_AsLong(a[k]);")

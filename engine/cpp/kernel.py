@@ -27,7 +27,6 @@ from .storage import Scratch, layout, needing_arrays, stores_of
 from .welford import expand
 from .writer import Writer
 
-
 SUFFIXES = ("_part", "_chunks", "_nan", "_at", "_bad", "_nan_chunks", "_at_chunks")  # what names are extended with
 _WORD = re.compile(r"[A-Za-z_]\w*")
 

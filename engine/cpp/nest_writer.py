@@ -73,7 +73,7 @@ class NestWriter:
         for part, s in reduces:
             operand = next(x.dtype for x in part.body.statements if x.name == s.args[0])
             values = (ctype(operand).value, ctype(s.dtype).value)
-            kept_wide = s.mode == "sum" and (values == ("float", "double") or wide and values == ("float", "float"))
+            kept_wide = s.mode == "sum" and (values == ("float", "double") or (wide and values == ("float", "float")))
             accumulator = Accumulator(s.mode, s.dtype, operand, kept_wide)
             self.reductions.append(Reduction(part, s, accumulator, self.scopes.name(f"{part.body.name}_{s.name}")))
         # Whole-tensor sums wait for memory anyway: they add in double all the way, others in float within a block.
@@ -173,7 +173,9 @@ class NestWriter:
 
     def _clauses(self) -> list[str]:
         return [
-            f"reduction({f.clause}:{self._variable(r)}{f.suffix})" for r in self.reductions for f in r.accumulator.fields
+            f"reduction({f.clause}:{self._variable(r)}{f.suffix})"
+            for r in self.reductions
+            for f in r.accumulator.fields
         ]
 
     def _variable(self, reduction: Reduction) -> str:
@@ -189,10 +191,10 @@ class NestWriter:
         one = a.extent.is_Integer and a.extent <= width and not last
         header = "" if one else f"for (int64 {block} = {first}; {block} < {end}; {block} += {width})"
         with self.scopes.open(), self.writer.block(header):
-            narrow = [
-                Reduction(r.part, r.statement, Accumulator("sum", r.accumulator.operand, r.accumulator.operand), f"{r.name}_part")
-                for r in self.wide
-            ]
+            narrow = []
+            for r in self.wide:
+                kind = r.accumulator.operand
+                narrow.append(Reduction(r.part, r.statement, Accumulator("sum", kind, kind), f"{r.name}_part"))
             self._declare(narrow)
             if not one:
                 self.writer.line(f"const int64 {block}_end = {block} + {width} < {end} ? {block} + {width} : {end};")
@@ -224,7 +226,8 @@ class NestWriter:
                     self.writer.line(f"{f.type} {r.name}{f.suffix} = {f.start};", origins)
                 else:
                     self.writer.line(f"{f.type} {r.name}{f.suffix}[{self.kernel.width}];", origins)
-                    self.writer.line(f"for (int64 k = 0; k < {self.kernel.width}; k++) {r.name}{f.suffix}[k] = {f.start};", origins)
+                    every = f"for (int64 k = 0; k < {self.kernel.width}; k++)"
+                    self.writer.line(f"{every} {r.name}{f.suffix}[k] = {f.start};", origins)
 
     def _update(self, part: Part, s: Statement) -> None:
         reduction = next(r for r in self.reductions if r.part is part and r.statement is s)
@@ -246,7 +249,8 @@ class NestWriter:
         self.writer.line(f"#pragma omp parallel for schedule(static){self.kernel.shape.condition}")
         with self.scopes.open(), self.writer.block(f"for (int64 chunk = 0; chunk < {CHUNKS}; chunk++)"):
             extent = c_expression(a.extent)
-            self.writer.line(f"const int64 first = chunk * ({extent}) / {CHUNKS}, last = (chunk + 1) * ({extent}) / {CHUNKS};")
+            first, last = (f"{n} * ({extent}) / {CHUNKS}" for n in ("chunk", "(chunk + 1)"))
+            self.writer.line(f"const int64 first = {first}, last = {last};")
             if self.outside:
                 self.writer.line(f"int32 {self.outside} = 0;")
             self._declare(self.reductions)
@@ -276,7 +280,8 @@ class NestWriter:
                 continue
             name = self.scopes.name(f"{r.name}_result")
             kind = ctype(r.statement.dtype).value
-            self.writer.line(f"const {kind} {name} = {text};", origins_of(r.part.body.name, r.statement.name, r.statement.origins))
+            origins = origins_of(r.part.body.name, r.statement.name, r.statement.origins)
+            self.writer.line(f"const {kind} {name} = {text};", origins)
             self.scopes.put(key, name)
 
     def _sums_are_long(self) -> bool:

@@ -13,7 +13,8 @@ Rule = Callable[[list[str], str], str]
 _OWN_FLOAT = frozenset(("exp", "log", "erf"))  # prelude.py says why
 # Float versions of libmvec that are more than twice as far off as eager's: computed in double, and rounded once.
 _IN_DOUBLE = frozenset((
-    "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "log2", "log10", "log1p", "expm1", "erfc", "atan2", "hypot",
+    "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "log2", "log10", "log1p", "expm1", "erfc", "atan2",
+    "hypot",
 ))
 
 
@@ -90,7 +91,9 @@ def _rsqrt(a: list[str], kind: str) -> str:
 
 
 def _extremum(name: str, symbol: str) -> Rule:
-    return lambda a, kind: f"{name}({a[0]}, {a[1]})" if is_float(kind) else f"({a[0]} {symbol} {a[1]} ? {a[0]} : {a[1]})"
+    return _by_kind(
+        lambda a, kind: f"{name}({a[0]}, {a[1]})", lambda a, kind: f"({a[0]} {symbol} {a[1]} ? {a[0]} : {a[1]})"
+    )
 
 
 def _ignoring_nan(symbol: str) -> Rule:
@@ -123,7 +126,8 @@ OPERATORS: dict[str, Rule] = {
     "rsqrt": _rsqrt,
     **{name: _math(name) for name in (
         "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "atan", "sinh",
-        "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "lgamma", "atan2", "hypot", "nextafter",
+        "cosh", "tanh", "asinh",
+    "acosh", "atanh", "erf", "erfc", "lgamma", "atan2", "hypot", "nextafter",
     )},
     "sigmoid": _sigmoid,
     "floor": _by_kind(_builtin("floor"), _same),
@@ -167,8 +171,9 @@ OPERATORS: dict[str, Rule] = {
 }
 
 EXPENSIVE = frozenset((
-    "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh",
-    "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "lgamma", "atan2", "hypot", "sigmoid", "pow", "fmod", "mod",
+    "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "atan", "sinh",
+    "cosh", "tanh", "asinh",
+    "acosh", "atanh", "erf", "erfc", "lgamma", "atan2", "hypot", "sigmoid", "pow", "fmod", "mod",
     "floordiv", "truediv", "sqrt", "rsqrt", "reciprocal",
 ))
 UNSUPPORTED = frozenset(("erfinv", "digamma", "rand", "randn"))  # a lowering leaves these to ATen on the CPU

@@ -3,8 +3,8 @@
 Two kinds. `LIBRARY`: functions of libm, declared with the SIMD attribute, so that gcc calls glibc's vector math
 (libmvec) in `omp simd` loops. `FUNCTIONS`: own code, inlined: branch-free, so that gcc turns it into vector code.
 exp, log and erf are own code because libmvec's are 2.6 to 4 ulp off, where eager stays within one (the polynomials are
-those that Norbert Juffa published; all below 1 ulp), and because a call empties every vector register. operators.py says
-which float functions are computed in double for the same reason.
+those that Norbert Juffa published; all below 1 ulp), and because a call empties every vector register.
+operators.py says which float functions are computed in double for the same reason.
 """
 from __future__ import annotations
 

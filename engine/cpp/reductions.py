@@ -67,7 +67,7 @@ class Accumulator:
             return [f"{main} += {value};"]
         if self.kind == "prod":
             return [f"{main} *= {value};"]
-        if self.kind in ("any", "all") or len(self.fields) == 1 and self.fields[0].clause in "|&":
+        if self.kind in ("any", "all") or (len(self.fields) == 1 and self.fields[0].clause in "|&"):
             return [f"{main} {self.fields[0].clause}= {value};"]
         sign = ">" if self.kind in ("max", "argmax") else "<"
         floating = is_float(self.fields[0].type)
@@ -84,7 +84,8 @@ class Accumulator:
             return self.update(at, other(""), other("_at"))
         if self.kind in ("max", "min") and len(self.fields) == 2:
             sign = ">" if self.kind == "max" else "<"
-            return [f"{at('')} = {other('')} {sign} {at('')} ? {other('')} : {at('')};", f"{at('_nan')} |= {other('_nan')};"]
+            mine, theirs = at(""), other("")
+            return [f"{mine} = {theirs} {sign} {mine} ? {theirs} : {mine};", f"{at('_nan')} |= {other('_nan')};"]
         return self.update(at, other(""), "")
 
     def result(self, at: Place) -> str:

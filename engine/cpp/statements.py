@@ -62,7 +62,8 @@ class StatementWriter:
             return self.scopes.put(key, known)
         base = s.buffer or (s.origins[-1] if s.origins else part.body.name)
         name = self.scopes.name(f"{base}_{s.name}")
-        self.writer.line(f"const {ctype(s.dtype).value} {name} = {text};", origins_of(part.body.name, s.name, s.origins))
+        origins = origins_of(part.body.name, s.name, s.origins)
+        self.writer.line(f"const {ctype(s.dtype).value} {name} = {text};", origins)
         self.scopes.put(same, name)
         bits = self.scopes.get(("bits", text, s.dtype))
         if bits is not None:
@@ -79,12 +80,13 @@ class StatementWriter:
         place = scratch.index(form, self.kernel.outer_names)
         if self.kernel.lane is not None:
             g = self.kernel.lane.symbol
-            row = "" if place == "0" else f"{self.kernel.width}*{place} + " if place.isidentifier() else f"{self.kernel.width}*({place}) + "
+            row = f"{self.kernel.width}*({place}) + " if place != "0" else ""
             return f"{c_name(s.buffer)}[{row}{g} - {g}_0]"
         return f"{c_name(s.buffer)}[{place}]"
 
     def _index(self, part: Part, s: Statement) -> str:
         names = {}
+        assert s.index is not None
         for symbol in s.index.free_symbols:
             indirect = self.scopes.get(("value", part.key, symbol.name))
             if indirect is None and any(x.name == symbol.name and x.op == "indirect" for x in part.body.statements):
@@ -154,7 +156,8 @@ class StatementWriter:
                 return value
             narrowed = f"(float){value}" if old.value != "float" else value
             name = self.scopes.name(f"{part.body.name}_{s.name}_bits")
-            self.writer.line(f"const uint16 {name} = {new.store}({narrowed});", origins_of(part.body.name, s.name, s.origins))
+            origins = origins_of(part.body.name, s.name, s.origins)
+            self.writer.line(f"const uint16 {name} = {new.store}({narrowed});", origins)
             text = f"{new.load}({name})"
             self.scopes.put(("bits", text, s.dtype), name)
             return text

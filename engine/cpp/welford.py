@@ -54,10 +54,12 @@ def _two_passes(body: LoopBody) -> tuple[LoopBody, LoopBody, str, torch.dtype]:
         make("_off", "sub", (reduction.args[0], t + "_near")), make("_squared", "mul", (t + "_off", t + "_off")),
         make("_rest", "reduce", (t + "_off",), mode="sum", **exact),
         make("_squares", "reduce", (t + "_squared",), mode="sum", **exact), *counted,
-        make("_shift", "truediv", (t + "_rest", t + "_n"), **exact), make("_exact", "add", (t + "_base", t + "_shift"), **exact),
+        make("_shift", "truediv", (t + "_rest", t + "_n"), **exact),
+        make("_exact", "add", (t + "_base", t + "_shift"), **exact),
         make("_excess", "mul", (t + "_rest", t + "_shift"), **exact),
         make("_left", "sub", (t + "_squares", t + "_excess"), **exact),
-        make("_mean", "cast", (t + "_exact",)), make("_m2", "cast", (t + "_left",)), make("_count", "cast", (t + "_n",)),
+        make("_mean", "cast", (t + "_exact",)), make("_m2", "cast", (t + "_left",)),
+        make("_count", "cast", (t + "_n",)),
     )
     results = {0: t + "_mean", 1: t + "_m2", 2: t + "_count"}
     parts = {s.name: results[int(s.value or 0)] for s in body.statements if s.op == "part" and s.args == (t,)}

@@ -22,7 +22,10 @@ def _group(program: Program, item: Group | ExternCall) -> ScheduledGroup:
     volume = _total(_bytes(program, reads + writes))
     if isinstance(item, ExternCall):
         origins = tuple([f"forward#{o}" for o in item.origins])
-        return ScheduledGroup(item.name, "extern", (item.name,), str(item.target), (), "", reads, writes, (), volume, None, origins)
+        return ScheduledGroup(
+            item.name, "extern", (item.name,), str(item.target), reads=reads, writes=writes, bytes=volume,
+            origins=origins,
+        )
     members = tuple([b.name for b in item.bodies])
     order = tuple([f"{a.symbol}<{a.extent}" for a in item.axes])
     origins = tuple([f"loops:{m}#" for m in members])

@@ -14,7 +14,6 @@ import sympy
 from ...artifacts.context import CompileContext
 from ...artifacts.records import FusionCandidate, Option
 from ..ir import Axis, ExternCall, LoopBody, Program, View
-
 from .forms import NotLinear
 from .legality import Refusal, accesses, aligned, conflict, crossing, iterations, turned
 
@@ -23,6 +22,8 @@ ROW_LIMIT = 512 * 1024  # bytes that one iteration of shared loops may leave for
 MAX_BODIES, MAX_BUFFERS = 48, 60
 SMALL = 16 * 1024  # bytes: groups that touch less are fused for the sake of fewer calls
 SIBLING_SHARE = 0.1  # of their traffic that siblings must have in common
+
+Common = tuple[list[LoopBody], tuple[Axis, ...]]  # bodies of two nodes, and the outer loops that they share
 
 
 @dataclass(eq=False)
@@ -181,9 +182,7 @@ class Fusion:
         if fused:
             self._merge(first, second, bodies, axes)
 
-    def _fusable(
-        self, first: Node, second: Node, dependent: bool, saved: int
-    ) -> tuple[list[LoopBody], tuple[Axis, ...]] | Refusal:
+    def _fusable(self, first: Node, second: Node, dependent: bool, saved: int) -> Common | Refusal:
         """The bodies of both on common axes, or why not."""
         if first.device != second.device:
             return Refusal("they run on different devices")
@@ -200,7 +199,7 @@ class Fusion:
             return Refusal(f"they share only {saved} of {traffic} bytes", "a larger common input")
         return self._common_loops(first, second, dependent)
 
-    def _common_loops(self, first: Node, second: Node, dependent: bool) -> tuple[list[LoopBody], tuple[Axis, ...]] | Refusal:
+    def _common_loops(self, first: Node, second: Node, dependent: bool) -> Common | Refusal:
         """The longest common outer loops, with the loops of a pointwise side in another order if that makes more."""
         best = self._same_order(first, second, dependent)
         if dependent and (isinstance(best, Refusal) or len(best[1]) < min(len(first.axes), len(second.axes))):
@@ -227,7 +226,7 @@ class Fusion:
                 if found is not None:
                     yield replace(first, bodies=found[0], axes=found[1]), second
 
-    def _same_order(self, first: Node, second: Node, dependent: bool) -> tuple[list[LoopBody], tuple[Axis, ...]] | Refusal:
+    def _same_order(self, first: Node, second: Node, dependent: bool) -> Common | Refusal:
         try:
             moved, count = aligned(first.axes, second.bodies, second.axes)
             fixed = first.bodies
@@ -240,12 +239,14 @@ class Fusion:
             return Refusal(f"an index does not follow the other's loops: {error}", "a linear index")
         refusal: Refusal | None = None
         for shared in range(count, 0, -1):
-            found = conflict(fixed, moved, axes[:shared]) or (None if dependent else crossing(fixed, moved, axes[:shared]))
+            found = conflict(fixed, moved, axes[:shared])
+            if found is None and not dependent:
+                found = crossing(fixed, moved, axes[:shared])
             if found is None:
                 unfit = self._too_coarse(fixed, moved, axes[:shared])
                 return unfit if unfit is not None else (list(fixed) + list(moved), axes[:shared])
             refusal = refusal or found
-        if not first.axes and not second.axes or self._small(first, second):
+        if (not first.axes and not second.axes) or self._small(first, second):
             found = conflict(first.bodies, second.bodies, ())
             if found is None:
                 return first.bodies + second.bodies, ()
@@ -256,7 +257,9 @@ class Fusion:
     def _small(self, first: Node, second: Node) -> bool:
         return all(sum(self.bytes_of(b) for b in n.touched) <= SMALL for n in (first, second))
 
-    def _too_coarse(self, writers: Sequence[LoopBody], readers: Sequence[LoopBody], shared: Sequence[Axis]) -> Refusal | None:
+    def _too_coarse(
+        self, writers: Sequence[LoopBody], readers: Sequence[LoopBody], shared: Sequence[Axis]
+    ) -> Refusal | None:
         """Refuse when what one iteration leaves for the next body would not stay in the cache, for two nests."""
         if all(len(b.axes) == len(shared) and not b.reduction_axes for b in (*writers, *readers)):
             return None
@@ -266,7 +269,8 @@ class Fusion:
         largest = max((self.bytes_of(n) for n in common), default=0)
         row = largest // max(count or SYMBOL_HINT, 1)
         if row > ROW_LIMIT and not _one_pass(writers, readers, shared):
-            return Refusal(f"one iteration would leave {row} bytes for the next loop", f"rows of at most {ROW_LIMIT} bytes")
+            why = f"one iteration would leave {row} bytes for the next loop"
+            return Refusal(why, f"rows of at most {ROW_LIMIT} bytes")
         return None
 
     def _merge(self, first: Node, second: Node, bodies: list[LoopBody], axes: tuple[Axis, ...]) -> None:

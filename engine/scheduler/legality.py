@@ -63,15 +63,13 @@ def aligned(first: Sequence[Axis], bodies: Sequence[LoopBody], axes: Sequence[Ax
     mapping: dict[sympy.Symbol, Linear] = {}
     shared: list[Axis] = []
     position = 0
-    for place, old in enumerate(axes):
+    for old in axes:
         parts = _split_like(old, first[position:])
         if not parts:
             break
         shared += parts
         position += len(parts)
         mapping[old.symbol] = _joined(parts)
-    else:
-        place = len(axes)
     if not shared:
         return list(bodies), 0
     renamed = []
@@ -173,7 +171,7 @@ def conflict(writers: Sequence[LoopBody], readers: Sequence[LoopBody], shared: S
 
 
 def crossing(first: Sequence[LoopBody], second: Sequence[LoopBody], shared: Sequence[Axis]) -> Refusal | None:
-    """Refuses siblings that run through every input they share in different directions (one by rows, one by columns)."""
+    """Refuses siblings that run through every input they share in different directions (rows and columns)."""
     names = [a.symbol.name for a in shared]
     refusal = None
     for name in {n for b in first for n in accesses(b).loads} & {n for b in second for n in accesses(b).loads}:
@@ -200,7 +198,7 @@ def _mismatch(
     left, right = _outer_terms(store.form, names), _outer_terms(load.form, names)
     if left is None or right is None or left != right:
         return Refusal(
-            f"{reader.name} reads {name} in another order of the loops ({', '.join(names)}) than {writer.name} writes it",
+            f"{reader.name} reads {name} in another order of loops ({', '.join(names)}) than {writer.name} writes it",
             "the same order of loops in both (a transposition between them forbids it)",
         )
     made, wanted = row_terms(store.form, writer, shared), row_terms(load.form, reader, shared)
@@ -263,7 +261,7 @@ def _outer_terms(form: Linear, names: Sequence[str]) -> dict[object, Size] | Non
         if atom.kind == "axis":
             if atom.name in names:
                 terms[atom.name] = factor
-        elif atom.kind != "indirect" and any(mentions(atom.inner, sympy.Symbol(n)) for n in names):  # type: ignore[arg-type]
+        elif atom.inner is not None and any(mentions(atom.inner, sympy.Symbol(n)) for n in names):
             terms[atom.key] = factor
     return terms
 
@@ -271,13 +269,14 @@ def _outer_terms(form: Linear, names: Sequence[str]) -> dict[object, Size] | Non
 def row_terms(form: Linear, body: LoopBody, shared: Sequence[Axis]) -> dict[Size, Size] | None:
     """factor -> extent of the inner loops in an index; None unless it is a plain sum over them."""
     outer = {a.symbol.name for a in shared}
+    inner = body.axes[len(outer):] + body.reduction_axes
     extents = {a.symbol.name: size(a.extent) for a in body.axes + body.reduction_axes}
     terms: dict[Size, Size] = {}
     for atom, factor in form.terms.items():
         if atom.kind == "axis" and atom.name in outer:
             continue
         if atom.kind != "axis":
-            if atom.kind == "indirect" or any(mentions(atom.inner, a.symbol) for a in body.axes[len(outer):] + body.reduction_axes):  # type: ignore[arg-type]
+            if atom.inner is None or any(mentions(atom.inner, a.symbol) for a in inner):
                 return None
             continue
         if factor in terms:
@@ -297,5 +296,5 @@ def iterations(axes: Sequence[Axis]) -> int | None:
     return total
 
 
-__all__ = ["Access", "Accesses", "NotLinear", "Refusal", "accesses", "aligned", "conflict", "crossing", "iterations", "row_terms",
-           "turned"]
+__all__ = ["Access", "Accesses", "NotLinear", "Refusal", "accesses", "aligned", "conflict", "crossing", "iterations",
+           "row_terms", "turned"]

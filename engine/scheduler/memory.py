@@ -69,7 +69,8 @@ def plan_memory(
                 buffer = program.buffers[name]
                 key = (buffer.dtype, buffer.device, sympy.Mul(*buffer.size))
                 free.setdefault(key, []).append(name)
-    return MemoryPlan(reuse, _lives(program, items, first, last, reuse, escaping), _peak(program, first, last, reuse, escaping))
+    lives = _lives(program, items, first, last, reuse, escaping)
+    return MemoryPlan(reuse, lives, _peak(program, first, last, reuse, escaping))
 
 
 def _held_by_views(items: Sequence[Group | ExternCall]) -> set[str]:

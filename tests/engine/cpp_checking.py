@@ -46,9 +46,8 @@ class Built:
             b = program.buffers[name]
             size, stride = [number(n) for n in b.size], [number(n) for n in b.stride]
             taken = self.plan.reuse.get(name)
-            memory[name] = (
-                torch.empty_strided(size, stride, dtype=b.dtype) if taken is None else memory[taken].as_strided(size, stride)
-            )
+            fresh = torch.empty_strided(size, stride, dtype=b.dtype)
+            memory[name] = fresh if taken is None else memory[taken].as_strided(size, stride)
 
         def leaf(x: Any) -> Any:
             if isinstance(x, View):
@@ -123,7 +122,7 @@ def compare(got: list[Any], function: Callable[..., Any], inputs: tuple[Any, ...
 
 
 def close(one: torch.Tensor, other: torch.Tensor, exact: torch.Tensor, slack: float) -> None:
-    """Assert that the largest error of `one` is at most `slack` times that of `other` plus one rounding (float64: four).
+    """Assert that the largest error of `one` is at most `slack` times that of `other`, plus a rounding (float64: four).
 
     NaN and infinities must be where eager or the exact value has them.
     """

@@ -12,13 +12,15 @@ from hypothesis import strategies as st
 from .cpp_checking import built, check
 
 FLOATS = torch.cat([
-    torch.linspace(-4, 4, 173), torch.tensor([0.0, -0.0, 1e-30, -1e-30, 1e-40, 88.0, -88.0, 104.0, -104.0, 1e30, -1e30]),
+    torch.linspace(-4, 4, 173),
+    torch.tensor([0.0, -0.0, 1e-30, -1e-30, 1e-40, 88.0, -88.0, 104.0, -104.0, 1e30, -1e30]),
     torch.tensor([math.inf, -math.inf, math.nan, 0.5, 1.5, 2.5, -0.5, -1.5]),
 ])
 UNARY = [
     torch.neg, torch.abs, torch.sign, torch.reciprocal, torch.sqrt, torch.rsqrt, torch.exp, torch.exp2, torch.expm1,
-    torch.log, torch.log2, torch.log10, torch.log1p, torch.sin, torch.cos, torch.tan, torch.asin, torch.acos, torch.atan,
-    torch.sinh, torch.cosh, torch.tanh, torch.asinh, torch.acosh, torch.atanh, torch.erf, torch.erfc, torch.sigmoid,
+    torch.log, torch.log2, torch.log10, torch.log1p, torch.sin, torch.cos, torch.tan, torch.asin, torch.acos,
+    torch.atan, torch.sinh,
+    torch.cosh, torch.tanh, torch.asinh, torch.acosh, torch.atanh, torch.erf, torch.erfc, torch.sigmoid,
     torch.floor, torch.ceil, torch.trunc, torch.round, torch.isnan, torch.isinf, F.gelu, F.silu, F.softplus, F.relu,
 ]
 BINARY = [
@@ -43,7 +45,8 @@ def test_unary_operations_are_as_close_to_the_exact_value_as_eager(dtype):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_binary_operations(dtype):
-    a, b = (FLOATS.to(dtype)[i].reshape(-1) for i in torch.meshgrid(*[torch.arange(0, len(FLOATS), 3)] * 2, indexing="ij"))
+    grid = torch.meshgrid(*[torch.arange(0, len(FLOATS), 3)] * 2, indexing="ij")
+    a, b = (FLOATS.to(dtype)[i].reshape(-1) for i in grid)
     check(lambda a, b: tuple(f(a, b) for f in BINARY), a, b)
 
 
@@ -61,7 +64,8 @@ def test_booleans_and_conversions():
     x = torch.tensor([0.0, 1.0, -2.5, 3.7, math.inf, math.nan])
     def program(x):
         b = x > 0
-        return b, ~b, b & (x < 3), b | (x < 3), b ^ (x < 3), b.float() + 1, b.long() * 3, x.nan_to_num(0, 5, -5).to(torch.int32)
+        whole = x.nan_to_num(0, 5, -5).to(torch.int32)
+        return b, ~b, b & (x < 3), b | (x < 3), b ^ (x < 3), b.float() + 1, b.long() * 3, whole
     check(program, x)
 
 
