@@ -41,6 +41,7 @@ from .statistics import STATISTICS
 log = logging.getLogger("ptdebug")
 _KEY = "ptdebug"  # of our part of torch's frame state
 _PATIENCE = 8  # calls of a compiled function that may find nothing to compile before we stop looking
+_INTERNAL_ERROR = "internal error"
 _frame_numbers = itertools.count()
 _compiling = threading.RLock()
 
@@ -103,6 +104,8 @@ class Dispatcher:
             return outcome
         if mine:
             return eval_frame.CACHED_ONLY_HERE
+        if self.options.fullgraph and outcome == _INTERNAL_ERROR:
+            return eval_frame.SKIP_WITH_CALLEES  # what it calls is not held to fullgraph for a fault of ours
         return _fruitless(state, _PATIENCE if wanted else 1)
 
     def _on_the_way(self, code: types.CodeType) -> list[EntryGuards]:
@@ -176,7 +179,7 @@ class _Compilation:
         log.debug("%s", "".join(traceback.format_exception(error)))
         STATISTICS.reasons[f"internal error: {type(error).__name__}: {error}"] += 1
         self._finish("eager", "".join(traceback.format_exception(error)))
-        return "internal error"
+        return _INTERNAL_ERROR
 
     def _finish(self, status: str, reason: str) -> str:
         context = self.context

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import functools
 import importlib
+import sys
 import types
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,7 +48,19 @@ def unavailable() -> str:
 _IMMORTAL = (bool, int, str, types.NoneType, types.ModuleType, types.BuiltinFunctionType)
 
 
-class EntryGuards:
+class _DeletedToStock:
+    """To stock torch.compile, which reads all entries of a code object that it compiles too, ours look deleted."""
+
+    id_matched_objs: Mapping[str, Any] = types.MappingProxyType({})
+    invalidation_reason = "compiled by ptdebug"
+
+    @property
+    def __class__(self) -> type:
+        stock = sys.modules.get("torch._dynamo.guards")
+        return getattr(stock, "DeletedGuardManagerWrapper", None) or type(self)
+
+
+class EntryGuards(_DeletedToStock):
     """The guard tree of one cache entry, as torch's C++ wants it.
 
     `root` is a `RootGuardManager`; `checks` (the guards in it) explain a failure. C++ fills in `cache_entry` and
@@ -90,7 +103,7 @@ class EntryGuards:
             self.extra_state.invalidate(self.cache_entry, _Invalidated(reason, self.compile_id))
 
 
-class _Invalidated:
+class _Invalidated(_DeletedToStock):
     """Stands in an invalidated cache entry in the place of its guards."""
 
     root = None

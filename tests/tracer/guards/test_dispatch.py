@@ -372,3 +372,22 @@ def test_reset_compiles_again():
     assert dispatch.stats()["graphs"] == 0
     compiled(torch.randn(3))
     assert compiles.count == 2
+
+
+@pytest.mark.parametrize("order", [("ours", "stock", "ours"), ("stock", "ours", "stock")])
+def test_beside_stock_compile(order):
+    def function(x, factor=2.0):
+        return x.sin() * factor
+
+    compiles, graphs = Compiles(), []
+
+    def stock_backend(module, inputs):
+        graphs.append(module)
+        return module.forward
+
+    compiled = {"ours": compiles(function), "stock": torch.compile(function, backend=stock_backend)}
+    for which in order:
+        for n, factor in ((3, 2.0), (4, 2.0), (5, 2.0), (3, 3.0)):
+            same(compiled[which], function, torch.randn(n), factor)
+    assert compiles.count == 3 and 2 <= len(graphs) <= 3
+    torch._dynamo.reset()
