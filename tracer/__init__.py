@@ -1,8 +1,9 @@
 """Python bytecode in; FX graph, guards, graph breaks and rewritten bytecode out: TorchDynamo's job.
 
 Walk through it in this order: `eval_frame.py` (the only file that touches torch's private frame hook), `convert.py`
-(one frame, from code object to compiled entry), `interpreter.py` and `opcodes/` (symbolic interpretation), `values/`
-(what stands for the program's objects while they are traced), `sources.py` and `guards/` (what was read, and how it
-is checked on the next call), `side_effects.py`, `codegen.py` and `resume.py` (the rewritten bytecode), `breaks.py` (why
-tracing stopped, in the user's words).
+(one frame, from code object to compiled entry), `interpreter.py`, `instructions.py`, `generators.py` and `opcodes/`
+(symbolic interpretation), `graph.py` (the FX graph), `values/` (what stands for the program's objects while they are
+traced), `sources.py` and `guards/` (what was read, and how it is checked on the next call), `side_effects.py`,
+`codegen.py`, `endings.py`, `resume.py` and `liveness.py` (the rewritten bytecode), `breaks.py` (why tracing stopped, in
+the user's words), `describe.py` (what is recorded of bytecode).
 """

@@ -46,9 +46,7 @@ BREAKS: dict[str, BreakKind] = {
     # ---- language
     "opcode": BreakKind("the bytecode instruction {detail} is not supported"),
     "async": BreakKind("coroutines and asynchronous iteration are not traced: {detail}"),
-    "exception-state": BreakKind("an exception is being handled here: {detail}"),
     "import": BreakKind("cannot trace this import: {detail}", "import at the top of the file"),
-    "star-import": BreakKind("`from ... import *` inside a function is not traced"),
     "del": BreakKind("cannot trace this deletion: {detail}"),
     # ---- values
     "unknown-type": BreakKind("the type of {detail} is not known while tracing"),

@@ -23,7 +23,6 @@ from .opcodes.exceptions import Handling
 from .resume import Slot, assemble, free_names, instruction_at, push_slot, resume_code
 from .sources import LocalSource
 from .values.base import NULL, Value
-from .values.exceptions import ExceptionValue
 
 _PUSH_NOTHING = ("STORE_", "DELETE_", "POP_", "JUMP_", "LIST_", "SET_", "MAP_ADD", "DICT_")
 """Beginnings of the names of instructions that push nothing, at most leave what was there."""
@@ -235,12 +234,14 @@ class BreakBody:
 
 
 def _push_object(codegen: Codegen, value: Value) -> None:
-    """Push what lies in a slot of the stack. An exception that was only raised in the trace gets a traceback."""
-    value = value.exception if isinstance(value, Handling) else value
-    if value.source is None and isinstance(value, ExceptionValue):
-        codegen.call_const(ensure_traceback, [value])
-    else:
+    """Push what lies in a slot of the stack. An exception that is being handled but was only raised in the trace gets a
+    traceback."""
+    if not isinstance(value, Handling):
         codegen(value)
+    elif value.exception.source is None:
+        codegen.call_const(ensure_traceback, [value.exception])
+    else:
+        codegen(value.exception)
 
 
 def ensure_traceback(exception: BaseException) -> BaseException:

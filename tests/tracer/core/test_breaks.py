@@ -268,3 +268,15 @@ def outcome_of(function):
     except Exception as error:
         return type(error), str(error), list(LOG)
     return [r.tolist() for r in result] if isinstance(result, tuple) else result.tolist(), list(LOG)
+
+
+@pytest.mark.parametrize("program", [raises_own, raises])
+def test_tracebacks_have_the_lines_of_eager(convert, program):
+    def lines(function):
+        with pytest.raises((ValueError, RuntimeError)) as caught:
+            function(X)
+        start = program.__code__.co_firstlineno
+        found = [entry.lineno + 1 for entry in caught.traceback if entry.name == program.__name__]
+        return [line - start for line in found]
+
+    assert lines(convert(program, (X,), {}).function)[-1:] == lines(program)
