@@ -60,6 +60,8 @@ def bind(tx: Interpreter, found: Any, name: str, owner: Value, cls: type, cls_so
         value = _part(tx, found.func, name, "func", cls_source).call(tx, [owner], {})
         tx.effects.store_attr(owner, name, value, raw=True)
         return value
+    if isinstance(found, functools._lru_cache_wrapper):
+        return MethodValue(class_member(tx, found, name, cls_source), owner)
     if isinstance(found, functools.partialmethod):
         raise Unsupported("attribute", f"the partialmethod {name}")
     if isinstance(found, WrapperDescriptorType) or not hasattr(kind, "__get__"):

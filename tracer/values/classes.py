@@ -265,7 +265,9 @@ def _refused(tx: Interpreter, cls: type, args: Sequence[Value], kwargs: Mapping[
     raise Unsupported("call", f"the class {cls.__module__}.{cls.__qualname__}")
 
 
-_STATELESS = ("torch.nn.modules.activation", "torch.nn.modules.dropout", "transformers.activations")
+_STATELESS = (
+    "torch.nn.modules.activation", "torch.nn.modules.dropout", "torch.nn.modules.loss", "transformers.activations",
+)  # fmt: skip
 
 
 def _stateless_module(tx: Interpreter, cls: type, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:

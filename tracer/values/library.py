@@ -216,21 +216,28 @@ def _get_logger(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     return from_python(tx, logging.getLogger(*[arg.as_constant() for arg in args]))
 
 
-def _logged_once(level: int) -> Any:
-    """`logger.warning_once(...)` of transformers."""
-
-    def handler(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-        logger = getattr(args[0], "real", None)
-        if isinstance(logger, logging.Logger) and not logger.isEnabledFor(level):
-            return constant(None)
+def _logged_once(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    """`logger.warning_once(...)` of transformers shows a message once in a process: it may as well be while tracing."""
+    logger, message = args[0], args[1]
+    if not isinstance(logger, ObjectValue) or not isinstance(logger.real, logging.Logger) or len(args) > 2 or kwargs:
         raise Unsupported("call", "logger.warning_once")
+    logger.real.warning_once(message.as_constant())  # type: ignore[attr-defined]
+    return constant(None)
 
-    return handler
+
+NAMED["transformers.utils.logging", "warning_once"] = _logged_once
 
 
-NAMED["transformers.utils.logging", "warning_once"] = _logged_once(30)
-NAMED["transformers.utils.logging", "warning_advice"] = _logged_once(30)
-NAMED["transformers.utils.logging", "info_once"] = _logged_once(20)
+def _install_hooks(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    """transformers puts hooks that collect hidden states on a model at its first call, once: done while tracing."""
+    model = getattr(args[0], "real", None)
+    if model is None or kwargs:
+        raise Unsupported("call", "maybe_install_capturing_hooks")
+    sys.modules["transformers.utils.output_capturing"].maybe_install_capturing_hooks(model)
+    return constant(None)
+
+
+NAMED["transformers.utils.output_capturing", "maybe_install_capturing_hooks"] = _install_hooks
 
 
 @handles(warnings.warn)
