@@ -338,7 +338,7 @@ def _mutations(inputs: tuple[Any, ...], wrapped: tuple[Any, ...]) -> list[int]:
     for i, value in enumerate(wrapped):
         if not isinstance(inputs[i], torch.Tensor):
             continue
-        torch._sync(value)  # type: ignore[attr-defined]
+        torch._sync(value)
         if torch._functionalize_has_metadata_mutation(value):
             raise EngineUnsupported("an input's shape or strides change in place")
         if torch._functionalize_has_data_mutation(value):  # type: ignore[attr-defined]
@@ -377,7 +377,7 @@ def _output(
     if not torch._is_functional_tensor(result):  # a constant that the graph returns as it is
         values.append(result)
         return FromGraph(len(values) - 1)
-    torch._sync(result)  # type: ignore[attr-defined]
+    torch._sync(result)
     base = storages.get(result.untyped_storage()._cdata)
     inner = torch._from_functional_tensor(result)
     if base is not None:
