@@ -53,6 +53,14 @@ class _DeletedToStock:
 
     id_matched_objs: Mapping[str, Any] = types.MappingProxyType({})
     invalidation_reason = "compiled by ptdebug"
+    diff_guard_sources: frozenset[str] = frozenset()
+
+    def collect_diff_guard_sources(self) -> frozenset[str]:
+        """None: which guards changed between entries is stock's business with its own."""
+        return self.diff_guard_sources
+
+    def populate_diff_guard_manager(self) -> None:
+        """There is nothing to tell apart."""
 
     @property
     def __class__(self) -> type:
