@@ -248,7 +248,7 @@ def make_closure(value: Any) -> Any:
     (CallSource(A, "len"), lambda v: [0] * v),
     (ItemSource(CallSource(A, "list"), 0), lambda v: {v: 1}),
     (AttrSource(A, "x"), lambda v: types.SimpleNamespace(x=v)),
-], ids=str)
+], ids=lambda value: str(value) if hasattr(value, "expression") else "")
 def test_sources(make_guards, source, make):
     guarded = make_guards(make(3)).add(source, "EQUALS_MATCH", 3)
     assert guarded.accepts(make(3)) and not guarded.accepts(make(4))
