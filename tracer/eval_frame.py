@@ -63,7 +63,7 @@ class _DeletedToStock:
         """There is nothing to tell apart."""
 
     @property
-    def __class__(self) -> type:
+    def __class__(self) -> type:  # type: ignore[misc]
         stock = sys.modules.get("torch._dynamo.guards")
         return getattr(stock, "DeletedGuardManagerWrapper", None) or type(self)
 

@@ -63,7 +63,7 @@ class CaptureFakeMode(FakeTensorMode):
 _fake_dispatch = getattr(FakeTensorMode.__torch_dispatch__, "__wrapped__", FakeTensorMode.__torch_dispatch__)
 
 
-_PLACE = symbolic_shapes.SLoc("", None)  # type: ignore[attr-defined]
+_PLACE = symbolic_shapes.SLoc("", None)
 
 
 class CaptureShapeEnv(ShapeEnv):

@@ -36,6 +36,7 @@ from ..sources import (
 )
 from .builder import GuardBuilder, GuardSpec
 from .conditions import conditions_code, on_frame, on_number
+from .describe import type_name
 from .kinds import KINDS
 from .read import FUNCTIONS, key_at
 
@@ -122,7 +123,16 @@ class GuardTree:
             make = _ROOTS[type(source)] if owner is None else _STEPS[type(source)]
             manager = make(self, source) if owner is None else make(self, self.manager(owner), source)
             self._managers[source] = manager
+            self._keep_dict(source, manager)
         return manager
+
+    def _keep_dict(self, source: Source, manager: Manager) -> None:
+        """C++ watches the version of what was a dict, and raises when it meets something else there."""
+        value = self.value(source)
+        if isinstance(value, dict):
+            self.watch(type(value))
+            parts = self.imply(source, "TYPE_MATCH", type_name(type(value)))
+            manager.add_type_match_guard(id(type(value)), parts, None)
 
     def step(self, source: Source, value: Any = None) -> dict[str, Any]:
         """The arguments that all of C++'s accessor methods take."""
