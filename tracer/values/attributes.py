@@ -124,14 +124,15 @@ class SuperValue(Value):
         """The next definition of `name`, bound to the owner."""
         is_class = self.owner.is_constant() and isinstance(self.owner.as_constant(), type)
         kind = self.owner.as_constant() if is_class else self.owner.python_type()
-        if is_class and not issubclass(kind, self.cls):
+        of_metaclass = is_class and not issubclass(kind, self.cls)
+        if of_metaclass:
             kind = type(kind)
         found = lookup(kind, name, self.cls)
         if found is MISSING:
             tx.raise_observed(AttributeError, f"'super' object has no attribute '{name}'")
         defining = next(base for base in kind.__mro__[kind.__mro__.index(self.cls) + 1 :] if name in base.__dict__)
         source = getattr(from_python(tx, defining), "source", None)
-        if is_class:
+        if is_class and not of_metaclass:
             return self._of_class(tx, found, name, source)
         if name == "__new__":
             return class_member(tx, getattr(found, "__func__", found), name, source)

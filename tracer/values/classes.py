@@ -116,6 +116,12 @@ class ClassValue(Value):
             return from_python(tx, meta_call).call(tx, [self, *args], kwargs)
         return instantiate(tx, self, args, kwargs)
 
+    def base_method(self, tx: Interpreter, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        """A method of `type` that a metaclass calls through super()."""
+        if name == "__call__":
+            return instantiate(tx, self, args, kwargs)
+        raise Unsupported("call", f"type.{name} of {self.describe()}")
+
     def call_method(self, tx: Interpreter, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         """Methods of the class or of its metaclass; those of builtin types on constants are run for real."""
         if name == "mro" and not args:
@@ -256,9 +262,7 @@ def _named_tuple(tx: Interpreter, cls: type, args: Sequence[Value], kwargs: Mapp
 
 
 def _exception(tx: Interpreter, cls: type, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
-    if kwargs:
-        raise Unsupported("raises", f"{cls.__qualname__} with keyword arguments")
-    return make_exception(tx, cls, args)
+    return make_exception(tx, cls, args, kwargs)
 
 
 def _refused(tx: Interpreter, cls: type, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:

@@ -77,6 +77,8 @@ class ConstantValue(Value):
             return self.getattr(tx, name).call(tx, args, kwargs)
         if not all(arg.is_constant() for arg in args):
             args = [_materialized(tx, arg) for arg in args]
+        if method is None and not hasattr(self.value, name):
+            return self.getattr(tx, name)
         return fold(tx, getattr(self.value, name), args, kwargs)
 
     def getitem(self, tx: Interpreter, key: Value) -> Value:

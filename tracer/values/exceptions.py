@@ -1,9 +1,10 @@
 """Exceptions that the traced program makes, raises and catches itself."""
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from .attributes import MISSING, bind, is_python_method, lookup
 from .base import Unsupported, Value
 from .constant import constant
 from .registry import REGISTRY, builds
@@ -46,7 +47,17 @@ class ExceptionValue(Value):
             return REGISTRY["from_python"](tx, self.cls)
         if name in LINKS:
             return constant(False if name == "__suppress_context__" else None)
-        raise Unsupported("attribute", f"{self.describe()}.{name}")
+        found = lookup(self.cls, name)
+        if found is MISSING:
+            tx.raise_observed(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
+        return bind(tx, found, name, self, self.cls, None)
+
+    def base_method(self, tx: Interpreter, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        """`super().__init__(*args)` in a constructor of the program."""
+        if name == "__init__":
+            self.args = tuple(args)
+            return constant(None)
+        raise Unsupported("call", f"{self.describe()}.{name}")
 
     def setattr(self, tx: Interpreter, name: str, value: Value) -> None:
         """Set an attribute of the exception; it is built with the exception where that escapes."""
@@ -54,7 +65,7 @@ class ExceptionValue(Value):
 
     def reconstruct(self, codegen: Codegen) -> None:
         """`cls(*args)`; an exception with attributes of its own is left to eager."""
-        if set(self.attributes) - {"__traceback__", "__context__"}:
+        if set(self.attributes) - {"__traceback__", "__context__"} or is_python_method(lookup(self.cls, "__init__")):
             raise Unsupported("reconstruct", self.describe())
         codegen.call_const(self.cls, list(self.args))
 
@@ -63,12 +74,19 @@ class ExceptionValue(Value):
         return f"{self.cls.__name__}({', '.join(arg.describe() for arg in self.args)})"
 
 
-def make_exception(tx: Interpreter, exc_type: type[BaseException], args: Sequence[Value]) -> Value:
-    """`exc_type(*args)`. A class with a constructor of its own in Python is left to eager."""
-    for name in ("__init__", "__new__"):
-        if hasattr(getattr(exc_type, name), "__code__"):
-            raise Unsupported("raises", f"{exc_type.__qualname__}, whose {name} is written in Python")
-    return ExceptionValue(exc_type, args)
+def make_exception(
+    tx: Interpreter, exc_type: type[BaseException], args: Sequence[Value], kwargs: Mapping[str, Value] | None = None
+) -> Value:
+    """`exc_type(*args)`; a constructor written in Python is interpreted."""
+    if is_python_method(lookup(exc_type, "__new__")):
+        raise Unsupported("raises", f"{exc_type.__qualname__}, whose __new__ is written in Python")
+    value = ExceptionValue(exc_type, args)
+    init = lookup(exc_type, "__init__")
+    if is_python_method(init):
+        bind(tx, init, "__init__", value, exc_type, None).call(tx, args, kwargs or {})
+    elif kwargs:
+        raise Unsupported("raises", f"{exc_type.__qualname__} with keyword arguments")
+    return value
 
 
 @builds(BaseException)

@@ -22,6 +22,7 @@ from ..sources import AttrSource, CellSource, DefaultSource, Source
 from .base import Unsupported, Value
 from .binding import Signature, bind_arguments
 from .constant import REGISTRY, constant, fold
+from .context_manager import CONSTRUCTORS as MODES
 from .graph_functions import is_graph_function, is_module_of_torch_internals
 from .handlers import handler_of, is_pure
 from .number import NumberValue
@@ -432,6 +433,9 @@ def _is_bound_anew(obj: Any) -> bool:
 def build_method(tx: Interpreter, obj: MethodType, source: Source | None) -> Value:
     """A bound method: function and owner are guarded each."""
     handler = handler_of(obj.__func__)
+    if source is not None and type(obj.__self__) in MODES:
+        manager = build(tx, obj.__self__, AttrSource(source, "__self__"))
+        return manager.getattr(tx, obj.__func__.__name__)
     if source is None:
         return MethodValue(from_python(tx, obj.__func__), from_python(tx, obj.__self__))
     function = build(tx, obj.__func__, AttrSource(source, "__func__"))

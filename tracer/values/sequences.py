@@ -421,7 +421,12 @@ def sorted_items(tx: Interpreter, items: Sequence[Value], key: Value | None, rev
     return [items[i] for i in sorted(range(len(keys)), key=functools.cmp_to_key(compare), reverse=reverse)]
 
 
+def _init(tx: Interpreter, self: ListValue, items: Value | None = None) -> None:
+    self.items[:] = items.iterate(tx) if items is not None else []
+
+
 MUTATING: dict[str, Callable[..., Value | None]] = {
+    "__init__": _init,
     "append": _append,
     "extend": _extend,
     "insert": _insert,

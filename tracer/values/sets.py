@@ -177,7 +177,13 @@ def _pop(tx: Interpreter, self: SetValue) -> Value:
     return self.items.popitem()[1]
 
 
+def _init(tx: Interpreter, self: SetValue, items: Value | None = None) -> None:
+    self.items.clear()
+    self.filled(tx, items.iterate(tx) if items is not None else [])
+
+
 _MUTATING: dict[str, Callable[..., Value | None]] = {
+    "__init__": _init,
     "add": _add,
     "remove": _remove,
     "discard": _discard,

@@ -205,12 +205,28 @@ def exceptions(x):
     return x, log
 
 
+class CodeError(Exception):
+    kind = "code"
+
+    def __init__(self, code):
+        super().__init__(f"code {code}")
+        self.code = code
+
+
+def exceptions_of_the_program(x):
+    try:
+        raise CodeError(3)
+    except CodeError as error:
+        return x * error.code, error.args, str(error), error.kind, isinstance(error, Exception)
+
+
 @pytest.mark.parametrize(
     "function",
     [
         signatures, wrong_arguments, closures, partials, iterators, itertools_functions, generators, builtin_functions,
         tensor_min_max, signature_of_a_function, dataclass_functions, copies, context_managers, grad_modes,
         decorated_mode, cached_function, exceptions,
+        exceptions_of_the_program,
     ],
 )  # fmt: skip
 def test_as_in_eager(check, function):

@@ -189,8 +189,55 @@ def classes(x):
     return Local(1)(x)
 
 
+class Tagging(type):
+    def __call__(cls, *args):
+        made = super().__call__(*args)
+        made.tag = cls.__name__
+        return made
+
+
+class Tagged(metaclass=Tagging):
+    def __init__(self, value):
+        self.value = value
+
+
+class Numbers(list):
+    def total(self):
+        return sum(self)
+
+
+class Doubling:
+    def __get__(self, owner, cls):
+        return 5 if owner is None else owner.kept * 2
+
+    def __set__(self, owner, value):
+        owner.kept = value
+
+
+class Slotted:
+    __slots__ = ("a", "b")
+    doubled = Doubling()
+
+    def __init__(self, a):
+        self.a = a
+
+
+class Described:
+    doubled = Doubling()
+
+    def __init__(self):
+        self.doubled = 4
+
+
+def unusual_classes(x):
+    numbers = Numbers([1, 2])
+    numbers.append(3)
+    slotted = Slotted(x)
+    return Tagged(3).tag, numbers.total(), numbers, slotted.a + 1, hasattr(slotted, "b"), Described().doubled
+
+
 @pytest.mark.parametrize(
-    "function", [made_in_the_trace, operators, iterators_of_classes, outputs, enums, attributes]
+    "function", [unusual_classes, made_in_the_trace, operators, iterators_of_classes, outputs, enums, attributes]
 )  # fmt: skip
 def test_as_in_eager(check, function):
     check(lambda x: (x + 1, function(x)), X)
