@@ -94,8 +94,8 @@ def _merged_inside(bodies: list[LoopBody], outer: int) -> list[LoopBody]:
         done.add(family)
         for place in range(len(family) - 1):
             members = list(dict.fromkeys(families[family]))
-            loops = [_loops_with(bodies[n], outer, family) for n in members]
-            joined = _join([(bodies[n], a[place], a[place + 1]) for n, a in zip(members, loops)])
+            inner = [_loops_with(bodies[n], outer, family) for n in members]
+            joined = _join([(bodies[n], a[place], a[place + 1]) for n, a in zip(members, inner)])
             if joined is not None:
                 for number, body in zip(members, joined):
                     bodies[number] = body
