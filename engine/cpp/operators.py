@@ -176,4 +176,3 @@ EXPENSIVE = frozenset((
     "acosh", "atanh", "erf", "erfc", "lgamma", "atan2", "hypot", "sigmoid", "pow", "fmod", "mod",
     "floordiv", "truediv", "sqrt", "rsqrt", "reciprocal",
 ))
-UNSUPPORTED = frozenset(("erfinv", "digamma", "rand", "randn"))  # a lowering leaves these to ATen on the CPU
