@@ -16,6 +16,7 @@ from . import cpp, passes, scheduler, wrapper
 from .aten import AtenGraph, Captured, EngineUnsupported, trace
 from .build import BuiltLibrary, CompilerMissing, build
 from .describe import describe_aten
+from .entry import entry
 from .ir import Group, KernelSignature, Plan, Program
 from .lowering import LOWERINGS, lower
 from .lowering.describe import loops_records
@@ -179,7 +180,7 @@ def compile_graph(captured: Captured, context: CompileContext) -> Compiled:
         return _eager(captured, context, f"internal error in the engine: {type(error).__name__}: {error}", detail)
     for stage in ("joint", "backward", "partition"):
         context.absent(stage, "inference: no result needs gradients")
-    return work.call
+    return entry(work.call, work.aten, captured)
 
 
 def _eager(captured: Captured, context: CompileContext, why: str, detail: str = "") -> Compiled:

@@ -1,0 +1,40 @@
+"""What stands before a compiled graph: the conditions of a call that its kernels and library calls do not check.
+
+Functionalization takes each input for memory of its own, and what is compiled records no gradients. Guards on the
+program's values say nothing of either.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from .aten import AtenGraph, Captured
+
+Compiled = Callable[..., Sequence[Any]]
+
+
+def entry(call: Compiled, aten: AtenGraph, captured: Captured) -> Compiled:
+    """`call`, with what a graph like this needs before it; most need nothing."""
+    if captured.grad_enabled and any(isinstance(v, torch.Tensor) and v.requires_grad for v in aten.inputs):
+        call = torch.no_grad()(call)
+    if aten.mutations:
+        call = _apart(call, captured.module.forward, aten)
+    return call
+
+
+def _apart(call: Compiled, eager: Compiled, aten: AtenGraph) -> Compiled:
+    """`call`, but `eager` for arguments where one that is written shares memory with another."""
+    tensors = [i for i, value in enumerate(aten.inputs) if isinstance(value, torch.Tensor)]
+    written = sorted(set(aten.mutations.values()))
+
+    def checked(*inputs: Any) -> Sequence[Any]:
+        storages = [inputs[i].untyped_storage()._cdata for i in tensors]
+        if len(set(storages)) < len(storages):
+            shared = {storage for storage in storages if storages.count(storage) > 1}
+            if any(inputs[i].untyped_storage()._cdata in shared for i in written):
+                return eager(*inputs)
+        return call(*inputs)
+
+    return checked
