@@ -49,13 +49,17 @@ class FromInput:
 
 @dataclass(frozen=True)
 class ViewOfInput:
-    """The result shares memory with input `index`: a strided view of it, sizes in elements (ints or SymInts)."""
+    """The result shares memory with input `index`: a strided view of it, sizes in elements (ints or SymInts).
+
+    A view of an input that requires grad does too, also under no_grad, unless it is `detached`.
+    """
 
     index: int
     size: tuple[Any, ...]
     stride: tuple[Any, ...]
     offset: Any
     dtype: torch.dtype
+    detached: bool = False
 
 
 @dataclass(frozen=True)
@@ -104,7 +108,7 @@ def trace(captured: Captured, context: CompileContext, lowered: Container[Any] =
         # Outside the functionalization scope but still under the tracer: regenerating views emits operators.
         with tracer:
             mutations = _mutations(captured.inputs, wrapped)
-            outputs, values = _outputs(captured.inputs, wrapped, results, mutations)
+            outputs, values = _outputs(captured, wrapped, results, mutations)
     tracer.output(values)
     module = torch.fx.GraphModule(tracer.constants, tracer.graph, "AtenGraph")
     return AtenGraph(module, captured.inputs, dict(enumerate(mutations)), outputs)
@@ -347,29 +351,30 @@ def _mutations(inputs: tuple[Any, ...], wrapped: tuple[Any, ...]) -> list[int]:
 
 
 def _outputs(
-    inputs: tuple[Any, ...], wrapped: tuple[Any, ...], results: tuple[Any, ...], mutations: list[int]
+    captured: Captured, wrapped: tuple[Any, ...], results: tuple[Any, ...], mutations: list[int]
 ) -> tuple[tuple[Output, ...], list[torch.Tensor]]:
     """Where each result comes from, and the values that the ATen graph returns."""
+    needs_grad = [_requires_grad(node) for node in captured.module.graph.output_node().args[0]]
     tensors = [(i, value) for i, value in enumerate(wrapped) if isinstance(value, torch.Tensor)]
     storages = {value.untyped_storage()._cdata: i for i, value in reversed(tensors)}
     values = [torch._from_functional_tensor(wrapped[i]) for i in mutations]
     seen: dict[int, Output] = {}
     outputs: list[Output] = []
-    for result in results:
+    for result, attached in zip(results, needs_grad):
         if not isinstance(result, torch.Tensor):
             if isinstance(result, (tuple, list, dict)):
                 raise EngineUnsupported("the captured graph returns nested values")
             outputs.append(Constant(result))
             continue
         if id(result) not in seen:
-            seen[id(result)] = _output(inputs, wrapped, storages, result, values)
+            seen[id(result)] = _output(captured.inputs, wrapped, storages, result, values, attached)
         outputs.append(seen[id(result)])
     return tuple(outputs), values
 
 
 def _output(
     inputs: tuple[Any, ...], wrapped: tuple[Any, ...], storages: dict[int, int], result: torch.Tensor,
-    values: list[torch.Tensor],
+    values: list[torch.Tensor], attached: bool,
 ) -> Output:
     for i, value in enumerate(wrapped):
         if value is result:
@@ -383,7 +388,12 @@ def _output(
     if base is not None:
         if inner.is_conj() or inner.is_neg():
             raise EngineUnsupported("a result is a lazily conjugated view of an input")
-        offset = inner.storage_offset()
-        return ViewOfInput(base, tuple(inner.size()), tuple(inner.stride()), offset, inner.dtype)
+        offset, detached = inner.storage_offset(), inputs[base].requires_grad and not attached
+        return ViewOfInput(base, tuple(inner.size()), tuple(inner.stride()), offset, inner.dtype, detached)
     values.append(inner)
     return FromGraph(len(values) - 1)
+
+
+def _requires_grad(node: Any) -> bool:
+    value = node.meta.get("val") if isinstance(node, torch.fx.Node) else None
+    return isinstance(value, torch.Tensor) and value.requires_grad

@@ -184,10 +184,10 @@ class _WrapperWriter:
             return f"empty_cuda({size}, {stride}, {buffer.dtype})"
         return f"torch.empty_strided({size}, {stride}, dtype={buffer.dtype}, device={str(buffer.device)!r})"
 
-    def view(self, view: View) -> str:
-        """Python for a window onto a buffer."""
+    def view(self, view: View, name: str = "") -> str:
+        """Python for a window onto a buffer, which may go by another name."""
         buffer = self.program.buffers[view.buffer]
-        text = view.buffer
+        text = name or view.buffer
         if (view.size, view.stride, view.offset) != (buffer.size, buffer.stride, 0):
             text = f"reinterpret({text}, {self.sizes(view.size)}, {self.sizes(view.stride)}, {self.expr(view.offset)})"
         if view.dtype is not None and view.dtype != buffer.dtype:
@@ -255,11 +255,15 @@ class _WrapperWriter:
 
     def results(self) -> None:
         """The return statement, and before it a name for each result that is used twice."""
-        made: dict[Output, str] = {}
+        made: dict[int, str] = {}  # one object of the program is one `Output`: equal ones are two objects
         for i, output in enumerate(self.aten.outputs):
-            if output not in made or isinstance(output, Constant):
-                made[output] = self.result(i, output)
-        texts = [made[output] for output in self.aten.outputs]
+            if id(output) not in made:
+                text = self.result(i, output)
+                if text in made.values() and not isinstance(output, Constant):
+                    self.line(f"result{i} = {text}.view_as({text})")
+                    text = f"result{i}"
+                made[id(output)] = text
+        texts = [made[id(output)] for output in self.aten.outputs]
         self.line(f"return ({', '.join(texts)}{',' if len(texts) == 1 else ''})")
 
     def result(self, number: int, output: Output) -> str:
@@ -276,21 +280,33 @@ class _WrapperWriter:
         value = self.program.outputs[output.index - len(self.program.copies)]  # new values of inputs come first
         if isinstance(value, View):
             self.allocate(value.buffer, ())  # an empty one, which no kernel writes
-            text = self.view(value)
+            text = self.view(value, self.owned(value.buffer))
             if not text.isidentifier():
                 self.line(f"result{number} = {text}")
                 text = f"result{number}"
             return text
         return self.argument(value)
 
+    def owned(self, name: str) -> str:
+        """The buffer, or a copy of a constant: the program may write to it, and the next call needs it whole."""
+        if name not in self.program.constants:
+            return name
+        copy = f"own_{name}"
+        if copy not in self.allocated:
+            self.allocated.add(copy)
+            self.line(f"{copy} = {name}.clone()")
+        return copy
+
     def view_of_input(self, number: int, output: ViewOfInput) -> str:
         """A true view of an input, relative to where the input starts in its storage."""
-        owner = self.program.inputs[output.index]
-        start = _symbolic(output.offset) - _symbolic(self.aten.inputs[output.index].storage_offset())
+        owner, real = self.program.inputs[output.index], self.aten.inputs[output.index]
+        first = _symbolic(real.storage_offset())
+        base = f"{owner}.detach()" if output.detached else owner
+        if output.dtype != real.dtype:
+            base = f"{base}.view({output.dtype})"
+            first = first * real.dtype.itemsize / output.dtype.itemsize
+        start = _symbolic(output.offset) - first
         size, stride = (self.sizes([_symbolic(v) for v in values]) for values in (output.size, output.stride))
-        base = owner
-        if output.dtype != self.aten.inputs[output.index].dtype:
-            base = f"{owner}.view({output.dtype})"
         offset = f"{base}.storage_offset()" + (f" + {self.expr(start)}" if start != 0 else "")
         self.line(f"result{number} = {base}.as_strided({size}, {stride}, {offset})")
         return f"result{number}"
