@@ -198,7 +198,7 @@ def text_of(tx: Interpreter, value: Value, function: Callable[[Any], str]) -> Va
     if isinstance(value, TensorValue):
         raise Unsupported("data-dependent-value", f"{function.__name__}() of {value.describe()}")
     if isinstance(value, ExceptionValue):
-        return constant(function(value.cls(*[arg.as_constant() for arg in value.args])))
+        return constant(function(value.as_real()))
     if isinstance(value, ObjectValue):
         names = ("__str__", "__repr__") if function is str else ("__repr__",)
         for name in names:

@@ -59,6 +59,12 @@ class ExceptionValue(Value):
             return constant(None)
         raise Unsupported("call", f"{self.describe()}.{name}")
 
+    def as_real(self) -> BaseException:
+        """An exception with the same arguments, for its text; a class that makes its own text is left to eager."""
+        if any(is_python_method(lookup(self.cls, name)) for name in ("__str__", "__repr__")):
+            raise Unsupported("call", f"str() of {self.describe()}")
+        return self.cls.__new__(self.cls, *[arg.as_constant() for arg in self.args])
+
     def setattr(self, tx: Interpreter, name: str, value: Value) -> None:
         """Set an attribute of the exception; it is built with the exception where that escapes."""
         self.attributes[name] = value

@@ -89,12 +89,12 @@ class DictValue(Value):
         value = self.items[key]
         if value is None:
             real: Any = dict.__getitem__(self.real, key)
-            source = self._item_source(key)
+            source = self._item_source(tx, key)
             value = build(tx, real, source) if source is not None else from_python(tx, real)
             self.items[key] = value
         return value
 
-    def _item_source(self, key: Any) -> Source | None:
+    def _item_source(self, tx: Interpreter, key: Any) -> Source | None:
         """Where the item is loaded from; None where the class's own `__getitem__` stands in the way
         (but a class that keeps items as attributes too, as transformers' outputs do, has it there)."""
         if self.source is None or type(self.real).__getitem__ in _PLAIN_GETITEMS:
@@ -103,7 +103,11 @@ class DictValue(Value):
         if isinstance(key, str) and mirrored.get(key) is dict.__getitem__(self.real, key):
             return AttrSource(self.source, key)
         if not is_stable(self.source):
-            raise Unsupported("subscript", f"{self.describe()}, whose class overrides __getitem__")
+            item = dict.__getitem__(self.real, key)
+            if not isinstance(item, (type, tuple, str, int, FunctionType)):
+                raise Unsupported("subscript", f"{self.describe()}, whose class overrides __getitem__")
+            unchanged = (lambda owner: dict.get(owner, key) is item, f"dict.get({{}}, {key!r}) is unchanged")
+            tx.guards.add(self.source, "LAMBDA", unchanged)
         return None
 
     def pairs(self, tx: Interpreter) -> list[tuple[Value, Value]]:
