@@ -182,8 +182,6 @@ class _Conversion:
             TraceGraph(shapes), guards, SideEffects(), self.options, self.context, frame.f_globals,
             grad_enabled=torch.is_grad_enabled(),
         )  # fmt: skip
-        if self.context.recording:
-            guards.locate = lambda: trace.active.location() if trace.active is not None else None
         guards.add(None, "GLOBAL_STATE")
         names = frame.code.co_freevars
         cells = [CellValue(None, None, cell, name) for name, cell in zip(names, frame.closure)]
@@ -192,6 +190,8 @@ class _Conversion:
         root.unread = {name: frame.f_locals[name] for name in frame.code.co_varnames if name in frame.f_locals}
         root.break_step = break_step
         trace.active = root
+        if self.context.recording:
+            guards.locate = trace.location
         return root
 
     # ---- endings ---------------------------------------------------------------------------------------------------
@@ -205,7 +205,7 @@ class _Conversion:
                 return self._refused(root, error)
         instruction = root.current = root.info.instructions[root.index]
         origin = origin_of(root.code)
-        if origin is not None and instruction.index + origin.shift < 0:
+        if origin is not None and instruction.index < origin.own:
             return self._skip("the graph breaks before the resume function has its stack again", stop)
         if _in_loop(root.info, instruction.index):
             return self._skip("the graph breaks inside a loop; what the loop calls is compiled", stop)

@@ -6,7 +6,7 @@ import linecache
 import sys
 from types import CodeType
 
-from ..artifacts.records import Bytecode, ExceptionEntry, Instruction, Location, ref
+from ..artifacts.records import Bytecode, ExceptionEntry, Instruction, Location, Ref, ref
 from .resume import Origin, origin_of
 
 
@@ -20,8 +20,9 @@ def bytecode_record(code: CodeType, role: str, origin: Origin | None = None) -> 
     original = list(_instructions(origin.code)) if origin is not None else []
     instructions = []
     for index, raw in enumerate(_instructions(code)):
-        position = index + origin.shift if origin is not None else -1
-        origins = (ref("bytecode", original[position].offset),) if 0 <= position < len(original) else ()
+        origins: tuple[Ref, ...] = ()
+        if origin is not None and index >= origin.own:
+            origins = (ref("bytecode", original[index + origin.shift].offset),)
         instructions.append(_instruction(code, raw, origins))
     exceptions = tuple(
         ExceptionEntry(entry.start, entry.end, entry.target, entry.depth, bool(entry.lasti))

@@ -80,6 +80,12 @@ class Trace:
     keep_alive: list[Any] = field(default_factory=list)
 
 
+    def location(self) -> Location:
+        """The program's line that is being interpreted."""
+        assert self.active is not None
+        return self.active.location()
+
+
 class Interpreter:
     """One frame being interpreted.
 

@@ -23,11 +23,13 @@ _PROLOGUE = ("MAKE_CELL", "COPY_FREE_VARS", "RESUME")
 
 @dataclass(frozen=True)
 class Origin:
-    """Where the instructions of a resume function come from: instruction i is the original's i + `shift`."""
+    """Where the instructions of a resume function come from: instruction i is the original's i + `shift`, after the
+    first `own`, which push the stack. It goes on at the original's `index`."""
 
     code: CodeType
     shift: int
     index: int
+    own: int
 
 
 _ORIGINS: dict[CodeType, Origin] = {}
@@ -141,7 +143,7 @@ def resume_code(code: CodeType, index: int, stack: tuple[Slot, ...], variables: 
     start.append(Instr("JUMP_FORWARD", here, location=location))
     body, dropped = _body(code, index, here)
     new = assemble([*start, *body], code, code.co_stacksize + 2, [*names, *variables])
-    _ORIGINS[new] = Origin(code, dropped - len(start), index)
+    _ORIGINS[new] = Origin(code, dropped - len(start), index, len(start))
     return new
 
 
