@@ -178,7 +178,8 @@ def attributes(x):
     s.c = s.a + 1
     name = "d"
     setattr(s, name, 4)
-    return s, getattr(s, name), hasattr(s, "e"), vars(s)["c"]
+    del s.a
+    return s, getattr(s, name), hasattr(s, "a"), vars(s)["c"]
 
 
 def classes(x):
