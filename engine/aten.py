@@ -354,7 +354,8 @@ def _outputs(
     captured: Captured, wrapped: tuple[Any, ...], results: tuple[Any, ...], mutations: list[int]
 ) -> tuple[tuple[Output, ...], list[torch.Tensor]]:
     """Where each result comes from, and the values that the ATen graph returns."""
-    needs_grad = [_requires_grad(node) for node in captured.module.graph.output_node().args[0]]
+    returned: Any = captured.module.graph.output_node().args[0]
+    needs_grad = [_requires_grad(node) for node in returned]
     tensors = [(i, value) for i, value in enumerate(wrapped) if isinstance(value, torch.Tensor)]
     storages = {value.untyped_storage()._cdata: i for i, value in reversed(tensors)}
     values = [torch._from_functional_tensor(wrapped[i]) for i in mutations]
