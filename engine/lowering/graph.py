@@ -15,7 +15,7 @@ from ..ir import Buffer, ExternCall, LoopBody, Program, View
 from .body import BodyBuilder
 from .extern import fallback, library_copy
 from .index import Linear, Size, axis, constant, contiguous_strides, expr, product, size, sizes
-from .registry import LOWERINGS, Unsupported
+from .registry import LOWERINGS, RESHAPE, VIEW, Unsupported
 from .reuse import leaving, scattered
 from .splitting import axis_splits
 from .values import Base, Compute, Index, Value, loop_index, offset, strided
@@ -118,7 +118,7 @@ class GraphLowering:
         why = f"{node.target} has no lowering"
         if known is not None and self._wants_loops(node):
             try:
-                _check_dense((fake, [n.meta.get("val") for n in node.all_input_nodes]))
+                _check_dense((fake, [n.meta.get("val") for n in node.all_input_nodes]), known.kind in (RESHAPE, VIEW))
                 return known.function(self, node, *args, **kwargs)
             except Unsupported as reason:
                 why = str(reason)
@@ -276,12 +276,12 @@ def symbolic(value: Any) -> Any:
     return value.node.expr if isinstance(value, (torch.SymFloat, torch.SymBool)) else value
 
 
-def _check_dense(fakes: Any) -> None:
+def _check_dense(fakes: Any, moves_nothing: bool) -> None:
     if isinstance(fakes, (tuple, list)):
         for fake in fakes:
-            _check_dense(fake)
+            _check_dense(fake, moves_nothing)
     elif isinstance(fakes, torch.Tensor):
-        if fakes.dtype.is_complex:
+        if fakes.dtype.is_complex and not moves_nothing:
             raise Unsupported("complex numbers are left to ATen")
         if fakes.layout is not torch.strided or fakes.is_quantized:
             raise Unsupported("only dense tensors become loops")
