@@ -355,27 +355,27 @@ def _outputs(
 ) -> tuple[tuple[Output, ...], list[torch.Tensor]]:
     """Where each result comes from, and the values that the ATen graph returns."""
     returned: Any = captured.module.graph.output_node().args[0]
-    needs_grad = [_requires_grad(node) for node in returned]
+    seen_by_program = [_fake_result(node) for node in returned]
     tensors = [(i, value) for i, value in enumerate(wrapped) if isinstance(value, torch.Tensor)]
     storages = {value.untyped_storage()._cdata: i for i, value in reversed(tensors)}
     values = [torch._from_functional_tensor(wrapped[i]) for i in mutations]
     seen: dict[int, Output] = {}
     outputs: list[Output] = []
-    for result, attached in zip(results, needs_grad):
+    for result, fake in zip(results, seen_by_program):
         if not isinstance(result, torch.Tensor):
             if isinstance(result, (tuple, list, dict)):
                 raise EngineUnsupported("the captured graph returns nested values")
             outputs.append(Constant(result))
             continue
         if id(result) not in seen:
-            seen[id(result)] = _output(captured.inputs, wrapped, storages, result, values, attached)
+            seen[id(result)] = _output(captured.inputs, wrapped, storages, result, values, fake)
         outputs.append(seen[id(result)])
     return tuple(outputs), values
 
 
 def _output(
     inputs: tuple[Any, ...], wrapped: tuple[Any, ...], storages: dict[int, int], result: torch.Tensor,
-    values: list[torch.Tensor], attached: bool,
+    values: list[torch.Tensor], fake: torch.Tensor | None,
 ) -> Output:
     for i, value in enumerate(wrapped):
         if value is result:
@@ -389,12 +389,16 @@ def _output(
     if base is not None:
         if inner.is_conj() or inner.is_neg():
             raise EngineUnsupported("a result is a lazily conjugated view of an input")
-        offset, detached = inner.storage_offset(), inputs[base].requires_grad and not attached
-        return ViewOfInput(base, tuple(inner.size()), tuple(inner.stride()), offset, inner.dtype, detached)
+        # Not the functional tensor's layout: a view of a mutated input has that of the new value there.
+        layout = inner if fake is None else fake
+        detached = inputs[base].requires_grad and not layout.requires_grad
+        return ViewOfInput(
+            base, tuple(layout.size()), tuple(layout.stride()), layout.storage_offset(), layout.dtype, detached
+        )
     values.append(inner)
     return FromGraph(len(values) - 1)
 
 
-def _requires_grad(node: Any) -> bool:
+def _fake_result(node: Any) -> torch.Tensor | None:
     value = node.meta.get("val") if isinstance(node, torch.fx.Node) else None
-    return isinstance(value, torch.Tensor) and value.requires_grad
+    return value if isinstance(value, torch.Tensor) else None

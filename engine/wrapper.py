@@ -300,14 +300,15 @@ class _WrapperWriter:
     def view_of_input(self, number: int, output: ViewOfInput) -> str:
         """A true view of an input, relative to where the input starts in its storage."""
         owner, real = self.program.inputs[output.index], self.aten.inputs[output.index]
-        first = _symbolic(real.storage_offset())
         base = f"{owner}.detach()" if output.detached else owner
+        first, start = _symbolic(real.storage_offset()), _symbolic(output.offset)
+        offset = f"{base}.storage_offset()" + (f" + {self.expr(start - first)}" if start != first else "")
         if output.dtype != real.dtype:
-            base = f"{base}.view({output.dtype})"
-            first = first * real.dtype.itemsize / output.dtype.itemsize
-        start = _symbolic(output.offset) - first
+            old, new = real.dtype.itemsize, output.dtype.itemsize
+            window = 0 if real.numel() == 0 else max(1, new // old)  # view(dtype) wants unit strides
+            base = f"{base}.as_strided(({window},), (1,), 0).view({output.dtype})"
+            offset = f"({owner}.storage_offset() - {self.expr(first)}) * {old} // {new} + {self.expr(start)}"
         size, stride = (self.sizes([_symbolic(v) for v in values]) for values in (output.size, output.stride))
-        offset = f"{base}.storage_offset()" + (f" + {self.expr(start)}" if start != 0 else "")
         self.line(f"result{number} = {base}.as_strided({size}, {stride}, {offset})")
         return f"result{number}"
 
