@@ -27,7 +27,19 @@ def graph_record(graph: torch.fx.Graph, name: str, origin_stage: str, notes: tup
 
 
 def node_record(node: torch.fx.Node, origin_stage: str) -> Node:
-    """One node as a record. A small constant (get_attr) carries its data, so that the graph can be run again."""
+    """One node as a record. A small constant (get_attr) carries its data, so that the graph can be run again.
+
+    Passes leave most nodes alone, so a node keeps its last record, and what it was made from, in its meta.
+    """
+    made_from = (node.args, node.kwargs, node.meta.get("origins"), origin_stage)
+    known = node.meta.get("record")
+    if known is None or any(a is not b for a, b in zip(made_from, known[0])):
+        known = node.meta["record"] = (made_from, _node_record(node, origin_stage))
+    record: Node = known[1]
+    return record
+
+
+def _node_record(node: torch.fx.Node, origin_stage: str) -> Node:
     args = tuple(plain(a) for a in node.args)
     if node.op == "get_attr":
         constant = operator.attrgetter(str(node.target))(node.graph.owning_module)

@@ -38,7 +38,7 @@ def split_ref(reference: Ref) -> tuple[str, str, str]:
     return stage, name, item
 
 
-class Record(msgspec.Struct, frozen=True, tag=True, tag_field="record", omit_defaults=True):
+class Record(msgspec.Struct, frozen=True, tag=True, tag_field="record", omit_defaults=True, gc=False):
     """Base of everything that is stored: the class name is the tag in the JSON."""
 
 

@@ -48,5 +48,5 @@ def _operations(group: Group) -> Iterator[sympy.Expr]:
 
 
 def _total(parts: Iterable[sympy.Expr]) -> int | None:
-    total = sympy.Add(*parts)
-    return int(total) if total.is_Integer else None
+    known = list(parts)
+    return sum(map(int, known)) if all(part.is_Integer for part in known) else None
