@@ -67,6 +67,10 @@ class RecordedRun:
         runtimes = stand_in.runtimes()
         if runtimes:
             recorder.flush_runtime(runtimes)
+        if "torch" in sys.modules:
+            from .machine_code import add_machine_code  # loads the engine, which a program without torch does not need
+
+            add_machine_code(recorder)
         for message in self.session.messages:
             recorder.note(message.removeprefix("ptdebug: "))
         recorder.close(self.exit_code)

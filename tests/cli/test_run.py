@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -248,3 +249,14 @@ def test_uncaught_exception_of_compiled_code(ptdebug: Command, tmp_path: Path) -
         f'File "{tmp_path / "program.py"}", line {number}, in {name}' for number, name in ((6, "<module>"), (5, "f"))]
     assert trace[-1] == "ValueError: of the program"
     assert json.loads(ptdebug("show", "@", "--json").stdout)["exit_code"] == 1
+
+
+def test_machine_code_is_recorded(ptdebug: Command, tmp_path: Path) -> None:
+    """After the program has ended, so that it costs the program nothing."""
+    if shutil.which("objdump") is None:
+        pytest.skip("no objdump here")
+    done = ptdebug("run", "--name", "r", str(EXAMPLES / "mlp_batches.py"), timeout=300)
+    assert done.returncode == 0, done.stderr
+    shown = ptdebug("show", "r:0/0:kernels:cpp.asm")
+    assert shown.returncode == 0, shown.stderr
+    assert "fused_" in shown.stdout and "ret" in shown.stdout

@@ -1,0 +1,46 @@
+"""Adds the machine code of each C++ kernel to its record, when the program has ended and nobody waits for it."""
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from ..artifacts.recording import Recording
+from ..artifacts.records import Kernel
+from ..artifacts.store import RecordingWriter
+from ..engine.build import disassemble
+
+LIMIT_SECONDS = 2.0
+"""What is not disassembled by then is left: the note says so."""
+
+VECTORS = {"zmm": 512, "ymm": 256, "xmm": 128}
+
+
+def add_machine_code(recorder: RecordingWriter) -> None:
+    """Record `asm` as a product of each kernel's record, and the width of the widest vectors used, in bits."""
+    start = time.perf_counter()
+    known: dict[str, str] = {}
+    for compile_id, record in _cpp_kernels(recorder.folder):
+        if time.perf_counter() - start > LIMIT_SECONDS:
+            recorder.note(f"machine code is recorded for some kernels only: it took over {LIMIT_SECONDS:g} s")
+            return
+        if record.path not in known:
+            known[record.path] = disassemble(Path(record.path))
+        assembly = known[record.path]
+        if assembly:
+            width = next((bits for name, bits in VECTORS.items() if name in assembly), 0)
+            facts = record.facts | {"vector_bits": width}
+            products = record.products | {"asm": assembly}
+            full = msgspec.structs.replace(record, products=products, facts=facts)
+            recorder.record(compile_id, "kernels", record.name, full)
+
+
+def _cpp_kernels(folder: Path) -> Iterator[tuple[str, Kernel]]:
+    with Recording.open(folder) as recording:
+        found = recording.records(Kernel)
+    for compile_id, record in found:
+        here = "@" not in compile_id  # another process's kernels are in its own file
+        if here and record.language == "cpp" and "asm" not in record.products and Path(record.path).is_file():
+            yield compile_id, record
