@@ -16,7 +16,7 @@ from . import cpp, passes, scheduler, wrapper
 from .aten import AtenGraph, Captured, EngineUnsupported, trace
 from .build import BuiltLibrary, CompilerMissing, build
 from .describe import describe_aten
-from .entry import entry
+from .entry import eager_form, entry
 from .ir import Group, KernelSignature, Plan, Program
 from .lowering import LOWERINGS, lower
 from .lowering.describe import loops_records
@@ -138,10 +138,11 @@ def _kernel_record(source: cpp.CppSource, library: BuiltLibrary) -> Kernel:
 
 
 def _device_type(plan: Plan) -> str:
-    for item in plan.items:
-        if isinstance(item, Group):
-            return item.device.type
-    return "cpu"
+    """The one kind of device that the graph's kernels run on. Raises EngineUnsupported where there are several."""
+    kinds = {item.device.type for item in plan.items if isinstance(item, Group)}
+    if len(kinds) > 1:
+        raise EngineUnsupported(f"the graph computes on several kinds of devices: {', '.join(sorted(kinds))}")
+    return kinds.pop() if kinds else "cpu"
 
 
 def _described(work: object) -> Iterable[tuple[str, str, AnyRecord]]:
@@ -188,4 +189,4 @@ def _eager(captured: Captured, context: CompileContext, why: str, detail: str = 
     context.decide("engine", "graph", ["compile", "eager"], "eager", f"{why}\n{detail}" if detail else why)
     for stage in ENGINE_STAGES:
         context.absent(stage, why)
-    return captured.module.forward
+    return eager_form(captured.module)
