@@ -19,6 +19,11 @@ _ESCAPES[ord("\t")] = "    "
 SourceText = Callable[[str], "str | None"]
 
 
+def plural(number: int, noun: str) -> str:
+    """`1 call`, `2 calls`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 @dataclass(frozen=True)
 class Line:
     """One line: `ref` names the item it shows ("" for none), `origins` what that was derived from."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
-from .listing import Line, Listing, SourceText, place_refs, printable, short_place, source_ref
+from .listing import Line, Listing, SourceText, place_refs, plural, printable, short_place, source_ref
 from .records import (
     Absent,
     Break,
@@ -122,7 +122,7 @@ def render_fusion(record: Fusion, stage: str, name: str, source: SourceText) -> 
 
 def candidate_lines(candidate: FusionCandidate, item: str = "") -> list[Line]:
     """One candidate pair."""
-    saved = f", saves {candidate.bytes_saved:,} bytes" if candidate.bytes_saved else ""
+    saved = f", would save {candidate.bytes_saved:,} bytes" if candidate.bytes_saved and not candidate.fused else ""
     origins = (f"loops:{candidate.first}", f"loops:{candidate.second}")
     verdict = "fused    " if candidate.fused else "not fused"
     texts = [f"{verdict} {candidate.first} + {candidate.second}  ({candidate.kind}{saved}): {candidate.why}"]
@@ -157,8 +157,8 @@ def render_schedule(record: Schedule, stage: str, name: str, source: SourceText)
 
 def render_runtime(record: Runtime, stage: str, name: str, source: SourceText) -> Listing:
     """How often it ran and where the time went."""
-    lines = [Line(f"{record.calls} calls, {record.guard_failures} guard failures, "
-                  f"first call {1000 * record.first_call_seconds:.2f} ms")]
+    first = f", first call {1000 * record.first_call_seconds:.2f} ms" if record.first_call_seconds else ""
+    lines = [Line(f"{plural(record.calls, 'call')}, {plural(record.guard_failures, 'guard failure')}{first}")]
     for kernel in sorted(record.kernels, key=lambda k: -k.seconds):
         each = kernel.seconds / kernel.calls * 1e6 if kernel.calls else 0.0
         lines.append(Line(printable(f"  {kernel.name}: {kernel.calls} calls, {1000 * kernel.seconds:.3f} ms, "

@@ -4,7 +4,7 @@ from __future__ import annotations
 import shlex
 from typing import Any
 
-from .listing import Line, Listing, printable, source_ref
+from .listing import Line, Listing, plural, printable, source_ref
 from .recording import CompileInfo, Recording
 from .records import Ref
 from .render_lists import render_absents
@@ -71,8 +71,8 @@ def render_compile(recording: Recording, info: CompileInfo) -> Listing:
     return Listing(f"{recording.name}:{info.id}", "text", tuple(lines))
 
 
-UNITS = {"Graph": "nodes", "Bytecode": "instructions", "Breaks": "breaks", "Guards": "guards", "Loops": "statements",
-         "Fusion": "pairs", "Schedule": "groups", "Kernel": "lines", "Wrapper": "lines", "SavedInputs": "inputs"}
+UNITS = {"Graph": "node", "Bytecode": "instruction", "Breaks": "break", "Guards": "guard", "Loops": "statement",
+         "Fusion": "pair", "Schedule": "group", "Kernel": "line", "Wrapper": "line", "SavedInputs": "input"}
 
 
 def open_ref(compile_id: str, stage: str, name: str) -> Ref:
@@ -83,12 +83,13 @@ def open_ref(compile_id: str, stage: str, name: str) -> Ref:
 def items_text(kind: str, items: int) -> str:
     """`12 nodes`; "" for a record that is one thing."""
     unit = UNITS.get(kind)
-    return "" if unit is None else f"{items} {unit.removesuffix('s') if items == 1 else unit}"
+    return "" if unit is None else plural(items, unit)
 
 
 def _compile_line(document: dict[str, Any]) -> Line:
-    parts = [f"{document['graph_nodes']} nodes", f"{document['kernels']} kernels",
-             f"{document['extern_calls']} library calls", f"{document['guards']} guards", f"{document['calls']} calls"]
+    counted = {"graph_nodes": "node", "kernels": "kernel", "extern_calls": "library call", "guards": "guard",
+               "calls": "call"}
+    parts = [plural(document[key], noun) for key, noun in counted.items()]
     what = ", ".join(p for p in parts if not p.startswith("0 ")) or (document["reason"] or "")
     where = f"{document['function']} {_base(document['file'])}:{document['line']}"
     return Line(printable(f"  {document['id']:<6} {document['status']:<9} {document['seconds']['total']:6.2f} s  "

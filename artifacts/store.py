@@ -59,6 +59,7 @@ ITEMS = (
 )
 DECISIONS_AT_ONCE = 256
 DECISIONS_AT_LATEST = 0.5  # seconds
+COUNTERS_AT_MOST = 2.0  # seconds between two writings of the run-time counters
 
 Method = Callable[Concatenate["RecordingWriter", P], None]
 
@@ -89,22 +90,25 @@ class RecordingWriter:
     """A `Recorder` that writes into `folder` (made if it is not there). Safe to share between threads and to fork.
 
     `messages` holds what the person should be told after the program ends; `seconds` is the wall time that each method
-    of the writer took so far.
+    of the writer took so far. `counters` gives the run-time counters as they stand: they are kept now and then as
+    compilations end, so that a killed process leaves them too.
     """
 
     def __init__(self, folder: str | os.PathLike[str], command: Sequence[str] = (), compiler: str = "ptdebug",
-                 meta: Mapping[str, Any] | None = None) -> None:
+                 meta: Mapping[str, Any] | None = None, counters: Callable[[], Mapping[str, Runtime]] = dict) -> None:
         self.folder = Path(folder).absolute()
         self.messages: list[str] = []
         self.seconds: dict[str, float] = {}
         self._extra = {"command": list(command), "compiler": compiler, **(meta or {})}
         self._lock = threading.RLock()
+        self._counters = counters
+        self._begun: set[str] = set()
         self._stopped = False
         self._decisions: deque[tuple[str, Decision]] = deque()
         self._known: set[bytes] = set()
         self._sources: set[str] = set()
         self._versions_known = False
-        self._last_commit = time.monotonic()
+        self._last_commit = self._last_counters = time.monotonic()
         self._compressor = zstandard.ZstdCompressor(level=1)
         self._db: sqlite3.Connection
         self._pid = os.getpid()
@@ -122,6 +126,7 @@ class RecordingWriter:
         if not self._versions_known:
             self._versions_known = True
             self._set_meta("versions", _versions())
+        self._begun.add(compile_id)
         self._db.execute("INSERT OR REPLACE INTO compiles VALUES(?,?,?,?,?,?,?,?)",
                          (compile_id, function, file, line, time.time(), RUNNING, "", "{}"))
 
@@ -157,6 +162,9 @@ class RecordingWriter:
         self._db.execute("UPDATE compiles SET status=?, reason=?, seconds=? WHERE id=?",
                          (status, reason, _encode(dict(seconds)).decode(), compile_id))
         self._set_meta("writer_seconds", self.seconds)
+        if time.monotonic() - self._last_counters > COUNTERS_AT_MOST:
+            self._last_counters = time.monotonic()
+            self._write_runtime({id: runtime for id, runtime in self._counters().items() if id in self._begun})
 
     @_guarded
     def source_file(self, path: str) -> None:
@@ -169,13 +177,9 @@ class RecordingWriter:
     def flush_runtime(self, runtimes: Mapping[str, Runtime]) -> None:
         """Store the run-time counters (compile id -> what they stand at now), in the place of earlier ones.
 
-        Called at exit and now and then, never from a compiled call: counting is the caller's business.
+        Never called from a compiled call: counting is the caller's business.
         """
-        for compile_id, runtime in runtimes.items():
-            self._db.execute(
-                "INSERT OR REPLACE INTO artifacts(compile, stage, name, kind, items, hash) VALUES(?,?,?,?,?,?)",
-                (compile_id, "runtime", "", "Runtime", len(runtime.kernels), self._blob(_encode(runtime))),
-            )
+        self._write_runtime(runtimes)
 
     @_guarded
     def note(self, text: str) -> None:
@@ -212,6 +216,7 @@ class RecordingWriter:
         main = self.folder / DATABASE
         path = self.folder / f"recording-{self._pid}.db" if main.exists() else main
         self._known.clear()
+        self._begun.clear()
         self._sources.clear()
         self._versions_known = False
         self._db = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=5)
@@ -251,6 +256,13 @@ class RecordingWriter:
                 self._db.execute("ROLLBACK")
             raise
         self._last_commit = time.monotonic()
+
+    def _write_runtime(self, runtimes: Mapping[str, Runtime]) -> None:
+        for compile_id, runtime in runtimes.items():
+            self._db.execute(
+                "INSERT OR REPLACE INTO artifacts(compile, stage, name, kind, items, hash) VALUES(?,?,?,?,?,?)",
+                (compile_id, "runtime", "", "Runtime", len(runtime.kernels), self._blob(_encode(runtime))),
+            )
 
     def _keep_source(self, path: str) -> None:
         self._sources.add(path)

@@ -49,6 +49,6 @@ def start_in_child(settings: session.Settings, folder: Path | None) -> None:
     """
     child = session.enter(session.Session(settings, folder=folder))
     if folder is not None:
-        child.open_recorder = lambda: RecordingWriter(folder, compiler=settings.compiler)
+        child.open_recorder = lambda: RecordingWriter(folder, compiler=settings.compiler, counters=stand_in.runtimes)
     stand_in.watch_for_torch()
     take_along(settings, folder)

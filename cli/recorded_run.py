@@ -102,7 +102,7 @@ def _new_recorder(values: dict[str, Any], compiler: str, program: Program) -> Re
         folder = new_recording_folder(home, program.label, values["name"])
     except OSError as error:
         raise _cannot_record(home, error.strerror) from None
-    recorder = RecordingWriter(folder, command=program.words, compiler=compiler)
+    recorder = RecordingWriter(folder, command=program.words, compiler=compiler, counters=stand_in.runtimes)
     if recorder.messages:
         shutil.rmtree(folder, ignore_errors=True)
         raise _cannot_record(home, recorder.messages[0].partition(" goes on: ")[2].partition(" (")[0])

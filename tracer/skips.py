@@ -19,6 +19,7 @@ import torch
 
 _OURS = str(Path(__file__).resolve().parent.parent) + os.sep
 _TESTS = _OURS + "tests" + os.sep
+_LAUNCH = os.path.join(_OURS, "cli", "launch.py")
 _EXAMPLES = _OURS + "examples" + os.sep
 _BENCHMARKS = _OURS + "benchmarks" + os.sep
 _TORCH = str(Path(torch.__file__).resolve().parent) + os.sep
@@ -110,9 +111,12 @@ def _holds_tensor(value: Any, depth: int) -> bool:
 
 
 def program_frames(frame: types.FrameType | None) -> list[types.FrameType]:
-    """The frames of the program from `frame` outwards, innermost last: without torch's, ptdebug's and the library's."""
+    """The frames of the program from `frame` outwards, innermost last: without torch's, ptdebug's and the library's.
+
+    What lies outside of `ptdebug run` (the console script of an installation) is not the program's either.
+    """
     frames = []
-    while frame is not None:
+    while frame is not None and frame.f_code.co_filename != _LAUNCH:
         if not file_skip_reason(frame.f_code.co_filename):
             frames.append(frame)
         frame = frame.f_back

@@ -10,6 +10,7 @@ from ...artifacts.records import Kernel, Runtime, Schedule
 from ..printing import add_selector, print_json, print_lines, print_title, selected
 
 EXAMPLE = "ptdebug kernels @:0/0"
+WIDEST = 48  # characters of a column
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,7 +30,9 @@ def run(arguments: argparse.Namespace) -> int:
             print("no kernels")
         for owner in dict.fromkeys(g["compile"] for g in (*groups, *units)):
             print_title(f"== {owner}")
-            print_lines([Line(printable(_group_text(g))) for g in groups if g["compile"] == owner]
+            mine = [g for g in groups if g["compile"] == owner]
+            width = min(max((len(g["name"]) for g in mine), default=0), WIDEST)
+            print_lines([Line(printable(_group_text(g, width))) for g in mine]
                         + [Line(printable(_unit_text(u))) for u in units if u["compile"] == owner])
     return 0
 
@@ -57,15 +60,15 @@ def _units(recording: Recording, compile_id: str | None) -> list[dict[str, Any]]
             for owner, kernel in recording.records(Kernel, compile_id)]
 
 
-def _group_text(group: dict[str, Any]) -> str:
+def _group_text(group: dict[str, Any], width: int) -> str:
     costs = [f"{group['bytes']:,} bytes"] if group["bytes"] else []
     costs += [f"{group['flops']:,} flops"] if group["flops"] else []
     costs += [f"{group['calls']} calls, {1000 * group['seconds']:.3f} ms"] if group["calls"] else []
-    return f"{group['id']:<5} {group['kind']:<7} {group['name']:<32} {', '.join(group['members'])}" + (
+    return f"{group['kind']:<7} {group['name']:<{width}}  {', '.join(group['members'])}" + (
         f"  ({'; '.join(costs)})" if costs else "")
 
 
 def _unit_text(unit: dict[str, Any]) -> str:
     state = "from the cache" if unit["cached"] else f"compiled in {unit['seconds']:.2f} s"
-    return f"unit  {unit['language']:<7} {unit['name']:<32} {unit['lines']} lines for {unit['target']}, {state}" + (
+    return f"unit    {unit['name']}: {unit['lines']} lines of {unit['language']} for {unit['target']}, {state}" + (
         f"; also {', '.join(unit['products'])}" if unit["products"] else "")

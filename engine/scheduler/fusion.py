@@ -146,6 +146,11 @@ class Fusion:
         buffer = self.program.buffers[name]
         return buffer.dtype.itemsize * hinted(sympy.Mul(*buffer.size))
 
+    def _count(self, count: int, names: Iterable[str]) -> str:
+        """`count` bytes for a person, who must know where it rests on a guess."""
+        varies = any(not n.is_Integer for name in names for n in self.program.buffers[name].size)
+        return f"{count:,} bytes{f' (sizes that vary counted as {SYMBOL_HINT})' if varies else ''}"
+
     def _saved(self, first: Node, second: Node) -> int:
         """Bytes of memory traffic that fusing saves: what the second need not load, and writes nobody else reads."""
         saved = 0
@@ -167,7 +172,7 @@ class Fusion:
             fused, why, allow = False, found.why, found.allow
         else:
             bodies, axes = found
-            why = f"saves {saved} bytes of traffic on {', '.join(shared[:4])}"
+            why = f"saves {self._count(saved, shared)} of traffic on {', '.join(shared[:4])}"
             options = (Option("fuse", float(saved)), Option("separate", 0.0))
             fused = self.context.decide("fuse", subject, options, "fuse", why) == "fuse"
             allow = "" if fused else "dropping the override"
@@ -196,7 +201,8 @@ class Fusion:
             return Refusal(f"{name} must run between them", f"{name} as part of the same kernel")
         traffic = sum(self.bytes_of(n) for n in first.touched) + sum(self.bytes_of(n) for n in second.touched)
         if not dependent and saved < SIBLING_SHARE * traffic:
-            return Refusal(f"they share only {saved} of {traffic} bytes", "a larger common input")
+            count = self._count(traffic, first.touched | second.touched)
+            return Refusal(f"they share only {saved:,} of {count}", "a larger common input")
         return self._common_loops(first, second, dependent)
 
     def _common_loops(self, first: Node, second: Node, dependent: bool) -> Common | Refusal:

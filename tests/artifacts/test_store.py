@@ -217,3 +217,17 @@ def test_sources_are_kept_as_they_were(tmp_path: Path) -> None:
         assert recording.source(str(program)) == "before\n"
         assert recording.source("<string>") is None
         assert recording.sources() == [str(program)]
+
+
+def test_counters_are_kept_while_the_program_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = {"0/0": 0, "9/0": 7}  # 9/0 is older than this recording
+    writer = RecordingWriter(tmp_path / "rec", counters=lambda: {id: r.Runtime(n) for id, n in calls.items()})
+    for compile_id, seconds in (("0/0", 60.0), ("0/1", 2.5), ("0/2", 60.0)):
+        monkeypatch.setattr("ptdebug.artifacts.store.COUNTERS_AT_MOST", seconds)
+        writer._last_counters = time.monotonic() - 3.0
+        writer.begin(compile_id, "f", "f.py", 1)
+        writer.end(compile_id, "compiled", "", {"total": 1.0})
+        calls["0/0"] += 5
+    with Recording.open(tmp_path / "rec") as recording:  # not closed: as after kill -9
+        assert recording.records(r.Runtime) == [("0/0", r.Runtime(5))]
+    writer.close()

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 from ptdebug.artifacts.recording import Recording
-from ptdebug.artifacts.records import SavedInputs
+from ptdebug.artifacts.records import Frame, SavedInputs
 from safetensors.torch import load_file
 
 Command = Callable[..., CompletedProcess[str]]
@@ -260,3 +260,11 @@ def test_machine_code_is_recorded(ptdebug: Command, tmp_path: Path) -> None:
     shown = ptdebug("show", "r:0/0:kernels:cpp.asm")
     assert shown.returncode == 0, shown.stderr
     assert "fused_" in shown.stdout and "ret" in shown.stdout
+
+
+def test_the_stack_of_a_frame_starts_in_the_program(ptdebug: Command, tmp_path: Path) -> None:
+    document, _ = summary(ptdebug, tmp_path, FUNCTION + "\ndef main():\n    f(torch.ones(3))\n\nmain()\n")
+    with Recording.open(document["recording"]) as recording:
+        [(_, frame)] = recording.records(Frame)
+    assert [place.function for place in frame.stack] == ["<module>", "main"]
+    assert {Path(place.file).name for place in frame.stack} == {"program.py"}

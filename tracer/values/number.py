@@ -15,6 +15,7 @@ import torch.fx
 from ..sources import Source
 from .base import Unsupported, Value
 from .constant import REGISTRY, BoundBuiltin, constant, fold
+from .operators import IN_PLACE
 from .registry import RESULTS, from_python
 
 if TYPE_CHECKING:
@@ -94,6 +95,7 @@ class NumberValue(Value):
                 differs = side.is_constant() and function in (operator.eq, operator.ne)
                 return constant(function is operator.ne) if differs else None
         a, b = (side.symbol if isinstance(side, NumberValue) else side.as_constant() for side in (left, right))
+        function = IN_PLACE.get(function, function)  # numbers have none, and FX would print `2 += s0`
         return self.computed(tx, function, [left, right], function(a, b))
 
     def computed(self, tx: Interpreter, function: Callable[..., Any], args: Sequence[Value], result: Any) -> Value:

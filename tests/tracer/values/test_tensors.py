@@ -202,3 +202,18 @@ def test_numbers_that_vary():
     for n in (2, 3, 5, 8):
         assert torch.equal(fast(X, n), X * n + n)
     assert count == 2
+
+
+def test_numbers_that_vary_have_no_in_place_form():
+    def augmented(x, n):
+        a, b, c = 2, n, n
+        a += n
+        b -= 1
+        c *= 2.0
+        return x * a, b, c
+
+    fast = optimize(augmented, CompileOptions(lambda captured, context: captured.module.forward))
+    for n in (2, 3, 5):
+        got, expected = fast(X, n), augmented(X, n)
+        assert torch.equal(got[0], expected[0])
+        assert got[1:] == expected[1:]
