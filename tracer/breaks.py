@@ -41,6 +41,7 @@ BREAKS: dict[str, BreakKind] = {
     ),
     "skipped-function": BreakKind("{detail} is not traced", "move the call out of the compiled function"),
     "graph-break-requested": BreakKind("the program asks for a graph break: {detail}"),
+    "forced-break": BreakKind("an override forbids to inline {detail}", "take the override away"),
     "disabled-function": BreakKind("{detail} is marked as not to be compiled"),
     "inline-depth": BreakKind("calls nest too deeply: {detail}"),
     # ---- language

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from types import CodeType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..artifacts.context import CompileContext
@@ -78,6 +79,7 @@ class Trace:
     values_by_id: dict[int, Value] = field(default_factory=dict)
     global_values: dict[tuple[int, str], Value] = field(default_factory=dict)
     keep_alive: list[Any] = field(default_factory=list)
+    inlined: set[CodeType] = field(default_factory=set)
 
 
     def location(self) -> Location:
@@ -179,6 +181,7 @@ class Interpreter:
         refuse_coroutine(function.code)
         if self.depth >= MAX_DEPTH:
             raise Unsupported("inline-depth", function.code.co_qualname)
+        self._decide_inline(function)
         variables = function.bind(self, args, kwargs)
         info = code_info(function.code)
         child = Interpreter(self.trace, info, function.f_globals, variables, self, function.closure, function)
@@ -189,6 +192,16 @@ class Interpreter:
             return child.run()
         finally:
             self.trace.active = self
+
+    def _decide_inline(self, function: Any) -> None:
+        """Whether a callee becomes part of the graph is a decision, asked once for each function and compilation."""
+        context, code = self.trace.context, function.code
+        if code in self.trace.inlined or not (context.recording or context.overrides):
+            return
+        subject = f"{code.co_qualname}@{code.co_filename.rpartition('/')[2]}:{code.co_firstlineno}"
+        if context.decide("inline", subject, ("inline", "break"), "inline", "its code can be traced") == "break":
+            raise Unsupported("forced-break", subject)
+        self.trace.inlined.add(code)
 
     # ---- stack -----------------------------------------------------------------------------------------------------
     def push(self, value: Value) -> None:

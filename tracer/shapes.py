@@ -20,6 +20,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.experimental import symbolic_shapes
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
 
+from ..artifacts.context import CompileContext
 from .sources import SizeSource, Source
 
 Sizes = tuple[int | None, ...]
@@ -92,12 +93,17 @@ class DynamicPolicy:
     """Which sizes and ints of a code object are symbols.
 
     `history` outlives the compilation (it is kept in the code object's frame state). `dynamic`: None = what has changed
-    between compilations; True = every size of 2 or more from the start; False = nothing.
+    between compilations; True = every size of 2 or more from the start; False = nothing. Each size, but of
+    parameters, is a decision of kind "dynamic", asked of `context` once for each compilation.
     """
 
-    def __init__(self, history: dict[str, Any], dynamic: bool | None = None) -> None:
+    def __init__(
+        self, history: dict[str, Any], dynamic: bool | None = None, context: CompileContext | None = None
+    ) -> None:
         self.history = history
         self.dynamic = dynamic
+        self.context = context
+        self._decided: dict[str, bool] = {}
 
     def tensor(self, source: Source, tensor: torch.Tensor) -> tuple[Sizes, Sizes]:
         """(sizes, strides) of `tensor` with None where a symbol is wanted. Parameters are static."""
@@ -107,11 +113,26 @@ class DynamicPolicy:
         wanted_sizes, wanted_strides = self._remember(source.expression, sizes, strides)
         static = getattr(tensor, "_dynamo_static_indices", ())
         marked = _marked_dynamic(tensor)
-        wanted_sizes = tuple(
-            None if i in marked or ((size is None or self.dynamic) and i not in static) else size
-            for i, size in enumerate(wanted_sizes)
-        )
-        return wanted_sizes, wanted_strides
+        chosen = []
+        for i, size in enumerate(wanted_sizes):
+            varies = i in marked or ((size is None or bool(self.dynamic)) and i not in static)
+            why = (
+                "the program marked it" if i in marked else "the program marked it static" if i in static
+                else "it was another at an earlier compilation" if size is None
+                else "dynamic=True" if self.dynamic else "it has not been seen to change"
+            )
+            chosen.append(None if self._decide(f"{source.expression}.size()[{i}]", varies, why) else sizes[i])
+        return tuple(chosen), wanted_strides
+
+    def _decide(self, subject: str, varies: bool, why: str) -> bool:
+        """Whether `subject` is a symbol; a compilation that starts again does not ask again."""
+        if self.context is None or not (self.context.recording or self.context.overrides):
+            return varies
+        if subject not in self._decided:
+            default = "symbol" if varies else "number"
+            options = ("symbol", "number")
+            self._decided[subject] = self.context.decide("dynamic", subject, options, default, why) == "symbol"
+        return self._decided[subject]
 
     def _remember(self, key: str, sizes: tuple[int, ...], strides: tuple[int, ...]) -> tuple[Sizes, Sizes]:
         seen = self.history.get(key)
