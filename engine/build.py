@@ -89,7 +89,8 @@ def disassemble(path: Path) -> str:
     tool = shutil.which("objdump")
     if tool is None:
         return ""
-    done = subprocess.run([tool, "-d", "-j", ".text", "--no-show-raw-insn", "-M", "intel", str(path)], capture_output=True, text=True)
+    command = [tool, "-d", "-j", ".text", "--no-show-raw-insn", "-M", "intel", str(path)]
+    done = subprocess.run(command, capture_output=True, text=True)
     return done.stdout
 
 

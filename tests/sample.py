@@ -130,8 +130,8 @@ class SampleBuilder:
             (r.BufferPlan("buf0", 256, "g0", "g1"), r.BufferPlan("buf1", 256, "g1", "g1", role="output")), 512))
         w.record(compile_id, "kernels", "unit_0", r.Kernel(
             "unit_0", "cpp", lines("kernels", CPP, {
-                3: ("loops:buf1#t1", "loops:buf1#t2"), 4: ("schedule#g1",), 7: ("loops:buf1#t0",), 8: ("loops:buf1#t1",),
-                9: ("loops:buf1#t2",), 10: ("loops:buf1#t3",)}),
+                3: ("loops:buf1#t1", "loops:buf1#t2"), 4: ("schedule#g1",), 7: ("loops:buf1#t0",),
+                8: ("loops:buf1#t1",), 9: ("loops:buf1#t2",), 10: ("loops:buf1#t3",)}),
             ("kernel_0",), ("g++", "-O3", "unit_0.cpp"), "", 0.7, False, "/tmp/unit_0.so", "cpu",
             {"asm": "kernel_0:\n\tret\n"}, {"vector_width": 8}))
         w.record(compile_id, "wrapper", "", r.Wrapper("call", "python", lines("wrapper", WRAPPER, {

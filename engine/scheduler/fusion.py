@@ -148,8 +148,11 @@ class Fusion:
 
     def _count(self, count: int, names: Iterable[str]) -> str:
         """`count` bytes for a person, who must know where it rests on a guess."""
-        varies = any(not n.is_Integer for name in names for n in self.program.buffers[name].size)
-        return f"{count:,} bytes{f' (sizes that vary counted as {SYMBOL_HINT})' if varies else ''}"
+        guess = f" (sizes that vary counted as {SYMBOL_HINT})" if self._varies(names) else ""
+        return f"{count:,} bytes{guess}"
+
+    def _varies(self, names: Iterable[str]) -> bool:
+        return any(not n.is_Integer for name in names for n in self.program.buffers[name].size)
 
     def _saved(self, first: Node, second: Node) -> int:
         """Bytes of memory traffic that fusing saves: what the second need not load, and writes nobody else reads."""
@@ -182,7 +185,7 @@ class Fusion:
             kind = "producer-consumer" if dependent else "siblings"
             decision = f"fuse:{subject}" if not isinstance(found, Refusal) else ""
             self.candidates[subject] = FusionCandidate(
-                subject, left.name, right.name, kind, fused, why, saved, allow, decision
+                subject, left.name, right.name, kind, fused, why, None if self._varies(shared) else saved, allow, decision
             )
         if fused:
             self._merge(first, second, bodies, axes)

@@ -57,7 +57,8 @@ def test_ci_installs_as_the_readme_says() -> None:
 @pytest.mark.slow
 def test_wheel_works_elsewhere(tmp_path: Path) -> None:
     """Build a wheel and install it in a new environment, which borrows the dependencies of this one."""
-    subprocess.run([sys.executable, "-m", "pip", "wheel", "--no-deps", "-q", "-w", str(tmp_path), str(ROOT)], check=True)
+    build = [sys.executable, "-m", "pip", "wheel", "--no-deps", "-q", "-w", str(tmp_path), str(ROOT)]
+    subprocess.run(build, check=True)
     wheel = next(tmp_path.glob("ptdebug-*.whl"))
     tops = {name.partition("/")[0] for name in zipfile.ZipFile(wheel).namelist()}
     assert {top for top in tops if not top.endswith(".dist-info")} == {"ptdebug"}
@@ -76,7 +77,8 @@ def test_wheel_works_elsewhere(tmp_path: Path) -> None:
     (next(place.glob("lib/python*/site-packages")) / "borrowed.pth").write_text(f"{borrowed}\n")
     program = tmp_path / "program.py"
     program.write_text((ROOT / "examples" / "mlp_batches.py").read_text())
-    done = subprocess.run([place / "bin" / "ptdebug", "run", str(program)], cwd=tmp_path, capture_output=True, text=True)
+    command = [place / "bin" / "ptdebug", "run", str(program)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("close to eager: True") == 6
     where = subprocess.run([python, "-c", "import ptdebug; print(ptdebug.__file__)"], cwd=tmp_path, capture_output=True,
