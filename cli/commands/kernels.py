@@ -70,5 +70,5 @@ def _group_text(group: dict[str, Any], width: int) -> str:
 
 def _unit_text(unit: dict[str, Any]) -> str:
     state = "from the cache" if unit["cached"] else f"compiled in {unit['seconds']:.2f} s"
-    return f"unit    {unit['name']}: {unit['lines']} lines of {unit['language']} for {unit['target']}, {state}" + (
+    return f"unit    {unit['name']}: {unit['lines']} lines for {unit['target']}, {state}" + (
         f"; also {', '.join(unit['products'])}" if unit["products"] else "")

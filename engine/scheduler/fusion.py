@@ -184,8 +184,9 @@ class Fusion:
         if self.context.recording:
             kind = "producer-consumer" if dependent else "siblings"
             decision = f"fuse:{subject}" if not isinstance(found, Refusal) else ""
+            known = None if self._varies(shared) else saved
             self.candidates[subject] = FusionCandidate(
-                subject, left.name, right.name, kind, fused, why, None if self._varies(shared) else saved, allow, decision
+                subject, left.name, right.name, kind, fused, why, known, allow, decision
             )
         if fused:
             self._merge(first, second, bodies, axes)
