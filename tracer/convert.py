@@ -74,6 +74,7 @@ class RootInterpreter(Interpreter):
     """The outermost frame: counts its steps, and stops at `break_step`."""
 
     break_step = -1
+    raise_step = -1  # where to break for eager to raise what propagates now: before it, what it was raised in handling
 
     def run_until_stop(self) -> Stop | None:
         """Run until the frame returned (None; see `returned`), reached `break_step` (None), or tracing stopped."""
@@ -87,6 +88,8 @@ class RootInterpreter(Interpreter):
             try:
                 instruction.handler(self, instruction)
             except ObservedException as error:
+                if instruction.opname != "RERAISE" and (self.handled is None or self.raise_step < 0):
+                    self.raise_step = self.open_contexts[0].step if self.open_contexts else self.trace.step
                 if not self.unwind(error.value):
                     self.stack = on_stack
                     return self._stop(Unsupported("raises", error.value.describe(), **error.context))
@@ -99,8 +102,10 @@ class RootInterpreter(Interpreter):
     def _stop(self, error: Unsupported) -> Stop:
         self.note_place(error)
         earlier = None
+        if error.code == "raises" and 0 <= self.raise_step < self.trace.step:
+            earlier = self.raise_step  # so that eager raises it, with its traceback and context
         if self.open_contexts:
-            earlier = self.open_contexts[0].step
+            earlier = min(self.open_contexts[0].step, self.trace.step if earlier is None else earlier)
         described = tuple(value.describe() for value in self.stack) if self.trace.context.recording else ()
         place = error.context["location"], error.context["stack"]
         return Stop(self.trace.step, error.code, error.detail, *place, described, earlier)

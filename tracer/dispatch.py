@@ -37,6 +37,7 @@ from .resume import instruction_at, is_eager_code, is_resume_code, origin_of
 from .shapes import DynamicPolicy
 from .skips import involves_tensors, program_frames, skip_reason
 from .statistics import STATISTICS
+from .tracebacks import as_in_eager
 
 log = logging.getLogger("ptdebug")
 _KEY = "ptdebug"  # of our part of torch's frame state
@@ -97,7 +98,8 @@ class Dispatcher:
             state.frame = next(_frame_numbers)
         compilation = _Compilation(self.options, frame, CompileId(state.frame, state.compiles))
         state.compiles += 1
-        outcome = compilation.run(DynamicPolicy(state.history, self.options.dynamic), reason)
+        policy = DynamicPolicy(state.history, self.options.dynamic, compilation.context)
+        outcome = compilation.run(policy, reason)
         if isinstance(outcome, Verdict):
             assert outcome.guarded_code is not None
             self._installing[id(frame.f_code)] = weakref.ref(outcome.guarded_code.guard_manager)
@@ -139,6 +141,10 @@ class _Compilation:
             record = reason
             context.record("guards", lambda: record, "recompile")
         try:
+            function, file, line = _place(code)
+            subject = f"{function}@{file.rpartition('/')[2]}:{line}"
+            if context.decide("frame", subject, ("compile", "eager"), "compile", "it works on tensors") == "eager":
+                return self._finish("eager", "forced by an override")
             with context.timed("total"), without_dynamo():
                 converted = self._convert(policy)
                 if isinstance(converted, Skip):
@@ -289,6 +295,9 @@ def optimize(fn: Callable[..., Any], options: CompileOptions) -> Callable[..., A
         region, before = enter_region(), set_callback(dispatcher)
         try:
             return target(*args, **kwargs)
+        except BaseException as error:
+            error.__traceback__ = as_in_eager(error.__traceback__)
+            raise
         finally:
             set_callback(before)
             leave_region(region)

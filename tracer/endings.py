@@ -20,8 +20,9 @@ from .instructions import Handled, Instruction
 from .interpreter import Interpreter
 from .liveness import live_at
 from .opcodes.exceptions import Handling
-from .resume import Slot, assemble, free_names, instruction_at, push_slot, resume_code
+from .resume import Slot, assemble, free_names, instruction_at, origin_of, push_slot, resume_code
 from .sources import LocalSource
+from .tracebacks import continues_a_frame
 from .values.base import NULL, Value
 
 _PUSH_NOTHING = ("STORE_", "DELETE_", "POP_", "JUMP_", "LIST_", "SET_", "MAP_ADD", "DICT_")
@@ -53,7 +54,10 @@ def write_code(root: Interpreter, body: Body, compile_graph: Compile) -> CodeTyp
         codegen.emit("STORE_FAST", OUTPUTS)
     codegen.create_new_objects()
     body(codegen)
-    return assemble(codegen.instructions, root.code, _stack_size(codegen.instructions))
+    code = assemble(codegen.instructions, root.code, _stack_size(codegen.instructions))
+    if origin_of(root.code) is not None:
+        continues_a_frame(code)
+    return code
 
 
 def _prologue(codegen: Codegen) -> None:

@@ -17,6 +17,7 @@ from bytecode import Bytecode, CellVar, CompilerFlags, FreeVar, Instr, Label
 from bytecode.concrete import _ConvertBytecodeToConcrete
 
 from .codegen import STACK_ARGUMENT
+from .tracebacks import continues_a_frame
 
 _PROLOGUE = ("MAKE_CELL", "COPY_FREE_VARS", "RESUME")
 
@@ -144,6 +145,7 @@ def resume_code(code: CodeType, index: int, stack: tuple[Slot, ...], variables: 
     body, dropped = _body(code, index, here)
     new = assemble([*start, *body], code, code.co_stacksize + 2, [*names, *variables])
     _ORIGINS[new] = Origin(code, dropped - len(start), index, len(start))
+    continues_a_frame(new)
     return new
 
 

@@ -37,6 +37,9 @@ def POP_EXCEPT(tx: Interpreter, instruction: Instruction) -> None:
     handling = tx.pop()
     assert isinstance(handling, Handling)
     tx.handled = handling.previous
+    # Cleanup code pops a copy. What lies below it is no longer in force: just what was handled before.
+    before = build.constant(None) if handling.previous is None else handling.previous
+    tx.stack[:] = [before if value is handling else value for value in tx.stack]
 
 
 @opcode("CHECK_EXC_MATCH")
