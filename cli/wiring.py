@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from ..artifacts.context import CompileContext, CompileId
 from ..tracer import dispatch
@@ -73,6 +74,7 @@ def _as_captured(captured: CapturedGraph, context: CompileContext, error: Except
     context.fallback = context.fallback or why
     for stage in ENGINE_STAGES:
         context.absent(stage, why)
+    _LazyGraphModule.force_recompile(captured.module)  # as a module it would print where it stood when it raises
     return captured.module.forward
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from .aten import AtenGraph, Captured
 
@@ -20,12 +21,18 @@ def entry(call: Compiled, aten: AtenGraph, captured: Captured) -> Compiled:
     if captured.grad_enabled and any(isinstance(v, torch.Tensor) and v.requires_grad for v in aten.inputs):
         call = torch.no_grad()(call)
     if aten.mutations:
-        call = _apart(call, captured.module.forward, aten)
+        call = _apart(call, captured.module, aten)
     return call
 
 
-def _apart(call: Compiled, eager: Compiled, aten: AtenGraph) -> Compiled:
-    """`call`, but `eager` for arguments where one that is written shares memory with another."""
+def eager_form(module: torch.fx.GraphModule) -> Compiled:
+    """The captured graph as a plain function: as a module, it would print where it stood when an operator raises."""
+    _LazyGraphModule.force_recompile(module)
+    return module.forward
+
+
+def _apart(call: Compiled, module: torch.fx.GraphModule, aten: AtenGraph) -> Compiled:
+    """`call`, but the captured graph itself for arguments where one that is written shares memory with another."""
     tensors = [i for i, value in enumerate(aten.inputs) if isinstance(value, torch.Tensor)]
     written = sorted(set(aten.mutations.values()))
 
@@ -34,7 +41,7 @@ def _apart(call: Compiled, eager: Compiled, aten: AtenGraph) -> Compiled:
         if len(set(storages)) < len(storages):
             shared = {storage for storage in storages if storages.count(storage) > 1}
             if any(inputs[i].untyped_storage()._cdata in shared for i in written):
-                return eager(*inputs)
+                return eager_form(module)(*inputs)
         return call(*inputs)
 
     return checked
