@@ -195,35 +195,31 @@ class AtenTracer(TorchDispatchMode):
         if func.namespace == "prim":
             return func(*args, **kwargs)
         if func not in self.lowered:
-            rule = rule_for(func)
-            if rule is None and _is_composite(func):
-                rule = func.decompose
-            if rule is not None:
+            composite = _is_composite(func)
+            rule = rule_for(func) or (func.decompose if composite else None)
+            if rule is not None and (composite or self._wants_rule(func)):
                 result = self._decompose(func, rule, args, kwargs)
                 if result is not NotImplemented:
                     return result
         return self._record(func, args, kwargs)
 
+    def _wants_rule(self, func: Any) -> bool:
+        """Whether an operator without a lowering is rewritten (a decision), or left to the library as it is."""
+        if self.rule:
+            return True
+        node = self.current.name if self.current is not None else "?"
+        why = f"{func} has no lowering, and torch has a rule for it"
+        origins = (f"capture#{node}",) if self.current is not None else ()
+        options = ("rule", "keep")
+        return self.context.decide("decompose", f"{func}@{node}", options, "rule", why, origins=origins) == "rule"
+
     def _decompose(self, func: Any, rule: Any, args: Any, kwargs: Any) -> Any:
-        outer = self.rule
-        self.rule = str(func)
-        first = len(self.graph.nodes)
+        outer, self.rule = self.rule, self.rule or str(func)
         try:
             with self:
-                result = rule(*args, **kwargs)
+                return rule(*args, **kwargs)
         finally:
             self.rule = outer
-        if result is NotImplemented:
-            return result
-        if self.context.recording and not outer:
-            made = [n.name for n in list(self.graph.nodes)[first:]]
-            subject = f"{func}@{self.current.name if self.current else '?'}"
-            self.context.decide(
-                "decompose", subject, ["rule", "keep"], "rule",
-                f"{func} has no lowering; torch's reference rule made {', '.join(made) or 'no node'}",
-                origins=(f"capture#{self.current.name}",) if self.current else (),
-            )
-        return result
 
     def _record(self, func: Any, args: Any, kwargs: Any) -> Any:
         if func._schema.is_mutable and any(_written(func, args, kwargs)):

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from ptdebug.artifacts.context import CompileContext
 from ptdebug.engine.aten import Constant, EngineUnsupported, FromGraph, FromInput, ViewOfInput, trace
 
-from .programs import Captured, capture
+from .programs import Captured, capture, recording_context
 
 
 def nodes(aten):
@@ -85,6 +85,14 @@ def test_operators_with_a_lowering_are_kept_and_others_decomposed():
     assert "aten.hardswish.default" not in nodes(trace(captured, CompileContext()))
     kept = trace(captured, CompileContext(), {torch.ops.aten.hardswish.default})
     assert nodes(kept) == ["aten.hardswish.default"]
+
+
+def test_a_decomposition_is_a_decision_that_can_be_refused():
+    captured = capture(lambda x: F.hardswish(x), torch.randn(3))
+    context, keeping = recording_context(overrides={"decompose:aten.hardswish.default@*": "keep"})
+    aten = trace(captured, context)
+    assert nodes(aten) == ["aten.hardswish.default"]
+    assert [(d.chosen, d.forced) for d in keeping.decisions] == [("keep", True)]
 
 
 def test_constants_made_in_the_program_are_kept_with_their_values():
