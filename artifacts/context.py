@@ -44,6 +44,10 @@ class Recorder(Protocol):
     def source_file(self, path: str) -> None: ...
 
 
+class OverrideError(ValueError):
+    """An override asks for an option that its decision does not have."""
+
+
 class NullRecorder:
     """Records nothing."""
 
@@ -70,13 +74,15 @@ class NullRecorder:
 class CompileContext:
     """What one compilation carries from stage to stage.
 
-    `overrides` maps decision ids (or fnmatch patterns of them, "fuse:*") to the option to force.
+    `overrides` maps decision ids (or fnmatch patterns of them, "fuse:*") to the option to force; `met` takes those of
+    its keys that some decision answered to.
     """
 
     id: CompileId = CompileId(0, 0)
     recorder: Recorder = field(default_factory=NullRecorder)
     overrides: Mapping[str, str] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
+    met: set[str] = field(default_factory=set)
     recording: bool = False  # False: `describe` functions are not even called
     fallback: str = ""  # why this compilation runs in eager, set by the stage that gave up
     target: str = ""  # also record what this target would get, for example "cuda:90"
@@ -95,17 +101,19 @@ class CompileContext:
         """Choose one of `options` (names), `default` unless this run overrides it, and record the choice.
 
         Every choice of the compiler goes through here. An override that names no option of the decision raises
-        ValueError, which says which there are.
+        OverrideError, which says which there are.
         """
         key = f"{kind}:{subject}"
         chosen = default
         forced = False
         if self.overrides:
-            wanted = _override_for(key, self.overrides)
-            if wanted is not None:
+            pattern = _override_for(key, self.overrides)
+            if pattern is not None:
+                self.met.add(pattern)
+                wanted = self.overrides[pattern]
                 names = [o if isinstance(o, str) else o.name for o in options]
                 if wanted not in names:
-                    raise ValueError(f"override {key} = {wanted!r}: the options are {', '.join(names)}")
+                    raise OverrideError(f"the override {pattern} = {wanted!r}: the options are {', '.join(names)}")
                 chosen, forced = wanted, True
         if self.recording:
             full = tuple(Option(o) if isinstance(o, str) else o for o in options)
@@ -143,11 +151,8 @@ def _override_for(key: str, overrides: Mapping[str, str]) -> str | None:
     from fnmatch import fnmatchcase
 
     if key in overrides:
-        return overrides[key]
-    for pattern, option in overrides.items():
-        if fnmatchcase(key, pattern):
-            return option
-    return None
+        return key
+    return next((pattern for pattern in overrides if fnmatchcase(key, pattern)), None)
 
 
 @dataclass(frozen=True)

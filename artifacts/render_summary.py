@@ -53,7 +53,8 @@ def render_compile(recording: Recording, info: CompileInfo) -> Listing:
     seconds = {name: value for name, value in info.seconds.items() if value >= 0.0005}
     texts = [
         f"{info.id}  {info.function}  ({info.file}:{info.line})",
-        f"status    {info.status}{': ' + info.reason if info.reason else ''}",
+        *(f"{'status    ' if number == 0 else ' ' * 10}{line}" for number, line in enumerate(
+            (info.status + (": " + info.reason if info.reason else "")).split("\n"))),
         "seconds   " + (", ".join(f"{name} {value:.3f}" for name, value in seconds.items()) or "none recorded"),
     ]
     first = source_ref(info.file, info.line)
@@ -90,7 +91,7 @@ def _compile_line(document: dict[str, Any]) -> Line:
     counted = {"graph_nodes": "node", "kernels": "kernel", "extern_calls": "library call", "guards": "guard",
                "calls": "call"}
     parts = [plural(document[key], noun) for key, noun in counted.items()]
-    what = ", ".join(p for p in parts if not p.startswith("0 ")) or (document["reason"] or "")
+    what = ", ".join(p for p in parts if not p.startswith("0 ")) or (document["reason"] or "").partition("\n")[0]
     where = f"{document['function']} {_base(document['file'])}:{document['line']}"
     return Line(printable(f"  {document['id']:<6} {document['status']:<9} {document['seconds']['total']:6.2f} s  "
                           f"{where}  {what}".rstrip()), open_ref(document["id"], "", ""))

@@ -51,6 +51,7 @@ class RecordedRun:
         except Exception:  # the interpreter tries again in a moment, and reports it as it always does
             pass
         try:
+            self.session.check_overrides()
             document = self._close()
             if self.json_file is not None:
                 self.json_file.write_bytes(msgspec.json.format(msgspec.json.encode(document)) + b"\n")

@@ -35,6 +35,8 @@ class Session:
     folder: Path | None = None
     open_recorder: Callable[[], Recorder] | None = None  # makes the recorder at the first torch.compile
     messages: dict[str, None] = field(default_factory=dict)
+    met: set[str] = field(default_factory=set)  # the overrides that some decision answered to
+    contexts: int = 0  # compilations begun
     input_bytes: int = 0
     pid: int = field(default_factory=os.getpid)
     started: float = field(default_factory=time.perf_counter)
@@ -48,10 +50,18 @@ class Session:
 
     def context(self, compile_id: CompileId) -> CompileContext:
         """What a new compilation carries along."""
+        self.contexts += 1
         options: dict[str, Any] = {"target": self.settings.target} if self.settings.target else {}
         return CompileContext(
-            compile_id, self.recorder, self.settings.overrides, recording=self.recording, **options
+            compile_id, self.recorder, self.settings.overrides, recording=self.recording, met=self.met, **options
         )
+
+    def check_overrides(self) -> None:
+        """Tell of overrides that no decision answered to: most often a misspelt id."""
+        unmet = [pattern for pattern in self.settings.overrides if pattern not in self.met]
+        if self.contexts and unmet:
+            names = ", ".join(unmet)
+            self.say(f"ptdebug: no decision answers to the override {names} (`ptdebug decisions` lists the ids)")
 
     def compile_called(self) -> None:
         """The program uses torch.compile."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..artifacts.context import CompileContext, Stage, run_stages
+from ..artifacts.context import CompileContext, OverrideError, Stage, run_stages
 from ..artifacts.records import AnyRecord, Kernel
 from . import cpp, passes, scheduler, wrapper
 from .aten import AtenGraph, Captured, EngineUnsupported, trace
@@ -174,7 +174,7 @@ def compile_graph(captured: Captured, context: CompileContext) -> Compiled:
         work: Wrapped = run_stages(STAGES, captured, context)
     except CompilerMissing as missing:
         return _eager(captured, context, str(missing))
-    except (EngineUnsupported, TritonUnsupported) as unsupported:
+    except (EngineUnsupported, TritonUnsupported, OverrideError) as unsupported:
         return _eager(captured, context, str(unsupported))
     except Exception as error:
         detail = "".join(traceback.format_exception(error))

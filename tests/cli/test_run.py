@@ -268,3 +268,13 @@ def test_the_stack_of_a_frame_starts_in_the_program(ptdebug: Command, tmp_path: 
         [(_, frame)] = recording.records(Frame)
     assert [place.function for place in frame.stack] == ["<module>", "main"]
     assert {Path(place.file).name for place in frame.stack} == {"program.py"}
+
+
+def test_overrides_that_cannot_be_followed_are_told(ptdebug: Command, tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(FUNCTION + "print(f(torch.ones(3)).item())\n")
+    (tmp_path / "wrong.toml").write_text('"compile:*" = "kernels"\n"fuse:*" = "nope"\n"fsue:*" = "separate"\n')
+    done = ptdebug("run", "--override", "wrong.toml", "program.py")
+    assert done.returncode == 0
+    assert float(done.stdout) == pytest.approx(3.5244, abs=1e-3)
+    assert "runs in eager: the override fuse:* = 'nope': the options are fuse, separate" in done.stderr
+    assert "no decision answers to the override fsue:* " in done.stderr
