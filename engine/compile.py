@@ -113,14 +113,20 @@ def _kernels(work: Generated, context: CompileContext) -> Built:
             records = (("kernels", "cpp", _kernel_record(work.source, library)),)
     elif context.recording:
         context.absent("kernels", "every operator of this graph is a library call: there is nothing to generate")
-    if context.target.startswith("cuda"):
-        records += tuple(describe_for_target(work.plan, context.target, context))
+    records += _for_target(work, context)
     return Built(**vars(work), kernels=functions, signatures=signatures, records=records)
+
+
+def _for_target(work: Generated, context: CompileContext) -> tuple[tuple[str, str, AnyRecord], ...]:
+    """All forms, down to machine code, of the Triton kernels that the target of `--target` would get."""
+    return tuple(describe_for_target(work.plan, context.target, context)) if context.target.startswith("cuda") else ()
 
 
 def _triton_kernels(work: Generated, context: CompileContext) -> Built:
     kernels = kernels_for_plan(work.plan, context)
-    records = tuple(("kernels", name, k.record()) for name, k in kernels.items()) if context.recording else ()
+    records: tuple[tuple[str, str, AnyRecord], ...] = ()
+    if context.recording:
+        records = tuple(("kernels", name, k.record()) for name, k in kernels.items()) + _for_target(work, context)
     signatures = {name: k.signature for name, k in kernels.items()}
     return Built(**vars(work), kernels=kernels, signatures=signatures, records=records)
 
