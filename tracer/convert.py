@@ -214,6 +214,8 @@ class _Conversion:
             return self._skip("the graph breaks before the resume function has its stack again", stop)
         if _in_loop(root.info, instruction.index):
             return self._skip("the graph breaks inside a loop; what the loop calls is compiled", stop)
+        if root.info.remakes_cells:
+            return self._skip("the graph breaks in a function with closures over variables of a comprehension", stop)
         body = BreakBody(root, instruction)
         try:
             code = write_code(root, body, self._compile)

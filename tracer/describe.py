@@ -7,6 +7,7 @@ import sys
 from types import CodeType
 
 from ..artifacts.records import Bytecode, ExceptionEntry, Instruction, Location, Ref, ref
+from .instructions import code_info
 from .resume import Origin, origin_of
 
 
@@ -17,7 +18,7 @@ def source_line(location: Location) -> str:
 
 def bytecode_record(code: CodeType, role: str, origin: Origin | None = None) -> Bytecode:
     """`code` as a record; with `origin`, each instruction of a resume function refers to the one it was copied from."""
-    original = list(_instructions(origin.code)) if origin is not None else []
+    original = code_info(origin.code).instructions if origin is not None else []
     instructions = []
     for index, raw in enumerate(_instructions(code)):
         origins: tuple[Ref, ...] = ()

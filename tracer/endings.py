@@ -20,6 +20,7 @@ from .instructions import Handled, Instruction
 from .interpreter import Interpreter
 from .liveness import live_at
 from .opcodes.exceptions import Handling
+from .opcodes.py313 import JUMPS_ON_BOOL
 from .resume import Slot, assemble, free_names, instruction_at, origin_of, push_slot, resume_code
 from .sources import LocalSource
 from .tracebacks import continues_a_frame
@@ -183,6 +184,8 @@ class BreakBody:
                 codegen.emit("KW_NAMES", self.root.kw_names)
             if VERSION < (3, 12):
                 codegen.emit("PRECALL", instruction.arg)
+        if VERSION >= (3, 13) and instruction.opname in JUMPS_ON_BOOL:
+            codegen.emit("TO_BOOL")
         original = instruction_at(self.root.code, instruction.index)
         codegen.emit(original.name, *([jumped] if instruction.target >= 0 else _argument(original)))
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import dis
 import os
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from types import CodeType
 from typing import Any
 
@@ -15,6 +15,7 @@ import torch
 
 from ..artifacts.records import Location
 from . import opcodes as opcodes  # fills the table of handlers
+from .opcodes.py313 import HALVES
 from .opcodes.registry import HANDLERS, Handler
 from .values.base import Unsupported
 
@@ -60,6 +61,17 @@ class CodeInfo:
     of_program: bool
     by_offset: dict[int, int] = field(default_factory=dict)
 
+    @cached_property
+    def prologue(self) -> int:
+        """How many instructions stand before RESUME: they make the cells. A later MAKE_CELL is of a comprehension."""
+        return next((i.index for i in self.instructions if i.opname == "RESUME"), 0)
+
+    @cached_property
+    def remakes_cells(self) -> bool:
+        """Whether a comprehension, from 3.12 on a part of this code, makes cells of its own under names of the frame's.
+        """
+        return any(i.opname == "MAKE_CELL" and i.index >= self.prologue for i in self.instructions)
+
     def location(self, instruction: Instruction) -> Location:
         """Where `instruction` stands in its source file."""
         location = instruction.location
@@ -100,8 +112,11 @@ def code_info(code: CodeType) -> CodeInfo:
         pending.clear()
         arg = raw.arg if raw.arg is not None else 0
         value = code.co_consts[arg] if raw.opname == "KW_NAMES" else raw.argval
-        handler = HANDLERS.get(raw.opname, _unknown)
-        instructions.append(Instruction(index, raw.offset, raw.opname, arg, value, handler, raw.positions))
+        halves = HALVES.get(raw.opname)
+        for opname, half in zip(halves, value) if halves else [(raw.opname, value)]:
+            handler = HANDLERS.get(opname, _unknown)
+            place = len(instructions), raw.offset
+            instructions.append(Instruction(*place, opname, arg, half, handler, raw.positions))
     for instruction in instructions:
         if instruction.opname in _JUMPS:
             instruction.target = by_offset[instruction.value]

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from .instructions import CodeInfo, Instruction
 
-_READS = frozenset(("LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_FAST_AND_CLEAR", "LOAD_FAST_LOAD_FAST", "DELETE_FAST"))
+_READS = frozenset(("LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_FAST_AND_CLEAR", "DELETE_FAST"))
 _ENDS = frozenset(
     ("RETURN_VALUE", "RETURN_CONST", "RAISE_VARARGS", "RERAISE", "JUMP_FORWARD", "JUMP_BACKWARD",
      "JUMP_BACKWARD_NO_INTERRUPT")
@@ -45,13 +45,7 @@ def _successors(info: CodeInfo, instruction: Instruction) -> list[int]:
 def _before(instruction: Instruction, after: frozenset[str]) -> frozenset[str]:
     opname = instruction.opname
     if opname in _READS:
-        names = instruction.value if isinstance(instruction.value, tuple) else (instruction.value,)
-        return after.union(names)
+        return after | {instruction.value}
     if opname == "STORE_FAST":
         return after - {instruction.value}
-    if opname == "STORE_FAST_STORE_FAST":
-        return after.difference(instruction.value)
-    if opname == "STORE_FAST_LOAD_FAST":
-        stored, loaded = instruction.value
-        return after.difference((stored,)) | {loaded}
     return after

@@ -17,6 +17,7 @@ from bytecode import Bytecode, CellVar, CompilerFlags, FreeVar, Instr, Label
 from bytecode.concrete import _ConvertBytecodeToConcrete
 
 from .codegen import STACK_ARGUMENT
+from .opcodes.py313 import HALVES
 from .tracebacks import continues_a_frame
 
 _PROLOGUE = ("MAKE_CELL", "COPY_FREE_VARS", "RESUME")
@@ -60,8 +61,17 @@ def is_eager_code(code: CodeType) -> bool:
 
 @lru_cache(maxsize=512)
 def disassembled(code: CodeType) -> Bytecode:
-    """`code` as a list of instructions and labels; not to be changed."""
-    return Bytecode.from_code(code, conserve_exception_block_stackdepth=True)
+    """`code` as a list of instructions and labels, super-instructions taken apart; not to be changed."""
+    bytecode = Bytecode.from_code(code, conserve_exception_block_stackdepth=True)
+    if any(isinstance(item, Instr) and item.name in HALVES for item in bytecode):
+        bytecode[:] = [half for item in bytecode for half in _halves(item)]
+    return bytecode
+
+
+def _halves(item: Any) -> list[Any]:
+    if not isinstance(item, Instr) or item.name not in HALVES:
+        return [item]
+    return [Instr(name, arg, location=item.location) for name, arg in zip(HALVES[item.name], item.arg)]  # type: ignore[call-overload]
 
 
 def instruction_at(code: CodeType, index: int) -> Instr:

@@ -25,13 +25,14 @@ def MAKE_FUNCTION(tx: Interpreter, instruction: Instruction) -> None:
     code = tx.pop().as_constant()
     closure = tuple(tx.pop().iterate(tx)) if flags & 8 else ()
     annotations = tx.pop() if flags & 4 else None
-    kwdefaults = _by_name(tx, tx.pop()) if flags & 2 else {}
+    kwdefaults = by_name(tx, tx.pop()) if flags & 2 else {}
     defaults = tuple(tx.pop().iterate(tx)) if flags & 1 else ()
     arguments = code, code.co_name, tx.f_globals, defaults, kwdefaults, closure, annotations
     tx.push(build.make_function(tx, *arguments))  # type: ignore[arg-type]
 
 
-def _by_name(tx: Interpreter, mapping: Value) -> dict[str, Value]:
+def by_name(tx: Interpreter, mapping: Value) -> dict[str, Value]:
+    """The items of a dict of keyword defaults."""
     return {key.as_constant(): mapping.getitem(tx, key) for key in mapping.iterate(tx)}
 
 

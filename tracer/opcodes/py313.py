@@ -1,11 +1,13 @@
-"""What CPython 3.13 brought or changed: the NULL of a call lies above the callable, super-instructions, to_bool."""
+"""What CPython 3.13 brought or changed: the NULL of a call lies above the callable, super-instructions, TO_BOOL."""
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from ..values import build, operators
 from ..values.base import NULL, Value
+from ..values.functions import FunctionValue
 from .calls import call
+from .functions import by_name
 from .operators import COMPARE
 from .registry import opcode
 from .variables import load_global
@@ -13,6 +15,17 @@ from .variables import load_global
 if TYPE_CHECKING:
     from ..instructions import Instruction
     from ..interpreter import Interpreter
+
+HALVES: dict[str, tuple[str, str]] = {
+    "LOAD_FAST_LOAD_FAST": ("LOAD_FAST", "LOAD_FAST"),
+    "STORE_FAST_LOAD_FAST": ("STORE_FAST", "LOAD_FAST"),
+    "STORE_FAST_STORE_FAST": ("STORE_FAST", "STORE_FAST"),
+}
+"""Super-instructions count as two instructions everywhere: in a resume function, whose variables have other places,
+both may be needed anyway (an index above 15 has no room in one)."""
+
+JUMPS_ON_BOOL = ("POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE")
+"""Jumps that take a bool only, from 3.13 on."""
 
 
 @opcode("LOAD_GLOBAL", since=(3, 13))
@@ -22,33 +35,10 @@ def LOAD_GLOBAL(tx: Interpreter, instruction: Instruction) -> None:
         tx.push(NULL)
 
 
-@opcode("LOAD_FAST_LOAD_FAST", since=(3, 13))
-def LOAD_FAST_LOAD_FAST(tx: Interpreter, instruction: Instruction) -> None:
-    for name in instruction.value:
-        tx.push(tx.load_local(name))
-
-
-@opcode("STORE_FAST_LOAD_FAST", since=(3, 13))
-def STORE_FAST_LOAD_FAST(tx: Interpreter, instruction: Instruction) -> None:
-    stored, loaded = instruction.value
-    _store(tx, stored)
-    tx.push(tx.load_local(loaded))
-
-
-@opcode("STORE_FAST_STORE_FAST", since=(3, 13))
-def STORE_FAST_STORE_FAST(tx: Interpreter, instruction: Instruction) -> None:
-    for name in instruction.value:
-        _store(tx, name)
-
-
-def _store(tx: Interpreter, name: str) -> None:
-    tx.unread.pop(name, None)
-    tx.locals[name] = tx.pop()
-
-
 @opcode("TO_BOOL", since=(3, 13))
 def TO_BOOL(tx: Interpreter, instruction: Instruction) -> None:
-    tx.push(build.constant(tx.pop().truth(tx)))
+    if not _jump_follows(tx):
+        tx.push(build.constant(tx.pop().truth(tx)))
 
 
 @opcode("COMPARE_OP", since=(3, 13))
@@ -56,7 +46,14 @@ def COMPARE_OP(tx: Interpreter, instruction: Instruction) -> None:
     left, right = tx.popn(2)
     symbol = instruction.value.removeprefix("bool(").removesuffix(")")
     value = operators.apply(tx, COMPARE[symbol], left, right)
-    tx.push(build.constant(value.truth(tx)) if instruction.arg & 16 else value)
+    as_bool = instruction.arg & 16 and not _jump_follows(tx)
+    tx.push(build.constant(value.truth(tx)) if as_bool else value)
+
+
+def _jump_follows(tx: Interpreter) -> bool:
+    """Whether the next instruction is a jump on a bool. It asks for the truth itself, so that a graph that breaks on it
+    breaks at the jump, and has a resume function for each branch, as before 3.13."""
+    return tx.info.instructions[tx.index].opname in JUMPS_ON_BOOL
 
 
 def _called(tx: Interpreter, args: list[Value]) -> tuple[Value, list[Value]]:
@@ -92,13 +89,14 @@ def MAKE_FUNCTION(tx: Interpreter, instruction: Instruction) -> None:
 @opcode("SET_FUNCTION_ATTRIBUTE", since=(3, 13))
 def SET_FUNCTION_ATTRIBUTE(tx: Interpreter, instruction: Instruction) -> None:
     value, function = tx.popn(2)
+    assert isinstance(function, FunctionValue)
     if instruction.arg == 1:
-        function.defaults = tuple(value.iterate(tx))  # type: ignore[attr-defined]
+        function.complete(defaults=tuple(value.iterate(tx)))
     elif instruction.arg == 2:
-        function.kwdefaults = {k.as_constant(): value.getitem(tx, k) for k in value.iterate(tx)}  # type: ignore[attr-defined]
+        function.complete(kwdefaults=by_name(tx, value))
     elif instruction.arg == 8:
-        function.closure = tuple(value.iterate(tx))  # type: ignore[attr-defined]
-    tx.push(function)
+        function.complete(closure=tuple(value.iterate(tx)))  # type: ignore[arg-type]
+    tx.push(function)  # 4, the annotations, are left out, as before 3.13
 
 
 @opcode("CONVERT_VALUE", since=(3, 13))

@@ -23,16 +23,29 @@ def LOAD_CONST(tx: Interpreter, instruction: Instruction) -> None:
 # ---- local variables ------------------------------------------------------------------------------------------------
 @opcode("LOAD_FAST")
 def LOAD_FAST(tx: Interpreter, instruction: Instruction) -> None:
-    value = tx.locals.get(instruction.value)
-    tx.stack.append(value if value is not None else tx.load_local(instruction.value))
+    tx.stack.append(load_fast(tx, instruction.value))
 
 
 @opcode("STORE_FAST")
 def STORE_FAST(tx: Interpreter, instruction: Instruction) -> None:
-    name = instruction.value
+    store_fast(tx, instruction.value, tx.stack.pop())
+
+
+def load_fast(tx: Interpreter, name: str) -> Value:
+    """A local variable; from 3.13 on also a closure cell itself, which has its place among them."""
+    value = tx.locals.get(name)
+    if value is not None:
+        return value
+    return tx.cells[name] if name in tx.cells else tx.load_local(name)
+
+
+def store_fast(tx: Interpreter, name: str, value: Value) -> None:
+    """Assign to a local variable. After a comprehension (3.12) that may be what LOAD_FAST_AND_CLEAR took away: a cell,
+    or NULL for what was unbound."""
     tx.unread.pop(name, None)
-    value = tx.stack.pop()
-    if value is NULL:  # what LOAD_FAST_AND_CLEAR left for an unbound variable
+    if isinstance(value, CellValue):
+        tx.cells[name] = value
+    elif value is NULL:
         tx.locals.pop(name, None)
     else:
         tx.locals[name] = value
@@ -74,7 +87,7 @@ def MAKE_CELL(tx: Interpreter, instruction: Instruction) -> None:
     name = instruction.value
     content = tx.load_local(name) if tx.is_bound(name) else None
     tx.locals.pop(name, None)
-    if tx.parent is None:
+    if tx.parent is None and instruction.index < tx.info.prologue:
         tx.cells[name] = CellValue(content, name=name)
         return
     tx.cells[name] = cell = CellValue()

@@ -101,6 +101,17 @@ class FunctionValue(Value):
             self._kwdefaults = {name: self._default(name, value) for name, value in real.items()}
         return self._kwdefaults
 
+    def complete(
+        self,
+        defaults: tuple[Value, ...] | None = None,
+        kwdefaults: dict[str, Value] | None = None,
+        closure: tuple[CellValue, ...] | None = None,
+    ) -> None:
+        """Give a function that was just made its parts, one at a time, as SET_FUNCTION_ATTRIBUTE of 3.13 does."""
+        self._defaults = self._defaults if defaults is None else defaults
+        self._kwdefaults = self._kwdefaults if kwdefaults is None else kwdefaults
+        self._closure = self._closure if closure is None else closure
+
     def _default(self, key: int | str, value: Any) -> Value:
         assert self.tx is not None
         if self.source is not None and not is_stable(self.source):

@@ -40,7 +40,7 @@ def test_stages_and_origins():
     assert call.stack[-1].line == program.__code__.co_firstlineno + 1
     assert all(origin.removeprefix("bytecode#") in offsets for origin in call.origins) and call.origins
     (stop,) = found[first, "breaks", ""].breaks
-    assert stop.source == 'print(end="")' and stop.instruction == "CALL"
+    assert stop.source == 'print(end="")' and stop.instruction in ("CALL", "CALL_KW")
     resumed = found[first, "bytecode_out", "resume_0"]
     copied = [i for i in resumed.instructions if i.origins]
     originals = {f"bytecode#{i.id}": i.opname for i in bytecode.instructions}
