@@ -107,7 +107,7 @@ class EntryGuards(_DeletedToStock):
     def invalidate(self, reason: str) -> None:
         """Drop this entry: something that its guards identify is gone. Does nothing when it is not installed."""
         self.dead = reason
-        if self.extra_state is not None and self.cache_entry is not None:
+        if self.extra_state is not None and self.cache_entry is not None and _Invalidated is not None:  # None at exit
             self.extra_state.invalidate(self.cache_entry, _Invalidated(reason, self.compile_id))
 
 

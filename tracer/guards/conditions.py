@@ -7,9 +7,13 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
+
 from ..shapes import ShapeGuard
 
-_FUNCTIONS: dict[str, Any] = {"math": math, "max": max, "min": min, "abs": abs, "round": round, "float": float}
+_FUNCTIONS: dict[str, Any] = {
+    "math": math, "max": max, "min": min, "abs": abs, "round": round, "float": float, "torch": torch,
+}
 
 
 def on_number(guards: Sequence[ShapeGuard]) -> Callable[[int], bool]:

@@ -62,8 +62,12 @@ class ModuleValue(ObjectValue):
         return super().find_attr(tx, name)
 
     def guard_missing(self, tx: Interpreter, name: str) -> None:
-        """Neither an attribute nor a parameter, buffer or submodule."""
+        """Neither an attribute nor, unless the class's own __getattr__ is to say, a parameter, buffer or submodule."""
         self.guard_not_hidden(tx, name)
+        if lookup(self.cls, "__getattr__") is _MODULE_GETATTR:
+            self._guard_unregistered(tx, name)
+
+    def _guard_unregistered(self, tx: Interpreter, name: str) -> None:
         if self.source is not None:
             for table in _TABLES:
                 tx.guards.add(AttrSource(self.source, table), "NOT_IN_DICT", name)
@@ -72,6 +76,7 @@ class ModuleValue(ObjectValue):
         """nn.Module.__getattr__."""
         entry = self._entry(tx, name)
         if entry is None:
+            self._guard_unregistered(tx, name)
             tx.raise_observed(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
         return entry
 
