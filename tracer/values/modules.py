@@ -94,14 +94,14 @@ class ModuleValue(ObjectValue):
         return build(tx, real, ItemSource(AttrSource(self.source, table), name))
 
     def read(self, tx: Interpreter, value: Any, name: str) -> Value:
-        """An attribute of the instance. Numbers of modules are taken as fixed: a change compiles again."""
+        """An attribute of the instance."""
         if self.source is None:
             return from_python(tx, value)
         source = AttrSource(self.source, name)
         if type(value) in CONSTANT_TYPES:
             known = tx.trace.values_by_source.get(source)
             if known is None:
-                known = tx.trace.values_by_source[source] = build_constant(tx, value, source, may_vary=False)
+                known = tx.trace.values_by_source[source] = build_constant(tx, value, source)
             return known
         return build(tx, value, source)
 

@@ -74,14 +74,14 @@ def build(tx: Interpreter, obj: Any, source: Source) -> Value:
     return value
 
 
-def build_constant(tx: Interpreter, obj: Any, source: Source, may_vary: bool = True) -> Value:
+def build_constant(tx: Interpreter, obj: Any, source: Source) -> Value:
     """A constant read through `source`; an int that the policy knows to vary becomes an input of the graph."""
     kind = type(obj)
     if obj is None:
         tx.guards.add(source, "NONE", None)
     elif kind is bool:
         tx.guards.add(source, "BOOL", obj)
-    elif kind is int and may_vary:
+    elif kind is int:
         node_value = REGISTRY["symbolic_int"](tx, obj, source)
         if node_value is not None:
             return node_value

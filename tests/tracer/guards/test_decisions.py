@@ -76,3 +76,23 @@ def test_decisions_say_what_was_chosen_and_why() -> None:
 def test_a_frame_can_be_left_to_eager() -> None:
     _, counts = run({"frame:program@*": "eager", "frame:helper@*": "eager"})
     assert counts == {"graphs": 0, "graph_breaks": 0}
+
+
+class Counting(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = 0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.calls += 1
+        return x * 2 + self.calls
+
+
+def test_a_counter_of_a_module_compiles_twice_and_not_for_each_value() -> None:
+    dispatch.reset()
+    module = Counting()
+    compiled = dispatch.optimize(module.forward, CompileOptions(lambda captured, _: captured.module.forward))
+    for call in range(1, 6):
+        assert compiled(torch.ones(2)).tolist() == [2.0 + call] * 2
+    assert module.calls == 5
+    assert dispatch.stats()["graphs"] == 2
