@@ -227,7 +227,9 @@ class Recording:
     def absents(self, compile_id: str | None = None) -> list[tuple[str, Absent]]:
         """Stages that were not produced, and why, with the compilation."""
         found = []
-        for suffix, owner, stage, why in self._rows("SELECT compile, stage, why FROM absents"):
+        query = ("SELECT compile, stage, why FROM absents a WHERE NOT EXISTS "
+                 "(SELECT 1 FROM artifacts WHERE compile=a.compile AND stage=a.stage)")
+        for suffix, owner, stage, why in self._rows(query):
             if compile_id is None or owner + suffix == compile_id:
                 found.append((owner + suffix, Absent(stage, why)))
         return list(dict.fromkeys(found))

@@ -207,8 +207,11 @@ def decision_lines(decision: Decision) -> list[Line]:
 
 
 def render_absents(absents: Sequence[Absent]) -> list[Line]:
-    """Stages that were not produced, and why."""
-    return [Line(printable(f"absent {absent.stage}: {absent.why}")) for absent in absents]
+    """Stages that were not produced, and why: those with the same reason together."""
+    stages: dict[str, list[str]] = defaultdict(list)
+    for absent in absents:
+        stages[absent.why].append(absent.stage)
+    return [Line(printable(f"absent {', '.join(names)}: {why}")) for why, names in stages.items()]
 
 
 def _others(decision: Decision) -> str:

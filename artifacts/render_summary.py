@@ -91,7 +91,9 @@ def _compile_line(document: dict[str, Any]) -> Line:
     counted = {"graph_nodes": "node", "kernels": "kernel", "extern_calls": "library call", "guards": "guard",
                "calls": "call"}
     parts = [plural(document[key], noun) for key, noun in counted.items()]
-    what = ", ".join(p for p in parts if not p.startswith("0 ")) or (document["reason"] or "").partition("\n")[0]
+    what = ", ".join(p for p in parts if not p.startswith("0 "))
+    reason = (document["reason"] or "").partition("\n")[0]
+    what = f"{what}; {reason}" if what and reason else what or reason
     where = f"{document['function']} {_base(document['file'])}:{document['line']}"
     return Line(printable(f"  {document['id']:<6} {document['status']:<9} {document['seconds']['total']:6.2f} s  "
                           f"{where}  {what}".rstrip()), open_ref(document["id"], "", ""))

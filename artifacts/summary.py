@@ -114,6 +114,8 @@ class _PerCompile:
         for owner in recording.decisions_by_compile():
             self.stages[owner]["decisions"] = None
         for owner, schedule in recording.records(Schedule):
+            if "wrapper" not in self.stages[owner]:  # planned, but nothing of it ran
+                continue
             for group in schedule.groups:
                 (self.extern_calls if group.kind == "extern" else self.kernels)[owner] += 1
         for owner, runtime in recording.records(Runtime):

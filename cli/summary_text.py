@@ -59,10 +59,10 @@ def _recompiles(document: dict[str, Any]) -> list[str]:
 
 
 def _fallbacks(document: dict[str, Any]) -> list[str]:
-    return [
-        f"  ran in eager: {c['function']} ({_short(c['file'])}:{c['line']}): {c['reason'].splitlines()[0]}"
+    return list(dict.fromkeys(
+        f"  runs in eager: {c['function']} ({_short(c['file'])}:{c['line']}): {c['reason'].splitlines()[0]}"
         for c in document["compiles"] if c["status"] in ("eager", "failed") and c["reason"]
-    ]
+    ))
 
 
 def _short(path: str) -> str:

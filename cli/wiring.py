@@ -63,7 +63,7 @@ def engine_backend(captured: CapturedGraph, context: CompileContext) -> Compiled
             compiled = compile_graph(captured, context)
     except Exception as error:
         compiled = _as_captured(captured, context, error)
-    if context.fallback:
+    if context.fallback and not context.recording:  # a recording says so of the compilation
         session.current().say(f"ptdebug: a graph runs in eager: {context.fallback.splitlines()[0]}")
     return saving_inputs(session.current(), captured, context, compiled)
 

@@ -157,7 +157,7 @@ class _Compilation:
         except Exception as error:
             return self._failed(error)
         STATISTICS.compiled(converted)
-        self._finish("compiled", "")
+        self._finish("eager" if self.context.fallback else "compiled", self.context.fallback)
         return verdict
 
     def _convert(self, policy: DynamicPolicy) -> ConvertedFrame | Skip:

@@ -48,7 +48,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _compiled(recording: Recording) -> list[str]:
-    return [c.id for c in recording.compiles() if c.status == "compiled" and "capture" in recording.stages(c.id)]
+    captured = [c.id for c in recording.compiles() if c.status in ("compiled", "eager")]
+    return [id for id in captured if "capture" in recording.stages(id)]
 
 
 def _replay(recording: Recording, compile_id: str, arguments: argparse.Namespace) -> dict[str, Any]:

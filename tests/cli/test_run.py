@@ -276,5 +276,5 @@ def test_overrides_that_cannot_be_followed_are_told(ptdebug: Command, tmp_path: 
     done = ptdebug("run", "--override", "wrong.toml", "program.py")
     assert done.returncode == 0
     assert float(done.stdout) == pytest.approx(3.5244, abs=1e-3)
-    assert "runs in eager: the override fuse:* = 'nope': the options are fuse, separate" in done.stderr
+    assert "runs in eager: f (program.py:3): the override fuse:* = 'nope': the options are" in done.stderr
     assert "no decision answers to the override fsue:* " in done.stderr
