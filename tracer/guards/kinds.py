@@ -6,7 +6,6 @@ entry keeps nothing alive. Adding a kind is adding an entry to `KINDS`.
 """
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -88,8 +87,6 @@ def _install_equals(tree: GuardTree, spec: GuardSpec) -> Any:
         manager.add_false_match_guard(parts, None)
     elif isinstance(value, _SINGLETONS):
         manager.add_id_match_guard(id(value), parts, None)
-    elif type(value) is float and math.isnan(value):
-        manager.add_float_is_nan_guard(parts, None)
     elif _is_plainly_equal(value):
         manager.add_equals_match_guard(value, parts, None)
     else:
@@ -100,7 +97,7 @@ def _install_equals(tree: GuardTree, spec: GuardSpec) -> Any:
 def _is_plainly_equal(value: Any) -> bool:
     """Whether `type(x) is type(value) and x == value` says that x is as good as value."""
     if type(value) in (float, complex):
-        return value != 0  # 0.0 == -0.0
+        return value != 0 and value == value  # 0.0 == -0.0, and no NaN equals itself
     if type(value) in (tuple, list, set, frozenset, dict):
         return len(value) == 0 or (type(value) in (tuple, frozenset) and all(type(item) is str for item in value))
     return True

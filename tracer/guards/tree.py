@@ -43,6 +43,10 @@ from .read import FUNCTIONS, key_at
 Manager = Any
 """torch._C._dynamo.guards.GuardManager"""
 
+_DICTS_OF_OBJECTS_LIE = sys.version_info >= (3, 13)
+"""C++ passes over the constants in a dict that it has not seen change. From CPython 3.13 on an attribute can be stored
+without a word to those who watch the object's `__dict__`, so what may be one is read by other accessors there."""
+
 
 @dataclass(frozen=True, slots=True)
 class Check:
@@ -178,6 +182,8 @@ class GuardTree:
         module, name = self.value(source.owner), source.name
         own = module.__dict__
         if name in own:
+            if _DICTS_OF_OBJECTS_LIE:
+                return None
             return self._entry(self.instance_dict(source.owner), own[name], name, source.expression)
         if hasattr(type(module), name) or not _has_stock_getattr(module):
             return None
@@ -275,7 +281,7 @@ def _attribute(tree: GuardTree, manager: Manager, source: AttrSource) -> Manager
 def _item(tree: GuardTree, manager: Manager, source: ItemSource) -> Manager:
     owner, key = tree.value(source.owner), source.key
     get = type(owner).__getitem__
-    if isinstance(owner, dict) and get is dict.__getitem__:
+    if isinstance(owner, dict) and get is dict.__getitem__ and not _DICTS_OF_OBJECTS_LIE:
         return manager.dict_getitem_manager(key=key, **tree.step(source))
     if type(key) is int and key >= 0 and get is list.__getitem__:
         return manager.list_getitem_manager(key=key, **tree.step(source))

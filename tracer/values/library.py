@@ -264,6 +264,11 @@ def _exc_info(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     return TupleValue([from_python(tx, exception.python_type()), exception, TracebackValue()], tuple)
 
 
+@handles(sys.exception)
+def _exception(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    return tx.current_exception() or constant(None)
+
+
 # ---- weak references -------------------------------------------------------------------------------------------------
 @handles(weakref.ref)
 def _ref(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
