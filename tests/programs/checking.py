@@ -1,0 +1,113 @@
+"""Runs a program in eager and compiled, and compares all that the program and its caller can see.
+
+A program is a function of `compile`, which gets the identity first, then ptdebug's capture. What it returns is
+compared leaf by leaf (values bit for bit, dtypes, shapes, strides, gradients, aliasing, identity), with what it printed,
+the state of the random number generators and the modes of torch.
+"""
+from __future__ import annotations
+
+import collections
+import contextlib
+import dataclasses
+import io
+import random
+import traceback
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import ptdebug
+import torch
+
+PLAIN = (int, float, str, bool, complex, bytes, torch.dtype, torch.device, slice)
+
+
+def call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """The result, or a description of the exception: its type, text, lines of the program, cause and context."""
+    try:
+        return function(*args, **kwargs)
+    except Exception as error:
+        frames = traceback.extract_tb(error.__traceback__)
+        lines = [(f.name, f.line) for f in frames if "/tests/programs/test_" in f.filename]
+        return ("raised", type(error), str(error), lines, type(error.__cause__), type(error.__context__))
+
+
+def leaves(value: Any, path: str, seen: dict[int, str]) -> list[tuple[str, Any]]:
+    """(path, leaf) of a tree of objects; an object that comes again is named by where it was first."""
+    if value is None or isinstance(value, (torch.Tensor, *PLAIN)):
+        return [(path, value)]
+    if isinstance(value, (set, frozenset)):
+        return [(path, (type(value), sorted(map(repr, value))))]
+    if isinstance(value, type) or (callable(value) and not isinstance(value, torch.nn.Module)):
+        return [(path, getattr(value, "__qualname__", str(type(value))))]
+    if not isinstance(value, tuple):  # the interpreter may share tuples of constants
+        if id(value) in seen:
+            return [(path, ("again", seen[id(value)]))]
+        seen[id(value)] = path
+    found = [(path, type(value).__name__)]
+    for key, part in _parts(value):
+        found += leaves(part, f"{path}.{key}", seen)
+    return found
+
+
+def _parts(value: Any) -> list[tuple[Any, Any]]:
+    if isinstance(value, Mapping):
+        return list(value.items())
+    if isinstance(value, (list, tuple, collections.deque)):
+        return list(enumerate(value))
+    if isinstance(value, torch.nn.Module):
+        own = {name: part for name, part in vars(value).items() if not name.startswith("_")}
+        return [*value.state_dict(keep_vars=True).items(), *own.items()]
+    if dataclasses.is_dataclass(value) or hasattr(value, "__dict__"):
+        return list(vars(value).items())
+    return [("repr", repr(value))]
+
+
+def observe(program: Callable[..., Any], compile: Callable[..., Any]) -> tuple[list[tuple[str, Any]], Any]:
+    """The leaves of what the program returns, and the state that it leaves behind."""
+    torch.manual_seed(0)
+    np.random.seed(0)
+    random.seed(0)
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        result = program(compile)
+    modes = torch.is_grad_enabled(), torch.get_default_dtype(), torch.is_autocast_enabled("cpu")
+    state = printed.getvalue(), torch.get_rng_state().tolist(), random.random(), np.random.rand(), modes
+    return leaves(result, "result", {}), state
+
+
+def described(leaf: Any) -> Any:
+    """All of a leaf that must be equal; a tensor bit for bit."""
+    if not isinstance(leaf, torch.Tensor):
+        return repr(leaf)
+    data = leaf.detach().resolve_conj().contiguous().view(-1)
+    numbers = data.view(torch.uint8).tolist() if data.numel() else []
+    layout = tuple(leaf.shape), leaf.stride(), leaf.storage_offset()
+    grad = leaf.requires_grad, leaf.grad_fn is None, leaf.is_inference(), leaf.is_conj()
+    return type(leaf), leaf.dtype, layout, grad, numbers
+
+
+def sharing(found: list[tuple[str, Any]]) -> list[tuple[str, str, str]]:
+    """For each tensor the first one with its memory, and the first that is the same object."""
+    tensors = [(path, leaf) for path, leaf in found if isinstance(leaf, torch.Tensor)]
+    memory: dict[int, str] = {}
+    objects: dict[int, str] = {}
+    return [
+        (path, memory.setdefault(leaf.untyped_storage()._cdata, path), objects.setdefault(id(leaf), path))
+        for path, leaf in tensors
+    ]
+
+
+def check(program: Callable[..., Any]) -> None:
+    """Raises AssertionError where the compiled program differs from the same program in eager."""
+    expected, expected_state = observe(program, lambda function=None, **_: function or (lambda f: f))
+
+    def compiled(function: Any = None, **options: Any) -> Any:
+        return ptdebug.compile(function, backend=lambda module, inputs: module.forward, **options)
+
+    got, got_state = observe(program, compiled)
+    assert [path for path, _ in got] == [path for path, _ in expected]
+    for (path, ours), (_, theirs) in zip(got, expected):
+        assert described(ours) == described(theirs), path
+    assert sharing(got) == sharing(expected)
+    assert got_state == expected_state

@@ -1,0 +1,547 @@
+"""Programs about Python: classes, closures, generators, exceptions, containers, globals."""
+# ruff: noqa: B007, B904, E741, F841, UP031 - programs as people write them
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import dataclasses
+import enum
+import typing
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from .checking import call, check
+
+PROGRAMS: dict[str, Callable[..., Any]] = {}
+
+
+def program(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Put a program into the table."""
+    PROGRAMS[function.__name__] = function
+    return function
+
+
+@program
+def closures(compile):
+    total = 0
+
+    def fn(x):
+        nonlocal total
+
+        def add(n):
+            nonlocal total
+            total += n
+            return x * total
+
+        a = add(1)
+        b = add(2)
+        fs = [lambda k=k: x + k for k in range(3)]
+        return a, b, [g() for g in fs], add
+
+    f = compile(fn)
+    r = []
+    for _ in range(3):
+        a, b, c, add = f(torch.arange(3.0))
+        r.append((a, b, c, add(5)))
+    return r, total
+
+
+@dataclasses.dataclass
+class Out:
+    a: torch.Tensor
+    b: torch.Tensor | None = None
+    tags: list = dataclasses.field(default_factory=list)
+
+    @property
+    def total(self):
+        return self.a.sum()
+
+    def __post_init__(self):
+        self.extra = len(self.tags)
+
+
+class Pt(typing.NamedTuple):
+    x: torch.Tensor
+    y: int = 3
+
+    def norm(self):
+        return self.x.norm()
+
+
+@program
+def dataclass_nt(compile):
+    def fn(x, o):
+        p = Pt(x + 1)
+        q = p._replace(y=7)
+        o.a = o.a + 1
+        o.tags.append("seen")
+        r = dataclasses.replace(o, b=x)
+        return (
+            Out(x * 2, tags=["q", str(p.y)]),
+            p,
+            q.norm(),
+            q._asdict(),
+            o,
+            r,
+            r.total,
+            r == r,
+            dataclasses.asdict(Out(x)),
+            p._fields,
+        )
+
+    f = compile(fn)
+    o = Out(torch.ones(3))
+    x = torch.randn(3)
+    return [call(f, x, o) for _ in range(3)], o
+
+
+@program
+def generators(compile):
+    def gen(x, n):
+        try:
+            for i in range(n):
+                got = yield x * i
+                if got:
+                    x = x + got
+        finally:
+            print("done", n)
+
+    def fn(x):
+        g = gen(x, 4)
+        a = next(g)
+        b = g.send(10)
+        rest = list(g)
+        c = sum(t.sum() for t in gen(x, 3))
+
+        def deleg():
+            r = yield from gen(x, 2)
+            yield r
+
+        h = gen(x, 5)
+        next(h)
+        h.close()
+        first = next((t for t in gen(x, 3) if True), None)
+        return a, b, rest, c, list(deleg()), first, [*gen(x, 2)], dict(enumerate(gen(x, 2)))
+
+    f = compile(fn)
+    return [f(torch.ones(2)) for _ in range(2)]
+
+
+@program
+def exc_chain(compile):
+    def low(x):
+        raise RuntimeError("low")
+
+    def fn(x, k):
+        y = x * 2
+        try:
+            low(y)
+        except RuntimeError as e:
+            if k == 0:
+                raise TypeError("hi") from e
+            if k == 1:
+                raise KeyError("ctx")
+            if k == 2:
+                raise
+            if k == 3:
+                raise ValueError("none") from None
+            y = y + 1
+        return y
+
+    f = compile(fn)
+    return [call(f, torch.ones(2), k) for k in range(5)] * 2
+
+
+@program
+def ctxmgr(compile):
+    log = []
+
+    class C:
+        def __init__(s, sw):
+            s.sw = sw
+
+        def __enter__(s):
+            log.append("in")
+            return s
+
+        def __exit__(s, t, v, tb):
+            log.append(("out", t.__name__ if t else None))
+            return s.sw
+
+    @contextlib.contextmanager
+    def cm(x):
+        log.append("cm")
+        try:
+            yield x + 1
+        finally:
+            log.append("cm-")
+
+    def fn(x, k):
+        with C(k == 1) as c, cm(x) as y:
+            if k:
+                raise ValueError(k)
+            y = y * 2
+            for i in range(3):
+                with cm(y) as z:
+                    if i == 1:
+                        break
+                y = z
+            return y, c.sw
+        return x
+
+    f = compile(fn)
+    return [call(f, torch.ones(2), k) for k in (0, 1, 2, 0)], log
+
+
+@program
+def loops(compile):
+    def fn(x, n):
+        out = []
+        for i in range(n):
+            if i == 2:
+                continue
+            for j in range(3):
+                if j > i:
+                    break
+                out.append(x * i + j)
+            else:
+                out.append(x - 100)
+            if i == 5:
+                return out, "early"
+        else:
+            out.append("else")
+        while n > 0:
+            n -= 1
+            if n == 1:
+                break
+        return out, n
+
+    f = compile(fn)
+    return [f(torch.ones(1), n) for n in (0, 1, 3, 6, 4)]
+
+
+@program
+def recursion(compile):
+    def tree(x, d):
+        if d == 0:
+            return [x]
+        return tree(x * 2, d - 1) + tree(x + 1, d - 1)
+
+    def fact(n):
+        return 1 if n < 2 else n * fact(n - 1)
+
+    f = compile(lambda x, d: (tree(x, d), x * fact(d)))
+    g = compile(tree)
+    return f(torch.ones(2), 3), f(torch.ones(2), 2), g(torch.ones(2), 3), g(torch.ones(2), 1)
+
+
+class Color(enum.Enum):
+    RED = 1
+    BLUE = 2
+
+    @property
+    def w(self):
+        return self.value * 2
+
+
+class Flag(enum.IntEnum):
+    A = 1
+    B = 2
+
+
+@program
+def enums(compile):
+    def fn(x, c, fl):
+        y = x * c.value + c.w
+        if c is Color.RED:
+            y = y + 1
+        if fl == Flag.B:
+            y = y - 5
+        return (
+            y,
+            c.name,
+            Color["BLUE"],
+            Color(1),
+            fl + 1,
+            {Color.RED: "r"}.get(c),
+            [e.name for e in Color],
+            c == Color.BLUE,
+            f"{c}",
+            isinstance(fl, int),
+        )
+
+    f = compile(fn)
+    return [f(torch.ones(2), c, fl) for c in Color for fl in Flag]
+
+
+G_STATE = {"n": 0}
+G_COUNT = 0
+G_SCALE = 2.0
+
+
+@program
+def globals_(compile):
+    global G_COUNT, G_SCALE
+
+    def fn(x):
+        global G_COUNT
+        G_COUNT += 1
+        G_STATE["n"] += 1
+        return x * G_SCALE + G_COUNT
+
+    G_COUNT = 0
+    G_STATE["n"] = 0
+    G_SCALE = 2.0
+    f = compile(fn)
+    r = [f(torch.ones(2)) for _ in range(3)]
+    G_SCALE = 5.0
+    r.append(f(torch.ones(2)))
+    G_SCALE = torch.tensor([1.0, 2.0])
+    r.append(f(torch.ones(2)))
+    G_SCALE = 2.0
+    return r, G_COUNT, G_STATE["n"]
+
+
+@program
+def none_args(compile):
+    def fn(x, mask=None, *rest, bias=None, **kw):
+        if mask is not None:
+            x = x.masked_fill(mask, 0.0)
+        if bias is not None:
+            x = x + bias
+        for r in rest:
+            x = x + r
+        for k, v in sorted(kw.items()):
+            x = x * v
+        return x, list(kw), len(rest)
+
+    f = compile(fn)
+    x = torch.arange(3.0)
+    m = torch.tensor([True, False, True])
+    return (
+        f(x),
+        f(x, m),
+        f(x, bias=x),
+        f(x, m, 1, 2.5),
+        f(x, a=2, b=x),
+        f(x, None, x, x, c=3),
+        f(x, m, bias=2),
+        call(f),
+        call(f, x, mask=m, zz=None),
+    )
+
+
+@program
+def changing(compile):
+    def fn(x, n, s, l):
+        return x * n + len(s) + sum(l), s.upper(), [v * 2 for v in l]
+
+    f = compile(fn)
+    return [
+        f(torch.ones(b, 3), n, s, l)
+        for b, n, s, l in [
+            (2, 1, "a", [1]),
+            (3, 2, "a", [1]),
+            (4, 3, "b", [1, 2]),
+            (5, 4.5, "cc", [2.5]),
+            (1, True, "a", []),
+            (0, -1, "a", [3]),
+            (2, float("inf"), "x", [1]),
+        ]
+    ]
+
+
+@program
+def strings(compile):
+    def fn(x, name, opts):
+        parts = name.split(".")
+        s = "/".join(p.capitalize() for p in parts)
+        k = f"{name!r:>10}|{len(parts):03d}|{x.dtype}|{x.shape[0]:,}"
+        if name.startswith("a") and "b" in name:
+            x = x + 1
+        mode = {"sum": torch.sum, "mean": torch.mean}.get(opts.get("mode", "sum"))
+        d = "%s-%d" % (name, len(name))
+        e = f"{1.234:.2f} {name}"
+        return (
+            mode(x),
+            s,
+            k,
+            d,
+            e,
+            name.replace("a", "z"),
+            name[::-1],
+            name.encode(),
+            sorted(opts),
+            name * 2,
+            name < "b",
+            ord(name[0]),
+            list(name),
+            name.isidentifier(),
+            ",".join(map(str, x.shape)),
+            str(x.device),
+            repr(1.5),
+            bytes([1, 2]),
+            name.partition("."),
+        )
+
+    f = compile(fn)
+    return f(torch.ones(3), "a.b", {}), f(torch.ones(3), "q.b", {"mode": "mean"}), f(torch.ones(4), "a.b", {})
+
+
+@program
+def match_walrus(compile):
+    def fn(x, cmd):
+        match cmd:
+            case {"op": "mul", "by": n}:
+                x = x * n
+            case ["add", n, *rest]:
+                x = x + n + len(rest)
+            case int() | float() as k if k > 3:
+                x = x - k
+            case None:
+                return None
+            case str(s):
+                x = x + len(s)
+            case _:
+                x = -x
+        if (n := x.shape[0]) > 1:
+            x = x * n
+        return x, n
+
+    f = compile(fn)
+    return [f(torch.ones(2), c) for c in ({"op": "mul", "by": 3}, ["add", 2, 3, 4], 5, None, "abc", 2, 4.5, ("add", 1))]
+
+
+@program
+def unpack(compile):
+    def fn(*args, a=1, **kw):
+        x, *mid, z = args
+        (p, q), r = (x, z), a
+        d = {**kw, "n": 2}
+        l = [*mid, x]
+        first, *_ = l
+
+        def inner(u, /, v, *, w=2):
+            return u + v * w
+
+        return inner(x, z), inner(x, v=z, w=r), p - q, len(mid), d, first, kw.pop("k", None), kw
+
+    f = compile(fn)
+    x = torch.ones(2)
+    return f(x, x), f(x, x * 2, x * 3, a=4, k=5), f(x, 1, z := x, k=x), call(f, x)
+
+
+@program
+def copies(compile):
+    def fn(x, d):
+        a = copy.copy(d)
+        b = copy.deepcopy({"k": [1, 2]})
+        a["z"] = x
+        l = [1, 2, 3]
+        l2 = l[:]
+        l2[1:2] = [9, 9]
+        del l[0]
+        l += (4,)
+        t = (1,) + (2,)
+        s = {1, 2} | {3}
+        fs = frozenset([1])
+        l.sort(reverse=True)
+        return (
+            a,
+            b,
+            l,
+            l2,
+            t,
+            s & {1, 3},
+            fs,
+            l.index(4),
+            l.count(2),
+            t * 2,
+            {**d, "q": 1},
+            dict(zip("ab", [1, 2])),
+            list({"x": 1}.items()),
+            [i for i in range(10) if i % 2][::-1],
+            {k: v for k, v in d.items() if k != "x"},
+            x + sum(l),
+            any(v is x for v in a.values()),
+            [[0] * 2 for _ in range(2)],
+            d.get("no"),
+            max(d, default=0),
+            list(reversed(d)),
+            d == {},
+            a | {"w": 1},
+        )
+
+    f = compile(fn)
+    return [f(torch.ones(2), {"x": 1, "y": 2}) for _ in range(2)]
+
+
+@program
+def inner_exceptions(compile):
+    class MyErr(Exception):
+        def __init__(s, code, t):
+            super().__init__(f"code {code}")
+            s.code = code
+            s.t = t
+
+    def check(x, k):
+        if k > 2:
+            raise MyErr(k, x * 2)
+        return x
+
+    def fn(x, k):
+        y = x + 1
+        try:
+            y = check(y, k)
+        except MyErr as e:
+            if e.code == 4:
+                raise
+            return e.t, e.code, str(e)
+        for i in range(5):
+            try:
+                if i == k:
+                    raise StopIteration
+                y = y * 2
+            except StopIteration:
+                break
+        else:
+            y = y - 1
+        try:
+            it = iter([1])
+            next(it)
+            next(it)
+        except StopIteration:
+            y = y + 100
+        try:
+            assert k != 1, "no one"
+        except AssertionError as e:
+            y = y - len(str(e))
+        return y
+
+    f = compile(fn)
+    return [call(f, torch.ones(2), k) for k in range(5)] * 1
+
+
+@program
+def global_containers(compile):
+    reg = {}
+    hist = []
+
+    def fn(x, key):
+        if key not in reg:
+            reg[key] = x * 2
+        hist.append(key)
+        reg[key] = reg[key] + 1
+        return reg[key], len(hist)
+
+    f = compile(fn)
+    return [f(torch.ones(2) * i, k) for i, k in enumerate("aabca")], reg, hist
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_compiled_program_is_the_program(name):
+    check(PROGRAMS[name])
