@@ -45,6 +45,8 @@ def class_member(tx: Interpreter, found: Any, name: str, cls_source: Source | No
 
 def bind(tx: Interpreter, found: Any, name: str, owner: Value, cls: type, cls_source: Source | None) -> Value:
     """`found`, a member of the class `cls` of `owner`, as read through the instance."""
+    if cls_source is None:  # an instance made in the trace, perhaps of a class that was read from somewhere
+        cls_source = from_python(tx, cls).source
     kind = type(found)
     if kind is FunctionType:
         return MethodValue(class_member(tx, found, name, cls_source), owner)

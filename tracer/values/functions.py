@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import functools
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
 from types import (
     BuiltinFunctionType,
@@ -31,6 +32,9 @@ from .registry import build, builds, from_python, importable, is_stable
 if TYPE_CHECKING:
     from ..codegen import Codegen
     from ..interpreter import Interpreter
+
+
+_MUTABLE = (list, dict, set, deque, OrderedDict, defaultdict)
 
 
 class FunctionValue(Value):
@@ -82,6 +86,8 @@ class FunctionValue(Value):
         assert self.tx is not None
         if self.source is not None:
             return self.tx.effects.cell_for(cell, CellSource(self.source, index, self.code.co_freevars[index]))
+        if type(cell.cell_contents) in _MUTABLE:  # changes of it must reach the real one
+            raise Unsupported("attribute", f"a free variable of {self.describe()}, which no expression reaches")
         content = from_python(self.tx, cell.cell_contents)
         return CellValue(content, real=cell)
 
