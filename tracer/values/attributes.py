@@ -72,7 +72,7 @@ def bind(tx: Interpreter, found: Any, name: str, owner: Value, cls: type, cls_so
         return _plain(tx, found, name, owner, cls_source)
     getter = lookup(kind, "__get__")
     if isinstance(getter, FunctionType):
-        descriptor = class_member(tx, found, name, cls_source)
+        descriptor = from_python(tx, found)  # no expression reads it: reading it off the class calls __get__
         return from_python(tx, getter).call(tx, [descriptor, owner, from_python(tx, cls)], {})
     if isinstance(found, (MemberDescriptorType, GetSetDescriptorType)):
         raise Unsupported("attribute", f"{owner.describe()}.{name}")
