@@ -29,8 +29,9 @@ def run(arguments: argparse.Namespace) -> int:
             print_json(subject=subject, answers=[{"compile": a.compile, "answer": a.kind, **a.document} for a in found])
         elif not found:
             near = subjects_near(recording, subject, selector.compile or None)
-            print(f"nothing recorded about {subject!r}" + (f"; there is: {'; '.join(near)}" if near else ""),
-                  file=sys.stderr)
+            print(f"nothing recorded about {subject!r} in {selector}"
+                  + (f"; there is, for example: {'; '.join(near)}" if near else "")
+                  + " (`ptdebug decisions` and `ptdebug fusions` list all)", file=sys.stderr)
         apart = left_out(recording, subject, found, selector.compile or None) if found else []
         if apart and not arguments.json:
             print(f"nothing is recorded about all of this together ({', '.join(apart)}); nearest:", file=sys.stderr)
