@@ -62,8 +62,8 @@ class _DeletedToStock:
     def populate_diff_guard_manager(self) -> None:
         """There is nothing to tell apart."""
 
-    @property
-    def __class__(self) -> type:  # type: ignore[misc]
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
         stock = sys.modules.get("torch._dynamo.guards")
         return getattr(stock, "DeletedGuardManagerWrapper", None) or type(self)
 

@@ -71,7 +71,8 @@ def disassembled(code: CodeType) -> Bytecode:
 def _halves(item: Any) -> list[Any]:
     if not isinstance(item, Instr) or item.name not in HALVES:
         return [item]
-    return [Instr(name, arg, location=item.location) for name, arg in zip(HALVES[item.name], item.arg)]  # type: ignore[call-overload]
+    arguments: Any = item.arg
+    return [Instr(name, arg, location=item.location) for name, arg in zip(HALVES[item.name], arguments)]
 
 
 def instruction_at(code: CodeType, index: int) -> Instr:
