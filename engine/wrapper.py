@@ -221,7 +221,7 @@ class _WrapperWriter:
         function = self.bind(getattr(call.target, "_op", call.target), str(call.target).replace(".", "_"))
         args = [self.argument(a) for a in call.args] + [f"{k}={self.argument(v)}" for k, v in call.kwargs.items()]
         origins = tuple(f"forward#{origin}" for origin in call.origins)
-        results = [name or "_" for name in call.outputs]
+        results = [name or "_" for name in call.outputs] if call.target._schema.returns else []
         single = len(call.target._schema.returns) == 1 and not _returns_list(call.target)
         target = results[0] if single else ", ".join(results) + ("," if len(results) == 1 else "")
         self.line(f"{target} = {function}({', '.join(args)})" if results else f"{function}({', '.join(args)})", origins)

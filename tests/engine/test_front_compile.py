@@ -7,6 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from ptdebug.engine.compile import compile_graph
+from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 
 from .programs import Captured, capture, clones, recording_context, same_storage
 
@@ -204,3 +205,62 @@ def test_results_that_share_nothing_are_not_reused_between_calls():
     first = compiled(torch.zeros(4))[0]
     compiled(torch.full((4,), 9.0))
     assert first.tolist() == [1.0] * 4
+
+
+def test_an_operator_without_results_is_called():
+    def program(x, condition):
+        torch.ops.aten._assert_async.msg(condition, "must hold")
+        return x + 1
+
+    check(program, R(3), torch.tensor(True))
+
+
+def test_constants_of_the_program_are_new_in_each_call():
+    def program(x):
+        constant = torch.tensor([1.0, 2.0])
+        return constant, constant[0], x * constant
+
+    compiled = compile_graph(capture(program, R(2)), recording_context()[0])
+    compiled(R(2))[0].add_(1)
+    assert compiled(R(2))[0].tolist() == [1.0, 2.0]
+
+
+def test_an_input_that_shares_memory_with_a_written_one():
+    def program(x, y):
+        x.add_(1)
+        return x * y
+
+    compiled = compile_graph(capture(program, R(4), R(4)), recording_context()[0])
+    ours, eager = torch.arange(6.0), torch.arange(6.0)
+    equal(compiled(ours[:4], ours[2:])[0], program(eager[:4], eager[2:]), exact=True)
+    equal(ours, eager, exact=True)
+
+
+def test_views_of_a_written_input_that_is_a_slice():
+    def program(x):
+        x.mul_(2)
+        return x[1:], x.t(), x.diagonal()
+
+    rows = torch.arange(48.0).view(6, 8)
+    captured = capture(program, rows.clone()[2:, ::2])
+    FakeTensorProp(captured.module, captured.inputs[0].fake_mode).propagate_dont_convert_inputs(*captured.inputs)
+    compiled = compile_graph(captured, recording_context()[0])
+    ours, eager = rows.clone()[2:, ::2], rows.clone()[2:, ::2]
+    for got, expected in zip(compiled(ours), program(eager)):
+        equal(got, expected, exact=True)
+        assert got.storage_offset() == expected.storage_offset()
+        assert same_storage(got, ours)
+
+
+def test_a_detached_view_needs_no_gradient():
+    weight = R(3, requires_grad=True)
+    compiled = compile_graph(capture(lambda x: x.detach(), weight), recording_context()[0])
+    assert not compiled(weight)[0].requires_grad
+
+
+def test_views_of_complex_intermediates_share_memory():
+    def program(x):
+        y = x * 2
+        return y, y.t(), y[0], y.unsqueeze(0)
+
+    check(program, torch.randn(3, 4, dtype=torch.complex64))

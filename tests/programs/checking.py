@@ -1,8 +1,8 @@
 """Runs a program in eager and compiled, and compares all that the program and its caller can see.
 
 A program is a function of `compile`, which gets the identity first, then ptdebug's capture. What it returns is
-compared leaf by leaf (values bit for bit, dtypes, shapes, strides, gradients, aliasing, identity), with what it printed,
-the state of the random number generators and the modes of torch.
+compared leaf by leaf (values bit for bit, dtypes, shapes, strides, gradients, aliasing, identity), with what it
+printed, the state of the random number generators and the modes of torch.
 """
 from __future__ import annotations
 
