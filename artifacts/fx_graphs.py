@@ -41,6 +41,8 @@ def node_record(node: torch.fx.Node, origin_stage: str) -> Node:
 
 def _node_record(node: torch.fx.Node, origin_stage: str) -> Node:
     args = tuple(plain(a) for a in node.args)
+    if node.target in (operator.getitem, operator.setitem) and isinstance(node.args[1], list):
+        args = (args[0], {"list": args[1]}, *args[2:])  # x[[1, 0]] is not x[1, 0]
     if node.op == "get_attr":
         constant = operator.attrgetter(str(node.target))(node.graph.owning_module)
         if isinstance(constant, sys.modules["torch"].Tensor) and constant.numel() <= LIMIT_CONSTANT:

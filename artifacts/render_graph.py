@@ -51,6 +51,7 @@ def value_text(value: Any) -> str:
 
 # JSON objects that stand for what JSON lacks: key -> text of the value.
 _TAGGED: dict[str, Callable[[Any], str]] = {
+    "list": lambda v: argument_text(list(v)),
     "float": lambda value: f"float({str(value)!r})",
     "torch": str,
     "symbol": str,

@@ -54,6 +54,8 @@ def _rebuild(
     kwargs = {k: value(v) for k, v in node.kwargs.items()}
     if node.op == "call_function":
         target = resolve(node.target, trust)
+        if target in (operator.getitem, operator.setitem) and isinstance(args[1], list) and _is_key(node.args[1]):
+            args = (args[0], tuple(args[1]), *args[2:])
     elif node.op == "get_attr":
         if not args:
             raise ReplayError(f"the recording does not hold the constant {node.id}: it is too large to be kept")
@@ -65,6 +67,11 @@ def _rebuild(
     elif node.op == "placeholder":
         args = ()
     return graph.create_node(node.op, target, args, kwargs, name=node.id)
+
+
+def _is_key(index: Any) -> bool:
+    """Whether a recorded index is a tuple's, which `{"list": ...}` is not."""
+    return not isinstance(index, dict)
 
 
 def resolve(name: str, trust: bool = False) -> Callable[..., Any]:
@@ -132,6 +139,7 @@ FORMS: dict[str, Callable[[Any, Mapping[str, Any], Mapping[str, int]], Any]] = {
     "symbol": lambda content, nodes, symbols: size_value(content, symbols),
     "complex": lambda content, nodes, symbols: complex(float(content[0]), float(content[1])),
     "python": lambda content, nodes, symbols: {"...": Ellipsis}[content],
+    "list": lambda content, nodes, symbols: [argument(v, nodes, symbols) for v in content],
 }
 
 
@@ -151,6 +159,8 @@ _OPERATORS: dict[type, Callable[..., Any]] = {
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "Max": max, "Min": min, "FloorDiv": operator.floordiv, "CleanDiv": operator.floordiv, "Mod": operator.mod,
     "PythonMod": operator.mod, "IntTrueDiv": operator.truediv, "Abs": abs, "floor": math.floor, "ceiling": math.ceil,
+    "FloatTrueDiv": operator.truediv, "ToFloat": float, "FloorToInt": math.floor, "CeilToInt": math.ceil,
+    "TruncToInt": math.trunc, "FloatPow": operator.pow, "PowByNatural": operator.pow,
 }
 
 
