@@ -224,6 +224,9 @@ class AtenTracer(TorchDispatchMode):
     def _record(self, func: Any, args: Any, kwargs: Any) -> Any:
         if func._schema.is_mutable and any(_written(func, args, kwargs)):
             raise EngineUnsupported(f"{func} changes its arguments in a way that has no functional form")
+        if torch.Tag.nondeterministic_seeded in func.tags and _scattered(args):
+            # In eager the in-place form fills memory in its order, the functional form does not.
+            raise EngineUnsupported(f"{func} draws random numbers for a tensor that is not contiguous")
         node_args, node_kwargs = self._argument(args), self._argument(kwargs)
         node = self.graph.create_node("call_function", func, name=func.overloadpacket.__name__)
         # Set afterwards: torch warns of SymInts among the arguments of a new node. Here they stand for sizes.
@@ -322,6 +325,10 @@ def _functionalization() -> Iterator[None]:
 
 def _is_composite(func: Any) -> bool:
     return torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd")
+
+
+def _scattered(args: tuple[Any, ...]) -> bool:
+    return bool(args) and isinstance(args[0], torch.Tensor) and not args[0].is_contiguous()
 
 
 def _written(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[torch.Tensor]:

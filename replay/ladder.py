@@ -164,7 +164,7 @@ class Ladder:
     def climb(self) -> Report:
         """Run all rungs, lowest first."""
         with deterministic():
-            eager = run_graph(self.captured, clones(self.saved))
+            eager = run_graph(self.captured, clones(self.saved, self.device))
         self.eager, self.reference = eager, self._reference()
         self._program()
         self._add("capture", eager)
@@ -173,7 +173,7 @@ class Ladder:
         last = self._last_pass()
         unchanged = "" if last else "no pass changed the graph"
         self._rung("passes", why or unchanged, partial(self._recorded_aten, "passes", *last))
-        self._rung("loops", why, lambda: run_loops(self.work.aten, self.work.program, clones(self.saved)))
+        self._rung("loops", why, lambda: run_loops(self.work.aten, self.work.program, clones(self.saved, self.device)))
         self._rung("kernels", why, self._kernels)
         return Report(f"{self.recording.name}:{self.compile_id}", tuple(self.rungs), self.first, self._drift())
 
@@ -183,7 +183,7 @@ class Ladder:
             self.rungs.append(Rung("program", "cpu", "absent", why=why))
             return
         try:
-            values = clones(self.saved)
+            values = clones(self.saved, self.device)
             found, seconds = timed_program(self.recording, self.compile_id, self.kept, values, self.eager.observed())
         except ProgramAbsent as error:
             self.rungs.append(Rung("program", "cpu", "absent", why=str(error)))
@@ -195,7 +195,7 @@ class Ladder:
     def _reference(self) -> Execution | None:
         try:
             with deterministic():
-                return run_graph(self.captured, clones(self.saved, dtype=torch.float64), wide=True)
+                return run_graph(self.captured, clones(self.saved, self.device, torch.float64), wide=True)
         except (RuntimeError, TypeError):  # an operator that has no float64 form: then distances to eager count
             return None
 
@@ -219,6 +219,11 @@ class Ladder:
         except RecordingError as error:
             self.rungs.append(Rung(stage, self.device, "absent", why=str(error)))
             return
+        except Exception as error:  # eager ran through: whatever is raised here is a difference
+            found = Comparison("different", why=f"raised {type(error).__name__}: {error}")
+            self.rungs.append(Rung(stage, self.device, "different", found))
+            self.first = self.first or Difference(stage, "results", None, found)
+            return
         self._add(stage, ran)
 
     def _add(self, stage: str, ran: Execution) -> None:
@@ -232,14 +237,14 @@ class Ladder:
         record = self._artifact(stage, name, object)
         graph = record if isinstance(record, Graph) else record.graph
         module = graph_module(graph, self.symbols, self.trust)
-        return run_aten(self.work.aten, module, clones(self.saved))
+        return run_aten(self.work.aten, module, clones(self.saved, self.device))
 
     def _last_pass(self) -> list[str]:
         return sorted(a.name for a in self.recording.artifacts(self.compile_id, "passes"))[-1:]
 
     def _kernels(self) -> Execution:
         work = self.work
-        return run_kernels(work.aten, work.plan, work.kernels, work.signatures, clones(self.saved))
+        return run_kernels(work.aten, work.plan, work.kernels, work.signatures, clones(self.saved, self.device))
 
     # ---- where values first differ
     def _locate(self, stage: str, ran: Execution) -> Difference | None:
@@ -284,8 +289,10 @@ class Ladder:
         return None
 
     def _drift(self) -> tuple[str, ...]:
-        """Stages whose record, made again, is not the recorded one. Symbolic sizes are bound here, so they differ."""
-        if self.symbols:
+        """Stages whose record, made again, is not the recorded one. Symbolic sizes are bound here, and another device
+        has other kernels, so there is nothing to compare then."""
+        recorded = {item.meta.device.partition(":")[0] for item in self.kept.inputs if item.meta is not None}
+        if self.symbols or recorded - {self.device.partition(":")[0]}:
             return ()
         changed = []
         for (stage, name), record in self.collector.records.items():

@@ -147,6 +147,18 @@ def test_random_numbers_equal_eagers():
     assert torch.equal(torch.rand(1), after), "the generator must advance as in eager"
 
 
+def test_random_numbers_for_a_transposed_tensor_equal_eagers():
+    def program(x):
+        return F.dropout(x, 0.5, True)
+
+    x = torch.ones(3, 4).t()
+    compiled = compile_graph(capture(program, x), recording_context()[0])
+    torch.manual_seed(3)
+    expected = program(x)
+    torch.manual_seed(3)
+    equal(compiled(x)[0], expected, exact=True)
+
+
 def test_an_index_out_of_bounds_raises_index_error_as_eager_does():
     def program(x, i):
         return x[i] + 1
