@@ -33,15 +33,29 @@ def eager_form(module: torch.fx.GraphModule) -> Compiled:
 
 def _apart(call: Compiled, module: torch.fx.GraphModule, aten: AtenGraph) -> Compiled:
     """`call`, but the captured graph itself for arguments where one that is written shares memory with another."""
-    tensors = [i for i, value in enumerate(aten.inputs) if isinstance(value, torch.Tensor)]
-    written = sorted(set(aten.mutations.values()))
+    written = set(aten.mutations.values())
+    tensors = [(i, i in written) for i, value in enumerate(aten.inputs) if isinstance(value, torch.Tensor)]
 
     def checked(*inputs: Any) -> Sequence[Any]:
-        storages = [inputs[i].untyped_storage()._cdata for i in tensors]
-        if len(set(storages)) < len(storages):
-            shared = {storage for storage in storages if storages.count(storage) > 1}
-            if any(inputs[i].untyped_storage()._cdata in shared for i in written):
-                return eager_form(module)(*inputs)
-        return call(*inputs)
+        return eager_form(module)(*inputs) if _written_twice(inputs, tensors) else call(*inputs)
 
     return checked
+
+
+def _written_twice(inputs: tuple[Any, ...], tensors: list[tuple[int, bool]]) -> bool:
+    """Whether memory of a written input belongs to another input too, by address: NumPy arrays that overlap have
+    storages of their own. `tensors` are (position, whether it is written)."""
+    spans = []
+    for position, is_written in tensors:
+        storage = inputs[position].untyped_storage()
+        start = storage.data_ptr()
+        spans.append((start, start + storage.nbytes(), is_written))
+    spans.sort()
+    end, any_written = 0, False
+    for start, stop, is_written in spans:
+        if start >= end:
+            any_written = is_written
+        elif any_written or is_written:
+            return True
+        end = max(end, stop)
+    return False

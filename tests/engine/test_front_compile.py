@@ -276,3 +276,19 @@ def test_views_of_complex_intermediates_share_memory():
         return y, y.t(), y[0], y.unsqueeze(0)
 
     check(program, torch.randn(3, 4, dtype=torch.complex64))
+
+
+def test_arrays_of_numpy_that_overlap_are_seen_to_share_memory():
+    import numpy
+
+    def program(x, y):
+        x.add_(1)
+        return y * 2
+
+    def inputs():
+        memory = numpy.zeros(6, dtype=numpy.float32)
+        return torch.from_numpy(memory[:4]), torch.from_numpy(memory[2:])
+
+    compiled = compile_graph(capture(program, R(4), R(4)), recording_context()[0])
+    assert compiled(*inputs())[0].tolist() == program(*inputs()).tolist() == [2.0, 2.0, 0.0, 0.0]
+    assert compiled(torch.zeros(4), torch.zeros(4))[0].tolist() == [0.0] * 4
