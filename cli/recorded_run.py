@@ -7,6 +7,7 @@ import os
 import shutil
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,11 +46,9 @@ class RecordedRun:
         """Close the recording and say what is in it. Never raises; does nothing in a forked child."""
         if os.getpid() != self.session.pid:
             return
-        try:
+        with suppress(Exception):  # the interpreter tries again in a moment, and reports it as it always does
             if sys.stdout is not None:
                 sys.stdout.flush()
-        except Exception:  # the interpreter tries again in a moment, and reports it as it always does
-            pass
         try:
             self.session.check_overrides()
             document = self._close()

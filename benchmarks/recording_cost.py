@@ -1,6 +1,7 @@
-"""What recording costs: a compilation of the size of a small BERT (some 500 nodes) must stay in the milliseconds."""
+"""What the recorder costs for a compilation of the size of a small BERT (some 500 nodes): it should be milliseconds."""
 from __future__ import annotations
 
+import tempfile
 import time
 from pathlib import Path
 
@@ -38,14 +39,18 @@ KERNEL = r.Kernel("unit_0", "cpp", tuple(r.CodeLine(f"    const float t{i} = t{i
                                          for i in range(3000)))
 
 
-def test_recording_a_large_compilation_takes_milliseconds(tmp_path: Path) -> None:
-    """The best of three: 0.1 s would be 5 % of the 2 s that such a model takes to compile at the very least."""
-    best = float("inf")
-    for number in range(3):
-        writer = RecordingWriter(tmp_path / str(number))
-        start = time.process_time()
-        write(writer)
-        best = min(best, time.process_time() - start)
-        writer.close()
-        assert writer.messages == []
-    assert best < 0.1, f"{1000 * best:.0f} ms"
+def main() -> None:
+    """Print the CPU milliseconds of the best of five."""
+    times = []
+    for _ in range(5):
+        with tempfile.TemporaryDirectory() as folder:
+            writer = RecordingWriter(Path(folder, "recording"))
+            start = time.process_time()
+            write(writer)
+            times.append(time.process_time() - start)
+            writer.close()
+    print(f"writing a compilation of some 500 nodes: {1000 * min(times):.1f} ms of CPU time (best of {len(times)})")
+
+
+if __name__ == "__main__":
+    main()
