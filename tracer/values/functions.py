@@ -27,7 +27,7 @@ from .context_manager import CONSTRUCTORS as MODES
 from .graph_functions import is_graph_function, is_module_of_torch_internals
 from .handlers import handler_of, is_pure
 from .number import NumberValue
-from .registry import build, builds, from_python, importable, is_stable
+from .registry import build, builds, from_python, importable, is_library, is_stable
 
 if TYPE_CHECKING:
     from ..codegen import Codegen
@@ -421,11 +421,21 @@ def build_function(tx: Interpreter, obj: FunctionType, source: Source | None) ->
     """A function that is interpreted, or one from the tables."""
     if source is None:
         source = importable(obj)
-    elif not is_stable(source):
+    elif not is_stable(source) or _is_programs_method(tx, obj, source):
         tx.guards.add(source, "FUNCTION_MATCH", obj)
     if handler_of(obj) is not None or is_pure(obj) or is_graph_function(obj):
         return BuiltinValue(obj, source)
     return FunctionValue(obj.__code__, obj.__qualname__, obj.__globals__, function=obj, source=source, tx=tx)
+
+
+def _is_programs_method(tx: Interpreter, obj: FunctionType, source: Source) -> bool:
+    """A method that the program's own code defines, where its source leads to it: the program may replace it."""
+    if is_library(obj.__module__):
+        return False
+    try:
+        return tx.guards.value(source) is obj
+    except (AttributeError, KeyError, TypeError):  # a method that `super()` found: its class has another of that name
+        return False
 
 
 @builds(

@@ -109,15 +109,21 @@ def _guard_alias(tx: Interpreter, obj: Any, value: Value, source: Source) -> Non
 def is_stable(source: Source | None) -> bool:
     """Whether what `source` leads to is part of the installed code: globals of torch's modules, attributes of types.
 
-    Such functions and classes are not guarded: replacing them while a program runs is not supported.
+    Such functions and classes are not guarded, but for methods that the program itself defines: replacing the code of a
+    library while a program runs is not supported.
     """
     while source is not None:
         if isinstance(source, ModuleGlobalSource):
-            return source.module.partition(".")[0] in _LIBRARIES
+            return is_library(source.module)
         if getattr(source, "function", None) == "type":
             return True
         source = source.base
     return False
+
+
+def is_library(module: str | None) -> bool:
+    """Whether code of that module is taken as fixed."""
+    return (module or "").partition(".")[0] in _LIBRARIES
 
 
 _LIBRARIES = frozenset(sys.stdlib_module_names) | {"torch", "transformers"}

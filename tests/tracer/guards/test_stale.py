@@ -56,3 +56,29 @@ def test_changed_training_flag_is_seen():
         module.train()
         assert torch.equal(fast(X), X + 1)
         module.eval()
+
+
+class Step:
+    def go(self, x: torch.Tensor) -> torch.Tensor:
+        return x + 1
+
+
+class Walk(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.steps = [Step(), Step()]
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for step in self.steps:
+            x = step.go(x)
+        return x
+
+
+def test_a_method_of_a_class_that_is_replaced_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = Walk()
+    compiled = optimize(module.forward, CompileOptions(lambda captured, _: captured.module.forward))
+    assert compiled(torch.zeros(1)).item() == 2
+    monkeypatch.setattr(Step, "go", lambda self, x: x - 3)
+    assert compiled(torch.zeros(1)).item() == -6
+    monkeypatch.undo()
+    assert compiled(torch.zeros(1)).item() == 2
