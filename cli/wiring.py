@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from ..artifacts.context import CompileContext, CompileId
 from ..tracer import dispatch
@@ -69,13 +68,14 @@ def engine_backend(captured: CapturedGraph, context: CompileContext) -> Compiled
 
 
 def _as_captured(captured: CapturedGraph, context: CompileContext, error: Exception) -> Compiled:
+    from ..engine.entry import eager_form
+
     place = traceback.extract_tb(error.__traceback__)[-1]
     why = f"{type(error).__name__}: {error} ({os.path.basename(place.filename)}:{place.lineno})"
     context.fallback = context.fallback or why
     for stage in ENGINE_STAGES:
         context.absent(stage, why)
-    _LazyGraphModule.force_recompile(captured.module)  # as a module it would print where it stood when it raises
-    return captured.module.forward
+    return eager_form(captured.module)
 
 
 def custom_backend(compiler: Callable[..., Any]) -> Backend:

@@ -7,7 +7,7 @@ import sys
 from types import CodeType
 
 from ..artifacts.records import Bytecode, ExceptionEntry, Instruction, Location, Ref, ref
-from .instructions import code_info
+from .instructions import code_info, location_in
 from .resume import Origin, origin_of
 
 
@@ -38,15 +38,7 @@ def _instructions(code: CodeType) -> list[dis.Instruction]:
 
 
 def _instruction(code: CodeType, raw: dis.Instruction, origins: tuple[str, ...]) -> Instruction:
-    line, end_line, column, end_column = raw.positions or (None, None, None, None)
-    location = Location(
-        code.co_filename,
-        line or code.co_firstlineno,
-        code.co_qualname,
-        -1 if column is None else column,
-        -1 if end_line is None else end_line,
-        -1 if end_column is None else end_column,
-    )
+    location = location_in(code, raw.positions)
     jump = raw.opcode in dis.hasjrel or raw.opcode in dis.hasjabs
     effect = None if jump else dis.stack_effect(raw.opcode, raw.arg)
     return Instruction(str(raw.offset), raw.opname, raw.argrepr, location, effect, raw.is_jump_target, origins)

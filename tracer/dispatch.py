@@ -33,7 +33,7 @@ from .guards import build_tree, explain_recompile, record_guards
 from .guards.describe import describe, type_name
 from .guards.read import Scope
 from .lean import without_dynamo
-from .resume import instruction_at, is_eager_code, is_resume_code, origin_of
+from .resume import instruction_at, is_resume_code, origin_of
 from .shapes import DynamicPolicy
 from .skips import involves_tensors, program_frames, skip_reason
 from .statistics import STATISTICS
@@ -74,7 +74,7 @@ class Dispatcher:
         """What to do with a frame that no entry serves. Raises FullGraphError, and nothing else of ours."""
         code = frame.f_code
         wanted = code in _REGISTRY.wanted or is_resume_code(code)
-        if (not wanted and skip_reason(code)) or is_eager_code(code):
+        if not wanted and skip_reason(code):
             return eval_frame.SKIP
         state = frame_state.setdefault(_KEY, CodeState())
         if _is_being_traced():

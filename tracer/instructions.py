@@ -51,6 +51,19 @@ class Handled:
     lasti: bool
 
 
+def location_in(code: CodeType, positions: Any) -> Location:
+    """The place in `code` of an instruction with these positions (of `dis`); its first line where there are none."""
+    line, end_line, column, end_column = positions or (None, None, None, None)
+    return Location(
+        code.co_filename,
+        line or code.co_firstlineno,
+        code.co_qualname,
+        -1 if column is None else column,
+        -1 if end_line is None else end_line,
+        -1 if end_column is None else end_column,
+    )
+
+
 @dataclass(eq=False)
 class CodeInfo:
     """A decoded code object. `of_program` is False for torch's code and ours, which no stack of the user shows."""
@@ -76,16 +89,7 @@ class CodeInfo:
         """Where `instruction` stands in its source file."""
         location = instruction.location
         if location is None:
-            line, end_line, column, end_column = instruction.positions or (None, None, None, None)
-            code = self.code
-            location = instruction.location = Location(
-                code.co_filename,
-                line or code.co_firstlineno,
-                code.co_qualname,
-                -1 if column is None else column,
-                -1 if end_line is None else end_line,
-                -1 if end_column is None else end_column,
-            )
+            location = instruction.location = location_in(self.code, instruction.positions)
         return location
 
     def handler_of(self, index: int) -> Handled | None:

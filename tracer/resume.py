@@ -54,11 +54,6 @@ def is_resume_code(code: CodeType) -> bool:
     return code in _ORIGINS
 
 
-def is_eager_code(code: CodeType) -> bool:
-    """Whether frames of this code are to run as they are. (No resume function is, so far.)"""
-    return False
-
-
 @lru_cache(maxsize=512)
 def disassembled(code: CodeType) -> Bytecode:
     """`code` as a list of instructions and labels, super-instructions taken apart; not to be changed."""
