@@ -36,6 +36,12 @@ class Captured(Protocol):
     def grad_enabled(self) -> bool: ...
 
 
+RANDOM_FILLS = frozenset(
+    "bernoulli uniform normal_functional exponential geometric log_normal cauchy random".split()
+)
+"""What functionalization makes of in-place random fills. Those fill memory in its order, the functional forms do not."""
+
+
 class EngineUnsupported(Exception):
     """The engine cannot compile this graph; the message says why. The graph then runs in eager, node by node."""
 
@@ -224,8 +230,7 @@ class AtenTracer(TorchDispatchMode):
     def _record(self, func: Any, args: Any, kwargs: Any) -> Any:
         if func._schema.is_mutable and any(_written(func, args, kwargs)):
             raise EngineUnsupported(f"{func} changes its arguments in a way that has no functional form")
-        if torch.Tag.nondeterministic_seeded in func.tags and _scattered(args):
-            # In eager the in-place form fills memory in its order, the functional form does not.
+        if func.overloadpacket.__name__ in RANDOM_FILLS and _scattered(args):
             raise EngineUnsupported(f"{func} draws random numbers for a tensor that is not contiguous")
         node_args, node_kwargs = self._argument(args), self._argument(kwargs)
         node = self.graph.create_node("call_function", func, name=func.overloadpacket.__name__)

@@ -49,7 +49,7 @@ def tensors(output: Any) -> Iterator[tuple[str, torch.Tensor]]:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_a_model_is_one_graph_and_as_exact_as_eager(name):
+def test_a_model_is_one_graph_and_as_exact_as_eager(name, tmp_path):
     torch.manual_seed(0)
     model, inputs = MODELS[name]()
     model.eval()
@@ -59,8 +59,10 @@ def test_a_model_is_one_graph_and_as_exact_as_eager(name):
         exact = dict(tensors(copy.deepcopy(model).double()(**wide)))
         eager = model(**inputs)
         compiled = ptdebug.compile(model)
-        for _ in range(2):
-            ours = compiled(**inputs)
+        with ptdebug.record(str(tmp_path / "recording")) as recording:
+            for _ in range(2):
+                ours = compiled(**inputs)
+        assert [(c.status, c.reason) for c in recording.compiles()] == [("compiled", "")], "kernels, not a fallback"
     after = ptdebug.stats()
     assert after["graphs"] - before["graphs"] == 1
     assert after["graph_breaks"] == before["graph_breaks"]
