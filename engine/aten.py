@@ -39,7 +39,7 @@ class Captured(Protocol):
 RANDOM_FILLS = frozenset(
     "bernoulli uniform normal_functional exponential geometric log_normal cauchy random".split()
 )
-"""What functionalization makes of in-place random fills. Those fill memory in its order, the functional forms do not."""
+"""What functionalization makes of in-place random fills: those fill memory in its order, functional forms do not."""
 
 
 class EngineUnsupported(Exception):
