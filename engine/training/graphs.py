@@ -1,0 +1,78 @@
+"""What flows between the steps of training: one joint graph, then a forward and a backward."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch.fx
+
+from ..aten import AtenGraph
+
+FORWARD, BACKWARD = "forward", "backward"
+"""Values of a joint node's meta["phase"]."""
+
+
+@dataclass(frozen=True)
+class JointGraph:
+    """Forward and backward of a captured graph as one functional ATen graph.
+
+    Placeholders: those of `forward.inputs` (arg0, arg1, ...), then one for each entry of `tangents` (tangent0, ...).
+    Outputs: `forward_outputs` values that an AtenGraph of the forward alone would return (new values of mutated inputs,
+    then results), then one gradient for each entry of `gradients`, which may be None.
+
+    `forward` has the inputs, mutations and results of the forward; its `module` is the joint graph's. `tangents[i]` is
+    the graph output whose gradient tangent i is. `gradients[i]` is the input that gradient i belongs to. Each node has
+    `meta["phase"]`; a node of the backward also has, in `meta["origins"]` and `meta["stack"]`, the captured node whose
+    derivative it is part of. `meta["recompute"]` is "always" for nodes of a checkpointed region, else absent.
+    """
+
+    forward: AtenGraph
+    forward_outputs: int
+    tangents: tuple[int, ...]
+    gradients: tuple[int, ...]
+
+    @property
+    def module(self) -> torch.fx.GraphModule:
+        """The graph itself."""
+        return self.forward.module
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A value that the forward keeps for the backward: `bytes` (None where a size varies) and why it is kept.
+
+    `node` is its name in the joint graph. `kind` is "input" or "output" (both alive anyway), "tensor", "size".
+    """
+
+    node: str
+    kind: str
+    bytes: int | None
+    why: str
+
+
+@dataclass(frozen=True)
+class Recomputed:
+    """A node of the forward that the backward computes again: the bytes not saved, the operations spent, and why."""
+
+    node: str
+    bytes: int | None
+    flops: int | None
+    why: str
+
+
+@dataclass(frozen=True)
+class Partitioned:
+    """The two halves of a joint graph.
+
+    `forward` returns what the joint graph's forward returns, and after it the values of `saved` in order. `backward`
+    takes those values, then the tangents, and returns the gradients; it mutates nothing. Node names are those of the
+    joint graph, in both.
+    """
+
+    forward: AtenGraph
+    backward: AtenGraph
+    saved: tuple[Saved, ...]
+    recomputed: tuple[Recomputed, ...]
+    joint: JointGraph
+    peak_bytes: dict[str, Any]
+    """Predicted peak of live bytes: keys "forward", "backward" and "eager" (everything saved); None where unknown."""
