@@ -85,6 +85,7 @@ class Frame(Record, frozen=True):
     stack: tuple[Location, ...] = ()
     status: str = "compiled"  # compiled | skipped | eager | failed
     reason: str = ""
+    origin: str = ""  # of a resume function: the function that it continues, and where
 
 
 # ---- stages 2 and 6: bytecode, bytecode_out -------------------------------------------------------------------------
@@ -183,6 +184,10 @@ class Break(Record, frozen=True):
     instruction: str = ""
     resume: str = ""  # name of the resume function, "" when the frame was skipped
     origins: tuple[Ref, ...] = ()
+    expression: str = ""  # the text of the program between the columns of `location`
+    resumes: tuple[str, ...] = ()  # `Frame.origin` of each function that goes on after it
+    kept: tuple[str, ...] = ()  # values that the graph computes and the rest of the function reads, by their names there
+    seconds: float = 0.0  # spent on tracing that the break made worthless
 
 
 class Breaks(Record, frozen=True):
@@ -206,6 +211,7 @@ class Guard(Record, frozen=True):
     location: Location | None = None
     parent: str = ""  # id of the guard of the object that this one is reached through
     origins: tuple[Ref, ...] = ()
+    name: str = ""  # the object as the program would write it: `self.layer.weight`
 
 
 class Guards(Record, frozen=True):
@@ -213,7 +219,11 @@ class Guards(Record, frozen=True):
 
 
 class Recompile(Record, frozen=True):
-    """Why a compilation was needed although the function had one: the first failed guard of the nearest entry."""
+    """Why a compilation was needed although the function had one: the first failed guard of the nearest entry.
+
+    `what` is the guarded object in the program's words; `also` other guards of that entry that fail, in words;
+    `call_site` the line of the program that made the call; `entries` how many compilations were there.
+    """
 
     guard: str
     expected: str
@@ -221,6 +231,10 @@ class Recompile(Record, frozen=True):
     compared_with: str  # compile id of that entry
     location: Location | None = None
     hint: str = ""
+    what: str = ""
+    also: tuple[str, ...] = ()
+    call_site: Location | None = None
+    entries: int = 1
 
 
 # ---- stage 10: loop IR ----------------------------------------------------------------------------------------------

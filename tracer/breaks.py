@@ -1,10 +1,12 @@
 """Why tracing stopped, in the program's words.
 
 `BREAKS` is the table of everything that the tracer gives up on: a stable code, a message template (`{detail}` is filled
-in by whoever raised `Unsupported`) and a hint that says what to change in the program. Add an entry to add a reason.
+in by whoever raised `Unsupported`) and a hint that says what to change in the program. `CALLS` says it better for calls
+that many programs make: an entry is found by a part of the detail. Add an entry to add a reason.
 """
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 
@@ -20,62 +22,171 @@ class FullGraphError(RuntimeError):
     """The frame does not fit into one graph although `fullgraph=True` asked for it."""
 
 
+_NUMBER = "keep it a tensor (0-dimensional tensors work in arithmetic), or read it after the compiled function returned"
+
 BREAKS: dict[str, BreakKind] = {
     # ---- control flow
     "data-dependent-branch": BreakKind(
-        "the condition depends on the values of a tensor: {detail}",
-        "use torch.where or torch.cond, or move the test out of the compiled function",
+        "which way the program goes here depends on values in a tensor, which are known only when it runs: {detail}",
+        "compute both and choose with torch.where(condition, a, b), or use torch.cond; or test before the call of the "
+        "compiled function and pass the answer as a bool",
     ),
     "data-dependent-value": BreakKind(
-        "a Python number is read from a tensor: {detail}", "keep the value in a tensor, or read it outside"
+        "a value is taken out of a tensor into Python, which has to wait for the tensor: {detail}", _NUMBER
     ),
     "data-dependent-shape": BreakKind(
-        "the size of a result depends on the values of a tensor: {detail}",
-        "use an operation with a size known in advance (torch.where instead of boolean indexing)",
+        "how large the result is depends on values in a tensor: {detail}",
+        "keep the size and blank out what is not wanted: torch.where(mask, x, 0) in the place of x[mask]",
     ),
-    "raises": BreakKind("the program raises an exception here: {detail}"),
-    "operator-error": BreakKind("the operator fails on these arguments: {detail}", "eager raises the same error"),
+    "raises": BreakKind(
+        "an exception is raised here and leaves the compiled function: {detail}",
+        "nothing, if it is an error; eager raises it with its traceback",
+    ),
+    "operator-error": BreakKind(
+        "the operator fails on these arguments: {detail}", "eager runs this line and raises the same error: fix the call"
+    ),
+    "may-raise": BreakKind(
+        "{detail} raises an error on some data, and the `try` around it catches that",
+        "check the data before the `try`, or move the operator out of it",
+    ),
     # ---- calls
     "call": BreakKind(
-        "cannot trace the call of {detail}", "mark it with torch.compiler.allow_in_graph, or move it out"
+        "nothing is known about what {detail} does, so Python runs it",
+        "call it before or after the compiled function; if it computes tensors from tensors, wrap it with "
+        "torch.library.custom_op, which makes it one operator of the graph",
     ),
-    "skipped-function": BreakKind("{detail} is not traced", "move the call out of the compiled function"),
-    "graph-break-requested": BreakKind("the program asks for a graph break: {detail}"),
+    "skipped-function": BreakKind(
+        "{detail} works on Python's or torch's own machinery and is not taken into graphs",
+        "call it before or after the compiled function",
+    ),
+    "graph-break-requested": BreakKind("the program asks for a graph break: {detail}", "take the call away"),
     "forced-break": BreakKind("an override forbids to inline {detail}", "take the override away"),
-    "disabled-function": BreakKind("{detail} is marked as not to be compiled"),
-    "inline-depth": BreakKind("calls nest too deeply: {detail}"),
+    "disabled-function": BreakKind(
+        "{detail} is marked as not to be compiled", "take the mark (torch.compiler.disable) away, or call it outside"
+    ),
+    "inline-depth": BreakKind(
+        "calls nest too deeply: {detail}", "turn the recursion into a loop, or compile the function at the bottom"
+    ),
     # ---- language
-    "opcode": BreakKind("the bytecode instruction {detail} is not supported"),
-    "async": BreakKind("coroutines and asynchronous iteration are not traced: {detail}"),
-    "import": BreakKind("cannot trace this import: {detail}", "import at the top of the file"),
-    "del": BreakKind("cannot trace this deletion: {detail}"),
+    "opcode": BreakKind("Python's instruction {detail} is not supported", "write the line in another way"),
+    "async": BreakKind(
+        "coroutines and asynchronous iteration are not traced: {detail}",
+        "compile the functions that the coroutine calls instead",
+    ),
+    "import": BreakKind("this import cannot be traced: {detail}", "import at the top of the file"),
+    "del": BreakKind("this deletion cannot be traced: {detail}", "leave the object, or delete after the call"),
     # ---- values
-    "unknown-type": BreakKind("the type of {detail} is not known while tracing"),
-    "not-a-constant": BreakKind("{detail} is not a constant"),
-    "iterate": BreakKind("cannot iterate over {detail}"),
-    "attribute": BreakKind("cannot read {detail}"),
-    "set-attribute": BreakKind("cannot set {detail}"),
-    "subscript": BreakKind("cannot index {detail}"),
-    "set-item": BreakKind("cannot assign an item of {detail}"),
-    "operator": BreakKind("cannot apply {detail}"),
-    "reconstruct": BreakKind("{detail} cannot be rebuilt after the graph"),
+    "unknown-type": BreakKind(
+        "{detail} is of a kind that the compiler does not know", "take what is needed out of it before the call"
+    ),
+    "not-a-constant": BreakKind(
+        "{detail} has to be known while compiling, and is not", "pass it as a Python number or string"
+    ),
+    "iterate": BreakKind("cannot iterate over {detail}", "make a list of it before the call"),
+    "attribute": BreakKind("cannot read {detail}", "read it before the call and pass the value"),
+    "set-attribute": BreakKind("cannot set {detail}", "set it after the compiled function returned"),
+    "subscript": BreakKind("cannot index {detail}", "index it before the call and pass the item"),
+    "set-item": BreakKind("cannot assign an item of {detail}", "assign it after the compiled function returned"),
+    "operator": BreakKind("cannot apply {detail}", "do it before the call and pass the result"),
+    "reconstruct": BreakKind(
+        "{detail} is needed after the graph, and cannot be made anew there",
+        "do not keep it beyond the compiled function",
+    ),
     "metadata-mutation": BreakKind("{detail} changes the shape of a tensor in place", "use the out-of-place form"),
     "missing-fake-kernel": BreakKind(
-        "the operator has no rule for shapes and dtypes: {detail}", "register a fake implementation for it"
+        "the operator does not say which shape and dtype its result has: {detail}",
+        "register a fake implementation for it (torch.library.register_fake)",
     ),
-    "generator": BreakKind("a generator is in flight here: {detail}"),
-    "context-manager": BreakKind("the context manager {detail} cannot be traced"),
-    "global-state": BreakKind("{detail} changes global state that is not traced"),
+    "generator": BreakKind(
+        "a generator that has started is used after the graph: {detail}", "use it up inside, or make a list of it"
+    ),
+    "context-manager": BreakKind(
+        "what the context manager {detail} does when it is entered or left is not known",
+        "enter it around the call of the compiled function",
+    ),
+    "global-state": BreakKind(
+        "{detail} changes a setting of the whole process", "set it before the compiled function is called"
+    ),
 }
+
+_MESSAGES = "leave it out while compiling: `if not torch.compiler.is_compiling(): ...`, or do it after the call"
+
+CALLS: dict[str, BreakKind] = {
+    r"\bprint\b": BreakKind("print() shows something while the function runs, which a graph cannot", _MESSAGES),
+    r"^(input|breakpoint|open)\b": BreakKind("{detail}() talks to the world outside of the graph", _MESSAGES),
+    r"^logging\.": BreakKind("a message that is shown is logged ({detail}), which a graph cannot", _MESSAGES),
+    r"^warnings\.warn": BreakKind("a warning is shown, which a graph cannot", _MESSAGES),
+    r"^time\.": BreakKind(
+        "{detail} reads the clock, which a graph cannot",
+        "take the time around the call of the compiled function (torch.profiler for what happens inside)",
+    ),
+    r"Tensor\.(item|__float__|__int__|__index__)\b|^(float|int)\(\) of": BreakKind(
+        "a number is read out of a tensor ({detail}): Python has to wait for the value", _NUMBER
+    ),
+    r"Tensor\.tolist": BreakKind("a tensor becomes a Python list ({detail}): Python has to wait for the values", _NUMBER),
+    r"Tensor\.(numpy|__array__)": BreakKind(
+        "a tensor becomes a NumPy array ({detail})",
+        "use the torch function of the same name, or leave NumPy to what happens after the compiled function",
+    ),
+    r"Tensor\.data_ptr": BreakKind(
+        "the address of a tensor in memory is read ({detail}), which exists only when the program runs",
+        "compare tensors with `is`, and ask for addresses outside of the compiled function",
+    ),
+    r"Tensor\.backward": BreakKind(
+        "gradients are computed by {detail}() inside of the compiled function",
+        "compile the forward and the loss, and call .backward() on what it returns; or use torch.func.grad",
+    ),
+    r"Tensor\.register_hook|register_post_accumulate": BreakKind(
+        "{detail} puts a hook on a tensor that the graph computes", "register the hook on an input, before the call"
+    ),
+    r"^(torch\.)?manual_seed|\.seed\b": BreakKind(
+        "{detail} starts the random numbers anew, for the whole process", "seed before the compiled function is called"
+    ),
+    r"^torch\.(save|load)\b": BreakKind("{detail} reads or writes a file", "save what the compiled function returns"),
+    r"^(exec|eval|compile)$": BreakKind(
+        "{detail}() runs text as a program, whose variables are not known before", "write the code where it runs"
+    ),
+    r"\.__enter__$": BreakKind(
+        "what a `with` block of this object does is not known: {detail}", "enter it around the call of the compiled function"
+    ),
+    r"_getframe|inspect\.(stack|currentframe)|^(locals|globals|vars)\b|traceback\.": BreakKind(
+        "the program looks at its own stack or variables ({detail}), which are others once it is compiled",
+        "pass what is needed as an argument",
+    ),
+    r"copy\.(deep)?copy of the module|deepcopy of": BreakKind(
+        "a module or object is copied ({detail}), which makes parameters that the graph does not know",
+        "copy it once, before the compiled function is called",
+    ),
+    r"ndarray|numpy": BreakKind(
+        "this NumPy call has no counterpart in the graph: {detail}", "use torch's functions, or do it after the call"
+    ),
+    r"^the class io\.|(String|Bytes)IO": BreakKind(
+        "{detail} is made, which holds data outside of the graph", "make it before the call, or write after the call"
+    ),
+    r"^(random|numpy\.random)\.": BreakKind(
+        "{detail} takes a random number from a generator that is not torch's", "use torch.rand and its kin"
+    ),
+}
+"""By regular expression on the detail, for codes that say that a call cannot be followed."""
+
+_CALL_CODES = ("call", "data-dependent-value", "global-state", "skipped-function")
+
+
+def _kind(code: str, detail: str) -> BreakKind | None:
+    if code in _CALL_CODES:
+        for pattern, kind in CALLS.items():
+            if re.search(pattern, detail):
+                return kind
+    return BREAKS.get(code)
 
 
 def message(code: str, detail: str) -> str:
     """The message of a break. An unknown code gives the code itself: a missing entry never hides a break."""
-    kind = BREAKS.get(code)
+    kind = _kind(code, detail)
     return kind.message.format(detail=detail) if kind is not None else f"{code}: {detail}"
 
 
-def hint(code: str) -> str:
+def hint(code: str, detail: str = "") -> str:
     """What to change in the program, or ""."""
-    kind = BREAKS.get(code)
+    kind = _kind(code, detail)
     return kind.hint if kind is not None else ""

@@ -22,13 +22,15 @@ from ..artifacts import records
 from ..artifacts.context import CompileContext
 from ..artifacts.fx_graphs import graph_record
 from . import breaks as reasons
+from .break_records import Stop, break_record, full_graph_error
 from .capture import CapturedGraph, CompileOptions
-from .describe import bytecode_record, source_line
+from .describe import bytecode_record
 from .endings import BreakBody, return_body, write_code
 from .graph import TraceGraph
 from .guards import GuardBuilder
 from .instructions import CodeInfo, code_info
 from .interpreter import Interpreter, Trace
+from .probing import further_stops
 from .resume import origin_of
 from .shapes import DynamicPolicy, FrameShapes
 from .side_effects import CellValue, SideEffects
@@ -55,19 +57,6 @@ class Skip:
 
     reason: str
     breaks: tuple[records.Break, ...] = ()
-
-
-@dataclass(frozen=True)
-class Stop:
-    """Where tracing stopped: `step` counts the instructions that the outermost frame had started."""
-
-    step: int
-    code: str
-    detail: str
-    location: records.Location
-    stack: tuple[records.Location, ...]
-    on_stack: tuple[str, ...]
-    earlier: int | None  # a step before it at which a break is possible although it is not here
 
 
 class RootInterpreter(Interpreter):
@@ -161,18 +150,21 @@ class _Conversion:
         self.context = context
         self.info: CodeInfo = code_info(frame.code)
         self.backend_seconds = 0.0
+        self.lost_seconds = 0.0  # in attempts that were thrown away
 
     def run(self) -> ConvertedFrame | Skip:
         stop: Stop | None = None
         break_step = -1
+        start = time.perf_counter()
         for _ in range(_MAX_ATTEMPTS):
             root = self._start(break_step)
             found = root.run_until_stop()
             if found is None:
                 return self._finish(root, stop if root.returned is None else None)
             if self.options.fullgraph:
-                raise self._full_graph_error(found)
+                raise full_graph_error(self.frame.code, [found, *further_stops(root)])
             stop = found
+            self.lost_seconds = time.perf_counter() - start
             break_step = found.step if found.earlier is None else found.earlier
             torch._C._set_grad_enabled(root.trace.grad_enabled)
         assert stop is not None
@@ -223,7 +215,7 @@ class _Conversion:
             return self._refused(root, error)
         for number, resumed in enumerate(body.resumed):
             self.context.record("bytecode_out", partial(self._bytecode_out, resumed, "resume"), f"resume_{number}")
-        record = self._break_record(stop, body.resumed[0].co_name if body.resumed else "", instruction.opname)
+        record = break_record(stop, body, instruction.opname, self.lost_seconds)
         return self._converted(root, code, (record,))
 
     def _converted(
@@ -243,11 +235,11 @@ class _Conversion:
             root.trace.step, error.code, error.detail, error.context["location"], error.context["stack"], (), None
         )
         if self.options.fullgraph:
-            raise self._full_graph_error(stop)
+            raise full_graph_error(self.frame.code, [stop])
         return self._skip(reasons.message(error.code, error.detail), stop)
 
     def _skip(self, reason: str, stop: Stop) -> Skip:
-        record = self._break_record(stop, "", "")
+        record = break_record(stop, None, "", self.lost_seconds)
         self.context.record("breaks", lambda: records.Breaks((record,)))
         return Skip(reason, (record,))
 
@@ -263,30 +255,6 @@ class _Conversion:
     def _bytecode_out(self, code: CodeType, role: str) -> records.Bytecode:
         return bytecode_record(code, role, origin=origin_of(code))
 
-    def _break_record(self, stop: Stop, resume: str, instruction: str) -> records.Break:
-        location = stop.location
-        return records.Break(
-            id=f"break_{stop.step}",
-            code=stop.code,
-            message=reasons.message(stop.code, stop.detail),
-            hint=reasons.hint(stop.code),
-            location=location,
-            source=source_line(location),
-            stack=stop.stack,
-            on_stack=stop.on_stack,
-            instruction=instruction,
-            resume=resume,
-        )
-
-    def _full_graph_error(self, stop: Stop) -> reasons.FullGraphError:
-        place = stop.location
-        hint = reasons.hint(stop.code)
-        text = (
-            f"{self.frame.code.co_qualname} does not fit into one graph, as fullgraph=True asks.\n"
-            f"  {place.file}:{place.line}: {source_line(place)}\n"
-            f"  {reasons.message(stop.code, stop.detail)}"
-        )
-        return reasons.FullGraphError(f"{text}\n  {hint}" if hint else text)
 
 
 def _in_loop(info: CodeInfo, index: int) -> bool:

@@ -2,18 +2,12 @@
 from __future__ import annotations
 
 import dis
-import linecache
 import sys
 from types import CodeType
 
 from ..artifacts.records import Bytecode, ExceptionEntry, Instruction, Location, Ref, ref
 from .instructions import code_info, location_in
 from .resume import Origin, origin_of
-
-
-def source_line(location: Location) -> str:
-    """The text of the line, "" when the file is not there."""
-    return linecache.getline(location.file, location.line).strip()
 
 
 def bytecode_record(code: CodeType, role: str, origin: Origin | None = None) -> Bytecode:

@@ -33,7 +33,7 @@ from .guards import build_tree, explain_recompile, record_guards
 from .guards.describe import describe, type_name
 from .guards.read import Scope
 from .lean import without_dynamo
-from .resume import instruction_at, is_resume_code, origin_of
+from .resume import is_resume_code, resume_id, resume_name, resumed_line
 from .shapes import DynamicPolicy
 from .skips import involves_tensors, program_frames, skip_reason
 from .statistics import STATISTICS
@@ -239,17 +239,13 @@ def frame_record(frame: Any, status: str, reason: str, caller: types.FrameType |
     )
     return Frame(
         function, file, line, str(frame.f_globals.get("__name__", "")), arguments, stack, status, reason,
+        resume_id(code),
     )
 
 
 def _place(code: types.CodeType) -> tuple[str, str, int]:
     """(function, file, line) of a code object; a resume function by the line where it goes on."""
-    origin = origin_of(code)
-    if origin is None:
-        return code.co_qualname, code.co_filename, code.co_firstlineno
-    place = instruction_at(origin.code, origin.index).location
-    line = (place and place.lineno) or code.co_firstlineno
-    return f"torch_dynamo_resume_in_{code.co_name}_at_{line}", code.co_filename, line
+    return resume_name(code), code.co_filename, resumed_line(code)
 
 
 def _argument(name: str, value: Any) -> Argument:

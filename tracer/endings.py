@@ -25,6 +25,7 @@ from .resume import Slot, assemble, free_names, instruction_at, origin_of, push_
 from .sources import LocalSource
 from .tracebacks import continues_a_frame
 from .values.base import NULL, Value
+from .values.tensor import TensorValue
 
 _PUSH_NOTHING = ("STORE_", "DELETE_", "POP_", "JUMP_", "LIST_", "SET_", "MAP_ADD", "DICT_")
 """Beginnings of the names of instructions that push nothing, at most leave what was there."""
@@ -131,6 +132,13 @@ class BreakBody:
         live = frozenset().union(*(live_at(root.info, index) for index in targets))
         return tuple(name for name in root.code.co_varnames if name in live and root.is_bound(name))
 
+    def kept_tensors(self) -> tuple[str, ...]:
+        """The variables that hold a tensor of the graph where the program goes on."""
+        values = self.root.locals
+        return tuple(
+            n for n in self.variables if isinstance(values.get(n), TensorValue) and values[n].source is None
+        )
+
     def __call__(self, codegen: Codegen) -> None:
         """Emit the ending (see `write_code`)."""
         root = self.root
@@ -193,11 +201,11 @@ class BreakBody:
         """The stack after the instruction."""
         instruction = self.instruction
         before = [_slot(value) for value in self.root.stack]
-        size = len(before) + _effect(instruction, jump)
+        size = len(before) + stack_effect(instruction, jump)
         if instruction.opname == "LOAD_GLOBAL" and instruction.arg & 1:
             pair = [Slot.OBJECT, Slot.NULL] if VERSION >= (3, 13) else [Slot.NULL, Slot.OBJECT]
             return before + pair
-        kept = before[: max(0, size - _pushed(instruction))]
+        kept = before[: max(0, size - pushed(instruction))]
         return kept + [Slot.OBJECT] * (size - len(kept))
 
     def _continue(self, codegen: Codegen, index: int, stack: list[Slot]) -> None:
@@ -270,7 +278,7 @@ def _argument(original: Instr) -> list[Any]:
     return [] if original.opcode < dis.HAVE_ARGUMENT else [original.arg]
 
 
-def _pushed(instruction: Instruction) -> int:
+def pushed(instruction: Instruction) -> int:
     """How many objects the instruction pushes."""
     opname, arg = instruction.opname, instruction.arg
     if opname == "UNPACK_SEQUENCE":
@@ -282,7 +290,8 @@ def _pushed(instruction: Instruction) -> int:
     return 0 if opname.startswith(_PUSH_NOTHING) and opname != "LIST_TO_TUPLE" else 1
 
 
-def _effect(instruction: Instruction, jump: bool) -> int:
+def stack_effect(instruction: Instruction, jump: bool) -> int:
+    """By how much the instruction makes the stack longer, where it jumps or where it does not."""
     if instruction.opname == "CALL" and VERSION < (3, 12):
         return -instruction.arg - 1  # PRECALL's part included
     opcode = dis.opmap[instruction.opname]

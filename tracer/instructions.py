@@ -5,23 +5,18 @@
 from __future__ import annotations
 
 import dis
-import os
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from types import CodeType
 from typing import Any
 
-import torch
-
 from ..artifacts.records import Location
 from . import opcodes as opcodes  # fills the table of handlers
 from .opcodes.py313 import HALVES
 from .opcodes.registry import HANDLERS, Handler
+from .skips import is_program
 from .values.base import Unsupported
 
-_TORCH = os.path.dirname(torch.__file__) + os.sep
-_ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-_OURS = tuple(os.path.join(_ROOT, room, "") for room in ("artifacts", "cli", "engine", "replay", "tracer", "tui"))
 _IGNORED = frozenset(("CACHE", "EXTENDED_ARG"))
 
 
@@ -66,7 +61,7 @@ def location_in(code: CodeType, positions: Any) -> Location:
 
 @dataclass(eq=False)
 class CodeInfo:
-    """A decoded code object. `of_program` is False for torch's code and ours, which no stack of the user shows."""
+    """A decoded code object. `of_program` is False for torch's code, Python's library and ours, which no stack shows."""
 
     code: CodeType
     instructions: list[Instruction]
@@ -128,7 +123,7 @@ def code_info(code: CodeType) -> CodeInfo:
         code=code,
         instructions=instructions,
         exceptions=_exception_table(code, by_offset, len(instructions)),
-        of_program=not code.co_filename.startswith((_TORCH, *_OURS)),
+        of_program=is_program(code.co_filename),
         by_offset=by_offset,
     )
 

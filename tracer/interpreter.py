@@ -21,6 +21,7 @@ from .generators import GeneratorValue, is_generator, refuse_coroutine
 from .graph import TraceGraph
 from .instructions import CodeInfo, Instruction, code_info
 from .side_effects import DELETED, CellValue, SideEffects
+from .skips import is_installed
 from .sources import GlobalSource, ItemSource, LocalSource, ModuleGlobalSource, Source
 from .values import build
 from .values.base import ObservedException, Unsupported, Value
@@ -160,7 +161,7 @@ class Interpreter:
         """Remember the innermost place where tracing stopped, or where the program raised."""
         if "stack" not in error.context:
             error.context["stack"] = self.stack_locations()
-            error.context["location"] = self.location()
+            error.context["location"] = self.own_location()
 
     def unwind(self, exception: Value) -> bool:
         """Continue at the handler for an exception raised by the current instruction; False when there is none."""
@@ -353,6 +354,10 @@ class Interpreter:
         while not frame.info.of_program and frame.parent is not None:
             frame = frame.parent
         return frame.info.location(frame.current)
+
+    def own_location(self) -> Location:
+        """The innermost line that the person wrote; one of an installed package where the whole stack is of such."""
+        return next((p for p in reversed(self.stack_locations()) if not is_installed(p.file)), self.location())
 
     def stack_locations(self) -> tuple[Location, ...]:
         """The program's stack, innermost last."""

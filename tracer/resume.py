@@ -49,6 +49,21 @@ def resumed_line(code: CodeType) -> int:
     return line if isinstance(line, int) else code.co_firstlineno
 
 
+def resume_name(code: CodeType) -> str:
+    """What a resume function is called in records, as stock's are; the qualified name of any other code."""
+    if origin_of(code) is None:
+        return code.co_qualname
+    return f"torch_dynamo_resume_in_{code.co_name}_at_{resumed_line(code)}"
+
+
+def resume_id(code: CodeType) -> str:
+    """Which function a resume function continues, and at which instruction; "" for any other code."""
+    origin = origin_of(code)
+    if origin is None:
+        return ""
+    return f"{origin.code.co_filename}:{origin.code.co_firstlineno}:{origin.code.co_qualname}+{origin.index}"
+
+
 def is_resume_code(code: CodeType) -> bool:
     """Whether this is the code of a resume function."""
     return code in _ORIGINS

@@ -75,6 +75,24 @@ def file_skip_reason(filename: str) -> str:
     return "the standard library" if path.startswith(_STDLIB) else ""
 
 
+@functools.lru_cache(maxsize=4096)
+def is_program(filename: str) -> bool:
+    """Whether stacks show lines of the file: the program's files and packages that are installed beside torch, but no
+    torch, no standard library and nothing of ours."""
+    if filename.startswith("<frozen"):
+        return False
+    path = os.path.realpath(filename)
+    if path.startswith(_OURS):
+        return path.startswith((_TESTS, _EXAMPLES, _BENCHMARKS))
+    return not path.startswith(_TORCH) and (is_installed(filename) or not path.startswith(_STDLIB))
+
+
+@functools.lru_cache(maxsize=4096)
+def is_installed(filename: str) -> bool:
+    """Whether the file belongs to an installed package: not what the person wrote, who looks for an own line first."""
+    return any(site in filename for site in _SITE)
+
+
 def involves_tensors(code: types.CodeType, f_locals: Mapping[str, Any], f_globals: Mapping[str, Any]) -> bool:
     """Whether a frame may compute with tensors: they, or modules, are among its variables, or it names torch."""
     if any(_holds_tensor(value, 2) for value in f_locals.values()):

@@ -226,8 +226,14 @@ def format_value(tx: Interpreter, value: Value, conversion: str, spec: Value | N
     return fold(tx, format, [value, constant(pattern)])
 
 
-def _print(tx: Interpreter, *args: Value, **kwargs: Value) -> Value:
-    raise Unsupported("call", "print")
+def _left_to_python(function: Any) -> None:
+    @handles(function)
+    def handler(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+        raise Unsupported("call", function.__name__)
+
+
+for _function in (print, input, breakpoint, open, exec, eval, compile, globals, locals):
+    _left_to_python(_function)
 
 
 # ---- containers ----------------------------------------------------------------------------------------------------
@@ -369,7 +375,7 @@ _TABLE: dict[Callable[..., Value], tuple[Any, ...]] = {
     _len: (len,), _isinstance: (isinstance,), _issubclass: (issubclass,), _type: (type,), _getattr: (getattr,),
     _hasattr: (hasattr,), _setattr: (setattr,), _delattr: (delattr,), _callable: (callable,), _id: (id,),
     _hash: (hash,), _super: (super,), _vars: (vars,), _dir: (dir,), _int: (int,), _float: (float,), _bool: (bool,),
-    _str: (str,), _repr: (repr,), _print: (print, input, breakpoint, open, exec, eval, compile, globals, locals),
+    _str: (str,), _repr: (repr,),
     _list: (list,), _tuple: (tuple,), _size: (torch.Size,), _set: (set,), _frozenset: (frozenset,), _dict: (dict,),
     _ordered_dict: (OrderedDict,), _defaultdict: (defaultdict,), _deque: (deque,), _slice: (slice,), _range: (range,),
     _sum: (sum,), _any: (any,), _all: (all,), _sorted: (sorted,), _round: (round,), _divmod: (divmod,), _pow: (pow,),

@@ -10,6 +10,7 @@ import torch
 import torch.fx
 
 from ..sources import AttrSource, Source
+from ..wording import expression_of, in_words
 from .base import Unsupported, Value
 from .constant import BoundBuiltin, ItemsIterator, constant
 from .number import size_value
@@ -155,8 +156,12 @@ class TensorValue(Value):
         codegen.load_node(self.node)
 
     def describe(self) -> str:
-        """The node's name."""
-        return f"the tensor {self.source or self.node.name}"
+        """The expression of the program that it is the value of."""
+        if self.source is not None:
+            return f"the tensor `{in_words(self.source)}`"
+        stack = self.node.meta.get("stack")
+        text = expression_of(stack[-1]) if stack else ""
+        return f"the tensor `{text or self.node.name}`"
 
 
 _CONSTANT_ATTRIBUTES = frozenset(

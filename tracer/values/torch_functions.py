@@ -157,8 +157,15 @@ def _unwrap(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     return args[0]
 
 
-@handles(torch.manual_seed, torch.seed, torch.set_default_dtype, torch.set_default_device, torch.set_num_threads,
-         torch.use_deterministic_algorithms, torch.set_float32_matmul_precision, torch.set_rng_state,
-         torch.get_rng_state, torch.cuda.synchronize, torch.save, torch.load)  # fmt: skip
-def _global_state(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-    raise Unsupported("global-state", "a torch function that sets or saves state")
+def _sets_state(function: Callable[..., Any]) -> None:
+    @handles(function)
+    def handler(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+        raise Unsupported("global-state", f"torch.{function.__name__}")
+
+
+for _function in (
+    torch.manual_seed, torch.seed, torch.set_default_dtype, torch.set_default_device, torch.set_num_threads,
+    torch.use_deterministic_algorithms, torch.set_float32_matmul_precision, torch.set_rng_state, torch.get_rng_state,
+    torch.cuda.synchronize, torch.save, torch.load,
+):  # fmt: skip
+    _sets_state(_function)

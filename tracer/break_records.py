@@ -1,0 +1,67 @@
+"""What is said of a place where tracing stopped: the record of a break, and the error where `fullgraph=True` forbids one.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import CodeType
+from typing import TYPE_CHECKING
+
+from ..artifacts import records
+from . import breaks as reasons
+from .resume import resume_id, resume_name
+from .wording import expression_of, line_of
+
+if TYPE_CHECKING:
+    from .endings import BreakBody
+
+
+@dataclass(frozen=True)
+class Stop:
+    """Where tracing stopped: `step` counts the instructions that the outermost frame had started."""
+
+    step: int
+    code: str
+    detail: str
+    location: records.Location
+    stack: tuple[records.Location, ...]
+    on_stack: tuple[str, ...]
+    earlier: int | None  # a step before it at which a break is possible although it is not here
+
+
+def break_record(stop: Stop, body: BreakBody | None, instruction: str, seconds: float) -> records.Break:
+    """The record of a break; `body` is the ending that goes on after it, None where the whole frame runs in eager."""
+    location = stop.location
+    resumed: list[CodeType] = body.resumed if body is not None else []
+    return records.Break(
+        id=f"break_{stop.step}",
+        code=stop.code,
+        message=reasons.message(stop.code, stop.detail),
+        hint=reasons.hint(stop.code, stop.detail),
+        location=location,
+        source=line_of(location),
+        stack=stop.stack,
+        on_stack=stop.on_stack,
+        instruction=instruction,
+        resume=resume_name(resumed[0]) if resumed else "",
+        expression=expression_of(location),
+        resumes=tuple(dict.fromkeys(map(resume_id, resumed))),
+        kept=body.kept_tensors() if body is not None else (),
+        seconds=seconds,
+    )
+
+
+def full_graph_error(code: CodeType, stops: Sequence[Stop]) -> reasons.FullGraphError:
+    """One error that lists all breaks that were found: line, expression marked, reason, what to change."""
+    one = len(stops) == 1
+    lines = [
+        f"{code.co_qualname} does not fit into one graph, as fullgraph=True asks"
+        + ("." if one else f": it breaks in {len(stops)} places.")
+    ]
+    for number, stop in enumerate(stops, 1):
+        place, hint = stop.location, reasons.hint(stop.code, stop.detail)
+        lines.append(f"  {'' if one else f'{number}. '}{place.file}:{place.line}: {line_of(place)}")
+        lines.append(f"     {expression_of(place)}: {reasons.message(stop.code, stop.detail)} [{stop.code}]")
+        if hint:
+            lines.append(f"     to change: {hint}")
+    return reasons.FullGraphError("\n".join(lines))
