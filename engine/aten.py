@@ -70,9 +70,25 @@ class ViewOfInput:
 
 @dataclass(frozen=True)
 class FromGraph:
-    """The result is output `index` of the ATen graph."""
+    """The result is output `index` of the ATen graph.
+
+    The program gets an object of its own for each result; one that is `ours` (kept for the backward) need not be.
+    """
 
     index: int
+    ours: bool = False
+
+
+@dataclass(frozen=True)
+class ViewOfGraph:
+    """The result shares memory with output `index` of the graph, which is also returned: sizes as in ViewOfInput."""
+
+    index: int
+    size: tuple[Any, ...]
+    stride: tuple[Any, ...]
+    offset: Any
+    dtype: torch.dtype
+    detached: bool = False
 
 
 @dataclass(frozen=True)
@@ -82,7 +98,7 @@ class Constant:
     value: Any
 
 
-Output = FromInput | ViewOfInput | FromGraph | Constant
+Output = FromInput | ViewOfInput | FromGraph | ViewOfGraph | Constant
 
 
 @dataclass(frozen=True)
@@ -90,12 +106,21 @@ class AtenGraph:
     """A functional ATen graph. Its first outputs are the new values of mutated inputs, as `mutations` says.
 
     `mutations` maps graph output index to input index; `outputs` has one entry for each output of the captured graph.
+
+    Of a backward, the inputs from `first_tangent` on are gradients that come from outside: at run time one may be None,
+    for zeros, or have other strides. Its inputs come in a list, which it empties: what is dead is freed at once.
     """
 
     module: torch.fx.GraphModule
     inputs: tuple[Any, ...]
     mutations: dict[int, int]
     outputs: tuple[Output, ...]
+    first_tangent: int | None = None
+
+    @property
+    def is_backward(self) -> bool:
+        """Whether this is the backward half of a joint graph."""
+        return self.first_tangent is not None
 
 
 def trace(captured: Captured, context: CompileContext, lowered: Container[Any] = ()) -> AtenGraph:
@@ -104,16 +129,15 @@ def trace(captured: Captured, context: CompileContext, lowered: Container[Any] =
     Raises EngineUnsupported for what an inference graph cannot express: results that need gradients, inputs whose
     metadata (not data) changes, operators that mutate in ways functionalization does not know.
     """
-    _check_inference(captured)
-    fake_mode = _fake_mode_of(captured.inputs)
+    fake_mode = fake_mode_of(captured.inputs)
     tracer = AtenTracer(fake_mode, context, lowered)
     with _inference_tracing(), fake_mode:
         wrapped = tuple(tracer.placeholder(i, value) for i, value in enumerate(captured.inputs))
-        with tracer, _functionalization():
+        with tracer, functionalization():
             results = tracer.run(captured.module, wrapped)
         # Outside the functionalization scope but still under the tracer: regenerating views emits operators.
         with tracer:
-            mutations = _mutations(captured.inputs, wrapped)
+            mutations = mutated_inputs(captured.inputs, wrapped)
             outputs, values = _outputs(captured, wrapped, results, mutations)
     tracer.output(values)
     module = torch.fx.GraphModule(tracer.constants, tracer.graph, "AtenGraph")
@@ -139,7 +163,10 @@ class AtenTracer(TorchDispatchMode):
     # ---- inputs, outputs, constants
     def placeholder(self, index: int, value: Any) -> Any:
         """The placeholder of input `index`; tensors come back wrapped as functional tensors."""
-        node = self.graph.placeholder(f"arg{index}")
+        return self.wrap(self.graph.placeholder(f"arg{index}"), value)
+
+    def wrap(self, node: torch.fx.Node, value: Any) -> Any:
+        """What stands for a placeholder's fake value while the graph runs."""
         node.meta["val"] = value
         if not isinstance(value, torch.Tensor):
             return value
@@ -165,13 +192,21 @@ class AtenTracer(TorchDispatchMode):
         self.alive.append(tensor)
 
     # ---- running the captured graph
+    def enter(self, node: torch.fx.Node) -> None:
+        """The captured node whose operators come next."""
+        self.current = node
+
+    def source(self) -> torch.fx.Node | None:
+        """The captured node that the operator being recorded belongs to."""
+        return self.current
+
     def run(self, module: torch.fx.GraphModule, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         """Run `module` node by node on functional inputs; returns its outputs."""
         values: dict[torch.fx.Node, Any] = {}
         supply = iter(inputs)
         result: Any = ()
         for node in module.graph.nodes:
-            self.current = node
+            self.enter(node)
             load = values.__getitem__
             if node.op == "placeholder":
                 values[node] = next(supply)
@@ -213,9 +248,10 @@ class AtenTracer(TorchDispatchMode):
         """Whether an operator without a lowering is rewritten (a decision), or left to the library as it is."""
         if self.rule:
             return True
-        node = self.current.name if self.current is not None else "?"
+        source = self.source()
+        node = source.name if source is not None else "?"
         why = f"{func} has no lowering, and torch has a rule for it"
-        origins = (f"capture#{node}",) if self.current is not None else ()
+        origins = (f"capture#{node}",) if source is not None else ()
         options = ("rule", "keep")
         return self.context.decide("decompose", f"{func}@{node}", options, "rule", why, origins=origins) == "rule"
 
@@ -269,7 +305,7 @@ class AtenTracer(TorchDispatchMode):
                     self._remember(item, part)
 
     def _annotate(self, node: torch.fx.Node) -> None:
-        source = self.current
+        source = self.source()
         if source is not None:
             node.meta["origins"] = (source.name,)
             node.meta["stack"] = source.meta.get("stack", ())
@@ -297,16 +333,16 @@ class AtenTracer(TorchDispatchMode):
         return value
 
 
-def _check_inference(captured: Captured) -> None:
-    if not captured.grad_enabled:
-        return
+def needs_gradients(captured: Captured) -> bool:
+    """Whether some value of the graph requires grad: autograd would record it."""
     for node in captured.module.graph.nodes:
         value = node.meta.get("val")
         if node.op not in ("placeholder", "output") and isinstance(value, torch.Tensor) and value.requires_grad:
-            raise EngineUnsupported("a result needs gradients: training graphs run in eager")
+            return True
+    return False
 
 
-def _fake_mode_of(inputs: tuple[Any, ...]) -> FakeTensorMode:
+def fake_mode_of(inputs: tuple[Any, ...]) -> FakeTensorMode:
     for value in inputs:
         if isinstance(value, FakeTensor):
             return value.fake_mode
@@ -320,7 +356,7 @@ def _inference_tracing() -> Iterator[None]:
 
 
 @contextmanager
-def _functionalization() -> Iterator[None]:
+def functionalization() -> Iterator[None]:
     torch._enable_functionalization(reapply_views=True)
     try:
         yield
@@ -344,7 +380,7 @@ def _written(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterat
                 yield value
 
 
-def _mutations(inputs: tuple[Any, ...], wrapped: tuple[Any, ...]) -> list[int]:
+def mutated_inputs(inputs: tuple[Any, ...], wrapped: tuple[Any, ...]) -> list[int]:
     """Indices of the inputs whose data changed."""
     mutated = []
     for i, value in enumerate(wrapped):

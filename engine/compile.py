@@ -13,13 +13,18 @@ from typing import Any
 from ..artifacts.context import CompileContext, OverrideError, Stage, run_stages
 from ..artifacts.records import AnyRecord, Kernel
 from . import cpp, passes, scheduler, wrapper
-from .aten import AtenGraph, Captured, EngineUnsupported, trace
+from .aten import AtenGraph, Captured, EngineUnsupported, needs_gradients, trace
 from .build import BuiltLibrary, CompilerMissing, build
 from .describe import describe_aten
 from .entry import eager_form, entry
 from .ir import Group, KernelSignature, Plan, Program
 from .lowering import LOWERINGS, lower
 from .lowering.describe import loops_records
+from .training import outside
+from .training.function import training_entry
+from .training.graphs import JointGraph, Partitioned
+from .training.joint import trace_joint
+from .training.partition import partition
 from .triton import TritonUnsupported, describe_for_target, kernels_for_plan
 
 Compiled = Callable[..., Sequence[Any]]
@@ -173,11 +178,13 @@ def compile_graph(captured: Captured, context: CompileContext) -> Compiled:
     Falls back to running the captured graph in eager, with the reason recorded as a decision of kind "compile", when a
     stage raises. KeyboardInterrupt and SystemExit pass.
     """
-    why = "inference graph"
+    training = needs_gradients(captured)
+    why = "training graph" if training else "inference graph"
     if context.decide("compile", "graph", ["kernels", "eager"], "kernels", why) == "eager":
         return _eager(captured, context, "forced by an override")
     try:
-        work: Wrapped = run_stages(STAGES, captured, context)
+        compiled = _train(captured, context) if training else None
+        return _infer(captured, context) if compiled is None else compiled
     except CompilerMissing as missing:
         return _eager(captured, context, str(missing))
     except (EngineUnsupported, TritonUnsupported, OverrideError) as unsupported:
@@ -185,9 +192,29 @@ def compile_graph(captured: Captured, context: CompileContext) -> Compiled:
     except Exception as error:
         detail = "".join(traceback.format_exception(error))
         return _eager(captured, context, f"internal error in the engine: {type(error).__name__}: {error}", detail)
+
+
+def _infer(captured: Captured, context: CompileContext) -> Compiled:
+    work: Wrapped = run_stages(STAGES, captured, context)
     for stage in ("joint", "backward", "partition"):
         context.absent(stage, "inference: no result needs gradients")
     return entry(work.call, work.aten, captured)
+
+
+def _train(captured: Captured, context: CompileContext) -> Compiled | None:
+    """Forward and backward as one autograd node; None where no result needs a gradient after all."""
+    with context.timed("joint"):
+        joint = trace_joint(captured, context, LOWERINGS)
+    if joint is None:
+        return None
+    with context.timed("joint"):
+        passes.run(joint.forward, context)
+        halves = partition(joint, context)
+    forward: Wrapped = run_stages(STAGES[1:], Traced(halves.forward), context)
+    backward: Wrapped = run_stages(STAGES[1:], Traced(halves.backward), context)
+    around = outside.generate(halves, forward.plan)
+    call = None if around is None else wrapper.load(around, context)
+    return training_entry(captured, halves, forward.call, backward.call, call)
 
 
 def _eager(captured: Captured, context: CompileContext, why: str, detail: str = "") -> Compiled:

@@ -21,7 +21,7 @@ def entry(call: Compiled, aten: AtenGraph, captured: Captured) -> Compiled:
     if captured.grad_enabled and any(isinstance(v, torch.Tensor) and v.requires_grad for v in aten.inputs):
         call = torch.no_grad()(call)
     if aten.mutations:
-        call = _apart(call, captured.module, aten)
+        call = apart(call, captured.module, aten.inputs, set(aten.mutations.values()))
     return call
 
 
@@ -31,10 +31,9 @@ def eager_form(module: torch.fx.GraphModule) -> Compiled:
     return module.forward
 
 
-def _apart(call: Compiled, module: torch.fx.GraphModule, aten: AtenGraph) -> Compiled:
+def apart(call: Compiled, module: torch.fx.GraphModule, inputs: tuple[Any, ...], written: set[int]) -> Compiled:
     """`call`, but the captured graph itself for arguments where one that is written shares memory with another."""
-    written = set(aten.mutations.values())
-    tensors = [(i, i in written) for i, value in enumerate(aten.inputs) if isinstance(value, torch.Tensor)]
+    tensors = [(i, i in written) for i, value in enumerate(inputs) if isinstance(value, torch.Tensor)]
 
     def checked(*inputs: Any) -> Sequence[Any]:
         return eager_form(module)(*inputs) if _written_twice(inputs, tensors) else call(*inputs)

@@ -16,7 +16,7 @@ from torch.utils._sympy.printers import PythonPrinter
 
 from ..artifacts.context import CompileContext
 from ..artifacts.records import CodeLine, Wrapper
-from .aten import AtenGraph, Constant, FromInput, Output, ViewOfInput
+from .aten import AtenGraph, Constant, FromGraph, FromInput, Output, ViewOfGraph, ViewOfInput
 from .ir import Buffer, ExternCall, Group, KernelSignature, Plan, View
 
 
@@ -41,7 +41,7 @@ def generate(
     aten: AtenGraph, plan: Plan, kernels: Mapping[str, Callable[..., int]], signatures: Mapping[str, KernelSignature]
 ) -> WrapperSource:
     """Source of the wrapper for `plan`; `kernels` and `signatures` have an entry for each group's kernel."""
-    return _WrapperWriter(aten, plan, kernels, signatures).write()
+    return WrapperWriter(aten, plan, kernels, signatures).write()
 
 
 def load(source: WrapperSource, context: CompileContext) -> Callable[..., tuple[Any, ...]]:
@@ -67,6 +67,19 @@ def _with_strides(tensor: torch.Tensor, size: tuple[int, ...], stride: tuple[int
     return result.copy_(tensor)
 
 
+def _tangent(
+    tensor: torch.Tensor | None, size: tuple[int, ...], stride: tuple[int, ...], dtype: torch.dtype,
+    device: torch.device,
+) -> torch.Tensor:
+    """A gradient from outside in the promised layout: zeros for None, a copy only where the elements lie elsewhere."""
+    if tensor is None:
+        return torch.empty_strided(size, stride, dtype=dtype, device=device).zero_()
+    if not (tensor.is_conj() or tensor.is_neg()):
+        if all(n == 1 or a == b for n, a, b in zip(size, tensor.stride(), stride)) or tensor.numel() == 0:
+            return tensor.as_strided(size, stride)
+    return _with_strides(tensor, size, stride)
+
+
 _guards = getattr(torch._C._dynamo, "guards", None)
 _empty_cpu = getattr(_guards, "_empty_strided_cpu", None) or (
     lambda size, stride, dtype: torch.empty_strided(size, stride, dtype=dtype)
@@ -78,7 +91,9 @@ def _reinterpret(tensor: torch.Tensor, size: Any, stride: Any, offset: int) -> t
     return tensor.as_strided(size, stride, tensor.storage_offset() + offset)
 
 
-class _WrapperWriter:
+class WrapperWriter:
+    """Writes one wrapper, from the first line to the last."""
+
     def __init__(
         self, aten: AtenGraph, plan: Plan, kernels: Mapping[str, Callable[..., int]],
         signatures: Mapping[str, KernelSignature],
@@ -91,12 +106,14 @@ class _WrapperWriter:
         self.names: dict[str, Any] = {
             "torch": torch, "empty_cpu": _empty_cpu,
             "reinterpret": getattr(_guards, "_reinterpret_tensor", _reinterpret),
-            "with_strides": _with_strides, "out_of_bounds": _out_of_bounds, **kernels, **self.program.constants,
+            "with_strides": _with_strides, "out_of_bounds": _out_of_bounds,
+            "changed": torch._C._increment_version, **kernels, **self.program.constants,
         }
         self.printer = PythonPrinter()
-        self.last_use = _last_uses(plan)
+        self.last_use = _last_uses(plan, ("intermediate", "input") if aten.is_backward else ("intermediate",))
         self.input_index = {name: i for i, name in enumerate(self.program.inputs)}
         self.allocated: set[str] = set()
+        self.given: dict[str, View] = {}  # buffers that are a gradient, and which window on them
 
     # ---- text
     def line(self, text: str, origins: tuple[str, ...] = (), indent: int = 1) -> None:
@@ -128,11 +145,9 @@ class _WrapperWriter:
     # ---- the function
     def write(self) -> WrapperSource:
         """All lines, in order."""
-        self.line(f"def call({', '.join(self.program.inputs)}):", indent=0)
-        for symbol, (index, kind, dimension) in self.program.symbols.items():
-            owner = self.program.inputs[index]
-            read = {"size": f"{owner}.shape[{dimension}]", "stride": f"{owner}.stride()[{dimension}]", "value": owner}
-            self.line(f"{symbol} = {read[kind]}")
+        self.signature()
+        self.read_symbols()
+        self.tangents()
         for position, item in enumerate(self.plan.items):
             if isinstance(item, Group):
                 self.group(item)
@@ -142,6 +157,35 @@ class _WrapperWriter:
         self.copies()
         self.results()
         return WrapperSource(tuple(self.lines), self.names)
+
+    def signature(self) -> None:
+        """The first lines: inputs by name. A backward empties the list that it gets, so that `del` frees memory."""
+        names = self.program.inputs
+        if not self.aten.is_backward:
+            self.line(f"def call({', '.join(names)}):", indent=0)
+            return
+        self.line("def call(values):", indent=0)
+        if names:
+            self.line(f"{', '.join(names)}{',' if len(names) == 1 else ''} = values; values.clear()")
+
+    def read_symbols(self) -> None:
+        """A name for each size that varies, read from the inputs."""
+        for symbol, (index, kind, dimension) in self.program.symbols.items():
+            owner = self.program.inputs[index]
+            read = {"size": f"{owner}.shape[{dimension}]", "stride": f"{owner}.stride()[{dimension}]", "value": owner}
+            self.line(f"{symbol} = {read[kind]}")
+
+    def tangents(self) -> None:
+        """Gradients from outside in the layout that kernels were generated for; None is zeros."""
+        if self.aten.first_tangent is None:
+            return
+        self.names["tangent"] = _tangent
+        for name in self.program.inputs[self.aten.first_tangent :]:
+            buffer = self.program.buffers[name]
+            size, stride = self.sizes(buffer.size), self.sizes(buffer.stride)
+            like = f"{size}, {stride}, {buffer.dtype}, {self.bind(buffer.device, f'device_{buffer.device.type}')}"
+            self.line(f"if {name} is None or {name}.stride() != {stride} or {name}.is_conj() or {name}.is_neg(): "
+                      f"{name} = tangent({name}, {like})")
 
     def group(self, group: Group) -> None:
         """Allocate what the kernel writes and call it."""
@@ -241,16 +285,20 @@ class _WrapperWriter:
 
     def copies(self) -> None:
         """Write new values of mutated inputs back, reading all old values first."""
-        targets = {name for _, name in self.program.copies}
+        written = [name for view, name in self.program.copies if view.buffer == name]  # by a kernel, in place
+        if written:
+            self.line(f"changed(({', '.join(written)},))")
+        copied = [(view, name) for view, name in self.program.copies if view.buffer != name]
+        targets = {name for _, name in copied}
         sources = []
-        for i, (view, _) in enumerate(self.program.copies):
+        for i, (view, _) in enumerate(copied):
             self.allocate(view.buffer, ())
             text = self.view(view)
             if view.buffer in targets:
                 self.line(f"new{i} = {text}.clone()")
                 text = f"new{i}"
             sources.append(text)
-        for source, (_, name) in zip(sources, self.program.copies):
+        for source, (_, name) in zip(sources, copied):
             self.line(f"{name}.copy_({source})")
 
     def results(self) -> None:
@@ -259,7 +307,9 @@ class _WrapperWriter:
         for i, output in enumerate(self.aten.outputs):
             if id(output) not in made:
                 text = self.result(i, output)
-                if text in made.values() and not isinstance(output, Constant):
+                if self.aten.is_backward:
+                    text = self.gradient(i, output, text)
+                elif text in made.values() and not (isinstance(output, Constant) or _is_ours(output)):
                     self.line(f"result{i} = {text}.view_as({text})")
                     text = f"result{i}"
                 made[id(output)] = text
@@ -287,6 +337,22 @@ class _WrapperWriter:
             return text
         return self.argument(value)
 
+    def gradient(self, number: int, output: Output, text: str) -> str:
+        """A gradient that whoever gets it may keep as its own: no other window on memory that is used elsewhere.
+
+        The same object twice is fine: autograd counts references. A window on a tangent is what eager returns.
+        """
+        value = self.program.outputs[output.index] if isinstance(output, FromGraph) else None
+        if not isinstance(value, View):
+            return text
+        role = self.program.buffers[value.buffer].role
+        is_tangent = role == "input" and self.input_index[value.buffer] >= (self.aten.first_tangent or 0)
+        taken = self.given.setdefault(value.buffer, value)
+        if taken != value or (role == "input" and not is_tangent):
+            self.line(f"result{number} = {text}.clone()")
+            return f"result{number}"
+        return text
+
     def owned(self, name: str) -> str:
         """The buffer, or a copy of a constant: the program may write to it, and the next call needs it whole."""
         if name not in self.program.constants:
@@ -298,8 +364,13 @@ class _WrapperWriter:
         return copy
 
     def view_of_input(self, number: int, output: ViewOfInput) -> str:
-        """A true view of an input, relative to where the input starts in its storage."""
-        owner, real = self.program.inputs[output.index], self.aten.inputs[output.index]
+        """A true view of an input."""
+        owner = self.program.inputs[output.index]
+        self.line(f"result{number} = {self.strided_view(owner, self.aten.inputs[output.index], output)}")
+        return f"result{number}"
+
+    def strided_view(self, owner: str, real: torch.Tensor, output: ViewOfInput | ViewOfGraph) -> str:
+        """Python for a view of the tensor `owner`, which was `real` (a fake), relative to where it starts in memory."""
         base = f"{owner}.detach()" if output.detached else owner
         first, start = _symbolic(real.storage_offset()), _symbolic(output.offset)
         offset = f"{base}.storage_offset()" + (f" + {self.expr(start - first)}" if start != first else "")
@@ -309,8 +380,11 @@ class _WrapperWriter:
             base = f"{base}.as_strided(({window},), (1,), 0).view({output.dtype})"
             offset = f"({owner}.storage_offset() - {self.expr(first)}) * {old} // {new} + {self.expr(start)}"
         size, stride = (self.sizes([_symbolic(v) for v in values]) for values in (output.size, output.stride))
-        self.line(f"result{number} = {base}.as_strided({size}, {stride}, {offset})")
-        return f"result{number}"
+        return f"{base}.as_strided({size}, {stride}, {offset})"
+
+
+def _is_ours(output: Output) -> bool:
+    return isinstance(output, FromGraph) and output.ours
 
 
 def _symbolic(value: Any) -> sympy.Expr:
@@ -331,8 +405,8 @@ def _views(value: Any) -> list[View]:
     return []
 
 
-def _last_uses(plan: Plan) -> dict[str, int]:
-    """Position of the item after which each intermediate buffer is dead; results are never."""
+def _last_uses(plan: Plan, roles: tuple[str, ...]) -> dict[str, int]:
+    """Position of the item after which each buffer of these roles is dead; results are never."""
     last: dict[str, int] = {}
     made: set[str] = set()
     for position, item in enumerate(plan.items):
@@ -341,7 +415,7 @@ def _last_uses(plan: Plan) -> dict[str, int]:
         else:
             names = [v.buffer for v in _views((item.args, item.kwargs))] + [n for n in item.outputs if n]
             names += list(item.mutates)
-        made.update(n for n in names if plan.program.buffers[n].role == "intermediate")
+        made.update(n for n in names if plan.program.buffers[n].role in roles)
         last.update((n, position) for n in names)
     for view in _views((plan.program.outputs, [view for view, _ in plan.program.copies])):
         last.pop(view.buffer, None)

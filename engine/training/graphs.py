@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch.fx
 
@@ -10,6 +9,9 @@ from ..aten import AtenGraph
 
 FORWARD, BACKWARD = "forward", "backward"
 """Values of a joint node's meta["phase"]."""
+
+ALWAYS, NEVER = "always", "never"
+"""Values of a joint node's meta["recompute"]."""
 
 
 @dataclass(frozen=True)
@@ -23,13 +25,18 @@ class JointGraph:
     `forward` has the inputs, mutations and results of the forward; its `module` is the joint graph's. `tangents[i]` is
     the graph output whose gradient tangent i is. `gradients[i]` is the input that gradient i belongs to. Each node has
     `meta["phase"]`; a node of the backward also has, in `meta["origins"]` and `meta["stack"]`, the captured node whose
-    derivative it is part of. `meta["recompute"]` is "always" for nodes of a checkpointed region, else absent.
+    derivative it is part of. `meta["recompute"]` is "always" for nodes of a checkpointed region, "never" for the copy
+    of an input that the forward changes (the backward cannot read the input's old value), else absent.
+
+    `assigned` maps graph output to input: the new value of an input that autograd tracks, which is not copied inside
+    the forward (`forward.mutations` has those that are) but outside, where autograd sees it.
     """
 
     forward: AtenGraph
     forward_outputs: int
     tangents: tuple[int, ...]
     gradients: tuple[int, ...]
+    assigned: dict[int, int]
 
     @property
     def module(self) -> torch.fx.GraphModule:
@@ -42,12 +49,14 @@ class Saved:
     """A value that the forward keeps for the backward: `bytes` (None where a size varies) and why it is kept.
 
     `node` is its name in the joint graph. `kind` is "input" or "output" (both alive anyway), "tensor", "size".
+    `reader` is the first node of the backward that needs it, itself or what is computed from it.
     """
 
     node: str
     kind: str
     bytes: int | None
     why: str
+    reader: str = ""
 
 
 @dataclass(frozen=True)
@@ -64,9 +73,10 @@ class Recomputed:
 class Partitioned:
     """The two halves of a joint graph.
 
-    `forward` returns what the joint graph's forward returns, and after it the values of `saved` in order. `backward`
-    takes those values, then the tangents, and returns the gradients; it mutates nothing. Node names are those of the
-    joint graph, in both.
+    `forward.outputs` are the graph outputs of the joint graph's forward as they are (no views, no copied inputs), and
+    after them the values of `saved` in order: tensors first, then sizes (Constant with a SymInt). `backward` takes those
+    values, then the tangents, and returns the gradients; it mutates nothing. Node names are those of the joint graph, in
+    both. No saved value is an input that the forward changes.
     """
 
     forward: AtenGraph
@@ -74,5 +84,8 @@ class Partitioned:
     saved: tuple[Saved, ...]
     recomputed: tuple[Recomputed, ...]
     joint: JointGraph
-    peak_bytes: dict[str, Any]
-    """Predicted peak of live bytes: keys "forward", "backward" and "eager" (everything saved); None where unknown."""
+    peak_bytes: dict[str, int]
+    """Predicted (see peak.py): "forward" and "backward", the highest number of bytes in use in each; "eager", that of a
+    step in eager; "eager_saved", what eager keeps for the backward. Sizes that vary count as `costs.SIZE_HINT`."""
+    budget: float = 1.0
+    """The memory budget that was kept to: 1.0 none, 0.0 nothing but inputs."""

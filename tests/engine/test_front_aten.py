@@ -6,7 +6,7 @@ import torch
 import torch.fx
 import torch.nn.functional as F
 from ptdebug.artifacts.context import CompileContext
-from ptdebug.engine.aten import Constant, EngineUnsupported, FromGraph, FromInput, ViewOfInput, trace
+from ptdebug.engine.aten import Constant, EngineUnsupported, FromGraph, FromInput, ViewOfInput, needs_gradients, trace
 
 from .programs import Captured, capture, recording_context
 
@@ -121,13 +121,13 @@ def test_a_metadata_mutation_is_refused_with_a_reason():
         trace(capture(program, torch.randn(2, 3)), CompileContext())
 
 
-def test_a_result_that_needs_gradients_is_refused():
+def test_a_result_that_needs_gradients_is_seen():
     captured = capture(lambda x: x * 2, torch.randn(3))
+    assert not needs_gradients(captured)
     for node in captured.module.graph.nodes:
         if node.op == "call_function":
             node.meta["val"] = torch.randn(3, requires_grad=True)
-    with pytest.raises(EngineUnsupported, match="gradients"):
-        trace(Captured(captured.module, captured.inputs, grad_enabled=True), CompileContext())
+    assert needs_gradients(captured)
 
 
 def test_the_grad_mode_of_the_process_is_untouched():

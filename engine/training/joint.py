@@ -1,0 +1,193 @@
+"""Forward and backward traced together, through autograd, ahead of time.
+
+The captured graph runs once over functional fakes (see `aten.py`) with autograd above them, and then its results are
+differentiated: each operator of forward and backward arrives at one tracer. Autograd numbers its nodes in the order in
+which they are made, so the number of the autograd node that is running says which captured node it belongs to.
+"""
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Container, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.fx
+
+from ...artifacts.context import CompileContext
+from ..aten import AtenGraph, AtenTracer, Captured, EngineUnsupported, fake_mode_of, functionalization, mutated_inputs
+from .graphs import BACKWARD, FORWARD, JointGraph
+from .results import Results, results_of
+
+NEVER = "never"
+
+
+class JointTracer(AtenTracer):
+    """Writes down forward and backward; knows for each operator of the backward which captured node it derives."""
+
+    phase = FORWARD
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._starts: list[int] = []  # autograd's sequence number when the captured node of the same position began
+        self._sources: list[torch.fx.Node] = []
+        self._last: torch.fx.Node | None = None
+
+    def enter(self, node: torch.fx.Node) -> None:
+        """Note from which number on autograd's nodes belong to `node`."""
+        super().enter(node)
+        self._starts.append(torch.autograd._get_sequence_nr())  # type: ignore[attr-defined]
+        self._sources.append(node)
+
+    def source(self) -> torch.fx.Node | None:
+        """The captured node that runs, or whose derivative runs; sums of gradients belong to what ran before."""
+        if self.phase == FORWARD:
+            return self.current
+        running = torch._C._current_autograd_node()
+        if running is not None:
+            position = bisect_right(self._starts, running._sequence_nr()) - 1
+            if 0 <= position < len(self._sources):
+                self._last = self._sources[position]
+        return self._last
+
+    def _annotate(self, node: torch.fx.Node) -> None:
+        super()._annotate(node)
+        node.meta["phase"] = self.phase
+
+    def tangent(self, number: int, like: torch.Tensor) -> torch.Tensor:
+        """The placeholder of a gradient that comes from outside, with the layout of the result `like`."""
+        last = [n for n in self.graph.nodes if n.op == "placeholder"][-1]
+        with self.graph.inserting_after(last):
+            node = self.graph.placeholder(f"tangent{number}")
+        node.meta["phase"] = BACKWARD
+        with self.fake_mode:
+            fake = torch.empty_like(like, requires_grad=False)
+        wrapped: torch.Tensor = self.wrap(node, fake)
+        return wrapped
+
+
+@dataclass(frozen=True)
+class _Input:
+    """An input of the trace: its functional stand-in, and the edge to it, if it requires grad, before it is changed."""
+
+    value: Any
+    requires_grad: bool
+    edge: Any = None
+
+
+def trace_joint(captured: Captured, context: CompileContext, lowered: Container[Any] = ()) -> JointGraph | None:
+    """Trace forward and backward of `captured`; None where no result needs a gradient after all.
+
+    Raises EngineUnsupported for what a joint graph cannot express.
+    """
+    fake_mode = fake_mode_of(captured.inputs)
+    tracer = JointTracer(fake_mode, context, lowered)
+    with _tracing(captured), fake_mode:
+        inputs = _wrap_inputs(captured, tracer)
+        wrapped = tuple(i.value for i in inputs)
+        with tracer, functionalization():
+            returned = tracer.run(captured.module, wrapped)
+        with tracer, torch.no_grad():
+            mutated = mutated_inputs(captured.inputs, wrapped)
+        tracked = {i for i in mutated if _changed_under_autograd(inputs[i])}
+        with tracer, torch.no_grad():
+            results = results_of(captured, wrapped, returned, [i for i in mutated if i not in tracked], sorted(tracked))
+        differentiated = [k for k, v in enumerate(results.values) if isinstance(v, torch.Tensor) and v.requires_grad]
+        wanted = [i for i, item in enumerate(inputs) if item.requires_grad]
+        if not differentiated:
+            return None
+        gradients = _differentiate(tracer, results, differentiated, [inputs[i].edge for i in wanted])
+        with tracer, torch.no_grad():
+            values = [_unwrap(v) for v in (*results.values, *gradients)]
+    for node in tracer.graph.nodes:
+        node.meta.setdefault("phase", FORWARD)  # placeholders, constants
+    _shield_changed_inputs(tracer.graph, set(mutated))
+    tracer.output(values)
+    module = torch.fx.GraphModule(tracer.constants, tracer.graph, "JointGraph")
+    inside = [i for i in mutated if i not in tracked]
+    forward = AtenGraph(module, captured.inputs, dict(enumerate(inside)), results.outputs)
+    assigned = {len(inside) + k: i for k, i in enumerate(sorted(tracked))}
+    return JointGraph(forward, len(results.values), tuple(differentiated), tuple(wanted), assigned)
+
+
+@contextmanager
+def _tracing(captured: Captured) -> Iterator[None]:
+    """Modes as they are at the call; nothing stays in the cache of autocast, which would keep our fakes."""
+    torch.clear_autocast_cache()
+    try:
+        with torch.inference_mode(False), torch.set_grad_enabled(captured.grad_enabled):
+            yield
+    finally:
+        torch.clear_autocast_cache()
+
+
+def _wrap_inputs(captured: Captured, tracer: JointTracer) -> list[_Input]:
+    placeholders = [n for n in captured.module.graph.nodes if n.op == "placeholder"]
+    inputs = []
+    for i, (node, fake) in enumerate(zip(placeholders, captured.inputs)):
+        value = tracer.placeholder(i, fake)
+        if not isinstance(fake, torch.Tensor):
+            inputs.append(_Input(value, False))
+            continue
+        requires_grad, is_leaf = node.meta.get("autograd") or (fake.requires_grad, fake.is_leaf)
+        if requires_grad and is_leaf:
+            value.requires_grad_()
+        elif requires_grad:
+            torch._mirror_autograd_meta_to(fake, value)  # type: ignore[attr-defined]
+        edge = torch.autograd.graph.get_gradient_edge(value) if requires_grad else None
+        inputs.append(_Input(value, requires_grad, edge))
+    return inputs
+
+
+def _changed_under_autograd(item: _Input) -> bool:
+    """Whether autograd recorded what changed the input: then gradients flow through its new value."""
+    if not item.value.requires_grad:
+        return False
+    if not item.requires_grad:
+        return True
+    edge = torch.autograd.graph.get_gradient_edge(item.value)
+    return edge.node is not item.edge.node or edge.output_nr != item.edge.output_nr
+
+
+def _differentiate(tracer: JointTracer, results: Results, differentiated: list[int], edges: list[Any]) -> list[Any]:
+    """The gradients of the inputs behind `edges`, None where there is none, computed from tangents of the results."""
+    with torch.no_grad():
+        inner = [torch._from_functional_tensor(results.values[k]) for k in differentiated]
+        tangents = [tracer.tangent(number, like) for number, like in enumerate(inner)]
+    tracer.phase = BACKWARD
+    tracer.current = None
+    if not edges:
+        raise EngineUnsupported("a result requires grad although no input does: a tensor that requires grad is made inside")
+    with tracer, functionalization(), torch.autograd.set_multithreading_enabled(False), torch._C._DisableAutocast():
+        found = torch.autograd.grad(
+            [results.values[k] for k in differentiated], edges, tangents, allow_unused=True
+        )
+    return list(found)
+
+
+def _unwrap(value: Any) -> Any:
+    if not isinstance(value, torch.Tensor) or not torch._is_functional_tensor(value):
+        return value
+    torch._sync(value)
+    inner = torch._from_functional_tensor(value)
+    if inner.is_conj() or inner.is_neg():
+        raise EngineUnsupported("a result or gradient is a lazily conjugated tensor")
+    return inner
+
+
+def _shield_changed_inputs(graph: torch.fx.Graph, mutated: set[int]) -> None:
+    """Let the backward read a copy, made by the forward, of each input that is changed in place afterwards."""
+    placeholders = [n for n in graph.nodes if n.op == "placeholder"]
+    for i in mutated:
+        node = placeholders[i]
+        readers = [user for user in node.users if user.meta.get("phase") == BACKWARD]
+        if not readers:
+            continue
+        with graph.inserting_after(placeholders[-1]):
+            copy = graph.call_function(torch.ops.aten.clone.default, (node,))
+        fake: torch.Tensor = node.meta["val"]
+        with fake.fake_mode, torch.no_grad():  # type: ignore[attr-defined]
+            copy.meta.update(val=torch.clone(fake.detach()), phase=FORWARD, recompute=NEVER)
+        for reader in readers:
+            reader.replace_input_with(node, copy)

@@ -1,0 +1,186 @@
+"""The partitioner: which values of the forward are saved for the backward, and which it computes again.
+
+`cut.py` finds the cheapest choice; here it becomes decisions (kind "save", which an override can turn round), is held
+to a memory budget, and is explained.
+"""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from ...artifacts.context import CompileContext, OverrideError
+from .costs import exact_bytes
+from .cut import RECOMPUTE, SAVE, Cut, Node, Prices, Region, price, region, root, solve
+from .flow import UNBOUNDED, Unbounded
+from .graphs import ALWAYS, JointGraph, Partitioned, Recomputed, Saved
+from .halves import split
+from .peak import compiled_peak, eager_peak, eager_saved
+
+HIGHEST_PRICE = 1e6  # bytes moved for holding one: any operation is cheaper
+BISECTIONS = 12
+BUDGETS = tuple(str(tenths / 10) for tenths in range(11))
+
+
+def partition(joint: JointGraph, context: CompileContext) -> Partitioned:
+    """Choose what is saved, and split the joint graph.
+
+    Raises OverrideError for an override that cannot be obeyed, EngineUnsupported where a size of the backward is
+    unknown when it starts.
+    """
+    found = region(joint)
+    budget = _budget(context)
+    prices, forced = _within(found, budget)
+    cut, prices = _decided(found, prices, forced, context)
+    forward, backward, sizes = split(found, cut)
+    saved = tuple(_saved(found, node, cut, prices) for node in cut.saved)
+    saved += tuple(Saved(name, "size", 8, "a size that no saved tensor tells") for name in sizes)
+    held = [s.node for s in saved if s.kind != "input"]
+    peaks = {
+        "forward": compiled_peak(forward.module.graph), "backward": compiled_peak(backward.module.graph, held),
+        "eager": eager_peak(joint), "eager_saved": eager_saved(joint),
+    }
+    recomputed = tuple(_recomputed(found, node) for node in cut.recomputed)
+    return Partitioned(forward, backward, saved, recomputed, joint, peaks, budget)
+
+
+# ---- the memory budget ------------------------------------------------------------------------------------------------
+def _budget(context: CompileContext) -> float:
+    default = str(float(context.memory_budget))
+    options = sorted({*BUDGETS, default}, key=float)
+    why = "1.0 saves what is cheapest to save, 0.0 only inputs and random numbers; between: that share of the bytes"
+    return float(context.decide("budget", "graph", options, default, why))
+
+
+def _within(found: Region, budget: float) -> tuple[Prices, dict[Node, str]]:
+    """Prices at which the cut keeps to the budget, and values to save as well because there is room for them.
+
+    The price of a held byte is a Lagrange multiplier: it is raised until the cut fits. Layers that are alike change
+    sides at one price, all together; those nearest to the backward are then saved again while there is room.
+    """
+    if budget >= 1:
+        return Prices(), {}
+    limit = budget * held_bytes(found, solve(found, Prices(), {}))
+    low, high = Prices(1.0, True, True), Prices(HIGHEST_PRICE, True, True)
+    if held_bytes(found, solve(found, low, {})) <= limit:
+        return low, {}
+    for _ in range(BISECTIONS):
+        middle = replace(low, held=(low.held * high.held) ** 0.5)
+        fits = held_bytes(found, solve(found, middle, {})) <= limit
+        low, high = (low, middle) if fits else (middle, high)
+    kept = set(solve(found, high, {}).saved)
+    more = [n for n in reversed(solve(found, low, {}).saved) if n not in kept and n.op != "placeholder"]
+    fewest, most = 0, len(more)
+    while fewest < most:
+        count = (fewest + most + 1) // 2
+        fits = held_bytes(found, solve(found, high, dict.fromkeys(more[:count], SAVE))) <= limit
+        fewest, most = (count, most) if fits else (fewest, count - 1)
+    return high, dict.fromkeys(more[:fewest], SAVE)
+
+
+def held_bytes(found: Region, cut: Cut) -> int:
+    """Bytes that are held for the backward only."""
+    return sum(found.costs[n].bytes for n in cut.saved if _kind(found, n) == "tensor")
+
+
+# ---- decisions --------------------------------------------------------------------------------------------------------
+def _decided(
+    found: Region, prices: Prices, forced: Mapping[Node, str], context: CompileContext
+) -> tuple[Cut, Prices]:
+    """The cheapest cut, after each of its choices could be turned round."""
+    asked: dict[Node, str] = {}
+    turned: dict[Node, str] = {}
+    while True:
+        try:
+            cut = solve(found, prices, {**forced, **turned})
+        except Unbounded:
+            names = ", ".join(f"save:{n.name}" for n in turned)
+            raise OverrideError(f"the overrides of {names} leave the backward without what it needs") from None
+        before = len(turned)
+        for node, default in [*((n, SAVE) for n in cut.saved), *((n, RECOMPUTE) for n in cut.recomputed)]:
+            if node in asked or node.op == "placeholder":
+                continue
+            why = _why_saved(found, node, cut, prices) if default == SAVE else _why_recomputed(found, node)
+            options = (SAVE,) if found.costs[node].never else (SAVE, RECOMPUTE)
+            origins = tuple(f"capture#{origin}" for origin in node.meta.get("origins", ()))
+            asked[node] = context.decide("save", node.name, options, default, why, origins=origins)
+            if asked[node] != default:
+                turned[node] = asked[node]
+        if len(turned) == before:
+            return cut, prices
+        prices = replace(prices, inputs=True)  # what was turned round may need an input that nothing else keeps
+
+
+# ---- reasons ----------------------------------------------------------------------------------------------------------
+def _kind(found: Region, node: Node) -> str:
+    kind = found.costs[node].kind
+    if kind == "size":
+        return "size"
+    if kind == "input":
+        return "input"
+    return "output" if root(node) in found.results else "tensor"
+
+
+def _saved(found: Region, node: Node, cut: Cut, prices: Prices) -> Saved:
+    value = node.meta.get("val")
+    return Saved(node.name, _kind(found, node), exact_bytes(value), _why_saved(found, node, cut, prices),
+                 _reader(found, node, cut))
+
+
+def _recomputed(found: Region, node: Node) -> Recomputed:
+    cost = found.costs[node]
+    return Recomputed(node.name, exact_bytes(node.meta.get("val")), cost.flops, _why_recomputed(found, node))
+
+
+def _reader(found: Region, node: Node, cut: Cut) -> str:
+    """The first node of the backward proper that needs the value, itself or what is computed from it."""
+    saved = set(cut.saved)
+    reached = {node}
+    for other in found.joint.module.graph.nodes:
+        if other.op != "output" and any(n in reached for n in other.all_input_nodes):
+            if other in found.backward:
+                return str(other.name)
+            if other in found.readers and other not in saved:
+                reached.add(other)
+    return ""
+
+
+def _why_saved(found: Region, node: Node, cut: Cut, prices: Prices) -> str:
+    kind, cost = _kind(found, node), found.costs[node]
+    if kind == "input":
+        return "an input: alive anyway"
+    if cost.never:
+        return f"never computed again: {cost.never}"
+    if kind == "output":
+        return "a result: alive anyway"
+    size, (_, again) = megabytes(cost.bytes), price(found, node, prices)
+    if again >= UNBOUNDED:
+        return f"banned from recomputation because it is {cost.expensive}"
+    missing = _missing(found, node, cut)
+    if missing:
+        needs = ", ".join(f"{n.name} ({megabytes(found.costs[n].bytes)})" for n in missing[:3])
+        return f"cheaper: {size} saved, against computing it again from {needs}, which the backward does not have"
+    where = ", in kernels of the backward that lie far apart" if node in found.spread else (
+        ", to memory" if node in found.stored_again else "")
+    return f"cheaper: {size} saved, against the time of {megabytes(again)} moved to compute it again{where}"
+
+
+def _missing(found: Region, node: Node, cut: Cut) -> list[Node]:
+    """What the backward would have to get or compute as well, if it were to compute `node`."""
+    there = {*cut.saved, *cut.recomputed}
+    parents = {root(n): None for n in node.all_input_nodes}
+    return [n for n in parents if n not in there and found.costs[n].kind not in ("constant", "view")]
+
+
+def _why_recomputed(found: Region, node: Node) -> str:
+    cost = found.costs[node]
+    if node.meta.get("recompute") == ALWAYS:
+        return "part of a checkpointed region"
+    return f"cheaper: the time of {megabytes(cost.work)} moved, against {megabytes(cost.bytes)} saved"
+
+
+def megabytes(count: int) -> str:
+    """A number of bytes for a person."""
+    for unit, size in (("GB", 1 << 30), ("MB", 1 << 20), ("kB", 1 << 10)):
+        if count >= size:
+            return f"{count / size:.1f} {unit}"
+    return f"{count} bytes"

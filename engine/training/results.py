@@ -1,0 +1,127 @@
+"""Where each result of a differentiated graph comes from: what the autograd node returns, what is made around it.
+
+The node returns memory of its own only. Views of inputs are made outside, from the inputs; where several results share
+the memory of one intermediate, the node returns that intermediate (autograd's base of the views) and the views are made
+outside, from it. So gradients flow as they do in eager, and so do later changes in place.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.fx
+
+from ..aten import Captured, Constant, EngineUnsupported, FromGraph, FromInput, Output, ViewOfGraph, ViewOfInput
+
+
+@dataclass(frozen=True)
+class Results:
+    """`values` are what the graph returns (functional tensors), `outputs` what becomes of them for the program."""
+
+    values: list[Any]
+    outputs: tuple[Output, ...]
+
+
+def results_of(
+    captured: Captured, wrapped: Sequence[Any], returned: Sequence[Any], inside: list[int], assigned: list[int]
+) -> Results:
+    """Sort the results of the trace; the new values of the inputs `inside` and `assigned` are the first graph outputs.
+
+    Raises EngineUnsupported for results that cannot be made in this way.
+    """
+    found = _Finder(captured, wrapped, [wrapped[i] for i in (*inside, *assigned)])
+    found.bases(returned)
+    fakes: Any = captured.module.graph.output_node().args[0]
+    outputs = []
+    for value, node in zip(returned, fakes):
+        fake = node.meta.get("val") if isinstance(node, torch.fx.Node) else None
+        outputs.append(found.output(value, fake if isinstance(fake, torch.Tensor) else None))
+    return Results(found.values, tuple(outputs))
+
+
+class _Finder:
+    def __init__(self, captured: Captured, wrapped: Sequence[Any], values: list[Any]) -> None:
+        self.inputs = captured.inputs
+        self.wrapped = wrapped
+        self.values = values
+        tensors = [(i, value) for i, value in enumerate(wrapped) if isinstance(value, torch.Tensor)]
+        self.owners = {_storage(value): i for i, value in reversed(tensors)}
+        self.base: dict[int, torch.Tensor] = {}  # storage -> what is returned of it, where several results share it
+        self.position: dict[int, int] = {}  # id of a tensor -> its graph output
+        self.seen: dict[int, Output] = {}
+
+    def bases(self, returned: Sequence[Any]) -> None:
+        """Choose, for each storage that several results share, the tensor that they are views of."""
+        groups: dict[int, dict[int, torch.Tensor]] = {}
+        for value in returned:
+            if isinstance(value, torch.Tensor) and torch._is_functional_tensor(value):
+                torch._sync(value)
+                groups.setdefault(_storage(value), {})[id(value)] = value
+        for storage, members in groups.items():
+            if storage not in self.owners and len(members) > 1:
+                self.base[storage] = _common_base(list(members.values()))
+
+    def output(self, value: Any, fake: torch.Tensor | None) -> Output:
+        """Where one result comes from; `fake` is what the program saw when it was captured."""
+        if not isinstance(value, torch.Tensor):
+            if isinstance(value, (tuple, list, dict)):
+                raise EngineUnsupported("the captured graph returns nested values")
+            return Constant(value)
+        if id(value) not in self.seen:
+            self.seen[id(value)] = self._tensor(value, fake)
+        return self.seen[id(value)]
+
+    def _tensor(self, value: torch.Tensor, fake: torch.Tensor | None) -> Output:
+        for i, given in enumerate(self.wrapped):
+            if given is value:
+                return FromInput(i)
+        if value.requires_grad and value.is_leaf:
+            raise EngineUnsupported("a result is a tensor that requires grad and was made inside the graph")
+        if not torch._is_functional_tensor(value):  # a constant that the graph returns as it is
+            return FromGraph(self._returned(value))
+        torch._sync(value)
+        owner = self.owners.get(_storage(value))
+        if owner is not None:
+            # Not the functional tensor's layout: a view of a mutated input has that of the new value there.
+            return ViewOfInput(owner, *_layout(value if fake is None else fake), _detached(self.inputs[owner], value))
+        base = self.base.get(_storage(value))
+        if base is None or base is value:
+            return FromGraph(self._returned(value))
+        return ViewOfGraph(self._returned(base), *_layout(value), _detached(base, value))
+
+    def _returned(self, value: torch.Tensor) -> int:
+        if id(value) not in self.position:
+            self.values.append(value)
+            self.position[id(value)] = len(self.values) - 1
+        return self.position[id(value)]
+
+
+def _storage(value: torch.Tensor) -> int:
+    return value.untyped_storage()._cdata
+
+
+def _layout(value: torch.Tensor) -> tuple[tuple[Any, ...], tuple[Any, ...], Any, torch.dtype]:
+    inner = torch._from_functional_tensor(value) if torch._is_functional_tensor(value) else value
+    if inner.is_conj() or inner.is_neg():
+        raise EngineUnsupported("a result is a lazily conjugated view")
+    return tuple(inner.size()), tuple(inner.stride()), inner.storage_offset(), inner.dtype
+
+
+def _detached(base: torch.Tensor, view: torch.Tensor) -> bool:
+    return base.requires_grad and not view.requires_grad
+
+
+def _common_base(members: list[torch.Tensor]) -> torch.Tensor:
+    """What all members are views of: autograd's base of those that require grad, else the largest."""
+    bases = {id(base): base for base in (_base(m) for m in members if m.requires_grad)}
+    if len(bases) > 1:
+        raise EngineUnsupported("results share memory but not one history of gradients")
+    if bases:
+        return next(iter(bases.values()))
+    return max((_base(m) for m in members), key=lambda base: base.numel())
+
+
+def _base(value: torch.Tensor) -> torch.Tensor:
+    return value._base if value._is_view() and value._base is not None else value
