@@ -86,6 +86,7 @@ class CompileContext:
     recording: bool = False  # False: `describe` functions are not even called
     fallback: str = ""  # why this compilation runs in eager, set by the stage that gave up
     target: str = ""  # also record what this target would get, for example "cuda:90"
+    memory_budget: float = 1.0  # share of the saved bytes that a training graph may hold; see docs/decisions.md, budget
 
     def decide(
         self,

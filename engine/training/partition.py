@@ -32,7 +32,8 @@ def partition(joint: JointGraph, context: CompileContext) -> Partitioned:
     prices, forced = _within(found, budget)
     cut, prices = _decided(found, prices, forced, context)
     forward, backward, sizes = split(found, cut)
-    saved = tuple(_saved(found, node, cut, prices) for node in cut.saved)
+    readers = _first_readers(found, cut)
+    saved = tuple(_saved(found, node, cut, prices, readers.get(node, "")) for node in cut.saved)
     saved += tuple(Saved(name, "size", 8, "a size that no saved tensor tells") for name in sizes)
     held = [s.node for s in saved if s.kind != "input"]
     peaks = {
@@ -120,10 +121,9 @@ def _kind(found: Region, node: Node) -> str:
     return "output" if root(node) in found.results else "tensor"
 
 
-def _saved(found: Region, node: Node, cut: Cut, prices: Prices) -> Saved:
-    value = node.meta.get("val")
-    return Saved(node.name, _kind(found, node), exact_bytes(value), _why_saved(found, node, cut, prices),
-                 _reader(found, node, cut))
+def _saved(found: Region, node: Node, cut: Cut, prices: Prices, reader: str) -> Saved:
+    why = _why_saved(found, node, cut, prices)
+    return Saved(node.name, _kind(found, node), exact_bytes(node.meta.get("val")), why, reader)
 
 
 def _recomputed(found: Region, node: Node) -> Recomputed:
@@ -131,17 +131,18 @@ def _recomputed(found: Region, node: Node) -> Recomputed:
     return Recomputed(node.name, exact_bytes(node.meta.get("val")), cost.flops, _why_recomputed(found, node))
 
 
-def _reader(found: Region, node: Node, cut: Cut) -> str:
-    """The first node of the backward proper that needs the value, itself or what is computed from it."""
+def _first_readers(found: Region, cut: Cut) -> dict[Node, str]:
+    """For each value of the forward, the first node of the backward that needs it or what is computed from it."""
+    positions = {n: i for i, n in enumerate(n for n in found.joint.module.graph.nodes if n in found.backward)}
+    names = [n.name for n in positions]
     saved = set(cut.saved)
-    reached = {node}
-    for other in found.joint.module.graph.nodes:
-        if other.op != "output" and any(n in reached for n in other.all_input_nodes):
-            if other in found.backward:
-                return str(other.name)
-            if other in found.readers and other not in saved:
-                reached.add(other)
-    return ""
+    first: dict[Node, int] = {}
+    for node in reversed(found.candidates):
+        uses = [positions[u] for u in node.users if u in positions]
+        uses += [first[r] for r in found.readers[node] if r in first and r not in saved]
+        if uses:
+            first[node] = min(uses)
+    return {node: names[position] for node, position in first.items()}
 
 
 def _why_saved(found: Region, node: Node, cut: Cut, prices: Prices) -> str:
