@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import collections
 import contextlib
-import dataclasses
 import io
 import random
 import traceback
@@ -58,8 +57,11 @@ def _parts(value: Any) -> list[tuple[Any, Any]]:
     if isinstance(value, torch.nn.Module):
         own = {name: part for name, part in vars(value).items() if not name.startswith("_")}
         return [*value.state_dict(keep_vars=True).items(), *own.items()]
-    if dataclasses.is_dataclass(value) or hasattr(value, "__dict__"):
+    if hasattr(value, "__dict__"):
         return list(vars(value).items())
+    slots = [name for cls in type(value).__mro__ for name in cls.__dict__.get("__slots__", ())]
+    if slots:
+        return [(name, getattr(value, name)) for name in slots if hasattr(value, name)]
     return [("repr", repr(value))]
 
 

@@ -1,0 +1,173 @@
+"""One random program, in eager and compiled: what can be told apart."""
+from __future__ import annotations
+
+import contextlib
+import io
+import linecache
+import logging
+import random
+import signal
+import sys
+import types
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import ptdebug
+from ptdebug.tracer import dispatch
+import torch
+
+from .checking import described, leaves, sharing
+
+FILE = "/random_program/program.py"
+_STATE = ("LOG", "TABLE", "COUNT", "CACHE")
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What differs: `kind` groups failures that look alike, `detail` shows both sides."""
+
+    kind: str
+    detail: str
+
+
+class TooSlow(BaseException):
+    """The program did not end in time."""
+
+
+def load(text: str) -> types.ModuleType:
+    """The program as a module of its own."""
+    module = types.ModuleType("random_program")
+    module.__file__ = FILE
+    sys.modules[module.__name__] = module
+    linecache.cache[FILE] = (len(text), None, text.splitlines(keepends=True), FILE)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        exec(compile(text, FILE, "exec", dont_inherit=True), module.__dict__)
+    return module
+
+
+def outcome(function: Callable[..., Any], args: Any) -> Any:
+    """The result, or the exception with its chain and its lines of the program."""
+    try:
+        return function(*args)
+    except Exception as error:
+        return ("raised", *_chain(error, set()))
+
+
+def _chain(error: BaseException | None, seen: set[int]) -> list[Any]:
+    described_chain: list[Any] = []
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        lines, entry = [], error.__traceback__
+        while entry is not None:
+            if entry.tb_frame.f_code.co_filename == FILE:
+                lines.append(f"{entry.tb_frame.f_code.co_name}:{entry.tb_lineno}")
+            entry = entry.tb_next
+        described_chain.append([type(error).__name__, _text(error), " ".join(lines), _chain(error.__cause__, seen)])
+        error = error.__context__
+    return described_chain
+
+
+def _text(error: BaseException) -> str:
+    """The message; torch's own, which may name what it was called through, only by its first line."""
+    text = str(error)
+    return text.split("\n")[0] if isinstance(error, RuntimeError) else text
+
+
+def observe(text: str, compile: Callable[[Any], Any]) -> list[tuple[str, Any]]:
+    """All that the program shows, leaf by leaf."""
+    module = load(text)
+    torch.manual_seed(0)
+    random.seed(0)
+    np.random.seed(0)
+    printed = io.StringIO()
+    function = compile(module.f)
+    calls = module.make_calls()
+    found: list[tuple[str, Any]] = []
+    seen: dict[int, str] = {}
+    alive = []
+    with contextlib.redirect_stdout(printed):
+        for number, args in enumerate(calls):
+            alive.append(outcome(function, args))
+            found += leaves(alive[-1], f"result{number}", seen)
+            found += leaves(list(args), f"args{number}", seen)
+            found.append((f"printed{number}", printed.getvalue()))
+            found.append((f"random{number}", (random.getstate()[1][-1], random.random(), torch.rand(1).item())))
+            found.append((f"modes{number}", (torch.is_grad_enabled(),)))
+    for name in _STATE:
+        found += leaves(getattr(module, name), name, seen)
+    for cls in ("Base", "Child", "Guarded", "Slotted"):
+        found.append((cls, {k: v for k, v in vars(getattr(module, cls)).items() if isinstance(v, (int, float))}))
+    found.append(("Registered", list(module.Registered.made)))
+    return found
+
+
+def captured(function: Any) -> Any:
+    """The function with its graphs run in eager: what the tracer does, without an engine."""
+    return ptdebug.compile(function, backend=lambda module, inputs: module.forward)
+
+
+@contextlib.contextmanager
+def time_limit(seconds: float) -> Iterator[None]:
+    """Raise TooSlow in the block after `seconds`."""
+
+    def stop(*_: Any) -> None:
+        raise TooSlow
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def difference(text: str, engine: bool = False, seconds: float = 60.0) -> Difference | None:
+    """The first difference between the program and its compiled form; None when there is none."""
+    dispatch.reset()
+    logging.getLogger("ptdebug").setLevel(logging.CRITICAL)
+    try:
+        with time_limit(seconds / 10):
+            expected = observe(text, lambda function: function)
+    except TooSlow:
+        return None  # an endless loop
+    try:
+        with time_limit(seconds):
+            got = observe(text, ptdebug.compile if engine else captured)
+    except TooSlow:
+        return Difference("too slow", f"more than {seconds} s")
+    internal = [reason for reason in dispatch.stats()["reasons"] if reason.startswith("internal error")]
+    if internal:
+        return Difference(internal[0].split("0x")[0][:160], "")
+    return _compared(expected, got, engine)
+
+
+def _compared(expected: list[tuple[str, Any]], got: list[tuple[str, Any]], engine: bool) -> Difference | None:
+    for (path, theirs), (our_path, ours) in zip(expected, got):
+        if path != our_path:
+            return Difference(f"structure of {_place(path)}", f"{path}: {theirs}\n{our_path}: {ours}")
+        if engine and isinstance(theirs, torch.Tensor) and isinstance(ours, torch.Tensor):
+            same = torch.allclose(theirs, ours, rtol=1e-3, atol=1e-4, equal_nan=True)
+        else:
+            same = described(theirs) == described(ours) or (engine and isinstance(theirs, float))
+        if not same:
+            return Difference(_kind(path, theirs, ours), f"{path}\n  eager:    {theirs!r}\n  compiled: {ours!r}")
+    if len(expected) != len(got):
+        return Difference("structure", f"{len(expected)} leaves in eager, {len(got)} compiled")
+    if sharing(expected) != sharing(got):
+        pairs = [(a, b) for a, b in zip(sharing(expected), sharing(got)) if a != b]
+        return Difference("aliasing", f"{pairs[0]}")
+    return None
+
+
+def _place(path: str) -> str:
+    return path.split(".")[0].rstrip("0123456789")
+
+
+def _kind(path: str, theirs: Any, ours: Any) -> str:
+    types_ = f"{type(theirs).__name__} {type(ours).__name__}"
+    return f"{_place(path)}: {theirs!r:.60} / {ours!r:.60}" if isinstance(theirs, str) else f"{_place(path)}: {types_}"
