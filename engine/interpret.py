@@ -126,7 +126,7 @@ class _BodyRun:
 
     def __init__(self, body: LoopBody, memory: Mapping[str, torch.Tensor], symbols: Mapping[sympy.Symbol, int]) -> None:
         self.body, self.memory = body, memory
-        self.device = memory[body.name].device
+        self.device = memory[body.writes[0]].device
         self.environment: Environment = dict(symbols)
         self.values: dict[str, torch.Tensor] = {}
         axes: tuple[Axis, ...] = body.axes + body.reduction_axes

@@ -4,7 +4,7 @@ Between stages in tests and behind a flag; a code generator may rely on everythi
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 import sympy
 import torch
@@ -44,13 +44,14 @@ def verify(program: Program | Plan) -> None:
     whole = plan.program if plan is not None else program
     assert isinstance(whole, Program)
     written = {b.name for b in whole.buffers.values() if b.role != "intermediate" or 0 in b.size}
+    in_place = {name for view, name in whole.copies if view.buffer == name} if plan is not None else set()
     for name in (*whole.inputs, *whole.constants):
         if name in whole.buffers and whole.buffers[name].role == "intermediate":
             raise VerifyError(f"{name} is an input or constant, but its buffer's role is intermediate")
     for step in (plan.items if plan is not None else whole.steps):
         for body in _bodies(step):
             if isinstance(body, LoopBody):
-                verify_body(body, whole.buffers, whole.symbols)
+                verify_body(body, whole.buffers, whole.symbols, None if plan is None else in_place)
                 _available(body.name, body.reads, written)
                 written.update(body.writes)
             else:
@@ -105,14 +106,20 @@ def _span(buffer: Buffer) -> sympy.Expr:
 
 
 # ---- bodies
-def verify_body(body: LoopBody, buffers: Mapping[str, Buffer], symbols: Iterable[sympy.Symbol] = ()) -> None:
-    """Check one body against the buffers it names."""
-    _BodyCheck(body, buffers, set(symbols)).run()
+def verify_body(
+    body: LoopBody, buffers: Mapping[str, Buffer], symbols: Iterable[sympy.Symbol] = (),
+    in_place: Collection[str] | None = None,
+) -> None:
+    """Check one body against the buffers it names. In a plan, `in_place` are the inputs that bodies may write over."""
+    _BodyCheck(body, buffers, set(symbols), in_place).run()
 
 
 class _BodyCheck:
-    def __init__(self, body: LoopBody, buffers: Mapping[str, Buffer], symbols: set[sympy.Symbol]) -> None:
-        self.body, self.buffers = body, buffers
+    def __init__(
+        self, body: LoopBody, buffers: Mapping[str, Buffer], symbols: set[sympy.Symbol],
+        in_place: Collection[str] | None,
+    ) -> None:
+        self.body, self.buffers, self.in_place = body, buffers, in_place
         self.known: dict[str, Statement] = {}
         self.sizes = symbols
         axes: tuple[Axis, ...] = body.axes + body.reduction_axes
@@ -137,7 +144,7 @@ class _BodyCheck:
         stores = self.body.writes
         if not stores:
             raise VerifyError(f"body {self.body.name}: nothing is stored")
-        if stores[0] != self.body.name:
+        if stores[0] != self.body.name and self.in_place is None:  # in a plan, it may store over other memory
             raise VerifyError(f"body {self.body.name}: it is named after {stores[0]}, the first buffer that it stores")
 
     def _statement(self, s: Statement) -> None:
@@ -219,7 +226,7 @@ def _check_store(c: _BodyCheck, s: Statement) -> None:
     _expect(s.buffer in c.buffers and c.buffers[s.buffer].dtype is s.dtype, f"{s.buffer} holds another dtype")
     _expect(c.dtype(s.args[0]) is s.dtype, f"{s.args[0]} is {c.dtype(s.args[0])}")
     _expect(s.mode in ("", "add"), f"unknown mode {s.mode!r}")
-    if s.buffer in c.buffers:
+    if s.buffer in c.buffers and s.buffer not in (c.in_place or ()):
         _expect(c.buffers[s.buffer].role == "intermediate", "a store to an input or a constant")
 
 

@@ -54,6 +54,7 @@ class Kernel:
         self.lane: Axis | None = None
         self.width = LANES
         self.loops_around: tuple[Axis, ...] = ()
+        self.changes: dict[str, int] = {}  # buffer -> stores so far: what was loaded before one is not what is there
         self.symbols = self._size_symbols()
 
     # ---- signature ---------------------------------------------------------------------------------------------------

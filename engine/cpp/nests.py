@@ -123,7 +123,7 @@ def _earliest(nests: list[Nest], part: Part) -> int:
             elif any(s.buffer in touched for s in other.stores):
                 earliest = max(earliest, position)
             elif any(s.buffer in {x.buffer for x in part.stores} for s in other.loads):
-                earliest = max(earliest, position + bool(nest.loops))
+                earliest = max(earliest, position)
     return earliest
 
 
@@ -141,8 +141,10 @@ def _compatible(nest: Nest, part: Part) -> bool:
     stored = {s.buffer: s.index for p in nest.parts for s in p.stores if s.mode == ""}
     if any(s.mode for p in nest.parts for s in p.stores if s.buffer in {x.buffer for x in part.loads + part.stores}):
         return False
-    loaded = {s.buffer for p in nest.parts for s in p.loads}
-    if any(s.buffer in loaded for s in part.stores):
+    loaded: dict[str, set[sympy.Expr | None]] = {}
+    for s in (s for p in nest.parts for s in p.loads):
+        loaded.setdefault(s.buffer, set()).add(s.index)
+    if any(loaded.get(s.buffer, {s.index}) != {s.index} for s in part.stores):  # in place: loaded, then stored
         return not nest.loops
     return not nest.loops or all(stored[s.buffer] == s.index for s in part.loads if s.buffer in stored)
 

@@ -56,7 +56,7 @@ class StatementWriter:
         text = self._load(part, s) if s.op == "load" else _RULES.get(s.op, StatementWriter._operation)(self, part, s)
         if text.isidentifier():
             return self.scopes.put(key, text)
-        same = ("text", s.dtype, text)
+        same = ("text", s.dtype, text, self.kernel.changes.get(s.buffer, 0) if s.op == "load" else 0)
         known = self.scopes.get(same)
         if known is not None and s.op != "indirect":
             return self.scopes.put(key, known)
@@ -118,6 +118,7 @@ class StatementWriter:
             return
         kind = ctype(s.dtype)
         element = self._element(part, s)
+        self.kernel.changes[s.buffer] = self.kernel.changes.get(s.buffer, 0) + 1
         if s.mode == "add":
             self._store_add(s, element, value)
             return

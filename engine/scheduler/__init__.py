@@ -1,8 +1,9 @@
 """Which loop bodies share a kernel, in what loops, and which buffers share memory.
 
 Walk: `fusion.py` searches (greedily, most bytes saved first), `legality.py` says what may be fused, on the linear index
-forms of `forms.py`; `finish.py` merges contiguous loops and finds the buffers that never reach memory; `memory.py`
-lets buffers take over dead ones' memory; `describe.py` makes records of it all.
+forms of `forms.py`; `finish.py` merges contiguous loops and finds the buffers that never reach memory; `in_place.py`
+lets kernels write over what they replace; `memory.py` lets buffers take over dead ones' memory; `describe.py` makes
+records of it all.
 """
 from __future__ import annotations
 
@@ -14,6 +15,7 @@ from ..ir import ExternCall, Group, Plan, Program
 from .describe import describe
 from .finish import escaping, finished
 from .fusion import Fusion, Node
+from .in_place import write_in_place
 from .memory import plan_memory
 
 __all__ = ["ScheduledPlan", "describe", "schedule"]
@@ -49,9 +51,10 @@ def schedule(program: Program, context: CompileContext) -> ScheduledPlan:
             items.append(node.extern)
         else:
             items.append(finished(node, _kernel_name(node, len(items)), program, needed_outside))
-    memory = plan_memory(program, items, kept, context)
+    written = write_in_place(program, items, context)
+    memory = plan_memory(written.program, written.items, escaping(written.program), context)
     candidates = tuple(fusion.candidates.values())
-    return ScheduledPlan(program, tuple(items), memory.reuse, candidates, memory.lives, memory.peak)
+    return ScheduledPlan(written.program, written.items, memory.reuse, candidates, memory.lives, memory.peak)
 
 
 def _kernel_name(node: Node, number: int) -> str:

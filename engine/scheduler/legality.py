@@ -213,6 +213,15 @@ def _mismatch(
     return None
 
 
+def overtaken(old: str, writer: LoopBody, store: Access, reader: LoopBody, shared: Sequence[Axis]) -> bool:
+    """Whether `reader`, which precedes `writer` in each iteration of `shared`, may find elements of `old` overwritten.
+
+    `store` writes over `old`, by another iteration's turn or this one's.
+    """
+    loads = accesses(reader).loads.get(old, ())
+    return any(_mismatch(old, writer, store, reader, load, shared) is not None for load in loads)
+
+
 def _disjoint(first: LoopBody, one: Sequence[Access], second: LoopBody, other: Sequence[Access]) -> bool:
     """True when no element is stored by both: after the loops that both share, what is left are separate intervals."""
     for a in one:
@@ -297,4 +306,4 @@ def iterations(axes: Sequence[Axis]) -> int | None:
 
 
 __all__ = ["Access", "Accesses", "NotLinear", "Refusal", "accesses", "aligned", "conflict", "crossing", "iterations",
-           "row_terms", "turned"]
+           "overtaken", "row_terms", "turned"]

@@ -11,6 +11,7 @@ from ...artifacts.context import CompileContext
 from ...artifacts.records import BufferPlan
 from ..ir import ExternCall, Group, Program
 from .fusion import hinted, views_in
+from .in_place import held_by_views
 
 ALIGNMENT = 64
 
@@ -44,7 +45,7 @@ def plan_memory(
     first: dict[str, int] = {}
     last: dict[str, int] = {}
     made_by_loops: set[str] = set()
-    held = _held_by_views(items)
+    held = held_by_views(items)
     for position, item in enumerate(items):
         reads, writes = touched_by(item)
         for name in (*reads, *writes):
@@ -71,17 +72,6 @@ def plan_memory(
                 free.setdefault(key, []).append(name)
     lives = _lives(program, items, first, last, reuse, escaping)
     return MemoryPlan(reuse, lives, _peak(program, first, last, reuse, escaping))
-
-
-def _held_by_views(items: Sequence[Group | ExternCall]) -> set[str]:
-    """Arguments of library calls whose result may be a view of them."""
-    held: set[str] = set()
-    for item in items:
-        if isinstance(item, ExternCall):
-            schema = getattr(item.target, "_schema", None)
-            if schema is None or any(r.alias_info is not None for r in schema.returns) or item.mutates:
-                held.update(v.buffer for v in views_in((item.args, dict(item.kwargs))))
-    return held
 
 
 def _name(item: Group | ExternCall) -> str:

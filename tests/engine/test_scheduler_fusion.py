@@ -116,11 +116,12 @@ def test_dead_memory_is_taken_over_and_the_peak_is_known():
             x = F.relu(x @ w) + 1
         return x
     inputs = torch.randn(64, 64), torch.randn(64, 64)
-    made, _, schedule, _ = recorded(program, *inputs)
+    made, _, schedule, _ = recorded(program, *inputs, overrides={"in_place:*": "new memory"})
     assert made.plan.reuse
     assert {b.reuses for b in schedule.buffers} - {""} == set(made.plan.reuse.values())
     check(program, *inputs, slack=4.0)
-    alone, _, unshared, _ = recorded(program, *inputs, overrides={"reuse:*": "allocate"})
+    overrides = {"reuse:*": "allocate", "in_place:*": "new memory"}
+    alone, _, unshared, _ = recorded(program, *inputs, overrides=overrides)
     assert not alone.plan.reuse
     assert schedule.peak_bytes is not None and unshared.peak_bytes >= schedule.peak_bytes >= 2 * 64 * 64 * 4
 

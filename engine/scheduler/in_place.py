@@ -1,0 +1,217 @@
+"""Which results are written over what they replace: new values of inputs, and buffers over ones that die there.
+
+A kernel may store a buffer straight into another one's memory when nothing reads the old elements afterwards: no later
+step, no later body of the kernel, and no other iteration of its loops. So the writer itself may load an element only at
+the index where it stores one, and bodies before it only rows that the same iteration of the shared loops overwrites.
+Steps are rewritten to name the memory that they write, so that everything downstream sees one buffer, not two.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ...artifacts.context import CompileContext
+from ..ir import Buffer, ExternCall, Group, LoopBody, Program, View
+from ..lowering.index import Linear
+from .fusion import views_in
+from .legality import accesses, overtaken
+
+Item = Group | ExternCall
+
+FRESH = frozenset((  # operators of ATen whose result is memory of its own, whatever the arguments
+    "mm", "addmm", "bmm", "baddbmm", "convolution", "convolution_backward", "mkldnn_convolution", "embedding_bag",
+))
+
+
+@dataclass(frozen=True)
+class Rewritten:
+    """A program and its steps where `over[new]` is the buffer whose memory `new` is written to."""
+
+    program: Program
+    items: tuple[Item, ...]
+    over: Mapping[str, str]
+
+
+def write_in_place(program: Program, items: Sequence[Item], context: CompileContext) -> Rewritten:
+    """Let kernels write over inputs that the program mutates, and over buffers that are dead afterwards."""
+    search = _Search(program, items, context)
+    search.inputs()
+    search.dead_buffers()
+    return Rewritten(search.program, tuple(search.items), search.over)
+
+
+class _Search:
+    def __init__(self, program: Program, items: Sequence[Item], context: CompileContext) -> None:
+        self.program, self.items, self.context = program, list(items), context
+        self.over: dict[str, str] = {}
+        self.held = held_by_views(items)
+        self.touched: dict[str, set[int]] = {}  # buffer -> positions of the steps that touch it
+        self.writers: dict[str, list[int]] = {}
+        self.last_check = max((i for i, item in enumerate(items) if _may_raise(item)), default=-1)
+        for position, item in enumerate(items):
+            for name in _names(item):
+                self.touched.setdefault(name, set()).add(position)
+            for name in _written(item):
+                self.writers.setdefault(name, []).append(position)
+
+    # ---- inputs
+    def inputs(self) -> None:
+        """New values of inputs: the kernel that computes one writes it to the input."""
+        sources = [v.buffer for v, _ in self.program.copies]
+        returned = {v.buffer for v in views_in(list(self.program.outputs))}
+        for view, name in self.program.copies:
+            new, old = self.program.buffers[view.buffer], self.program.buffers[name]
+            whole = View(new.name, new.size, new.stride)
+            if new.role != "intermediate" or view not in (whole, replace(whole, dtype=new.dtype)):
+                continue
+            if sources.count(new.name) == 1 and name not in sources and not returned & {new.name, name}:
+                self._try(new, old, "what the input becomes, whose old value nothing reads afterwards")
+
+    # ---- dead buffers
+    def dead_buffers(self) -> None:
+        """Results of kernels: written over a buffer of the same layout that the kernel is the last to read."""
+        fresh = self._fresh()
+        kept = {v.buffer for v in views_in([list(self.program.outputs), [v for v, _ in self.program.copies]])}
+        for position in range(len(self.items)):
+            item = self.items[position]
+            if not isinstance(item, Group):
+                continue
+            reads = [n for n in dict.fromkeys(n for b in item.bodies for n in b.reads) if n in fresh and n not in kept]
+            reads = [n for n in reads if n not in self.held and max(self.touched[n]) == position]
+            for name in dict.fromkeys(n for b in item.bodies for n in b.writes if n not in item.internal):
+                new = self.program.buffers[name]
+                why = "its last reader computes this at the same places"
+                taken = next((n for n in reads if self._try(new, self.program.buffers[n], why)), None)
+                reads = [n for n in reads if n != taken]
+                fresh.discard(name)
+
+    def _fresh(self) -> set[str]:
+        """Intermediate buffers that surely share memory with nothing else."""
+        names: set[str] = set()
+        for item in self.items:
+            if isinstance(item, Group):
+                names.update(n for b in item.bodies for n in b.writes if n not in item.internal)
+            elif _packet(item) in FRESH:
+                names.update(n for n in item.outputs if n is not None)
+        return {n for n in names if self.program.buffers[n].role == "intermediate"}
+
+    # ---- one candidate
+    def _try(self, new: Buffer, old: Buffer, why: str) -> bool:
+        same = (new.dtype, new.size, new.stride, new.device) == (old.dtype, old.size, old.stride, old.device)
+        if not same or new is old or new.role != "intermediate" or 0 in new.stride or not self._safe(new, old):
+            return False
+        options = ("in place", "new memory")
+        if self.context.decide("in_place", new.name, options, "in place", f"{old.name}: {why}") != "in place":
+            return False
+        names = {new.name: old.name}
+        for position in self.touched[new.name]:
+            self.items[position] = renamed(self.items[position], names)
+        self.touched.setdefault(old.name, set()).update(self.touched.pop(new.name))
+        self.writers.setdefault(old.name, []).extend(self.writers.pop(new.name))
+        outputs, copies = _renamed_views((self.program.outputs, self.program.copies), names)
+        self.program = replace(self.program, outputs=outputs, copies=copies)
+        self.over[new.name] = old.name
+        return True
+
+    def _safe(self, new: Buffer, old: Buffer) -> bool:
+        """True when the one kernel that writes `new` may write over `old`."""
+        writers = self.writers.get(new.name, [])
+        if len(writers) != 1 or old.name in self.held:
+            return False
+        at = writers[0]
+        group = self.items[at]
+        if not isinstance(group, Group) or at in self.writers.get(old.name, ()):
+            return False
+        if any(i > at for i in self.touched.get(old.name, ())) or any(i < at for i in self.touched[new.name]):
+            return False
+        if old.role == "input" and self.last_check >= at:
+            return False  # a call that raises IndexError leaves its inputs alone
+        return old.role != "constant" and _safe_in(group, new.name, old.name)
+
+
+def _safe_in(group: Group, new: str, old: str) -> bool:
+    at = next(i for i, b in enumerate(group.bodies) if new in b.writes)
+    writer = group.bodies[at]
+    if any(new in b.writes for b in group.bodies[at + 1:]) or any(new in b.reads for b in group.bodies[:at]):
+        return False
+    stores = accesses(writer).stores[new]
+    if len(stores) != 1 or stores[0].statement.mode or not _direct(stores[0].form):
+        return False
+    if any(load.form != stores[0].form for load in accesses(writer).loads.get(old, ())):
+        return False
+    if any(old in b.reads for b in group.bodies[at + 1:]):
+        return False
+    earlier = [b for b in group.bodies[:at] if old in b.reads]
+    if earlier and group.device.type != "cpu":  # threads of a block do not wait for each other there
+        return False
+    return not any(overtaken(old, writer, stores[0], b, group.axes) for b in earlier)
+
+
+def _direct(form: Linear | None) -> bool:
+    """True for an index that names every place once: a plain sum over axes."""
+    return form is not None and all(atom.kind == "axis" for atom in form.terms)
+
+
+def _may_raise(item: Item) -> bool:
+    return isinstance(item, Group) and any(s.op == "indirect" for b in item.bodies for s in b.statements)
+
+
+def _packet(call: ExternCall) -> str:
+    return str(getattr(getattr(call.target, "overloadpacket", None), "__name__", call.target))
+
+
+def _written(item: Item) -> set[str]:
+    if isinstance(item, Group):
+        return {n for b in item.bodies for n in b.writes}
+    return {n for n in item.outputs if n is not None} | set(item.mutates)
+
+
+def _names(item: Item) -> set[str]:
+    """Every buffer that a step touches."""
+    if isinstance(item, Group):
+        return {n for b in item.bodies for n in (*b.reads, *b.writes)}
+    return _written(item) | {v.buffer for v in views_in((item.args, dict(item.kwargs)))}
+
+
+def held_by_views(items: Iterable[Item]) -> set[str]:
+    """Arguments of library calls whose result may be a view of them."""
+    held: set[str] = set()
+    for item in items:
+        if isinstance(item, ExternCall):
+            schema = getattr(item.target, "_schema", None)
+            if schema is None or any(r.alias_info is not None for r in schema.returns) or item.mutates:
+                held.update(v.buffer for v in views_in((item.args, dict(item.kwargs))))
+    return held
+
+
+# ---- renaming
+def renamed(item: Item, names: Mapping[str, str]) -> Item:
+    """A step with buffers called by other names. The names of bodies stay: they are those of the loop IR."""
+    if not _names(item) & names.keys():
+        return item
+    if isinstance(item, Group):
+        return replace(item, bodies=tuple([_renamed_body(b, names) for b in item.bodies]))
+    args, kwargs = _renamed_views((item.args, dict(item.kwargs)), names)
+    outputs = tuple([names.get(n, n) if n is not None else None for n in item.outputs])
+    return replace(item, args=args, kwargs=kwargs, outputs=outputs)
+
+
+def _renamed_body(body: LoopBody, names: Mapping[str, str]) -> LoopBody:
+    if not {*body.reads, *body.writes} & names.keys():
+        return body
+    statements = [replace(s, buffer=names[s.buffer]) if s.buffer in names else s for s in body.statements]
+    return replace(body, statements=tuple(statements))
+
+
+def _renamed_views(tree: Any, names: Mapping[str, str]) -> Any:
+    if isinstance(tree, View):
+        return replace(tree, buffer=names.get(tree.buffer, tree.buffer))
+    if isinstance(tree, (tuple, list)):
+        return type(tree)([_renamed_views(t, names) for t in tree])
+    if isinstance(tree, Mapping):
+        return {k: _renamed_views(v, names) for k, v in tree.items()}
+    return tree
+
+
+__all__ = ["Rewritten", "held_by_views", "renamed", "write_in_place"]

@@ -1,0 +1,130 @@
+"""Kernels that write over what they replace: values, aliases and version counters as in eager."""
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import ptdebug
+import pytest
+import torch
+import torch.nn.functional as F
+
+from .cpp_checking import built, check
+
+
+def agree(function: Callable[..., Any], *inputs: Any) -> None:
+    """Equal results and equal inputs afterwards, changed as often as noticed by autograd (at all, or not)."""
+    mine = copy.deepcopy(inputs)
+    before = [x._version for x in mine]
+    torch.testing.assert_close(ptdebug.compile(function)(*mine), function(*inputs))
+    torch.testing.assert_close(mine, inputs)
+    assert [x._version > b for x, b in zip(mine, before)] == [x._version > 0 for x in inputs]
+
+
+def clipped_momentum(p, g, m):
+    scale = torch.clamp(1.0 / ((g * g).sum().sqrt() + 1e-6), max=1.0)
+    m.mul_(0.9).add_(g * scale)
+    p.sub_(m, alpha=0.01)
+    return scale
+
+
+def nesterov(p, g, m):
+    p.add_(m, alpha=-0.9)  # the old momentum
+    m.mul_(0.9).add_(g)
+    p.sub_(m)
+    return p.sum()
+
+
+def rotated(x):
+    x.copy_(torch.roll(x, 1, 0))
+    return x.sum()
+
+
+def normalized(x):
+    x.copy_(torch.softmax(x, -1))
+    return x.mean()
+
+
+def with_transpose(x):
+    x.copy_(x.t().contiguous() + x)
+    return x.mean()
+
+
+def centered_columns(x):
+    x.sub_(x.mean(0))
+    return x.amax()
+
+
+def swapped(x, y):
+    old = x.clone()
+    x.copy_(y)
+    y.copy_(old)
+
+
+def old_value_returned(x):
+    old = x.clone()
+    x.mul_(2)
+    return old, x + old
+
+
+def shifted_read_later(x):
+    before = x[1:] * 2
+    x.add_(1)
+    return before, x[:-1] + before
+
+
+ONE = (rotated, normalized, with_transpose, centered_columns, old_value_returned, shifted_read_later)
+
+
+@pytest.mark.parametrize("function", ONE, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("size", [7, 48])
+def test_one_mutated_input(function, size):
+    torch.manual_seed(0)
+    agree(function, torch.randn(size, size))
+
+
+@pytest.mark.parametrize("function", [clipped_momentum, nesterov], ids=lambda f: f.__name__)
+def test_optimizers(function):
+    torch.manual_seed(0)
+    agree(function, *[torch.randn(33, 20) for _ in range(3)])
+    agree(function, *[torch.randn(20, 33).t() for _ in range(3)])
+
+
+def test_two_inputs_that_become_each_other():
+    torch.manual_seed(0)
+    agree(swapped, torch.randn(6, 5), torch.randn(6, 5))
+
+
+def test_an_index_out_of_bounds_leaves_the_inputs_alone():
+    def function(x, table, at):
+        x.mul_(2)
+        return x + table[at]
+
+    x, table, at = torch.ones(4), torch.ones(3), torch.tensor([0, 1, 2, 3])
+    with pytest.raises(IndexError):
+        ptdebug.compile(function)(x, table, at)
+    assert torch.equal(x, torch.ones(4))
+
+
+def test_a_chain_after_a_product_stays_in_its_memory():
+    def program(x, w):
+        return F.relu(x @ w) + 1
+
+    inputs = torch.randn(40, 30), torch.randn(30, 20)
+    made = built(program, *inputs)
+    (group,) = made.groups
+    body = group.bodies[-1]
+    assert set(body.writes) & set(body.reads)
+    check(program, *inputs, slack=4.0)
+    apart = built(program, *inputs, overrides={"in_place:*": "new memory"})
+    assert not set(apart.groups[0].bodies[-1].writes) & set(apart.groups[0].bodies[-1].reads)
+
+
+def test_what_is_read_again_is_not_written_over():
+    def program(x, w):
+        y = x @ w
+        z = F.relu(y) + 1
+        return z.sum(-1), y @ z.t(), y.t() + z.t().contiguous()
+
+    check(program, torch.randn(12, 12), torch.randn(12, 12), slack=4.0)
