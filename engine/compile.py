@@ -23,7 +23,7 @@ from .lowering.describe import loops_records
 from .training import outside
 from .training.function import training_entry
 from .training.graphs import JointGraph, Partitioned
-from .training.joint import trace_joint
+from .training.joint import shield_changed_inputs, trace_joint
 from .training.partition import partition
 from .triton import TritonUnsupported, describe_for_target, kernels_for_plan
 
@@ -209,6 +209,7 @@ def _train(captured: Captured, context: CompileContext) -> Compiled | None:
         return None
     with context.timed("joint"):
         passes.run(joint.forward, context)
+        shield_changed_inputs(joint)
         halves = partition(joint, context)
     forward: Wrapped = run_stages(STAGES[1:], Traced(halves.forward), context)
     backward: Wrapped = run_stages(STAGES[1:], Traced(halves.backward), context)

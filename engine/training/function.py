@@ -89,4 +89,5 @@ def training_entry(
         made = _apply(graph, *inputs)
         return made if outside is None else outside(inputs, made)
 
-    return call
+    written = set(joint.forward.mutations.values()) | set(joint.assigned.values())
+    return apart(call, captured.module, joint.forward.inputs, written) if written else call

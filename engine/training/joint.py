@@ -17,10 +17,9 @@ import torch.fx
 
 from ...artifacts.context import CompileContext
 from ..aten import AtenGraph, AtenTracer, Captured, EngineUnsupported, fake_mode_of, functionalization, mutated_inputs
-from .graphs import BACKWARD, FORWARD, JointGraph
+from ..passes.aliasing import returns_alias
+from .graphs import BACKWARD, FORWARD, NEVER, JointGraph
 from .results import Results, results_of
-
-NEVER = "never"
 
 
 class JointTracer(AtenTracer):
@@ -91,9 +90,10 @@ def trace_joint(captured: Captured, context: CompileContext, lowered: Container[
         with tracer, torch.no_grad():
             mutated = mutated_inputs(captured.inputs, wrapped)
         tracked = {i for i in mutated if _changed_under_autograd(inputs[i])}
+        inside = [i for i in mutated if i not in tracked]
         with tracer, torch.no_grad():
-            results = results_of(captured, wrapped, returned, [i for i in mutated if i not in tracked], sorted(tracked))
-        differentiated = [k for k, v in enumerate(results.values) if isinstance(v, torch.Tensor) and v.requires_grad]
+            results = results_of(captured, wrapped, returned, inside, sorted(tracked))
+        differentiated = [k for k, v in enumerate(results.values) if k >= len(inside) and v.requires_grad]
         wanted = [i for i, item in enumerate(inputs) if item.requires_grad]
         if not differentiated:
             return None
@@ -102,10 +102,8 @@ def trace_joint(captured: Captured, context: CompileContext, lowered: Container[
             values = [_unwrap(v) for v in (*results.values, *gradients)]
     for node in tracer.graph.nodes:
         node.meta.setdefault("phase", FORWARD)  # placeholders, constants
-    _shield_changed_inputs(tracer.graph, set(mutated))
     tracer.output(values)
     module = torch.fx.GraphModule(tracer.constants, tracer.graph, "JointGraph")
-    inside = [i for i in mutated if i not in tracked]
     forward = AtenGraph(module, captured.inputs, dict(enumerate(inside)), results.outputs)
     assigned = {len(inside) + k: i for k, i in enumerate(sorted(tracked))}
     return JointGraph(forward, len(results.values), tuple(differentiated), tuple(wanted), assigned)
@@ -176,12 +174,16 @@ def _unwrap(value: Any) -> Any:
     return inner
 
 
-def _shield_changed_inputs(graph: torch.fx.Graph, mutated: set[int]) -> None:
-    """Let the backward read a copy, made by the forward, of each input that is changed in place afterwards."""
+def shield_changed_inputs(joint: JointGraph) -> None:
+    """Let the backward read a copy, made by the forward, of each input that is changed in place afterwards.
+
+    After the passes: they know nothing of time, and would take the copy away.
+    """
+    graph = joint.module.graph
     placeholders = [n for n in graph.nodes if n.op == "placeholder"]
-    for i in mutated:
-        node = placeholders[i]
-        readers = [user for user in node.users if user.meta.get("phase") == BACKWARD]
+    for node in (placeholders[i] for i in (*joint.forward.mutations.values(), *joint.assigned.values())):
+        windows = _windows(node)
+        readers = [(user, w) for w in windows for user in w.users if user.meta.get("phase") == BACKWARD]
         if not readers:
             continue
         with graph.inserting_after(placeholders[-1]):
@@ -189,5 +191,18 @@ def _shield_changed_inputs(graph: torch.fx.Graph, mutated: set[int]) -> None:
         fake: torch.Tensor = node.meta["val"]
         with fake.fake_mode, torch.no_grad():  # type: ignore[attr-defined]
             copy.meta.update(val=torch.clone(fake.detach()), phase=FORWARD, recompute=NEVER)
-        for reader in readers:
-            reader.replace_input_with(node, copy)
+        copies = {node: copy}
+        for window in windows[1:]:
+            with graph.inserting_after(window):
+                copies[window] = graph.node_copy(window, lambda n: copies.get(n, n))
+        for reader, window in readers:
+            reader.replace_input_with(window, copies[window])
+
+
+def _windows(node: torch.fx.Node) -> list[torch.fx.Node]:
+    """`node` and the forward's views of it, in the order of the graph."""
+    found = [node]
+    for window in found:
+        found += [u for u in window.users if u.meta.get("phase") == FORWARD and returns_alias(u) and u not in found]
+    order = {n: i for i, n in enumerate(node.graph.nodes)}
+    return sorted(found, key=order.__getitem__)

@@ -1,0 +1,193 @@
+"""Inputs changed in place, results that share memory: gradients and later changes flow as in eager."""
+from __future__ import annotations
+
+import pytest
+import torch
+
+from .checking import check
+
+R = torch.randn
+
+
+def P(*shape):
+    return torch.randn(*shape, requires_grad=True)
+
+
+def doubled(*inputs):
+    """Non-leaf inputs, which may be changed in place under autograd."""
+    return tuple(x * 2 if x.requires_grad else x for x in inputs)
+
+
+def test_data_that_autograd_does_not_track_is_changed_in_place():
+    def program(x, w):
+        x.add_(1)
+        return (x * w).sum()
+
+    check(program, R(3, 4), P(3, 4))
+
+
+def test_the_backward_sees_the_value_before_the_change():
+    def program(x, w):
+        y = x.sin() * w
+        x.add_(1)
+        return y
+
+    check(program, R(3, 4), P(3, 4))
+
+
+def test_a_leaf_is_changed_under_no_grad():
+    def program(w):
+        with torch.no_grad():
+            w.mul_(0.5)
+        return (w * w).sum()
+
+    check(program, P(3, 4))
+
+
+def test_a_tensor_with_history_is_changed_under_autograd():
+    def program(x, w):
+        x.mul_(w)
+        x[0].add_(1)
+        return x.exp(), x.t()
+
+    check(program, P(3, 4), P(3, 4), prepare=doubled)
+
+
+def test_a_plain_tensor_gets_a_history():
+    def program(x, w):
+        x.add_(w)
+        return x * 2
+
+    check(program, R(3), P(3))
+
+
+def test_only_inputs_change_and_nothing_is_returned():
+    def program(x, w):
+        x.add_(w)
+        return 3
+
+    check(program, R(3), P(3))
+
+
+def test_history_and_data_changes_in_one_graph():
+    def program(x, stat, w):
+        stat.mul_(0.9).add_(x.detach().mean(0), alpha=0.1)
+        x.mul_(w)
+        return x - stat
+
+    check(program, P(5, 3), R(3), P(3), prepare=doubled)
+
+
+def test_results_that_are_views_of_inputs():
+    def program(x, y):
+        return x.t(), x[1:], y.view(-1), x * 2, x.detach()
+
+    check(program, P(3, 4), R(3, 4), prepare=doubled)
+
+
+def test_results_that_are_inputs():
+    def program(x, y):
+        return x, y, x, x + y
+
+    check(program, P(3, 4), R(3, 4), prepare=doubled)
+
+
+def test_views_of_one_intermediate():
+    def program(x):
+        y = x.sin()
+        return y.view(-1), y.t(), y[1]
+
+    check(program, P(3, 4))
+
+
+def test_an_intermediate_and_its_views():
+    def program(x):
+        y = x.sin()
+        return y, y.view(-1), y.detach(), y.detach()[0]
+
+    check(program, P(3, 4))
+
+
+def test_a_result_twice():
+    def program(x):
+        y = x.sin()
+        return y, y
+
+    check(program, P(3))
+
+
+def test_views_that_autograd_does_not_track_share_memory():
+    def program(x):
+        with torch.no_grad():
+            y = x.sin()
+            a, b = y[0], y[1:]
+        return x * 2, a, b
+
+    check(program, P(3, 4))
+
+
+def test_a_single_view_of_an_intermediate():
+    check(lambda x: x.sin().t(), P(3, 4))
+    check(lambda x: x.sin()[1], P(3, 4))
+
+
+def test_expanded_results():
+    check(lambda x: (x.sum().expand(3, 4), x.exp()), P(3))
+    check(lambda x: x.sin().unsqueeze(0).expand(3, 4), P(4))
+
+
+def test_in_place_on_views_of_intermediates():
+    def program(x, w):
+        y = x * 2
+        y[0].mul_(w[0])
+        y.t()[1:].add_(1)
+        z = y.view(-1)
+        z[2:5].sigmoid_()
+        return y, z
+
+    check(program, P(3, 4), P(3, 4))
+
+
+def test_later_changes_of_results_reach_gradients():
+    def program(x):
+        y = x.sin()
+        return y, y.view(-1)
+
+    def surroundings(function):
+        def run(x):
+            y, flat = function(x)
+            flat[0:2].mul_(3)
+            return y * 2, flat
+
+        return run
+
+    from .checking import compile, observe, same
+
+    x = P(3, 4)
+    same(observe(surroundings(compile(program)), [x]), observe(surroundings(program), [x]))
+
+
+@pytest.mark.parametrize("shift", [0, 4])
+def test_inputs_that_share_memory_and_change(shift):
+    base = R(12)
+
+    def prepare(w):
+        memory = base.clone()
+        return memory[:8], memory[shift:], w
+
+    def program(a, b, w):
+        a.mul_(2)
+        return b.sum() * w
+
+    check(program, P(3), prepare=prepare)
+
+
+def test_inputs_that_share_memory_and_stay():
+    def prepare(w):
+        y = w * 2
+        return y, y.t(), y[0]
+
+    def program(a, b, c):
+        return a.sin().sum(1) + b.cos().sum() + c.sum()
+
+    check(program, P(3, 4), prepare=prepare)
