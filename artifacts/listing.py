@@ -33,6 +33,11 @@ class Line:
     origins: tuple[Ref, ...] = ()
 
 
+    def numbered(self, number: int) -> Line:
+        """The same line with a number before it."""
+        return Line(f"{number}. {self.text}", self.ref, self.origins)
+
+
 @dataclass(frozen=True)
 class Listing:
     """The text of an artifact. `language` is a Pygments lexer's name."""

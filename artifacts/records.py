@@ -186,7 +186,7 @@ class Break(Record, frozen=True):
     origins: tuple[Ref, ...] = ()
     expression: str = ""  # the text of the program between the columns of `location`
     resumes: tuple[str, ...] = ()  # `Frame.origin` of each function that goes on after it
-    kept: tuple[str, ...] = ()  # values that the graph computes and the rest of the function reads, by their names there
+    kept: tuple[str, ...] = ()  # variables that the graph computes and the rest of the function reads
     seconds: float = 0.0  # spent on tracing that the break made worthless
 
 
@@ -235,6 +235,48 @@ class Recompile(Record, frozen=True):
     also: tuple[str, ...] = ()
     call_site: Location | None = None
     entries: int = 1
+
+
+# ---- stage 8: partition ---------------------------------------------------------------------------------------------
+class SavedValue(Record, frozen=True):
+    """A value that the forward keeps for the backward. `id` is its node; `bytes` is None where a size varies.
+
+    `kind` is input or output (alive anyway), tensor or size. `location` is the line that made it; `reader` is the node
+    of the backward that keeps it alive, and `needed` the line of the program whose derivative that node is part of.
+    """
+
+    id: str
+    kind: str
+    bytes: int | None
+    why: str
+    value: TensorMeta | tuple[Any, ...] | str | None = None
+    location: Location | None = None
+    reader: str = ""
+    needed: Location | None = None
+    origins: tuple[Ref, ...] = ()
+
+
+class RecomputedValue(Record, frozen=True):
+    """A value of the forward that the backward computes again: bytes not saved, operations spent."""
+
+    id: str
+    bytes: int | None
+    flops: int | None
+    why: str
+    location: Location | None = None
+    origins: tuple[Ref, ...] = ()
+
+
+class Partition(Record, frozen=True):
+    """Stage `partition`: what is saved between forward and backward, and what is computed again.
+
+    `predicted` are bytes: forward, backward, eager (highest number in use), saved, eager_saved (held for the backward).
+    """
+
+    saved: tuple[SavedValue, ...]
+    recomputed: tuple[RecomputedValue, ...]
+    predicted: dict[str, int]
+    budget: float = 1.0
 
 
 # ---- stage 10: loop IR ----------------------------------------------------------------------------------------------
@@ -422,6 +464,6 @@ class Absent(Record, frozen=True):
 
 
 AnyRecord = (
-    Frame | Bytecode | Graph | Pass | Breaks | Guards | Recompile | Loops | Fusion | Schedule | Kernel | Wrapper
+    Frame | Bytecode | Graph | Pass | Partition | Breaks | Guards | Recompile | Loops | Fusion | Schedule | Kernel | Wrapper
     | Runtime | SavedInputs | Decision | Absent
 )

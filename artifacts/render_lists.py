@@ -1,9 +1,11 @@
 """What is a list or a tree rather than code: frame, breaks, guards, fusion, schedule, run time, decisions."""
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
+from .break_costs import BreakCost
 from .listing import Line, Listing, SourceText, place_refs, plural, printable, short_place, source_ref
 from .records import (
     Absent,
@@ -15,6 +17,7 @@ from .records import (
     FusionCandidate,
     Guard,
     Guards,
+    Location,
     Recompile,
     Runtime,
     SavedInputs,
@@ -55,18 +58,47 @@ def render_breaks(record: Breaks, stage: str, name: str, source: SourceText) -> 
     return Listing("graph breaks", "text", tuple(lines[:-1]) or (Line("no graph breaks"),))
 
 
-def break_lines(found: Break, source: SourceText, item: str = "") -> list[Line]:
-    """One graph break in full."""
+def break_lines(found: Break, source: SourceText, item: str = "", cost: BreakCost | None = None) -> list[Line]:
+    """One graph break: the line with its expression marked, why, what to change, what it cost.
+
+    Without a `cost`, what the interpreter saw of it: the instruction, the stack, where it goes on.
+    """
     origins = (*found.origins, *place_refs((*found.stack, found.location)))
     code = found.source or source_text(found.location, source)
-    lines = [f"{short_place(found.location)}  {code}", f"  {found.code}: {found.message}"]
+    function = f" in {found.location.function}" if found.location.function else ""
+    lines = [f"{short_place(found.location)}{function}", f"      {code}"]
+    marked = _marked(found, code)
+    lines += [f"      {marked}"] if marked else []
+    lines += [f"  why: {found.message}  [{found.code}]"]
     lines += [f"  change: {found.hint}"] if found.hint else []
-    lines += [f"  at: {found.instruction}"] if found.instruction else []
-    lines += [f"  on the stack: {', '.join(found.on_stack)}"] if found.on_stack else []
-    lines.append(f"  continues in: {found.resume}" if found.resume else "  the whole frame runs in eager mode")
+    if cost is not None:
+        lines.append(f"  cost: {cost_text(found, cost)}")
+    else:
+        lines += [f"  at: {found.instruction}"] if found.instruction else []
+        lines += [f"  on the stack: {', '.join(found.on_stack)}"] if found.on_stack else []
+        lines.append(f"  continues in: {found.resume}" if found.resume else "  the whole frame runs in eager mode")
     if len(found.stack) > 1:
-        lines += [f"  called from: {short_place(place)} in {place.function}" for place in reversed(found.stack[:-1])]
+        others = [place for place in reversed(found.stack) if place != found.location]
+        lines += [f"  called from: {short_place(place)} in {place.function}" for place in others[:6]]
     return [Line(printable(text), item, origins) for text in lines]
+
+
+def _marked(found: Break, code: str) -> str:
+    """Carets under the expression in the line; "" where it is the whole line, or goes on in others."""
+    text, place = found.expression, found.location
+    start = code.find(text) if text and place.line == place.end_line else -1
+    return f"{' ' * start}{'^' * len(text)}" if start >= 0 and text != code else ""
+
+
+def cost_text(found: Break, cost: BreakCost) -> str:
+    """What a break cost, in a sentence."""
+    if not found.resume:
+        return f"the whole function runs without being compiled; {cost.seconds:.2f} s of tracing for nothing"
+    parts = [f"{plural(cost.graphs, 'graph')} more"]
+    if cost.unfused:
+        parts.append(f"up to {plural(cost.unfused, 'kernel')} that could have been fused with another")
+    parts.append(f"{cost.seconds:.2f} s of compiling")
+    return ", ".join(parts) + (f"; passed {plural(cost.passes, 'time')}" if cost.passes else "")
 
 
 def render_guards(record: Guards, stage: str, name: str, source: SourceText) -> Listing:
@@ -103,13 +135,41 @@ def guard_text(guard: Guard) -> str:
 
 def render_recompile(record: Recompile, stage: str, name: str, source: SourceText) -> Listing:
     """Why a function was compiled again."""
+    return Listing("recompile", "text", tuple(recompile_lines(record, source)))
+
+
+def recompile_lines(
+    record: Recompile, source: SourceText, function: str = "", owner: str = "", seconds: float | None = None
+) -> list[Line]:
+    """One recompilation: what changed, the guard, the call, the line that needs the guard, what avoids it."""
     place = place_refs((record.location,)) if record.location else ()
-    texts = [f"compiled again because a guard of {record.compared_with} failed:", f"  {record.guard}",
-             f"  expected {record.expected}, got {record.actual}"]
-    texts += [f"  needed by {short_place(record.location)}: {source_text(record.location, source)}"
-              ] if record.location else []
-    texts += [f"  {record.hint}"] if record.hint else []
-    return Listing("recompile", "text", tuple(Line(printable(text), "", place) for text in texts))
+    took = f", which took {seconds:.2f} s" if seconds is not None else ""
+    head = f"{resumed_function(function)} was compiled again{took}" if function else "compiled again"
+    texts = [f"{head}  ({owner})" if owner else head]
+    texts += [f"  because: {record.what or record.guard}: {_change(record)}"]
+    texts += [f"  and: {other}" for other in record.also]
+    texts += [f"  called from: {_place_text(record.call_site, source)}"] if record.call_site else []
+    texts += [f"  needed by: {_place_text(record.location, source)}"] if record.location else []
+    texts += [f"  to avoid: {record.hint}"] if record.hint else []
+    nearest = f", the nearest of {record.entries}" if record.entries > 1 else ""
+    texts += [f"  guard: {record.guard}  (of {record.compared_with}{nearest})"]
+    return [Line(printable(text), "", place) for text in texts]
+
+
+def resumed_function(name: str) -> str:
+    """A resume function's name in words: `forward, from line 14 on`."""
+    match = re.fullmatch(r"torch_dynamo_resume_in_(.+)_at_(\d+)", name)
+    return f"{match[1]}, from line {match[2]} on," if match else name
+
+
+def _change(record: Recompile) -> str:
+    if record.expected == "true":
+        return f"no longer true: {record.actual}"
+    return f"was {record.expected}, is now {record.actual}"
+
+
+def _place_text(place: Location, source: SourceText) -> str:
+    return f"{short_place(place)}  {source_text(place, source)}"
 
 
 def render_fusion(record: Fusion, stage: str, name: str, source: SourceText) -> Listing:

@@ -4,6 +4,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import Any
 
+from .break_costs import BreakCost, BreakCosts
 from .recording import CompileInfo, Recording
 from .records import SCHEMA, Break, Breaks, Graph, Guard, Guards, Recompile, Runtime, Schedule
 
@@ -18,14 +19,22 @@ def operations(graph: Graph) -> int:
 
 def breaks(recording: Recording, compile_id: str | None = None) -> list[tuple[str, Break, int]]:
     """Each graph break once, with the compilation that met it first and how many compilations met it."""
-    times: Counter[tuple[Any, ...]] = Counter()
-    first: dict[tuple[Any, ...], tuple[str, Break]] = {}
+    return [(owners[0], found, len(owners)) for found, owners in _places(recording, compile_id)]
+
+
+def break_costs(recording: Recording, compile_id: str | None = None) -> list[BreakCost]:
+    """What each of `breaks` cost, in their order."""
+    costs = BreakCosts(recording)
+    return [costs.of(found, owners) for found, owners in _places(recording, compile_id)]
+
+
+def _places(recording: Recording, compile_id: str | None) -> list[tuple[Break, list[str]]]:
+    places: dict[tuple[Any, ...], tuple[Break, list[str]]] = {}
     for owner, record in recording.records(Breaks, compile_id):
         for found in record.breaks:
             key = (found.code, found.location.file, found.location.line, found.location.column, found.source)
-            times[key] += 1
-            first.setdefault(key, (owner, found))
-    return [(owner, found, times[key]) for key, (owner, found) in first.items()]
+            places.setdefault(key, (found, []))[1].append(owner)
+    return list(places.values())
 
 
 def guards(recording: Recording, compile_id: str | None = None) -> list[tuple[str, Guard]]:
@@ -46,6 +55,7 @@ def summary(recording: Recording) -> dict[str, Any]:
     compiles = [_compile_document(info, facts) for info in infos]
     found_breaks = breaks(recording)
     found_recompiles = recompiles(recording)
+    seconds = {info.id: info.seconds.get("total", 0.0) for info in infos}
     return {
         "schema": SCHEMA,
         "recording": str(recording.path),
@@ -67,8 +77,10 @@ def summary(recording: Recording) -> dict[str, Any]:
             "skipped_frames": len({_frame(info.id) for info in infos if info.status == "skipped"}),
         },
         "compiles": compiles,
-        "graph_breaks": [break_document(owner, found, times) for owner, found, times in found_breaks],
-        "recompiles": [recompile_document(owner, found) for owner, found in found_recompiles],
+        "graph_breaks": [break_document(*entry, cost) for entry, cost in zip(found_breaks, break_costs(recording))],
+        "recompiles": [
+            recompile_document(owner, found, seconds.get(owner, 0.0)) for owner, found in found_recompiles
+        ],
         "absent": [{"compile": owner, "stage": a.stage, "why": a.why} for owner, a in recording.absents()],
         "overhead_seconds": {"recording": _overhead(infos, meta.get("writer_seconds", {}))},
         "notes": recording.notes(),
@@ -76,19 +88,25 @@ def summary(recording: Recording) -> dict[str, Any]:
     }
 
 
-def break_document(owner: str, found: Break, times: int) -> dict[str, Any]:
-    """A graph break as in the contract, with the user's stack."""
-    return {"compile": owner, "code": found.code, "message": found.message, "hint": found.hint,
-            "file": found.location.file, "line": found.location.line, "source": found.source, "times": times,
-            "function": found.location.function, "resume": found.resume}
-
-
-def recompile_document(owner: str, found: Recompile) -> dict[str, Any]:
-    """A recompilation as in the contract."""
+def break_document(owner: str, found: Break, times: int, cost: BreakCost) -> dict[str, Any]:
+    """A graph break as in the contract, with the columns of its expression and what it cost."""
     place = found.location
+    return {"compile": owner, "code": found.code, "message": found.message, "hint": found.hint,
+            "file": place.file, "line": place.line, "source": found.source, "times": times,
+            "function": place.function, "resume": found.resume, "expression": found.expression,
+            "column": place.column, "end_line": place.end_line, "end_column": place.end_column,
+            "cost": {"graphs": cost.graphs, "kernels_not_fused": cost.unfused, "seconds": cost.seconds,
+                     "passes": cost.passes}}
+
+
+def recompile_document(owner: str, found: Recompile, seconds: float) -> dict[str, Any]:
+    """A recompilation as in the contract, with the seconds that it took."""
+    place, call = found.location, found.call_site
     return {"compile": owner, "guard": found.guard, "expected": _number(found.expected),
             "actual": _number(found.actual), "file": place.file if place else None,
-            "line": place.line if place else None, "hint": found.hint, "compared_with": found.compared_with}
+            "line": place.line if place else None, "hint": found.hint, "compared_with": found.compared_with,
+            "what": found.what, "also": list(found.also), "entries": found.entries, "seconds": seconds,
+            "call_site": {"file": call.file, "line": call.line} if call else None}
 
 
 class _PerCompile:

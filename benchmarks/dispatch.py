@@ -14,9 +14,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import torch
-
 import ptdebug
+import torch
 
 
 def replaying(graph: Any, _inputs: Any) -> Callable[..., Any]:

@@ -16,7 +16,7 @@ lock = threading.Lock()
 
 def prints(x):
     y = torch.relu(x)
-    print("mean before the tanh is computed", file=io.StringIO())
+    print("mean before the tanh is computed", file=OUT)
     return torch.tanh(y)
 
 
@@ -77,7 +77,7 @@ def warns(x):
 
 def writes_a_file(x):
     y = torch.relu(x)
-    torch.save(y, io.BytesIO())
+    torch.save(y, FILE)
     return torch.tanh(y)
 
 
@@ -90,8 +90,8 @@ def seeds(x):
 def takes_a_lock(x):
     y = torch.relu(x)
     with lock:
-        y = torch.tanh(y)
-    return y
+        y = y + 1
+    return torch.tanh(y)
 
 
 def copies_a_module(x):
@@ -139,6 +139,7 @@ def looks_at_frames(x):
     return torch.tanh(y), caller
 
 
+OUT, FILE = io.StringIO(), io.BytesIO()
 LAYER = nn.Linear(4, 4)
 BREAKS = [
     prints, branches_on_data, asserts_on_data, loops_on_data, reads_a_number, makes_a_list, goes_through_numpy,

@@ -1,5 +1,4 @@
-"""What is said of a place where tracing stopped: the record of a break, and the error where `fullgraph=True` forbids one.
-"""
+"""What is said of a place where tracing stopped: the record of a break, the error of `fullgraph=True`."""
 from __future__ import annotations
 
 from collections.abc import Sequence

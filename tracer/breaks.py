@@ -43,7 +43,7 @@ BREAKS: dict[str, BreakKind] = {
         "nothing, if it is an error; eager raises it with its traceback",
     ),
     "operator-error": BreakKind(
-        "the operator fails on these arguments: {detail}", "eager runs this line and raises the same error: fix the call"
+        "the operator fails on these arguments: {detail}", "eager raises the same error: fix the call"
     ),
     "may-raise": BreakKind(
         "{detail} raises an error on some data, and the `try` around it catches that",
@@ -123,7 +123,9 @@ CALLS: dict[str, BreakKind] = {
     r"Tensor\.(item|__float__|__int__|__index__)\b|^(float|int)\(\) of": BreakKind(
         "a number is read out of a tensor ({detail}): Python has to wait for the value", _NUMBER
     ),
-    r"Tensor\.tolist": BreakKind("a tensor becomes a Python list ({detail}): Python has to wait for the values", _NUMBER),
+    r"Tensor\.tolist": BreakKind(
+        "a tensor becomes a Python list ({detail}): Python has to wait for the values", _NUMBER
+    ),
     r"Tensor\.(numpy|__array__)": BreakKind(
         "a tensor becomes a NumPy array ({detail})",
         "use the torch function of the same name, or leave NumPy to what happens after the compiled function",
@@ -147,7 +149,8 @@ CALLS: dict[str, BreakKind] = {
         "{detail}() runs text as a program, whose variables are not known before", "write the code where it runs"
     ),
     r"\.__enter__$": BreakKind(
-        "what a `with` block of this object does is not known: {detail}", "enter it around the call of the compiled function"
+        "what a `with` block of this object does is not known: {detail}",
+        "enter it around the call of the compiled function"
     ),
     r"_getframe|inspect\.(stack|currentframe)|^(locals|globals|vars)\b|traceback\.": BreakKind(
         "the program looks at its own stack or variables ({detail}), which are others once it is compiled",

@@ -21,6 +21,7 @@ from typing import Any
 
 import msgspec
 import torch
+from torch.utils._device import DeviceContext
 
 from ..artifacts.context import CompileContext, CompileId
 from ..artifacts.records import Argument, Frame, Location, Recompile, Runtime, TensorMeta
@@ -89,7 +90,7 @@ class Dispatcher:
         mine = [e.guard_manager for e in eval_frame.entries(frame.f_code) if e.backend is self]
         mine += self._on_the_way(frame.f_code)
         scope = Scope(frame.f_locals, frame.f_globals, frame.f_builtins)
-        reason = explain_recompile(mine, scope)
+        reason = explain_recompile(mine, scope, frame.f_code)
         if mine and reason is None:
             return eval_frame.EAGER_ONCE  # another thread has just compiled what this call needs
         if len(mine) >= self.options.recompile_limit:
@@ -134,11 +135,8 @@ class _Compilation:
             context.recorder.begin(str(self.id), *_place(code))
             context.recorder.source_file(code.co_filename)
         if reason is not None:
-            if reason.location is None:
-                function, file, line = _place(code)
-                reason = msgspec.structs.replace(reason, location=Location(file, line, function))
-            STATISTICS.recompiled(reason)
-            record = reason
+            record = self._with_places(reason)
+            STATISTICS.recompiled(record)
             context.record("guards", lambda: record, "recompile")
         try:
             function, file, line = _place(code)
@@ -159,6 +157,14 @@ class _Compilation:
         STATISTICS.compiled(converted)
         self._finish("eager" if self.context.fallback else "compiled", self.context.fallback)
         return verdict
+
+    def _with_places(self, reason: Recompile) -> Recompile:
+        """The reason with the line that needed the guard (the function's first where none is known) and the call."""
+        function, file, line = _place(self.code)
+        location = reason.location or Location(file, line, function)
+        calls = [f for f in program_frames(self.caller) if not _runs(f.f_code, self.code)]
+        call = _location(calls[-1]) if calls else None
+        return msgspec.structs.replace(reason, location=location, call_site=call)
 
     def _convert(self, policy: DynamicPolicy) -> ConvertedFrame | Skip:
         frame = self.frame
@@ -198,9 +204,12 @@ class _Compilation:
 
 
 def _is_being_traced() -> bool:
-    """Whether somebody else watches: a dispatch mode, torch.jit.trace, a functorch transform outside of the frame."""
+    """Whether somebody else watches: a dispatch or function mode, torch.jit.trace, a functorch transform outside of the
+    frame."""
+    function_modes = map(torch._C._get_function_stack_at, range(torch._C._len_torch_function_stack()))
     return (
         torch._C._len_torch_dispatch_stack() > 0
+        or any(not isinstance(mode, DeviceContext) for mode in function_modes)
         or torch._C._get_tracing_state() is not None
         or torch._C._functorch.peek_interpreter_stack() is not None
     )
@@ -234,12 +243,21 @@ def frame_record(frame: Any, status: str, reason: str, caller: types.FrameType |
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & 4)
                              + bool(code.co_flags & 8)]
     arguments = tuple(_argument(name, frame.f_locals[name]) for name in names if name in frame.f_locals)
-    stack = tuple(
-        Location(f.f_code.co_filename, f.f_lineno, f.f_code.co_qualname) for f in program_frames(caller)
-    )
+    stack = tuple(map(_location, program_frames(caller)))
     return Frame(
         function, file, line, str(frame.f_globals.get("__name__", "")), arguments, stack, status, reason,
         resume_id(code),
+    )
+
+
+def _location(frame: types.FrameType) -> Location:
+    return Location(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_qualname)
+
+
+def _runs(running: types.CodeType, code: types.CodeType) -> bool:
+    """Whether `running` is `code`, a rewritten form of it, or of what it continues."""
+    return (running.co_filename, running.co_firstlineno, running.co_name) == (
+        code.co_filename, code.co_firstlineno, code.co_name
     )
 
 

@@ -6,8 +6,9 @@ like any other, and a break in it makes the next one.
 """
 from __future__ import annotations
 
-import enum
-from collections.abc import Sequence
+import dis
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from types import CodeType
@@ -17,10 +18,11 @@ from bytecode import Bytecode, CellVar, CompilerFlags, FreeVar, Instr, Label
 from bytecode.concrete import _ConvertBytecodeToConcrete
 
 from .codegen import STACK_ARGUMENT
+from .instructions import code_info
 from .opcodes.py313 import HALVES
+from .slots import Slot, push_slot
 from .tracebacks import continues_a_frame
-
-_PROLOGUE = ("MAKE_CELL", "COPY_FREE_VARS", "RESUME")
+from .wording import expression_of
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,25 @@ def resume_id(code: CodeType) -> str:
     return f"{origin.code.co_filename}:{origin.code.co_firstlineno}:{origin.code.co_qualname}+{origin.index}"
 
 
+def stack_words(code: CodeType) -> Callable[[str], str]:
+    """A function that puts the names of a resume function's stack arguments in a text into words: the last of them is
+    what the instruction before it left, `x.max().item()`."""
+    origin = origin_of(code)
+    if origin is None:
+        return str
+    names = [name for name in code.co_varnames[: code.co_argcount] if name.startswith(STACK_ARGUMENT)]
+    info = code_info(origin.code)
+    text = expression_of(info.location(info.instructions[origin.index - 1]))
+
+    def words(sentence: str) -> str:
+        for name in names:
+            what = text if name == names[-1] and text else f"a value from before line {resumed_line(code)}"
+            sentence = re.sub(rf"{name}\b", lambda _, what=what: what, sentence)
+        return sentence
+
+    return words
+
+
 def is_resume_code(code: CodeType) -> bool:
     """Whether this is the code of a resume function."""
     return code in _ORIGINS
@@ -88,6 +109,11 @@ def _halves(item: Any) -> list[Any]:
 def instruction_at(code: CodeType, index: int) -> Instr:
     """Instruction `index` (as in `instructions.code_info`) in the assembler's form."""
     return [item for item in disassembled(code) if isinstance(item, Instr)][index]
+
+
+def argument_of(item: Instr) -> list[Any]:
+    """The argument of an instruction, as a list that is empty when it has none."""
+    return [] if item.opcode < dis.HAVE_ARGUMENT else [item.arg]
 
 
 def assemble(items: Sequence[Any], code: CodeType, stacksize: int, argnames: Sequence[str] | None = None) -> CodeType:
@@ -128,24 +154,6 @@ def free_names(code: CodeType) -> list[str]:
     return [*code.co_cellvars, *code.co_freevars]
 
 
-class Slot(enum.Enum):
-    """What a position of the value stack holds: an object, NULL, or what PUSH_EXC_INFO leaves there (it is passed on as
-    the exception that is being handled)."""
-
-    OBJECT = "object"
-    NULL = "null"
-    HANDLING = "handling"
-
-
-def push_slot(slot: Slot, name: str) -> list[tuple[str, Any] | tuple[str]]:
-    """The instructions that push such a position, from the variable `name`."""
-    if slot is Slot.NULL:
-        return [("PUSH_NULL",)]
-    if slot is Slot.OBJECT:
-        return [("LOAD_FAST", name)]
-    return [("LOAD_FAST", name), ("PUSH_EXC_INFO",), ("POP_TOP",)]
-
-
 @lru_cache(maxsize=1024)
 def resume_code(code: CodeType, index: int, stack: tuple[Slot, ...], variables: tuple[str, ...]) -> CodeType:
     """The code that goes on at instruction `index` of `code`.
@@ -163,15 +171,16 @@ def resume_code(code: CodeType, index: int, stack: tuple[Slot, ...], variables: 
         start += [Instr(*push, location=location) for push in push_slot(slot, f"{STACK_ARGUMENT}{i}")]
     here = Label()
     start.append(Instr("JUMP_FORWARD", here, location=location))
-    body, dropped = _body(code, index, here)
+    body, dropped = body_of(code, index, here)
     new = assemble([*start, *body], code, code.co_stacksize + 2, [*names, *variables])
     _ORIGINS[new] = Origin(code, dropped - len(start), index, len(start))
     continues_a_frame(new)
     return new
 
 
-def _body(code: CodeType, index: int, here: Label) -> tuple[list[Any], int]:
-    """The instructions of `code` without its prologue, the label `here` before number `index`; how many are dropped."""
+def body_of(code: CodeType, index: int, here: Label) -> tuple[list[Any], int]:
+    """The instructions of `code` after its first RESUME, the label `here` before number `index`; how many are dropped.
+    """
     body: list[Any] = []
     position = dropped = 0
     in_prologue = True
@@ -179,9 +188,9 @@ def _body(code: CodeType, index: int, here: Label) -> tuple[list[Any], int]:
         if not isinstance(item, Instr):
             body.append(item)
             continue
-        in_prologue = in_prologue and item.name in _PROLOGUE
         if in_prologue:
             dropped += 1
+            in_prologue = item.name != "RESUME"
         else:
             if position == index:
                 body.append(here)

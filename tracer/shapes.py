@@ -8,8 +8,8 @@ symbols under which the trace is valid.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Self
 
@@ -21,6 +21,7 @@ from torch.fx.experimental import symbolic_shapes
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
 
 from ..artifacts.context import CompileContext
+from ..artifacts.records import Location
 from .sources import SizeSource, Source
 
 Sizes = tuple[int | None, ...]
@@ -64,18 +65,39 @@ class CaptureFakeMode(FakeTensorMode):
 _fake_dispatch = getattr(FakeTensorMode.__torch_dispatch__, "__wrapped__", FakeTensorMode.__torch_dispatch__)
 
 
-_PLACE = symbolic_shapes.SLoc("", None)
+@dataclass(frozen=True)
+class _Place(symbolic_shapes.SLoc):
+    """Where a guard comes from, in ShapeEnv's terms, with our own location."""
+
+    ours: Location | None = None
+
+
+_NOWHERE = _Place("", None)
 
 
 class CaptureShapeEnv(ShapeEnv):
-    """A ShapeEnv that names its symbols s0, s1, ... and does not walk stacks at every guard."""
+    """A ShapeEnv that names its symbols s0, s1, ... and asks the tracer, not the stack, where a guard comes from.
+
+    `settled` are the symbols that were fixed to a value or expressed by others: (symbol, by what, where).
+    """
+
+    locate: Callable[[], Location] | None = None
+
+    def __init__(self, **options: Any) -> None:
+        self.settled: list[tuple[sympy.Symbol, sympy.Expr, Location | None]] = []
+        super().__init__(**options)
+
+    def _set_replacement(self, a: sympy.Symbol, tgt: sympy.Expr, msg: str) -> None:
+        super()._set_replacement(a, tgt, msg)
+        if self.replacements.get(a) == tgt:
+            self.settled.append((a, tgt, self.locate() if self.locate is not None else None))
 
     def _generate_unique_id(self, source_name: str) -> int:
         self.unique_ids.add(len(self.unique_ids))
         return len(self.unique_ids) - 1
 
     def _get_stack_summary(self, is_debug: bool = False, framework_loc: str | None = None) -> tuple[Any, str]:
-        return _PLACE, ""
+        return (_NOWHERE if self.locate is None else _Place("", None, self.locate())), ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,11 +192,13 @@ def _marked_dynamic(tensor: torch.Tensor) -> set[int]:
 
 @dataclass(frozen=True)
 class ShapeGuard:
-    """A condition on symbols: `expression` is Python over `names`, whose values are found at `sources`."""
+    """A condition on symbols: `expression` is Python over `names`, whose values are found at `sources`; `location` is
+    the line of the program that decided by it."""
 
     expression: str
     names: tuple[str, ...]
     sources: tuple[Source, ...]
+    location: Location | None = field(default=None, compare=False)
 
 
 class FrameShapes:
@@ -290,10 +314,11 @@ class FrameShapes:
             if expression in seen or expression is sympy.true or not expression.free_symbols:
                 continue
             seen.add(expression)
-            yield self._guard(python(expression), sorted(expression.free_symbols, key=str))
+            location = getattr(stated.sloc, "ours", None)
+            yield self._guard(python(expression), sorted(expression.free_symbols, key=str), location)
 
-    def _guard(self, text: str, symbols: Sequence[sympy.Symbol]) -> ShapeGuard:
-        return ShapeGuard(text, tuple(map(str, symbols)), tuple(self._symbols[s] for s in symbols))
+    def _guard(self, text: str, symbols: Sequence[sympy.Symbol], location: Location | None = None) -> ShapeGuard:
+        return ShapeGuard(text, tuple(map(str, symbols)), tuple(self._symbols[s] for s in symbols), location)
 
 
 def _numbers(values: Sequence[int | torch.SymInt]) -> Sizes:

@@ -34,8 +34,8 @@ def in_words(source: Source) -> str:
     if isinstance(source, ItemSource):
         return _item(source)
     if isinstance(source, SizeSource):
-        owner = in_words(source.owner)
-        return f"{owner}.storage_offset()" if source.kind == "storage_offset" else f"{owner}.{source.kind}({source.dimension})"
+        which = "" if source.kind == "storage_offset" else source.dimension
+        return f"{in_words(source.owner)}.{source.kind}({which})"
     if isinstance(source, CallSource):
         return f"{source.function}({in_words(source.owner)})"
     if isinstance(source, KeySource):

@@ -1,11 +1,12 @@
-"""The recompilations: which guard failed, what it expected and got, and what to do about it."""
+"""The recompilations: what changed since the last one, who called, what it cost, and what to do about it."""
 from __future__ import annotations
 
 import argparse
 
-from ...artifacts.render import render
+from ...artifacts.listing import plural
+from ...artifacts.render_lists import recompile_lines
 from ...artifacts.summary import recompile_document, recompiles
-from ..printing import add_selector, print_json, print_listing, print_title, selected
+from ..printing import add_selector, print_json, print_lines, selected
 
 EXAMPLE = "ptdebug recompiles @"
 
@@ -19,12 +20,17 @@ def run(arguments: argparse.Namespace) -> int:
     """Print each recompilation; 0 also where there are none."""
     with selected(arguments.selector) as (recording, selector):
         found = recompiles(recording, selector.compile or None)
+        infos = {info.id: info for info in recording.compiles()}
+        seconds = {owner: infos[owner].seconds.get("total", 0.0) for owner, _ in found}
         if arguments.json:
-            print_json(recompiles=[recompile_document(*entry) for entry in found])
+            print_json(recompiles=[recompile_document(owner, record, seconds[owner]) for owner, record in found])
             return 0
         if not found:
             print("no recompilations")
-        for owner, record in found:
-            print_title(f"{owner}  {recording.compile(owner).function}")
-            print_listing(render(record, "guards", "recompile", recording.source))
+            return 0
+        print(f"{plural(len(found), 'time')} a function was compiled again; {sum(seconds.values()):.1f} s")
+        for number, (owner, record) in enumerate(found, 1):
+            print()
+            lines = recompile_lines(record, recording.source, infos[owner].function, owner, seconds[owner])
+            print_lines([lines[0].numbered(number), *lines[1:]])
     return 0

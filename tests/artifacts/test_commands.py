@@ -56,7 +56,7 @@ def test_ls(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     ("@", "compilations"), ("@:0/0", "loops:buf1"), ("@:0/0:frame", "status: compiled"),
     ("@:0/0:bytecode", "LOAD_GLOBAL"), ("@:0/0:capture", "sigmoid = torch.sigmoid(mul)  # float32[4, 16]"),
     ("@:0/0:breaks", "change: remove the print"), ("@:0/0:guards", "  BOOL           L['self'].training is True"),
-    ("@:0/1:guards", "compiled again because a guard of 0/0 failed"), ("@:0/0:bytecode_out", "rewritten of forward"),
+    ("@:0/1:guards", "because: L['x'].size()[0] == 4: was 4, is now 6"), ("@:0/0:bytecode_out", "rewritten of forward"),
     ("@:joint", "aten.sigmoid.default"), ("@:passes", "common-subexpression: mul_9 -> mul"),
     ("@:0/0:loops:buf1", "t2 = sigmoid t1 : float32"), ("@:0/0:fusion", "would need: a lowering"),
     ("@:0/0:schedule", "g1: loops kernel_0"), ("@:0/0:kernels", "std::exp(-t1)"), ("@:0/0:kernels:unit_0.asm", "ret"),
@@ -104,7 +104,7 @@ def test_questions_have_documents(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_questions_have_texts(capsys: pytest.CaptureFixture[str]) -> None:
     assert "print() runs outside of the graph" in ask(capsys, "breaks")
-    assert "expected 4, got 6" in ask(capsys, "recompiles")
+    assert "was 4, is now 6" in ask(capsys, "recompiles")
     assert "not fused buf0 + buf1" in ask(capsys, "fusions")
     assert "kernel_0" in ask(capsys, "kernels")
     assert "no graph breaks" in ask(capsys, "breaks", "@:1/0")

@@ -14,6 +14,7 @@ from ..shapes import FrameShapes
 from ..sources import GLOBAL_STATE, Source
 from .kinds import KINDS
 from .read import Scope
+from .settings import settings_now
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,7 @@ class GuardBuilder:
         self.shapes = shapes
         self.scope = Scope(f_locals, f_globals, f_builtins)
         self.global_state = GlobalStateGuard()
+        self.settings = settings_now(self.global_state)
         self.locate: Callable[[], Location] | None = None  # where tracing is; set while guards are recorded
         self.function_modes = [
             torch._C._get_function_stack_at(i) for i in range(torch._C._len_torch_function_stack())

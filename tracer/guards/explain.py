@@ -1,56 +1,139 @@
-"""Why a call was not served by any entry: the first failed guard of the nearest one, with what it wanted and what it
-got."""
+"""Why a call was not served by any entry: what the nearest one wanted, what it got, and what avoids it.
+
+The nearest entry is the one of whose guards the fewest fail on the call. C++ says which guard of it failed first; all
+others are looked at here, in Python, as far as they can be.
+"""
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import CodeType
 from typing import Any
 
-from ...artifacts.records import Recompile
+from torch._C._dynamo.guards import GlobalStateGuard
+
+from ...artifacts.records import Location, Recompile
 from ..lean import without_dynamo
+from ..resume import stack_words
 from ..sources import GLOBAL_STATE, Source
+from ..wording import in_words
 from .conditions import condition_code, on_frame
 from .describe import describe
 from .kinds import KINDS, tensor_differences
 from .read import Scope
+from .settings import differences, settings_now
 from .tree import Check
 
+_MOST_ALSO = 4
 
-def explain_recompile(entries: Sequence[Any], scope: Scope) -> Recompile | None:
+
+@dataclass(frozen=True)
+class Difference:
+    """One guard that does not hold: as Python, what it is about in words, before and now, whose line it is, a hint."""
+
+    guard: str
+    what: str
+    expected: str
+    actual: str
+    location: Location | None = None
+    hint: str = ""
+
+    @property
+    def sentence(self) -> str:
+        """In a few words."""
+        return f"{self.what} was {self.expected}, is {self.actual}"
+
+
+def explain_recompile(entries: Sequence[Any], scope: Scope, code: CodeType | None = None) -> Recompile | None:
     """Compare the call in `scope` with `entries` (each an `eval_frame.EntryGuards`); None when there is none, or when
-    one of them accepts.
-
-    The nearest entry is the one that got furthest through its guards.
-    """
-    best: tuple[int, Any, Any] | None = None
+    one of them accepts. `code` is the frame's: names of what a resume function gets are read from it."""
+    best: tuple[int, Any, list[Difference]] | None = None
     with without_dynamo():
         for entry in entries:
             outcome = entry.root.check_verbose(dict(scope.f_locals))
             if outcome.result:
                 return None
-            if best is None or outcome.num_guards_executed > best[0]:
-                best = (outcome.num_guards_executed, entry, outcome)
+            found = _differences(entry, "; ".join(outcome.verbose_code_parts), scope)
+            if best is None or (len(found), -_number(entry)) < (best[0], -_number(best[1])):
+                best = len(found), entry, found
     if best is None:
         return None
-    _, entry, outcome = best
-    return _reason(entry, list(outcome.verbose_code_parts), scope)
+    _, entry, found = best
+    first, also = found[0], [d.sentence for d in found[1:]]
+    if len(also) > _MOST_ALSO:
+        also[_MOST_ALSO:] = [f"and {len(also) - _MOST_ALSO} more"]
+    words = stack_words(code) if code is not None else str
+    return Recompile(
+        first.guard, first.expected, first.actual, entry.compile_id, first.location, first.hint, words(first.what),
+        tuple(map(words, also)), None, len(entries),
+    )
 
 
-def _reason(entry: Any, parts: list[str], scope: Scope) -> Recompile:
-    text = "; ".join(parts)
-    check = _failed_check(entry.checks, text)
-    if check is None:
-        return Recompile(text or "an unnamed guard", "as at compilation", _without_prefix(text), entry.compile_id)
-    if check.kind == "GLOBAL_STATE":
-        changed = _without_prefix(text)
-        return Recompile(
-            "global state", "as at compilation", f"changed: {changed}", entry.compile_id, check.location,
-            KINDS["GLOBAL_STATE"].hint,
-        )
-    guard, expected, actual = _words(check, scope)
-    return Recompile(guard, expected, actual, entry.compile_id, check.location, KINDS[check.kind].hint)
+def _number(entry: Any) -> int:
+    """Which compilation of its function an entry is: of two that are as near the later one counts."""
+    return int(entry.compile_id.partition("/")[2] or 0)
 
 
+def _differences(entry: Any, reported: str, scope: Scope) -> list[Difference]:
+    """What does not hold: first what C++ reported, then the rest, each tensor or object once."""
+    failed = _failed_check(entry.checks, reported)
+    if failed is None:
+        text = _without_prefix(reported)
+        return [Difference(reported or "an unnamed guard", reported or "a guard", "as at compilation", text)]
+    found = _of(failed, scope)
+    seen = {failed.source}
+    for check in entry.checks:
+        if check.source not in seen and _fails(check, scope):
+            seen.add(check.source)
+            found += _of(check, scope)
+    return list(dict.fromkeys(found))
+
+
+def _fails(check: Check, scope: Scope) -> bool:
+    kind = KINDS[check.kind]
+    if check.source is GLOBAL_STATE or check.kind == "SHAPE_ENV":
+        return check.kind in _SPECIAL and bool(_SPECIAL[check.kind](check, scope))
+    try:
+        value = scope.value(check.source)
+        if kind.fails is not None:
+            return kind.fails(value, check.expectation)
+        return kind.expected(check.expectation) != kind.actual(value, check.expectation)
+    except Exception:  # it is not there at all, or not what can be asked that
+        return True
+
+
+_ABOUT = {"LENGTH": "len({})", "DICT_KEYS": "the keys of {}", "TYPE_MATCH": "type({})"}
+
+
+def _of(check: Check, scope: Scope) -> list[Difference]:
+    """The difference that a failing check is about; several settings (properties of a tensor) are several."""
+    kind = KINDS[check.kind]
+    special = _SPECIAL.get(check.kind)
+    if special is not None:
+        found = special(check, scope)
+        if found:
+            return found
+    what = _ABOUT.get(check.kind, "{}").format(in_words(check.source))
+    expected = kind.expected(check.expectation)
+    if check.source is GLOBAL_STATE:
+        what = ", ".join(check.expectation) if check.kind == "NO_ALIASING" else "a setting of torch"
+        actual = kind.actual(None, check.expectation) if check.kind == "NO_ALIASING" else "changed"
+        return [Difference(check.code, what, expected, actual, check.location, kind.hint)]
+    try:
+        value = scope.value(check.source)
+    except Exception as error:
+        missing = _missing(check.source, scope)
+        guard, gone = f"{missing} exists", f"{type(error).__name__}: not there"
+        return [Difference(guard, in_words(missing), "present", gone, check.location, kind.hint)]
+    try:
+        actual = kind.actual(value, check.expectation)
+    except Exception:
+        actual = describe(value)
+    return [Difference(check.code, what, expected, actual, check.location, kind.hint)]
+
+
+# ---- C++'s report ---------------------------------------------------------------------------------------------------
 def _failed_check(checks: Sequence[Check], text: str) -> Check | None:
     """The check behind C++'s report: its index, or a text of C++'s own that names a source or the global state."""
     if text.isdigit():
@@ -73,36 +156,78 @@ def _names(text: str, expression: str) -> bool:
     return not (following.isalnum() or following in ("_", ".", "["))
 
 
-def _words(check: Check, scope: Scope) -> tuple[str, str, str]:
-    """(guard, expected, actual) of a check that failed on `scope`."""
-    kind = KINDS[check.kind]
-    if check.kind == "SHAPE_ENV":
-        return _failed_condition(check, scope)
-    if check.source is GLOBAL_STATE:
-        return check.code, kind.expected(check.expectation), kind.actual(None, check.expectation)
+# ---- kinds that say more --------------------------------------------------------------------------------------------
+def _settings(check: Check, scope: Scope) -> list[Difference]:
+    rows = differences(check.expectation, settings_now(GlobalStateGuard()))
+    return [
+        Difference("global state", what, before, now, check.location, hint)
+        for what, before, now, hint in rows
+    ]
+
+
+_TENSOR_HINTS = {
+    "type()": "call the function with tensors of one class",
+    ".dtype": "convert before the call (x.to(torch.float32)), or accept one compilation for each dtype",
+    ".device": "nothing: each device needs code of its own",
+    ".requires_grad": "pass x.detach() where no gradient is wanted; with and without gradients are compiled once each",
+    ".dim()": "reshape to one number of dimensions before the call; each number is compiled once",
+    ".size()": "a size that changed once is a symbol from then on, unless dynamic=False, mark_static or a parameter "
+    "keeps it a number; mark it before the first call with torch._dynamo.mark_dynamic(x, {})",
+    ".stride()": "pass x.contiguous(): another memory layout is compiled anew",
+    " dispatch keys": "call the function always inside of torch.inference_mode() or always outside; do not mix its "
+    "tensors with others",
+}
+
+
+def _tensor(check: Check, scope: Scope) -> list[Difference]:
+    name, where = check.source.expression, in_words(check.source)
     try:
-        value = scope.value(check.source)
-    except Exception as error:
-        return _missing(check.source, scope), "present", f"{type(error).__name__}: not there"
-    if check.kind == "TENSOR_MATCH":
-        differences = tensor_differences(value, check.expectation)
-        if differences:
-            what, expected, actual = differences[0]
-            return _tensor_guard(check.source.expression, what, expected), expected, actual
-    try:
-        actual = kind.actual(value, check.expectation)
-    except Exception:
-        actual = describe(value)
-    return check.code, kind.expected(check.expectation), actual
+        rows = tensor_differences(scope.value(check.source), check.expectation)
+    except Exception:  # it is not there: said by the caller
+        return []
+    found = []
+    for what, expected, actual in rows:
+        guard = f"type({name}) is {expected}" if what == "type()" else f"{name}{what} == {expected}"
+        kind, _, index = what.partition("[")
+        words = f"{where}{kind[:-1]}{index[:-1]})" if index else f"{where}{what}"
+        words = f"type({where})" if what == "type()" else words
+        hint = _TENSOR_HINTS[kind].format(index[:-1])
+        found.append(Difference(guard, words, expected, actual, check.location, hint))
+    sizes = [d for d in found if ".stride()" not in d.guard and "dispatch keys" not in d.guard]
+    return sizes or found  # strides follow from sizes, and keys from both
 
 
-def _tensor_guard(x: str, what: str, expected: str) -> str:
-    if what == "type()":
-        return f"type({x}) is {expected}"
-    return f"{x}{what} == {expected}"
+_SYMBOL = re.compile(r"\b[a-z_]+\d+\b")
+_SHAPE_HINTS: tuple[tuple[str, str], ...] = (
+    (r"^2 <= ", "nothing: sizes 0 and 1 are compiled on their own, since they broadcast"),
+    (r"==", "the line named needs these sizes to be equal; other sizes are compiled for each relation"),
+    ("", "the line named decides by the size; each way it goes is compiled once"),
+)
 
 
-def _missing(source: Source, scope: Scope) -> str:
+def _condition(check: Check, scope: Scope) -> list[Difference]:
+    found = []
+    for guard in check.expectation:
+        code = condition_code(guard)
+        try:
+            if on_frame(code, scope.f_globals)(dict(scope.f_locals)):
+                continue
+            values = ", ".join(f"{in_words(s)} is {scope.value(s)}" for s in dict.fromkeys(guard.sources))
+        except Exception as error:
+            values = type(error).__name__
+        hint = next(hint for pattern, hint in _SHAPE_HINTS if re.search(pattern, guard.expression))
+        where = {name: in_words(source) for name, source in zip(guard.names, guard.sources)}
+        what = _SYMBOL.sub(lambda match, where=where: where.get(match.group(), match.group()), guard.expression)
+        found.append(Difference(code, what, "true", values, guard.location or check.location, hint))
+    return found
+
+
+_SPECIAL: dict[str, Callable[[Check, Scope], list[Difference]]] = {
+    "GLOBAL_STATE": _settings, "TENSOR_MATCH": _tensor, "SHAPE_ENV": _condition,
+}
+
+
+def _missing(source: Source, scope: Scope) -> Source:
     """The outermost step on the way to `source` that cannot be made."""
     chain = [source]
     while chain[-1].base is not None:
@@ -111,21 +236,8 @@ def _missing(source: Source, scope: Scope) -> str:
         try:
             scope.value(step)
         except Exception:
-            return f"{step} exists"
-    return f"{source} exists"
-
-
-def _failed_condition(check: Check, scope: Scope) -> tuple[str, str, str]:
-    for guard in check.expectation:
-        code = condition_code(guard)
-        try:
-            if on_frame(code, scope.f_globals)(dict(scope.f_locals)):
-                continue
-            values = ", ".join(f"{s} = {scope.value(s)}" for s in dict.fromkeys(guard.sources))
-        except Exception as error:
-            values = type(error).__name__
-        return code, "true", values
-    return check.code, "true", "false"
+            return step
+    return source
 
 
 def _without_prefix(text: str) -> str:

@@ -25,8 +25,8 @@ class Kind:
     """How one kind of guard is checked and how it is put into words.
 
     `install(tree, spec)` adds the check and returns the expectation; `code(x, expectation)` is what is checked as
-    Python on `x`, the source's expression; `expected` and `actual` fill the sentence of a failure; `key` tells guards
-    of one kind on one source apart.
+    Python on `x`, the source's expression; `expected` and `actual` fill the sentence of a failure; `fails` says
+    whether a value fails, where comparing these two does not tell; `key` tells guards of one kind on one source apart.
     """
 
     install: Callable[[GuardTree, GuardSpec], Any]
@@ -36,6 +36,7 @@ class Kind:
     hint: str = ""
     key: Callable[[Any], Any] = lambda value: None
     subject: Callable[[Any], str] = lambda expectation: ""
+    fails: Callable[[Any, Any], bool] | None = None
 
 
 # ---- types and identities -------------------------------------------------------------------------------------------
@@ -46,14 +47,25 @@ def _install_type(tree: GuardTree, spec: GuardSpec) -> str:
     return type_name(cls)
 
 
-def _install_identity(tree: GuardTree, spec: GuardSpec) -> str:
+@dataclass(frozen=True)
+class Identity:
+    """An object that a guard knows by its address: in words, and the address."""
+
+    words: str
+    id: int
+
+    def __str__(self) -> str:
+        return self.words
+
+
+def _install_identity(tree: GuardTree, spec: GuardSpec) -> Identity:
     value = tree.value(spec.source) if spec.value is None else spec.value
     tree.watch(value)
     tree.manager(spec.source).add_id_match_guard(id(value), tree.parts(spec), None)
-    return subject(value)
+    return Identity(subject(value), id(value))
 
 
-def _install_function(tree: GuardTree, spec: GuardSpec) -> str:
+def _install_function(tree: GuardTree, spec: GuardSpec) -> Identity:
     """The same code: a function made anew by `def` or `lambda` in a loop is as good as the one that was traced."""
     function = tree.value(spec.source)
     code = getattr(function, "__code__", None)
@@ -65,7 +77,7 @@ def _install_function(tree: GuardTree, spec: GuardSpec) -> str:
     manager.code_manager(
         source=f"{spec.source}.__code__", example_value=code, guard_manager_enum=tree.plain
     ).add_id_match_guard(id(code), tree.parts(spec), None)
-    return subject(function)
+    return Identity(subject(function), id(code))
 
 
 def _install_same(tree: GuardTree, spec: GuardSpec) -> str:
@@ -152,13 +164,32 @@ def _keys(keys: Iterable[Any]) -> str:
     return f"[{', '.join(map(describe, keys))}]"
 
 
-def _install_contains(tree: GuardTree, spec: GuardSpec, present: bool) -> Any:
+@dataclass(frozen=True)
+class Key:
+    """A key in words, and itself where it is a plain constant."""
+
+    words: str
+    plain: Any
+
+    def __str__(self) -> str:
+        return self.words
+
+
+def _install_contains(tree: GuardTree, spec: GuardSpec, present: bool) -> Key:
     container, manager, parts = _container(tree, spec)
     if isinstance(container, (set, frozenset)):
         manager.add_set_contains_guard(present, spec.value, parts, None)
     else:
         manager.add_dict_contains_guard(present, spec.value, parts, None)
-    return describe(spec.value)
+    return Key(describe(spec.value), spec.value if type(spec.value) in (str, int, bool) else None)
+
+
+def _lacks(container: Any, key: Key) -> bool:
+    return key.plain is not None and key.plain not in container
+
+
+def _has(container: Any, key: Key) -> bool:
+    return key.plain is not None and key.plain in container
 
 
 def _install_attribute(tree: GuardTree, spec: GuardSpec) -> str:
@@ -239,13 +270,13 @@ def _install_lambda(tree: GuardTree, spec: GuardSpec) -> str:
     return text
 
 
-def _install_global_state(tree: GuardTree, spec: GuardSpec) -> str:
+def _install_global_state(tree: GuardTree, spec: GuardSpec) -> dict[str, str]:
     # C++ words the failure of the first itself; these are in its manner.
     modes, device = ["GLOBAL_STATE changed: torch function modes"], ["GLOBAL_STATE changed: default device"]
     tree.root.add_global_state_guard(tree.builder.global_state, tree.parts(spec), None)
     tree.root.add_torch_function_mode_stack_guard(tree.builder.function_modes, modes, None)
     tree.root.add_default_device_guard(device, None)
-    return "as it was when compiled"
+    return tree.builder.settings
 
 
 def _implied(tree: GuardTree, spec: GuardSpec) -> Any:
@@ -258,7 +289,15 @@ def _constant(x: str, value: Any) -> str:
     return f"{x} == {describe(value)}"
 
 
-_CHANGED_OBJECT = "pass the same object at each call, or make it an argument that the function does not depend on"
+def _untold(value: Any, expectation: Any) -> bool:
+    """Only C++ can tell whether such a guard fails."""
+    return False
+
+
+_CHANGED_OBJECT = (
+    "use one object for all calls: define functions and objects once, not in the loop that calls. Each that is really "
+    "another is compiled once"
+)
 
 KINDS: dict[str, Kind] = {
     "TYPE_MATCH": Kind(
@@ -267,18 +306,26 @@ KINDS: dict[str, Kind] = {
     ),
     "ID_MATCH": Kind(
         _install_identity, lambda x, e: f"{x} is {e}", actual=lambda v, e: _other(subject(v), e),
-        hint=_CHANGED_OBJECT, subject=str,
+        hint=_CHANGED_OBJECT, subject=str, fails=lambda v, e: id(v) != e.id,
     ),
     "FUNCTION_MATCH": Kind(
         _install_function, lambda x, e: f"{x}.__code__ is that of {e}", actual=lambda v, e: _other(subject(v), e),
-        hint=_CHANGED_OBJECT, subject=str,
+        hint=_CHANGED_OBJECT, subject=str, fails=lambda v, e: id(getattr(v, "__code__", v)) != e.id,
     ),
     "EQUALS_MATCH": Kind(
         _install_equals, _constant, describe,
-        hint="a Python value that changes is compiled for each value: pass it as a tensor, or mark it dynamic",
+        hint="each value of a string, or of a number that the program tests, is compiled once; pass a number that "
+        "takes many values as a tensor",
+        fails=lambda v, e: not is_same_constant(v, e),
     ),
-    "NONE": Kind(_install_equals, _constant, describe),
-    "BOOL": Kind(_install_equals, _constant, describe, hint="each of True and False is compiled once"),
+    "NONE": Kind(
+        _install_equals, _constant, describe, hint="with and without the argument are compiled once each",
+        fails=lambda v, e: v is not e,
+    ),
+    "BOOL": Kind(
+        _install_equals, _constant, describe, hint="nothing: each of True and False is compiled once",
+        fails=lambda v, e: v is not e,
+    ),
     "LENGTH": Kind(
         _install_length, lambda x, e: f"len({x}) == {e}", actual=lambda v, e: str(len(v)),
         hint="stack the items into one tensor, or keep the number of items constant",
@@ -289,53 +336,59 @@ KINDS: dict[str, Kind] = {
     ),
     "IN_DICT": Kind(
         lambda tree, spec: _install_contains(tree, spec, True), lambda x, e: f"{e} in {x}",
-        lambda e: f"has {e}", lambda v, e: f"has no {e}", key=lambda value: value,
+        lambda e: f"has {e}", lambda v, e: f"has no {e}", key=lambda value: value, fails=_lacks,
+        hint="give the dict the same keys before the first call and at each call",
     ),
     "NOT_IN_DICT": Kind(
         lambda tree, spec: _install_contains(tree, spec, False), lambda x, e: f"{e} not in {x}",
-        lambda e: f"has no {e}", lambda v, e: f"has {e}", key=lambda value: value,
+        lambda e: f"has no {e}", lambda v, e: f"has {e}", key=lambda value: value, fails=_has,
+        hint="give the dict the same keys before the first call and at each call",
     ),
     "HAS_ATTR": Kind(
         _install_attribute, lambda x, e: f"hasattr({x}, {e!r})", lambda e: f"has `{e}`", lambda v, e: f"has no `{e}`",
-        key=lambda value: value,
+        key=lambda value: value, fails=lambda v, e: not hasattr(v, e),
+        hint="set the attribute in __init__, before the first call",
     ),
     "NO_ATTR": Kind(
         _install_no_attribute, lambda x, e: f"not hasattr({x}, {e!r})", lambda e: f"has no `{e}`",
-        lambda v, e: f"has `{e}`", key=lambda value: value,
+        lambda v, e: f"has `{e}`", key=lambda value: value, fails=lambda v, e: hasattr(v, e),
+        hint="set the attribute in __init__, before the first call",
     ),
     "TENSOR_MATCH": Kind(
         _install_tensor, _tensor_code, lambda e: f"{e.cls} {e.dtype}{_dims(e.sizes)} on {e.device}",
         lambda v, e: describe(v),
-        hint="sizes that vary become dynamic by themselves; other properties are compiled for each combination",
+        hint="call the function with tensors of one kind", fails=lambda v, e: bool(tensor_differences(v, e)),
     ),
     "DUPLICATE_INPUT": Kind(
         _install_same, lambda x, e: f"{x} is {e}", lambda e: f"the same object as {e}", lambda v, e: "another object",
-        key=lambda value: value,
+        key=lambda value: value, hint="pass the same object in both places, as at the first call", fails=_untold,
     ),
     "LAMBDA": Kind(
         _install_lambda, lambda x, e: e.replace("{}", x), lambda e: e.replace("{}", "it"), key=lambda value: value[1],
+        hint="keep it as it was at the first call", fails=_untold,
     ),
     "GLOBAL_STATE": Kind(
         _install_global_state,
         lambda x, e: "grad mode, autocast, default dtype and device, deterministic algorithms, threads and function "
         "modes are as they were",
+        expected=lambda e: "as it was when compiled",
         hint="call the function under the same torch settings",
     ),
     # ---- implied: the tree adds these itself
     "SHAPE_ENV": Kind(
         _implied, lambda x, e: conditions_code(e), lambda e: "true",
-        hint="the compiled code holds for a range of sizes; this one is outside of it",
+        hint="the compiled code holds for a range of sizes; this one is outside of it", fails=_untold,
     ),
     "NO_ALIASING": Kind(
         _implied, lambda x, e: f"{', '.join(e)} are different tensors", lambda e: "different tensors",
-        lambda v, e: "one tensor twice", hint="pass different tensors, as at the first call",
+        lambda v, e: "one tensor twice", hint="pass different tensors, as at the first call", fails=_untold,
     ),
     "BUILTIN": Kind(
         _implied, lambda x, e: f"{e!r} not in G", lambda e: f"the builtin `{e}`",
-        lambda v, e: f"a global `{e}` hides it",
+        lambda v, e: f"a global `{e}` hides it", hint="give the global another name than the builtin's", fails=_untold,
     ),
 }
 
 
-def _other(actual: str, expected: str) -> str:
-    return f"another object: {actual}" if actual == expected else actual
+def _other(actual: str, expected: Identity) -> str:
+    return f"another object: {actual}" if actual == expected.words else actual

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..sources import Source
+from ..wording import in_words
 
 if TYPE_CHECKING:
     from ..codegen import Codegen
@@ -144,7 +145,7 @@ class Value:
 
     def describe(self) -> str:
         """A few words for messages to the user: "a list of 3", "the module `self.layers`"."""
-        where = f" `{self.source}`" if self.source is not None else ""
+        where = f" `{in_words(self.source)}`" if self.source is not None else ""
         return f"{type(self).__name__}{where}"
 
     def __repr__(self) -> str:

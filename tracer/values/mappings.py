@@ -13,6 +13,7 @@ from types import BuiltinFunctionType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 from ..sources import AttrSource, ItemSource, KeySource, Source
+from ..wording import in_words
 from .base import Unsupported, Value
 from .constant import REGISTRY, BoundBuiltin, ItemsIterator, constant
 from .operators import equal
@@ -260,7 +261,7 @@ class DictValue(Value):
 
     def describe(self) -> str:
         """The type and the number of items."""
-        where = f" `{self.source}`" if self.source is not None else ""
+        where = f" `{in_words(self.source)}`" if self.source is not None else ""
         return f"a {self.kind.__name__} of {len(self.items)}{where}"
 
 

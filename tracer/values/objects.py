@@ -11,6 +11,7 @@ from types import FunctionType, GetSetDescriptorType, MemberDescriptorType
 from typing import TYPE_CHECKING, Any
 
 from ..sources import AttrSource, Source
+from ..wording import in_words
 from .attributes import MISSING, BaseMethod, bind, is_python_method, lookup, type_source
 from .base import Unsupported, Value
 from .constant import REGISTRY, constant
@@ -295,7 +296,7 @@ class ObjectValue(Value):
 
     def describe(self) -> str:
         """For messages."""
-        where = f" `{self.source}`" if self.source is not None else ""
+        where = f" `{in_words(self.source)}`" if self.source is not None else ""
         return f"a {self.cls.__qualname__}{where}"
 
 

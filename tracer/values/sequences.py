@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..sources import ItemSource, Source
+from ..wording import in_words
 from .base import Unsupported, Value
 from .constant import REGISTRY, BoundBuiltin, ItemsIterator, constant
 from .operators import apply, equal
@@ -124,7 +125,7 @@ class SequenceValue(Value):
 
     def describe(self) -> str:
         """The type and the number of items."""
-        where = f" `{self.source}`" if self.source is not None else ""
+        where = f" `{in_words(self.source)}`" if self.source is not None else ""
         return f"a {self.kind.__name__} of {len(self.items)}{where}"
 
 

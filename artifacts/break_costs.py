@@ -1,0 +1,82 @@
+"""What a graph break cost: the graphs it cut off, kernels that could not be one, seconds, and how often it was passed.
+
+A break is followed by functions that go on after it ("resume functions"), compiled on their own. They are found by what
+they continue (`Frame.origin`, which `Break.resumes` names).
+"""
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from .recording import Recording
+from .records import Break, Frame, Graph, Runtime, Schedule
+
+
+@dataclass(frozen=True)
+class BreakCost:
+    """`graphs` that would be part of the one before it; pairs of kernels on its two sides that exchange a tensor
+    through memory and might have been one (`unfused`, an upper bound); `seconds` of compiling what follows
+    and of tracing that was thrown away; `passes`, how often compiled code after it ran."""
+
+    graphs: int = 0
+    unfused: int = 0
+    seconds: float = 0.0
+    passes: int = 0
+
+    def __add__(self, other: BreakCost) -> BreakCost:
+        return BreakCost(
+            self.graphs + other.graphs, self.unfused + other.unfused, self.seconds + other.seconds,
+            self.passes + other.passes,
+        )
+
+
+class BreakCosts:
+    """The costs of a recording's breaks; everything that they are computed from is read once."""
+
+    def __init__(self, recording: Recording) -> None:
+        self._seconds = {info.id: info.seconds.get("total", 0.0) for info in recording.compiles()}
+        self._continued: dict[tuple[str, str], list[str]] = defaultdict(list)
+        for owner, frame in recording.records(Frame):
+            if frame.origin:
+                self._continued[_process(owner), frame.origin].append(owner)
+        self._graphs = {i.compile for i in recording.artifacts(stage="capture")}
+        self._schedules = dict(recording.records(Schedule))
+        self._calls = {owner: runtime.calls for owner, runtime in recording.records(Runtime)}
+        self._recording = recording
+
+    def of(self, found: Break, owners: Iterable[str]) -> BreakCost:
+        """The cost of one break, which the compilations `owners` met."""
+        owners = list(owners)
+        total = BreakCost(seconds=found.seconds * len(owners))
+        after = dict.fromkeys(
+            other for owner in owners for origin in found.resumes for other in self._continued[_process(owner), origin]
+        )
+        for other in after:
+            unfused = max((self._unfused(owner, other, found.kept) for owner in owners), default=0)
+            seconds, calls = self._seconds.get(other, 0.0), self._calls.get(other, 0)
+            total += BreakCost(int(other in self._graphs), unfused, seconds, calls)
+        return total
+
+    def _unfused(self, before: str, after: str, kept: tuple[str, ...]) -> int:
+        first, second = self._schedules.get(before), self._schedules.get(after)
+        if first is None or second is None or _process(before) != _process(after):
+            return 0
+        results = {buffer.id for buffer in first.buffers if buffer.role == "output"}
+        inputs = self._inputs(after, kept)
+        writers = sum(g.kind == "loops" and bool(results.intersection(g.writes)) for g in first.groups)
+        readers = sum(g.kind == "loops" and bool(inputs.intersection(g.reads)) for g in second.groups)
+        return min(writers, readers)
+
+    def _inputs(self, compile_id: str, kept: tuple[str, ...]) -> set[str]:
+        """The buffers of a compilation that come in as the variables `kept`."""
+        graph = self._recording.artifact(compile_id, "capture")
+        if not isinstance(graph, Graph):
+            return set()
+        names = {f"L__{name}__" for name in kept}
+        inputs = [node.id for node in graph.nodes if node.op == "placeholder"]
+        return {f"arg{number}" for number, name in enumerate(inputs) if name in names}
+
+
+def _process(compile_id: str) -> str:
+    return compile_id.partition("@")[2]

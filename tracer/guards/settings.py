@@ -1,0 +1,105 @@
+"""torch's settings that no variable shows (grad mode, autocast, default dtype, ...): how they were, and what changed.
+
+C++ compares them in one guard and says at most which field differs; here each difference gets its name in the program,
+the value before and after, and what keeps it as it was.
+"""
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from .describe import type_name
+
+_AUTOCAST_DEVICES = ("cpu", "cuda")  # the first two of torch's list of devices with autocast; others go by number
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One setting in the program's words, and what avoids a recompilation when it changes."""
+
+    words: str
+    hint: str
+
+
+_SETTINGS: dict[str, Setting] = {
+    "grad_mode": Setting(
+        "grad mode",
+        "call the function always inside of torch.no_grad() or always outside, or accept one compilation for each",
+    ),
+    "inference_mode": Setting(
+        "inference mode", "call the function always inside of torch.inference_mode() or always outside"
+    ),
+    "deterministic_algorithms": Setting(
+        "torch.use_deterministic_algorithms", "set it once, before the function is called for the first time"
+    ),
+    "deterministic_algorithms_warn_only": Setting(
+        "torch.use_deterministic_algorithms(warn_only=...)", "set it once, before the function is called"
+    ),
+    "default_dtype": Setting(
+        "the default dtype", "set it once (torch.set_default_dtype), before the function is called"
+    ),
+    "default_device": Setting(
+        "the default device", "set it once (torch.set_default_device), before the function is called"
+    ),
+    "num_threads": Setting("the number of threads", "call torch.set_num_threads once, before the function is called"),
+    "allow_tf32": Setting(
+        "float32 matrix products in TF32", "set the precision of matrix products once, before the call"
+    ),
+    "torch_function": Setting("handling of __torch_function__", "call the function under the same handling"),
+    "function_modes": Setting(
+        "the active torch function modes (`with torch.device(...)` is one)",
+        "call the function always inside of these `with` blocks or always outside",
+    ),
+}
+
+Difference = tuple[str, str, str, str]
+"""(setting, before, now, hint), in words."""
+
+
+def settings_now(guard: Any = None) -> dict[str, str]:
+    """All settings as text, by name; those in `guard` (a C++ GlobalStateGuard) as they were when it was made."""
+    found = _flat(json.loads(guard.__getstate__())) if hasattr(guard, "__getstate__") else {}
+    modes = [torch._C._get_function_stack_at(i) for i in range(torch._C._len_torch_function_stack())]
+    found["function_modes"] = ", ".join(type_name(type(mode)) for mode in modes) or "none"
+    found["inference_mode"] = _text(torch.is_inference_mode_enabled())
+    return found
+
+
+def differences(before: dict[str, str], now: dict[str, str]) -> list[Difference]:
+    """What changed; a setting that only one side knows is left out."""
+    rows = []
+    for name in before:
+        if name in now and before[name] != now[name]:
+            setting = _SETTINGS.get(name) or _autocast(name)
+            rows.append((setting.words, before[name], now[name], setting.hint))
+    return rows
+
+
+def _autocast(name: str) -> Setting:
+    if name.startswith("autocast"):
+        return Setting(name, "call the function always inside of torch.autocast or always outside")
+    return Setting(name.replace("_", " "), "set it once, before the function is called")
+
+
+def _flat(state: dict[str, Any]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    autocast = state.pop("autocast_state", {})
+    for number, enabled in enumerate(autocast.get("enabled", ())):
+        device = _AUTOCAST_DEVICES[number] if number < len(_AUTOCAST_DEVICES) else f"device {number}"
+        dtype = autocast["dtype"][number]
+        found[f"autocast on {device}"] = _text(enabled)
+        found[f"autocast's dtype on {device}"] = _DTYPES.get(dtype, str(dtype))
+    for name, value in state.items():
+        found[name] = _DTYPES.get(value, str(value)) if name == "default_dtype" else _text(value)
+    return found
+
+
+def _text(value: Any) -> str:
+    return ("on" if value else "off") if isinstance(value, bool) else str(value)
+
+
+_DTYPES = {5: "torch.float16", 6: "torch.float32", 7: "torch.float64", 15: "torch.bfloat16"}
+"""c10::ScalarType by number, those that may be a default or autocast's."""
