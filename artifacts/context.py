@@ -124,6 +124,11 @@ class CompileContext:
             )
         return chosen
 
+    def override(self, kind: str, subject: str) -> str | None:
+        """The option that this run forces for a decision, None where it forces none; for what is chosen all at once."""
+        pattern = _override_for(f"{kind}:{subject}", self.overrides) if self.overrides else None
+        return None if pattern is None else self.overrides[pattern]
+
     @contextmanager
     def timed(self, name: str) -> Iterator[None]:
         """Add the wall seconds of the block to `seconds[name]` (names of the contract: capture, joint, passes, ...)."""

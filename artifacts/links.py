@@ -24,6 +24,7 @@ from .records import (
     Kernel,
     Loops,
     Node,
+    Partition,
     Pass,
     Ref,
     RuleMatch,
@@ -181,6 +182,13 @@ def _schedule_edges(record: Schedule, key: str) -> Iterator[Edge]:
             yield f"{key}#{group.id}", origin
 
 
+def _partition_edges(record: Partition, key: str) -> Iterator[Edge]:
+    for item in (*record.saved, *record.recomputed):
+        places = place_refs((item.location,)) if item.location else ()
+        for origin in (*item.origins, *places):
+            yield f"{key}#{item.id}", origin
+
+
 def _line_edges(lines: tuple[CodeLine, ...], key: str) -> Iterator[Edge]:
     for number, line in enumerate(lines, 1):
         for origin in line.origins:
@@ -201,6 +209,7 @@ EDGES: dict[type, Callable[[Any, str], Iterable[Edge]]] = {
     Guards: _guard_edges,
     Loops: _loops_edges,
     Schedule: _schedule_edges,
+    Partition: _partition_edges,
     Kernel: lambda record, key: _line_edges(record.lines, key),
     Wrapper: lambda record, key: _line_edges(record.lines, key),
 }

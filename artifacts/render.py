@@ -18,6 +18,7 @@ from .records import (
     Guards,
     Kernel,
     Loops,
+    Partition,
     Pass,
     Recompile,
     Runtime,
@@ -38,12 +39,14 @@ from .render_lists import (
     render_runtime,
     render_schedule,
 )
+from .render_partition import render_partition
 
 RENDERERS: dict[type, Callable[[Any, str, str, SourceText], Listing]] = {
     Frame: render_frame,
     Bytecode: render_bytecode,
     Graph: render_graph,
     Pass: render_pass,
+    Partition: render_partition,
     Breaks: render_breaks,
     Guards: render_guards,
     Recompile: render_recompile,

@@ -121,7 +121,7 @@ def _cost(node: torch.fx.Node) -> Cost:
         work = int(flops * BYTES_PER_FLOP[_device(value)]) + 2 * size + _read(node)
         return Cost("tuple" if isinstance(value, (tuple, list)) else "library", size, work, flops, never, why)
     names = (CPU_WORK, GPU_WORK)[_device(value) == "cuda"]
-    each = names.get(node.target.overloadpacket.__name__.strip("_"), names[SIMPLE])
+    each = names[SIMPLE] if _small_power(node) else names.get(_operator(node), names[SIMPLE])
     if lowering.kind in (REDUCTION, COMPOSITE):
         read = _read(node)
         rounds = 2 if lowering.kind == COMPOSITE else 1
@@ -130,6 +130,16 @@ def _cost(node: torch.fx.Node) -> Cost:
     count = elements(value) if isinstance(value, torch.Tensor) else 0
     work = int(each * count) + (2 * size if lowering.kind == GATHER else 0) + 1
     return Cost("tuple" if isinstance(value, (tuple, list)) else "loops", size, work, count, never)
+
+
+def _operator(node: torch.fx.Node) -> str:
+    target: Any = node.target
+    return str(target.overloadpacket.__name__).strip("_") if hasattr(target, "overloadpacket") else ""
+
+
+def _small_power(node: torch.fx.Node) -> bool:
+    """Whether the node raises to a power that becomes a few products."""
+    return node.target is torch.ops.aten.pow.Tensor_Scalar and node.args[1] in (-2, -1, 1, 2, 3, 4)
 
 
 def is_view(node: torch.fx.Node) -> bool:

@@ -70,6 +70,7 @@ class Region:
     results: set[Node]  # memory that the program holds after the forward: results
     exposed: set[Node]  # memory that the program may change before the backward, and eager would not notice
     changed: set[Node]  # inputs that the forward itself changes
+    checkpointed: set[Node]  # nodes of checkpointed regions, and what only the backward computes from them
 
 
 def region(joint: JointGraph) -> Region:
@@ -94,7 +95,9 @@ def region(joint: JointGraph) -> Region:
     outside = (set(placeholders) | results) - read_by_eager
     exposed = {n for n in candidates if root(n) in outside}
     spread = _spread(graph, candidates, readers, backward)
-    return Region(joint, costs, candidates, wanted, readers, forward, backward, stored, again, spread, results, exposed, changed)
+    checkpointed = _checkpointed(candidates, forward)
+    return Region(joint, costs, candidates, wanted, readers, forward, backward, stored, again, spread, results, exposed,
+                  changed, checkpointed)
 
 
 def solve(region: Region, prices: Prices, forced: Mapping[Node, str]) -> Cut:
@@ -146,7 +149,7 @@ def closed(region: Region, saved: set[Node]) -> Cut:
 def price(region: Region, node: Node, prices: Prices, want: str | None = None) -> tuple[int, int]:
     """(price of saving the node's value, price of computing it again), in bytes; UNBOUNDED where it must not be."""
     cost = region.costs[node]
-    always = node.meta.get("recompute") == ALWAYS
+    always = node in region.checkpointed
     kept = cost.savable and want != RECOMPUTE and not (always and not cost.never and want != SAVE)
     if not kept or node in region.changed or (node in region.exposed and not prices.inputs):
         save = UNBOUNDED
@@ -228,6 +231,15 @@ def _stored(costs: dict[Node, Cost], forward: set[Node], returned: list[Node]) -
 def _rereads(node: Node) -> bool:
     """Whether eager keeps this node's arguments: it belongs to the backward, or to a checkpointed region."""
     return node.meta.get("phase") == BACKWARD or node.meta.get("recompute") == ALWAYS
+
+
+def _checkpointed(candidates: list[Node], forward: set[Node]) -> set[Node]:
+    found: set[Node] = set()
+    for node in candidates:
+        always = node.meta.get("recompute") == ALWAYS
+        if always or (node not in forward and any(n in found for n in node.all_input_nodes)):
+            found.add(node)
+    return found
 
 
 def _spread(

@@ -84,8 +84,5 @@ class Partitioned:
     saved: tuple[Saved, ...]
     recomputed: tuple[Recomputed, ...]
     joint: JointGraph
-    peak_bytes: dict[str, int]
-    """Predicted (see peak.py): "forward" and "backward", the highest number of bytes in use in each; "eager", that of a
-    step in eager; "eager_saved", what eager keeps for the backward. Sizes that vary count as `costs.SIZE_HINT`."""
     budget: float = 1.0
     """The memory budget that was kept to: 1.0 none, 0.0 nothing but inputs."""

@@ -156,6 +156,8 @@ def _above(ends: list[Node]) -> set[Node]:
 # ---- sizes that vary --------------------------------------------------------------------------------------------------
 def _sizes(joint: JointGraph, inputs: tuple[Node, ...], body: list[Node]) -> dict[str, Any]:
     """Sizes that the backward uses and that cannot be read off its tensors: name -> SymInt."""
+    if not any(True for _ in _expressions(joint.forward.inputs)):
+        return {}
     known: set[sympy.Symbol] = set()
     for node in inputs:
         known.update(e for e in _expressions(node.meta.get("val")) if isinstance(e, sympy.Symbol))

@@ -5,16 +5,17 @@ to a memory budget, and is explained.
 """
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping
 from dataclasses import replace
 
 from ...artifacts.context import CompileContext, OverrideError
 from .costs import exact_bytes
 from .cut import RECOMPUTE, SAVE, Cut, Node, Prices, Region, price, region, root, solve
+from .describe import partition_record
 from .flow import UNBOUNDED, Unbounded
 from .graphs import ALWAYS, JointGraph, Partitioned, Recomputed, Saved
 from .halves import split
-from .peak import compiled_peak, eager_peak, eager_saved
 
 HIGHEST_PRICE = 1e6  # bytes moved for holding one: any operation is cheaper
 BISECTIONS = 12
@@ -30,18 +31,20 @@ def partition(joint: JointGraph, context: CompileContext) -> Partitioned:
     found = region(joint)
     budget = _budget(context)
     prices, forced = _within(found, budget)
-    cut, prices = _decided(found, prices, forced, context)
+    cut, why = _decided(found, prices, forced, context)
     forward, backward, sizes = split(found, cut)
     readers = _first_readers(found, cut)
-    saved = tuple(_saved(found, node, cut, prices, readers.get(node, "")) for node in cut.saved)
-    saved += tuple(Saved(name, "size", 8, "a size that no saved tensor tells") for name in sizes)
-    held = [s.node for s in saved if s.kind != "input"]
-    peaks = {
-        "forward": compiled_peak(forward.module.graph), "backward": compiled_peak(backward.module.graph, held),
-        "eager": eager_peak(joint), "eager_saved": eager_saved(joint),
-    }
-    recomputed = tuple(_recomputed(found, node) for node in cut.recomputed)
-    return Partitioned(forward, backward, saved, recomputed, joint, peaks, budget)
+    saved = [
+        Saved(n.name, _kind(found, n), exact_bytes(n.meta.get("val")), why.get(n, "an input: alive anyway"), readers[n])
+        for n in cut.saved
+    ]
+    saved += [Saved(name, "size", 8, "a size that no saved tensor tells") for name in sizes]
+    recomputed = tuple(
+        Recomputed(n.name, exact_bytes(n.meta.get("val")), found.costs[n].flops, why[n]) for n in cut.recomputed
+    )
+    halves = Partitioned(forward, backward, tuple(saved), recomputed, joint, budget)
+    context.record("partition", lambda: partition_record(halves))
+    return halves
 
 
 # ---- the memory budget ------------------------------------------------------------------------------------------------
@@ -85,30 +88,32 @@ def held_bytes(found: Region, cut: Cut) -> int:
 
 # ---- decisions --------------------------------------------------------------------------------------------------------
 def _decided(
-    found: Region, prices: Prices, forced: Mapping[Node, str], context: CompileContext
-) -> tuple[Cut, Prices]:
-    """The cheapest cut, after each of its choices could be turned round."""
-    asked: dict[Node, str] = {}
-    turned: dict[Node, str] = {}
-    while True:
+    found: Region, prices: Prices, room: Mapping[Node, str], context: CompileContext
+) -> tuple[Cut, dict[Node, str]]:
+    """The cheapest cut among those that the overrides allow; each choice in it is a decision. And the reasons."""
+    natural = cut = solve(found, prices, room)
+    nodes = [n for n in found.candidates if n.op != "placeholder" and found.costs[n].savable]
+    asked = {n: option for n in nodes if (option := context.override("save", n.name)) is not None}
+    if asked:
+        prices = replace(prices, inputs=True)  # what is turned round may need an input that nothing else keeps
         try:
-            cut = solve(found, prices, {**forced, **turned})
+            cut = solve(found, prices, {**room, **asked})
         except Unbounded:
-            names = ", ".join(f"save:{n.name}" for n in turned)
-            raise OverrideError(f"the overrides of {names} leave the backward without what it needs") from None
-        before = len(turned)
-        for node, default in [*((n, SAVE) for n in cut.saved), *((n, RECOMPUTE) for n in cut.recomputed)]:
-            if node in asked or node.op == "placeholder":
-                continue
-            why = _why_saved(found, node, cut, prices) if default == SAVE else _why_recomputed(found, node)
-            options = (SAVE,) if found.costs[node].never else (SAVE, RECOMPUTE)
-            origins = tuple(f"capture#{origin}" for origin in node.meta.get("origins", ()))
-            asked[node] = context.decide("save", node.name, options, default, why, origins=origins)
-            if asked[node] != default:
-                turned[node] = asked[node]
-        if len(turned) == before:
-            return cut, prices
-        prices = replace(prices, inputs=True)  # what was turned round may need an input that nothing else keeps
+            names = ", ".join(f"save:{n.name}" for n in asked)
+            raise OverrideError(f"{names}: nothing that may be saved would be left to compute these from") from None
+    why: dict[Node, str] = {}
+    kept, again, usual = set(cut.saved), set(cut.recomputed), set(natural.saved)
+    for node in nodes:
+        if node not in kept and node not in again and node not in asked:
+            continue
+        default = SAVE if node in (usual if node in asked else kept) else RECOMPUTE
+        why[node] = _why_saved(found, node, cut, prices) if default == SAVE else _why_recomputed(found, node)
+        options = (SAVE,) if found.costs[node].never else (SAVE, RECOMPUTE)
+        origins = tuple(f"capture#{origin}" for origin in node.meta.get("origins", ()))
+        context.decide("save", node.name, options, default, why[node], origins=origins)
+        if asked.get(node, default) != default:
+            why[node] = f"asked for by an override (otherwise: {default})"
+    return cut, why
 
 
 # ---- reasons ----------------------------------------------------------------------------------------------------------
@@ -119,16 +124,6 @@ def _kind(found: Region, node: Node) -> str:
     if kind == "input":
         return "input"
     return "output" if root(node) in found.results else "tensor"
-
-
-def _saved(found: Region, node: Node, cut: Cut, prices: Prices, reader: str) -> Saved:
-    why = _why_saved(found, node, cut, prices)
-    return Saved(node.name, _kind(found, node), exact_bytes(node.meta.get("val")), why, reader)
-
-
-def _recomputed(found: Region, node: Node) -> Recomputed:
-    cost = found.costs[node]
-    return Recomputed(node.name, exact_bytes(node.meta.get("val")), cost.flops, _why_recomputed(found, node))
 
 
 def _first_readers(found: Region, cut: Cut) -> dict[Node, str]:
@@ -146,20 +141,24 @@ def _first_readers(found: Region, cut: Cut) -> dict[Node, str]:
 
 
 def _why_saved(found: Region, node: Node, cut: Cut, prices: Prices) -> str:
-    kind, cost = _kind(found, node), found.costs[node]
-    if kind == "input":
-        return "an input: alive anyway"
+    cost = found.costs[node]
     if cost.never:
         return f"never computed again: {cost.never}"
-    if kind == "output":
+    if _kind(found, node) == "output":
         return "a result: alive anyway"
     size, (_, again) = megabytes(cost.bytes), price(found, node, prices)
     if again >= UNBOUNDED:
         return f"banned from recomputation because it is {cost.expensive}"
+    made_by = node.all_input_nodes[0]
+    if node.target is operator.getitem and made_by not in found.backward:
+        work = megabytes(found.costs[made_by].work)
+        return f"cheaper: {size} saved, against the time of {work} moved to compute {made_by.name} again"
     missing = _missing(found, node, cut)
     if missing:
         needs = ", ".join(f"{n.name} ({megabytes(found.costs[n].bytes)})" for n in missing[:3])
         return f"cheaper: {size} saved, against computing it again from {needs}, which the backward does not have"
+    if node not in found.forward:
+        return f"cheaper: {size} saved, which the forward computes for the backward while it has what that takes"
     where = ", in kernels of the backward that lie far apart" if node in found.spread else (
         ", to memory" if node in found.stored_again else "")
     return f"cheaper: {size} saved, against the time of {megabytes(again)} moved to compute it again{where}"
@@ -176,6 +175,8 @@ def _why_recomputed(found: Region, node: Node) -> str:
     cost = found.costs[node]
     if node.meta.get("recompute") == ALWAYS:
         return "part of a checkpointed region"
+    if node not in found.forward:
+        return "only the backward needs it"
     return f"cheaper: the time of {megabytes(cost.work)} moved, against {megabytes(cost.bytes)} saved"
 
 

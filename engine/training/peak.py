@@ -13,7 +13,7 @@ from ..lowering.registry import COMPOSITE, LOWERINGS, REDUCTION
 from ..lowering.reuse import leaving, scattered
 from .costs import bytes_of
 from .cut import Node, outputs_of, root
-from .graphs import BACKWARD, JointGraph
+from .graphs import BACKWARD, JointGraph, Partitioned
 
 
 def compiled_peak(graph: torch.fx.Graph, held: Iterable[str] = ()) -> int:
@@ -29,6 +29,20 @@ def compiled_peak(graph: torch.fx.Graph, held: Iterable[str] = ()) -> int:
     names = set(held)
     given = {n for n in graph.nodes if n.op == "placeholder" and n.name in names}
     return _peak(list(graph.nodes), counted, given, set(ends))
+
+
+def predicted(halves: Partitioned) -> dict[str, int]:
+    """Bytes, sizes that vary counted as `costs.SIZE_HINT`: "forward" and "backward", the highest number in use in each;
+    "eager", that of a step in eager; "saved" and "eager_saved", what is held for the backward besides inputs."""
+    held = [s.node for s in halves.saved if s.kind in ("tensor", "output")]
+    values = {n.name: n.meta.get("val") for n in halves.joint.module.graph.nodes}
+    return {
+        "forward": compiled_peak(halves.forward.module.graph),
+        "backward": compiled_peak(halves.backward.module.graph, held),
+        "eager": eager_peak(halves.joint),
+        "saved": sum(bytes_of(values[name]) for name in held),
+        "eager_saved": eager_saved(halves.joint),
+    }
 
 
 def eager_peak(joint: JointGraph) -> int:
