@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from types import BuiltinFunctionType, CellType, CodeType, FunctionType, ModuleType, WrapperDescriptorType
 from typing import TYPE_CHECKING, Any
 
+import torch
 import torch.fx
 from bytecode import CellVar, FreeVar, Instr
 from bytecode.instr import InstrLocation
@@ -150,6 +151,9 @@ class Codegen:
         if node.op == "placeholder":
             self.load_source(node.meta["source"])
             return
+        fake = node.meta["val"]
+        if isinstance(fake, torch.Tensor) and torch._C._functorch.is_functorch_wrapped_tensor(fake):
+            raise Unsupported("reconstruct", "a tensor of a transform of torch.func that has ended")
         position = self.plan.nodes.setdefault(node, len(self.plan.nodes))
         self.emit("LOAD_FAST", OUTPUTS)
         self.emit("LOAD_CONST", position)
@@ -199,6 +203,11 @@ class Codegen:
     def push_null(self) -> None:
         """Start a call: push the NULL below the callable (on 3.13 `call` does that)."""
         if VERSION < (3, 13):
+            self.emit("PUSH_NULL")
+
+    def push_null_above(self) -> None:
+        """The NULL of a CALL_FUNCTION_EX that is written out, after the callable: where 3.13 has it."""
+        if VERSION >= (3, 13):
             self.emit("PUSH_NULL")
 
     def push_function(self, function: Any) -> None:

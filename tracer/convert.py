@@ -31,7 +31,8 @@ from .guards import GuardBuilder
 from .instructions import CodeInfo, code_info
 from .interpreter import Interpreter, Trace
 from .probing import further_stops
-from .resume import origin_of
+from .modes import Modes, without_saved_tensors_hooks
+from .resume import origin_of, stack_words
 from .shapes import DynamicPolicy, FrameShapes
 from .side_effects import CellValue, SideEffects
 from .values.base import ObservedException, Unsupported
@@ -97,7 +98,8 @@ class RootInterpreter(Interpreter):
             earlier = min(self.open_contexts[0].step, self.trace.step if earlier is None else earlier)
         described = tuple(value.describe() for value in self.stack) if self.trace.context.recording else ()
         place = error.context["location"], error.context["stack"]
-        return Stop(self.trace.step, error.code, error.detail, *place, described, earlier)
+        detail = stack_words(self.code)(error.detail)
+        return Stop(self.trace.step, error.code, detail, *place, described, earlier)
 
 
 @dataclass(frozen=True)
@@ -149,6 +151,7 @@ class _Conversion:
         self.options = options
         self.context = context
         self.info: CodeInfo = code_info(frame.code)
+        self.modes = Modes.now()
         self.backend_seconds = 0.0
         self.lost_seconds = 0.0  # in attempts that were thrown away
 
@@ -166,7 +169,7 @@ class _Conversion:
             stop = found
             self.lost_seconds = time.perf_counter() - start
             break_step = found.step if found.earlier is None else found.earlier
-            torch._C._set_grad_enabled(root.trace.grad_enabled)
+            root.trace.leave_modes()
         assert stop is not None
         return self._skip("the frame cannot be broken", stop)
 
@@ -176,9 +179,8 @@ class _Conversion:
         scope = dict(frame.f_locals), frame.f_globals, dict(frame.f_builtins), frame.closure
         guards = GuardBuilder(frame.code, *scope, shapes)
         trace = Trace(
-            TraceGraph(shapes), guards, SideEffects(), self.options, self.context, frame.f_globals,
-            grad_enabled=torch.is_grad_enabled(),
-        )  # fmt: skip
+            TraceGraph(shapes), guards, SideEffects(), self.options, self.context, frame.f_globals, modes=self.modes
+        )
         guards.add(None, "GLOBAL_STATE")
         names = frame.code.co_freevars
         cells = [CellValue(None, None, cell, name) for name, cell in zip(names, frame.closure)]
@@ -188,11 +190,12 @@ class _Conversion:
         root.break_step = break_step
         trace.active = root
         if self.context.recording:
-            guards.locate = trace.location
+            guards.locate = shapes.shape_env.locate = trace.location
         return root
 
     # ---- endings ---------------------------------------------------------------------------------------------------
     def _finish(self, root: RootInterpreter, stop: Stop | None) -> ConvertedFrame | Skip:
+        root.graph.shapes.shape_env.locate = None  # what is decided from here on has no line
         if stop is None:
             if not root.graph.operations:
                 return Skip("it has no tensor operation")
@@ -204,8 +207,6 @@ class _Conversion:
         origin = origin_of(root.code)
         if origin is not None and instruction.index < origin.own:
             return self._skip("the graph breaks before the resume function has its stack again", stop)
-        if _in_loop(root.info, instruction.index):
-            return self._skip("the graph breaks inside a loop; what the loop calls is compiled", stop)
         if root.info.remakes_cells:
             return self._skip("the graph breaks in a function with closures over variables of a comprehension", stop)
         body = BreakBody(root, instruction)
@@ -246,9 +247,12 @@ class _Conversion:
     def _compile(self, captured: CapturedGraph) -> Callable[..., Any]:
         self.context.record("capture", lambda: graph_record(captured.module.graph, "capture", "bytecode"))
         start = time.perf_counter()
+        at_end = Modes.now()
+        self.modes.restore()
         try:
             return self.options.backend(captured, self.context)
         finally:
+            at_end.restore()
             self.backend_seconds += time.perf_counter() - start
 
     # ---- what is said about it -------------------------------------------------------------------------------------
@@ -257,26 +261,22 @@ class _Conversion:
 
 
 
-def _in_loop(info: CodeInfo, index: int) -> bool:
-    """Whether a backward jump leads from `index` or after it to `index` or before it."""
-    return any(0 <= instruction.target <= index for instruction in info.instructions[index:])
-
-
 _FAKE_LOG = logging.getLogger("torch._subclasses.fake_tensor")
 
 
 @contextmanager
 def _state_preserved() -> Iterator[None]:
-    """Tracing changes the grad mode as the program would; put it back.
+    """Tracing changes the modes of torch as the program would; put them back.
 
     torch logs an error where an operator rejects fake arguments; here that is a graph break like others.
     """
-    grad_enabled, disabled = torch.is_grad_enabled(), _FAKE_LOG.disabled
+    modes, disabled = Modes.now(), _FAKE_LOG.disabled
     _FAKE_LOG.disabled = True
     try:
-        yield
+        with without_saved_tensors_hooks():
+            yield
     finally:
         _FAKE_LOG.disabled = disabled
-        torch._C._set_grad_enabled(grad_enabled)
+        modes.restore()
 
 

@@ -5,26 +5,30 @@ Both write a whole new code object: call the graph, push what is to be kept, mak
 from __future__ import annotations
 
 import dis
-import sys
 from collections.abc import Callable
-from types import CodeType, TracebackType
+from functools import partial
+from types import CodeType
 from typing import Any
 
 import torch
 from bytecode import CellVar, Instr, Label, TryBegin, TryEnd
 
+from . import suspended  # noqa: F401  (it says how generators in flight are rebuilt)
 from .capture import CapturedGraph
 from .codegen import OUTPUTS, STACK_ARGUMENT, VERSION, Codegen, Plan
+from .continuation import drive, return_continuation
 from .eval_frame import unobserved
 from .instructions import Handled, Instruction
 from .interpreter import Interpreter
 from .liveness import live_at
-from .opcodes.exceptions import Handling
+from .modes import LASTING, Modes, protected
+from .opcodes.control import JUMP_IF_FALSE, after_loop
 from .opcodes.py313 import JUMPS_ON_BOOL
-from .resume import Slot, assemble, free_names, instruction_at, origin_of, push_slot, resume_code
+from .resume import argument_of, assemble, free_names, instruction_at, origin_of, resume_code
+from .slots import Slot, push_object, push_slot, slot_of
 from .sources import LocalSource
 from .tracebacks import continues_a_frame
-from .values.base import NULL, Value
+from .values.base import NULL, Unsupported, Value
 from .values.tensor import TensorValue
 
 _PUSH_NOTHING = ("STORE_", "DELETE_", "POP_", "JUMP_", "LIST_", "SET_", "MAP_ADD", "DICT_")
@@ -45,7 +49,9 @@ def write_code(root: Interpreter, body: Body, compile_graph: Compile) -> CodeTyp
     codegen = Codegen(root.code, root.effects, plan, planning=False)
     _prologue(codegen)
     if root.graph.operations:
-        compiled = compile_graph(root.graph.finish(list(plan.nodes), root.trace.grad_enabled))
+        compiled = compile_graph(root.graph.finish(list(plan.nodes), root.trace.modes))
+        if root.graph.sets_modes:
+            compiled = protected(compiled, root.trace.modes)
         codegen.push_function(unobserved(compiled))
         sources = root.graph.used_inputs()
         for source in sources:
@@ -84,9 +90,12 @@ def _stack_size(instructions: list[Any]) -> int:
 def _finish_effects(root: Interpreter, codegen: Codegen) -> None:
     changes = root.effects.push_operands(codegen)
     root.effects.apply(changes, codegen)
-    if torch.is_grad_enabled() != root.trace.grad_enabled:
-        codegen.push_function(torch._C._set_grad_enabled)
-        codegen.const(torch.is_grad_enabled())
+    now = Modes.now()
+    for name in root.trace.modes.differences(now):
+        if name not in LASTING:
+            raise Unsupported("global-state", f"a mode that is still on ({name.replace('_', ' ')})")
+        codegen.push_function(LASTING[name])
+        codegen.const(getattr(now, name))
         codegen.call(1)
         codegen.emit("POP_TOP")
 
@@ -107,7 +116,8 @@ class BreakBody:
     """The ending of a frame that breaks at its current instruction: run that natively, call a resume function.
 
     There is one resume function for each place where the program may go on: after the instruction, at its jump target,
-    and at the handler when it stands in a try block and raises.
+    and at the handler when it stands in a try block and raises. The frame itself calls the first of them and whatever
+    that continues with; a resume function that breaks returns the next one to it (see `continuation.py`).
     """
 
     def __init__(self, root: Interpreter, instruction: Instruction) -> None:
@@ -117,14 +127,20 @@ class BreakBody:
         self.targets = self._targets()
         self.variables = self._variables()
         self.resumed: list[CodeType] = []
+        self.driver = Label()
 
     def _targets(self) -> list[int]:
         targets = []
         if self.instruction.opname not in ("RAISE_VARARGS", "RERAISE"):
             targets.append(self.instruction.index + 1)
         if self.instruction.target >= 0:
-            targets.append(self.instruction.target)
+            targets.append(self._jump_target())
         return targets
+
+    def _jump_target(self) -> int:
+        """Where the program goes on when the instruction jumps."""
+        target = self.instruction.target
+        return after_loop(self.root.info, target) if self.instruction.opname == "FOR_ITER" else target
 
     def _variables(self) -> tuple[str, ...]:
         root = self.root
@@ -147,7 +163,7 @@ class BreakBody:
         kept = [f"___kept_{i}" for i, value in enumerate(root.stack) if value is not NULL]
         for value in root.stack:
             if value is not NULL:
-                _push_object(codegen, value)
+                push_object(codegen, value)
         for name in changed:
             codegen(root.locals[name])
         if codegen.planning:
@@ -174,15 +190,20 @@ class BreakBody:
             self._continue(codegen, self.instruction.index + 1, self._after(jump=False))
         if self.instruction.target >= 0:
             codegen.label(jumped)
-            self._continue(codegen, self.instruction.target, self._after(jump=True))
+            if self.instruction.opname == "FOR_ITER":
+                for skipped in self.root.info.instructions[self.instruction.target : self._jump_target()]:
+                    codegen.emit(skipped.opname)  # the interpreter jumps over what ends a loop, so it must be there
+            self._continue(codegen, self._jump_target(), self._after(jump=True))
         if handled is not None:
             codegen.label(handler)
-            below = [_slot(value) for value in self.root.stack[:depth]]
+            below = [slot_of(value) for value in self.root.stack[:depth]]
             self._continue(codegen, handled.target, [*below, *[Slot.OBJECT] * (1 + handled.lasti)])
+        if origin_of(self.root.code) is None:
+            drive(codegen, self.driver, JUMP_IF_FALSE)
 
     def _push_stack(self, codegen: Codegen, start: int, end: int) -> None:
         for i in range(start, end):
-            for push in push_slot(_slot(self.root.stack[i]), f"___kept_{i}"):
+            for push in push_slot(slot_of(self.root.stack[i]), f"___kept_{i}"):
                 codegen.emit(*push)
 
     def _emit_instruction(self, codegen: Codegen, jumped: Label) -> None:
@@ -195,12 +216,14 @@ class BreakBody:
         if VERSION >= (3, 13) and instruction.opname in JUMPS_ON_BOOL:
             codegen.emit("TO_BOOL")
         original = instruction_at(self.root.code, instruction.index)
-        codegen.emit(original.name, *([jumped] if instruction.target >= 0 else _argument(original)))
+        codegen.emit(original.name, *([jumped] if instruction.target >= 0 else argument_of(original)))
 
     def _after(self, jump: bool) -> list[Slot]:
         """The stack after the instruction."""
         instruction = self.instruction
-        before = [_slot(value) for value in self.root.stack]
+        before = [slot_of(value) for value in self.root.stack]
+        if jump and instruction.opname == "FOR_ITER":
+            return before[:-1]
         size = len(before) + stack_effect(instruction, jump)
         if instruction.opname == "LOAD_GLOBAL" and instruction.arg & 1:
             pair = [Slot.OBJECT, Slot.NULL] if VERSION >= (3, 13) else [Slot.NULL, Slot.OBJECT]
@@ -218,14 +241,16 @@ class BreakBody:
             codegen.emit("STORE_FAST", "___null" if slot is Slot.NULL else f"{STACK_ARGUMENT}{i}")
         code = resume_code(self.root.code, index, tuple(stack), self.variables)
         self.resumed.append(code)
+        arguments = [*(f"{STACK_ARGUMENT}{i}" for i in objects), *self.variables]
+        if origin_of(self.root.code) is not None:
+            return_continuation(codegen, partial(self._make_function, codegen, code), arguments)
+            return
         codegen.push_null()
         self._make_function(codegen, code)
-        for i in objects:
-            codegen.emit("LOAD_FAST", f"{STACK_ARGUMENT}{i}")
-        for name in self.variables:
+        for name in arguments:
             codegen.emit("LOAD_FAST", name)
-        codegen.call(len(objects) + len(self.variables))
-        codegen.emit("RETURN_VALUE")
+        codegen.call(len(arguments))
+        codegen.emit("JUMP_FORWARD", self.driver)
 
     def _make_function(self, codegen: Codegen, code: CodeType) -> None:
         cells = free_names(self.root.code)
@@ -246,36 +271,6 @@ class BreakBody:
         for name in cells:
             codegen.emit_cell(name)
         codegen.emit("BUILD_TUPLE", len(cells))
-
-
-def _push_object(codegen: Codegen, value: Value) -> None:
-    """Push what lies in a slot of the stack. An exception that is being handled but was only raised in the trace gets a
-    traceback."""
-    if not isinstance(value, Handling):
-        codegen(value)
-    elif value.exception.source is None:
-        codegen.call_const(ensure_traceback, [value.exception])
-    else:
-        codegen(value.exception)
-
-
-def ensure_traceback(exception: BaseException) -> BaseException:
-    """The exception, with a traceback that begins in the calling frame unless it has one (WITH_EXCEPT_START needs it).
-    """
-    if exception.__traceback__ is None:
-        frame = sys._getframe(1)
-        exception.__traceback__ = TracebackType(None, frame, frame.f_lasti, frame.f_lineno)
-    return exception
-
-
-def _slot(value: Value) -> Slot:
-    if value is NULL:
-        return Slot.NULL
-    return Slot.HANDLING if isinstance(value, Handling) else Slot.OBJECT
-
-
-def _argument(original: Instr) -> list[Any]:
-    return [] if original.opcode < dis.HAVE_ARGUMENT else [original.arg]
 
 
 def pushed(instruction: Instruction) -> int:

@@ -27,6 +27,7 @@ from .values.base import Unsupported, Value
 
 if TYPE_CHECKING:
     from .interpreter import Interpreter
+    from .modes import Modes
     from .shapes import FrameShapes
 
 PURE_METHODS = frozenset(
@@ -52,6 +53,7 @@ class TraceGraph:
         self.fake_mode = shapes.fake_mode
         self.inputs: dict[Source, torch.fx.Node] = {}
         self.operations = 0
+        self.sets_modes = False
         self._last_input: torch.fx.Node | None = None
 
     @property
@@ -73,6 +75,8 @@ class TraceGraph:
         with self.graph.inserting_after(anchor) if anchor is not None else self.graph.inserting_before(self._first()):
             node = self.graph.placeholder(_input_name(source))
         node.meta["val"] = fake
+        if isinstance(fake, torch.Tensor):  # as it is now: in-place operators change the fake
+            node.meta["autograd"] = (fake.requires_grad, fake.is_leaf)
         node.meta["source"] = source
         self.inputs[source] = self._last_input = node
         return node
@@ -133,7 +137,7 @@ class TraceGraph:
             first_line = str(error).partition("\n")[0]
             raise Unsupported("operator-error", f"{_target_name(target)}: {first_line}") from error
 
-    def finish(self, outputs: Sequence[torch.fx.Node], grad_enabled: bool) -> CapturedGraph:
+    def finish(self, outputs: Sequence[torch.fx.Node], modes: Modes) -> CapturedGraph:
         """Close the graph with `outputs`, drop what nothing uses, and hand it over."""
         self.graph.output(tuple(outputs))
         self._drop_dead()
@@ -143,8 +147,8 @@ class TraceGraph:
             module=module,
             inputs=tuple(node.meta["val"] for node in placeholders),
             input_names=tuple(node.meta["source"].expression for node in placeholders),
-            grad_enabled=grad_enabled,
-            inference_mode=torch.is_inference_mode_enabled(),
+            grad_enabled=modes.grad,
+            inference_mode=modes.inference,
         )
 
     def used_inputs(self) -> list[Source]:

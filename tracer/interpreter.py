@@ -20,6 +20,7 @@ from .codegen import STACK_ARGUMENT
 from .generators import GeneratorValue, is_generator, refuse_coroutine
 from .graph import TraceGraph
 from .instructions import CodeInfo, Instruction, code_info
+from .modes import Modes
 from .side_effects import DELETED, CellValue, SideEffects
 from .skips import is_installed
 from .sources import GlobalSource, ItemSource, LocalSource, ModuleGlobalSource, Source
@@ -74,7 +75,8 @@ class Trace:
     f_globals: dict[str, Any]
     module_path: str = ""
     step: int = 0
-    grad_enabled: bool = True
+    modes: Modes = field(default_factory=Modes.now)  # at the start of the frame
+    inference_modes: list[Any] = field(default_factory=list)  # what holds those that are on, innermost last
     active: Interpreter | None = None  # the innermost frame that runs
     values_by_source: dict[Source, Value] = field(default_factory=dict)
     values_by_id: dict[int, Value] = field(default_factory=dict)
@@ -87,6 +89,12 @@ class Trace:
         """The program's line that is being interpreted."""
         assert self.active is not None
         return self.active.location()
+
+    def leave_modes(self) -> None:
+        """Set the modes of torch as they were at the start of the frame."""
+        while self.inference_modes:
+            self.inference_modes.pop().__exit__(None, None, None)
+        self.modes.restore()
 
 
 class Interpreter:
@@ -318,7 +326,19 @@ class Interpreter:
         if not root and not self.global_module():
             raise Unsupported("global-state", f"assigning the global {name} of {self.code.co_qualname}")
         self.trace.global_values[id(self.f_globals), name] = value
-        self.effects.store_global("" if root else self.global_module(), name, value)
+        module = "" if root else self.global_module()
+        if value is not DELETED and self._is_as_before(self._global_source(name), value):
+            self.effects.forget_global(module, name)
+        else:
+            self.effects.store_global(module, name, value)
+
+    def _is_as_before(self, source: Source, value: Value) -> bool:
+        """Whether a constant is the one that was read, and guarded, at `source`: a counter that went up and down."""
+        before = self.trace.values_by_source.get(source)
+        if before is None or not (before.is_constant() and value.is_constant()):
+            return False
+        old, new = before.as_constant(), value.as_constant()
+        return old is new or (type(old) in (int, bool, str) and type(old) is type(new) and old == new)
 
     def import_global(self, module: str, name: str) -> Value:
         """The Value of `sys.modules[module].name`."""

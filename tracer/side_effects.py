@@ -133,6 +133,11 @@ class SideEffects:
         self.globals[module, name] = new
         self._note(("global", module, name), _Change("global", module, name))
 
+    def forget_global(self, module: str, name: str) -> None:
+        """The global holds again what it held before the frame."""
+        self.globals.pop((module, name), None)
+        self._order.pop(("global", module, name), None)
+
     def load_global(self, module: str, name: str) -> Value | None:
         """What the trace stored there (DELETED when it deleted it), None when nothing."""
         return self.globals.get((module, name))

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import ptdebug
 import torch
+from torch.fx._lazy_graph_module import _LazyGraphModule
 
 PLAIN = (int, float, str, bool, complex, bytes, torch.dtype, torch.device, slice)
 
@@ -78,6 +79,12 @@ def observe(program: Callable[..., Any], compile: Callable[..., Any]) -> tuple[l
     return leaves(result, "result", {}), state
 
 
+def _as_captured(module: torch.fx.GraphModule, inputs: Any) -> Callable[..., Any]:
+    """The captured graph as a plain function: as a module, it would have global module hooks run."""
+    _LazyGraphModule.force_recompile(module)
+    return module.forward
+
+
 def described(leaf: Any) -> Any:
     """All of a leaf that must be equal; a tensor bit for bit."""
     if not isinstance(leaf, torch.Tensor):
@@ -105,7 +112,7 @@ def check(program: Callable[..., Any]) -> None:
     expected, expected_state = observe(program, lambda function=None, **_: function or (lambda f: f))
 
     def compiled(function: Any = None, **options: Any) -> Any:
-        return ptdebug.compile(function, backend=lambda module, inputs: module.forward, **options)
+        return ptdebug.compile(function, backend=_as_captured, **options)
 
     got, got_state = observe(program, compiled)
     assert [path for path, _ in got] == [path for path, _ in expected]

@@ -16,6 +16,7 @@ from .constant import BoundBuiltin, ItemsIterator, constant, fold
 from .context_manager import CONSTRUCTORS
 from .exceptions import make_exception
 from .functions import MethodValue, build_builtin
+from .graph_functions import is_traced
 from .handlers import PURE, handler_of
 from .objects import new_object
 from .registry import CONSTANT_TYPES, build, builds, from_python, importable, is_stable
@@ -290,7 +291,7 @@ _FAMILIES: list[tuple[Callable[[type], bool], Callable[..., Value]]] = [
     (lambda cls: isinstance(cls, enum.EnumMeta), lambda tx, cls, args, kwargs: fold(tx, cls, args, kwargs)),
     (lambda cls: issubclass(cls, torch.nn.Module), _stateless_module),
     (lambda cls: issubclass(cls, torch.Tensor), _refused),
-    (lambda cls: cls.__module__.startswith(("torch._C", "torch.autograd", "threading")), _refused),
+    (lambda cls: cls.__module__.startswith(("torch._C", "torch.autograd", "threading")) and not is_traced(cls), _refused),
 ]
 """(predicate, make(tx, cls, args, kwargs)): what calling a class of the family gives. First match."""
 
@@ -307,7 +308,7 @@ def build_class(tx: Interpreter, obj: type, source: Source | None) -> Value:
 
 CONSTANT_TYPES.update((
     GenericAlias, UnionType, typing.TypeVar, type(typing.Union[int, str]), type(typing.Sequence[int]), type(typing.Any),  # noqa: UP007
-    type(typing.Callable[[int], int]), type(typing.Literal[1]),
+    type(typing.Callable[[int], int]), type(typing.Literal[1]), type(Callable[[int], int]),
 ))  # fmt: skip
 """Types written as expressions are constants."""
 

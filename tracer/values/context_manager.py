@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.amp.autocast_mode import _enter_autocast, _exit_autocast
+from torch.utils._contextlib import context_decorator
 
 from ..sources import AttrSource, Source
 from .base import Unsupported, Value
@@ -53,6 +54,10 @@ class ModeValue(Value):
             return from_python(tx, self.python_type())
         return super().getattr(tx, name)
 
+    def call(self, tx: Interpreter, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        """As a decorator: the function, with a fresh manager around each call."""
+        return from_python(tx, context_decorator).call(tx, [ModeMethod(self, "clone"), *args], kwargs)
+
     def call_method(self, tx: Interpreter, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         """The calls of those methods; `__exit__` never swallows an exception."""
         if name == "__enter__":
@@ -86,6 +91,12 @@ class ModeMethod(Value):
     def call(self, tx: Interpreter, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         """Call it."""
         return self.manager.call_method(tx, self.name, args, kwargs)
+
+    def getattr(self, tx: Interpreter, name: str) -> Value:
+        """What bound methods have: no attributes of a context manager."""
+        if name in ("__enter__", "__exit__"):
+            tx.raise_observed(AttributeError, f"'method' object has no attribute '{name}'")
+        return super().getattr(tx, name)
 
     def reconstruct(self, codegen: Codegen) -> None:
         """The method, read from the manager."""
@@ -143,7 +154,8 @@ class GradModeValue(ModeValue):
 def set_grad_mode(tx: Interpreter, enabled: bool) -> None:
     """Set the grad mode for the rest of the trace, and in the graph at this place."""
     if torch.is_grad_enabled() != enabled:
-        tx.graph.call(torch._C._set_grad_enabled, [constant(enabled)], {}, tx)
+        torch._C._set_grad_enabled(enabled)
+        mode_node(tx, torch._C._set_grad_enabled, (enabled,))
 
 
 class AutocastValue(ModeValue):
@@ -164,7 +176,7 @@ class AutocastValue(ModeValue):
     def enter(self, tx: Interpreter) -> Value:
         """Enter for real, so that fake results have the dtypes that autocast gives, and in the graph."""
         self.real = _enter_autocast(*self.settings)
-        self.node = _mode_node(tx, _enter_autocast, self.settings)
+        self.node = mode_node(tx, _enter_autocast, self.settings)
         return self
 
     def leave(self, tx: Interpreter) -> None:
@@ -172,7 +184,7 @@ class AutocastValue(ModeValue):
         if self.real is None or self.node is None:
             raise Unsupported("context-manager", "autocast is left before it was entered")
         _exit_autocast(self.real)
-        _mode_node(tx, _exit_autocast, (self.node,))
+        mode_node(tx, _exit_autocast, (self.node,))
         self.real = None
 
     def clone(self) -> ModeValue:
@@ -188,7 +200,9 @@ class AutocastValue(ModeValue):
         return f"torch.autocast({self.settings[0]!r})"
 
 
-def _mode_node(tx: Interpreter, function: Callable[..., Any], args: tuple[Any, ...]) -> torch.fx.Node:
+def mode_node(tx: Interpreter, function: Callable[..., Any], args: tuple[Any, ...]) -> torch.fx.Node:
+    """The node that sets a mode when the graph runs."""
+    tx.graph.sets_modes = True
     node = tx.graph.graph.create_node("call_function", function, args, {})
     node.meta["stack"] = tx.stack_locations()
     node.meta["module"] = tx.trace.module_path
@@ -197,15 +211,13 @@ def _mode_node(tx: Interpreter, function: Callable[..., Any], args: tuple[Any, .
 
 # ---- making them ---------------------------------------------------------------------------------------------------
 def _no_grad(tx: Interpreter, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
-    if args or kwargs:
-        raise Unsupported("context-manager", "torch.no_grad used as a decorator inside the traced function")
-    return GradModeValue(torch.no_grad, False)
+    manager = GradModeValue(torch.no_grad, False)
+    return manager.call(tx, args, kwargs) if args or kwargs else manager
 
 
 def _enable_grad(tx: Interpreter, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
-    if args or kwargs:
-        raise Unsupported("context-manager", "torch.enable_grad used as a decorator inside the traced function")
-    return GradModeValue(torch.enable_grad, True)
+    manager = GradModeValue(torch.enable_grad, True)
+    return manager.call(tx, args, kwargs) if args or kwargs else manager
 
 
 def _set_grad_enabled(tx: Interpreter, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:

@@ -72,9 +72,20 @@ _INTERNALS = (
     "torch.distributed", "torch.profiler", "multiprocessing", "subprocess", "asyncio", "ptdebug",
 )  # fmt: skip
 
+_TRACED = frozenset((
+    "torch._functorch.apis", "torch._functorch.deprecated", "torch._functorch.eager_transforms",
+    "torch._functorch.functional_call", "torch._functorch.utils", "torch._functorch.vmap", "torch.autograd.forward_ad",
+))  # fmt: skip
+"""Modules below those whose Python is interpreted like any other."""
+
 
 def is_module_of_torch_internals(module: str | None) -> bool:
     """Whether functions of the module run in eager only: compilers, processes, threads, logging."""
-    if module is None:
+    if module is None or module in _TRACED:
         return False
     return any(module == name or module.startswith(name + ".") for name in _INTERNALS)
+
+
+def is_traced(definition: Any) -> bool:
+    """Whether a class of torch's internals is interpreted all the same."""
+    return definition.__module__ in _TRACED

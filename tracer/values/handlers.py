@@ -56,7 +56,7 @@ PURE: dict[int, Any] = {
     for function in (
         *_public(math), *_public(cmath), *_public(operator), os.path.join, os.path.basename, os.path.dirname,
         os.path.splitext, os.path.isabs, os.fspath, abs, ascii, bin, chr, format, hash, hex, oct, ord, pow, repr, round,
-        complex, bytes, bytearray.fromhex, int.from_bytes, str.maketrans, dict.fromkeys, float.fromhex, bytes.fromhex,
+        complex, bytes, bytearray.fromhex, int.from_bytes, str.maketrans, float.fromhex, bytes.fromhex,
     )
 }  # fmt: skip
 """Callables without side effects whose result depends on their (constant) arguments only."""
@@ -72,7 +72,7 @@ while the program runs."""
 
 def is_pure(function: Any) -> bool:
     """Whether `function` may be run for real when all its arguments are constants."""
-    if id(function) in PURE:
+    if id(function) in PURE or function == dict.fromkeys:  # a method that is bound anew each time
         return True
     name = getattr(function, "__name__", "")
     return getattr(function, "__module__", None) in _PURE_MODULES and ("available" in name or name in _PURE_NAMES)

@@ -18,6 +18,7 @@ from .attributes import MISSING, bind, lookup, type_source
 from .base import Unsupported, Value
 from .constant import constant
 from .handlers import handles
+from .mappings import DictValue
 from .objects import ObjectValue
 from .registry import CONSTANT_TYPES, build, build_constant, builds, from_python, is_stable
 from .slices import SliceValue, position
@@ -84,7 +85,11 @@ class ModuleValue(ObjectValue):
         own = self.real.__dict__
         for table in _TABLES:
             entries = own.get(table)
-            if entries is not None and name in entries:
+            known = tx.trace.values_by_id.get(id(entries))
+            if isinstance(known, DictValue):  # the program has the table itself, and may have changed it
+                if name in known.items:
+                    return known.read(tx, name)
+            elif entries is not None and name in entries:
                 return self._item(tx, table, name, entries[name])
         return None
 

@@ -1,0 +1,356 @@
+"""Programs about the modes of torch: gradients, autocast, default dtype and device, attention, profiling."""
+# mypy: ignore-errors
+# ruff: noqa: D103 - programs as people write them
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from .checking import check
+
+PROGRAMS: dict[str, Callable[..., Any]] = {}
+
+
+def program(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Put a program into the table."""
+    PROGRAMS[function.__name__] = function
+    return function
+
+
+@program
+def grad_modes_as_contexts(compile):
+    def f(x):
+        a = x * 2
+        with torch.no_grad():
+            b = a + 1
+            with torch.enable_grad():
+                c = x * 3
+        with torch.set_grad_enabled(False):
+            d = x.sin()
+        return a, b, c, d, torch.is_grad_enabled()
+
+    f = compile(f, fullgraph=True)
+    out = [f(torch.ones(3, requires_grad=True))]
+    with torch.no_grad():
+        out.append(f(torch.ones(3, requires_grad=True)))
+    return out
+
+
+@program
+def grad_modes_as_calls(compile):
+    def f(x):
+        before = torch.is_grad_enabled()
+        torch.set_grad_enabled(False)
+        a = x * 2
+        torch.set_grad_enabled(before)
+        return a, x * 3
+
+    def left(x):
+        torch.set_grad_enabled(False)
+        return x * 2
+
+    g = compile(left, fullgraph=True)
+    out = [compile(f, fullgraph=True)(torch.ones(3, requires_grad=True))]
+    out.append(g(torch.ones(3, requires_grad=True)))
+    out.append(torch.is_grad_enabled())
+    torch.set_grad_enabled(True)
+    return out
+
+
+@program
+def grad_modes_as_decorators(compile):
+    @torch.no_grad()
+    def frozen(x):
+        return x * 2
+
+    @torch.enable_grad()
+    def thawed(x):
+        return x * 3
+
+    @torch.inference_mode()
+    def inferred(x):
+        return x * 4
+
+    def f(x):
+        @torch.no_grad()
+        def inner(y):
+            return y.cos()
+
+        return frozen(x), thawed(x), inner(x)
+
+    out = [compile(f, fullgraph=True)(torch.ones(3, requires_grad=True))]
+    with torch.no_grad():
+        out.append(compile(f, fullgraph=True)(torch.ones(3, requires_grad=True)))
+    out.append(compile(inferred)(torch.ones(3, requires_grad=True)).sum().item())
+    return out
+
+
+@program
+def inference_mode(compile):
+    def f(x, on):
+        with torch.inference_mode(on):
+            y = x * 2
+            here = torch.is_inference_mode_enabled()
+        return y, y + 1, here, torch.is_inference_mode_enabled()
+
+    f = compile(f, fullgraph=True)
+    return f(torch.ones(3), True), f(torch.ones(3, requires_grad=True), False), f(torch.ones(4, requires_grad=True), True)
+
+
+@program
+def autocast(compile):
+    lin = nn.Linear(4, 4)
+
+    def f(x):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            a = lin(x)
+            with torch.autocast("cpu", enabled=False):
+                b = lin(x)
+            c = a.float() @ b
+            inside = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")
+        return a, b, c, lin(x), inside
+
+    f = compile(f, fullgraph=True)
+    out = [f(torch.randn(4, 4))]
+    sum(part.float().sum() for part in out[0][:4]).backward()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        out.append(f(torch.randn(4, 4)))
+    return out, lin.weight.grad
+
+
+@program
+def autocast_decorator(compile):
+    @torch.autocast("cpu", dtype=torch.bfloat16)
+    def inner(x):
+        return x @ x
+
+    @torch.amp.custom_fwd(device_type="cpu", cast_inputs=torch.float32)
+    def plain(ctx, x):
+        return x @ x
+
+    def f(x):
+        return inner(x), inner(x).dtype == torch.bfloat16
+
+    return compile(f, fullgraph=True)(torch.ones(2, 2))
+
+
+@program
+def amp_alias(compile):
+    def f(x):
+        with torch.cpu.amp.autocast(dtype=torch.bfloat16):
+            return x @ x
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return compile(f)(torch.ones(2, 2))
+
+
+@program
+def default_dtype_inside(compile):
+    def f(x):
+        torch.set_default_dtype(torch.float64)
+        a = torch.ones(2) + torch.get_default_dtype().itemsize
+        torch.set_default_dtype(torch.float32)
+        return a, torch.ones(2) + x
+
+    return compile(f, fullgraph=True)(torch.ones(2))
+
+
+@program
+def device_contexts(compile):
+    def f(x):
+        with torch.device("meta"):
+            a = torch.empty(3)
+            with torch.device("cpu"):
+                b = torch.ones(3) + torch.arange(3) + torch.tensor([1.0, 2.0, 3.0])
+        return a.device, a.shape, b + x, torch.zeros(2).device, torch.get_default_device()
+
+    return compile(f, fullgraph=True)(torch.ones(3))
+
+
+@program
+def device_context_outside(compile):
+    def f(x):
+        return torch.ones(3), x + 1
+
+    f = compile(f)
+    out = [f(torch.ones(3))]
+    with torch.device("meta"):
+        made = f(torch.ones(3, device="cpu"))
+        out.append((made[0].device, made[1]))
+    torch.set_default_device("meta")
+    try:
+        out.append(f(torch.ones(3, device="cpu"))[0].device)
+    finally:
+        torch.set_default_device(None)
+    out.append(f(torch.ones(3)))
+    return out
+
+
+@program
+def deterministic(compile):
+    def f(x):
+        if torch.are_deterministic_algorithms_enabled():
+            return x + 1
+        return x - 1
+
+    f = compile(f, fullgraph=True)
+    out = [f(torch.ones(2))]
+    torch.use_deterministic_algorithms(True)
+    try:
+        out.append(f(torch.ones(2)))
+    finally:
+        torch.use_deterministic_algorithms(False)
+    return out
+
+
+@program
+def deterministic_inside(compile):
+    def f(x):
+        torch.use_deterministic_algorithms(True, warn_only=True)
+        y = x + 1
+        seen = torch.is_deterministic_algorithms_warn_only_enabled()
+        torch.use_deterministic_algorithms(False)
+        return y, seen
+
+    return compile(f)(torch.ones(2)), torch.are_deterministic_algorithms_enabled()
+
+
+@program
+def attention_backends(compile):
+    def f(q):
+        with sdpa_kernel(SDPBackend.MATH):
+            a = F.scaled_dot_product_attention(q, q, q)
+        with sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.MATH]):
+            b = F.scaled_dot_product_attention(q, q, q, is_causal=True)
+        return a, b
+
+    return compile(f, fullgraph=True)(torch.randn(1, 2, 4, 8)), torch.backends.cuda.flash_sdp_enabled()
+
+
+@program
+def record_function(compile):
+    def f(x):
+        with torch.autograd.profiler.record_function("first"):
+            y = x + 1
+        with torch.profiler.record_function("second"):
+            return y * 2
+
+    return compile(f, fullgraph=True)(torch.ones(2))
+
+
+@program
+def profiler_around(compile):
+    def f(x):
+        return x.sin() + 1
+
+    f = compile(f, fullgraph=True)
+    with torch.autograd.profiler.profile():
+        a = f(torch.ones(3))
+    return a, f(torch.ones(3))
+
+
+@program
+def saved_tensors_hooks(compile):
+    packed = []
+
+    def f(x):
+        with torch.autograd.graph.saved_tensors_hooks(lambda t: packed.append(tuple(t.shape)) or t, lambda t: t):
+            y = x * x
+        return y.sum()
+
+    x = torch.ones(3, requires_grad=True)
+    compile(f)(x).backward()
+    return x.grad, packed
+
+
+@program
+def anomaly(compile):
+    def f(x):
+        with torch.autograd.set_detect_anomaly(True, check_nan=False):
+            y = x * 2
+            on = torch.is_anomaly_enabled()
+        return y, on, torch.is_anomaly_enabled()
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return compile(f)(torch.ones(2, requires_grad=True))
+
+
+@program
+def warning_once(compile):
+    def f(x):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            warnings.warn("never seen", stacklevel=1)
+            y = x + 1
+        warnings.warn("seen", UserWarning, stacklevel=1)
+        return y * 2
+
+    f = compile(f)
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        out = f(torch.ones(2)), f(torch.ones(2))
+    return out, [(str(w.message), w.category.__name__) for w in seen]
+
+
+@program
+def modes_after_an_error(compile):
+    def f(x, i):
+        with torch.no_grad():
+            y = x * 2
+            return y[i] + torch.ones(3).index_select(0, i)
+
+    f = compile(f)
+    out = [f(torch.ones(3, requires_grad=True), torch.tensor([1]))]
+    try:
+        f(torch.ones(3, requires_grad=True), torch.tensor([7]))
+    except IndexError as error:
+        out.append(str(error))
+    return out, torch.is_grad_enabled()
+
+
+@program
+def autocast_after_an_error(compile):
+    def f(x, i):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return torch.index_select(x @ x, 0, i)
+
+    f = compile(f)
+    out = [f(torch.ones(3, 3), torch.tensor([1]))]
+    try:
+        f(torch.ones(3, 3), torch.tensor([7]))
+    except IndexError as error:
+        out.append(str(error))
+    return out, torch.is_autocast_enabled("cpu"), torch.ones(2, 2) @ torch.ones(2, 2)
+
+
+@program
+def mode_objects_kept(compile):
+    quiet = torch.no_grad()
+    cast = torch.autocast("cpu", dtype=torch.bfloat16)
+
+    def f(x):
+        with quiet:
+            a = x * 2
+        with cast:
+            b = x @ x
+        with quiet:
+            c = x * 3
+        return a, b, c
+
+    f = compile(f, fullgraph=True)
+    return f(torch.ones(2, 2, requires_grad=True)), f(torch.ones(2, 2))
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_program_with_modes_is_the_program(name: str) -> None:
+    check(PROGRAMS[name])

@@ -1,0 +1,481 @@
+"""Programs about nn.Module as people use it: hooks of every kind, parametrizations, lazy modules, layers of torch."""
+# mypy: ignore-errors
+# ruff: noqa: D103 - programs as people write them
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+from torch.nn.utils import parametrizations, parametrize
+
+from .checking import check
+
+PROGRAMS: dict[str, Callable[..., Any]] = {}
+
+
+def program(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Put a program into the table."""
+    PROGRAMS[function.__name__] = function
+    return function
+
+
+def trained(model, *outputs):
+    """Backward through the sum of the outputs; the gradients."""
+    sum(o.float().sum() for o in outputs).backward()
+    return {name: p.grad for name, p in model.named_parameters()}
+
+
+@program
+def forward_hooks(compile):
+    m = nn.Sequential(nn.Linear(3, 3), nn.ReLU(), nn.Linear(3, 2))
+    log = []
+    m[0].register_forward_pre_hook(lambda mod, args: (args[0] + 1,))
+    m[1].register_forward_hook(lambda mod, args, out: out * 2)
+    m[2].register_forward_hook(lambda mod, args, out: log.append(tuple(out.shape)))
+    m[2].register_forward_pre_hook(lambda mod, args, kwargs: (args, kwargs), with_kwargs=True)
+    m[2].register_forward_hook(lambda mod, args, kwargs, out: out - 1, with_kwargs=True, prepend=True)
+    f = compile(m, fullgraph=True)
+    out = f(torch.randn(2, 3))
+    return out, trained(m, out), f(torch.randn(4, 3)), log
+
+
+@program
+def hook_removed(compile):
+    m = nn.Linear(3, 3)
+    f = compile(m, fullgraph=True)
+    out = [f(torch.ones(1, 3))]
+    handle = m.register_forward_hook(lambda mod, args, o: o * 10)
+    out.append(f(torch.ones(1, 3)))
+    handle.remove()
+    out.append(f(torch.ones(1, 3)))
+    return out
+
+
+@program
+def global_hooks(compile):
+    m = nn.Sequential(nn.Linear(3, 3), nn.Tanh())
+    seen = []
+    f = compile(m)
+    out = [f(torch.ones(1, 3))]
+    h1 = nn.modules.module.register_module_forward_pre_hook(lambda mod, args: seen.append(type(mod).__name__))
+    h2 = nn.modules.module.register_module_forward_hook(lambda mod, args, o: o + 1)
+    try:
+        out.append(f(torch.ones(1, 3)))
+    finally:
+        h1.remove()
+        h2.remove()
+    out.append(f(torch.ones(1, 3)))
+    return out, seen
+
+
+@program
+def backward_hooks(compile):
+    m = nn.Sequential(nn.Linear(3, 3), nn.Tanh(), nn.Linear(3, 1))
+    seen = []
+    m[1].register_full_backward_hook(lambda mod, gi, go: (gi[0] * 2,))
+    m[2].register_full_backward_hook(lambda mod, gi, go: seen.append(go[0].clone()))
+    m[0].register_full_backward_pre_hook(lambda mod, go: (go[0] * 3,))
+    f = compile(m)
+    out = f(torch.randn(2, 3))
+    return out, trained(m, out), seen
+
+
+@program
+def tensor_hooks(compile):
+    seen = []
+
+    def f(x):
+        y = x * 2
+        y.register_hook(lambda g: g * 10)
+        y.retain_grad()
+        z = y.sin()
+        z.register_hook(lambda g: seen.append(g.clone()))
+        return z, y
+
+    x = torch.ones(3, requires_grad=True)
+    z, y = compile(f)(x)
+    z.sum().backward()
+    return x.grad, y.grad, seen
+
+
+@program
+def parametrized(compile):
+    class Symmetric(nn.Module):
+        def forward(self, w):
+            return w.triu() + w.triu(1).T
+
+    m = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3), nn.Linear(3, 3))
+    parametrize.register_parametrization(m[0], "weight", Symmetric())
+    parametrizations.weight_norm(m[1])
+    parametrizations.spectral_norm(m[2])
+    f = compile(m, fullgraph=True)
+    out = f(torch.randn(2, 3))
+    grads = trained(m, out)
+    m.eval()
+    with torch.no_grad():
+        return out, grads, f(torch.randn(2, 3)), m.state_dict()
+
+
+@program
+def old_weight_norm(compile):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        m = nn.Sequential(nn.utils.weight_norm(nn.Linear(3, 3)), nn.utils.spectral_norm(nn.Linear(3, 3)))
+    f = compile(m)
+    out = f(torch.randn(2, 3))
+    return out, trained(m, out), m[1].weight_u
+
+
+@program
+def cached_parametrization(compile):
+    class Double(nn.Module):
+        def forward(self, w):
+            return w * 2
+
+    m = nn.Linear(3, 3)
+    parametrize.register_parametrization(m, "weight", Double())
+
+    def f(x):
+        with parametrize.cached():
+            return m(x) + m(x)
+
+    return compile(f)(torch.ones(1, 3)), parametrize._cache_enabled
+
+
+@program
+def lazy_modules(compile):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        m = nn.Sequential(nn.LazyLinear(4), nn.ReLU(), nn.LazyLinear(2))
+        m(torch.ones(1, 3))
+        torch.manual_seed(1)
+        for p in m.parameters():
+            nn.init.normal_(p)
+        f = compile(m, fullgraph=True)
+        fresh = nn.LazyLinear(2)
+        g = compile(fresh)
+        torch.manual_seed(2)
+        return f(torch.randn(2, 3)), g(torch.ones(2, 5)), g(torch.ones(2, 5)), type(fresh).__name__
+
+
+@program
+def attributes_made_lazily(compile):
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.lin = nn.Linear(3, 3)
+            self.cache = None
+            self.register_buffer("late", None)
+
+        def forward(self, x):
+            if not hasattr(self, "scale"):
+                self.scale = 2.0
+            if self.cache is None:
+                self.cache = torch.arange(3.0)
+            if self.late is None:
+                self.late = torch.ones(3)
+            self.lin.note = "seen"
+            self.history = [*getattr(self, "history", []), tuple(x.shape)]
+            return self.lin(x) * self.scale + self.cache + self.late
+
+    m = Net()
+    f = compile(m)
+    with torch.no_grad():
+        return f(torch.ones(1, 3)), f(torch.ones(1, 3)), f(torch.ones(2, 3)), m
+
+
+@program
+def buffers_registered_inside(compile):
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.lin = nn.Linear(3, 3)
+
+        def forward(self, x):
+            if "mask" not in self._buffers:
+                self.register_buffer("mask", torch.ones(3), persistent=False)
+            self.mask = self.mask * 2
+            self.lin.weight.data.mul_(1.0)
+            return self.lin(x) * self.mask
+
+    m = Net()
+    f = compile(m)
+    with torch.no_grad():
+        return f(torch.ones(1, 3)), f(torch.ones(1, 3)), f(torch.ones(1, 3)), m
+
+
+@program
+def containers(compile):
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.pd = nn.ParameterDict({"a": nn.Parameter(torch.randn(3)), "b": nn.Parameter(torch.randn(3))})
+            self.pl = nn.ParameterList([torch.randn(3) for _ in range(3)])
+            self.md = nn.ModuleDict({"up": nn.Linear(3, 3), "down": nn.Linear(3, 3)})
+            self.ml = nn.ModuleList(nn.Linear(3, 3) for _ in range(2))
+            self.plain = [nn.Linear(3, 3), {"k": nn.Linear(3, 3)}]
+            self.tied = self.ml[0]
+
+        def forward(self, x, order=("down", "up")):
+            for name in order:
+                x = self.md[name](x)
+            for key, p in self.pd.items():
+                x = x * p if key == "a" else x + p
+            for i, p in enumerate(self.pl):
+                x = x + p * i
+            for layer in reversed(self.ml):
+                x = layer(x)
+            x = self.plain[0](x) + self.plain[1]["k"](x) + self.tied(x)
+            names = [n for n, _ in self.named_children()], len(self.ml), list(self.md.keys()), "up" in self.md
+            return x, names, len(self.pl), sorted(self.pd.keys()), self.ml[-1] is self.ml[1]
+
+    m = Net()
+    f = compile(m, fullgraph=True)
+    out = f(torch.randn(2, 3))
+    return out, trained(m, out[0]), f(torch.randn(2, 3), order=("up",))
+
+
+@program
+def walking_a_model(compile):
+    m = nn.Sequential(nn.Linear(3, 3), nn.Sequential(nn.BatchNorm1d(3), nn.ReLU()))
+
+    def f(x):
+        total = sum(p.abs().sum() for p in m.parameters())
+        shapes = {n: tuple(p.shape) for n, p in m.named_parameters()}
+        kinds = [type(c).__name__ for c in m.modules()]
+        names = [n for n, _ in m.named_modules()]
+        stats = [b.float().mean() for n, b in m.named_buffers() if "running" in n]
+        return m(x) + total, shapes, kinds, names, stats, m.training, sum(p.numel() for p in m.parameters())
+
+    f = compile(f, fullgraph=True)
+    return f(torch.randn(4, 3)), f(torch.randn(4, 3)), m
+
+
+@program
+def shared_weights(compile):
+    class Tied(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.emb = nn.Embedding(7, 4)
+            self.out = nn.Linear(4, 7, bias=False)
+            self.out.weight = self.emb.weight
+
+        def forward(self, ids):
+            return self.out(self.emb(ids)).log_softmax(-1), self.out.weight is self.emb.weight
+
+    m = Tied()
+    f = compile(m, fullgraph=True)
+    out = f(torch.tensor([[1, 2, 3]]))
+    grads = trained(m, out[0][..., 0])
+    m.out.weight = nn.Parameter(torch.ones(7, 4))
+    return out, grads, f(torch.tensor([[1, 2, 3]]))
+
+
+@program
+def functional_call(compile):
+    m = nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3))
+
+    def f(params, x):
+        return torch.func.functional_call(m, params, (x,))
+
+    params = {k: v.detach().clone().requires_grad_() for k, v in m.named_parameters()}
+    f = compile(f, fullgraph=True)
+    out = f(params, torch.randn(4, 3))
+    out.pow(2).sum().backward()
+    return out, {k: v.grad for k, v in params.items()}, m
+
+
+@program
+def recurrent(compile):
+    rnn = nn.RNN(3, 4, batch_first=True)
+    gru = nn.GRU(4, 4, num_layers=2, bidirectional=True)
+    lstm = nn.LSTM(8, 4, num_layers=2, batch_first=True, proj_size=2)
+    cell = nn.LSTMCell(3, 4)
+    grus = nn.GRUCell(4, 4)
+
+    def f(x, state):
+        a, _ = rnn(x)
+        b, h = gru(a)
+        c, (hn, cn) = lstm(b)
+        h1, c1 = cell(x[:, 0], state)
+        return c, hn, cn, h, grus(h1), c1
+
+    f = compile(f, fullgraph=True)
+    out = f(torch.randn(2, 5, 3), (torch.zeros(2, 4), torch.ones(2, 4)))
+    sum(o.sum() for o in out).backward()
+    return out, [p.grad for m in (rnn, gru, lstm, cell, grus) for p in m.parameters()]
+
+
+@program
+def recurrent_with_dropout(compile):
+    lstm = nn.LSTM(3, 4, num_layers=2, dropout=0.5)
+    f = compile(lstm, fullgraph=True)
+    a = f(torch.randn(5, 2, 3))
+    lstm.eval()
+    return a, f(torch.randn(5, 2, 3), (torch.zeros(2, 2, 4), torch.zeros(2, 2, 4)))
+
+
+@program
+def packed_sequences(compile):
+    lstm = nn.LSTM(3, 4, batch_first=True)
+
+    def f(x, lengths):
+        packed = nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+        out, (h, c) = lstm(packed)
+        return nn.utils.rnn.pad_packed_sequence(out, batch_first=True)[0], h
+
+    with torch.no_grad():
+        return compile(f)(torch.randn(2, 5, 3), torch.tensor([3, 5]))
+
+
+@program
+def attention_layers(compile):
+    mha = nn.MultiheadAttention(8, 2, batch_first=True)
+    f = compile(mha, fullgraph=True)
+    x = torch.randn(2, 4, 8)
+    mask = nn.Transformer.generate_square_subsequent_mask(4)
+    a = f(x, x, x)
+    b = f(x, x, x, need_weights=False, attn_mask=mask, is_causal=True)
+    c = f(x, x, x, key_padding_mask=torch.tensor([[False, False, True, True], [False] * 4]))
+    grads = trained(mha, a[0], b[0], c[0])
+    mha.eval()
+    with torch.no_grad():
+        return a, b[0], c, grads, f(x, x, x, need_weights=False)
+
+
+@program
+def transformer_layers(compile):
+    layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True, dropout=0.1)
+    enc = nn.TransformerEncoder(layer, 2)
+    dec = nn.TransformerDecoder(nn.TransformerDecoderLayer(8, 2, 16, batch_first=True, dropout=0.0), 1)
+
+    def f(x, y):
+        mem = enc(x, mask=nn.Transformer.generate_square_subsequent_mask(4), is_causal=True)
+        return dec(y, mem, tgt_is_causal=False)
+
+    f = compile(f)
+    x, y = torch.randn(2, 4, 8), torch.randn(2, 3, 8)
+    out = f(x, y)
+    grads = trained(enc, out)
+    enc.eval()
+    dec.eval()
+    with torch.no_grad():
+        return out, grads, f(x, y)
+
+
+@program
+def many_layers(compile):
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.PReLU(), nn.MaxPool2d(2))
+            self.up = nn.Sequential(nn.ConvTranspose2d(8, 4, 2, 2), nn.GroupNorm(2, 4), nn.Hardswish(), nn.Dropout2d(0.2))
+            self.shuffle = nn.Sequential(nn.PixelShuffle(2), nn.InstanceNorm2d(1, affine=True), nn.Upsample(scale_factor=2))
+            self.head = nn.Sequential(nn.AdaptiveAvgPool2d(2), nn.LocalResponseNorm(2), nn.Flatten(), nn.Softmax(-1))
+            self.bag = nn.EmbeddingBag(10, 4, mode="mean")
+            self.bilinear = nn.Bilinear(4, 4, 2)
+            self.pad = nn.Sequential(nn.ReflectionPad2d(1), nn.Unfold(2))
+
+        def forward(self, x, ids):
+            x = self.head(self.shuffle(self.up(self.conv(x))))
+            bag = self.bag(ids)
+            return x, self.bilinear(x[:, :4], bag), F.pairwise_distance(bag, bag + 1)
+
+    m = Net()
+    f = compile(m, fullgraph=True)
+    x, ids = torch.randn(2, 3, 8, 8), torch.randint(0, 10, (2, 5))
+    out = f(x, ids)
+    grads = trained(m, *out)
+    m.eval()
+    with torch.no_grad():
+        return out, grads, f(x, ids), m
+
+
+@program
+def losses(compile):
+    def f(x, y, t):
+        return [
+            nn.MSELoss()(x, y), nn.HuberLoss(delta=0.5)(x, y), nn.CrossEntropyLoss(label_smoothing=0.1)(x, t),
+            nn.BCEWithLogitsLoss(pos_weight=torch.ones(4))(x, y.sigmoid()), nn.KLDivLoss(reduction="batchmean")(
+                x.log_softmax(-1), y.softmax(-1)), nn.NLLLoss(ignore_index=0)(x.log_softmax(-1), t),
+            nn.TripletMarginLoss()(x, y, x + 1), nn.CosineEmbeddingLoss()(x, y, torch.ones(3)), nn.GaussianNLLLoss()(
+                x, y, torch.ones(3, 4)), nn.MarginRankingLoss()(x, y, torch.ones(3, 4)), nn.CTCLoss()(
+                x.log_softmax(-1)[:, None], torch.tensor([[1]]), torch.tensor([3]), torch.tensor([1])),
+        ]  # fmt: skip
+
+    f = compile(f)
+    x = torch.randn(3, 4, requires_grad=True)
+    out = f(x, torch.randn(3, 4), torch.tensor([1, 0, 2]))
+    sum(out).backward()
+    return out, x.grad
+
+
+@program
+def train_and_eval_inside(compile):
+    m = nn.Sequential(nn.Linear(3, 3), nn.Dropout(0.5), nn.BatchNorm1d(3))
+
+    def f(x):
+        m.eval()
+        a = m(x)
+        m.train()
+        b = m(x)
+        m[0].requires_grad_(False)
+        return a, b, m.training
+
+    f = compile(f)
+    return f(torch.randn(4, 3)), f(torch.randn(4, 3)), m, [p.requires_grad for p in m.parameters()]
+
+
+@program
+def modules_made_inside(compile):
+    def f(x):
+        act = nn.GELU(approximate="tanh")
+        drop = nn.Dropout(0.0)
+        return drop(act(x)), nn.Identity()(x), nn.Flatten(0)(x), nn.LayerNorm(3)(x)
+
+    return compile(f)(torch.randn(2, 3))
+
+
+@program
+def custom_call_and_getattr(compile):
+    class Wrapper(nn.Module):
+        def __init__(self, inner):
+            super().__init__()
+            self.inner = inner
+
+        def __getattr__(self, name):
+            try:
+                return super().__getattr__(name)
+            except AttributeError:
+                return getattr(self.inner, name)
+
+        def __call__(self, *args, **kwargs):
+            return super().__call__(*args, **kwargs) * 2
+
+        def forward(self, x):
+            return self.inner(x) + self.bias.sum()
+
+    m = Wrapper(nn.Linear(3, 3))
+    return compile(m, fullgraph=True)(torch.ones(1, 3)), compile(lambda x: m(x), fullgraph=True)(torch.ones(1, 3))
+
+
+@program
+def state_dict_inside(compile):
+    m = nn.Linear(2, 2)
+
+    def f(x):
+        sd = m.state_dict()
+        return m(x), sorted(sd), sd["weight"].sum(), m.weight.data.sum(), m.bias.detach() + 1
+
+    return compile(f)(torch.ones(1, 2))
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_program_with_modules_is_the_program(name: str) -> None:
+    check(PROGRAMS[name])

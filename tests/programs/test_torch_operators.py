@@ -1,0 +1,327 @@
+"""Programs about operators that are more than a kernel: control flow, custom operators, generators, NumPy, subclasses."""
+# mypy: ignore-errors
+# ruff: noqa: D103 - programs as people write them
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+from .checking import call, check
+
+PROGRAMS: dict[str, Callable[..., Any]] = {}
+
+
+def program(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Put a program into the table."""
+    PROGRAMS[function.__name__] = function
+    return function
+
+
+@program
+def conditions(compile):
+    m = nn.Linear(3, 3)
+    bias = torch.ones(3)
+
+    def f(x):
+        a = torch.cond(x.sum() > 0, lambda t: t.sin() + bias, lambda t: m(t), (x,))
+        b, c = torch.cond(x.mean() > 10, lambda: (x + 1, x * 2), lambda: (x - 1, x / 2))
+        return a, b, c
+
+    f = compile(f, fullgraph=True)
+    with torch.no_grad():
+        return f(torch.ones(2, 3)), f(-torch.ones(2, 3))
+
+
+@program
+def condition_of_a_constant(compile):
+    f = compile(lambda x: torch.cond(x.shape[0] > 2, torch.sin, torch.cos, (x,)), fullgraph=True)
+    return f(torch.ones(3)), f(torch.ones(2))
+
+
+@program
+def loops(compile):
+    from torch._higher_order_ops.while_loop import while_loop
+
+    limit = torch.tensor(5)
+
+    def f(x):
+        i, y = while_loop(lambda i, y: i < limit, lambda i, y: (i + 1, y * 2), (torch.tensor(0), x))
+        return i, y + 1
+
+    with torch.no_grad():
+        return compile(f, fullgraph=True)(torch.ones(3))
+
+
+@program
+def scans(compile):
+    from torch._higher_order_ops.scan import scan
+
+    def f(x):
+        return scan(lambda carry, row: (carry + row, carry * row), torch.zeros(3), x, dim=0)
+
+    with torch.no_grad():
+        return compile(f)(torch.randn(4, 3))
+
+
+@program
+def associative_scans(compile):
+    from torch._higher_order_ops.associative_scan import associative_scan
+
+    def f(x):
+        return associative_scan(lambda a, b: a * b + b, x, dim=0, combine_mode="generic")
+
+    with torch.no_grad():
+        return compile(f)(torch.randn(4, 3))
+
+
+LIBRARY = torch.library.Library("ptdebug_programs", "DEF")
+LIBRARY.define("shift(Tensor x, float by) -> Tensor")
+LIBRARY.impl("shift", lambda x, by: x + by, "CompositeExplicitAutograd")
+torch.library.register_fake("ptdebug_programs::shift", lambda x, by: torch.empty_like(x), lib=LIBRARY)
+LIBRARY.define("no_fake(Tensor x) -> Tensor")
+LIBRARY.impl("no_fake", lambda x: x * 2, "CPU")
+
+
+@torch.library.custom_op("ptdebug_programs::scaled", mutates_args=())
+def scaled(x: torch.Tensor, k: float = 2.0) -> torch.Tensor:
+    return torch.from_numpy(x.detach().numpy() * np.float32(k))
+
+
+@scaled.register_fake
+def _(x, k=2.0):
+    return torch.empty_like(x)
+
+
+scaled.register_autograd(
+    lambda ctx, grad: (grad * 11 * ctx.k, None), setup_context=lambda ctx, inputs, output: setattr(ctx, "k", inputs[1])
+)
+
+
+@torch.library.custom_op("ptdebug_programs::fill", mutates_args=("out",))
+def fill(out: torch.Tensor, value: float) -> None:
+    out.fill_(value)
+
+
+@program
+def custom_operators(compile):
+    def f(x):
+        a = torch.ops.ptdebug_programs.shift(x, 1.5)
+        b = scaled(x, 3.0) + scaled(x)
+        fill(a, 4.0)
+        c = torch.ops.ptdebug_programs.shift.default(x, by=0.5)
+        return a, b, c
+
+    f = compile(f, fullgraph=True)
+    x = torch.ones(3, requires_grad=True)
+    out = f(x)
+    out[1].sum().backward()
+    return out, x.grad
+
+
+@program
+def operator_without_a_fake(compile):
+    return compile(lambda x: torch.ops.ptdebug_programs.no_fake(x + 1) * 3)(torch.ones(3))
+
+
+@program
+def compiler_controls(compile):
+    @torch.compiler.disable
+    def eager_only(x):
+        return x * 2, torch.compiler.is_compiling()
+
+    def opaque(x):
+        return x.sin() if x.sum() > 0 else x.cos()
+
+    torch.compiler.allow_in_graph(opaque)
+
+    def f(x):
+        y, compiling = eager_only(x)
+        return y + 1, compiling
+
+    def g(x):
+        return opaque(x) + 1
+
+    out = compile(f)(torch.ones(3)), compile(g)(torch.ones(3)), compile(g)(-torch.ones(3))
+    with torch.compiler.set_stance("force_eager"):
+        forced = compile(lambda x: torch.compiler.is_compiling())(torch.ones(1))
+    return out, forced
+
+
+@program
+def checks(compile):
+    def f(x, n):
+        torch._check(n > 1)
+        torch._check(x.shape[0] == 3, lambda: "three")
+        torch._check_is_size(n)
+        return x * n
+
+    f = compile(f)
+    return f(torch.ones(3), 2), call(f, torch.ones(3), 0), call(f, torch.ones(2), 3)
+
+
+@program
+def generators(compile):
+    g = torch.Generator().manual_seed(3)
+
+    def f(x):
+        a = torch.rand(3, generator=g)
+        b = torch.randn(2, generator=g) + x[:2]
+        x = x.clone().uniform_(0, 1, generator=g)
+        return a, b, torch.randperm(4, generator=g), torch.bernoulli(x, generator=g), x
+
+    f = compile(f)
+    return f(torch.ones(3)), f(torch.ones(3)), g.get_state().sum()
+
+
+@program
+def seeds(compile):
+    def f(x):
+        torch.manual_seed(7)
+        a = torch.rand(3)
+        state = torch.get_rng_state()
+        b = torch.rand(3)
+        torch.set_rng_state(state)
+        return a, b, torch.rand(3), F.dropout(x, 0.5)
+
+    return compile(f)(torch.ones(4)), torch.rand(1)
+
+
+@program
+def forked_random_state(compile):
+    def f(x):
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(1)
+            y = torch.rand(2)
+        return y, torch.rand(2) + x
+
+    return compile(f)(torch.ones(2))
+
+
+@program
+def numpy_arrays(compile):
+    def f(x, a):
+        y = torch.from_numpy(a) + x
+        n = x.detach().numpy()
+        z = np.sin(n) + a
+        n[0] = 5.0
+        return y, z, torch.as_tensor(z), x, np.add(a, 1).sum(), torch.tensor(a.tolist())
+
+    f = compile(f)
+    return f(torch.ones(3), np.arange(3, dtype=np.float32)), f(torch.ones(3), np.arange(3, dtype=np.float32))
+
+
+class Tagged(torch.Tensor):
+    """Counts the functions that see it."""
+
+    seen = 0
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        cls.seen += 1
+        return super().__torch_function__(func, types, args, kwargs or {})
+
+
+class Plain:
+    """Not a tensor, but with a say in torch's functions."""
+
+    def __init__(self, value):
+        self.value = value
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        plain = [a.value if isinstance(a, Plain) else a for a in args]
+        return Plain(func(*plain, **(kwargs or {})))
+
+
+@program
+def tensor_subclasses(compile):
+    Tagged.seen = 0
+    f = compile(lambda x, y: torch.sin(x + y) * 2)
+    out = f(torch.ones(2).as_subclass(Tagged), torch.ones(2))
+    plain = compile(lambda p: torch.add(p, 2))(Plain(torch.ones(2)))
+    return out.as_subclass(torch.Tensor), type(out).__name__, Tagged.seen, plain.value
+
+
+@program
+def function_modes(compile):
+    from torch.overrides import TorchFunctionMode
+
+    names = []
+
+    class Log(TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            names.append(func.__name__)
+            return func(*args, **(kwargs or {}))
+
+    def f(x):
+        with Log():
+            y = torch.sin(x)
+        return y + 1
+
+    f = compile(f)
+    out = [f(torch.ones(2))]
+    g = compile(lambda x: torch.cos(x))
+    with Log():
+        out.append(g(torch.ones(2)))
+    return out, names
+
+
+@program
+def sparse_and_nested(compile):
+    def f(x):
+        s = x.to_sparse()
+        return (s @ x).sum(), s.coalesce().indices(), torch.nested.nested_tensor([x[0], x[1, :1]]).size(0)
+
+    return compile(f)(torch.eye(2))
+
+
+@program
+def fft_linalg_and_complex(compile):
+    def f(x):
+        z = torch.fft.rfft(x)
+        u, s, vh = torch.linalg.svd(x @ x.T)
+        q, r = torch.linalg.qr(x)
+        view = torch.view_as_real(z)
+        return z.abs(), s, r.abs(), view, torch.linalg.norm(x, dim=-1), torch.polar(x.abs(), x).imag
+
+    return compile(f, fullgraph=True)(torch.randn(3, 4))
+
+
+@program
+def out_arguments_and_foreach(compile):
+    def f(x, ys):
+        out = torch.empty(3)
+        torch.add(x, 1, out=out)
+        torch._foreach_mul_(ys, 2)
+        torch._foreach_add_(ys, [x, x], alpha=0.5)
+        total, index = torch.max(x, 0)
+        values = torch.sort(x, descending=True)
+        return out, torch._foreach_sqrt([v.abs() for v in ys]), total, index, values.values, values.indices, values[0]
+
+    ys = [torch.ones(3), torch.ones(3)]
+    return compile(f, fullgraph=True)(torch.randn(3), ys), ys
+
+
+@program
+def functions_of_torch(compile):
+    def f(x):
+        grid = torch.meshgrid(torch.arange(2), torch.arange(3), indexing="ij")
+        parts = torch.split(x, [1, 2]), torch.chunk(x, 2), torch.tensor_split(x, 3), x.unbind(0)
+        same = torch.is_tensor(x), torch.is_floating_point(x), torch.numel(x), x.dtype.is_floating_point
+        info = torch.finfo(x.dtype).max, torch.iinfo(torch.int8).min, torch.result_type(x, 1), torch.Size([2, 3]).numel()
+        made = torch.tensor([[1, 2], [3, 4]]), torch.as_tensor(3.0), torch.full((2,), 7), torch.zeros_like(x)
+        return grid, parts, same, info, made, torch.block_diag(x, x), torch.cartesian_prod(x[0], x[1]), torch.einsum("ij->j", x)
+
+    return compile(f, fullgraph=True)(torch.randn(3, 2))
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_program_with_operators_is_the_program(name: str) -> None:
+    check(PROGRAMS[name])

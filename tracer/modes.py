@@ -1,0 +1,173 @@
+"""The modes of torch that a traced program sets: gradients, autocast, default dtype, attention, functorch levels.
+
+While a frame is traced they are set for real, so that fake results are what the program would see; each attempt, and
+each run of a graph that sets modes, puts back on an error what was there before.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from typing import Any
+
+import torch
+import torch.autograd.forward_ad as forward_ad
+from torch._C import _functorch
+
+_DEVICES = ("cpu", "cuda")
+
+
+@dataclass(frozen=True)
+class Modes:
+    """The modes at one moment. A graph may leave those of `LASTING` changed; others end with the block that set them."""
+
+    inference: bool
+    grad: bool
+    forward_grad: bool
+    autocast: tuple[tuple[bool, torch.dtype], ...]
+    autocast_cache: bool
+    default_dtype: torch.dtype
+    deterministic: tuple[bool, bool]
+    anomaly: tuple[bool, bool]
+    attention: tuple[bool, ...]
+    in_place_requires_grad: bool
+    saved_tensors_error: str | None
+    functorch_depth: int
+
+    @classmethod
+    def now(cls) -> Modes:
+        """Those of this thread."""
+        return cls(
+            inference=torch.is_inference_mode_enabled(),
+            grad=torch.is_grad_enabled(),
+            forward_grad=torch._C._is_fwd_grad_enabled(),
+            autocast=tuple([(torch.is_autocast_enabled(d), torch.get_autocast_dtype(d)) for d in _DEVICES]),
+            autocast_cache=torch.is_autocast_cache_enabled(),
+            default_dtype=torch.get_default_dtype(),
+            deterministic=(
+                torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled(),
+            ),
+            anomaly=(torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()),
+            attention=tuple([getattr(torch._C, f"_get_{name}_sdp_enabled")() for name in _ATTENTION]),
+            in_place_requires_grad=_functorch.get_inplace_requires_grad_allowed(),
+            saved_tensors_error=torch._C._autograd._saved_tensors_hooks_get_disabled_error_message(),
+            functorch_depth=_functorch.get_dynamic_layer_stack_depth(),
+        )
+
+    def differences(self, other: Modes) -> tuple[str, ...]:
+        """The names of the modes in which `other` is not like this."""
+        return tuple([f.name for f in fields(self) if getattr(self, f.name) != getattr(other, f.name)])
+
+    def restore(self) -> None:
+        """Set them again, but for the inference mode, which ends with the object that holds it."""
+        _leave_dual_level()
+        now = Modes.now()
+        if now == self:
+            return
+        while _functorch.get_dynamic_layer_stack_depth() > self.functorch_depth:
+            _LEAVE_LEVEL[_functorch.peek_interpreter_stack().key()]()
+        for name in self.differences(now):
+            if name in _SETTERS:
+                _SETTERS[name](getattr(self, name))
+        torch._C._set_grad_enabled(self.grad)
+
+
+def _leave_dual_level() -> None:
+    """Leave the forward AD level that a graph left open; C++ knows of one only, and tells by refusing a second."""
+    if forward_ad._current_level >= 0:
+        return
+    try:
+        level = torch._C._enter_dual_level()
+    except RuntimeError:
+        level = 0
+    torch._C._exit_dual_level(level=level)
+
+
+_LEAVE_LEVEL = {
+    _functorch.TransformType.Vmap: _functorch._vmap_decrement_nesting,
+    _functorch.TransformType.Grad: _functorch._grad_decrement_nesting,
+    _functorch.TransformType.Jvp: _functorch._jvp_decrement_nesting,
+    _functorch.TransformType.Functionalize: _functorch._func_decrement_nesting,
+}
+
+_ATTENTION = ("flash", "mem_efficient", "math", "cudnn")
+
+
+def _set_autocast(states: Sequence[tuple[bool, torch.dtype]]) -> None:
+    for device, (enabled, dtype) in zip(_DEVICES, states):
+        torch.set_autocast_enabled(device, enabled)
+        torch.set_autocast_dtype(device, dtype)
+    torch.clear_autocast_cache()
+
+
+def _set_attention(enabled: Sequence[bool]) -> None:
+    for name, on in zip(_ATTENTION, enabled):
+        getattr(torch._C, f"_set_sdp_use_{name}")(on)
+
+
+def _set_saved_tensors_error(message: str | None) -> None:
+    if message is None:
+        torch._C._autograd._saved_tensors_hooks_enable()
+    else:
+        torch._C._autograd._saved_tensors_hooks_disable(message)
+
+
+def set_deterministic(state: tuple[bool, bool]) -> None:
+    """(whether deterministic algorithms are on, whether they only warn)."""
+    torch._C._set_deterministic_algorithms(state[0], warn_only=state[1])
+
+
+_SETTERS: dict[str, Callable[[Any], None]] = {
+    "grad": torch._C._set_grad_enabled,
+    "forward_grad": torch._C._set_fwd_grad_enabled,
+    "autocast": _set_autocast,
+    "autocast_cache": torch.set_autocast_cache_enabled,
+    "default_dtype": torch.set_default_dtype,
+    "deterministic": set_deterministic,
+    "anomaly": lambda state: torch._C.set_anomaly_enabled(*state),
+    "attention": _set_attention,
+    "in_place_requires_grad": _functorch.set_inplace_requires_grad_allowed,
+    "saved_tensors_error": _set_saved_tensors_error,
+}
+
+LASTING: dict[str, Callable[[Any], Any]] = {
+    "grad": torch._C._set_grad_enabled, "default_dtype": torch.set_default_dtype, "deterministic": set_deterministic,
+}  # fmt: skip
+"""Modes that a plain call sets for good, with their setters: the frame sets them again after its graph."""
+
+
+@contextmanager
+def without_saved_tensors_hooks() -> Iterator[None]:
+    """Hide the program's hooks on tensors that autograd saves from fake tensors."""
+    if torch._C._autograd._top_saved_tensors_default_hooks(True) is None:
+        yield
+        return
+    torch._C._autograd._push_saved_tensors_default_hooks(_unchanged, _unchanged)
+    try:
+        yield
+    finally:
+        torch._C._autograd._pop_saved_tensors_default_hooks()
+
+
+def _unchanged(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor
+
+
+def protected(graph: Callable[..., Sequence[Any]], before: Modes) -> Callable[..., Sequence[Any]]:
+    """`graph`, which sets modes itself, and puts those of `before` back when it raises: eager has then left its blocks.
+
+    `before` are the modes that guards ask for at each call, so that a call that succeeds need not look.
+    """
+
+    def run(*inputs: Any) -> Sequence[Any]:
+        try:
+            return graph(*inputs)
+        except BaseException as error:
+            below = error.__traceback__.tb_next if error.__traceback__ is not None else None
+            while below is not None:  # an inference mode ends with the object that holds it
+                below.tb_frame.clear()
+                below = below.tb_next
+            before.restore()
+            raise
+
+    return run

@@ -1,0 +1,193 @@
+"""torch.func (grad, vjp, jvp, vmap, ...): torch's own Python of the transforms is interpreted, down to the few functions
+that enter and leave a level, and wrap tensors for it. Those are nodes of the graph: the graph enters the same levels
+when it runs, and what the transformed function computes stands between them.
+
+The number of a level is that of the run: a `LevelValue` is a node.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.fx
+from torch._C import _functorch
+from torch._functorch import eager_transforms, predispatch
+from torch.autograd import forward_ad
+
+from .base import Unsupported, Value
+from .constant import constant
+from .context_manager import mode_node
+from .graph_functions import ALLOWED
+from .handlers import handles
+from .sequences import TupleValue
+from .tensor import TensorValue
+
+if TYPE_CHECKING:
+    from ..interpreter import Interpreter
+
+Args = Sequence[Value]
+Kwargs = Mapping[str, Value]
+
+
+class LevelValue(Value):
+    """The number of a level of torch.func: what entering it gave in the trace, and the node that enters it."""
+
+    __slots__ = ("node", "number")
+
+    def __init__(self, node: torch.fx.Node, number: int) -> None:
+        super().__init__()
+        self.node = node
+        self.number = number
+
+    def python_type(self) -> type:
+        """int."""
+        return int
+
+    def as_proxy(self) -> torch.fx.Node:
+        """Its node."""
+        return self.node
+
+    def binary(self, tx: Interpreter, function: Callable[..., Any], left: Value, right: Value) -> Value | None:
+        """Arithmetic and comparisons are those of the trace: the frame runs outside of any level, there and later."""
+        sides = [side.number if isinstance(side, LevelValue) else side.as_constant() for side in (left, right)]
+        return constant(function(*sides))
+
+    def truth(self, tx: Interpreter) -> bool:
+        """Whether it is not 0."""
+        return bool(self.number)
+
+    def describe(self) -> str:
+        """For messages."""
+        return f"level {self.number} of torch.func"
+
+
+def _wrapper(name: str) -> list[Any]:
+    """torch's Python function around one of C++, where this version of torch has it."""
+    return [vars(predispatch)[name]] if name in vars(predispatch) else []
+
+
+def _enters(function: Callable[..., Any], *names: Any) -> None:
+    """`function` enters a level and gives its number."""
+
+    @handles(function, *names)
+    def handler(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+        plain = tuple([value.as_proxy() for value in (*args, *kwargs.values())])
+        number = function(*[value.meta["val"] if isinstance(value, torch.fx.Node) else value for value in plain])
+        node = mode_node(tx, function, plain)
+        node.meta["val"] = number
+        tx.graph.operations += 1
+        return LevelValue(node, number)
+
+
+def _leaves(function: Callable[..., Any], *names: Any) -> None:
+    """`function` leaves the innermost level."""
+
+    @handles(function, *names)
+    def handler(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+        function()
+        mode_node(tx, function, ())
+        return constant(None)
+
+
+_enters(_functorch._vmap_increment_nesting, *_wrapper("_vmap_increment_nesting"))
+_enters(_functorch._grad_increment_nesting)
+_enters(_functorch._jvp_increment_nesting, *_wrapper("_jvp_increment_nesting"))
+_enters(torch._C._enter_dual_level, *_wrapper("_enter_dual_level"))
+_leaves(_functorch._vmap_decrement_nesting, *_wrapper("_vmap_decrement_nesting"))
+_leaves(_functorch._grad_decrement_nesting)
+_leaves(_functorch._jvp_decrement_nesting, *_wrapper("_jvp_decrement_nesting"))
+
+
+@handles(torch._C._exit_dual_level, *_wrapper("_exit_dual_level"))
+def _exit_dual_level(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    level = [*args, *kwargs.values()][0]
+    torch._C._exit_dual_level(level=level.number if isinstance(level, LevelValue) else level.as_constant())
+    node = mode_node(tx, torch._C._exit_dual_level, ())
+    node.kwargs = {"level": level.as_proxy()}
+    return constant(None)
+
+
+# ---- what happens to tensors: nodes ----------------------------------------------------------------------------------
+def _is_node(function: Callable[..., Any], *names: Any) -> None:
+    """A call of one of `names` is a node that calls `function`."""
+
+    @handles(function, *names)
+    def handler(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+        if args and not isinstance(args[0], TensorValue):
+            raise Unsupported("call", f"{function.__name__} of {args[0].describe()}")
+        return tx.graph.call(function, args, kwargs, tx)
+
+
+_is_node(_functorch._remove_batch_dim, *_wrapper("_remove_batch_dim"))
+_is_node(_functorch._wrap_for_grad)
+_is_node(_functorch._unwrap_for_grad, *_wrapper("_unwrap_for_grad"))
+_is_node(torch._VF._make_dual, *_wrapper("_make_dual"))  # type: ignore[attr-defined]
+_is_node(torch._VF._unpack_dual, *_wrapper("_unpack_dual"))  # type: ignore[attr-defined]
+_is_node(torch.Tensor.requires_grad_, eager_transforms._set_tensor_requires_grad)
+
+
+@handles(_functorch._add_batch_dim, *_wrapper("_add_batch_dim"))
+def _add_batch_dim(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    tensor, dim, level = args
+    if not isinstance(tensor, TensorValue):
+        raise Unsupported("call", f"vmap over {tensor.describe()}")
+    number = dim.as_constant()
+    dim = constant(number + tensor.fake.dim() if number < 0 else number)
+    return tx.graph.call(_functorch._add_batch_dim, [tensor, dim, level], {}, tx)
+
+
+@handles(predispatch.lazy_load_decompositions)
+def _load_decompositions(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    """Registers rules of vmap, once in a process: done while tracing."""
+    predispatch.lazy_load_decompositions()
+    return constant(None)
+
+
+@handles(*(f for f in [getattr(forward_ad, "_maybe_load_decompositions", None)] if f))
+def _load_forward_decompositions(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    """Registers rules of forward AD, once in a process: done while tracing."""
+    forward_ad._maybe_load_decompositions()
+    return constant(None)
+
+
+def differentiate(
+    outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor], grad_outputs: Any, retain_graph: bool,
+    create_graph: bool, allow_unused: bool,
+) -> tuple[torch.Tensor | None, ...]:
+    """torch.autograd.grad on tuples."""
+    return torch.autograd.grad(
+        outputs, inputs, grad_outputs, retain_graph=retain_graph, create_graph=create_graph, allow_unused=allow_unused
+    )
+
+
+@handles(torch.autograd.grad)
+def _autograd_grad(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    """For tensors of a level of torch.func: what autograd recorded of them began in this trace."""
+    names = ("outputs", "inputs", "grad_outputs", "retain_graph", "create_graph")
+    given = dict(zip(names, args)) | dict(kwargs)
+    tensors = [given[name] for name in names[:2]]
+    tensors = [one if issubclass(one.python_type(), (tuple, list)) else TupleValue([one], tuple) for one in tensors]
+    wrapped = all(
+        isinstance(one, TensorValue) and _functorch.is_functorch_wrapped_tensor(one.fake) for one in tensors[1].iterate(tx)
+    )
+    if not wrapped or not set(given) <= {*names, "allow_unused"}:
+        raise Unsupported("call", "torch.autograd.grad")
+    create = given.get("create_graph", constant(False))
+    retain = given.get("retain_graph", constant(None))
+    retain = create if retain.is_constant() and retain.as_constant() is None else retain
+    rest = [given.get("grad_outputs", constant(None)), retain, create, given.get("allow_unused", constant(False))]
+    return tx.graph.call(differentiate, [*tensors, *rest], {}, tx)
+
+
+for _question in (
+    _functorch.is_batchedtensor, _functorch.is_gradtrackingtensor, _functorch.is_functorch_wrapped_tensor,
+    _functorch.is_functionaltensor, _functorch.is_dead_tensor_wrapper,
+):  # fmt: skip
+
+    @handles(_question)
+    def _asks(tx: Interpreter, args: Args, kwargs: Kwargs, question: Any = _question) -> Value:
+        return constant(isinstance(args[0], TensorValue) and question(args[0].fake))
+
+
+ALLOWED[id(differentiate)] = differentiate

@@ -1,0 +1,218 @@
+"""Modes of torch beyond those of gradients and autocast (`context_manager.py`): calls that set one are made for real
+while tracing and are nodes of the graph; what a mode was is a constant that is guarded where the global state guard
+does not cover it.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch._C import _SDPBackend
+from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode, inference_mode
+from torch.autograd.profiler import record_function
+
+from ..modes import set_deterministic
+from ..sources import GLOBAL_STATE, Source
+from .base import Unsupported, Value
+from .constant import constant
+from .context_manager import CONSTRUCTORS, ModeValue, mode_node
+from .handlers import NAMED, handles
+from .registry import CONSTANT_TYPES, builds, from_python
+
+if TYPE_CHECKING:
+    from ..codegen import Codegen
+    from ..interpreter import Interpreter
+
+Args = Sequence[Value]
+Kwargs = Mapping[str, Value]
+
+
+CONSTANT_TYPES.add(_SDPBackend)
+
+
+def set_mode(tx: Interpreter, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
+    """Call `function(*args)` for the rest of the trace, and in the graph at this place."""
+    function(*args)
+    mode_node(tx, function, args)
+
+
+def _sets(*functions: Callable[..., Any]) -> None:
+    """Functions of constants that set a mode and return nothing."""
+    for function in functions:
+
+        @handles(function)
+        def handler(tx: Interpreter, args: Args, kwargs: Kwargs, function: Any = function) -> Value:
+            plain = [*args, *kwargs.values()]
+            set_mode(tx, function, tuple([value.as_constant() for value in plain]))
+            return constant(None)
+
+
+_C = torch._C
+_ATTENTION = [name for name in ("flash", "mem_efficient", "math", "cudnn", "overrideable") if hasattr(_C, f"_set_sdp_use_{name}")]
+_sets(
+    torch.set_default_dtype, _C._set_fwd_grad_enabled, _C._functorch.set_inplace_requires_grad_allowed,
+    *(getattr(_C, f"_set_sdp_use_{name}") for name in _ATTENTION), _C._set_sdp_priority_order,
+)  # fmt: skip
+
+
+def _reads(*functions: Callable[..., Any]) -> None:
+    """Functions without arguments that say what a mode is; the answer at the frame's start is guarded."""
+    for function in functions:
+        at_start = f"{function.__name__}() is unchanged"
+
+        @handles(function)
+        def handler(
+            tx: Interpreter, args: Args, kwargs: Kwargs, function: Any = function, words: str = at_start
+        ) -> Value:
+            now = function()
+            if not tx.graph.sets_modes:
+                tx.guards.add(GLOBAL_STATE, "LAMBDA", (lambda _, now=now: function() == now, words))
+            return from_python(tx, now)
+
+
+_reads(
+    *(getattr(_C, f"_get_{name}_sdp_enabled") for name in _ATTENTION), _C._get_sdp_priority_order,
+    _C._is_fwd_grad_enabled, _C._functorch.get_inplace_requires_grad_allowed,
+)  # fmt: skip
+
+
+@handles(torch.use_deterministic_algorithms)
+def _use_deterministic(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    given = dict(zip(("mode",), args)) | dict(kwargs)
+    plain = {name: bool(value.as_constant()) for name, value in given.items()}
+    set_mode(tx, set_deterministic, ((plain["mode"], plain.get("warn_only", False)),))
+    return constant(None)
+
+
+# ---- the inference mode ----------------------------------------------------------------------------------------------
+class InferenceModeValue(ModeValue):
+    """`torch.inference_mode(mode)`: a pair of nodes around the block."""
+
+    __slots__ = ("enabled", "node")
+
+    def __init__(self, enabled: bool, source: Source | None = None) -> None:
+        super().__init__(source)
+        self.enabled = enabled
+        self.node: torch.fx.Node | None = None
+
+    def python_type(self) -> type:
+        """The manager's class."""
+        return inference_mode
+
+    def enter(self, tx: Interpreter) -> Value:
+        """Enter for real, so that fake results are inference tensors where eager's are, and in the graph."""
+        tx.trace.inference_modes.append(_enter_inference_mode(self.enabled))
+        self.node = mode_node(tx, _enter_inference_mode, (self.enabled,))
+        return constant(None)
+
+    def leave(self, tx: Interpreter) -> None:
+        """Leave both."""
+        if self.node is None:
+            raise Unsupported("context-manager", "torch.inference_mode is left before it was entered")
+        _exit_inference_mode(tx.trace.inference_modes.pop())
+        mode_node(tx, _exit_inference_mode, (self.node,))
+        self.node = None
+
+    def clone(self) -> ModeValue:
+        """The same mode, not entered."""
+        return InferenceModeValue(self.enabled)
+
+    def reconstruct(self, codegen: Codegen) -> None:
+        """`torch.inference_mode(mode)`."""
+        codegen.call_const(inference_mode, [constant(self.enabled)])
+
+    def describe(self) -> str:
+        """For messages."""
+        return f"torch.inference_mode({self.enabled})"
+
+
+def _inference_mode(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    given = [*args, *kwargs.values()]
+    if given and not given[0].is_constant():
+        return InferenceModeValue(True).call(tx, given, {})
+    return InferenceModeValue(bool(given[0].as_constant()) if given else True)
+
+
+CONSTRUCTORS[inference_mode] = _inference_mode
+
+
+@builds(inference_mode)
+def build_inference_mode(tx: Interpreter, obj: Any, source: Source | None) -> Value:
+    """A manager that exists, as in a decorator's closure; one that was entered elsewhere is left to eager."""
+    if "_inference_mode_context" in obj.__dict__:
+        raise Unsupported("context-manager", "an inference mode that was entered outside the traced function")
+    if source is not None:
+        tx.guards.add(source, "ID_MATCH", obj)
+    return InferenceModeValue(obj.mode, source)
+
+
+# ---- blocks that only watch ------------------------------------------------------------------------------------------
+class WatcherValue(ModeValue):
+    """A block that changes no value (`record_function`): entering and leaving it does nothing in the graph."""
+
+    __slots__ = ("label",)
+
+    resumable = False
+
+    def __init__(self, label: str) -> None:
+        super().__init__()
+        self.label = label
+
+    def python_type(self) -> type:
+        """The manager's class."""
+        return record_function
+
+    def enter(self, tx: Interpreter) -> Value:
+        """The manager itself."""
+        return self
+
+    def leave(self, tx: Interpreter) -> None:
+        """Nothing to put back."""
+
+    def clone(self) -> ModeValue:
+        """Another of the same name."""
+        return WatcherValue(self.label)
+
+    def reconstruct(self, codegen: Codegen) -> None:
+        """`record_function(name)`."""
+        codegen.call_const(record_function, [constant(self.label)])
+
+    def describe(self) -> str:
+        """For messages."""
+        return f"record_function({self.label!r})"
+
+
+CONSTRUCTORS[record_function] = lambda tx, args, kwargs: WatcherValue([*args, *kwargs.values()][0].as_constant())
+
+
+class QuietValue(ModeValue):
+    """A block without effect on what is traced."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.name = name
+
+    def enter(self, tx: Interpreter) -> Value:
+        """None."""
+        return constant(None)
+
+    def leave(self, tx: Interpreter) -> None:
+        """Nothing to put back."""
+
+    def describe(self) -> str:
+        """For messages."""
+        return self.name
+
+
+@handles(torch.autograd.graph.disable_saved_tensors_hooks)
+def _disable_hooks(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    """The block that torch.func's transforms run in: hooks that are on already are an error there."""
+    if _C._autograd._top_saved_tensors_default_hooks(False) is not None:
+        raise Unsupported("context-manager", "saved tensors hooks around a transform of torch.func")
+    return QuietValue("torch.autograd.graph.disable_saved_tensors_hooks")
+
+
+NAMED["torch._dynamo.compiled_autograd", "_disable"] = lambda tx, args, kwargs: QuietValue("compiled autograd is off")
