@@ -12,7 +12,7 @@ from typing import Any
 
 from ..artifacts.context import CompileContext, OverrideError, Stage, run_stages
 from ..artifacts.records import AnyRecord, Kernel
-from . import cpp, passes, scheduler, wrapper
+from . import cpp, library, passes, scheduler, wrapper
 from .aten import AtenGraph, Captured, EngineUnsupported, needs_gradients, trace
 from .build import BuiltLibrary, CompilerMissing, build
 from .describe import describe_aten
@@ -21,7 +21,7 @@ from .ir import Group, KernelSignature, Plan, Program
 from .lowering import LOWERINGS, lower
 from .lowering.describe import loops_records
 from .training import outside
-from .training.function import training_entry
+from .training.function import node_gradients, training_entry
 from .training.graphs import JointGraph, Partitioned
 from .training.joint import shield_changed_inputs, trace_joint
 from .training.partition import partition
@@ -87,6 +87,7 @@ def _aten(captured: Captured, context: CompileContext) -> Traced:
 
 def _passes(work: Traced, context: CompileContext) -> Traced:
     aten = passes.run(work.aten, context)
+    library.choose(aten, context)
     names = [n.name for n in aten.module.graph.nodes if n.op == "placeholder"]
     aten.module.meta["mutations"] = {out: names[index] for out, index in aten.mutations.items()}
     return Traced(aten)
@@ -212,7 +213,7 @@ def _train(captured: Captured, context: CompileContext) -> Compiled | None:
         shield_changed_inputs(joint)
         halves = partition(joint, context)
     forward: Wrapped = run_stages(STAGES[1:], Traced(halves.forward), context)
-    backward: Wrapped = run_stages(STAGES[1:], Traced(halves.backward), context)
+    backward: Wrapped = run_stages(STAGES[1:], Traced(node_gradients(halves)), context)
     around = outside.generate(halves, forward.plan)
     call = None if around is None else wrapper.load(around, context)
     return training_entry(captured, halves, forward.call, backward.call, call)

@@ -20,9 +20,22 @@ def entry(call: Compiled, aten: AtenGraph, captured: Captured) -> Compiled:
     """`call`, with what a graph like this needs before it; most need nothing."""
     if captured.grad_enabled and any(isinstance(v, torch.Tensor) and v.requires_grad for v in aten.inputs):
         call = torch.no_grad()(call)
+    call = without_autocast(call)
     if aten.mutations:
         call = apart(call, captured.module, aten.inputs, set(aten.mutations.values()))
     return call
+
+
+def without_autocast(call: Compiled) -> Compiled:
+    """`call` with autocast off where it is on now: the casts are in the graph, and its library calls want no others."""
+    if not torch._C._is_any_autocast_enabled():
+        return call
+
+    def plain(*inputs: Any) -> Sequence[Any]:
+        with torch._C._DisableAutocast():
+            return call(*inputs)
+
+    return plain
 
 
 def eager_form(module: torch.fx.GraphModule) -> Compiled:

@@ -7,13 +7,14 @@ inputs that autograd tracks are made outside of the node, where autograd records
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
-from ..aten import Captured
-from ..entry import Compiled, apart, eager_form
+from ..aten import AtenGraph, Captured, Constant, Output
+from ..entry import Compiled, apart, without_autocast
+from .eager import Call, EagerForm, eager_of
 from .graphs import Partitioned
 
 
@@ -23,19 +24,18 @@ class Differentiable:
 
     `forward(*inputs)` returns `results` values for the program, then tensors, then sizes to save. `backward(values)`
     takes a list of the saved tensors and sizes and of the tangents, which it empties, and returns the gradients of the
-    inputs at the positions `gradients`. `tangents` are the positions of the results that have one; `constant` those
-    that autograd does not track. `again(*inputs)` is the captured graph for eager.
+    node's arguments. `tangents` are the positions of the results that have one; `constant` those that autograd does
+    not track.
     """
 
     forward: Callable[..., tuple[Any, ...]]
     backward: Callable[[list[Any]], tuple[Any, ...]]
-    again: Callable[..., Sequence[Any]]
+    eager: EagerForm
     results: int
     saved_tensors: int
     tangents: tuple[int, ...]
     constant: tuple[int, ...]
-    gradients: tuple[int, ...]
-    inputs: int
+    arguments: int
 
 
 class CompiledGraph(torch.autograd.Function):
@@ -44,14 +44,14 @@ class CompiledGraph(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, graph: Differentiable, *inputs: Any) -> tuple[Any, ...]:  # type: ignore[override]
         """Run the compiled forward, keep what the backward reads."""
+        ctx.set_materialize_grads(False)
+        ctx.graph = graph
+        ctx.call = graph.eager.remember(inputs)
         values = graph.forward(*inputs)
         count = graph.results
-        ctx.graph = graph
-        ctx.inputs = inputs
         last = count + graph.saved_tensors
         ctx.save_for_backward(*values[count:last])
         ctx.sizes = values[last:]
-        ctx.set_materialize_grads(False)
         results = values[:count]
         if graph.constant:
             ctx.mark_non_differentiable(*[results[i] for i in graph.constant])
@@ -61,33 +61,60 @@ class CompiledGraph(torch.autograd.Function):
     def backward(ctx: Any, *tangents: Any) -> tuple[Any, ...]:  # type: ignore[override]
         """The gradients of the inputs, from compiled code; in eager where they must be differentiable themselves."""
         graph: Differentiable = ctx.graph
-        gradients: list[Any] = [None] * (graph.inputs + 1)
+        if torch.is_grad_enabled():
+            ctx.saved_tensors  # raises where they were freed, or changed in place
+            return _differentiable_gradients(graph, ctx.call, [tangents[i] for i in graph.tangents])
         values = [*ctx.saved_tensors, *ctx.sizes, *[tangents[i] for i in graph.tangents]]
-        found = graph.backward(values)
-        for i, gradient in zip(graph.gradients, found):
-            gradients[i + 1] = gradient
-        return tuple(gradients)
+        if not _keeps_graph():
+            ctx.maybe_clear_saved_tensors()
+            ctx.call = None
+        if _autocasts():
+            with torch._C._DisableAutocast():
+                return graph.backward(values)
+        return graph.backward(values)
 
 
 _apply = super(torch.autograd.Function, CompiledGraph).apply  # without the checks for functorch's transforms
+_autocasts = torch._C._is_any_autocast_enabled
+_keeps_graph = torch._C._autograd._get_current_graph_task_keep_graph
+
+
+def _differentiable_gradients(graph: Differentiable, call: Call, tangents: list[Any]) -> tuple[Any, ...]:
+    found: list[Any] = [None] * graph.arguments
+    for i, gradient in zip(graph.eager.gradients_of, graph.eager.gradients(call, tangents)):
+        found[i + 1] = gradient
+    return tuple(found)
+
+
+def node_gradients(halves: Partitioned) -> AtenGraph:
+    """The backward with a gradient, or None, for each argument of the autograd node: the graph, then its inputs."""
+    none = Constant(None)
+    outputs: list[Output] = [none] * (len(halves.joint.forward.inputs) + 1)
+    for i, output in zip(halves.joint.gradients, halves.backward.outputs):
+        outputs[i + 1] = output
+    return replace(halves.backward, outputs=tuple(outputs))
 
 
 def training_entry(
     captured: Captured, halves: Partitioned, forward: Compiled, backward: Compiled, outside: Compiled | None
 ) -> Compiled:
-    """The callable that stands for the captured graph: takes its inputs, returns its results, which require grad."""
+    """The callable that stands for the captured graph: takes its inputs, returns its results, which require grad.
+
+    `backward` returns what `node_gradients` says.
+    """
     joint = halves.joint
     inside = len(joint.forward.mutations)
     results = joint.forward_outputs - inside
     tangents = tuple(k - inside for k in joint.tangents)
     graph = Differentiable(
-        forward, backward, eager_form(captured.module), results, sum(s.kind != "size" for s in halves.saved), tangents,
-        tuple(i for i in range(results) if i not in tangents), joint.gradients, len(joint.forward.inputs),
+        without_autocast(forward), backward, eager_of(captured, joint), results,
+        sum(s.kind != "size" for s in halves.saved), tangents,
+        tuple(i for i in range(results) if i not in tangents), len(joint.forward.inputs) + 1,
     )
 
     def call(*inputs: Any) -> Sequence[Any]:
         made = _apply(graph, *inputs)
         return made if outside is None else outside(inputs, made)
 
-    written = set(joint.forward.mutations.values()) | set(joint.assigned.values())
-    return apart(call, captured.module, joint.forward.inputs, written) if written else call
+    changed = set(joint.forward.mutations.values()) | set(joint.assigned.values())
+    return apart(call, captured.module, joint.forward.inputs, changed) if changed else call
