@@ -26,8 +26,10 @@ from .records import (
     Node,
     Partition,
     Pass,
+    RecomputedValue,
     Ref,
     RuleMatch,
+    SavedValue,
     Schedule,
     Wrapper,
     ref,
@@ -183,7 +185,8 @@ def _schedule_edges(record: Schedule, key: str) -> Iterator[Edge]:
 
 
 def _partition_edges(record: Partition, key: str) -> Iterator[Edge]:
-    for item in (*record.saved, *record.recomputed):
+    values: list[SavedValue | RecomputedValue] = [*record.saved, *record.recomputed]
+    for item in values:
         places = place_refs((item.location,)) if item.location else ()
         for origin in (*item.origins, *places):
             yield f"{key}#{item.id}", origin

@@ -464,6 +464,6 @@ class Absent(Record, frozen=True):
 
 
 AnyRecord = (
-    Frame | Bytecode | Graph | Pass | Partition | Breaks | Guards | Recompile | Loops | Fusion | Schedule | Kernel | Wrapper
-    | Runtime | SavedInputs | Decision | Absent
+    Frame | Bytecode | Graph | Pass | Partition | Breaks | Guards | Recompile | Loops | Fusion | Schedule | Kernel
+    | Wrapper | Runtime | SavedInputs | Decision | Absent
 )

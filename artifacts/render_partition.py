@@ -18,7 +18,8 @@ def render_partition(record: Partition, stage: str, name: str, source: SourceTex
     lines += [line for s in _largest_first(held) for line in _saved_lines(s, stage, name, source)]
     if alive:
         lines += [Line(""), Line(f"# alive anyway: {plural(len(alive), 'input or result')}")]
-        lines += [_row(s, stage, name, s.reader and f"read by {s.reader}") for s in _largest_first(alive)]
+        readers = {s.id: s.reader and f"read by {s.reader}" for s in alive}
+        lines += [_row(s, stage, name, readers[s.id]) for s in _largest_first(alive)]
     if record.recomputed:
         lines += [Line(""), Line(f"# computed again in the backward: {plural(len(record.recomputed), 'value')}")]
         lines += [_row(r, stage, name, r.why) for r in _largest_first(record.recomputed)]

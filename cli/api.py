@@ -36,21 +36,31 @@ def compile(
 ) -> Any:
     """Compile a function, a method, a class or an `nn.Module`; without `model`, the decorator that does.
 
-    A drop-in for `torch.compile`, with its meaning of `dynamic`, `fullgraph`, `disable` and `recompile_limit`. `mode`,
-    `options` and the keywords after `recompile_limit` tune PyTorch's own compiler: they are taken, and change nothing.
+    A drop-in for `torch.compile`, with its meaning of `dynamic`, `fullgraph`, `disable` and `recompile_limit`. Of
+    `options`, "memory_budget" is ours: which share of what a training graph would hold for its backward it may hold, the
+    rest being computed again (1.0: all of it, the default; 0.0: nothing but inputs). The others, `mode` and the keywords
+    after `recompile_limit` tune PyTorch's own compiler: they are taken, and change nothing.
     `backend` may be a callable, which then gets each captured graph and its example inputs; any name means ptdebug.
 
-    Raises RuntimeError for something that cannot be called, and where `mode` and `options` are both given.
+    Raises RuntimeError for something that cannot be called, and where `mode` and `options` are both given; ValueError
+    for a memory budget that is not between 0 and 1.
     """
     if mode is not None and options is not None:
         raise RuntimeError("Either mode or options can be specified, but both can't be specified at the same time.")
     session.current().compile_called()
-    request = Request(backend, dynamic, fullgraph, recompile_limit)
+    request = Request(backend, dynamic, fullgraph, recompile_limit, _memory_budget(options or {}))
     if disable:
         return (lambda it: it) if model is None else model
     if model is None:
         return functools.partial(_compile_decorated, request=request)
     return compile_anything(model, request)
+
+
+def _memory_budget(options: dict[str, Any]) -> float | None:
+    budget = options.get("memory_budget")
+    if budget is not None and not 0 <= budget <= 1:
+        raise ValueError(f"a memory budget is a share between 0 and 1, not {budget}")
+    return None if budget is None else float(budget)
 
 
 def _compile_decorated(model: Any, *, request: Request) -> Any:

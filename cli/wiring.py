@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import inspect
 import os
+import sys
 import traceback
 import warnings
 from collections.abc import Callable
@@ -33,11 +34,13 @@ class Request:
     dynamic: bool | None = None
     fullgraph: bool = False
     recompile_limit: int | None = None
+    memory_budget: float | None = None
 
     def options(self) -> CompileOptions:
         """The same for the tracer."""
         backend = engine_backend if isinstance(self.backend, str) else custom_backend(self.backend)
-        options = CompileOptions(backend, new_context, self.dynamic, self.fullgraph)
+        make_context = functools.partial(new_context, memory_budget=self.memory_budget)
+        options = CompileOptions(backend, make_context, self.dynamic, self.fullgraph)
         if self.recompile_limit is not None:
             options.recompile_limit = self.recompile_limit
         return options
@@ -47,9 +50,15 @@ class Request:
         return dispatch.optimize(function, self.options())
 
 
-def new_context(compile_id: CompileId) -> CompileContext:
-    """The context of a compilation that starts now, in the session that is in force now."""
-    return session.current().context(compile_id)
+def new_context(compile_id: CompileId, memory_budget: float | None = None) -> CompileContext:
+    """The context of a compilation that starts now, in the session that is in force now.
+
+    Without a memory budget of its own, that of `torch._functorch.config` holds, which programs set for stock.
+    """
+    context = session.current().context(compile_id)
+    stock = getattr(sys.modules.get("torch._functorch.config"), "activation_memory_budget", 1.0)
+    context.memory_budget = stock if memory_budget is None else memory_budget
+    return context
 
 
 def engine_backend(captured: CapturedGraph, context: CompileContext) -> Compiled:

@@ -32,7 +32,7 @@ CPU_WORK: dict[str, float] = {
     "remainder": 75, "floor_divide": 10, "lgamma": 140, "digamma": 140, "atan2": 20, "hypot": 10, "erfinv": 40,
 }
 GPU_WORK: dict[str, float] = {
-    **{name: 0.5 for name in CPU_WORK}, SIMPLE: 0.05, "pow": 2, "fmod": 2, "remainder": 1, "lgamma": 6, "digamma": 6,
+    **dict.fromkeys(CPU_WORK, 0.5), SIMPLE: 0.05, "pow": 2, "fmod": 2, "remainder": 1, "lgamma": 6, "digamma": 6,
     "gelu": 1, "erfinv": 2, "asinh": 1, "acosh": 1, "atanh": 1,
 }
 BYTES_PER_FLOP = {"cpu": 0.07, "cuda": 0.02}
@@ -139,7 +139,7 @@ def _operator(node: torch.fx.Node) -> str:
 
 def _small_power(node: torch.fx.Node) -> bool:
     """Whether the node raises to a power that becomes a few products."""
-    return node.target is torch.ops.aten.pow.Tensor_Scalar and node.args[1] in (-2, -1, 1, 2, 3, 4)
+    return node.target is torch.ops.aten.pow.Tensor_Scalar and bool(node.args[1] in (-2, -1, 1, 2, 3, 4))
 
 
 def is_view(node: torch.fx.Node) -> bool:

@@ -165,7 +165,7 @@ def price(region: Region, node: Node, prices: Prices, want: str | None = None) -
     return save, again
 
 
-# ---- looking at the graph ---------------------------------------------------------------------------------------------
+# ---- looking at the graph --------------------------------------------------------------------------------------------
 def outputs_of(joint: JointGraph) -> tuple[list[Node], list[Node]]:
     """The nodes among the joint graph's outputs: those of the forward, and gradients."""
     outputs: tuple[object, ...] = tuple(joint.module.graph.output_node().args[0])  # type: ignore[arg-type]
@@ -203,7 +203,7 @@ def _reached(graph: torch.fx.Graph, starts: list[Node]) -> set[Node]:
 def _reads_memory(node: Node) -> bool:
     """Whether the node's arguments must be in memory: it is the library's, makes several passes, or leaves."""
     known = LOWERINGS.get(node.target)
-    return known is None and node.op != "get_attr" or known is not None and known.kind == COMPOSITE
+    return node.op != "get_attr" if known is None else known.kind == COMPOSITE
 
 
 def _through_views(node: Node) -> set[Node]:

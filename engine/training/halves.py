@@ -33,7 +33,8 @@ def split(region: Region, cut: Cut) -> tuple[AtenGraph, AtenGraph, dict[str, Any
 def _forward(region: Region, cut: Cut, sizes: tuple[Any, ...]) -> AtenGraph:
     joint = region.joint
     source = joint.module.graph
-    returned = source.output_node().args[0][: joint.forward_outputs]  # type: ignore[index]
+    results: Any = source.output_node().args[0]
+    returned = results[: joint.forward_outputs]
     copy = _Copy()
     for node in list(source.find_nodes(op="placeholder"))[: len(joint.forward.inputs)]:
         copy.node(node)
@@ -65,7 +66,8 @@ def _backward(region: Region, cut: Cut) -> tuple[torch.fx.Graph, dict[str, Any]]
     source = joint.module.graph
     given = dict.fromkeys(cut.saved)
     tangents = list(source.find_nodes(op="placeholder"))[len(joint.forward.inputs):]
-    gradients = source.output_node().args[0][joint.forward_outputs :]  # type: ignore[index]
+    results: Any = source.output_node().args[0]
+    gradients = results[joint.forward_outputs :]
     body = list(_in_order(region, given, tangents))
     sizes = _sizes(joint, (*given, *tangents), body)
     copy = _Copy()
@@ -153,7 +155,7 @@ def _above(ends: list[Node]) -> set[Node]:
     return found
 
 
-# ---- sizes that vary --------------------------------------------------------------------------------------------------
+# ---- sizes that vary -------------------------------------------------------------------------------------------------
 def _sizes(joint: JointGraph, inputs: tuple[Node, ...], body: list[Node]) -> dict[str, Any]:
     """Sizes that the backward uses and that cannot be read off its tensors: name -> SymInt."""
     if not any(True for _ in _expressions(joint.forward.inputs)):

@@ -47,7 +47,7 @@ def partition(joint: JointGraph, context: CompileContext) -> Partitioned:
     return halves
 
 
-# ---- the memory budget ------------------------------------------------------------------------------------------------
+# ---- the memory budget -----------------------------------------------------------------------------------------------
 def _budget(context: CompileContext) -> float:
     default = str(float(context.memory_budget))
     options = sorted({*BUDGETS, default}, key=float)
@@ -86,7 +86,7 @@ def held_bytes(found: Region, cut: Cut) -> int:
     return sum(found.costs[n].bytes for n in cut.saved if _kind(found, n) == "tensor")
 
 
-# ---- decisions --------------------------------------------------------------------------------------------------------
+# ---- decisions -------------------------------------------------------------------------------------------------------
 def _decided(
     found: Region, prices: Prices, room: Mapping[Node, str], context: CompileContext
 ) -> tuple[Cut, dict[Node, str]]:
@@ -116,7 +116,7 @@ def _decided(
     return cut, why
 
 
-# ---- reasons ----------------------------------------------------------------------------------------------------------
+# ---- reasons ---------------------------------------------------------------------------------------------------------
 def _kind(found: Region, node: Node) -> str:
     kind = found.costs[node].kind
     if kind == "size":

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import random
 
+import ptdebug
 import pytest
 import torch
 import torch.nn.functional as F
@@ -68,9 +69,10 @@ def held(halves):
     return sum(s.bytes for s in halves.saved if s.kind == "tensor")
 
 
-# ---- any choice is right ----------------------------------------------------------------------------------------------
+# ---- any choice is right --------------------------------------------------------------------------------------------
 POINTWISE = [torch.sin, torch.exp, torch.tanh, torch.sigmoid, torch.relu, F.gelu, torch.neg, lambda x: x * x,
-             lambda x: x.clamp(-1, 1), lambda x: F.dropout(x.clone(memory_format=torch.contiguous_format), 0.3), lambda x: F.layer_norm(x, (x.shape[-1],)),
+             lambda x: x.clamp(-1, 1), lambda x: F.dropout(x.clone(memory_format=torch.contiguous_format), 0.3),
+             lambda x: F.layer_norm(x, (x.shape[-1],)),
              lambda x: x.softmax(-1), lambda x: x - x.mean(0), lambda x: x.t().contiguous().t(), lambda x: x.cumsum(0),
              lambda x: torch.cat([x[:3], x[3:] * 2]), lambda x: x.view(-1).view(6, 6), lambda x: x / x.abs().amax()]
 PAIRS = [torch.add, torch.mul, torch.mm, lambda a, b: torch.where(a > b, a, b), lambda a, b: a / (b.abs() + 1),
@@ -116,7 +118,7 @@ def test_an_override_of_what_must_be_saved_is_refused():
         partition(joint, CompileContext(overrides={"save:*": "recompute"}))
 
 
-# ---- the default choice is a good one ---------------------------------------------------------------------------------
+# ---- the default choice is a good one -------------------------------------------------------------------------------
 def test_matrix_products_are_saved_and_cheap_operators_are_not():
     x, w, v = (torch.randn(64, 64, requires_grad=True) for _ in range(3))
     joint = joint_of(lambda x, w, v: ((x @ w * 2 + 1).square() * 3).sin() @ v, x, w, v)
@@ -177,7 +179,7 @@ def test_a_residual_stream_is_not_computed_again_from_the_start():
     assert not additions
 
 
-# ---- the backward in order --------------------------------------------------------------------------------------------
+# ---- the backward in order ------------------------------------------------------------------------------------------
 def test_what_is_computed_again_stands_before_its_first_use():
     x, w, v = (torch.randn(16, 16, requires_grad=True) for _ in range(3))
     joint = joint_of(lambda x, w, v: (((x @ w) * 2 + 1).sin() @ v * 3 + 1).cos(), x, w, v)
@@ -195,7 +197,7 @@ def test_what_is_computed_again_stands_before_its_first_use():
         assert all(n in again or n.op == "placeholder" for n in nodes[positions[node] + 1 : first])
 
 
-# ---- checkpoints and budgets ------------------------------------------------------------------------------------------
+# ---- checkpoints and budgets ----------------------------------------------------------------------------------------
 def test_a_checkpointed_region_saves_nothing_but_random_numbers():
     def program(x, w, v):
         h = (x @ w).tanh()
@@ -236,7 +238,7 @@ def test_a_budget_is_a_decision():
     assert held(halves) == 0 and halves.budget == 0.0
 
 
-# ---- the record -------------------------------------------------------------------------------------------------------
+# ---- the record -----------------------------------------------------------------------------------------------------
 def test_the_record_reads_as_a_table_with_reasons():
     x, w = torch.randn(64, 64, requires_grad=True), torch.randn(64, 64, requires_grad=True)
     keeping = Keeping()
@@ -249,3 +251,36 @@ def test_the_record_reads_as_a_table_with_reasons():
     assert "held for the backward" in text and "predicted peak" in text
     assert record.predicted["saved"] == 64 * 64 * 4
     assert record.saved[0].reader
+
+
+# ---- from the outside ------------------------------------------------------------------------------------------------
+def test_the_option_of_compile_gives_equal_gradients_and_holds_less():
+    w = torch.randn(32, 32, requires_grad=True)
+
+    def program(x):
+        return ((x @ w).tanh() @ w).tanh().sum()
+
+    found = []
+    for budget in (None, 0.0):
+        options = {} if budget is None else {"memory_budget": budget}
+        x = torch.ones(32, 32, requires_grad=True)
+        held_bytes = 0
+
+        def pack(tensor):
+            nonlocal held_bytes
+            held_bytes += 0 if tensor is x or tensor is w else tensor.nbytes  # noqa: B023
+            return tensor
+
+        with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+            loss = ptdebug.compile(program, options=options)(x)
+        gradients = torch.autograd.grad(loss, [x, w])
+        found.append((held_bytes, gradients))
+    (most, expected), (least, got) = found
+    assert least < most and least <= 4096
+    for a, b in zip(expected, got):
+        torch.testing.assert_close(a, b)
+
+
+def test_a_budget_is_a_share():
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        ptdebug.compile(torch.sin, options={"memory_budget": 2})
