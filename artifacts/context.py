@@ -8,9 +8,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Protocol, TypeVar
 
+from .parts import PartRecorder
 from .records import AnyRecord, Decision, Location, Option, Ref
 
 T = TypeVar("T")
@@ -87,6 +88,7 @@ class CompileContext:
     fallback: str = ""  # why this compilation runs in eager, set by the stage that gave up
     target: str = ""  # also record what this target would get, for example "cuda:90"
     memory_budget: float = 1.0  # share of the saved bytes that a training graph may hold; see docs/decisions.md, budget
+    part: str = ""  # which graph of the compilation is being compiled, "" for its only or first one
 
     def decide(
         self,
@@ -104,6 +106,7 @@ class CompileContext:
         Every choice of the compiler goes through here. An override that names no option of the decision raises
         OverrideError, which says which there are.
         """
+        subject = self._subject(subject)
         key = f"{kind}:{subject}"
         chosen = default
         forced = False
@@ -126,8 +129,16 @@ class CompileContext:
 
     def override(self, kind: str, subject: str) -> str | None:
         """The option that this run forces for a decision, None where it forces none; for what is chosen all at once."""
-        pattern = _override_for(f"{kind}:{subject}", self.overrides) if self.overrides else None
+        pattern = _override_for(f"{kind}:{self._subject(subject)}", self.overrides) if self.overrides else None
         return None if pattern is None else self.overrides[pattern]
+
+    def _subject(self, subject: str) -> str:
+        return f"{self.part}.{subject}" if self.part else subject
+
+    def for_part(self, part: str) -> CompileContext:
+        """The context for a graph that is part of this compilation ("backward"): its decisions and artifacts get the
+        part's name in front, its times count with the rest."""
+        return replace(self, recorder=PartRecorder(self.recorder, part), part=part)
 
     @contextmanager
     def timed(self, name: str) -> Iterator[None]:

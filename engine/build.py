@@ -13,6 +13,7 @@ import platform
 import shutil
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -82,6 +83,33 @@ def build(source: str, names: Sequence[str]) -> BuiltLibrary:
     functions = _load(library, names)
     _trim(folder)
     return BuiltLibrary(functions, command, log, time.perf_counter() - start, False, library)
+
+
+class Building:
+    """A library that is being built: the compiler, which is another process, runs while this one goes on.
+
+    Takes the arguments of `build`; `wait` returns or raises what that does.
+    """
+
+    def __init__(self, source: str, names: Sequence[str]) -> None:
+        self._built: BuiltLibrary | None = None
+        self._error: Exception | None = None
+        self._thread = threading.Thread(target=self._run, args=(source, names), name="ptdebug build")
+        self._thread.start()
+
+    def _run(self, source: str, names: Sequence[str]) -> None:
+        try:
+            self._built = build(source, names)
+        except Exception as error:  # raised again where the library is wanted
+            self._error = error
+
+    def wait(self) -> BuiltLibrary:
+        """The library, when it is there."""
+        self._thread.join()
+        if self._error is not None:
+            raise self._error
+        assert self._built is not None
+        return self._built
 
 
 def disassemble(path: Path) -> str:

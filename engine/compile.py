@@ -14,8 +14,8 @@ from ..artifacts.context import CompileContext, OverrideError, Stage, run_stages
 from ..artifacts.records import AnyRecord, Kernel
 from . import cpp, library, passes, scheduler, wrapper
 from .aten import AtenGraph, Captured, EngineUnsupported, needs_gradients, trace
-from .build import BuiltLibrary, CompilerMissing, build
-from .describe import describe_aten
+from .build import Building, BuiltLibrary, CompilerMissing
+from .describe import describe_aten, describe_halves, describe_joint
 from .entry import eager_form, entry
 from .ir import Group, KernelSignature, Plan, Program
 from .lowering import LOWERINGS, lower
@@ -58,9 +58,10 @@ class Scheduled(Lowered):
 
 @dataclass(frozen=True)
 class Generated(Scheduled):
-    """With C++ source; None for a graph on a GPU."""
+    """With C++ source, None for a graph on a GPU, and the compiler at work on it."""
 
     source: cpp.CppSource | None
+    building: Building | None
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,9 @@ def _scheduling(work: Lowered, context: CompileContext) -> Scheduled:
 
 def _codegen(work: Scheduled, context: CompileContext) -> Generated:
     source = cpp.generate(work.plan, context) if _device_type(work.plan) == "cpu" else None
-    return Generated(**vars(work), source=source)
+    names = [s.name for s in source.signatures] if source is not None else []
+    building = Building(source.text, names) if source is not None and names else None
+    return Generated(**vars(work), source=source, building=building)
 
 
 def _kernels(work: Generated, context: CompileContext) -> Built:
@@ -112,11 +115,11 @@ def _kernels(work: Generated, context: CompileContext) -> Built:
     signatures = {s.name: s for s in work.source.signatures}
     functions: Mapping[str, Callable[..., int]] = {}
     records: tuple[tuple[str, str, AnyRecord], ...] = ()
-    if signatures:
-        library = build(work.source.text, names=list(signatures))
-        functions = library.functions
+    if work.building is not None:
+        built = work.building.wait()
+        functions = built.functions
         if context.recording:
-            records = (("kernels", "cpp", _kernel_record(work.source, library)),)
+            records = (("kernels", "cpp", _kernel_record(work.source, built)),)
     elif context.recording:
         context.absent("kernels", "every operator of this graph is a library call: there is nothing to generate")
     records += _for_target(work, context)
@@ -208,15 +211,39 @@ def _train(captured: Captured, context: CompileContext) -> Compiled | None:
         joint = trace_joint(captured, context, LOWERINGS)
     if joint is None:
         return None
+    trained = compile_halves(joint, context)
+    around = outside.generate(trained.halves, trained.forward.plan)
+    if around is not None:
+        context.record("wrapper", around.record, "outside")
+    call = None if around is None else wrapper.load(around, context.for_part("outside"))
+    return training_entry(captured, trained.halves, trained.forward.call, trained.backward.call, call)
+
+
+@dataclass(frozen=True)
+class Trained:
+    """Both halves of a joint graph, compiled."""
+
+    halves: Partitioned
+    forward: Wrapped
+    backward: Wrapped
+
+
+def compile_halves(joint: JointGraph, context: CompileContext) -> Trained:
+    """Cut a joint graph in two and compile both. The forward's kernels are built while the backward is lowered."""
+    for stage, name, record in describe_joint(joint) if context.recording else ():
+        context.record(stage, lambda record=record: record, name)  # type: ignore[misc]
     with context.timed("joint"):
-        passes.run(joint.forward, context)
+        passes.run(joint.forward, context.for_part("joint"))
         shield_changed_inputs(joint)
         halves = partition(joint, context)
-    forward: Wrapped = run_stages(STAGES[1:], Traced(halves.forward), context)
-    backward: Wrapped = run_stages(STAGES[1:], Traced(node_gradients(halves)), context)
-    around = outside.generate(halves, forward.plan)
-    call = None if around is None else wrapper.load(around, context)
-    return training_entry(captured, halves, forward.call, backward.call, call)
+    for stage, name, record in describe_halves(halves) if context.recording else ():
+        context.record(stage, lambda record=record: record, name)  # type: ignore[misc]
+    parts = context, context.for_part("backward")
+    traced = Traced(halves.forward), Traced(node_gradients(halves))
+    half = [s.name for s in STAGES].index("kernels")
+    generated = [run_stages(STAGES[1:half], work, part) for work, part in zip(traced, parts)]
+    forward, backward = [run_stages(STAGES[half:], work, part) for work, part in zip(generated, parts)]
+    return Trained(halves, forward, backward)
 
 
 def _eager(captured: Captured, context: CompileContext, why: str, detail: str = "") -> Compiled:

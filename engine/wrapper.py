@@ -16,7 +16,7 @@ from torch.utils._sympy.printers import PythonPrinter
 
 from ..artifacts.context import CompileContext
 from ..artifacts.records import CodeLine, Wrapper
-from .aten import AtenGraph, Constant, FromGraph, FromInput, Output, ViewOfGraph, ViewOfInput
+from .aten import LAZY_VIEWS, AtenGraph, Constant, FromGraph, FromInput, Output, ViewOfGraph, ViewOfInput
 from .ir import Buffer, ExternCall, Group, KernelSignature, Plan, View
 
 
@@ -46,7 +46,7 @@ def generate(
 
 def load(source: WrapperSource, context: CompileContext) -> Callable[..., tuple[Any, ...]]:
     """Compile the source; tracebacks show its lines."""
-    filename = f"<ptdebug wrapper {context.id}>"
+    filename = f"<ptdebug wrapper {context.id}{context.part and f' {context.part}'}>"
     text = source.text
     linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
     namespace = dict(source.names)
@@ -331,6 +331,7 @@ class WrapperWriter:
         if isinstance(value, View):
             self.allocate(value.buffer, ())  # an empty one, which no kernel writes
             text = self.view(value, self.owned(value.buffer))
+            text = self.lazy_view(text, output)
             if not text.isidentifier():
                 self.line(f"result{number} = {text}")
                 text = f"result{number}"
@@ -380,7 +381,12 @@ class WrapperWriter:
             base = f"{base}.as_strided(({window},), (1,), 0).view({output.dtype})"
             offset = f"({owner}.storage_offset() - {self.expr(first)}) * {old} // {new} + {self.expr(start)}"
         size, stride = (self.sizes([_symbolic(v) for v in values]) for values in (output.size, output.stride))
-        return f"{base}.as_strided({size}, {stride}, {offset})"
+        return self.lazy_view(f"{base}.as_strided({size}, {stride}, {offset})", output)
+
+    def lazy_view(self, text: str, output: Output) -> str:
+        """Python for a tensor, conjugated or negated lazily where the program's result is."""
+        kind = getattr(output, "lazily", "")
+        return f"{self.bind(LAZY_VIEWS[kind], kind)}({text})" if kind else text
 
 
 def _is_ours(output: Output) -> bool:

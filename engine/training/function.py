@@ -62,7 +62,7 @@ class CompiledGraph(torch.autograd.Function):
         """The gradients of the inputs, from compiled code; in eager where they must be differentiable themselves."""
         graph: Differentiable = ctx.graph
         if torch.is_grad_enabled():
-            ctx.saved_tensors  # raises where they were freed, or changed in place
+            _ = ctx.saved_tensors  # raises where they were freed, or changed in place
             return _differentiable_gradients(graph, ctx.call, [tangents[i] for i in graph.tangents])
         values = [*ctx.saved_tensors, *ctx.sizes, *[tangents[i] for i in graph.tangents]]
         if not _keeps_graph():

@@ -156,7 +156,7 @@ def _differentiate(tracer: JointTracer, results: Results, differentiated: list[i
     tracer.phase = BACKWARD
     tracer.current = None
     if not edges:
-        raise EngineUnsupported("a result requires grad although no input does: a tensor that requires grad is made inside")
+        raise EngineUnsupported("a result requires grad although no input does: it comes from a tensor made inside")
     with tracer, functionalization(), torch.autograd.set_multithreading_enabled(False), torch._C._DisableAutocast():
         found = torch.autograd.grad(
             [results.values[k] for k in differentiated], edges, tangents, allow_unused=True
@@ -191,12 +191,18 @@ def shield_changed_inputs(joint: JointGraph) -> None:
         fake: torch.Tensor = node.meta["val"]
         with fake.fake_mode, torch.no_grad():  # type: ignore[attr-defined]
             copy.meta.update(val=torch.clone(fake.detach()), phase=FORWARD, recompute=NEVER)
-        copies = {node: copy}
-        for window in windows[1:]:
-            with graph.inserting_after(window):
-                copies[window] = graph.node_copy(window, lambda n: copies.get(n, n))
+        copies = _copied_windows(windows, copy)
         for reader, window in readers:
             reader.replace_input_with(window, copies[window])
+
+
+def _copied_windows(windows: list[torch.fx.Node], copy: torch.fx.Node) -> dict[torch.fx.Node, torch.fx.Node]:
+    """The same views of `copy` as `windows` are of their first."""
+    copies = {windows[0]: copy}
+    for window in windows[1:]:
+        with window.graph.inserting_after(window):
+            copies[window] = window.graph.node_copy(window, lambda n: copies.get(n, n))
+    return copies
 
 
 def _windows(node: torch.fx.Node) -> list[torch.fx.Node]:

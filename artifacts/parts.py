@@ -1,0 +1,86 @@
+"""Records of a graph that is one of several in its compilation, such as the backward of a training graph.
+
+The stages that compile it know nothing of that: they name artifacts, buffers and nodes as always. Here the names get
+the part's in front ("loops:buf3" becomes "loops:backward.buf3"), and references to the graph's nodes ("forward#mul")
+lead to the part's own graph ("backward#mul").
+"""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from .records import AnyRecord, Decision, FusionCandidate, Ref, ScheduledGroup, ref, split_ref
+
+if TYPE_CHECKING:
+    from .context import Recorder
+
+OWN = ("passes", "loops", "fusion", "schedule", "kernels", "wrapper")
+"""Stages of which each part has artifacts of its own."""
+
+NAMES: dict[type, tuple[str, ...]] = {ScheduledGroup: ("members",), FusionCandidate: ("first", "second")}
+"""Fields that name loop bodies."""
+
+
+class PartRecorder:
+    """Passes on to `recorder` the records of one part, under names of its own."""
+
+    def __init__(self, recorder: Recorder, part: str) -> None:
+        self._recorder = recorder
+        self.part = part
+
+    def begin(self, compile_id: str, function: str, file: str, line: int) -> None:
+        """A compilation begins as a whole."""
+        self._recorder.begin(compile_id, function, file, line)
+
+    def record(self, compile_id: str, stage: str, name: str, record: AnyRecord) -> None:
+        """Keep a record of the part."""
+        self._recorder.record(compile_id, stage, self.name(name), self._renamed(record))
+
+    def absent(self, compile_id: str, stage: str, why: str) -> None:
+        """A stage was not produced for this part."""
+        self._recorder.absent(compile_id, stage, f"{self.part}: {why}")
+
+    def decision(self, compile_id: str, decision: Decision) -> None:
+        """Keep a decision, whose id has the part's name already."""
+        self._recorder.decision(compile_id, self._renamed(decision))
+
+    def end(self, compile_id: str, status: str, reason: str, seconds: Mapping[str, float]) -> None:
+        """A compilation ends as a whole."""
+        self._recorder.end(compile_id, status, reason, seconds)
+
+    def source_file(self, path: str) -> None:
+        """Files belong to the program."""
+        self._recorder.source_file(path)
+
+    # ---- names
+    def name(self, name: str) -> str:
+        """The name of an artifact of the part."""
+        return f"{self.part}.{name}" if name else self.part
+
+    def reference(self, reference: Ref) -> Ref:
+        """A reference that a stage of the part made, as one within the compilation."""
+        stage, name, item = split_ref(reference)
+        if stage == "forward":
+            return ref(self.part, item, name)
+        return ref(stage, item, self.name(name)) if stage in OWN else reference
+
+    def _renamed(self, record: Any) -> Any:
+        """A copy of a record, and of all records in it, with other references and names."""
+        changes: dict[str, Any] = {}
+        names = NAMES.get(type(record), ())
+        for field in record.__struct_fields__:
+            value = getattr(record, field)
+            if field == "origins":
+                changes[field] = tuple(map(self.reference, value))
+            elif field in names:
+                changes[field] = self.name(value) if isinstance(value, str) else tuple(map(self.name, value))
+            elif field == "decision" and value:
+                kind, _, subject = value.partition(":")
+                changes[field] = f"{kind}:{self.name(subject)}"
+            elif isinstance(value, msgspec.Struct):
+                changes[field] = self._renamed(value)
+            elif isinstance(value, tuple) and value and isinstance(value[0], msgspec.Struct):
+                changes[field] = tuple(map(self._renamed, value))
+        return msgspec.structs.replace(record, **changes) if changes else record
