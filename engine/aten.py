@@ -11,7 +11,7 @@ constant).
 from __future__ import annotations
 
 import operator
-from collections.abc import Container, Iterator
+from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -22,7 +22,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..artifacts.context import CompileContext
-from .decompositions import rule_for
+from .decompositions import python_rules, rule_for
 
 
 class Captured(Protocol):
@@ -42,6 +42,10 @@ RANDOM_FILLS = frozenset(
 """What functionalization makes of in-place random fills: those fill memory in its order, functional forms do not."""
 
 
+LAZY_VIEWS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {"conj": torch._conj, "neg": torch._neg_view}
+"""Views whose elements are computed when somebody reads them; each undoes itself."""
+
+
 class EngineUnsupported(Exception):
     """The engine cannot compile this graph; the message says why. The graph then runs in eager, node by node."""
 
@@ -57,7 +61,8 @@ class FromInput:
 class ViewOfInput:
     """The result shares memory with input `index`: a strided view of it, sizes in elements (ints or SymInts).
 
-    A view of an input that requires grad does too, also under no_grad, unless it is `detached`.
+    A view of an input that requires grad does too, also under no_grad, unless it is `detached`. `lazily` as in
+    FromGraph, relative to the input.
     """
 
     index: int
@@ -66,6 +71,7 @@ class ViewOfInput:
     offset: Any
     dtype: torch.dtype
     detached: bool = False
+    lazily: str = ""
 
 
 @dataclass(frozen=True)
@@ -73,10 +79,12 @@ class FromGraph:
     """The result is output `index` of the ATen graph.
 
     The program gets an object of its own for each result; one that is `ours` (kept for the backward) need not be.
+    `lazily` is "conj" or "neg" where the program's result is a view that conjugates or negates the output.
     """
 
     index: int
     ours: bool = False
+    lazily: str = ""
 
 
 @dataclass(frozen=True)
@@ -170,6 +178,8 @@ class AtenTracer(TorchDispatchMode):
         node.meta["val"] = value
         if not isinstance(value, torch.Tensor):
             return value
+        if value.is_conj() or value.is_neg():
+            raise EngineUnsupported("an input is lazily conjugated or negated")
         self._remember(value, node)
         return torch._to_functional_tensor(value)
 
@@ -218,7 +228,8 @@ class AtenTracer(TorchDispatchMode):
                 args = torch.fx.node.map_arg(node.args, load)
                 kwargs = torch.fx.node.map_arg(node.kwargs, load)
                 if node.op == "call_function":
-                    values[node] = node.target(*args, **kwargs)
+                    with python_rules(node.target):
+                        values[node] = node.target(*args, **kwargs)
                 elif node.op == "call_method":
                     values[node] = getattr(args[0], node.target)(*args[1:], **kwargs)
                 else:
@@ -431,16 +442,23 @@ def _output(
     base = storages.get(result.untyped_storage()._cdata)
     inner = torch._from_functional_tensor(result)
     if base is not None:
-        if inner.is_conj() or inner.is_neg():
-            raise EngineUnsupported("a result is a lazily conjugated view of an input")
         # Not the functional tensor's layout: a view of a mutated input has that of the new value there.
         layout = inner if fake is None else fake
         detached = inputs[base].requires_grad and not layout.requires_grad
         return ViewOfInput(
-            base, tuple(layout.size()), tuple(layout.stride()), layout.storage_offset(), layout.dtype, detached
+            base, tuple(layout.size()), tuple(layout.stride()), layout.storage_offset(), layout.dtype, detached,
+            _lazily(inner),
         )
-    values.append(inner)
-    return FromGraph(len(values) - 1)
+    lazily = _lazily(inner)
+    values.append(LAZY_VIEWS[lazily](inner) if lazily else inner)
+    return FromGraph(len(values) - 1, lazily=lazily)
+
+
+def _lazily(view: torch.Tensor) -> str:
+    """The key of LAZY_VIEWS that makes `view` of what it is a view of, "" for none."""
+    if view.is_conj() and view.is_neg():
+        raise EngineUnsupported("a result is lazily conjugated and negated")
+    return "conj" if view.is_conj() else "neg" if view.is_neg() else ""
 
 
 def _fake_result(node: Any) -> torch.Tensor | None:

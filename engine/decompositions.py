@@ -7,10 +7,12 @@ decomposed. To add one, add its name; to replace torch's rule, add an entry to `
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
 from torch._decomp import decomposition_table
+from torch._dispatch.python import enable_python_dispatcher
 
 RULES = frozenset(
     """
@@ -42,3 +44,16 @@ def rule_for(operator: torch._ops.OpOverload) -> Callable[..., Any] | None:
     if operator.namespace == "aten" and operator._schema.name[len("aten::") :] in RULES:
         return decomposition_table.get(operator)
     return None
+
+
+PYTHON_RULES = frozenset((
+    torch.batch_norm, torch.instance_norm, torch.nn.functional.batch_norm, torch.nn.functional.instance_norm,
+    torch.nn.functional.one_hot, torch.ops.aten.native_batch_norm.default,
+))
+"""Functions that C++ takes apart in a way that a graph cannot express: the running statistics of a batch norm change
+without its schema saying so, and `one_hot` looks at its data. torch has Python rules for these, which say the same."""
+
+
+def python_rules(function: Any) -> AbstractContextManager[Any]:
+    """The context in which `function` of a captured graph runs while it is traced."""
+    return enable_python_dispatcher() if function in PYTHON_RULES else nullcontext()

@@ -15,7 +15,7 @@ import torch
 import torch.fx
 
 from ..engine import interpret
-from ..engine.aten import AtenGraph, Constant, FromGraph, FromInput
+from ..engine.aten import LAZY_VIEWS, AtenGraph, Constant, FromGraph, FromInput
 from ..engine.ir import Group, KernelSignature, LoopBody, Plan, Program
 
 WIDER = {torch.float32: torch.float64, torch.float16: torch.float64, torch.bfloat16: torch.float64}
@@ -118,12 +118,14 @@ def _results(aten: AtenGraph, inputs: tuple[Any, ...], made: Sequence[Any]) -> t
         elif isinstance(output, Constant):
             results.append(output.value)
         elif isinstance(output, FromGraph):
-            results.append(made[output.index - len(aten.mutations)])
+            value = made[output.index - len(aten.mutations)]
+            results.append(LAZY_VIEWS[output.lazily](value) if output.lazily else value)
         else:
             owner = inputs[output.index]
             base = owner if owner.dtype == output.dtype else owner.view(output.dtype)
             start = output.offset - aten.inputs[output.index].storage_offset() + base.storage_offset()
-            results.append(base.as_strided(output.size, output.stride, start))
+            view = base.as_strided(output.size, output.stride, start)
+            results.append(LAZY_VIEWS[output.lazily](view) if output.lazily else view)
     return tuple(results)
 
 

@@ -83,7 +83,7 @@ def _abs_integer(a: list[str], kind: str) -> str:
 
 def _sigmoid(a: list[str], kind: str) -> str:
     exp = "exp_float" if kind == "float" else "exp"
-    return f"{_one(kind)} / ({_one(kind)} + {exp}(-{a[0]}))"
+    return f"{_one(kind)} / ({_one(kind)} + {exp}({_neg(a, kind)}))"
 
 
 def _rsqrt(a: list[str], kind: str) -> str:

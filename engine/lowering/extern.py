@@ -10,8 +10,9 @@ import torch.fx
 
 from ..aten import EngineUnsupported
 from ..ir import ExternCall
-from .index import Size, sizes
+from .index import Size
 from .values import Base, Value, strided
+from .views import viewed
 
 if TYPE_CHECKING:
     from .graph import GraphLowering
@@ -29,17 +30,16 @@ LIBRARY = {  # packets that ATen does best, and why
 }
 
 
-def _returns_a_view(target: Any) -> bool:
-    schema = getattr(target, "_schema", None)
-    return schema is not None and any(r.alias_info is not None and not r.alias_info.is_write for r in schema.returns)
+COPYING = {aten._conj.default: aten._conj_copy.default, aten._neg_view.default: aten._neg_view_copy.default}
+"""Views that compute: a window onto their memory would not."""
 
 
-def _copying(target: Any) -> Any:
-    """The variant of a view operator that copies: a buffer of the loop IR never shares another's memory."""
-    packet = getattr(torch.ops.aten, f"{target.overloadpacket.__name__}_copy", None)
-    if packet is None:
-        raise EngineUnsupported(f"{target} returns a view, and has no variant that copies")
-    return getattr(packet, target._overloadname)
+def _copying(node: torch.fx.Node) -> Any:
+    """The variant of a lazy view that copies. Raises EngineUnsupported where the program would see that it does."""
+    root = viewed(node)
+    if sum(viewed(result) is root for result in node.graph.output_node().all_input_nodes) > 1:
+        raise EngineUnsupported(f"two results share memory through {node.target}")
+    return COPYING[node.target]
 
 
 def argument_views(graph: GraphLowering, tree: Any) -> Any:
@@ -66,10 +66,8 @@ def fallback(graph: GraphLowering, node: torch.fx.Node, args: Any, kwargs: Any, 
     if graph.context.recording or graph.context.overrides:
         graph.context.decide("fallback", node.name, ("extern",), "extern", why, origins=(f"forward#{node.name}",))
     fake = node.meta.get("val")
-    view = fake if fake is not None and _returns_a_view(target) else None
-    if view is not None:
-        target = _copying(target)
-        fake = torch.empty_like(view, memory_format=torch.contiguous_format)
+    if target in COPYING:
+        target = _copying(node)
     results = fake if isinstance(fake, (tuple, list)) else (fake,)
     outputs: list[str | None] = []
     made: list[Any] = []
@@ -88,8 +86,6 @@ def fallback(graph: GraphLowering, node: torch.fx.Node, args: Any, kwargs: Any, 
         made.append(Value(base, base.size))
     name = next((o for o in outputs if o is not None), f"call_{node.name}")
     graph.steps.append(ExternCall(name, target, call_args, call_kwargs, tuple(outputs), (), (node.name,), why))
-    if view is not None:  # operators that keep the layout of their input expect that of the view
-        return graph.copied(made[0], sizes(torch.empty_like(view).stride()))
     return tuple(made) if several else made[0]
 
 

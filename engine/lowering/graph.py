@@ -15,7 +15,7 @@ from ..ir import Buffer, ExternCall, LoopBody, Program, View
 from .body import BodyBuilder
 from .extern import fallback, library_copy
 from .index import Linear, Size, axis, constant, contiguous_strides, expr, product, size, sizes
-from .registry import LOWERINGS, RESHAPE, VIEW, Unsupported
+from .registry import LOWERINGS, RESHAPE, VIEW, Unsupported, in_loops
 from .reuse import leaving, scattered
 from .splitting import axis_splits
 from .values import Base, Compute, Index, Value, loop_index, offset, strided
@@ -116,7 +116,7 @@ class GraphLowering:
         args, kwargs = self.arguments(node.args), self.arguments(node.kwargs)
         known = LOWERINGS.get(node.target)
         why = f"{node.target} has no lowering"
-        if known is not None and self._wants_loops(node):
+        if known is not None and (known.kind in (RESHAPE, VIEW) or self._wants_loops(node)):
             try:
                 _check_dense((fake, [n.meta.get("val") for n in node.all_input_nodes]), known.kind in (RESHAPE, VIEW))
                 return known.function(self, node, *args, **kwargs)
@@ -127,7 +127,7 @@ class GraphLowering:
         return fallback(self, node, args, kwargs, why)
 
     def _wants_loops(self, node: torch.fx.Node) -> bool:
-        """Every lowering may be overridden with the library's kernel; recorded only where overrides are given."""
+        """Lowerings of all but views may be overridden with the library's kernel; recorded only with overrides."""
         if not self.context.overrides:
             return True
         return self.context.decide("lowering", node.name, ("loops", "extern"), "loops",
@@ -249,7 +249,7 @@ class GraphLowering:
     def copied(self, value: Value, stride: Sequence[Size] | None = None) -> Value:
         """A new lazy tensor with the same elements, contiguous unless strides are given."""
         fake_strides = tuple(stride) if stride is not None else contiguous_strides(value.size)
-        if value.dtype.is_complex:
+        if not in_loops(value.dtype, value.device):
             return library_copy(self, value, fake_strides)
         base = Base(self.node.name, value.size, fake_strides, value.dtype, value.device, value.load, "",
                     value.base.depth + 1, value.base.reads, value.base.heavy)
@@ -281,8 +281,8 @@ def _check_dense(fakes: Any, moves_nothing: bool) -> None:
         for fake in fakes:
             _check_dense(fake, moves_nothing)
     elif isinstance(fakes, torch.Tensor):
-        if fakes.dtype.is_complex and not moves_nothing:
-            raise Unsupported("complex numbers are left to ATen")
+        if not moves_nothing and not in_loops(fakes.dtype, fakes.device):
+            raise Unsupported(f"{'complex numbers' if fakes.dtype.is_complex else fakes.dtype} are left to ATen")
         if fakes.layout is not torch.strided or fakes.is_quantized:
             raise Unsupported("only dense tensors become loops")
 

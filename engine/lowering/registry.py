@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from .body import LOW_PRECISION
 from .values import Value
 
 POINTWISE = "pointwise"  # one element of each input for one element of the result
@@ -42,6 +43,17 @@ def lowering(*targets: Any, kind: str) -> Callable[[Callable[..., Any]], Callabl
         return function
 
     return register
+
+
+LOOP_DTYPES = frozenset((
+    torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.uint16, torch.uint32,
+    torch.uint64, torch.float16, torch.bfloat16, torch.float32, torch.float64,
+))
+
+
+def in_loops(dtype: torch.dtype, device: torch.device) -> bool:
+    """Whether loops can hold a dtype: not complex numbers, and on the CPU no 8-bit floats."""
+    return dtype in LOOP_DTYPES or (device.type != "cpu" and dtype in LOW_PRECISION)
 
 
 _CATEGORIES = ((torch.bool,), (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64,

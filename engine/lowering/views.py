@@ -5,12 +5,14 @@ leaves to be worked out (-1) are read off the fake tensor.
 """
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.fx
 
+from ..passes.aliasing import returns_alias
 from .index import ZERO, Linear, Size, constant, contiguous_strides, less, product, size, sizes
 from .registry import GATHER, POINTWISE, RESHAPE, VIEW, Unsupported, lowering
 from .values import Index, Reindex, Value, offset
@@ -296,3 +298,53 @@ def _clone(graph: GraphLowering, node: torch.fx.Node, x: Value, memory_format: A
 def fresh(graph: GraphLowering, node: torch.fx.Node, view: Value) -> Value:
     """A new tensor with the elements of a view: a copy, unless its consumers read through it."""
     return graph.pointwise(node, node.meta["val"], (view,), lambda e, index: view.load(e, index))
+
+
+# ---- windows on memory
+@lowering(aten.as_strided.default, kind=VIEW)
+def _as_strided(graph: GraphLowering, node: torch.fx.Node, x: Value, shape: Sequence[Size], stride: Sequence[Size],
+                start: Any = None) -> Value:
+    """A window on the memory of an intermediate that fills its memory: offsets there are indices of it.
+
+    What lies around an input in memory is the caller's: there ATen is called.
+    """
+    root = viewed(node)
+    memory = root.meta["val"]
+    layout = sizes(memory.stride())
+    static = all(type(s) is int for s in (*sizes(memory.shape), *layout))
+    if root.op != "call_function" or not static or not _fills_memory(memory) or memory.dtype is not x.dtype:
+        raise Unsupported("a window on memory that is not that of one dense intermediate")
+    source: Value = graph.values[root]
+    begin = size(node.args[0].meta["val"].storage_offset() if start is None else start)  # type: ignore[union-attr]
+    order = [d for d in sorted(range(memory.dim()), key=lambda d: layout[d], reverse=True) if memory.shape[d] != 1]
+
+    def reindex(index: Index) -> Index:
+        place = offset(index, stride) + begin
+        result: list[Linear] = [ZERO] * memory.dim()
+        for position, d in enumerate(order):
+            digit = place // layout[d]
+            result[d] = digit if position == 0 else digit % memory.shape[d]
+        return tuple(result)
+
+    return source.through(tuple(shape), reindex)
+
+
+def viewed(node: torch.fx.Node) -> torch.fx.Node:
+    """What a node is a view of, through views of views; itself for what is no view."""
+    while returns_alias(node):
+        source = node.all_input_nodes[0]
+        if node.target is operator.getitem and not returns_alias(source):
+            break
+        node = source
+    return node
+
+
+def _fills_memory(tensor: torch.Tensor) -> bool:
+    """Whether a tensor's elements are its storage, each once."""
+    expected = 1
+    for stride, extent in sorted(zip(tensor.stride(), tensor.shape)):
+        if extent != 1:
+            if stride != expected:
+                return False
+            expected *= extent
+    return tensor.storage_offset() == 0 and tensor.numel() > 0
