@@ -112,7 +112,9 @@ def call(step: ExternCall, memory: dict[str, torch.Tensor], symbols: Mapping[sym
     results = result if isinstance(result, (tuple, list)) else (result,)
     for name, value in zip(step.outputs, results):
         if name is not None:
-            memory[name] = value
+            promised = memory.get(name)
+            as_promised = promised is None or promised.stride() == value.stride() or value.numel() == 0
+            memory[name] = value if as_promised else promised.copy_(value)  # type: ignore[union-attr]
 
 
 # ---- bodies
@@ -192,7 +194,7 @@ class _BodyRun:
     def _indirect(self, s: Statement) -> torch.Tensor:
         value = self.values[s.args[0]]
         bound = integer(evaluate(s.bound, self.environment), {})
-        if not s.mode:
+        if s.mode != "strict":
             value = torch.where(value < 0, value + bound, value)
         if 0 not in self.extents and bool(((value < 0) | (value >= bound)).any()):
             raise IndexError(f"index out of range in {', '.join(s.origins) or s.name}: the size is {bound}")

@@ -30,8 +30,8 @@ LIBRARY = {  # packets that ATen does best, and why
 }
 
 
-COPYING = {aten._conj.default: aten._conj_copy.default, aten._neg_view.default: aten._neg_view_copy.default}
-"""Views that compute: a window onto their memory would not."""
+COPYING = {aten._conj.default: aten.conj_physical.default, aten._neg_view.default: aten.neg.default}
+"""Views whose elements are computed when they are read, and the operators that compute them at once."""
 
 
 def _copying(node: torch.fx.Node) -> Any:
