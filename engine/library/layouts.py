@@ -1,0 +1,249 @@
+"""Which convolutions run with their channels innermost, and what lies between them.
+
+A convolution's cost depends on the memory layout of its image, and a layout is shared: what one convolution leaves, a
+pointwise kernel reads, and the next one takes. So the layouts of a graph are chosen together: a convolution pays for a
+change of layout between itself and the convolution before it. The search starts from the better of the two uniform
+assignments and changes one convolution at a time while the sum falls.
+
+Nothing but memory changes: each node keeps its shape, and what the program gets to see is copied to the strides that it
+was promised. Operators whose meaning depends on strides (as_strided) keep a graph from being touched.
+"""
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
+
+import torch
+import torch.fx
+
+from ...artifacts.context import CompileContext
+from ...artifacts.records import Option, RuleMatch
+from ..aten import AtenGraph
+from ..lowering.registry import COMPOSITE, GATHER, POINTWISE
+from ..lowering.reuse import kind_of
+from .convolution import CONTIGUOUS, LAST, PRODUCT, Convolution, as_product, recognize
+
+aten = torch.ops.aten
+
+TURNING = 4e9  # bytes read and written in a second when a kernel changes the layout of a tensor
+WORTH = 0.97  # of the cost as it is, below which a change is made
+STRIDED = (aten.as_strided.default, aten.view.dtype, aten.view_as_real.default, aten.view_as_complex.default)
+
+
+def choose_layouts(graph: AtenGraph, context: CompileContext) -> list[RuleMatch]:
+    """Give convolutions and what lies between them the layouts in which the graph is fastest here."""
+    nodes = list(graph.module.graph.nodes)
+    convolutions = [found for found in map(recognize, nodes) if found is not None]
+    if not convolutions or any(n.target in STRIDED for n in nodes):
+        return []
+    costs = {c.node: c.costs() for c in convolutions}
+    before = _before(nodes, set(costs))
+    ways = _decided(convolutions, costs, _search(convolutions, costs, before, _leaving_bytes(graph)), context)
+    if all(way == CONTIGUOUS for way in ways.values()):
+        return []
+    promised = [n.meta["val"] if isinstance(n, torch.fx.Node) else None for n in _results(graph.module.graph)]
+    matches = []
+    for found in convolutions:
+        if ways[found.node] != CONTIGUOUS:
+            why = f"{ways[found.node]} is the fastest with its neighbours ({found.describe()})"
+            matches.append(RuleMatch("layout", (found.node.name,), (found.node.name,), why))
+    wanted = _products(convolutions, ways)
+    _propagate(graph.module.graph, wanted)
+    _keep_promises(graph.module.graph, promised)
+    return matches
+
+
+# ---- the choice ------------------------------------------------------------------------------------------------------
+def _before(nodes: Sequence[torch.fx.Node], convolutions: set[torch.fx.Node]) -> dict[torch.fx.Node, torch.fx.Node]:
+    """The nearest convolution above each, through first arguments of other nodes."""
+    nearest: dict[torch.fx.Node, torch.fx.Node] = {}
+    above: dict[torch.fx.Node, torch.fx.Node] = {}
+    for node in nodes:
+        inputs = node.all_input_nodes
+        if not inputs:
+            continue
+        found = next((above[i] for i in inputs if i in above), None)
+        if node in convolutions:
+            if found is not None:
+                nearest[node] = found
+            above[node] = node
+        elif found is not None:
+            above[node] = found
+    return nearest
+
+
+def _leaving_bytes(graph: AtenGraph) -> dict[torch.fx.Node, int]:
+    """Bytes of the images that are results of the graph, by the convolution whose layout they would have."""
+    nodes = list(graph.module.graph.nodes)
+    above: dict[torch.fx.Node, torch.fx.Node] = {}
+    for node in nodes:
+        if recognize(node) is not None:
+            above[node] = node
+        elif kind_of(node) in (POINTWISE, GATHER, COMPOSITE) and _is_image(node.meta.get("val")):
+            found = next((above[i] for i in node.all_input_nodes if i in above), None)
+            if found is not None:
+                above[node] = found
+    leaving: dict[torch.fx.Node, int] = {}
+    for node in graph.module.graph.output_node().all_input_nodes:
+        if node in above:
+            value = node.meta["val"]
+            leaving[above[node]] = leaving.get(above[node], 0) + value.numel() * value.itemsize
+    return leaving
+
+
+def _search(
+    convolutions: Sequence[Convolution], costs: Mapping[torch.fx.Node, Mapping[str, float]],
+    before: Mapping[torch.fx.Node, torch.fx.Node], leaving: Mapping[torch.fx.Node, int],
+) -> dict[torch.fx.Node, bool]:
+    """For each convolution whether its channels are innermost, at the least sum found."""
+    images = {c.node: 2 * 4 * torch.Size(c.image).numel() / TURNING for c in convolutions}
+    after: dict[torch.fx.Node, list[torch.fx.Node]] = {}
+    for node, earlier in before.items():
+        after.setdefault(earlier, []).append(node)
+
+    def own(node: torch.fx.Node, last: bool) -> float:
+        ways = costs[node]
+        if not last:
+            return ways[CONTIGUOUS]
+        return min(ways[LAST], ways.get(PRODUCT, ways[LAST])) + 2 * leaving.get(node, 0) / TURNING
+
+    def arriving(chosen: Mapping[torch.fx.Node, bool], node: torch.fx.Node) -> bool:
+        """Whether the channels of the image that a convolution is given are innermost; the program's own are not."""
+        return node in before and chosen[before[node]]
+
+    def around(chosen: Mapping[torch.fx.Node, bool], node: torch.fx.Node, last: bool) -> float:
+        """The cost of one convolution and of the changes of layout next to it."""
+        turned = images[node] if arriving(chosen, node) != last else 0.0
+        turned += sum(images[later] for later in after.get(node, ()) if chosen[later] != last)
+        return own(node, last) + turned
+
+    def total(chosen: Mapping[torch.fx.Node, bool]) -> float:
+        changes = sum(images[n] for n, last in chosen.items() if last != arriving(chosen, n))
+        return sum(own(n, last) for n, last in chosen.items()) + changes
+
+    nothing, best = ({c.node: last for c in convolutions} for last in (False, True))
+    if total(nothing) <= total(best):
+        best = dict(nothing)
+    for _ in range(3):
+        for found in convolutions:
+            node = found.node
+            if around(best, node, not best[node]) < around(best, node, best[node]):
+                best[node] = not best[node]
+    return best if total(best) < WORTH * total(nothing) else nothing
+
+
+def _decided(
+    convolutions: Sequence[Convolution], costs: Mapping[torch.fx.Node, Mapping[str, float]],
+    last: Mapping[torch.fx.Node, bool], context: CompileContext,
+) -> dict[torch.fx.Node, str]:
+    """The way of each convolution, asked as decisions of kind "library"."""
+    ways = {}
+    for found in convolutions:
+        node, known = found.node, costs[found.node]
+        default = CONTIGUOUS
+        if last[node]:
+            default = min((w for w in known if w != CONTIGUOUS), key=known.__getitem__)
+        why = "the least sum over the graph of " + ", ".join(f"{w} {s * 1e6:.0f} us" for w, s in known.items())
+        why += " and of changes of layout between convolutions"
+        options = [Option(w, -s * 1e6) for w, s in known.items()]
+        ways[node] = context.decide("library", node.name, options, default, why, origins=(f"forward#{node.name}",))
+    return ways
+
+
+# ---- the rewrite -----------------------------------------------------------------------------------------------------
+def _products(convolutions: Sequence[Convolution], ways: Mapping[torch.fx.Node, str]) -> dict[torch.fx.Node, bool]:
+    """Put matrix products in the place of convolutions; what each node left of those wants: channels innermost?"""
+    wanted: dict[torch.fx.Node, bool] = {}
+    for found in convolutions:
+        node = found.node
+        if ways[node] != PRODUCT:
+            wanted[node] = ways[node] == LAST
+            continue
+        result = as_product(found)
+        node.replace_all_uses_with(result)
+        node.graph.erase_node(node)
+    return wanted
+
+
+def _propagate(graph: torch.fx.Graph, wanted: Mapping[torch.fx.Node, bool]) -> None:
+    """Turn images where convolutions want them turned, and let the nodes between follow the layout of their inputs."""
+    changed: set[torch.fx.Node] = set()
+    for node in list(graph.nodes):
+        if node.op != "call_function" or node.target is operator.getitem:
+            continue
+        if node in wanted:
+            _turn_image(graph, node, wanted[node])
+        kind = kind_of(node)
+        if kind in (POINTWISE, GATHER, COMPOSITE):
+            if any(_turned(n.meta.get("val")) for n in node.all_input_nodes) and node.target is not aten.clone.default:
+                _set_value(node, _turn(node.meta["val"]), changed)
+        elif kind is None and (node in wanted or any(n in changed for n in node.all_input_nodes)):
+            _set_value(node, _again(node), changed)
+
+
+def _set_value(node: torch.fx.Node, value: Any, changed: set[torch.fx.Node]) -> None:
+    if value is node.meta["val"]:
+        return
+    node.meta["val"] = value
+    changed.add(node)
+    for user in node.users:
+        if user.target is operator.getitem:
+            user.meta["val"] = value[user.args[1]]
+            changed.add(user)
+
+
+def _turn_image(graph: torch.fx.Graph, node: torch.fx.Node, last: bool) -> None:
+    image: Any = node.args[0]
+    if _turned(image.meta["val"]) == last:
+        return
+    layout = torch.channels_last if last else torch.contiguous_format
+    with graph.inserting_before(node):
+        copy = graph.call_function(aten.clone.default, (image,), {"memory_format": layout})
+    copy.meta.update(image.meta)
+    copy.meta["val"] = image.meta["val"].clone(memory_format=layout)
+    node.replace_input_with(image, copy)
+
+
+def _again(node: torch.fx.Node) -> Any:
+    """The fake result of a library call on the layouts that its arguments have now."""
+    load, target = (lambda n: n.meta["val"]), cast(Callable[..., Any], node.target)
+    return target(*torch.fx.node.map_arg(node.args, load), **torch.fx.node.map_arg(node.kwargs, load))
+
+
+def _keep_promises(graph: torch.fx.Graph, promised: Sequence[Any]) -> None:
+    """Copy results whose layout has changed to the strides that the program was promised."""
+    output = graph.output_node()
+    for node, before in zip(_results(graph), promised):
+        if not isinstance(before, torch.Tensor) or before.stride() == node.meta["val"].stride():
+            continue
+        with graph.inserting_before(output):
+            copy = graph.call_function(aten.clone.default, (node,), {"memory_format": torch.contiguous_format})
+        copy.meta.update(node.meta)
+        copy.meta["val"] = before
+        output.replace_input_with(node, copy)
+
+
+def _results(graph: torch.fx.Graph) -> tuple[Any, ...]:
+    results: Any = graph.output_node().args[0]
+    return tuple(results) if isinstance(results, (tuple, list)) else (results,)
+
+
+def _is_image(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.dim() == 4 and all(isinstance(s, int) for s in value.shape)
+
+
+def _turned(value: Any) -> bool:
+    """Whether the channels of an image are innermost, and not just by there being one pixel or one channel."""
+    return _is_image(value) and value.is_contiguous(memory_format=torch.channels_last) and not value.is_contiguous()
+
+
+def _turn(value: Any) -> Any:
+    """`value` with the channels of all images in it innermost; itself where there is nothing to change."""
+    if isinstance(value, (tuple, list)):
+        parts = [_turn(v) for v in value]
+        return value if all(new is old for new, old in zip(parts, value)) else type(value)(parts)
+    if not _is_image(value) or not value.is_contiguous():
+        return value
+    turned = torch.empty_like(value, memory_format=torch.channels_last)
+    return turned if _turned(turned) else value

@@ -1,0 +1,80 @@
+"""What a library call costs on this machine: run once, kept on disk.
+
+An entry is a small JSON file named by everything that the time depends on: the call and its shapes, the number of
+threads, the CPU and the version of torch. Entries are written under a temporary name and renamed, so processes may
+measure the same call at once; a damaged entry is measured again.
+"""
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import torch
+
+from ..build import cache_folder, cpu_features
+
+ROUNDS = 4  # of all calls in turn; the first warms caches and lets the library make its code
+ENOUGH = 0.05  # seconds spent on one call after which it is not run again
+ENTRIES = 4096  # kept on disk
+
+Call = Callable[[], object]
+
+
+def costs(subject: str, prepare: Callable[[], Mapping[str, Call]]) -> dict[str, float]:
+    """Seconds of each call that `prepare()` gives, the least of a few runs, under `subject` (what determines them).
+
+    From disk where this machine has measured `subject` before. The calls run without gradients on the caller's thread.
+    """
+    path = _path(subject)
+    known = _read(path)
+    if known is None:
+        with torch.no_grad():
+            known = _measured(prepare())
+        _write(path, known)
+    return known
+
+
+def _measured(calls: Mapping[str, Call]) -> dict[str, float]:
+    least = dict.fromkeys(calls, float("inf"))
+    spent = dict.fromkeys(calls, 0.0)
+    for _ in range(ROUNDS):
+        for name, call in calls.items():
+            if spent[name] < ENOUGH:
+                start = time.thread_time()  # not wall time: other programs may run between
+                call()
+                seconds = time.thread_time() - start
+                spent[name] += seconds
+                least[name] = min(least[name], seconds)
+    return least
+
+
+def _path(subject: str) -> Path:
+    machine = f"{subject}\0{torch.get_num_threads()}\0{cpu_features()}\0{torch.__version__}"
+    return cache_folder() / "library" / f"{hashlib.sha256(machine.encode()).hexdigest()[:32]}.json"
+
+
+def _read(path: Path) -> dict[str, float] | None:
+    try:
+        found = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return None
+    if not isinstance(found, dict) or not all(isinstance(v, float) for v in found.values()):
+        return None
+    return found
+
+
+def _write(path: Path, found: Mapping[str, float]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    entries = list(path.parent.glob("*.json"))
+    if len(entries) >= ENTRIES:
+        for old in entries[: ENTRIES // 4]:
+            old.unlink(missing_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix="entry-")
+    with os.fdopen(handle, "w") as file:
+        json.dump(dict(found), file)
+    os.replace(name, path)

@@ -1,0 +1,168 @@
+"""Library calls: each way of computing a product or a convolution gives eager's values and strides."""
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from ptdebug.engine import library, passes
+from ptdebug.engine.aten import trace
+from ptdebug.engine.compile import compile_graph
+from ptdebug.engine.library import measure
+from torch import nn
+
+from .programs import capture, recording_context
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("PTDEBUG_CACHE_DIR", str(tmp_path))
+    return tmp_path
+
+
+def compiled(program, *inputs, **settings):
+    """(results, ATen operators called by the wrapper, the recorder's memory)"""
+    context, keeping = recording_context(**settings)
+    call = compile_graph(capture(program, *inputs), context)
+    assert not context.fallback, context.fallback
+    return call(*inputs), keeping.records["wrapper", ""].lines, keeping
+
+
+def assert_like(results, expected):
+    for result, wanted in zip(results, expected, strict=True):
+        torch.testing.assert_close(result, wanted, rtol=2e-5, atol=2e-5)
+        assert result.stride() == wanted.stride()
+
+
+def calls(lines, operator):
+    return sum(f"aten_{operator}_default(" in line.text for line in lines)
+
+
+# ---- bias
+def test_loops_add_the_bias_of_a_product_that_only_they_read():
+    def program(x, w, b):
+        return F.gelu(F.linear(x, w, b)).sum(-1)
+
+    inputs = torch.randn(6, 8), torch.randn(5, 8), torch.randn(5)
+    results, lines, keeping = compiled(program, *inputs)
+    assert_like(results, [program(*inputs)])
+    assert calls(lines, "mm") == 1 and calls(lines, "addmm") == 0
+    assert [m.removed for m in keeping.records["passes", "library"].matches] == [("addmm",)]
+    forced, lines, _ = compiled(program, *inputs, overrides={"library:*": "addmm"})
+    assert_like(forced, results)
+    assert calls(lines, "addmm") == 1
+
+
+@pytest.mark.parametrize("program", [
+    lambda x, w, b: F.linear(x, w, b),
+    lambda x, w, b: F.linear(x, w, b).view(2, 3, 5),
+    lambda x, w, b: F.linear(x, w, b) @ w,
+    lambda x, w, b: F.linear(x.bfloat16(), w.bfloat16(), b.bfloat16()).relu(),
+    lambda x, w, b: torch.addmm(b, x, w.t(), beta=0.5).relu(),
+    lambda x, w, b: torch.addmm(b[:1], x, w.t()).relu(),
+    lambda x, w, b: torch.addmm(torch.ones(6, 1), x, w.t()).relu(),
+], ids=["result", "view", "product", "bfloat16", "factor", "one", "column"])
+def test_a_bias_stays_with_the_library(program):
+    inputs = torch.randn(6, 8), torch.randn(5, 8), torch.randn(5)
+    results, lines, _ = compiled(program, *inputs)
+    expected = program(*inputs)
+    torch.testing.assert_close(results[0], expected)
+    assert calls(lines, "addmm") == 1
+
+
+# ---- convolutions
+class Block(nn.Module):
+    """What convolutions stand between: normalization, pooling, a residual, a concatenation, an upsampling."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(3, 8, 3, padding=1)
+        self.norm = nn.BatchNorm2d(8)
+        self.grouped = nn.Conv2d(8, 8, 3, padding=1, groups=4, bias=False)
+        self.narrow = nn.Conv2d(8, 4, 1)
+        self.strided = nn.Conv2d(8, 4, 1, stride=2)
+        self.last = nn.Conv2d(8, 6, 1, bias=False)
+
+    def forward(self, x):
+        x = F.max_pool2d(F.relu(self.norm(self.stem(x))), 3, 2, 1)
+        y = torch.cat([self.narrow(x), F.interpolate(self.strided(x), scale_factor=2)], 1) + self.grouped(x)
+        z = self.last(y)
+        return z, z.flatten(2).transpose(1, 2), F.silu(y), F.adaptive_avg_pool2d(z, 1).flatten(1)
+
+
+@pytest.fixture(scope="module")
+def block():
+    torch.manual_seed(0)
+    block = Block().eval()
+    block.norm.running_mean.normal_()
+    return block
+
+
+@pytest.mark.parametrize("way", ["contiguous", "channels-last", "product"])
+@pytest.mark.parametrize("shape", [(2, 3, 16, 16), (1, 3, 8, 8), (2, 3, 4, 4)])
+def test_each_layout_gives_eagers_values_and_strides(block, way, shape):
+    ways = {"convolution": "channels-last" if way == "product" else way}  # the stem, and the grouped one
+    overrides = {f"library:{name}": ways.get(name, way) for name in ("convolution", "convolution_1", "convolution_2",
+                                                                     "convolution_4")}
+    overrides["library:convolution_3"] = ways["convolution"]
+    image = torch.randn(shape)
+    with torch.no_grad():
+        results, _, _ = compiled(block, image, overrides=overrides)
+        assert_like(results, block(image))
+
+
+def test_a_layout_is_chosen_by_measured_cost_and_by_the_layouts_around(monkeypatch):
+    def program(x, w, v):
+        return F.relu(F.conv2d(F.relu(F.conv2d(x, w)), v)).sum((2, 3))
+
+    def known(fast):
+        return lambda subject, _: {"contiguous": 1.0, "channels-last": 0.5 if fast in subject else 1.1}
+
+    inputs = torch.randn(1, 4, 9, 9), torch.randn(4, 4, 3, 3), torch.randn(4, 4, 5, 5)
+    expected = [program(*inputs)]
+    for fast, turned in (("(4, 4, 3, 3)", 1), ("(4, 4, ", 2), ("nothing", 0)):
+        monkeypatch.setattr("ptdebug.engine.library.convolution.costs", known(fast))
+        results, _, keeping = compiled(program, *inputs)
+        assert_like(results, expected)
+        chosen = [d.chosen for d in keeping.decisions if d.kind == "library"]
+        assert chosen.count("channels-last") == turned
+        assert all(d.options[0].score == -1e6 for d in keeping.decisions if d.kind == "library")
+
+
+def test_graphs_that_look_at_strides_are_left_alone():
+    def program(x, w):
+        return F.relu(F.conv2d(x, w)).as_strided((3,), (2,)).sum()
+
+    context, _ = recording_context(overrides={"library:*": "channels-last"})
+    aten = passes.run(trace(capture(program, torch.randn(1, 4, 9, 9), torch.randn(4, 4, 3, 3)), context), context)
+    before = [n.name for n in aten.module.graph.nodes]
+    library.choose(aten, context)
+    assert [n.name for n in aten.module.graph.nodes] == before
+
+
+# ---- measuring
+def test_a_call_is_measured_once_for_a_machine(own_cache: Path):
+    made = []
+
+    def prepare():
+        made.append(1)
+        return {"a": lambda: None, "b": lambda: sum(range(20000))}
+
+    first = measure.costs("subject", prepare)
+    assert first["b"] > first["a"] >= 0
+    assert measure.costs("subject", prepare) == first
+    measure.costs("another subject", prepare)
+    assert len(made) == 2
+
+    for entry in (own_cache / "library").glob("*.json"):
+        entry.write_text('{"a": 1.0, "b"')
+    again = measure.costs("subject", prepare)
+    assert len(made) == 3 and measure.costs("subject", prepare) == again and len(made) == 3
+
+
+def test_what_is_kept_on_disk_is_bounded(own_cache: Path, monkeypatch):
+    monkeypatch.setattr(measure, "ENTRIES", 8)
+    for number in range(30):
+        measure.costs(str(number), lambda: {"a": lambda: None})
+    assert len(list((own_cache / "library").iterdir())) <= 8
