@@ -14,7 +14,7 @@ import sympy
 import torch
 from torch.utils._sympy.functions import FloorDiv, Mod, PythonMod
 
-from .ir import Axis, Buffer, ExternCall, Group, LoopBody, Plan, Program, Statement, View, identity
+from .ir import Axis, Buffer, ExternCall, Group, LoopBody, Plan, Program, Statement, View, identity, scalar_buffer
 
 Environment = dict[sympy.Symbol, Any]  # symbol -> int, or int64 tensor over the index space
 
@@ -54,6 +54,9 @@ def _run(program: Program, steps: Sequence[LoopBody | ExternCall], inputs: Seque
     memory: dict[str, torch.Tensor] = dict(program.constants)
     memory.update({n: v for n, v in zip(program.inputs, inputs) if isinstance(v, torch.Tensor)})
     symbols = symbol_values(program, inputs)
+    for symbol, number in symbols.items():
+        if scalar_buffer(symbol) in program.buffers:
+            memory[scalar_buffer(symbol)] = torch.tensor(number, dtype=torch.float64)
     for buffer in program.buffers.values():
         if buffer.role == "intermediate":
             memory[buffer.name] = allocate(buffer, symbols)
@@ -73,7 +76,8 @@ def symbol_values(program: Program, inputs: Sequence[Any]) -> dict[sympy.Symbol,
     values = {}
     for symbol, (position, kind, dim) in program.symbols.items():
         value = inputs[position]
-        values[symbol] = int(value if kind == "value" else value.shape[dim] if kind == "size" else value.stride(dim))
+        number = value if kind == "value" else value.shape[dim] if kind == "size" else value.stride(dim)
+        values[symbol] = number if isinstance(number, float) else int(number)
     return values
 
 

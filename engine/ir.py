@@ -27,7 +27,7 @@ import sympy
 import torch
 
 # Banded like the ops of tinygrad's uop/__init__.py; `dtype` of a statement is the dtype of its result.
-MEMORY_OPS = ("load", "store")  # store: `mode` "" or "add" (atomic when several points may hit one place)
+MEMORY_OPS = ("load", "store")  # store: `mode` "", or "add" or "put" where data may lead several points to one place
 VALUE_OPS = ("constant", "index")  # index: the value of an index expression as an int64
 CONVERT_OPS = ("cast", "bitcast", "indirect")  # indirect: an integer that later index expressions name; bounds checked
 UNARY_OPS = (
@@ -54,8 +54,10 @@ class Statement:
     """`name = op args`. Only the fields that the op uses are set.
 
     load: buffer, index, and optionally `mask` (name of a bool statement) with `value` for where it is False;
-    store: buffer, index, args[0] the value, `mode`; constant: value; index: index; cast/bitcast: dtype;
-    indirect: args[0] an integer, `bound` its size (negative values wrap, others raise IndexError where eager would);
+    store: buffer, index, args[0] the value, `mode` (of a "put", the last point in the order of the loops stays; an
+    "add" adds in that order); constant: value; index: index; cast/bitcast: dtype;
+    indirect: args[0] an integer, `bound` its size (negative values wrap, others raise IndexError where eager would; with
+    `mode` "strict" negative ones raise too, with "unchecked" none does: the compiler made the value);
     reduce: `mode` one of REDUCTIONS; part: value (which result). `origins` are names of ATen nodes.
     """
 
@@ -197,6 +199,11 @@ class KernelSignature:
     buffers: tuple[str, ...]
     symbols: tuple[sympy.Symbol, ...] = ()
     bounds: tuple[str, ...] = ()
+
+
+def scalar_buffer(symbol: sympy.Symbol) -> str:
+    """The buffer, a float64 of no dimensions, in which kernels find a float that varies."""
+    return f"value_of_{symbol}"
 
 
 def identity(kind: str, dtype: torch.dtype) -> bool | int | float:

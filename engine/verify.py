@@ -225,7 +225,7 @@ def _check_store(c: _BodyCheck, s: Statement) -> None:
     _expect(s.index is not None, "no index")
     _expect(s.buffer in c.buffers and c.buffers[s.buffer].dtype is s.dtype, f"{s.buffer} holds another dtype")
     _expect(c.dtype(s.args[0]) is s.dtype, f"{s.args[0]} is {c.dtype(s.args[0])}")
-    _expect(s.mode in ("", "add"), f"unknown mode {s.mode!r}")
+    _expect(s.mode in ("", "add", "put"), f"unknown mode {s.mode!r}")
     if s.buffer in c.buffers and s.buffer not in (c.in_place or ()):
         _expect(c.buffers[s.buffer].role == "intermediate", "a store to an input or a constant")
 
@@ -242,7 +242,7 @@ def _check_index(c: _BodyCheck, s: Statement) -> None:
 def _check_indirect(c: _BodyCheck, s: Statement) -> None:
     _expect(c.dtype(s.args[0]) is torch.int64 and s.dtype is torch.int64, "an indirect index is an int64")
     _expect(s.bound is not None, "no bound")
-    _expect(s.mode in ("", "strict"), f"unknown mode {s.mode!r}")
+    _expect(s.mode in ("", "strict", "unchecked"), f"unknown mode {s.mode!r}")
     assert s.bound is not None
     c.ranges[sympy.Symbol(s.name, integer=True, nonnegative=True)] = (sympy.S.Zero, s.bound - 1)
 

@@ -44,7 +44,7 @@ def generate(plan: Plan, context: CompileContext) -> CppSource:
         if not isinstance(item, Group) or item.device.type != "cpu":
             continue
         own = Writer()
-        kernel = Kernel(item, plan.program, own)
+        kernel = Kernel(item, plan.program, own, context)
         kernel.emit()
         shape = kernel.canonical(own.lines)
         function, start = written.setdefault(shape, (item.kernel, len(writer.lines) + 1))

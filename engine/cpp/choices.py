@@ -6,11 +6,13 @@ from dataclasses import dataclass
 
 import sympy
 
+from ...artifacts.context import CompileContext
 from ..ir import Axis, Group, LoopBody
 from ..scheduler.forms import coefficient, index_forms, static
 from .indices import c_expression
 from .nests import cut
 from .operators import EXPENSIVE
+from .scatter import free_axes, owner, scatters, worth_owning
 
 PARALLEL_WORK = 60_000  # simple operations; fewer are done before a thread has woken up
 FEW = 4  # outer iterations that are too few to be shared out
@@ -22,32 +24,60 @@ EXPENSIVE_COST = 8
 
 @dataclass(frozen=True)
 class Shape:
-    """`outer` loops around everything; `lanes`: the next axis runs in blocks; `parallel`: outer | nests | ""."""
+    """`outer` loops around everything; `lanes`: the next axis runs in blocks; `parallel`: outer | nests | owners | "".
+
+    With "outer", threads share the first `shared` loops; with "owners", each runs all of them for its range of places.
+    """
 
     outer: int
     lanes: bool
     parallel: str
     condition: str = ""  # of the OpenMP pragma, where the amount of work is not known
+    shared: int = 0
 
 
-def loop_shape(group: Group, bodies: Sequence[LoopBody]) -> Shape:
+def loop_shape(group: Group, bodies: Sequence[LoopBody], context: CompileContext) -> Shape:
     """The shape of a group's loops."""
     count = len(group.axes)
     pointwise = all(len(b.axes) == count and not b.reduction_axes for b in bodies)
     lanes = not pointwise and count > 0 and prefers_lanes(bodies, group.axes[-1])
     outer = count - 1 if (pointwise and count) or lanes else count
     work = sympy.Add(*[body_work(b) for b in bodies])
-    scatters = any(s.mode == "add" for b in bodies for s in b.statements if s.op == "store")
     amount = static(work)
-    if scatters or (amount is not None and amount < PARALLEL_WORK):
+    if amount is not None and amount < PARALLEL_WORK:
         return Shape(outer, lanes, "")
     condition = "" if amount is not None else f" if({c_expression(work)} > {PARALLEL_WORK})"
+    if any(scatters(b) for b in bodies):
+        return _scatter_shape(group, bodies, outer, condition, context)
     iterations = sympy.Mul(*[a.extent for a in group.axes[:outer]])
     shared = static(iterations)
     if lanes and shared is not None:
         width = static(group.axes[outer].extent)
         shared = None if width is None else shared * -(-width // LANES)
-    return Shape(outer, lanes, "nests" if shared is not None and shared < FEW else "outer", condition)
+    return Shape(outer, lanes, "nests" if shared is not None and shared < FEW else "outer", condition, outer + lanes)
+
+
+def _scatter_shape(
+    group: Group, bodies: Sequence[LoopBody], outer: int, condition: str, context: CompileContext
+) -> Shape:
+    """How threads share a scatter (a decision): its leading loops, where they are free; else the places."""
+    leading = group.axes[:outer]
+    forms = {"serial": Shape(outer, False, "")}
+    count, why = 0, "several bodies"
+    if len(bodies) == 1 and not bodies[0].reduction_axes:
+        free = free_axes(bodies[0])
+        count = next((k for k, a in enumerate(leading) if a.symbol not in free), outer)
+        why = "any two iterations may meet, and there is little to do for each place"
+        if owner(bodies[0], leading) is not None:
+            forms["owners"] = Shape(outer, False, "owners", condition)
+    iterations = static(sympy.Mul(*[a.extent for a in leading[:count]]))
+    default = "serial"
+    if count and (iterations is None or iterations >= FEW):
+        forms["loops"] = Shape(outer, False, "outer", condition, count)
+        default, why = "loops", f"iterations of {', '.join(a.symbol.name for a in leading[:count])} never meet in a place"
+    elif "owners" in forms and worth_owning(bodies[0], leading):
+        default, why = "owners", "iterations meet: each thread does what falls into its range of places"
+    return forms[context.decide("scatter", group.kernel, tuple(forms), default, why)]
 
 
 def lane_width(row: int) -> int:

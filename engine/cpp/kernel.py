@@ -15,13 +15,15 @@ from dataclasses import dataclass, field
 
 import sympy
 
+from ...artifacts.context import CompileContext
 from ...artifacts.records import CodeLine, ref
-from ..ir import Axis, Group, KernelSignature, Program
+from ..ir import Axis, Group, KernelSignature, Program, Statement
 from ..lowering.index import axis_symbol
 from .choices import LANES, Shape, lane_width, loop_shape, prefers_lanes
 from .dtypes import ctype
 from .nest_writer import NestWriter, lane_end, lane_header, loop_header
 from .nests import Nest, nests_of
+from .scatter import owner, range_lines
 from .scope import Scopes, c_name, form_of
 from .storage import Scratch, layout, needing_arrays, stores_of
 from .welford import expand
@@ -38,13 +40,14 @@ class Kernel:
     group: Group
     program: Program
     writer: Writer
+    context: CompileContext
     scopes: Scopes = field(default_factory=Scopes)
     bounds: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.bodies, local = expand(self.group.bodies)
         self.local = {b: self.program.buffers[b].dtype for b in self.group.internal} | local
-        self.shape: Shape = loop_shape(self.group, self.bodies)
+        self.shape: Shape = loop_shape(self.group, self.bodies, self.context)
         self.nests = nests_of(self.bodies, self.shape.outer + (1 if self.shape.lanes else 0))
         names = [n for b in self.bodies for n in (*b.reads, *b.writes) if n not in self.local]
         self.buffers = tuple(dict.fromkeys(names))
@@ -54,6 +57,7 @@ class Kernel:
         self.lane: Axis | None = None
         self.width = LANES
         self.loops_around: tuple[Axis, ...] = ()
+        self.owner: Statement | None = None  # the index that says which thread does an iteration
         self.changes: dict[str, int] = {}  # buffer -> stores so far: what was loaded before one is not what is there
         self.symbols = self._size_symbols()
 
@@ -93,7 +97,7 @@ class Kernel:
         pointers = [f"{kind}* __restrict {c_name(b)}" for kind, b in zip(self.pointer_types, self.buffers)]
         parameters = ", ".join(pointers + [f"int64 {s.name}" for s in self.symbols])
         with self.writer.block(f"static int64 {self.group.kernel}({parameters})"):
-            checked = any(s.op == "indirect" for b in self.bodies for s in b.statements)
+            checked = any(s.op == "indirect" and s.mode != "unchecked" for b in self.bodies for s in b.statements)
             if checked:
                 self.writer.line("int64 status = 0;")
             with self.scopes.open():
@@ -128,9 +132,9 @@ class Kernel:
         if self.lane is not None:
             loops.append(lane_header(self.lane, self.width))
         if self.shape.parallel == "outer" and loops:
-            collapse = f" collapse({len(loops)})" if len(loops) > 1 else ""
+            collapse = f" collapse({self.shape.shared})" if self.shape.shared > 1 else ""
             self.writer.line(f"#pragma omp parallel for{collapse}{self.shape.condition} schedule(static)")
-        with self._loops(loops):
+        with self._owners(), self._loops(loops):
             if self.lane is not None:
                 self.writer.line(lane_end(self.lane, self.width))
             for name, scratch in self.arrays.items():
@@ -138,6 +142,20 @@ class Kernel:
                 self.writer.line(f"{ctype(self.local[name]).value} {c_name(name)}[{size}];", [ref("loops", "", name)])
             for nest in self.nests:
                 self._nest(nest, self.lane)
+
+    @contextmanager
+    def _owners(self) -> Iterator[None]:
+        """Around the loops of a scatter whose places are divided among threads: the thread's range."""
+        if self.shape.parallel != "owners":
+            yield
+            return
+        self.owner = owner(self.bodies[0], self.group.axes[: self.shape.outer])
+        assert self.owner is not None and self.owner.bound is not None
+        self.writer.line(f"#pragma omp parallel{self.shape.condition}")
+        with self.scopes.open(), self.writer.block(""):
+            for line in range_lines(self.owner.bound):
+                self.writer.line(line)
+            yield
 
     @contextmanager
     def _loops(self, headers: Sequence[str]) -> Iterator[None]:

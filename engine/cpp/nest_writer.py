@@ -14,6 +14,7 @@ from .dtypes import ctype
 from .indices import c_expression
 from .nests import Nest, Part
 from .reductions import Accumulator, Place
+from .scatter import free_axes
 from .scope import origins_of
 from .statements import StatementWriter
 
@@ -64,7 +65,7 @@ class NestWriter:
         self.writer, self.scopes = self.kernel.writer, self.kernel.scopes
         self.loops = self.nest.loops + ((self.lane,) if self.lane is not None else ())
         self.depths = [self._depths(p) for p in self.nest.parts]
-        checked = any(s.op == "indirect" for p in self.nest.parts for s in p.statements)
+        checked = any(s.op == "indirect" and s.mode != "unchecked" for p in self.nest.parts for s in p.statements)
         self.outside = self.scopes.name("outside") if checked else ""
         self.statements = StatementWriter(self.kernel, self.lane, self.outside)
         self.threads = self.kernel.shape.parallel == "nests" and not self.around and bool(self.nest.loops)
@@ -79,9 +80,10 @@ class NestWriter:
         # Whole-tensor sums wait for memory anyway: they add in double all the way, others in float within a block.
         direct = self.threads and self.lane is None
         self.wide = [] if direct else [r for r in self.reductions if r.accumulator.wide]
-        self.in_order = any(s.mode == "add" for p in self.nest.parts for s in p.stores) or (
-            self.lane is None and not all(r.accumulator.vectorizes for r in self.reductions)
-        )
+        last = self.loops[-1].symbol if self.loops else None
+        self.scatters = any(s.mode for p in self.nest.parts for s in p.stores)
+        meets = self.scatters and not all(last in free_axes(p.body) for p in self.nest.parts)
+        self.in_order = meets or (self.lane is None and not all(r.accumulator.vectorizes for r in self.reductions))
 
     def emit(self) -> None:
         """Write the nest."""
@@ -125,6 +127,9 @@ class NestWriter:
         return depths
 
     def _emit_depth(self, depth: int) -> None:
+        if self.kernel.owner is not None and depth == 0:
+            place = self.statements.value(self.nest.parts[0], self.kernel.owner.name)
+            self.writer.line(f"if ({place} < own_first || {place} >= own_last) continue;  // another thread's")
         for part, depths in zip(self.nest.parts, self.depths):
             for s in part.statements:
                 at = len(self.loops) if s.op in ("store", "reduce") else depths[s.name]
@@ -158,7 +163,7 @@ class NestWriter:
             self._loop_tree(depth + 1, "0", "")
 
     def _pragma(self, depth: int, innermost: bool) -> None:
-        shared = depth == 0 and self.threads and not self.reductions and not self.in_order
+        shared = depth == 0 and self.threads and not self.reductions and not self.in_order and not self.scatters
         vector = innermost and not self.in_order
         if not (shared or vector):
             return

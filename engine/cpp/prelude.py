@@ -28,6 +28,7 @@ _VECTOR64 = ("exp", "log", "erf")
 _VECTOR2 = ("pow", "atan2", "hypot")
 _SCALAR = ("lgamma",)
 _SCALAR2 = ("fmod", "nextafter")
+_THREADS = ("omp_get_num_threads", "omp_get_thread_num")
 
 
 def _declarations() -> dict[str, str]:
@@ -38,6 +39,8 @@ def _declarations() -> dict[str, str]:
         for name in names:
             for suffix, kind in (("f", "float"), ("", "double")):
                 table[name + suffix] = f"extern \"C\" {kind} {name}{suffix}({', '.join([kind] * arity)}) {attribute};"
+    for name in _THREADS:
+        table[name] = f'extern "C" int {name}();'
     for name in _VECTOR64:
         table[name] = f'extern "C" double {name}(double) SIMD;'
     return table

@@ -5,10 +5,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import sympy
 import torch
 
-from ..ir import Axis, LoopBody, Statement, identity
+from ..ir import Axis, LoopBody, Statement, identity, scalar_buffer
 from .index import Linear, Size, axis_symbol, expr, indirect, recombine
+from .index import constant as constant_index
 
 COMPARISONS = frozenset(("eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf", "logical_not", "logical_and",
                          "logical_or", "logical_xor"))
@@ -70,9 +72,11 @@ class BodyBuilder:
         return row.name
 
     # ---- leaves ------------------------------------------------------------------------------------------------------
-    def constant(self, value: bool | int | float, dtype: torch.dtype) -> str:
-        """A constant, converted to `dtype` as torch converts a Python number (low precision: of its compute dtype)."""
+    def constant(self, value: bool | int | float | sympy.Expr, dtype: torch.dtype) -> str:
+        """A constant (or a symbolic number), converted to `dtype` as torch converts a Python number (low precision: of its compute dtype)."""
         dtype = compute_dtype(dtype)
+        if isinstance(value, sympy.Expr):
+            return self.cast(self.number(value), dtype)
         if dtype is torch.bool:
             value = bool(value)
         elif dtype.is_floating_point:
@@ -80,6 +84,21 @@ class BodyBuilder:
         else:
             value = int(value)
         return self._emit("constant", (), dtype, value=value)
+
+    def number(self, value: sympy.Expr) -> str:
+        """A symbolic number: sizes as int64, what is computed from floats in float64, as Python computes it."""
+        if value.is_integer:
+            return self.index_value(constant_index(value))
+        if value.is_Symbol:
+            index = recombine(Linear({}, 0))
+            return self._emit("load", (), torch.float64, buffer=scalar_buffer(value), index=index)
+        if value.is_number:
+            return self.constant(float(value), torch.float64)
+        op = {sympy.Add: "add", sympy.Mul: "mul", sympy.Pow: "pow"}[value.func]
+        first, *others = [self.cast(self.number(part), torch.float64) for part in value.args]
+        for other in others:
+            first = self(op, first, other)
+        return first
 
     def known(self, name: str) -> Any:
         """The value of a constant statement, None for any other."""
@@ -127,15 +146,18 @@ class BodyBuilder:
         """Read the bits as another dtype of the same width."""
         return self._emit("bitcast", (name,), dtype)
 
-    def indirect(self, name: str, bound: Size, strict: bool = False) -> Linear:
-        """An integer value as an index in [0, bound); `strict`: a negative one is out of bounds, too."""
+    def indirect(self, name: str, bound: Size, strict: bool = False, unchecked: bool = False) -> Linear:
+        """An integer value as an index in [0, bound); `strict`: a negative one is out of bounds, too.
+
+        `unchecked`: a decomposition made the value so that it is in bounds.
+        """
         name = self.cast(name, torch.int64)
         known = self._constants.get(name)
         if known is not None and type(bound) is int and (0 if strict else -bound) <= known < bound:
             return Linear({}, known % bound)
         if self.mask:
             name = self("where", self.mask, name, 0)
-        mode = "strict" if strict else ""
+        mode = "strict" if strict else "unchecked" if unchecked else ""
         return indirect(self._emit("indirect", (name,), torch.int64, bound=bound, mode=mode), bound)
 
     # ---- structure ---------------------------------------------------------------------------------------------------

@@ -30,6 +30,7 @@ def _index(graph: GraphLowering, node: torch.fx.Node, x: Value, indices: Sequenc
     # Adjacent indexed dimensions are replaced in place; scattered ones move to the front (NumPy's rule).
     first = dims[0] if dims and dims == list(range(dims[0], dims[-1] + 1)) else 0
     sources = dict(given)
+    unchecked = node.target is aten._unsafe_index.Tensor
 
     def compute(e: BodyBuilder, index: Index) -> str:
         looked_up = index[first:first + block]
@@ -37,7 +38,7 @@ def _index(graph: GraphLowering, node: torch.fx.Node, x: Value, indices: Sequenc
         place: list[Linear] = []
         for d, extent in enumerate(x.size):
             if d in sources:
-                place.append(e.indirect(sources[d].broadcast(e, looked_up), extent))
+                place.append(e.indirect(sources[d].broadcast(e, looked_up), extent, unchecked=unchecked))
             else:
                 place.append(next(others))
         return x.load(e, tuple(place))

@@ -154,7 +154,8 @@ def _direct(form: Linear | None) -> bool:
 
 
 def _may_raise(item: Item) -> bool:
-    return isinstance(item, Group) and any(s.op == "indirect" for b in item.bodies for s in b.statements)
+    return isinstance(item, Group) and any(
+        s.op == "indirect" and s.mode != "unchecked" for b in item.bodies for s in b.statements)
 
 
 def _packet(call: ExternCall) -> str:

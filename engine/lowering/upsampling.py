@@ -1,0 +1,93 @@
+"""Bilinear upsampling in two passes: along the rows into a narrow buffer, then between its rows.
+
+One pass would look up four elements for each result, at columns that data names; two passes look up two elements for
+each element of the narrow buffer, and the second pass reads whole rows. The arithmetic is that of ATen's
+UpSampleKernel.cpp: source = ratio * (place + 0.5) - 0.5, in the compute dtype.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.fx
+
+from .body import BodyBuilder, compute_dtype
+from .index import Linear, Size, contiguous_strides
+from .registry import COMPOSITE, Unsupported, lowering
+from .values import Base, Index, Value
+
+if TYPE_CHECKING:
+    from .graph import GraphLowering
+
+aten = torch.ops.aten
+
+Taps = tuple[tuple[Linear, str], tuple[Linear, str]]  # two source places with their weights
+
+
+@lowering(aten.upsample_bilinear2d.default, kind=COMPOSITE)
+def _bilinear(graph: GraphLowering, node: torch.fx.Node, x: Value, output_size: Sequence[Size], corners: bool,
+              scale_h: float | None = None, scale_w: float | None = None) -> Value:
+    fake = node.meta["val"]
+    rows, columns = x.size[2:]
+    high, wide = output_size[-2:]
+    if not all(type(n) is int for n in (rows, columns, high, wide)) or 0 in x.size or not x.dtype.is_floating_point:
+        raise Unsupported("bilinear upsampling of symbolic sizes or integers")
+    dtype = compute_dtype(x.dtype)
+    if not x.base.buffer and x.base.heavy:
+        graph.realize(x.base)
+
+    def along_rows(e: BodyBuilder, index: Index) -> str:
+        batch, channel, row, column = index
+        return _mixed(e, _taps(e, column, columns, wide, corners, scale_w, dtype),
+                      lambda place: x.load(e, (batch, channel, row, place)))
+
+    size = (*x.size[:2], rows, wide)
+    last = x.base.stride[-1:] == (1,) and x.reindex is None  # else channels are what is contiguous
+    strides = contiguous_strides(size) if last else _channels_last(size)
+    narrow = Value(Base(node.name, size, strides, dtype, x.device, along_rows, reads=frozenset((x.base.buffer,))), size)
+    graph.realize(narrow.base)
+
+    def between_rows(e: BodyBuilder, index: Index) -> str:
+        batch, channel, row, column = index
+        value = _mixed(e, _taps(e, row, rows, high, corners, scale_h, dtype),
+                       lambda place: narrow.load(e, (batch, channel, place, column)))
+        return e.rounded(value, fake.dtype)
+
+    return graph.pointwise(node, fake, (narrow,), between_rows)
+
+
+def _channels_last(size: Sequence[Size]) -> tuple[Size, ...]:
+    batch, channels, rows, columns = size
+    return (channels * rows * columns, 1, channels * columns, channels)
+
+
+def _mixed(e: BodyBuilder, taps: Taps, load: Any) -> str:
+    (one, first), (other, second) = taps
+    return e("add", e("mul", load(one), first), e("mul", load(other), second))
+
+
+def _taps(e: BodyBuilder, place: Linear, given: int, wanted: int, corners: bool, scale: float | None,
+          dtype: torch.dtype) -> Taps:
+    """The two elements of a line of `given` elements that element `place` of `wanted` is made of."""
+    if given == wanted:
+        return (place, e.constant(1.0, dtype)), (place, e.constant(0.0, dtype))
+    at = e.cast(e.index_value(place), dtype)
+    ratio = _ratio(given, wanted, corners, scale, dtype)
+    if corners:
+        source = e("mul", at, ratio)
+    else:
+        source = e("maximum", e("sub", e("mul", e("add", at, 0.5), ratio), 0.5), 0.0)
+    whole = e("minimum", e.cast(source, torch.int64), given - 1)
+    second = e("minimum", e("maximum", e("sub", source, e.cast(whole, dtype)), 0.0), 1.0)
+    first = e("sub", e.constant(1.0, dtype), second)
+    after = e("minimum", e("add", whole, 1), given - 1)
+    return (e.indirect(whole, given, unchecked=True), first), (e.indirect(after, given, unchecked=True), second)
+
+
+def _ratio(given: int, wanted: int, corners: bool, scale: float | None, dtype: torch.dtype) -> float:
+    """Source elements for each result, in `dtype` as ATen computes it."""
+    one = torch.ones((), dtype=dtype)
+    if corners:
+        return float(one * (given - 1) / (wanted - 1)) if wanted > 1 else 0.0
+    return float(one * (1.0 / scale)) if scale is not None and scale > 0 else float(one * given / wanted)

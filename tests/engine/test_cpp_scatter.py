@@ -1,0 +1,91 @@
+"""Scatters as kernels: values, order of additions, bounds, and that threads do not change results."""
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from .cpp_checking import built, check
+
+
+def indices(*shape: int, high: int) -> torch.Tensor:
+    return torch.randint(0, high, shape, generator=torch.Generator().manual_seed(3))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int64, torch.int8, torch.uint8])
+@pytest.mark.parametrize("rows, width", [(40, 5), (3000, 64), (9000, 1)])
+def test_rows_added_to_rows(dtype, rows, width):
+    x, source = torch.ones(37, width).to(dtype), (torch.randn(rows, width) * 4).to(dtype)
+    at = indices(rows, high=37)
+    check(lambda x, at, s: x.index_put((at,), s, accumulate=True), x, at, source, slack=3.0)
+    check(lambda x, at, s: x.scatter_add(0, at[:, None].expand_as(s), s * 2), x, at, source, slack=3.0)
+    check(lambda x, at, s: x.index_put((at - 37,), s[:1], accumulate=True), x, at, source, slack=3.0)
+
+
+@pytest.mark.parametrize("dim", [0, 1, -1])
+def test_every_dimension_and_an_index_for_each_element(dim):
+    x, source = torch.randn(9, 11, 40), torch.randn(9, 11, 40)
+    at = indices(7, 9, 33, high=9)
+    check(lambda x, at, s: x.scatter_add(dim, at, s), x, at, source, slack=3.0)
+    one_each = torch.stack([torch.randperm(9)[:7] for _ in range(9 * 33)], 1).reshape(7, 9, 33)
+    if dim == 0:
+        check(lambda x, at, s: (x.scatter(dim, at, s), x.scatter(dim, at, 2.5)), x, one_each, source)
+
+
+def test_what_stays_is_the_last():
+    x, at = torch.zeros(5, 3), torch.tensor([1, 4, 1, 1])
+    source = torch.arange(12.0).reshape(4, 3)
+    check(lambda x, at, s: x.index_put((at,), s), x, at, source)
+    check(lambda x, at, s: x.scatter(0, at[:, None].expand_as(s), s), x, at, source)
+
+
+def test_several_indices_and_dimensions_between():
+    x, rows, columns = torch.randn(6, 4, 5), indices(3, 2, high=6), indices(2, high=5)
+    values = torch.randn(3, 2, 4)
+    check(lambda x, r, c, v: torch.ops.aten.index_put(x, [r, None, c], v, True), x, rows, columns, values, slack=3.0)
+    check(lambda x, r, c, v: torch.ops.aten.index_put(x, [None, r[:, 0] % 4], v[0, 0, 0], True), x, rows, columns, values, slack=3.0)
+    check(lambda x, r, c, v: torch.ops.aten._unsafe_index_put(x, [None, None, c], v[0, 0, 0], True), x, rows, columns,
+          values, slack=3.0)
+
+
+def test_many_places_and_not_a_number():
+    x = torch.zeros(50000)
+    at, source = indices(20000, high=50000), torch.randn(20000)
+    source[::97], source[5], source[6] = float("nan"), float("inf"), -0.0
+    check(lambda x, at, s: x.index_put((at,), s, accumulate=True) * -1, x, at, source, slack=3.0)
+
+
+@pytest.mark.parametrize("padding", [-1, 2])
+def test_backward_of_embedding(padding):
+    gradient, at = torch.randn(30, 50, 24), indices(30, 50, high=19)
+    check(lambda g, at: torch.ops.aten.embedding_dense_backward(g, at, 19, padding, False), gradient, at, slack=3.0)
+
+
+def test_an_index_out_of_bounds_is_an_error():
+    x, source, at = torch.zeros(5, 64), torch.ones(3000, 64), indices(3000, high=5)
+    made = built(lambda x, at, s: x.index_put((at,), s, accumulate=True), x, at, source)
+    for wrong in (5, -6):
+        with pytest.raises(IndexError):
+            made(x, torch.where(torch.arange(3000) == 1234, wrong, at), source)
+
+
+def test_threads_do_not_change_the_result():
+    x, source, at = torch.zeros(500, 33), torch.randn(9000, 33), indices(9000, high=500)
+    made = built(lambda x, at, s: x.index_put((at,), torch.exp(s), accumulate=True), x, at, source)
+    before = torch.get_num_threads()
+    results = []
+    try:
+        for threads in (1, 2, 3):
+            torch.set_num_threads(threads)
+            results.append(made(x, at, source)[0])
+    finally:
+        torch.set_num_threads(before)
+    assert "own_first" in made.source.text
+    assert all(torch.equal(r, results[0]) for r in results)
+
+
+def test_empty_indices_and_sizes_of_one():
+    check(lambda x, at, s: x.scatter_add(0, at, s), torch.randn(1), torch.zeros(1, dtype=torch.int64), torch.ones(1))
+    none = torch.zeros(0, dtype=torch.int64)
+    check(lambda x, at, s: x.scatter_add(0, at, s), torch.randn(4), none, torch.ones(0))
+    check(lambda x, at, s: F.relu(x.index_put((at,), s)), torch.randn(4), none, torch.ones(0))
