@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
 from .parts import PartRecorder
@@ -154,9 +155,22 @@ class CompileContext:
 
         The seconds this costs are kept apart, in `seconds["recording"]`.
         """
-        if self.recording:
-            with self.timed("recording"):
-                self.recorder.record(str(self.id), stage, name, make())
+        self.describe(stage, lambda: [(stage, name, make())])
+
+    def describe(self, stage: str, records: Callable[[], Iterable[tuple[str, str, AnyRecord]]]) -> None:
+        """Hand over all records of a stage, (stage, artifact name, record) each.
+
+        An error of ours while describing costs the record, which is then absent with the reason, and not the program's
+        compilation.
+        """
+        if not self.recording:
+            return
+        with self.timed("recording"):
+            try:
+                for stage_name, name, record in records():
+                    self.recorder.record(str(self.id), stage_name, name, record)
+            except Exception as error:
+                self.absent(stage, f"an error of ptdebug's own in describing it: {type(error).__name__}: {error}")
 
     def absent(self, stage: str, why: str) -> None:
         """Say that a stage was not produced, and why: never a silent hole."""
@@ -190,8 +204,5 @@ def run_stages(stages: Sequence[Stage[Any, Any]], value: Any, context: CompileCo
     for stage in stages:
         with context.timed(stage.timing):
             value = stage.run(value, context)
-        if context.recording:
-            with context.timed("recording"):
-                for stage_name, name, record in stage.describe(value):
-                    context.recorder.record(str(context.id), stage_name, name, record)
+        context.describe(stage.name, partial(stage.describe, value))
     return value

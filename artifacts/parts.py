@@ -81,6 +81,6 @@ class PartRecorder:
                 changes[field] = f"{kind}:{self.name(subject)}"
             elif isinstance(value, msgspec.Struct):
                 changes[field] = self._renamed(value)
-            elif isinstance(value, tuple) and value and isinstance(value[0], msgspec.Struct):
-                changes[field] = tuple(map(self._renamed, value))
+            elif isinstance(value, tuple) and any(isinstance(v, msgspec.Struct) for v in value):
+                changes[field] = tuple(self._renamed(v) if isinstance(v, msgspec.Struct) else v for v in value)
         return msgspec.structs.replace(record, **changes) if changes else record

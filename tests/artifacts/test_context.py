@@ -1,0 +1,45 @@
+"""What the compiler hands over, and that handing over never costs a compilation."""
+from __future__ import annotations
+
+from typing import Any
+
+from ptdebug.artifacts.context import CompileContext, CompileId, NullRecorder, Stage, run_stages
+from ptdebug.artifacts.parts import PartRecorder
+from ptdebug.artifacts.records import Graph, Node, NodeRef
+
+
+class Kept(NullRecorder):
+    """Keeps what it is given."""
+
+    def __init__(self) -> None:
+        self.records: dict[tuple[str, str], Any] = {}
+        self.missing: dict[str, str] = {}
+
+    def record(self, compile_id: str, stage: str, name: str, record: Any) -> None:
+        self.records[stage, name] = record
+
+    def absent(self, compile_id: str, stage: str, why: str) -> None:
+        self.missing[stage] = why
+
+
+def test_an_error_in_describing_costs_the_record_only() -> None:
+    kept = Kept()
+    context = CompileContext(CompileId(0, 0), kept, recording=True)
+
+    def broken(value: int) -> Any:
+        raise KeyError("no such node")
+
+    stages = [
+        Stage("passes", lambda v, c: v + 1, broken, "passes"),
+        Stage("loops", lambda v, c: v * 2, lambda v: (), "loops"),
+    ]
+    assert run_stages(stages, 1, context) == 4
+    assert "KeyError: 'no such node'" in kept.missing["passes"]
+
+
+def test_records_of_a_part_with_arguments_of_all_forms() -> None:
+    kept = Kept()
+    node = Node("conv", "call_function", "aten.convolution", (NodeRef("x"), [1, 1], None), origins=("forward#relu",))
+    PartRecorder(kept, "backward").record("0/0", "passes", "00", Graph("g", (node,)))
+    assert kept.records["passes", "backward.00"].nodes[0].args == (NodeRef("x"), [1, 1], None)
+    assert kept.records["passes", "backward.00"].nodes[0].origins == ("backward#relu",)
