@@ -22,7 +22,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..artifacts.context import CompileContext
-from .decompositions import python_rules, rule_for
+from .decompositions import described, python_rules, rule_for
 
 
 class Captured(Protocol):
@@ -155,6 +155,8 @@ def trace(captured: Captured, context: CompileContext, lowered: Container[Any] =
 class AtenTracer(TorchDispatchMode):
     """Writes down each ATen operator that reaches it as a node of `graph`."""
 
+    stage = "forward"  # where `graph` is recorded
+
     def __init__(self, fake_mode: FakeTensorMode, context: CompileContext, lowered: Container[Any]) -> None:
         super().__init__()
         self.fake_mode = fake_mode
@@ -249,22 +251,32 @@ class AtenTracer(TorchDispatchMode):
         if func not in self.lowered:
             composite = _is_composite(func)
             rule = rule_for(func) or (func.decompose if composite else None)
-            if rule is not None and (composite or self._wants_rule(func)):
-                result = self._decompose(func, rule, args, kwargs)
+            if rule is not None:
+                within = composite or self.rule
+                result = (self._decompose if within else self._rewrite)(func, rule, args, kwargs)
                 if result is not NotImplemented:
                     return result
         return self._record(func, args, kwargs)
 
-    def _wants_rule(self, func: Any) -> bool:
-        """Whether an operator without a lowering is rewritten (a decision), or left to the library as it is."""
-        if self.rule:
-            return True
+    def _rewrite(self, func: Any, rule: Any, args: Any, kwargs: Any) -> Any:
+        """Apply the rule of an operator without a lowering, which is a decision; NotImplemented to leave it to ATen."""
         source = self.source()
-        node = source.name if source is not None else "?"
-        why = f"{func} has no lowering, and torch has a rule for it"
-        origins = (f"capture#{node}",) if source is not None else ()
-        options = ("rule", "keep")
-        return self.context.decide("decompose", f"{func}@{node}", options, "rule", why, origins=origins) == "rule"
+        subject = f"{func}@{source.name if source is not None else '?'}"
+        origins = (f"capture#{source.name}",) if source is not None else ()
+        options, why = ("rule", "keep"), f"{func} has no lowering; {described(rule)} says what it is made of"
+        if self.context.override("decompose", subject) == "keep":
+            self.context.decide("decompose", subject, options, "rule", why, origins=origins)
+            return NotImplemented
+        last = next(reversed(self.graph.nodes))
+        result = self._decompose(func, rule, args, kwargs)
+        if self.context.recording and result is not NotImplemented:
+            made = []
+            while last.next.op != "root":
+                last = last.next
+                made.append(last.name)
+            origins += tuple(f"{self.stage}#{name}" for name in made)
+            self.context.decide("decompose", subject, options, "rule", f"{why}: {', '.join(made)}", origins=origins)
+        return result
 
     def _decompose(self, func: Any, rule: Any, args: Any, kwargs: Any) -> Any:
         outer, self.rule = self.rule, self.rule or str(func)

@@ -13,7 +13,6 @@ import torch
 import torch.fx
 
 from .body import LOW_PRECISION, BodyBuilder, compute_dtype
-from .index import constant
 from .registry import POINTWISE, Unsupported, lowering, promoted
 from .values import Index, Value
 
@@ -35,7 +34,6 @@ SAME_NAME_UNARY = (
 ROUNDING = ("floor", "ceil", "trunc")  # on integers: nothing to do
 SAME_NAME_BINARY = ("atan2", "hypot", "copysign", "nextafter", "minimum", "maximum", "fmin", "fmax")
 COMPARE = ("eq", "ne", "lt", "le", "gt", "ge")
-LOGICAL = ("logical_and", "logical_or", "logical_xor")
 BITWISE = ("bitwise_and", "bitwise_or", "bitwise_xor")
 
 
@@ -75,8 +73,6 @@ def apply(graph: GraphLowering, node: torch.fx.Node, rule: Rule, operands: tuple
     for operand in operands:
         if isinstance(operand, Value) and operand.device != fake.device:
             raise Unsupported("operands on two devices")
-        if isinstance(operand, sympy.Expr) and not operand.is_integer:
-            raise Unsupported("a symbolic number that is not an integer")
     inner = None if dtype == "own" else compute_dtype(promoted(operands) if dtype == "promoted" else fake.dtype)
     dtypes = [torch.bool if i in boolean else inner for i in range(len(operands))]
     result, rounding = fake.dtype, keeps_rounding(graph, node, fake.dtype)
@@ -106,7 +102,7 @@ def _operand(e: BodyBuilder, operand: Any, index: Index, dtype: torch.dtype | No
         name = operand.broadcast(e, index)
         return name if dtype is None else e.cast(name, dtype)
     if isinstance(operand, sympy.Expr):
-        name = e.index_value(constant(operand))
+        name = e.number(operand)
         return name if dtype is None else e.cast(name, dtype)
     return operand if dtype is None else e.constant(operand, dtype)
 
@@ -126,9 +122,6 @@ def _table() -> None:
         pointwise(*overloads(name), operands=2)(binary(name))
     for name in COMPARE:
         pointwise(*overloads(name), operands=2, dtype="promoted")(binary(name))
-    for name in LOGICAL:
-        pointwise(*overloads(name), operands=2, dtype="own")(
-            lambda e, x, y, op=name: e(op, e.cast(x, torch.bool), e.cast(y, torch.bool)))
     for name in BITWISE:
         pointwise(*overloads(name), operands=2)(binary(name))
 
@@ -221,12 +214,12 @@ def _fmod(e: BodyBuilder, x: str, y: str) -> str:
 
 @pointwise(aten.addcmul.default, operands=3)
 def _addcmul(e: BodyBuilder, x: str, y: str, z: str, value: Any = 1) -> str:
-    return e("add", x, e("mul", e("mul", y, z), value) if value != 1 else e("mul", y, z))
+    return e("add", x, e("mul", e("mul", y, value) if value != 1 else y, z))
 
 
 @pointwise(aten.addcdiv.default, operands=3)
 def _addcdiv(e: BodyBuilder, x: str, y: str, z: str, value: Any = 1) -> str:
-    return e("add", x, e("mul", e("truediv", y, z), value))
+    return e("add", x, e("truediv", e("mul", y, value) if value != 1 else y, z))
 
 
 @pointwise(aten.square.default)

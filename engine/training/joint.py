@@ -26,6 +26,7 @@ class JointTracer(AtenTracer):
     """Writes down forward and backward; knows for each operator of the backward which captured node it derives."""
 
     phase = FORWARD
+    stage = "joint"
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)

@@ -1,11 +1,12 @@
 """Every operator of PyTorch's own operator database through the engine, against eager.
 
-    python tests/engine/operator_sweep.py [--only NAME ...] [--samples N] [--log FILE]
+    python tests/engine/operator_sweep.py [--backward] [--product] [--only NAME ...] [--samples N]
 
-runs the whole sweep (some minutes) and prints a table: for each operator, whether all its sample inputs gave eager's
-results, and how: in kernels and library calls of the compiled graph, or through a fallback of the graph to eager. A
-wrong result, or an exception that eager does not raise, is a failure. The samples of one operator are compiled together
-as one graph, and one by one where that graph falls back or fails.
+runs the whole sweep (some minutes; --backward: gradients too) and prints a table: for each operator, whether all its
+sample inputs gave eager's results, and how: in kernels and library calls of the compiled graph, or through a fallback of
+the graph to eager. A wrong result, or an exception that eager does not raise, is a failure. The samples of one operator
+are compiled together as one graph, and one by one where that graph falls back or fails. With --product each sample goes
+through `ptdebug.compile` instead of the engine alone.
 """
 from __future__ import annotations
 
@@ -55,6 +56,7 @@ class Sample:
     structure: Any
     places: tuple[int, ...]
     tensors: tuple[torch.Tensor, ...]
+    tracked: tuple[bool, ...] = ()  # which tensors require grad, where gradients are looked at
 
     def arguments(self, tensors: Sequence[Any]) -> tuple[Any, Any]:
         """(args, kwargs) of the function with something in the place of each tensor."""
@@ -67,7 +69,15 @@ class Sample:
     def call(self, *tensors: Any) -> list[Any]:
         """The results as a flat list."""
         args, kwargs = self.arguments(tensors)
-        return tree_leaves(self.function(*args, **kwargs))
+        with torch.set_grad_enabled(bool(self.tracked)):
+            return tree_leaves(self.function(*args, **kwargs))
+
+    def inputs(self, dtype: torch.dtype | None = None) -> tuple[torch.Tensor, ...]:
+        """New inputs, those that are tracked requiring grad; floating-point ones converted to `dtype`."""
+        made = copies(self.tensors, dtype)
+        for tensor, wanted in zip(made, self.tracked):
+            tensor.requires_grad_(wanted)
+        return made
 
     @property
     def name(self) -> str:
@@ -115,7 +125,8 @@ def sample_of(function: Callable[..., Any], name: str, number: int, args: tuple[
     leaves, structure = tree_flatten((args, kwargs))
     places = tuple(i for i, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor))
     tensors = tuple(leaves[i].detach() for i in places)
-    return Sample(name, number, function, tuple(leaves), structure, places, tensors)
+    tracked = tuple(leaves[i].requires_grad for i in places)
+    return Sample(name, number, function, tuple(leaves), structure, places, tensors, tracked if any(tracked) else ())
 
 
 def copies(tensors: Sequence[torch.Tensor], dtype: torch.dtype | None = None) -> tuple[torch.Tensor, ...]:
@@ -142,34 +153,50 @@ def copies(tensors: Sequence[torch.Tensor], dtype: torch.dtype | None = None) ->
 # ---- running ---------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Reference:
-    """What eager gives: results, inputs after the call, and the results on float64 inputs (None where it has none)."""
+    """What eager gives: results, inputs after the call, gradients, and results and gradients on float64 inputs."""
 
     results: list[Any]
     inputs: tuple[torch.Tensor, ...]
+    gradients: list[Any]
     exact: list[Any] | None
 
 
 def reference(sample: Sample) -> Reference | None:
     """Eager's results; None where eager raises."""
-    inputs = copies(sample.tensors)
+    inputs = sample.inputs()
     try:
-        with torch.no_grad():
-            torch.manual_seed(1)
-            results = sample.call(*inputs)
+        torch.manual_seed(1)
+        results = sample.call(*inputs)
+        found = gradients(results, inputs)
     except Exception:
         return None
     try:
-        with torch.no_grad():
-            exact = sample.call(*copies(sample.tensors, torch.float64))
+        wide = sample.inputs(torch.float64)
+        exact = sample.call(*wide)
+        exact += gradients(exact, wide)
     except Exception:
         exact = None
-    return Reference(results, inputs, exact)
+    return Reference(results, inputs, found, exact)
+
+
+def gradients(results: Sequence[Any], inputs: Sequence[torch.Tensor]) -> list[Any]:
+    """Gradients of the inputs that require grad, for fixed gradients of the results."""
+    wanted = [t for t in inputs if t.requires_grad]
+    made = [r for r in results if isinstance(r, torch.Tensor) and r.requires_grad and not any(r is t for t in inputs)]
+    if not wanted or not made:
+        return []
+    source = torch.Generator().manual_seed(2)
+    tangents = []
+    for r in made:
+        values = torch.randn(r.shape, generator=source, dtype=torch.complex128 if r.is_complex() else torch.float64)
+        tangents.append(values.to(r.dtype))
+    return list(torch.autograd.grad(made, wanted, tangents, allow_unused=True))
 
 
 def previewed(sample: Sample, mode: FakeTensorMode) -> list[Any]:
     """The results on fake tensors, as the tracer would find them; raises where it would break the graph."""
-    fakes = [mode.from_tensor(t, static_shapes=True) for t in copies(sample.tensors)]
-    with mode, torch.no_grad():
+    fakes = [mode.from_tensor(t, static_shapes=True) for t in sample.inputs()]
+    with mode:
         return sample.call(*fakes)
 
 
@@ -180,7 +207,7 @@ def captured(group: Sequence[Sample], expected: Sequence[Reference]) -> Any:
     fakes, outputs = [], []
     for position, (sample, known) in enumerate(zip(group, expected)):
         nodes = [graph.placeholder(f"x{position}_{i}") for i in range(len(sample.tensors))]
-        mine = [mode.from_tensor(t, static_shapes=True) for t in copies(sample.tensors)]
+        mine = [mode.from_tensor(t, static_shapes=True) for t in sample.inputs()]
         for node, fake in zip(nodes, mine):
             node.meta["val"] = fake
         fakes += mine
@@ -190,7 +217,7 @@ def captured(group: Sequence[Sample], expected: Sequence[Reference]) -> Any:
             outputs.append(graph.call_function(_leaf, (made, i)))
             outputs[-1].meta["val"] = result
     graph.output(tuple(outputs))
-    return Captured(torch.fx.GraphModule({}, graph), tuple(fakes))
+    return Captured(torch.fx.GraphModule({}, graph), tuple(fakes), any(sample.tracked for sample in group))
 
 
 def _leaf(results: Any, position: int) -> Any:
@@ -229,10 +256,11 @@ def run(group: Sequence[Sample], expected: Sequence[Reference]) -> list[Outcome]
     if context.fallback and len(group) > 1:
         half = len(group) // 2
         return run(group[:half], expected[:half]) + run(group[half:], expected[half:])
-    inputs = [copies(sample.tensors) for sample in group]
+    inputs = [sample.inputs() for sample in group]
     try:
         torch.manual_seed(1)
-        results = iter(compiled(*[t for tensors in inputs for t in tensors]))
+        with torch.set_grad_enabled(any(sample.tracked for sample in group)):
+            results = iter(compiled(*[t for tensors in inputs for t in tensors]))
     except Exception as error:
         return _apart(group, expected, f"raised {type(error).__name__}: {error}")
     outcomes = []
@@ -265,15 +293,39 @@ def difference(sample: Sample, known: Reference, got: Sequence[Any], inputs: Seq
     undefined = sample.operator.partition(".")[0] in UNDEFINED
     for i, (one, other) in enumerate(zip(got, known.results)):
         exact = known.exact[i] if known.exact is not None and i < len(known.exact) else None
+        if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
+            if known.gradients and one.requires_grad != other.requires_grad:
+                return f"result {i}: requires_grad {one.requires_grad}, eager {other.requires_grad}"
+            one, other = one.detach(), other.detach()
         why = differs(one, other, exact, undefined)
         if not why and isinstance(other, torch.Tensor):
             why = _aliases(one, other, inputs, known.inputs)
         if why:
             return f"result {i}: {why}"
     for i, (one, other) in enumerate(zip(inputs, known.inputs)):
-        why = differs(one, other, None, undefined)
+        why = differs(one.detach(), other.detach(), None, undefined)
         if why:
             return f"input {i} after the call: {why}"
+    return _gradients_differ(known, got, inputs)
+
+
+def _gradients_differ(known: Reference, got: Sequence[Any], inputs: Sequence[torch.Tensor]) -> str:
+    try:
+        mine = gradients(got, inputs)
+    except Exception as error:
+        return f"backward raised {type(error).__name__}: {error}"
+    if len(mine) != len(known.gradients):
+        return f"{len(mine)} gradients, eager has {len(known.gradients)}"
+    for i, (one, other) in enumerate(zip(mine, known.gradients)):
+        exact = known.exact[len(known.results) + i] if known.exact is not None else None
+        if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor) and one.layout is torch.strided:
+            one = one.contiguous()  # whoever keeps a gradient chooses its layout
+            other = other.contiguous() if other.layout is torch.strided else other
+        if other is None and isinstance(one, torch.Tensor) and not one.any():
+            continue  # zeros, where eager says that nothing depends on it
+        why = differs(one, other, exact)
+        if why:
+            return f"gradient {i}: {why}"
     return ""
 
 
@@ -297,6 +349,7 @@ def differs(one: Any, other: Any, exact: Any, undefined: bool = False) -> str:
     Floating-point values may be as far from `exact` as twice eager's largest error, and four roundings; without `exact`
     they may differ by a relative 1e-5.
     """
+    exact = exact.detach() if isinstance(exact, torch.Tensor) else None
     if not isinstance(other, torch.Tensor) or not isinstance(one, torch.Tensor):
         same = type(one) is type(other) and (one == other or one != one and other != other)
         return "" if same else f"{one!r}, eager {other!r}"
@@ -351,9 +404,10 @@ def _first_difference(one: torch.Tensor, other: torch.Tensor) -> str:
 
 
 # ---- the sweep -------------------------------------------------------------------------------------------------------
-def sweep(op: Any, limit: int = 0) -> list[Outcome]:
-    """All samples of an operator (the first `limit` where given)."""
-    found = list(samples(op))
+def sweep(op: Any, limit: int = 0, backward: bool = False) -> list[Outcome]:
+    """All samples of an operator (the first `limit` where given), with gradients where asked for."""
+    found = list(samples(op, grad=True) if backward else samples(op))
+    found = [sample for sample in found if bool(sample.tracked) == backward]
     pairs = [(s, r) for s in (found[:limit] if limit else found) if (r := reference(s)) is not None]
     outcomes: list[Outcome] = []
     kept = []
@@ -380,14 +434,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--only", nargs="*", default=())
     parser.add_argument("--samples", type=int, default=0, help="at most this many of each operator")
+    parser.add_argument("--backward", action="store_true", help="gradients, too, of what has them")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
     counts: collections.Counter[str] = collections.Counter()
     reasons: collections.Counter[str] = collections.Counter()
     start = time.time()
     for op in operators(arguments.only):
+        if arguments.backward and not (op.supports_autograd and torch.float32 in op.supported_backward_dtypes("cpu")):
+            continue
         try:
-            outcomes = sweep(op, arguments.samples)
+            outcomes = sweep(op, arguments.samples, arguments.backward)
         except Exception:
             outcomes = [Outcome(full_name(op), "failed", traceback.format_exc().strip())]
         kind = verdict(outcomes)

@@ -137,3 +137,22 @@ def test_the_grad_mode_of_the_process_is_untouched():
     before = torch.is_grad_enabled()
     trace(capture(program, torch.randn(2)), CompileContext())
     assert torch.is_grad_enabled() == before
+
+
+def test_the_decision_of_a_rule_names_the_rule_and_the_nodes_it_made():
+    captured = capture(lambda x: F.hardshrink(x), torch.randn(3))
+    context, keeping = recording_context()
+    aten = trace(captured, context)
+    made = [n.name for n in aten.module.graph.nodes if n.op == "call_function"]
+    (decision,) = [d for d in keeping.decisions if d.kind == "decompose"]
+    assert decision.subject == "aten.hardshrink.default@hardshrink"
+    assert "torch._refs.nn.functional.hardshrink" in decision.why
+    assert decision.origins == ("capture#hardshrink", *[f"forward#{name}" for name in made])
+
+
+def test_running_statistics_and_one_hot_are_expressed_by_torchs_python_rules():
+    def program(x, mean, variance, index):
+        return F.batch_norm(x, mean, variance, None, None, True), F.one_hot(index, 4)
+
+    tensors = torch.randn(5, 3), torch.zeros(3), torch.ones(3), torch.tensor([0, 3, 1])
+    assert sorted(trace(capture(program, *tensors), CompileContext()).mutations.values()) == [1, 2]

@@ -1,0 +1,57 @@
+"""Which ATen operators are rewritten into smaller ones before lowering, and by which rule.
+
+Three tables. `by_torch.py` names the operators whose reference decomposition in torch (`torch._decomp`, `torch._refs`) is
+as precise and as fast as eager. `own.py` has rules of ours, where torch's lose precision or speed or there is none.
+`foreach.py` takes operators on lists of tensors apart. An operator that has a lowering of its own is never decomposed;
+what is in no table, and has no lowering, calls ATen. To add an operator, add its name to the first table, or a rule to
+the second.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+from torch._decomp import decomposition_table
+from torch._dispatch.python import enable_python_dispatcher
+
+from .by_torch import BY_TORCH
+from .foreach import foreach_rule
+from .own import OWN
+
+
+def rule_for(operator: torch._ops.OpOverload) -> Callable[..., Any] | None:
+    """The decomposition of `operator`, or None where it has none or keeps its own kernel.
+
+    A rule may return NotImplemented for arguments that are better left to ATen.
+    """
+    own = OWN.get(operator)
+    if own is not None:
+        return own
+    if operator.namespace != "aten":
+        return None
+    name = operator._schema.name[len("aten::"):]
+    if name.startswith("_foreach_"):
+        return foreach_rule(operator)
+    return decomposition_table.get(operator) if name in BY_TORCH else None
+
+
+def described(rule: Callable[..., Any]) -> str:
+    """Where a rule stands, for people: `torch._decomp.decompositions.gelu_backward`."""
+    function = getattr(rule, "__wrapped__", rule)
+    name = getattr(function, "__name__", type(function).__name__)
+    return f"{getattr(function, '__module__', '?')}.{name}".replace("ptdebug.engine.", "")
+
+
+PYTHON_RULES = frozenset((
+    torch.batch_norm, torch.instance_norm, torch.nn.functional.batch_norm, torch.nn.functional.instance_norm,
+    torch.nn.functional.one_hot, torch.ops.aten.native_batch_norm.default,
+))
+"""Functions that C++ takes apart in a way that a graph cannot express: the running statistics of a batch norm change
+without its schema saying so, and `one_hot` looks at its data. torch has Python rules for these, which say the same."""
+
+
+def python_rules(function: Any) -> AbstractContextManager[Any]:
+    """The context in which `function` of a captured graph runs while it is traced."""
+    return enable_python_dispatcher() if function in PYTHON_RULES else nullcontext()

@@ -1,0 +1,170 @@
+"""Rules of our own: where torch's reference loses precision or speed, looks at data, or does not exist.
+
+Each takes and returns what its operator does, in terms of other ATen operators. A rule that returns NotImplemented leaves
+its operator to ATen.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+aten = torch.ops.aten
+
+OWN: dict[Any, Callable[..., Any]] = {}
+
+
+def own(*operators: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register the decorated function as the rule of `operators`."""
+
+    def register(function: Callable[..., Any]) -> Callable[..., Any]:
+        for operator in operators:
+            assert operator not in OWN, f"{operator} has two rules"
+            OWN[operator] = function
+        return function
+
+    return register
+
+
+# ---- indices
+@own(aten.take.default)
+def take(x: torch.Tensor, index: torch.Tensor) -> Any:
+    """torch's rule indexes in Python, which reads a 0-d index."""
+    return aten.index.Tensor(aten.reshape.default(x, [-1]), [index])
+
+
+@own(aten.scatter_reduce.two)
+def scatter_reduce(x: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Tensor, reduce: str, *,
+                   include_self: bool = True) -> Any:
+    """A sum is `scatter_add`; other reductions are ATen's."""
+    if reduce != "sum" or not include_self:
+        return NotImplemented
+    return aten.scatter_add.default(x, dim, index, source)
+
+
+# ---- element by element
+def _truth(x: torch.Tensor) -> torch.Tensor:
+    return x if x.dtype is torch.bool else aten.ne.Scalar(x, 0)
+
+
+@own(aten.logical_and.default)
+def logical_and(x: torch.Tensor, y: torch.Tensor) -> Any:
+    """By operators whose fake results have eager's strides; those of `logical_and` have not."""
+    return aten.bitwise_and.Tensor(_truth(x), _truth(y))
+
+
+@own(aten.logical_or.default)
+def logical_or(x: torch.Tensor, y: torch.Tensor) -> Any:
+    """As `logical_and`."""
+    return aten.bitwise_or.Tensor(_truth(x), _truth(y))
+
+
+@own(aten.logical_xor.default)
+def logical_xor(x: torch.Tensor, y: torch.Tensor) -> Any:
+    """As `logical_and`."""
+    return aten.bitwise_xor.Tensor(_truth(x), _truth(y))
+
+
+@own(aten.round.decimals)
+def round_decimals(x: torch.Tensor, *, decimals: int = 0) -> Any:
+    """As ATen's kernel (aten/src/ATen/native/cpu/UnaryOpsKernel.cpp); it rounds 16-bit floats three times."""
+    if x.dtype not in (torch.float32, torch.float64):
+        return NotImplemented
+    scale = 10.0 ** abs(decimals)
+    if decimals >= 0:
+        return aten.div.Scalar(aten.round.default(aten.mul.Scalar(x, scale)), scale)
+    return aten.mul.Scalar(aten.round.default(aten.div.Scalar(x, scale)), scale)
+
+
+@own(aten.angle.default)
+def angle(x: torch.Tensor) -> Any:
+    """0 or pi, and NaN stays; complex numbers are ATen's."""
+    if x.dtype.is_complex or not x.dtype.is_floating_point:
+        return NotImplemented
+    turned = aten.where.ScalarOther(aten.lt.Scalar(x, 0), aten.full_like.default(x, torch.pi), 0.0)
+    return aten.where.self(aten.isnan.default(x), x, turned)
+
+
+# ---- pooling where windows neither overlap nor miss anything: means of blocks
+def _blocks(size: Sequence[Any], out: Sequence[int]) -> list[Any] | None:
+    """The shape that cuts the last dimensions of `size` into blocks, `out` of them, None where they do not fit."""
+    rank = len(out)
+    inner = size[-rank:]
+    if any(type(n) is not int or o == 0 or n == 0 or n % o for n, o in zip(inner, out)):
+        return None
+    return [*size[:-rank], *[n for o, s in zip(out, inner) for n in (o, s // o)]]
+
+
+def _inner_dims(rank: int) -> list[int]:
+    return [-1 - 2 * i for i in range(rank)]
+
+
+@own(aten._adaptive_avg_pool2d.default, aten._adaptive_avg_pool3d.default)
+def adaptive_avg_pool(x: torch.Tensor, out: Sequence[int]) -> Any:
+    """Blocks of equal size; others are ATen's."""
+    shape = _blocks(x.shape, out)
+    if shape is None or not x.is_contiguous():
+        return NotImplemented
+    return aten.mean.dim(aten.reshape.default(x, shape), _inner_dims(len(out)))
+
+
+def _spread_over_blocks(rank: int) -> Callable[..., Any]:
+    def adaptive_avg_pool_backward(grad: torch.Tensor, x: torch.Tensor) -> Any:
+        """Blocks of equal size; others are ATen's."""
+        shape = _blocks(x.shape, grad.shape[-rank:])
+        if shape is None or not x.is_contiguous():
+            return NotImplemented
+        count = x.numel() // max(grad.numel(), 1)
+        spread = aten.div.Scalar(grad, count)
+        for dim in reversed(range(grad.dim() - rank, grad.dim())):
+            spread = aten.unsqueeze.default(spread, dim + 1)
+        copy = aten.clone.default(aten.expand.default(spread, shape), memory_format=torch.contiguous_format)
+        return aten.reshape.default(copy, list(x.shape))
+
+    return adaptive_avg_pool_backward
+
+
+own(aten._adaptive_avg_pool2d_backward.default)(_spread_over_blocks(2))
+own(aten._adaptive_avg_pool3d_backward.default)(_spread_over_blocks(3))
+
+
+def _nearest_backward(grad: torch.Tensor, output_size: Sequence[Any], input_size: Sequence[Any], *scales: Any) -> Any:
+    """Whole factors: each element of the input gets the sum of its block; others are ATen's."""
+    inner = list(input_size)[2:]
+    shape = _blocks(grad.shape, inner) if all(type(n) is int for n in inner) else None
+    if shape is None or not grad.is_contiguous():
+        return NotImplemented
+    for out, size, scale in zip(grad.shape[2:], inner, scales):
+        if scale is not None and scale != out // size:
+            return NotImplemented
+    return aten.sum.dim_IntList(aten.reshape.default(grad, shape), _inner_dims(len(inner)))
+
+
+own(aten.upsample_nearest1d_backward.default, aten.upsample_nearest2d_backward.default,
+    aten.upsample_nearest3d_backward.default, aten._upsample_nearest_exact1d_backward.default,
+    aten._upsample_nearest_exact2d_backward.default, aten._upsample_nearest_exact3d_backward.default)(_nearest_backward)
+
+
+# ---- losses
+@own(aten.nll_loss_backward.default, aten.nll_loss2d_backward.default)
+def nll_loss_backward(
+    gradient: torch.Tensor, values: torch.Tensor, target: torch.Tensor, weight: torch.Tensor | None, reduction: int,
+    ignore_index: int, total_weight: torch.Tensor,
+) -> Any:
+    """One element of each row, the target's, is not zero. torch's rule scatters it into zeros; computed on its own,
+    each element fuses with the softmax's gradient that follows.
+
+    `values` is (C), (N, C) or (N, C, d1, ...), `target` the same without C; `reduction` 1 is the mean.
+    """
+    channel = 0 if values.dim() < 2 else 1
+    if reduction == 1:
+        gradient = gradient / total_weight
+    factor = -(gradient.unsqueeze(channel) if gradient.dim() > 0 else gradient)
+    shape = [1] * values.dim()
+    shape[channel] = values.shape[channel]
+    if weight is not None:
+        factor = factor * weight.view(shape)
+    wanted = target.unsqueeze(channel)
+    classes = torch.arange(values.shape[channel], device=values.device).view(shape)
+    return torch.where((classes == wanted) & (wanted != ignore_index), factor, 0.0).to(values.dtype)
