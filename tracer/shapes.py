@@ -16,6 +16,7 @@ from typing import Any, Self
 import sympy
 import torch
 from torch._guards import Source as TorchSource
+from torch._prims_common import suggest_memory_format
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.experimental import symbolic_shapes
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
@@ -40,12 +41,15 @@ class CaptureFakeMode(FakeTensorMode):
         return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is _GROUP_NORM and not kwargs and self._has_symbols() and isinstance(args[0], FakeTensor):
+            return _group_norm(*args)
         return _fake_dispatch(self, func, types, args, kwargs)
-
 
     def __enter__(self) -> Self:
         super().__enter__()
-        python_form = torch._C._EnablePythonDispatcher() if self._has_symbols() else contextlib.nullcontext()
+        symbolic = self._has_symbols()
+        self.cache_enabled = self.cache_enabled and not symbolic  # its keys and entries cost more than the operators
+        python_form = torch._C._EnablePythonDispatcher() if symbolic else contextlib.nullcontext()
         python_form.__enter__()
         self._python_forms.append(python_form)
         return self
@@ -63,6 +67,13 @@ class CaptureFakeMode(FakeTensorMode):
 
 
 _fake_dispatch = getattr(FakeTensorMode.__torch_dispatch__, "__wrapped__", FakeTensorMode.__torch_dispatch__)
+_GROUP_NORM = torch.ops.aten.native_group_norm.default
+
+
+def _group_norm(x: torch.Tensor, _w: Any, _b: Any, batch: Any, _c: Any, _inner: Any, groups: int, _eps: float) -> Any:
+    """What torch's reference of group norm gives, without its thirty operators on symbolic sizes."""
+    statistics = [x.new_empty((batch, groups)) for _ in range(2)]
+    return torch.empty_like(x, memory_format=suggest_memory_format(x)), *statistics
 
 
 @dataclass(frozen=True)
@@ -168,18 +179,18 @@ class DynamicPolicy:
         self.history[key] = merged
         return merged[0], merged[1]
 
-    def integer(self, source: Source, value: int) -> bool:
-        """Whether the int behind `source` is a symbol: it has been seen with another value before."""
+    def number(self, source: Source, value: float) -> bool:
+        """Whether the int or float behind `source` is an input: it has been seen with another value before."""
         if self.dynamic is False:
             return False
         key = source.expression
         seen = self.history.setdefault(key, value)
-        if seen is None or isinstance(seen, tuple):
-            return seen is None
-        if seen != value:
-            self.history[key] = None
-            return True
-        return False
+        if isinstance(seen, tuple):
+            return False
+        if seen is not None and (type(seen) is not type(value) or seen == value):
+            return False
+        self.history[key] = None
+        return self._decide(key, True, "it was another at an earlier compilation")
 
 
 def _marked_dynamic(tensor: torch.Tensor) -> set[int]:
@@ -231,13 +242,20 @@ class FrameShapes:
 
     def symbolic_int(self, value: int, source: Source) -> torch.SymInt | int:
         """The int behind `source`: a symbol when it has been seen to vary, else `value` itself (guard on it then)."""
-        if not self.policy.integer(source, value):
+        if not self.policy.number(source, value):
             return value
         symbol = self.shape_env.create_unspecified_symbol(
             value, source=_SymbolSource(source), dynamic_dim=DimDynamic.DYNAMIC
         )
         self._bind(symbol, source)
         return self.shape_env.create_symintnode(symbol, hint=value, source=_SymbolSource(source))
+
+    def float_symbol(self, value: float, source: Source) -> torch.SymFloat:
+        """A symbol for a float that is an input of the graph."""
+        theirs = _SymbolSource(source)
+        symbol = self.shape_env.create_unspecified_symbol(value, source=theirs, dynamic_dim=DimDynamic.DYNAMIC)
+        self._bind(symbol, source)
+        return self.shape_env.create_symfloatnode(symbol, hint=value, source=theirs)
 
     def static_dims(self, tensor: torch.Tensor) -> tuple[Sizes, Sizes]:
         """Sizes and strides that a TENSOR_MATCH checks; None where a symbol's conditions say what is allowed."""
