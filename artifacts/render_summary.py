@@ -16,7 +16,10 @@ def render_summary(document: dict[str, Any]) -> Listing:
     """The document of `summary` for a person."""
     counts, versions = document["counts"], document["versions"]
     exit_code = document["exit_code"]
-    ended = "did not end (killed, or still running)" if exit_code is None else f"exit code {exit_code}"
+    if exit_code is not None:
+        ended = f"exit code {exit_code}"
+    else:  # a block of `ptdebug.record` ends without one
+        ended = "the recorded block ended" if document["ended"] else "did not end (killed, or still running)"
     texts = [
         f"{document['recording']}",
         f"command   {shlex.join(document['command'])}   {ended}",

@@ -61,6 +61,7 @@ def summary(recording: Recording) -> dict[str, Any]:
         "recording": str(recording.path),
         "command": meta.get("command", []),
         "exit_code": meta.get("exit_code"),
+        "ended": "ended" in meta,
         "compiler": meta.get("compiler", "ptdebug"),
         "versions": meta.get("versions", {}),
         "counts": {
