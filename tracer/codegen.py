@@ -9,6 +9,7 @@ the program's globals.
 """
 from __future__ import annotations
 
+import operator
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -26,6 +27,8 @@ from .sources import (
     AttrSource,
     CallSource,
     CellSource,
+    ComputedSource,
+    ConstantSource,
     DefaultSource,
     GlobalSource,
     ItemSource,
@@ -329,7 +332,9 @@ def _key(codegen: Codegen, source: KeySource) -> None:
     codegen.call(2)
 
 
-_FUNCTIONS: dict[str, Callable[..., Any]] = {"type": type, "len": len, "list": list, "tuple": tuple, "iter": iter}
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "type": type, "len": len, "list": list, "tuple": tuple, "iter": iter, "referent": operator.call,
+}
 
 
 def _call(codegen: Codegen, source: CallSource) -> None:
@@ -362,6 +367,13 @@ def _size(codegen: Codegen, source: SizeSource) -> None:
         codegen.emit("BINARY_SUBSCR")
 
 
+def _computed(codegen: Codegen, source: ComputedSource) -> None:
+    codegen.push_function(source.function)
+    for arg in source.args:
+        codegen.load_source(arg)
+    codegen.call(len(source.args))
+
+
 _LOADERS: dict[type, Callable[[Codegen, Any], None]] = {
     LocalSource: _local,
     GlobalSource: _global,
@@ -373,4 +385,6 @@ _LOADERS: dict[type, Callable[[Codegen, Any], None]] = {
     CellSource: _cell,
     DefaultSource: _default,
     SizeSource: _size,
+    ConstantSource: lambda codegen, source: codegen.const(source.value),
+    ComputedSource: _computed,
 }

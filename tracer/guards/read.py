@@ -10,6 +10,8 @@ from ..sources import (
     AttrSource,
     CallSource,
     CellSource,
+    ComputedSource,
+    ConstantSource,
     DefaultSource,
     GlobalSource,
     ItemSource,
@@ -55,6 +57,8 @@ _ROOTS: dict[type[Source], Callable[[Scope, Any], Any]] = {
     LocalSource: lambda scope, source: scope.f_locals[source.name],
     GlobalSource: _global,
     ModuleGlobalSource: lambda scope, source: sys.modules[source.module].__dict__[source.name],
+    ConstantSource: lambda scope, source: source.value,
+    ComputedSource: lambda scope, source: source.function(*[scope.value(arg) for arg in source.args]),
 }
 
 
@@ -72,7 +76,9 @@ def _size(owner: Any, source: SizeSource) -> int:
     return getattr(owner, source.kind)()[source.dimension]
 
 
-FUNCTIONS: dict[str, Callable[[Any], Any]] = {"type": type, "len": len, "list": list, "tuple": tuple, "set": set}
+FUNCTIONS: dict[str, Callable[[Any], Any]] = {
+    "type": type, "len": len, "list": list, "tuple": tuple, "set": set, "referent": lambda reference: reference(),
+}
 """The functions that a CallSource may name."""
 
 _READERS: dict[type[Source], Callable[[Any, Any], Any]] = {

@@ -16,7 +16,7 @@ from importlib.machinery import ModuleSpec
 from types import FunctionType, MethodType, SimpleNamespace, TracebackType
 from typing import TYPE_CHECKING, Any
 
-from ..sources import Source
+from ..sources import CallSource, Source
 from .base import Unsupported, Value
 from .classes import ClassValue
 from .constant import constant, fold
@@ -24,7 +24,7 @@ from .functions import FunctionValue, MethodValue, PartialValue
 from .handlers import NAMED, handles, pure
 from .mappings import DictValue
 from .objects import ObjectValue, new_object
-from .registry import OPAQUE_CONSTANTS, builds, from_python
+from .registry import OPAQUE_CONSTANTS, build, builds, from_python
 from .sequences import ListValue, TupleValue
 from .sets import SetValue
 
@@ -180,6 +180,12 @@ def _namespace(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     return made
 
 
+@handles(FunctionType.__get__)
+def _bind(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    """`function.__get__(owner, cls)`: a method."""
+    return MethodValue(args[0], args[1])
+
+
 @handles(MethodType)
 def _method_type(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     return MethodValue(args[0], args[1])
@@ -295,7 +301,11 @@ class WeakReference(Value):
 
     def call(self, tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         """The referent, which lives as long as the trace."""
-        return self.referent if self.referent is not None else from_python(tx, self.real())
+        if self.referent is not None:
+            return self.referent
+        if self.source is not None and self.real() is not None:
+            return build(tx, self.real(), CallSource(self.source, "referent"))
+        return from_python(tx, self.real())
 
     def reconstruct(self, codegen: Any) -> None:
         """weakref.ref(referent)."""

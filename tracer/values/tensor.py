@@ -134,7 +134,7 @@ class TensorValue(Value):
     # ---- methods ---------------------------------------------------------------------------------------------------
     def call_method(self, tx: Interpreter, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         """From the table, else a node."""
-        method = _METHODS.get(name)
+        method = METHODS.get(name)
         if method is not None:
             result = method(tx, self, args, kwargs)
             if result is not None:
@@ -279,7 +279,7 @@ def _new(tx: Interpreter, self: TensorValue, args: Sequence[Value], kwargs: Mapp
     return tx.graph.call("new_empty", [self, size], kwargs, tx, op="call_method")
 
 
-_METHODS: dict[str, Callable[..., Value | None]] = {
+METHODS: dict[str, Callable[..., Value | None]] = {
     "size": _size,
     "stride": _stride,
     "numel": _numel,
