@@ -17,7 +17,7 @@ from torch.utils._sympy.printers import PythonPrinter
 from ..artifacts.context import CompileContext
 from ..artifacts.records import CodeLine, Wrapper
 from .aten import LAZY_VIEWS, AtenGraph, Constant, FromGraph, FromInput, Output, ViewOfGraph, ViewOfInput
-from .ir import Buffer, ExternCall, Group, KernelSignature, Plan, View
+from .ir import Buffer, ExternCall, Group, KernelSignature, Plan, View, scalar_buffer
 
 
 @dataclass(frozen=True)
@@ -174,6 +174,12 @@ class WrapperWriter:
             owner = self.program.inputs[index]
             read = {"size": f"{owner}.shape[{dimension}]", "stride": f"{owner}.stride()[{dimension}]", "value": owner}
             self.line(f"{symbol} = {read[kind]}")
+            buffer = self.program.buffers.get(scalar_buffer(symbol))
+            if buffer is not None and self._is_read(buffer.name):
+                self.line(f"{buffer.name} = {self.empty(buffer)}.fill_({symbol})")
+
+    def _is_read(self, name: str) -> bool:
+        return any(name in signature.buffers for signature in self.signatures.values())
 
     def tangents(self) -> None:
         """Gradients from outside in the layout that kernels were generated for; None is zeros."""

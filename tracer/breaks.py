@@ -93,6 +93,9 @@ BREAKS: dict[str, BreakKind] = {
         "do not keep it beyond the compiled function",
     ),
     "metadata-mutation": BreakKind("{detail} changes the shape of a tensor in place", "use the out-of-place form"),
+    "effect-in-region": BreakKind(
+        "{detail}, and that code need not run exactly once", "move the change out, and return what is to be kept"
+    ),
     "missing-fake-kernel": BreakKind(
         "the operator does not say which shape and dtype its result has: {detail}",
         "register a fake implementation for it (torch.library.register_fake)",

@@ -6,6 +6,8 @@ source's printed name everywhere ("L['self'].layers[0].weight").
 """
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -107,13 +109,15 @@ class AttrSource(ChainedSource):
 
 @dataclass(frozen=True, eq=False)
 class ItemSource(ChainedSource):
-    """`owner[key]` for a list, tuple or dict; `key` is a constant."""
+    """`owner[key]` for a list, tuple or dict; `key` is a constant, or a tensor (an optimizer's state has such keys)."""
 
     key: Any
 
     @cached_property
     def expression(self) -> str:
-        return f"{self.owner.expression}[{self.key!r}]"
+        shape = getattr(self.key, "shape", None)  # of a tensor, whose numbers would say less and take long to print
+        key = repr(self.key) if shape is None else f"<{type(self.key).__name__} {list(shape)} at {id(self.key):#x}>"
+        return f"{self.owner.expression}[{key}]"
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,6 +178,49 @@ class SizeSource(ChainedSource):
         if self.kind == "storage_offset":
             return f"{self.owner.expression}.storage_offset()"
         return f"{self.owner.expression}.{self.kind}()[{self.dimension}]"
+
+
+@dataclass(frozen=True, eq=False)
+class ConstantSource(Source):
+    """A number in a computation; `text` tells 1 from 1.0 and 0.0 from -0.0."""
+
+    text: str
+    value: int | float
+
+    @cached_property
+    def expression(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True, eq=False)
+class ComputedSource(Source):
+    """`function(*args)` for a pure function of numbers: what the program computes from a float that varies."""
+
+    function: Callable[..., Any]
+    args: tuple[Source, ...]
+
+    @cached_property
+    def expression(self) -> str:
+        return call_text(self.function, [arg.expression for arg in self.args])
+
+
+_INFIX = {
+    operator.add: "+", operator.sub: "-", operator.mul: "*", operator.truediv: "/", operator.floordiv: "//",
+    operator.mod: "%", operator.pow: "**", operator.lt: "<", operator.le: "<=", operator.gt: ">", operator.ge: ">=",
+    operator.eq: "==", operator.ne: "!=",
+}
+_PREFIX = {operator.neg: "-", operator.pos: "+", operator.not_: "not "}
+
+
+def call_text(function: Callable[..., Any], args: Sequence[str]) -> str:
+    """`function(*args)` as Python, operators between their operands."""
+    if function in _INFIX:
+        return f"({args[0]} {_INFIX[function]} {args[1]})"
+    if function in _PREFIX:
+        return f"({_PREFIX[function]}{args[0]})"
+    owner = getattr(function, "__objclass__", None)
+    module = "" if function.__module__ in ("builtins", "_operator", None) else f"{function.__module__}."
+    return f"{f'{owner.__name__}.' if owner is not None else module}{function.__name__}({', '.join(args)})"
 
 
 @dataclass(frozen=True, eq=False)

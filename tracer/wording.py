@@ -9,6 +9,7 @@ from .sources import (
     AttrSource,
     CallSource,
     CellSource,
+    ComputedSource,
     DefaultSource,
     GlobalSource,
     ItemSource,
@@ -17,6 +18,7 @@ from .sources import (
     ModuleGlobalSource,
     SizeSource,
     Source,
+    call_text,
 )
 
 _MODULE_DICTS = frozenset(("_modules", "_parameters", "_buffers"))
@@ -38,6 +40,8 @@ def in_words(source: Source) -> str:
         return f"{in_words(source.owner)}.{source.kind}({which})"
     if isinstance(source, CallSource):
         return f"{source.function}({in_words(source.owner)})"
+    if isinstance(source, ComputedSource):
+        return call_text(source.function, [in_words(arg) for arg in source.args])
     if isinstance(source, KeySource):
         return f"key {source.index} of {in_words(source.owner)}"
     if isinstance(source, DefaultSource):

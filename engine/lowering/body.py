@@ -73,7 +73,8 @@ class BodyBuilder:
 
     # ---- leaves ------------------------------------------------------------------------------------------------------
     def constant(self, value: bool | int | float | sympy.Expr, dtype: torch.dtype) -> str:
-        """A constant (or a symbolic number), converted to `dtype` as torch converts a Python number (low precision: of its compute dtype)."""
+        """A constant (or a symbolic number), converted to `dtype` as torch converts a Python number (low precision: of
+        its compute dtype)."""
         dtype = compute_dtype(dtype)
         if isinstance(value, sympy.Expr):
             return self.cast(self.number(value), dtype)

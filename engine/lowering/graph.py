@@ -11,7 +11,7 @@ import torch.fx
 
 from ...artifacts.context import CompileContext
 from ..aten import EngineUnsupported
-from ..ir import Buffer, ExternCall, LoopBody, Program, View
+from ..ir import Buffer, ExternCall, LoopBody, Program, View, scalar_buffer
 from .body import BodyBuilder
 from .extern import fallback, library_copy
 from .index import Linear, Size, axis, constant, contiguous_strides, expr, product, size, sizes
@@ -88,6 +88,8 @@ class GraphLowering:
             number = symbolic(value)
             if isinstance(number, sympy.Symbol):
                 self.symbols[number] = (position, "value", 0)
+                if isinstance(value, torch.SymFloat):
+                    self._add_scalar(number)
             return number
         base = self.base_of(value, node.name)
         self._add_buffer(node.name, base, "input")
@@ -97,6 +99,23 @@ class GraphLowering:
                 if isinstance(number, sympy.Symbol):
                     self.symbols.setdefault(number, (position, kind, d))
         return Value(base, base.size)
+
+    def _add_scalar(self, symbol: sympy.Symbol) -> None:
+        """Memory for a float that varies, from which kernels load it; none where they run on several devices."""
+        fakes = [node.meta.get("val") for node in self.module.graph.nodes]
+        devices = {fake.device for fake in fakes if isinstance(fake, torch.Tensor)}
+        if len(devices) == 1:
+            name = scalar_buffer(symbol)
+            self.buffers[name] = Buffer(name, torch.float64, devices.pop(), (), (), "constant")
+
+    def _is_lowered(self, value: Any) -> bool:
+        """Whether loops can read all symbolic numbers in an argument tree."""
+        if isinstance(value, (tuple, list)):
+            return all(map(self._is_lowered, value))
+        if not isinstance(value, sympy.Expr) or value.is_integer:
+            return True
+        known = all(s.is_integer or scalar_buffer(s) in self.buffers for s in value.free_symbols)
+        return known and all(e.func in _ARITHMETIC or e.is_Atom for e in sympy.preorder_traversal(value))
 
     def _constant(self, node: torch.fx.Node) -> Value:
         tensor = operator.attrgetter(str(node.target))(self.module)
@@ -116,7 +135,9 @@ class GraphLowering:
         args, kwargs = self.arguments(node.args), self.arguments(node.kwargs)
         known = LOWERINGS.get(node.target)
         why = f"{node.target} has no lowering"
-        if known is not None and (known.kind in (RESHAPE, VIEW) or self._wants_loops(node)):
+        if not self._is_lowered((*args, *kwargs.values())):
+            why = "a symbolic number that loops cannot compute"
+        elif known is not None and (known.kind in (RESHAPE, VIEW) or self._wants_loops(node)):
             try:
                 _check_dense((fake, [n.meta.get("val") for n in node.all_input_nodes]), known.kind in (RESHAPE, VIEW))
                 return known.function(self, node, *args, **kwargs)
@@ -267,6 +288,9 @@ class GraphLowering:
         if tuple(map(size, view.stride)) != wanted and 0 not in wanted and product(map(size, view.size)) != 0:
             view = self.view_of(self.copied(value, wanted), like=wanted)
         return view
+
+
+_ARITHMETIC = (sympy.Add, sympy.Mul, sympy.Pow)
 
 
 def symbolic(value: Any) -> Any:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import sympy
 import torch
 
 from .body import LOW_PRECISION
@@ -76,7 +77,7 @@ def promoted(operands: Sequence[Any]) -> torch.dtype:
             rank, dtype = (0 if operand.size else 1), operand.dtype
         elif isinstance(operand, bool):
             rank, dtype = 2, torch.bool
-        elif isinstance(operand, float):
+        elif isinstance(operand, float) or (isinstance(operand, sympy.Expr) and not operand.is_integer):
             rank, dtype = 2, torch.get_default_dtype()
         else:
             rank, dtype = 2, torch.int64

@@ -106,6 +106,12 @@ def _install_equals(tree: GuardTree, spec: GuardSpec) -> Any:
     return value
 
 
+def _install_computed(tree: GuardTree, spec: GuardSpec) -> Any:
+    """At the very end, when all that it is computed from has been checked."""
+    tree.root.add_epilogue_lambda_guard(tree.equals_on_frame(spec.source, spec.value), tree.parts(spec), None)
+    return spec.value
+
+
 def _is_plainly_equal(value: Any) -> bool:
     """Whether `type(x) is type(value) and x == value` says that x is as good as value."""
     if type(value) in (float, complex):
@@ -317,6 +323,12 @@ KINDS: dict[str, Kind] = {
         hint="each value of a string, or of a number that the program tests, is compiled once; pass a number that "
         "takes many values as a tensor",
         fails=lambda v, e: not is_same_constant(v, e),
+    ),
+    "COMPUTED": Kind(
+        _install_computed, _constant, describe,
+        hint="the program decides by this number; each way it goes (each value, where it is text, a size or a key) "
+        "is compiled once",
+        fails=lambda v, e: not is_same_constant(v, e), key=repr,
     ),
     "NONE": Kind(
         _install_equals, _constant, describe, hint="with and without the argument are compiled once each",

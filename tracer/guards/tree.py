@@ -9,6 +9,7 @@ from __future__ import annotations
 import builtins
 import sys
 import types
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -25,6 +26,7 @@ from ..sources import (
     AttrSource,
     CallSource,
     CellSource,
+    ComputedSource,
     DefaultSource,
     GlobalSource,
     ItemSource,
@@ -37,8 +39,8 @@ from ..sources import (
 from .builder import GuardBuilder, GuardSpec
 from .conditions import conditions_code, on_frame, on_number
 from .describe import type_name
-from .kinds import KINDS
-from .read import FUNCTIONS, key_at
+from .kinds import KINDS, is_same_constant
+from .read import FUNCTIONS, Scope, key_at
 
 Manager = Any
 """torch._C._dynamo.guards.GuardManager"""
@@ -146,6 +148,11 @@ class GuardTree:
             "guard_manager_enum": self.plain,
         }
 
+    def equals_on_frame(self, source: Source, value: Any) -> Callable[[dict[str, Any]], bool]:
+        """Whether what `source` computes in a frame with these locals is `value`."""
+        f_globals, f_builtins = self.builder.scope.f_globals, self.builder.scope.f_builtins
+        return lambda f_locals: is_same_constant(value, Scope(f_locals, f_globals, f_builtins).value(source))
+
     def alias(self, first: Manager, second: Manager, parts: list[str]) -> None:
         """Both managers must meet the same object."""
         cpp.install_object_aliasing_guard(first, second, parts, None)
@@ -199,7 +206,8 @@ class GuardTree:
         """Conditions on symbols: on one number where that number is read, on several at the very end."""
         groups: dict[Source, list[ShapeGuard]] = {}
         for guard in self.shapes.conditions():
-            home = guard.sources[0] if len(set(guard.sources)) == 1 else GLOBAL_STATE
+            alone = len(set(guard.sources)) == 1 and not isinstance(guard.sources[0], ComputedSource)
+            home = guard.sources[0] if alone else GLOBAL_STATE
             groups.setdefault(home, []).append(guard)
         for home, guards in groups.items():
             parts = self.imply(home, "SHAPE_ENV", tuple(guards))
@@ -281,6 +289,9 @@ def _attribute(tree: GuardTree, manager: Manager, source: AttrSource) -> Manager
 def _item(tree: GuardTree, manager: Manager, source: ItemSource) -> Manager:
     owner, key = tree.value(source.owner), source.key
     get = type(owner).__getitem__
+    if isinstance(owner, dict) and isinstance(key, torch.Tensor):  # the tree would compare it with other keys by ==
+        found = weakref.ref(key)
+        return manager.lambda_manager(python_lambda=lambda owner: dict.get(owner, found()), **tree.step(source))
     if isinstance(owner, dict) and get is dict.__getitem__ and not _DICTS_OF_OBJECTS_LIE:
         return manager.dict_getitem_manager(key=key, **tree.step(source))
     if type(key) is int and key >= 0 and get is list.__getitem__:

@@ -166,10 +166,7 @@ def _float(tx: Interpreter, value: Value | None = None) -> Value:
 
 def _converted(tx: Interpreter, value: Value, kind: type, method: str) -> Value:
     if isinstance(value, NumberValue):
-        if kind is int and issubclass(value.python_type(), int):
-            return value
-        function = torch.sym_int if kind is int else torch.sym_float
-        return value.computed(tx, function, [value], function(value.symbol))
+        return value.converted(tx, kind)
     if isinstance(value, TensorValue):
         raise Unsupported("data-dependent-value", f"{kind.__name__}() of {value.describe()}")
     return value.call_method(tx, method, [], {})
@@ -357,6 +354,8 @@ def _round(tx: Interpreter, value: Value, digits: Value | None = None) -> Value:
     if isinstance(value, TensorValue):
         return value.call_method(tx, "round", [] if digits is None else [digits], {})
     if isinstance(value, NumberValue):
+        if digits is None or digits.is_constant():
+            return value.rounded(tx, digits)
         value = constant(value.specialize(tx))
     return fold(tx, round, [value] if digits is None else [value, digits])
 

@@ -24,6 +24,7 @@ from .base import Unsupported, Value
 from .binding import Signature, bind_arguments
 from .constant import REGISTRY, constant, fold
 from .context_manager import CONSTRUCTORS as MODES
+from .floats import FloatValue
 from .graph_functions import is_graph_function, is_module_of_torch_internals
 from .handlers import handler_of, is_pure
 from .number import NumberValue
@@ -167,6 +168,8 @@ class FunctionValue(Value):
             return self.attributes[name]
         if tx.effects.has_pending(self, name):
             return tx.effects.load_attr(self, name) or tx.raise_observed(AttributeError, name)
+        if name == "__get__":
+            return PartialValue(from_python(tx, FunctionType.__get__), [self], {})
         if self.function is not None:
             try:
                 found = getattr(self.function, name)
@@ -379,6 +382,9 @@ class BuiltinValue(Value):
         if is_graph_function(function):
             return tx.graph.call(function, args, kwargs, tx)
         if is_pure(function):
+            varying = next((arg for arg in args if isinstance(arg, FloatValue)), None)
+            if varying is not None and not kwargs:
+                return varying.computed_by(tx, function, args)
             if len(args) == 1 and isinstance(args[0], NumberValue):
                 return args[0].math(tx, function)
             return fold(tx, function, args, kwargs)

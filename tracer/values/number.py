@@ -96,7 +96,13 @@ class NumberValue(Value):
                 return constant(function is operator.ne) if differs else None
         a, b = (side.symbol if isinstance(side, NumberValue) else side.as_constant() for side in (left, right))
         function = IN_PLACE.get(function, function)  # numbers have none, and FX would print `2 += s0`
-        return self.computed(tx, function, [left, right], function(a, b))
+        try:
+            result = function(a, b)
+        except Exception:  # torch's symbols do not know it, or Python raises too: with the numbers of this call
+            sides = (left, right)
+            known = [constant(s.specialize(tx)) if isinstance(s, NumberValue) else s for s in sides]
+            return fold(tx, function, known)
+        return self.computed(tx, function, [left, right], result)
 
     def computed(self, tx: Interpreter, function: Callable[..., Any], args: Sequence[Value], result: Any) -> Value:
         """The number `result`, which `function` computes from `args` when the graph needs it."""
@@ -105,20 +111,33 @@ class NumberValue(Value):
         value = _known(result) if type(result) in _TYPES else result
         if value is not None:
             return constant(value)
-        graph = tx.graph.graph
+        graph = tx.graph
         locations, module = tx.stack_locations(), tx.trace.module_path
 
         def make() -> torch.fx.Node:
-            node = graph.call_function(function, tuple(arg.as_proxy() for arg in args))
+            node = graph.make(function, tuple(arg.as_proxy() for arg in args), {})
             node.meta.update(val=result, stack=locations, module=module)
             return node
 
         return NumberValue(result, make_node=make)
 
+    def converted(self, tx: Interpreter, kind: type) -> Value:
+        """int(number) or float(number)."""
+        if kind is int and issubclass(self.python_type(), int):
+            return self
+        function = torch.sym_int if kind is int else torch.sym_float
+        return self.computed(tx, function, [self], function(self.symbol))
+
+    def rounded(self, tx: Interpreter, digits: Value | None) -> Value:
+        """round(number[, digits])."""
+        return fold(tx, round, [constant(self.specialize(tx)), *([] if digits is None else [digits])])
+
     def unary(self, tx: Interpreter, function: Callable[..., Any]) -> Value:
         """Negation and the like."""
         if function is operator.index:
             return self
+        if function not in _UNARY:
+            return fold(tx, function, [constant(self.specialize(tx))])
         return self.computed(tx, function, [self], function(self.symbol))
 
     def math(self, tx: Interpreter, function: Callable[..., Any]) -> Value:
@@ -154,6 +173,9 @@ class NumberValue(Value):
         return f"the size {self.symbol}"
 
 
+_UNARY = (operator.neg, operator.pos, operator.abs, abs)
+
+
 def _known(symbol: Any) -> Any:
     """The number, when the guards leave one value only."""
     expression = symbol.node.expr
@@ -179,12 +201,11 @@ def size_value(
     known = _known(size)
     if known is not None:
         return constant(known)
-    graph = tx.graph.graph
     locations, module = tx.stack_locations(), tx.trace.module_path
 
     def make() -> torch.fx.Node:
         args = (owner.as_proxy(),) if dimension is None else (owner.as_proxy(), dimension)
-        node = graph.call_function(function, args)
+        node = args[0].graph.call_function(function, args)
         node.meta.update(val=size, stack=locations, module=module)
         return node
 
@@ -196,6 +217,7 @@ def symbolic_int(tx: Interpreter, obj: int, source: Source) -> Value | None:
     number = tx.graph.shapes.symbolic_int(obj, source)
     if not isinstance(number, torch.SymInt):
         return None
+    tx.guards.add(source, "TYPE_MATCH", int)
     return NumberValue(number, node=tx.graph.add_placeholder(source, number), source=source)
 
 

@@ -2,11 +2,11 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .base import Unsupported, Value
-from .constant import constant, fold
+from .constant import REGISTRY, constant, fold
 
 if TYPE_CHECKING:
     from ..interpreter import Interpreter
@@ -85,6 +85,16 @@ UNARY: dict[Callable[..., Any], str] = {
     operator.neg: "__neg__", operator.pos: "__pos__", operator.invert: "__invert__", operator.index: "__index__",
     operator.abs: "__abs__",
 }  # fmt: skip
+
+
+def _apply_numbers(tx: Interpreter, function: Callable[..., Any], args: Sequence[Value]) -> Value:
+    """A function of numbers: an operator where one of them varies, else folded."""
+    if all(arg.is_constant() for arg in args):
+        return fold(tx, function, args)
+    return apply(tx, function, *args)
+
+
+REGISTRY["apply_numbers"] = _apply_numbers
 
 
 def _is(tx: Interpreter, left: Value, right: Value) -> Value:

@@ -81,8 +81,8 @@ def build_constant(tx: Interpreter, obj: Any, source: Source) -> Value:
         tx.guards.add(source, "NONE", None)
     elif kind is bool:
         tx.guards.add(source, "BOOL", obj)
-    elif kind is int:
-        node_value = REGISTRY["symbolic_int"](tx, obj, source)
+    elif kind is int or kind is float:
+        node_value = REGISTRY["symbolic_int" if kind is int else "symbolic_float"](tx, obj, source)
         if node_value is not None:
             return node_value
         tx.guards.add(source, "EQUALS_MATCH", obj)

@@ -51,12 +51,13 @@ NAMED.update({
 })  # fmt: skip
 
 
-def _break(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+def requested_break(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    """The program asks for one."""
     raise Unsupported("graph-break-requested", "torch._dynamo.graph_break()")
 
 
-NAMED["torch._dynamo.decorators", "graph_break"] = _break
-NAMED["ptdebug.cli.api", "graph_break"] = _break
+NAMED["torch._dynamo.decorators", "graph_break"] = requested_break
+NAMED["ptdebug.cli.api", "graph_break"] = requested_break
 
 
 def _now(function: Callable[..., Any]) -> None:
@@ -133,18 +134,16 @@ def _check(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 
 @handles(torch.sym_int)
 def _sym_int(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-    return _symbolic(tx, torch.sym_int, args[0])
+    return _symbolic(tx, int, args[0])
 
 
 @handles(torch.sym_float)
 def _sym_float(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-    return _symbolic(tx, torch.sym_float, args[0])
+    return _symbolic(tx, float, args[0])
 
 
-def _symbolic(tx: Interpreter, function: Callable[..., Any], value: Value) -> Value:
-    if isinstance(value, NumberValue):
-        return value.computed(tx, function, [value], function(value.symbol))
-    return fold(tx, function, [value])
+def _symbolic(tx: Interpreter, kind: type, value: Value) -> Value:
+    return value.converted(tx, kind) if isinstance(value, NumberValue) else fold(tx, kind, [value])
 
 
 @handles(torch.jit.annotate)

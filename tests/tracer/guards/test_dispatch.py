@@ -149,7 +149,7 @@ def test_any_sequence_of_calls_equals_eager(sequence):
 
 
 def test_the_limit_is_said_once_and_the_rest_runs_in_eager(caplog):
-    compiles = Compiles(recompile_limit=2)
+    compiles = Compiles(recompile_limit=2, dynamic=False)
     compiled = compiles(scale)
     with caplog.at_level(logging.WARNING, logger="ptdebug"):
         for factor in range(6):

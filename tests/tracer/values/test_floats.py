@@ -1,0 +1,92 @@
+"""Floats that vary are inputs of the graph: one recompilation, the same numbers as in eager."""
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+import ptdebug
+from ptdebug.tracer.dispatch import reset, stats
+
+X = torch.linspace(-2, 3, 12).reshape(3, 4)
+RATES = (0.1, 0.2, 0.3, 0.7, 3.0, 0.123456789123, 1e-30)
+
+
+def same(a, b):
+    if isinstance(a, torch.Tensor):
+        assert a.dtype == b.dtype and a.shape == b.shape
+        torch.testing.assert_close(a, b, equal_nan=True)
+    elif isinstance(a, (tuple, list)):
+        assert type(a) is type(b) and len(a) == len(b)
+        for x, y in zip(a, b):
+            same(x, y)
+    else:
+        assert type(a) is type(b) and a == b
+
+
+@pytest.mark.parametrize("function", [
+    lambda x, a: x * a,
+    lambda x, a: a / (x + 5),
+    lambda x, a: torch.softmax(x / (a + 1.0), -1),
+    lambda x, a: torch.add(x, x, alpha=a),
+    lambda x, a: torch.where(x > a, x, a),
+    lambda x, a: torch.arange(3) * a,  # an integer tensor: the float decides the dtype
+    lambda x, a: torch.ones(2, dtype=torch.float64) * a,
+    lambda x, a: x.half() * a,
+    lambda x, a: x * (a * 0.1 * 3.0) + math.exp(-a) * math.atan2(a, 2.0),
+    lambda x, a: (x.clone().mul_(a), a * 3, {"k": [a + 1]}["k"]),
+    lambda x, a: torch.full((3,), a).masked_fill(X[:, 0] > 0, a * 2),
+    lambda x, a: x * (a / x.shape[0]) + max(a, 0.25 * a),
+])
+def test_one_recompilation_serves_all(function):
+    reset()
+    compiled = ptdebug.compile(function)
+    for rate in RATES:
+        same(compiled(X, rate), function(X, rate))
+    assert stats()["recompiles"] <= 1 and stats()["graph_breaks"] == 0
+    assert not any("internal error" in reason for reason in stats()["reasons"])
+
+
+def test_decisions_by_a_float_are_guarded():
+    def step(x, rate):
+        return x * rate if rate * 2 > 0.5 else x + int(rate * 10)
+
+    reset()
+    compiled = ptdebug.compile(step)
+    for rate in (0.1, 0.4, 0.3, 0.5, 0.15, 0.12, 0.21):
+        same(compiled(X, rate), step(X, rate))
+    reasons = [reason for reason in stats()["reasons"] if "recompile" in reason]
+    assert any("(L['rate'] * 2) > 0.5" in reason for reason in reasons)
+    assert any("int((L['rate'] * 10))" in reason for reason in reasons)
+
+
+def test_another_type_or_no_number_is_another_compilation():
+    def scale(x, a):
+        return x * a, a
+
+    compiled = ptdebug.compile(scale)
+    for a in (0.5, 0.25, 2, 3, 2.5, True, -0.0, float("inf"), 7, 0.125):
+        same(compiled(X, a), scale(X, a))
+    result, number = compiled(X, float("nan"))
+    assert result.isnan().all() and math.isnan(number)
+
+
+def test_what_raises_in_python_raises():
+    def inverse(x, a):
+        return x + 1 / a
+
+    compiled = ptdebug.compile(inverse)
+    for a in (0.5, 0.25):
+        same(compiled(X, a), inverse(X, a))
+    with pytest.raises(ZeroDivisionError):
+        compiled(X, 0.0)
+    same(compiled(X, 0.125), inverse(X, 0.125))
+
+
+def test_dynamic_false_keeps_it_a_number():
+    reset()
+    compiled = ptdebug.compile(lambda x, a: x * a, dynamic=False)
+    for a in (0.5, 0.25, 0.125):
+        same(compiled(X, a), X * a)
+    assert stats()["recompiles"] == 2

@@ -1,0 +1,164 @@
+"""Floats that vary from call to call: a learning rate, a temperature, a running average in Python.
+
+Such a float is an input of the graph. What the program computes from it in Python is computed in Python, before the
+graph runs, by the same functions in the same order, and is an input again: so no rounding differs. What the program
+decides by it (`if rate > 0.1`) is decided for this call and guarded.
+"""
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..sources import ComputedSource, ConstantSource, Source
+from .base import Value
+from .constant import REGISTRY, constant
+from .number import NumberValue
+from .operators import IN_PLACE
+
+if TYPE_CHECKING:
+    import torch.fx
+
+    from ..interpreter import Interpreter
+
+
+class FloatValue(NumberValue):
+    """A float read through `source`, whose value at this call is `number`."""
+
+    __slots__ = ("number", "trace")
+
+    def __init__(self, tx: Interpreter, number: float, source: Source) -> None:
+        super().__init__(None, make_node=self._placeholder, source=source)
+        self.number = number
+        self.trace = tx.trace
+
+    def _placeholder(self) -> torch.fx.Node:
+        graph, source = self.trace.graph, self.source
+        assert source is not None
+        node = graph.inputs.get(source)
+        return node or graph.add_placeholder(source, graph.shapes.float_symbol(self.number, source))
+
+    def python_type(self) -> type:
+        """float."""
+        return float
+
+    def is_constant(self) -> bool:
+        """Never: it is an input."""
+        return False
+
+    def as_constant(self) -> float:
+        """Whoever needs the number itself gets the one of this call, guarded."""
+        return self.specialize(None)  # type: ignore[arg-type]
+
+    def as_proxy(self) -> Any:
+        """The input."""
+        return self.node
+
+    def specialize(self, tx: Interpreter) -> float:
+        """The float at this call, guarded."""
+        assert self.source is not None
+        self.trace.guards.add(self.source, "COMPUTED", self.number)
+        return self.number
+
+    def truth(self, tx: Interpreter) -> bool:
+        """Whether it is not zero, guarded."""
+        return bool(self.computed_by(tx, bool, [self]).as_constant())
+
+    def key(self) -> Any:
+        """As a key of a dict it is specialised."""
+        return self.specialize(None)  # type: ignore[arg-type]
+
+    def binary(self, tx: Interpreter, function: Callable[..., Any], left: Value, right: Value) -> Value | None:
+        """Computed in Python, before the graph."""
+        other = right if left is self else left
+        if not isinstance(other, NumberValue) and not _is_number(other):
+            differs = other.is_constant() and function in (operator.eq, operator.ne)
+            return constant(function is operator.ne) if differs else None
+        return self.computed_by(tx, IN_PLACE.get(function, function), [left, right])
+
+    def unary(self, tx: Interpreter, function: Callable[..., Any]) -> Value:
+        """Negation and the like."""
+        return self.computed_by(tx, function, [self])
+
+    def math(self, tx: Interpreter, function: Callable[..., Any]) -> Value:
+        """Any pure function of one number."""
+        return self.computed_by(tx, function, [self])
+
+    def getattr(self, tx: Interpreter, name: str) -> Value:
+        """`real` and `imag`; methods."""
+        return self if name == "real" else constant(0.0) if name == "imag" else super().getattr(tx, name)
+
+    def call_method(self, tx: Interpreter, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        """A method of float."""
+        plain = all(isinstance(arg, FloatValue) or _is_number(arg) for arg in args)
+        if kwargs or not plain or not hasattr(float, name):
+            return constant(self.specialize(tx)).call_method(tx, name, args, kwargs)
+        return self.computed_by(tx, getattr(float, name), [self, *args])
+
+    def computed_by(self, tx: Interpreter, function: Callable[..., Any], args: Sequence[Value]) -> Value:
+        """`function(*args)` of numbers: a float is an input of its own, anything else is guarded and known.
+
+        Where it raises, or an argument has no source, this float is specialised.
+        """
+        sources = [_source_of(arg) for arg in args]
+        numbers = [arg.number if isinstance(arg, FloatValue) else _number_of(arg) for arg in args]
+        try:
+            result = None if None in sources else function(*numbers)
+        except (ArithmeticError, ValueError, TypeError):
+            result = None
+        if result is None:
+            known = [constant(arg.specialize(tx)) if isinstance(arg, FloatValue) else arg for arg in args]
+            return REGISTRY["apply_numbers"](tx, function, known)
+        source = ComputedSource(function, tuple(s for s in sources if s is not None))
+        if type(result) is float and math.isfinite(result):
+            value = self.trace.values_by_source.get(source)
+            if value is None:
+                value = self.trace.values_by_source[source] = FloatValue(tx, result, source)
+            return value
+        self.trace.guards.add(source, "COMPUTED", result)
+        return constant(result)
+
+    def converted(self, tx: Interpreter, kind: type) -> Value:
+        """int(number), which is then known; float(number) is the number."""
+        return self if kind is float else self.computed_by(tx, kind, [self])
+
+    def rounded(self, tx: Interpreter, digits: Value | None) -> Value:
+        """round(number[, digits])."""
+        return self.computed_by(tx, round, [self] if digits is None else [self, digits])
+
+    def describe(self) -> str:
+        """Its name in the program."""
+        from ..wording import in_words
+
+        assert self.source is not None
+        return f"the number `{in_words(self.source)}`"
+
+
+def _is_number(value: Value) -> bool:
+    return value.is_constant() and isinstance(value.as_constant(), (int, float))
+
+
+def _source_of(value: Value) -> Source | None:
+    if value.is_constant():
+        return ConstantSource(repr(value.as_constant()), value.as_constant())
+    return value.source
+
+
+def _number_of(value: Value) -> Any:
+    if value.is_constant():
+        return value.as_constant()
+    return value.symbol.node.hint if isinstance(value, NumberValue) else None
+
+
+def symbolic_float(tx: Interpreter, obj: float, source: Source) -> Value | None:
+    """The float at `source` as an input of the graph, when the policy says that it varies."""
+    if not math.isfinite(obj) or not tx.graph.shapes.policy.number(source, obj):
+        return None
+    tx.guards.add(source, "TYPE_MATCH", float)
+    return FloatValue(tx, obj, source)
+
+
+REGISTRY["symbolic_float"] = symbolic_float
