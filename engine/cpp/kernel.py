@@ -29,7 +29,8 @@ from .storage import Scratch, layout, needing_arrays, stores_of
 from .welford import expand
 from .writer import Writer
 
-SUFFIXES = ("_part", "_chunks", "_nan", "_at", "_bad", "_nan_chunks", "_at_chunks")  # what names are extended with
+SUFFIXES = ("_part", "_chunks", "_nan", "_at", "_bad", "_nan_chunks", "_at_chunks", "_stripe",
+            "_nan_stripe", "_at_stripe")  # what names are extended with
 _WORD = re.compile(r"[A-Za-z_]\w*")
 
 

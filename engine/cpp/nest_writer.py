@@ -17,6 +17,7 @@ from .reductions import Accumulator, Place
 from .scatter import free_axes
 from .scope import origins_of
 from .statements import StatementWriter
+from .stripes import Stripes
 
 if TYPE_CHECKING:
     from .kernel import Kernel
@@ -72,18 +73,21 @@ class NestWriter:
         reduces = [(p, s) for p in self.nest.parts for s in p.statements if s.op == "reduce"]
         wide = bool(reduces) and self._sums_are_long()
         for part, s in reduces:
+            if _position_of(part, s) is not None:
+                continue
             operand = next(x.dtype for x in part.body.statements if x.name == s.args[0])
             values = (ctype(operand).value, ctype(s.dtype).value)
             kept_wide = s.mode == "sum" and (values == ("float", "double") or (wide and values == ("float", "float")))
             accumulator = Accumulator(s.mode, s.dtype, operand, kept_wide)
             self.reductions.append(Reduction(part, s, accumulator, self.scopes.name(f"{part.body.name}_{s.name}")))
         # Whole-tensor sums wait for memory anyway: they add in double all the way, others in float within a block.
-        direct = self.threads and self.lane is None
+        plain = all(r.accumulator.vectorizes for r in self.reductions)
+        self.stripes = Stripes(self) if self.lane is None and self.loops and not plain else None
+        direct = (self.threads and self.lane is None) or self.stripes is not None
         self.wide = [] if direct else [r for r in self.reductions if r.accumulator.wide]
         last = self.loops[-1].symbol if self.loops else None
         self.scatters = any(s.mode for p in self.nest.parts for s in p.stores)
-        meets = self.scatters and not all(last in free_axes(p.body) for p in self.nest.parts)
-        self.in_order = meets or (self.lane is None and not all(r.accumulator.vectorizes for r in self.reductions))
+        self.in_order = self.scatters and not all(last in free_axes(p.body) for p in self.nest.parts)
 
     def emit(self) -> None:
         """Write the nest."""
@@ -100,7 +104,7 @@ class NestWriter:
                 self._emit_depth(0)
                 self._in_chunks()
             else:
-                self._loop_tree(0, "0", "")
+                self._striped_tree("0", "")
             self._bind_results()
         if self.outside and not (self.threads and self.reductions):
             self._report_outside()
@@ -141,6 +145,14 @@ class NestWriter:
                     self.statements.emit(part, s)
 
     # ---- loops -------------------------------------------------------------------------------------------------------
+    def _striped_tree(self, first: str, last: str) -> None:
+        """The loops; where a reduction keeps several stripes, with their declarations before and their union after."""
+        if self.stripes is not None:
+            self.stripes.declare()
+        self._loop_tree(0, first, last)
+        if self.stripes is not None:
+            self.stripes.join()
+
     def _loop_tree(self, depth: int, first: str, last: str) -> None:
         """The loops from `depth` inwards; the outermost of them runs from `first` to `last` ("": its extent)."""
         if not (depth == 0 and self.threads and self.reductions):
@@ -158,17 +170,25 @@ class NestWriter:
         innermost = depth == len(self.loops) - 1
         if a is self.lane:
             first, last = f"{a.symbol}_0", f"{a.symbol}_1"
-        self._pragma(depth, innermost)
+        if innermost and self.stripes is not None:
+            self.stripes.loops(a, first, last)
+            return
+        self.pragma(depth, innermost)
         with self.scopes.open(), self.writer.block(loop_header(a, first, last)):
             self._loop_tree(depth + 1, "0", "")
 
-    def _pragma(self, depth: int, innermost: bool) -> None:
+    def innermost(self) -> None:
+        """The statements of the innermost loop."""
+        self._loop_tree(len(self.loops), "0", "")
+
+    def pragma(self, depth: int, innermost: bool) -> None:
+        """Say how the loop at `depth` may run, where that is not one point after the other."""
         shared = depth == 0 and self.threads and not self.reductions and not self.in_order and not self.scatters
         vector = innermost and not self.in_order
         if not (shared or vector):
             return
         words = ["#pragma omp", *(["parallel for"] if shared else []), *(["simd"] if vector else [])]
-        if vector and self.lane is None:
+        if vector and self.lane is None and self.stripes is None:
             words += self._clauses()
         if self.outside:
             words.append(f"reduction(|:{self.outside})")
@@ -235,13 +255,17 @@ class NestWriter:
                     self.writer.line(f"{every} {r.name}{f.suffix}[k] = {f.start};", origins)
 
     def _update(self, part: Part, s: Statement) -> None:
-        reduction = next(r for r in self.reductions if r.part is part and r.statement is s)
+        reduction = next((r for r in self.reductions if r.part is part and r.statement is s), None)
+        if reduction is None:  # a maximum that its argmax finds as well
+            return
         position: sympy.Expr = sympy.S.Zero
         for a in self.nest.loops:
             position = position * a.extent + a.symbol
         value = self.statements.value(part, s.args[0])
-        place = self._at(self._variable(reduction))
-        for text in reduction.accumulator.update(place, value, c_expression(sympy.expand(position))):
+        place, at = self._at(self._variable(reduction)), sympy.expand(position)
+        if self.stripes is not None:
+            place, at = self.stripes.place(reduction), self.stripes.position(at)
+        for text in reduction.accumulator.update(place, value, c_expression(at)):
             self.writer.line(text, origins_of(part.body.name, s.name, s.origins))
 
     def _in_chunks(self) -> None:
@@ -259,7 +283,7 @@ class NestWriter:
             if self.outside:
                 self.writer.line(f"int32 {self.outside} = 0;")
             self._declare(self.reductions)
-            self._loop_tree(0, "first", "last")
+            self._striped_tree("first", "last")
             for r in self.reductions:
                 with self._each_lane():
                     for f in r.accumulator.fields:
@@ -283,13 +307,29 @@ class NestWriter:
             if self.lane is not None:
                 self.scopes.put(key, f"({text})")
                 continue
-            name = self.scopes.name(f"{r.name}_result")
-            kind = ctype(r.statement.dtype).value
-            origins = origins_of(r.part.body.name, r.statement.name, r.statement.origins)
-            self.writer.line(f"const {kind} {name} = {text};", origins)
-            self.scopes.put(key, name)
+            self.scopes.put(key, self._named_result(r, r.statement, text))
+        for part in self.nest.parts:
+            for s in part.statements:
+                found = _position_of(part, s)
+                if found is not None:
+                    r = next(r for r in self.reductions if r.part is part and r.statement is found)
+                    text = self._at(r.name)("")
+                    named = text if self.lane is not None else self._named_result(r, s, text)
+                    self.scopes.put(("value", part.key, s.name), named)
+
+    def _named_result(self, r: Reduction, s: Statement, text: str) -> str:
+        name = self.scopes.name(f"{r.part.body.name}_{s.name}_result")
+        self.writer.line(f"const {ctype(s.dtype).value} {name} = {text};", origins_of(r.part.body.name, s.name, s.origins))
+        return name
 
     def _sums_are_long(self) -> bool:
         points = sympy.Mul(*[a.extent for a in self.nest.loops])
         limit = BLOCK if self.lane is None else 2 * LANE_BLOCK
         return self.threads or not points.is_Integer or points > limit
+
+
+def _position_of(part: Part, s: Statement) -> Statement | None:
+    """The reduction of `part` that finds where the maximum (or minimum) `s` stands, and so what it is."""
+    if s.op != "reduce" or s.mode not in ("max", "min"):
+        return None
+    return next((x for x in part.statements if x.op == "reduce" and x.mode == f"arg{s.mode}" and x.args == s.args), None)

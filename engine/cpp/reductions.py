@@ -78,6 +78,20 @@ class Accumulator:
         better = f"{value} {sign} {main}{nan}" if not nan else f"({value} {sign} {main}){nan}"
         return [f"{at('_at')} = {better} ? {position} : {at('_at')};", f"{main} = {better} ? {value} : {main};"]
 
+    def combine_stripe(self, at: Place, other: Place, position: str) -> list[str]:
+        """Statements that join `other`, which saw points between those of the accumulator, up to `position` last."""
+        if self.kind not in ("argmax", "argmin"):
+            return self.combine(at, other)
+        main, value, sign = at(""), other(""), ">" if self.kind == "argmax" else "<"
+        better, same = f"{value} {sign} {main}", f"{value} == {main}"
+        if is_float(self.fields[0].type):
+            better = f"{better} || ({value} != {value} && {main} == {main})"
+            same = f"{same} || ({value} != {value} && {main} != {main})"
+        return [
+            f"if ({better} || (({same}) && {position} < {at('_at')})) "
+            f"{{ {at('_at')} = {position}; {main} = {value}; }}"
+        ]
+
     def combine(self, at: Place, other: Place) -> list[str]:
         """Statements that join `other`, which saw later points, to the accumulator."""
         if self.kind in ("argmax", "argmin"):
