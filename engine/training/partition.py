@@ -149,8 +149,8 @@ def _why_saved(found: Region, node: Node, cut: Cut, prices: Prices) -> str:
     size, (_, again) = megabytes(cost.bytes), price(found, node, prices)
     if again >= UNBOUNDED:
         return f"banned from recomputation because it is {cost.expensive}"
-    made_by = node.all_input_nodes[0]
-    if node.target is operator.getitem and made_by not in found.backward:
+    if node.target is operator.getitem and node.all_input_nodes[0] not in found.backward:
+        made_by = node.all_input_nodes[0]
         work = megabytes(found.costs[made_by].work)
         return f"cheaper: {size} saved, against the time of {work} moved to compute {made_by.name} again"
     missing = _missing(found, node, cut)
