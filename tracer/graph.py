@@ -6,7 +6,8 @@ Every node is made by `TraceGraph.call`, which runs the operation once on fake t
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -22,6 +23,7 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from .capture import CapturedGraph
 from .sources import Source
+from .subgraphs import Scope, Scopes
 from .values import build
 from .values.base import Unsupported, Value
 
@@ -49,12 +51,37 @@ class TraceGraph:
 
     def __init__(self, shapes: FrameShapes) -> None:
         self.shapes = shapes
-        self.graph = torch.fx.Graph()
+        self.scopes = Scopes()
+        self.recompute = False  # whether nodes made now are computed again in the backward: a checkpointed region
         self.fake_mode = shapes.fake_mode
         self.inputs: dict[Source, torch.fx.Node] = {}
         self.operations = 0
         self.sets_modes = False
-        self._last_input: torch.fx.Node | None = None
+
+    @property
+    def graph(self) -> torch.fx.Graph:
+        """The graph that nodes are added to: the innermost that is open."""
+        return self.scopes.open[-1].graph
+
+    @contextmanager
+    def nested(self) -> Iterator[Scope]:
+        """A graph inside the graph, open inside the block."""
+        scope = Scope(torch.fx.Graph())
+        self.scopes.open.append(scope)
+        try:
+            yield scope
+        finally:
+            self.scopes.open.pop()
+
+    def make(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], op: str = "call_function") -> torch.fx.Node:
+        """A node of the innermost graph; nodes of graphs around it among the arguments are lifted."""
+        if len(self.scopes.open) > 1:
+            args = torch.fx.node.map_arg(args, self.scopes.here)
+            kwargs = torch.fx.node.map_arg(kwargs, self.scopes.here)
+        node = self.graph.create_node(op, target, args, kwargs)
+        if self.recompute:
+            node.meta["recompute"] = "always"
+        return node
 
     @property
     def shape_env(self) -> Any:
@@ -71,18 +98,12 @@ class TraceGraph:
 
     def add_placeholder(self, source: Source, fake: Any) -> torch.fx.Node:
         """A placeholder for an input whose fake value is known already."""
-        anchor = self._last_input
-        with self.graph.inserting_after(anchor) if anchor is not None else self.graph.inserting_before(self._first()):
-            node = self.graph.placeholder(_input_name(source))
-        node.meta["val"] = fake
+        node = self.scopes.open[0].add_input(_input_name(source), fake)
         if isinstance(fake, torch.Tensor):  # as it is now: in-place operators change the fake
             node.meta["autograd"] = (fake.requires_grad, fake.is_leaf)
         node.meta["source"] = source
-        self.inputs[source] = self._last_input = node
+        self.inputs[source] = node
         return node
-
-    def _first(self) -> torch.fx.Node:
-        return next(iter(self.graph.nodes), self.graph._root)
 
     def call(
         self,
@@ -102,7 +123,7 @@ class TraceGraph:
         if node_args and not isinstance(node_args[0], torch.fx.Node):
             target = _OUT_OF_PLACE.get(target, target)
         fake = self.run_fake(op, target, node_args, node_kwargs)
-        node = self.graph.create_node(op, target, node_args, node_kwargs)
+        node = self.make(target, node_args, node_kwargs, op)
         meta = node.meta
         meta["val"] = fake
         meta["stack"] = tx.stack_locations()
@@ -142,7 +163,7 @@ class TraceGraph:
         self.graph.output(tuple(outputs))
         self._drop_dead()
         placeholders = [node for node in self.graph.nodes if node.op == "placeholder"]
-        module = _LazyGraphModule({}, self.graph)  # its Python code is written when something runs it
+        module = _LazyGraphModule(self.scopes.open[0].modules, self.graph)  # its Python code is written when something runs it
         return CapturedGraph(
             module=module,
             inputs=tuple(node.meta["val"] for node in placeholders),

@@ -7,13 +7,14 @@ before the first store, so a swap (`self.a, self.b = self.b, self.a`) reads what
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import CellType
 from typing import TYPE_CHECKING, Any
 
 from .sources import Source
-from .values.base import Unsupported, Value
+from .values.base import SERIALS, Unsupported, Value
 
 if TYPE_CHECKING:
     from .codegen import Codegen
@@ -84,6 +85,7 @@ class SideEffects:
         self.globals: dict[tuple[str, str], Value] = {}
         self.cells: dict[int, CellValue] = {}
         self._order: dict[tuple[Any, ...], _Change] = {}
+        self._seals: list[tuple[int, str]] = []
 
     # ---- objects ---------------------------------------------------------------------------------------------------
     def track_new(self, value: Value, cls: type) -> Value:
@@ -158,7 +160,20 @@ class SideEffects:
         cell.content = new
         self._note(("cell", cell), _Change("cell", cell))
 
+    @contextmanager
+    def sealed(self, what: str) -> Iterator[None]:
+        """Inside, only what is made inside may change: `what` may run more or less often than it is traced."""
+        self._seals.append((next(SERIALS), what))
+        try:
+            yield
+        finally:
+            self._seals.pop()
+
     def _note(self, key: tuple[Any, ...], change: _Change) -> None:
+        for start, what in self._seals:
+            if not isinstance(change.target, Value) or change.target.serial < start:
+                changed = change.name or (change.target.describe() if isinstance(change.target, Value) else change.target)
+                raise Unsupported("effect-in-region", f"{what} changes {changed}")
         if key not in self._order:
             self._order[key] = change
 

@@ -61,7 +61,7 @@ def hook_removed(compile):
 def global_hooks(compile):
     m = nn.Sequential(nn.Linear(3, 3), nn.Tanh())
     seen = []
-    f = compile(m)
+    f = compile(lambda x: m(x))
     out = [f(torch.ones(1, 3))]
     h1 = nn.modules.module.register_module_forward_pre_hook(lambda mod, args: seen.append(type(mod).__name__))
     h2 = nn.modules.module.register_module_forward_hook(lambda mod, args, o: o + 1)

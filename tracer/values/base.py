@@ -7,6 +7,7 @@ never guess. `tx` is the running `interpreter.Interpreter`; through it values re
 """
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +38,10 @@ class ObservedException(Exception):
         self.context: dict[str, Any] = {}  # where it was raised, as in Unsupported
 
 
+SERIALS = itertools.count()
+"""Values are numbered in the order in which they are made."""
+
+
 class Value:
     """One object of the traced program. `source` says where to load it from, None for what the trace created.
 
@@ -44,13 +49,14 @@ class Value:
     are mapped to one Value by `build.py`), so `is` in the program is `is` here.
     """
 
-    __slots__ = ("source",)
+    __slots__ = ("serial", "source")
 
     resumable = False
     """For context managers: `reconstruct` pushes a fresh one equal to this, so a break inside its block is possible."""
 
     def __init__(self, source: Source | None = None) -> None:
         self.source = source
+        self.serial = next(SERIALS)
 
     def python_type(self) -> type:
         """The type the program would see."""

@@ -203,7 +203,7 @@ class AutocastValue(ModeValue):
 def mode_node(tx: Interpreter, function: Callable[..., Any], args: tuple[Any, ...]) -> torch.fx.Node:
     """The node that sets a mode when the graph runs."""
     tx.graph.sets_modes = True
-    node = tx.graph.graph.create_node("call_function", function, args, {})
+    node = tx.graph.make(function, args, {})
     node.meta["stack"] = tx.stack_locations()
     node.meta["module"] = tx.trace.module_path
     return node

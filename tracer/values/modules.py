@@ -163,9 +163,12 @@ class ModuleValue(ObjectValue):
         if self.source is not None:
             for name in _FORWARD_HOOKS[:2]:
                 tx.guards.add(AttrSource(self.source, name), "LENGTH", len(own[name]))
-        if any(own[name] for name in _FORWARD_HOOKS):
-            return True
-        return any(getattr(nn_module, f"_global{name}") for name in _FORWARD_HOOKS)
+        for name in _FORWARD_HOOKS:
+            everywhere = getattr(nn_module, f"_global{name}")
+            tx.guards.add(ModuleGlobalSource(nn_module.__name__, f"_global{name}"), "LENGTH", len(everywhere))
+            if everywhere:
+                return True
+        return any(own[name] for name in _FORWARD_HOOKS)
 
     def key(self) -> Any:
         """Modules are keys by identity."""

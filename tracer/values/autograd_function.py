@@ -1,0 +1,300 @@
+"""torch.autograd.Function: its forward is interpreted; where gradients flow, so is its backward, each into a graph of its
+own, and the node calls a Function made of the two. Where none flow, the forward stands in the graph inline.
+
+The backward runs later, if at all, and perhaps twice: what it changes outside of itself is left to eager.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.fx
+from torch._C import _functorch
+from torch.autograd.function import once_differentiable
+
+from .base import ObservedException, Unsupported, Value
+from .constant import BoundBuiltin, constant
+from .context_manager import set_grad_mode
+from .handlers import handles
+from .registry import from_python
+from .sequences import TupleValue
+from .tensor import TensorValue
+
+if TYPE_CHECKING:
+    from ..interpreter import Interpreter
+    from ..subgraphs import Scope
+
+Args = Sequence[Value]
+Kwargs = Mapping[str, Value]
+_Function = torch.autograd.Function
+
+
+class ContextValue(Value):
+    """The `ctx` of a forward and its backward."""
+
+    __slots__ = ("attributes", "cls", "dirty", "fixed", "needs", "saved")
+
+    def __init__(self, cls: type, needs: tuple[bool, ...]) -> None:
+        super().__init__()
+        self.cls = cls
+        self.needs = needs
+        self.attributes: dict[str, Value] = {}
+        self.saved: tuple[Value, ...] = ()
+        self.dirty: tuple[Value, ...] = ()
+        self.fixed: tuple[Value, ...] = ()
+
+    def python_type(self) -> type:
+        """The class of contexts that torch makes for the Function."""
+        return self.cls._backward_cls  # type: ignore[attr-defined]
+
+    def getattr(self, tx: Interpreter, name: str) -> Value:
+        """What the forward set; `saved_tensors`, `needs_input_grad`; the methods."""
+        if name in self.attributes:
+            return self.attributes[name]
+        if name == "saved_tensors":
+            return TupleValue(self.saved, tuple)
+        if name == "needs_input_grad":
+            return from_python(tx, self.needs)
+        if name in _CONTEXT_METHODS:
+            return BoundBuiltin(self, name)
+        if hasattr(_Function, name):
+            raise Unsupported("attribute", f"ctx.{name}")
+        return tx.raise_observed(AttributeError, f"'{self.cls.__name__}Backward' object has no attribute '{name}'")
+
+    def setattr(self, tx: Interpreter, name: str, value: Value) -> None:
+        """An attribute for the backward."""
+        if hasattr(_Function, name):
+            raise Unsupported("set-attribute", f"ctx.{name}")
+        self.attributes[name] = value
+
+    def call_method(self, tx: Interpreter, name: str, args: Args, kwargs: Kwargs) -> Value:
+        """The methods of contexts."""
+        field = _CONTEXT_METHODS.get(name)
+        if field is None or kwargs:
+            raise Unsupported("call", f"ctx.{name}")
+        if field:
+            setattr(self, field, tuple(args))
+        elif not args[0].truth(tx):
+            raise Unsupported("call", "ctx.set_materialize_grads(False)")
+        return constant(None)
+
+    def describe(self) -> str:
+        """For messages."""
+        return f"the ctx of {self.cls.__name__}"
+
+
+_CONTEXT_METHODS = {
+    "save_for_backward": "saved", "mark_dirty": "dirty", "mark_non_differentiable": "fixed", "set_materialize_grads": "",
+}  # fmt: skip
+"""Method, and the field that takes its arguments."""
+
+
+@dataclass(frozen=True)
+class _Traced:
+    """A Function's forward as it was traced: the results, and the tensors among them."""
+
+    returned: Value
+    tensors: tuple[TensorValue, ...]
+
+
+@handles(_Function.__dict__["apply"].__func__)
+def _apply(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    cls, inputs = args[0].as_constant(), args[1:]
+    if kwargs or _functorch.get_dynamic_layer_stack_depth() or issubclass(cls, torch.autograd.function.InplaceFunction):
+        raise Unsupported("call", f"{cls.__qualname__}.apply")
+    needs = tuple([isinstance(value, TensorValue) and value.fake.requires_grad for value in inputs])
+    context = ContextValue(cls, needs)
+    if torch.is_grad_enabled() and any(needs):
+        return _with_backward(tx, cls, context, inputs)
+    enabled = torch.is_grad_enabled()
+    set_grad_mode(tx, False)
+    try:
+        result = _as_outputs(tx, _forward(tx, cls, context, inputs), context, inputs)
+    finally:
+        set_grad_mode(tx, enabled)
+    return result
+
+
+def _forward(tx: Interpreter, cls: type, context: ContextValue, inputs: Args) -> _Traced:
+    """Interpret the forward (and `setup_context`)."""
+    forward = from_python(tx, cls.forward)  # type: ignore[attr-defined]
+    if cls.setup_context is _Function.setup_context:  # type: ignore[attr-defined]
+        returned = forward.call(tx, [context, *inputs], {})
+    else:
+        returned = forward.call(tx, inputs, {})
+        setup = from_python(tx, cls.setup_context)  # type: ignore[attr-defined]
+        setup.call(tx, [context, TupleValue(inputs, tuple), returned], {})
+    if not isinstance(returned, (TensorValue, TupleValue)):
+        raise Unsupported("call", f"{cls.__qualname__}, whose forward returns {returned.describe()}")
+    items = [returned] if isinstance(returned, TensorValue) else returned.iterate(tx)
+    return _Traced(returned, tuple([item for item in items if isinstance(item, TensorValue)]))
+
+
+def _rebuilt(tx: Interpreter, traced: _Traced, tensors: Sequence[Value]) -> Value:
+    """What the forward returned, with these tensors."""
+    supply = iter(tensors)
+    if isinstance(traced.returned, TensorValue):
+        return next(supply)
+    items = traced.returned.iterate(tx)
+    return TupleValue([next(supply) if isinstance(item, TensorValue) else item for item in items], tuple)
+
+
+def _as_outputs(tx: Interpreter, traced: _Traced, context: ContextValue, inputs: Args) -> Value:
+    """An input that the forward returns as it is comes out as a view of itself, unless it is marked as dirty."""
+    outputs: list[Value] = []
+    for value in traced.tensors:
+        is_input = any(value is given for given in inputs) and not any(value is dirty for dirty in context.dirty)
+        outputs.append(tx.graph.call("view_as", [value, value], {}, tx, op="call_method") if is_input else value)
+    return _rebuilt(tx, traced, outputs)
+
+
+# ---- where gradients flow --------------------------------------------------------------------------------------------
+def _with_backward(tx: Interpreter, cls: type, context: ContextValue, inputs: Args) -> Value:
+    tensors = [value for value in inputs if isinstance(value, TensorValue)]
+    if len({id(value) for value in tensors}) < len(tensors):
+        raise Unsupported("call", f"{cls.__qualname__}.apply with one tensor twice")
+    with tx.graph.nested() as forward:
+        own = [forward.lift(_outside(tx, value)) for value in tensors]
+        with torch.no_grad():
+            traced = _forward(tx, cls, context, inputs)
+        if not traced.tensors or any(value not in traced.tensors for value in (*context.fixed, *context.dirty)):
+            raise Unsupported("call", f"{cls.__qualname__}, which marks what it does not return")
+        with tx.graph.nested() as backward, tx.effects.sealed(f"the backward of {cls.__qualname__}"), torch.no_grad():
+            gradients = _backward(tx, cls, context, traced, inputs, backward)
+        saved = list(backward.lifted)
+        results = [tx.graph.scopes.here(value.node) for value in traced.tensors]
+    forward.align(list(forward.lifted))
+    position = {id(value): i for i, value in enumerate(traced.tensors)}
+    plan = FunctionPlan(
+        name=cls.__name__,
+        forward=forward.close((tuple(results), tuple(saved))),
+        backward=backward.close(tuple(gradients)),
+        gradients=len(own),
+        strides=tuple([_strides(value.fake) for value in traced.tensors]),
+        fixed=tuple([position[id(value)] for value in context.fixed]),
+        dirty=tuple([position[id(value)] for value in context.dirty]),
+        once=cls.backward.__code__.co_qualname.startswith(once_differentiable.__qualname__),  # type: ignore[attr-defined]
+    )
+    target = captured_function(plan)
+    outputs = tx.graph.call(target, [_Node(node) for node in forward.lifted], {}, tx)
+    return _rebuilt(tx, traced, outputs.iterate(tx))
+
+
+def _strides(fake: torch.Tensor) -> tuple[int, ...] | None:
+    if fake.is_contiguous():
+        return None
+    if not all(isinstance(n, int) for n in fake.stride()):
+        raise Unsupported("call", "an autograd.Function whose result has strides that vary")
+    return fake.stride()
+
+
+def _outside(tx: Interpreter, value: TensorValue) -> torch.fx.Node:
+    return tx.graph.scopes.here(value.node, -2)
+
+
+def _backward(
+    tx: Interpreter, cls: type, context: ContextValue, traced: _Traced, inputs: Args, scope: Scope
+) -> list[Any]:
+    """Interpret the backward: the nodes of the gradients of the tensors among `inputs`. One tensor for each result that
+    is a tensor comes in, None for the others."""
+    arriving: dict[int, Value] = {}
+    for i, value in enumerate(traced.tensors):
+        with tx.graph.fake_mode:
+            like = torch.empty_strided(value.fake.shape, value.fake.stride(), dtype=value.fake.dtype, device=value.fake.device)
+        arriving[id(value)] = TensorValue(scope.add_input(f"gradient_{i}", like), like)
+        tx.trace.values_by_id[id(like)] = arriving[id(value)]
+        tx.trace.keep_alive.append(like)
+    items = [traced.returned] if isinstance(traced.returned, TensorValue) else traced.returned.iterate(tx)
+    given = [arriving.get(id(item), constant(None)) for item in items]
+    function = cls.backward if cls.backward is not _Function.backward else cls.vjp  # type: ignore[attr-defined]
+    try:
+        returned = from_python(tx, function).call(tx, [context, *given], {})
+    except ObservedException as raised:
+        raise Unsupported("raises", raised.value.describe(), **raised.context) from raised
+    gradients = [returned] if not isinstance(returned, TupleValue) else list(returned.items)
+    if len(gradients) < len(inputs):
+        raise Unsupported("call", f"the backward of {cls.__qualname__}, which returns too few gradients")
+    nodes: list[Any] = []
+    for value, gradient in zip(inputs, gradients):
+        is_none = gradient.is_constant() and gradient.as_constant() is None
+        if not is_none and not isinstance(gradient, TensorValue):
+            raise Unsupported("call", f"the backward of {cls.__qualname__}, which returns {gradient.describe()}")
+        if isinstance(value, TensorValue):
+            nodes.append(None if is_none else tx.graph.scopes.here(gradient.as_proxy()))
+        elif not is_none:
+            raise Unsupported("call", f"the backward of {cls.__qualname__}, with a gradient of what is no tensor")
+    if any(not (g.is_constant() and g.as_constant() is None) for g in gradients[len(inputs) :]):
+        raise Unsupported("call", f"the backward of {cls.__qualname__}, which returns too many gradients")
+    return nodes
+
+
+class _Node(Value):
+    """A node as an argument."""
+
+    __slots__ = ("node",)
+
+    def __init__(self, node: torch.fx.Node) -> None:
+        super().__init__()
+        self.node = node
+
+    def as_proxy(self) -> torch.fx.Node:
+        """The node."""
+        return self.node
+
+
+# ---- the Function that the graph calls -------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class FunctionPlan:
+    """A Function as two graphs. `forward` takes the tensors and returns (results, what the backward needs); `backward`
+    takes the latter after the gradients of the results, which have the `strides` with which they were traced (None: they
+    are contiguous). The first `gradients` tensors get gradients; `fixed` and `dirty` are positions among the results."""
+
+    name: str
+    forward: torch.fx.GraphModule
+    backward: torch.fx.GraphModule
+    gradients: int
+    strides: tuple[tuple[int, ...] | None, ...]
+    fixed: tuple[int, ...]
+    dirty: tuple[int, ...]
+    once: bool
+
+
+def captured_function(plan: FunctionPlan) -> Callable[..., tuple[torch.Tensor, ...]]:
+    """What a node calls for a Function that was traced."""
+
+    def forward(ctx: Any, *tensors: Any) -> tuple[torch.Tensor, ...]:
+        results, saved = plan.forward.forward(*tensors)
+        ctx.inputs = len(tensors)
+        ctx.numbers = [None if isinstance(value, torch.Tensor) else value for value in saved]
+        ctx.save_for_backward(*[value if isinstance(value, torch.Tensor) else None for value in saved])
+        ctx.mark_non_differentiable(*[results[i] for i in plan.fixed])
+        ctx.mark_dirty(*[results[i] for i in plan.dirty])
+        return results  # type: ignore[no-any-return]
+
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        saved = [n if t is None else t for t, n in zip(ctx.saved_tensors, ctx.numbers)]
+        arriving = [_as_traced(gradient, stride) for gradient, stride in zip(gradients, plan.strides)]
+        found = plan.backward.forward(*arriving, *saved)
+        return (*found, *[None] * (ctx.inputs - plan.gradients))
+
+    members = {
+        "forward": staticmethod(forward), "backward": staticmethod(once_differentiable(backward) if plan.once else backward),
+    }  # fmt: skip
+    function: Any = type(plan.name, (_Function,), members)
+
+    def apply(*tensors: Any) -> tuple[torch.Tensor, ...]:
+        return function.apply(*tensors)  # type: ignore[no-any-return]
+
+    apply.__name__ = apply.__qualname__ = plan.name
+    return apply
+
+
+def _as_traced(gradient: torch.Tensor, stride: tuple[int, ...] | None) -> torch.Tensor:
+    """The gradient in the layout that the trace assumed: autograd may hand over an expanded one."""
+    if stride is None:
+        return gradient.contiguous()
+    if gradient.stride() == stride:
+        return gradient
+    return torch.empty_strided(gradient.shape, stride, dtype=gradient.dtype, device=gradient.device).copy_(gradient)

@@ -1,0 +1,78 @@
+"""torch.utils.checkpoint: the region stands in the graph inline, its nodes marked so that the backward computes them again
+instead of keeping their results (`meta["recompute"]`); who runs the graph may as well keep them.
+
+In eager the function runs a second time in the backward; where one could tell (it changes something outside, or draws
+random numbers anew), the call is left to eager.
+"""
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import torch
+import torch.fx
+import torch.nn.functional as F
+
+from ..subgraphs import refuse_writes, versions
+from .base import Unsupported, Value
+from .handlers import NAMED
+from .tensor import TensorValue
+
+if TYPE_CHECKING:
+    from ..interpreter import Interpreter
+
+_OPTIONS = ("use_reentrant", "context_fn", "determinism_check", "debug", "early_stop", "preserve_rng_state")
+
+
+def _checkpoint(tx: Interpreter, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+    function, inputs = args[0], args[1:]
+    rest = {name: value for name, value in kwargs.items() if name not in _OPTIONS}
+    given = {name: value for name, value in kwargs.items() if name in _OPTIONS}
+    plain = {name: value.as_constant() for name, value in given.items() if name != "context_fn"}
+    if "context_fn" in given or plain.get("debug") or plain.get("use_reentrant") is None:
+        raise Unsupported("call", "torch.utils.checkpoint.checkpoint with context_fn or debug, or without use_reentrant")
+    if not torch.is_grad_enabled():
+        return function.call(tx, inputs, rest)
+    if plain["use_reentrant"]:
+        _check_reentrant(inputs, rest)
+    with _region(tx, plain.get("preserve_rng_state", True)):
+        result = function.call(tx, inputs, rest)
+    if plain["use_reentrant"] and any(result is value for value in inputs):
+        raise Unsupported("call", "a checkpointed function that returns its argument")
+    return result
+
+
+def _check_reentrant(inputs: Sequence[Value], rest: Mapping[str, Value]) -> None:
+    """Gradients flow through tensors among the arguments only, and there has to be one that takes them."""
+    tensors = [value for value in inputs if isinstance(value, TensorValue)]
+    others = [value for value in inputs if not isinstance(value, TensorValue) and not value.is_constant()]
+    if rest or others or not any(value.fake.requires_grad for value in tensors):
+        raise Unsupported("call", "torch.utils.checkpoint.checkpoint(use_reentrant=True) with such arguments")
+
+
+@contextmanager
+def _region(tx: Interpreter, random_again: bool) -> Iterator[None]:
+    """Nodes made inside are computed again in the backward. `random_again`: with the same random numbers."""
+    graph = tx.graph.graph
+    outer, before, last = tx.graph.recompute, versions(graph), next(iter(reversed(graph.nodes)), None)
+    tx.graph.recompute = True
+    try:
+        with tx.effects.sealed("a checkpointed function"):
+            yield
+    finally:
+        tx.graph.recompute = outer
+    refuse_writes(graph, before, "a checkpointed function")
+    for node in reversed(graph.nodes):
+        if node is last:
+            break
+        if node.target is F.batch_norm and (len(node.args) < 6 or node.args[5]):
+            raise Unsupported("effect-in-region", "a checkpointed function changes the statistics of a batch norm")
+        if not random_again and _RANDOM.search(str(getattr(node.target, "__name__", node.target))):
+            raise Unsupported("call", "torch.utils.checkpoint.checkpoint(preserve_rng_state=False) of random operators")
+
+
+_RANDOM = re.compile("rand|dropout|bernoulli|normal|uniform|multinomial|exponential|poisson|gumbel|rrelu|attention")
+
+NAMED["torch.utils.checkpoint", "checkpoint"] = _checkpoint
