@@ -97,7 +97,10 @@ def prefers_lanes(bodies: Sequence[LoopBody], lane: Axis) -> bool:
             s = body.statements[position]
             if form is None or (names is not None and (s.op == "store" or s.name not in names)):
                 continue
-            along += coefficient(form, lane.symbol) == 1
+            factor = coefficient(form, lane.symbol)
+            if factor == 0 and s.op == "load" and body.reduction_axes:
+                continue  # one element for all lanes
+            along += factor == 1
             inner_along += any(coefficient(form, a.symbol) == 1 for a in inner)
     return along > inner_along
 

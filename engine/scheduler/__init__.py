@@ -16,6 +16,7 @@ from .describe import describe
 from .finish import escaping, finished
 from .fusion import Fusion, Node
 from .in_place import write_in_place
+from .layout import with_transposed_copies
 from .memory import plan_memory
 
 __all__ = ["ScheduledPlan", "describe", "schedule"]
@@ -34,6 +35,7 @@ class ScheduledPlan(Plan):
 
 def schedule(program: Program, context: CompileContext) -> ScheduledPlan:
     """Group the loop bodies of `program` into kernels and plan their memory."""
+    program = with_transposed_copies(program, context)
     fusion = Fusion(program, context)
     nodes = fusion.run()
     kept = escaping(program)
