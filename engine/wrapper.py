@@ -67,6 +67,22 @@ def _with_strides(tensor: torch.Tensor, size: tuple[int, ...], stride: tuple[int
     return result.copy_(tensor)
 
 
+def _with_workspace(operator: Any) -> Callable[..., Any]:
+    """An operator that gives its backward a workspace only where gradients are enabled."""
+
+    def call(*args: Any) -> Any:
+        with torch._C._AutoDispatchBelowAutograd(), torch.enable_grad():
+            return operator(*args)
+
+    return call
+
+
+CALLED: dict[Any, Callable[..., Any]] = {
+    op: _with_workspace(op) for op in (torch.ops.aten.mkldnn_rnn_layer.default,)
+}
+"""What is called in place of an operator."""
+
+
 def _tangent(
     tensor: torch.Tensor | None, size: tuple[int, ...], stride: tuple[int, ...], dtype: torch.dtype,
     device: torch.device,
@@ -174,9 +190,13 @@ class WrapperWriter:
             owner = self.program.inputs[index]
             read = {"size": f"{owner}.shape[{dimension}]", "stride": f"{owner}.stride()[{dimension}]", "value": owner}
             self.line(f"{symbol} = {read[kind]}")
-            buffer = self.program.buffers.get(scalar_buffer(symbol))
-            if buffer is not None and self._is_read(buffer.name):
-                self.line(f"{buffer.name} = {self.empty(buffer)}.fill_({symbol})")
+            self.scalar(symbol)
+
+    def scalar(self, symbol: sympy.Symbol) -> None:
+        """Put a float that varies where kernels load it from, if one does."""
+        buffer = self.program.buffers.get(scalar_buffer(symbol))
+        if buffer is not None and self._is_read(buffer.name):
+            self.line(f"{buffer.name} = {self.empty(buffer)}.fill_({symbol})")
 
     def _is_read(self, name: str) -> bool:
         return any(name in signature.buffers for signature in self.signatures.values())
@@ -268,16 +288,23 @@ class WrapperWriter:
         """Call ATen; results whose strides are not those promised are copied."""
         for view in _views((call.args, call.kwargs)):
             self.allocate(view.buffer, ())
-        function = self.bind(getattr(call.target, "_op", call.target), str(call.target).replace(".", "_"))
+        called = CALLED.get(call.target) or getattr(call.target, "_op", call.target)
+        function = self.bind(called, str(call.target).replace(".", "_"))
         args = [self.argument(a) for a in call.args] + [f"{k}={self.argument(v)}" for k, v in call.kwargs.items()]
         origins = tuple(f"forward#{origin}" for origin in call.origins)
         results = [name or "_" for name in call.outputs] if call.target._schema.returns else []
         single = len(call.target._schema.returns) == 1 and not _returns_list(call.target)
         target = results[0] if single else ", ".join(results) + ("," if len(results) == 1 else "")
-        self.line(f"{target} = {function}({', '.join(args)})" if results else f"{function}({', '.join(args)})", origins)
+        number = next((str(symbol) for symbol, buffer, _ in call.binds if not buffer), "")
+        target = number or (target if results else "")
+        self.line(f"{target} = {function}({', '.join(args)})" if target else f"{function}({', '.join(args)})", origins)
+        for symbol, buffer, dimension in call.binds:
+            if buffer:
+                self.line(f"{symbol} = {buffer}.shape[{dimension}]", origins)
+            self.scalar(symbol)
         self.allocated.update(name for name in call.outputs if name is not None)
         for name in call.outputs:
-            if name is not None:
+            if name is not None and 0 not in self.program.buffers[name].size:  # of a workspace, the fake is empty
                 buffer = self.program.buffers[name]
                 size, stride = self.sizes(buffer.size), self.sizes(buffer.stride)
                 self.line(f"if {name}.stride() != {stride}: {name} = with_strides({name}, {size}, {stride})", origins)

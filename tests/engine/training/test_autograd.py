@@ -439,3 +439,15 @@ def test_an_error_of_the_program_in_the_forward():
     compiled(x, torch.tensor([1, 2])).sum().backward()
     with pytest.raises(IndexError):
         compiled(x, torch.tensor([1, 7]))
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+def test_recurrent_layers(kind):
+    model = getattr(torch.nn, kind)(4, 4, 2, batch_first=True)
+    other = copy.deepcopy(model)
+    compiled = compile(lambda x: model(x)[0].sin())
+    x = R(2, 3, 4)
+    compiled(x).sum().backward()
+    other(x)[0].sin().sum().backward()
+    same([(n, p.grad) for n, p in model.named_parameters()], [(n, p.grad) for n, p in other.named_parameters()])
+    assert compiled.fallbacks == []
