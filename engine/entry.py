@@ -45,11 +45,23 @@ def eager_form(module: torch.fx.GraphModule) -> Compiled:
 
 
 def apart(call: Compiled, module: torch.fx.GraphModule, inputs: tuple[Any, ...], written: set[int]) -> Compiled:
-    """`call`, but the captured graph itself for arguments where one that is written shares memory with another."""
+    """`call`, but the captured graph itself for arguments where one that is written shares memory with another.
+
+    Parameters and an optimizer's states stay where they are: at the addresses of the last call nothing is new, as long
+    as no size varies.
+    """
     tensors = [(i, i in written) for i, value in enumerate(inputs) if isinstance(value, torch.Tensor)]
+    varies = any(type(size) is not int for i, _ in tensors for size in (*inputs[i].shape, *inputs[i].stride()))
+    known: list[int] = []
 
     def checked(*inputs: Any) -> Sequence[Any]:
-        return eager_form(module)(*inputs) if _written_twice(inputs, tensors) else call(*inputs)
+        nonlocal known
+        addresses = [inputs[i].data_ptr() for i, _ in tensors]
+        if addresses != known:
+            if _written_twice(inputs, tensors):
+                return eager_form(module)(*inputs)
+            known = [] if varies else addresses
+        return call(*inputs)
 
     return checked
 
