@@ -3,9 +3,9 @@
 Walk through it so: `index.py` (index expressions and their simplification), `body.py` (a loop body being written),
 `values.py` (lazy tensors and views), `registry.py` (the table of lowerings), then the lowerings themselves
 (`pointwise.py`, `activations.py`, `creation.py`, `views.py`, `reductions.py`, `normalization.py`, `indexing.py`,
-`joining.py`, `scatter.py`, `upsampling.py`; `extern.py` for what ATen does), and what ties them together: `reuse.py`
-(which values are stored), `splitting.py` (which loops are cut) and `graph.py` (the walk over the graph). To add an operator, add an entry to a
-table in one of the lowering modules; whatever has none calls ATen.
+`joining.py`, `scatter.py`, `searching.py`, `pooling.py`, `upsampling.py`; `extern.py` for what ATen does), and what ties
+them together: `reuse.py` (which values are stored), `splitting.py` (which loops are cut) and `graph.py` (the walk over
+the graph). To add an operator, add an entry to a table in one of the lowering modules; whatever has none calls ATen.
 """
 from __future__ import annotations
 
@@ -13,12 +13,25 @@ import torch.fx
 
 from ...artifacts.context import CompileContext
 from ..ir import Program
-from . import activations, creation, indexing, joining, normalization, pointwise, reductions, scatter, upsampling, views
+from . import (
+    activations,
+    creation,
+    indexing,
+    joining,
+    normalization,
+    pointwise,
+    pooling,
+    reductions,
+    scatter,
+    searching,
+    upsampling,
+    views,
+)
 from .graph import GraphLowering
 from .registry import LOWERINGS
 
 __all__ = ["LOWERINGS", "activations", "creation", "indexing", "joining", "lower", "normalization", "pointwise",
-           "reductions", "scatter", "upsampling", "views"]
+           "pooling", "reductions", "scatter", "searching", "upsampling", "views"]
 
 
 def lower(module: torch.fx.GraphModule, context: CompileContext) -> Program:
