@@ -66,6 +66,17 @@ class RootInterpreter(Interpreter):
     break_step = -1
     raise_step = -1  # where to break for eager to raise what propagates now: before it, what it was raised in handling
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.statements: list[int] = []  # the steps at which the stack was empty: statements begin there
+
+    def statement_before(self, step: int, count: int) -> int:
+        """The step at which the `count`-th statement before `step` began, outside of open `with` blocks."""
+        if self.open_contexts:
+            step = self.open_contexts[0].step
+        before = [start for start in self.statements if start < step]
+        return before[max(0, len(before) - count)] if before else step
+
     def run_until_stop(self) -> Stop | None:
         """Run until the frame returned (None; see `returned`), reached `break_step` (None), or tracing stopped."""
         instructions = self.info.instructions
@@ -75,11 +86,13 @@ class RootInterpreter(Interpreter):
             instruction = self.current = instructions[self.index]
             self.index += 1
             on_stack = self.stack.copy()
+            if not on_stack and instruction.index > self.info.prologue:
+                self.statements.append(self.trace.step)
             try:
                 instruction.handler(self, instruction)
             except ObservedException as error:
                 if instruction.opname != "RERAISE" and (self.handled is None or self.raise_step < 0):
-                    self.raise_step = self.open_contexts[0].step if self.open_contexts else self.trace.step
+                    self.raise_step = self.trace.safe_step()
                 if not self.unwind(error.value):
                     self.stack = on_stack
                     return self._stop(Unsupported("raises", error.value.describe(), **error.context))
@@ -152,6 +165,7 @@ class _Conversion:
         self.context = context
         self.info: CodeInfo = code_info(frame.code)
         self.modes = Modes.now()
+        self.refusals = 0  # ends that could not be written, for no known reason
         self.backend_seconds = 0.0
         self.lost_seconds = 0.0  # in attempts that were thrown away
 
@@ -163,8 +177,13 @@ class _Conversion:
             root = self._start(break_step)
             found = root.run_until_stop()
             if found is None:
-                return self._finish(root, stop if root.returned is None else None)
-            if self.options.fullgraph:
+                try:
+                    return self._finish(root, stop if root.returned is None else None)
+                except Unsupported as error:
+                    found = self._refused(root, error)
+                    if found.earlier is None:
+                        return self._skip(reasons.message(found.code, found.detail), found)
+            elif self.options.fullgraph:
                 raise full_graph_error(self.frame.code, [found, *further_stops(root)])
             stop = found
             self.lost_seconds = time.perf_counter() - start
@@ -188,7 +207,7 @@ class _Conversion:
         root = RootInterpreter(trace, self.info, frame.f_globals, {}, closure=cells)
         root.unread = {name: frame.f_locals[name] for name in frame.code.co_varnames if name in frame.f_locals}
         root.break_step = break_step
-        trace.active = root
+        trace.active = trace.root = root
         if self.context.recording:
             guards.locate = shapes.shape_env.locate = trace.location
         return root
@@ -199,21 +218,15 @@ class _Conversion:
         if stop is None:
             if not root.graph.operations:
                 return Skip("it has no tensor operation")
-            try:
-                return self._converted(root, write_code(root, return_body(root), self._compile), ())
-            except Unsupported as error:
-                return self._refused(root, error)
+            return self._converted(root, write_code(root, return_body(root), self._compile), ())
         instruction = root.current = root.info.instructions[root.index]
         origin = origin_of(root.code)
-        if origin is not None and instruction.index < origin.own:
+        if instruction.index < (origin.own if origin is not None else root.info.prologue):
             return self._skip("the graph breaks before the resume function has its stack again", stop)
         if root.info.remakes_cells:
             return self._skip("the graph breaks in a function with closures over variables of a comprehension", stop)
         body = BreakBody(root, instruction)
-        try:
-            code = write_code(root, body, self._compile)
-        except Unsupported as error:
-            return self._refused(root, error)
+        code = write_code(root, body, self._compile)
         for number, resumed in enumerate(body.resumed):
             self.context.record("bytecode_out", partial(self._bytecode_out, resumed, "resume"), f"resume_{number}")
         record = break_record(stop, body, instruction.opname, self.lost_seconds)
@@ -229,15 +242,18 @@ class _Conversion:
         operations = root.graph.operations
         return ConvertedFrame(code, root.trace.guards, int(operations > 0), operations, breaks)
 
-    def _refused(self, root: RootInterpreter, error: Unsupported) -> Skip:
-        """Something cannot be rebuilt at the end of the graph."""
+    def _refused(self, root: RootInterpreter, error: Unsupported) -> Stop:
+        """Something cannot be rebuilt at the end of the graph: break before it is made (`earlier`)."""
         root.note_place(error)
-        stop = Stop(
-            root.trace.step, error.code, error.detail, error.context["location"], error.context["stack"], (), None
-        )
+        step, place = root.trace.step, (error.context["location"], error.context["stack"])
+        earlier = error.context.get("earlier")
+        if earlier is None:
+            earlier = root.statement_before(step, 4**self.refusals)
+            self.refusals += 1
+        stop = Stop(step, error.code, error.detail, *place, (), earlier if earlier < step else None)
         if self.options.fullgraph:
             raise full_graph_error(self.frame.code, [stop])
-        return self._skip(reasons.message(error.code, error.detail), stop)
+        return stop
 
     def _skip(self, reason: str, stop: Stop) -> Skip:
         record = break_record(stop, None, "", self.lost_seconds)

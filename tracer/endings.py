@@ -18,9 +18,9 @@ from .capture import CapturedGraph
 from .codegen import OUTPUTS, STACK_ARGUMENT, VERSION, Codegen, Plan
 from .continuation import drive, return_continuation
 from .eval_frame import unobserved
-from .instructions import Handled, Instruction
+from .instructions import Handled, Instruction, code_info
 from .interpreter import Interpreter
-from .liveness import live_at
+from .liveness import ENDS, live_at
 from .modes import LASTING, Modes, protected
 from .opcodes.control import JUMP_IF_FALSE, after_loop
 from .opcodes.py313 import JUMPS_ON_BOOL
@@ -46,9 +46,13 @@ def write_code(root: Interpreter, body: Body, compile_graph: Compile) -> CodeTyp
     """
     plan = Plan()
     body(Codegen(root.code, root.effects, plan, planning=True))
+    for generator in root.trace.generators:
+        if generator.has_cleanup() and not plan.uses[generator]:
+            detail = f"{generator.describe()}, which is left in the middle,"
+            raise Unsupported("reconstruct", detail, earlier=generator.made_at)
     codegen = Codegen(root.code, root.effects, plan, planning=False)
     _prologue(codegen)
-    if root.graph.operations:
+    if root.graph.operations or plan.nodes:  # without operations on tensors, results may be numbers
         compiled = compile_graph(root.graph.finish(list(plan.nodes), root.trace.modes))
         if root.graph.sets_modes:
             compiled = protected(compiled, root.trace.modes)
@@ -131,7 +135,7 @@ class BreakBody:
 
     def _targets(self) -> list[int]:
         targets = []
-        if self.instruction.opname not in ("RAISE_VARARGS", "RERAISE"):
+        if self.instruction.opname not in ENDS:
             targets.append(self.instruction.index + 1)
         if self.instruction.target >= 0:
             targets.append(self._jump_target())
@@ -145,7 +149,12 @@ class BreakBody:
     def _variables(self) -> tuple[str, ...]:
         root = self.root
         targets = [*self.targets, self.handled.target] if self.handled is not None else self.targets
-        live = frozenset().union(*(live_at(root.info, index) for index in targets))
+        origin = origin_of(root.code)
+        if origin is None:
+            live = frozenset().union(*(live_at(root.info, index) for index in targets))
+        else:  # the original's answer is known, and the same for all that goes on in it
+            info = code_info(origin.code)
+            live = frozenset().union(*(live_at(info, index + origin.shift) for index in targets))
         return tuple(name for name in root.code.co_varnames if name in live and root.is_bound(name))
 
     def kept_tensors(self) -> tuple[str, ...]:
@@ -186,7 +195,7 @@ class BreakBody:
         self._emit_instruction(codegen, jumped)
         if handled is not None:
             codegen.label(TryEnd(begin))
-        if self.instruction.opname not in ("RAISE_VARARGS", "RERAISE"):
+        if self.instruction.opname not in ENDS:
             self._continue(codegen, self.instruction.index + 1, self._after(jump=False))
         if self.instruction.target >= 0:
             codegen.label(jumped)
@@ -216,7 +225,8 @@ class BreakBody:
         if VERSION >= (3, 13) and instruction.opname in JUMPS_ON_BOOL:
             codegen.emit("TO_BOOL")
         original = instruction_at(self.root.code, instruction.index)
-        codegen.emit(original.name, *([jumped] if instruction.target >= 0 else argument_of(original)))
+        name = original.name.replace("BACKWARD_NO_INTERRUPT", "FORWARD").replace("BACKWARD", "FORWARD")
+        codegen.emit(name, *([jumped] if instruction.target >= 0 else argument_of(original)))
 
     def _after(self, jump: bool) -> list[Slot]:
         """The stack after the instruction."""

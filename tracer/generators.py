@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from .values import build
 from .values.base import ObservedException, Unsupported, Value
+from .values.constant import REGISTRY
 
 if TYPE_CHECKING:
     from .interpreter import Interpreter
@@ -25,9 +26,10 @@ def refuse_coroutine(code: CodeType) -> None:
 
 
 class GeneratorValue(Value):
-    """A generator object made in the trace. `frame` is its interpreter, stopped at the start or at a yield."""
+    """A generator object made in the trace. `frame` is its interpreter, stopped at the start or at a yield; `made_at` the
+    step of the outermost frame in which it was made."""
 
-    __slots__ = ("finished", "frame", "result", "running", "started")
+    __slots__ = ("finished", "frame", "made_at", "result", "running", "started")
 
     def __init__(self, frame: Interpreter) -> None:
         super().__init__()
@@ -36,6 +38,15 @@ class GeneratorValue(Value):
         self.running = False
         self.finished = False
         self.result: Value | None = None
+        self.made_at = frame.trace.safe_step()
+        frame.trace.generators.append(self)
+
+    def has_cleanup(self) -> bool:
+        """Whether the program sees when the generator dies here: in the middle of a `try` or `with`."""
+        if not self.started or self.finished:
+            return False
+        handler = self.frame.info.handler_of(self.frame.index - 1)
+        return handler is not None and not self.frame.info.ends_generator(handler)
 
     def python_type(self) -> type:
         """The type of generators."""
@@ -139,8 +150,8 @@ class GeneratorValue(Value):
         return build.constant(None)
 
     def reconstruct(self, codegen: Any) -> None:
-        """A generator in flight cannot be handed to eager code."""
-        raise Unsupported("generator", self.frame.code.co_qualname)
+        """A real generator that stands where this one does: `suspended.py`."""
+        REGISTRY["push_generator"](codegen, self)
 
     def describe(self) -> str:
         """For messages."""

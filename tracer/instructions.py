@@ -80,6 +80,10 @@ class CodeInfo:
         """
         return any(i.opname == "MAKE_CELL" and i.index >= self.prologue for i in self.instructions)
 
+    def ends_generator(self, entry: Handled) -> bool:
+        """Whether this is the handler of 3.12 and later around all of a generator, which only turns StopIteration."""
+        return self.instructions[entry.target].opname == "CALL_INTRINSIC_1"
+
     def location(self, instruction: Instruction) -> Location:
         """Where `instruction` stands in its source file."""
         location = instruction.location
@@ -143,7 +147,10 @@ def _exception_table(code: CodeType, by_offset: dict[int, int], count: int) -> l
 
 
 def _index_at_or_after(by_offset: dict[int, int], offset: int, count: int) -> int:
-    return min((index for start, index in by_offset.items() if start >= offset), default=count)
+    max_offset = next(reversed(by_offset))
+    while offset not in by_offset and offset <= max_offset:
+        offset += 2
+    return by_offset.get(offset, count)
 
 
 def _unknown(tx: Any, instruction: Instruction) -> None:

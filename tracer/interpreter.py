@@ -26,6 +26,7 @@ from .skips import is_installed
 from .sources import GlobalSource, ItemSource, LocalSource, ModuleGlobalSource, Source
 from .values import build
 from .values.base import ObservedException, Unsupported, Value
+from .values.exceptions import ExceptionValue
 
 if TYPE_CHECKING:
     from .guards import GuardBuilder
@@ -78,12 +79,19 @@ class Trace:
     modes: Modes = field(default_factory=Modes.now)  # at the start of the frame
     inference_modes: list[Any] = field(default_factory=list)  # what holds those that are on, innermost last
     active: Interpreter | None = None  # the innermost frame that runs
+    root: Interpreter | None = None  # the outermost
     values_by_source: dict[Source, Value] = field(default_factory=dict)
     values_by_id: dict[int, Value] = field(default_factory=dict)
     global_values: dict[tuple[int, str], Value] = field(default_factory=dict)
     keep_alive: list[Any] = field(default_factory=list)
     inlined: set[CodeType] = field(default_factory=set)
+    generators: list[GeneratorValue] = field(default_factory=list)  # all that were made
 
+
+    def safe_step(self) -> int:
+        """Where the graph can break for eager to do what is being done now: before the `with` blocks that are open."""
+        assert self.root is not None
+        return self.root.open_contexts[0].step if self.root.open_contexts else self.step
 
     def location(self) -> Location:
         """The program's line that is being interpreted."""
@@ -352,6 +360,8 @@ class Interpreter:
 
     def raise_value(self, exception: Value) -> NoReturn:
         """Raise an exception Value in the traced program."""
+        if isinstance(exception, ExceptionValue) and exception.raised_at is None:
+            exception.raised_at = self.trace.safe_step()
         raise ObservedException(exception)
 
     def current_exception(self) -> Value | None:

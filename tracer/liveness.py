@@ -1,51 +1,55 @@
 """Which local variables are still read after an instruction: only those are handed to a resume function."""
 from __future__ import annotations
 
+from functools import lru_cache
+
 from .instructions import CodeInfo, Instruction
 
 _READS = frozenset(("LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_FAST_AND_CLEAR", "DELETE_FAST"))
-_ENDS = frozenset(
+ENDS = frozenset(
     ("RETURN_VALUE", "RETURN_CONST", "RAISE_VARARGS", "RERAISE", "JUMP_FORWARD", "JUMP_BACKWARD",
      "JUMP_BACKWARD_NO_INTERRUPT")
 )
+"""Instructions after which the program never goes straight on."""
 
 
 def live_at(info: CodeInfo, index: int) -> frozenset[str]:
     """The local variables whose value at the start of instruction `index` may be read from there on."""
-    return _live_in(info)[index]
+    live = _live_in(info)[index]
+    return frozenset(name for number, name in enumerate(info.code.co_varnames) if live >> number & 1)
 
 
-def _live_in(info: CodeInfo) -> list[frozenset[str]]:
-    """Backward data flow to the fixed point; an exception may leave every instruction that has a handler."""
+@lru_cache(maxsize=256)
+def _live_in(info: CodeInfo) -> list[int]:
+    """For each instruction the set of live variables, a bit for each: backward data flow to the fixed point.
+
+    An exception may leave every instruction that has a handler.
+    """
+    bits = {name: 1 << number for number, name in enumerate(info.code.co_varnames)}
     instructions = info.instructions
-    live: list[frozenset[str]] = [frozenset()] * (len(instructions) + 1)
+    live = [0] * (len(instructions) + 1)
+    reads = [bits.get(i.value, 0) if i.opname in _READS else 0 for i in instructions]
+    writes = [bits.get(i.value, 0) if i.opname == "STORE_FAST" else 0 for i in instructions]
     successors = [_successors(info, instruction) for instruction in instructions]
     changed = True
     while changed:
         changed = False
-        for instruction in reversed(instructions):
-            after = frozenset().union(*(live[s] for s in successors[instruction.index]))
-            before = _before(instruction, after)
-            if before != live[instruction.index]:
-                live[instruction.index] = before
+        for index in range(len(instructions) - 1, -1, -1):
+            after = 0
+            for successor in successors[index]:
+                after |= live[successor]
+            before = (after & ~writes[index]) | reads[index]
+            if before != live[index]:
+                live[index] = before
                 changed = True
     return live
 
 
 def _successors(info: CodeInfo, instruction: Instruction) -> list[int]:
-    found = [] if instruction.opname in _ENDS else [instruction.index + 1]
+    found = [] if instruction.opname in ENDS else [instruction.index + 1]
     if instruction.target >= 0:
         found.append(instruction.target)
     handled = info.handler_of(instruction.index)
     if handled is not None:
         found.append(handled.target)
     return found
-
-
-def _before(instruction: Instruction, after: frozenset[str]) -> frozenset[str]:
-    opname = instruction.opname
-    if opname in _READS:
-        return after | {instruction.value}
-    if opname == "STORE_FAST":
-        return after - {instruction.value}
-    return after

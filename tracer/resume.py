@@ -108,7 +108,12 @@ def _halves(item: Any) -> list[Any]:
 
 def instruction_at(code: CodeType, index: int) -> Instr:
     """Instruction `index` (as in `instructions.code_info`) in the assembler's form."""
-    return [item for item in disassembled(code) if isinstance(item, Instr)][index]
+    return _in_order(code)[index]
+
+
+@lru_cache(maxsize=512)
+def _in_order(code: CodeType) -> list[Instr]:
+    return [item for item in disassembled(code) if isinstance(item, Instr)]
 
 
 def argument_of(item: Instr) -> list[Any]:

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import linecache
 import logging
@@ -20,6 +21,7 @@ from ptdebug.tracer import dispatch
 import torch
 
 from .checking import described, leaves, sharing
+from .prelude import MARK
 
 FILE = "/random_program/program.py"
 _STATE = ("LOG", "TABLE", "COUNT", "CACHE")
@@ -43,10 +45,17 @@ def load(text: str) -> types.ModuleType:
     module.__file__ = FILE
     sys.modules[module.__name__] = module
     linecache.cache[FILE] = (len(text), None, text.splitlines(keepends=True), FILE)
+    shared, _, own = text.rpartition(MARK)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        exec(compile(text, FILE, "exec", dont_inherit=True), module.__dict__)
+        exec(_compiled(shared), module.__dict__)
+        exec(compile("\n" * shared.count("\n") + own, FILE, "exec", dont_inherit=True), module.__dict__)
     return module
+
+
+@functools.lru_cache(maxsize=4)
+def _compiled(text: str) -> types.CodeType:
+    return compile(text, FILE, "exec", dont_inherit=True)
 
 
 def outcome(function: Callable[..., Any], args: Any) -> Any:
@@ -93,7 +102,7 @@ def observe(text: str, compile: Callable[[Any], Any]) -> list[tuple[str, Any]]:
         for number, args in enumerate(calls):
             alive.append(outcome(function, args))
             found += leaves(alive[-1], f"result{number}", seen)
-            found += leaves(list(args), f"args{number}", seen)
+            found += leaves(args, f"args{number}", seen)
             found.append((f"printed{number}", printed.getvalue()))
             found.append((f"random{number}", (random.getstate()[1][-1], random.random(), torch.rand(1).item())))
             found.append((f"modes{number}", (torch.is_grad_enabled(),)))
@@ -103,6 +112,11 @@ def observe(text: str, compile: Callable[[Any], Any]) -> list[tuple[str, Any]]:
         found.append((cls, {k: v for k, v in vars(getattr(module, cls)).items() if isinstance(v, (int, float))}))
     found.append(("Registered", list(module.Registered.made)))
     return found
+
+
+def _too_deep(found: list[tuple[str, Any]]) -> bool:
+    """Whether a call ran out of stack: where it does so is nobody's promise."""
+    return any(leaf == "RecursionError" for _, leaf in found)
 
 
 def captured(function: Any) -> Any:
@@ -135,6 +149,8 @@ def difference(text: str, engine: bool = False, seconds: float = 60.0) -> Differ
             expected = observe(text, lambda function: function)
     except TooSlow:
         return None  # an endless loop
+    if _too_deep(expected):
+        return None
     try:
         with time_limit(seconds):
             got = observe(text, ptdebug.compile if engine else captured)

@@ -119,6 +119,7 @@ def _only(seed: int) -> int:
     """Shrink the program of a seed while it fails in the same way, and print it."""
     from .differ import difference
     from .generate import program
+    from .prelude import MARK
     from .shrink import shrink
 
     text = program(seed)
@@ -137,7 +138,7 @@ def _only(seed: int) -> int:
 
     small = shrink(text, fails)
     found = difference(small) or found
-    print(f"==== seed {seed}: {found.kind}\n{found.detail}\n{small}\n")
+    print(f"==== seed {seed}: {found.kind}\n{found.detail}\n{small.rpartition(MARK)[2]}\n")
     return 1
 
 

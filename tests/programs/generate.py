@@ -17,7 +17,7 @@ import warnings
 from dataclasses import dataclass, field
 
 from .grammar import EXPRESSIONS, LEAVES, STATEMENTS, Statement
-from .prelude import PRELUDE, make_calls
+from .prelude import MARK, PRELUDE, make_calls
 
 _HOLE = re.compile(r"<([A-Z]\w*)(?:\.(own|new|var)|\|([^>]*))?>")
 _BLOCK = re.compile(r"^(\s*)<(BODY|FUNCTION [A-Z]\w*|GENERATOR)((?: [^>]*)?)>$")
@@ -74,7 +74,7 @@ class Maker:
             scope.own[kind] = list(own)
         body = self.body(scope, self.random.randint(3, 8)) + self.result(scope)
         lines = ["def f(x, y, n, k, flag, s, xs, ns, dn, dt, o, v):", *indented(body)]
-        return "\n".join([PRELUDE, *lines, "", make_calls(self.random)]) + "\n"
+        return "\n".join([PRELUDE, MARK, *lines, "", make_calls(self.random)]) + "\n"
 
     def result(self, scope: Scope) -> list[str]:
         """The last line of `f`: a handful of what there is."""
@@ -214,6 +214,6 @@ def program(seed: int) -> str:
         text = f"# seed {seed}\n" + Maker(f"{seed}.{attempt}").program()
         with contextlib.suppress(SyntaxError), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            compile(text, "<program>", "exec", dont_inherit=True)
+            compile(text.partition(MARK)[2], "<program>", "exec", dont_inherit=True)
             return text
     raise AssertionError("unreachable")

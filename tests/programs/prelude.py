@@ -3,7 +3,10 @@ from __future__ import annotations
 
 import random
 
-PRELUDE = '''
+MARK = "# ---- the program"
+"""The line between what all programs share and the program itself."""
+
+PRELUDE = '''\
 import abc, collections, contextlib, copy, dataclasses, enum, functools, itertools, json, math, operator, random, re
 import string, types, typing, zlib
 import torch

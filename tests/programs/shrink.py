@@ -5,9 +5,16 @@ import ast
 import copy
 from collections.abc import Callable, Iterator
 
+from .prelude import MARK
+
 
 def shrink(text: str, fails: Callable[[str], bool], rounds: int = 8) -> str:
     """The smallest program found that still fails; `fails` is asked about each candidate."""
+    shared, mark, own = text.rpartition(MARK)
+    return shared + mark + "\n" + _shrunk(own, lambda candidate: fails(shared + mark + "\n" + candidate), rounds)
+
+
+def _shrunk(text: str, fails: Callable[[str], bool], rounds: int) -> str:
     best = text
     for _ in range(rounds):
         before = best
@@ -39,15 +46,24 @@ def _descend(text: str, fails: Callable[[str], bool]) -> str:
 def _candidates(text: str) -> Iterator[str]:
     """Programs with one piece less, larger pieces first."""
     tree = ast.parse(text)
-    places = [(node, name) for node in ast.walk(tree) for name in ("body", "orelse", "finalbody", "handlers")
-              if isinstance(getattr(node, name, None), list)]  # fmt: skip
-    for number, (node, name) in enumerate(places):
+    for number, (node, name) in enumerate(_blocks(tree)):
         for index in range(len(getattr(node, name))):
             yield from _without(tree, number, index)
-    root = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "f"]
-    for number, node in enumerate(ast.walk(root[0]) if root else ()):
+    for number, node in enumerate(ast.walk(_root(tree))):
         if isinstance(node, (ast.Call, ast.BinOp, ast.IfExp, ast.ListComp, ast.List, ast.Tuple, ast.Subscript)):
             yield from _simpler(tree, number, node)
+
+
+def _root(tree: ast.Module) -> ast.FunctionDef:
+    return next(node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "f")
+
+
+def _blocks(tree: ast.Module) -> list[tuple[ast.AST, str]]:
+    """Each list of statements in `f`: its node and the field."""
+    return [
+        (node, name) for node in ast.walk(_root(tree)) for name in ("body", "orelse", "finalbody", "handlers")
+        if isinstance(getattr(node, name, None), list)
+    ]  # fmt: skip
 
 
 def _unparsed(tree: ast.AST) -> str:
@@ -58,15 +74,13 @@ def _without(tree: ast.Module, number: int, index: int) -> Iterator[str]:
     """Statement `index` of the block is dropped, or replaced by what it contains."""
     for keep_inner in (False, True):
         fresh = copy.deepcopy(tree)
-        places = [(node, name) for node in ast.walk(fresh) for name in ("body", "orelse", "finalbody", "handlers")
-                  if isinstance(getattr(node, name, None), list)]  # fmt: skip
-        node, name = places[number]
+        node, name = _blocks(fresh)[number]
         block = getattr(node, name)
         inner = getattr(block[index], "body", []) if keep_inner else []
         if keep_inner and (not inner or isinstance(block[index], (ast.FunctionDef, ast.ClassDef, ast.ExceptHandler))):
             return
         block[index : index + 1] = inner
-        if not block and name == "body" and not isinstance(node, ast.Module):
+        if not block and name == "body" :
             block.append(ast.Pass())
         try:
             shorter = _unparsed(fresh)
@@ -80,7 +94,7 @@ def _simpler(tree: ast.Module, number: int, node: ast.AST) -> Iterator[str]:
     """An expression of `f` is replaced by one of its parts."""
     for child_number in range(len([c for c in ast.iter_child_nodes(node) if isinstance(c, ast.expr)])):
         fresh = copy.deepcopy(tree)
-        root = next(n for n in fresh.body if isinstance(n, ast.FunctionDef) and n.name == "f")
+        root = _root(fresh)
         target = list(ast.walk(root))[number]
         part = [c for c in ast.iter_child_nodes(target) if isinstance(c, ast.expr)][child_number]
         for parent in ast.walk(root):

@@ -8,7 +8,7 @@ from ..values.iterators import get_iter
 from .registry import VERSION, opcode
 
 if TYPE_CHECKING:
-    from ..instructions import Instruction
+    from ..instructions import CodeInfo, Instruction
     from ..interpreter import Interpreter
 
 
@@ -83,12 +83,16 @@ def FOR_ITER(tx: Interpreter, instruction: Instruction) -> None:
         tx.stack.append(value)
         return
     tx.stack.pop()
-    tx.index = after_loop(tx, instruction.target)
+    tx.index = after_loop(tx.info, instruction.target)
 
 
-def after_loop(tx: Interpreter, target: int) -> int:
+JUMP_IF_FALSE = "POP_JUMP_IF_FALSE" if VERSION >= (3, 12) else "POP_JUMP_FORWARD_IF_FALSE"
+"""The forward jump for what is not true."""
+
+
+def after_loop(info: CodeInfo, target: int) -> int:
     """The instruction after a loop. From 3.12 on the jump skips END_FOR (and in 3.13 the POP_TOP that follows)."""
-    instructions = tx.info.instructions
+    instructions = info.instructions
     if instructions[target].opname != "END_FOR":
         return target
     return target + (2 if VERSION >= (3, 13) else 1)

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .attributes import MISSING, bind, is_python_method, lookup
 from .base import Unsupported, Value
@@ -17,15 +17,17 @@ LINKS = ("__cause__", "__context__", "__suppress_context__", "__traceback__")
 
 
 class ExceptionValue(Value):
-    """An instance of an exception class, made in the trace. `attributes` are those that the program set."""
+    """An instance of an exception class, made in the trace. `attributes` are those that the program set, `raised_at` is
+    the step of the outermost frame in which it was raised first."""
 
-    __slots__ = ("args", "attributes", "cls")
+    __slots__ = ("args", "attributes", "cls", "raised_at")
 
     def __init__(self, cls: type[BaseException], args: Sequence[Value]) -> None:
         super().__init__()
         self.cls = cls
         self.args = tuple(args)
         self.attributes: dict[str, Value] = {}
+        self.raised_at: int | None = None
 
     def python_type(self) -> type:
         """The exception's class."""
@@ -70,14 +72,32 @@ class ExceptionValue(Value):
         self.attributes[name] = value
 
     def reconstruct(self, codegen: Codegen) -> None:
-        """`cls(*args)`; an exception with attributes of its own is left to eager."""
-        if set(self.attributes) - {"__traceback__", "__context__"} or is_python_method(lookup(self.cls, "__init__")):
-            raise Unsupported("reconstruct", self.describe())
-        codegen.call_const(self.cls, list(self.args))
+        """The exception with its arguments and attributes, for one that was never raised. One that was has a traceback
+        and a context, which only eager can give it: the graph breaks where it is raised."""
+        if self.raised_at is not None:
+            raise Unsupported("reconstruct", self.describe(), earlier=self.raised_at)
+        codegen.push_function(unraised)
+        codegen.const(self.cls)
+        for group in (self.args, tuple(self.attributes.values())):
+            for value in group:
+                codegen(value)
+            codegen.build("BUILD_TUPLE", len(group))
+        codegen.const(tuple(self.attributes))
+        codegen.call(4)
 
     def describe(self) -> str:
         """For messages."""
         return f"{self.cls.__name__}({', '.join(arg.describe() for arg in self.args)})"
+
+
+def unraised(cls: type[BaseException], args: tuple[Any, ...], values: tuple[Any, ...], names: tuple[str, ...]) -> Any:
+    """An exception whose constructor has been traced."""
+    exception = cls.__new__(cls, *args)
+    if not is_python_method(lookup(cls, "__init__")):
+        exception.__init__(*args)  # type: ignore[misc]
+    for name, value in zip(names, values):
+        setattr(exception, name, value)
+    return exception
 
 
 def make_exception(

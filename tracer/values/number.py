@@ -9,10 +9,13 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import sympy
 import torch
 import torch.fx
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from ..sources import Source
+from ..wording import expression_of
 from .base import Unsupported, Value
 from .constant import REGISTRY, BoundBuiltin, constant, fold
 from .operators import IN_PLACE
@@ -91,6 +94,8 @@ class NumberValue(Value):
     def binary(self, tx: Interpreter, function: Callable[..., Any], left: Value, right: Value) -> Value | None:
         """Arithmetic makes a node; a comparison is decided and guarded."""
         for side in (left, right):
+            if isinstance(side, NumberValue) and side.symbol is None:  # a float that is an input knows better
+                return side.binary(tx, function, left, right)
             if not isinstance(side, NumberValue) and not _is_number(side):
                 differs = side.is_constant() and function in (operator.eq, operator.ne)
                 return constant(function is operator.ne) if differs else None
@@ -102,11 +107,13 @@ class NumberValue(Value):
             sides = (left, right)
             known = [constant(s.specialize(tx)) if isinstance(s, NumberValue) else s for s in sides]
             return fold(tx, function, known)
+        if isinstance(result, torch.SymFloat) and _is_reassociated(result, a, b):
+            raise Unsupported("data-dependent-value", f"arithmetic on {self.describe()}")
         return self.computed(tx, function, [left, right], result)
 
     def computed(self, tx: Interpreter, function: Callable[..., Any], args: Sequence[Value], result: Any) -> Value:
         """The number `result`, which `function` computes from `args` when the graph needs it."""
-        if isinstance(result, torch.SymBool):
+        if isinstance(result, torch.SymBool) and not free_unbacked_symbols(result):
             return constant(NumberValue(result).truth(tx))
         value = _known(result) if type(result) in _TYPES else result
         if value is not None:
@@ -169,11 +176,21 @@ class NumberValue(Value):
         codegen.const(value) if value is not None else codegen.load_node(self.node)
 
     def describe(self) -> str:
-        """The expression."""
-        return f"the size {self.symbol}"
+        """The expression of the program that it is the value of, else the one over symbols."""
+        stack = self._node.meta.get("stack") if self._node is not None else None
+        return f"the number `{(expression_of(stack[-1]) if stack else '') or self.symbol}`"
 
 
 _UNARY = (operator.neg, operator.pos, operator.abs, abs)
+
+
+def _is_reassociated(result: torch.SymFloat, *operands: Any) -> bool:
+    """Whether sympy may have changed the order of float arithmetic on a number that the graph reads: it then rounds
+    otherwise than Python does."""
+    if not free_unbacked_symbols(result):
+        return False
+    expressions = [operand.node.expr for operand in operands if isinstance(operand, torch.SymFloat)]
+    return any(isinstance(expression, (sympy.Add, sympy.Mul, sympy.Pow)) for expression in expressions)
 
 
 def _known(symbol: Any) -> Any:
@@ -185,7 +202,7 @@ def _known(symbol: Any) -> Any:
         return bool(expression)
     env = symbol.node.shape_env
     replaced = env.replace(expression) if env is not None and not isinstance(symbol, torch.SymBool) else expression
-    return symbol.node.pytype(replaced) if replaced.is_number else None
+    return symbol.node.pytype(replaced) if getattr(replaced, "is_number", False) else None
 
 
 def _is_number(value: Value) -> bool:

@@ -149,6 +149,10 @@ class ObjectValue(Value):
             return
         if self.source is None and not tx.effects.is_new(self):
             raise Unsupported("set-attribute", f"{self.describe()}.{name}")
+        if not self.cls.__dictoffset__ and not isinstance(found, MemberDescriptorType):
+            what = f"has no attribute '{name}'" if found is MISSING else f"attribute '{name}' is read-only"
+            start = f"'{self.cls.__name__}' object "
+            tx.raise_observed(AttributeError, start + what)
         tx.effects.store_attr(self, name, value, raw=raw or is_python_method(lookup(self.cls, "__setattr__")))
 
     def delattr(self, tx: Interpreter, name: str) -> None:

@@ -6,7 +6,8 @@ from types import CellType, CodeType, FunctionType
 import pytest
 from ptdebug.tracer.instructions import code_info
 from ptdebug.tracer.liveness import live_at
-from ptdebug.tracer.resume import Slot, is_resume_code, origin_of, resume_code
+from ptdebug.tracer.resume import is_resume_code, origin_of, resume_code
+from ptdebug.tracer.slots import Slot
 
 
 def sample(a, b):

@@ -1,0 +1,56 @@
+"""The positions of a frame's value stack, as they are handed from one piece of the frame to the next."""
+from __future__ import annotations
+
+import enum
+import sys
+from types import TracebackType
+from typing import Any
+
+from .codegen import Codegen
+from .opcodes.exceptions import Handling
+from .values.base import NULL, Value
+
+
+class Slot(enum.Enum):
+    """What a position of the value stack holds: an object, NULL, or what PUSH_EXC_INFO leaves there (it is passed on as
+    the exception that is being handled)."""
+
+    OBJECT = "object"
+    NULL = "null"
+    HANDLING = "handling"
+
+
+def slot_of(value: Value) -> Slot:
+    """The kind of position that holds `value`."""
+    if value is NULL:
+        return Slot.NULL
+    return Slot.HANDLING if isinstance(value, Handling) else Slot.OBJECT
+
+
+def push_slot(slot: Slot, name: str) -> list[tuple[str, Any] | tuple[str]]:
+    """The instructions that push such a position, from the variable `name`."""
+    if slot is Slot.NULL:
+        return [("PUSH_NULL",)]
+    if slot is Slot.OBJECT:
+        return [("LOAD_FAST", name)]
+    return [("LOAD_FAST", name), ("PUSH_EXC_INFO",), ("POP_TOP",)]
+
+
+def push_object(codegen: Codegen, value: Value) -> None:
+    """Push the object that is passed on for a position. An exception that is being handled but was only raised in the
+    trace gets a traceback."""
+    if not isinstance(value, Handling):
+        codegen(value)
+    elif value.exception.source is None:
+        codegen.call_const(ensure_traceback, [value.exception])
+    else:
+        codegen(value.exception)
+
+
+def ensure_traceback(exception: BaseException) -> BaseException:
+    """The exception, with a traceback that begins in the calling frame unless it has one (WITH_EXCEPT_START needs it).
+    """
+    if exception.__traceback__ is None:
+        frame = sys._getframe(1)
+        exception.__traceback__ = TracebackType(None, frame, frame.f_lasti, frame.f_lineno)
+    return exception

@@ -1,0 +1,151 @@
+"""Generators in flight: one that the trace has run up to a yield becomes a real generator that stands there.
+
+The real one has the code of the original with another start, as resume functions have: push the stack, yield once (to
+whoever rebuilds it), then go on after the original's yield with what is sent. So the rest of the program cannot tell
+it from the generator that eager would have made.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from types import CodeType, FunctionType, GeneratorType
+from typing import Any
+
+from bytecode import Instr, Label, TryBegin, TryEnd
+
+from .codegen import STACK_ARGUMENT, Codegen
+from .generators import GeneratorValue
+from .interpreter import Interpreter
+from .liveness import live_at
+from .resume import argument_of, assemble, body_of, disassembled, free_names, instruction_at
+from .slots import Slot, push_object, push_slot, slot_of
+from .values.base import Unsupported, Value
+from .values.constant import REGISTRY
+from .values.functions import FunctionValue
+
+
+def push_generator(codegen: Codegen, generator: GeneratorValue) -> None:
+    """Push a generator that goes on where the traced one stands."""
+    if generator.finished:
+        codegen.push_function(_exhausted)
+        codegen.call(0)
+    elif generator.started:
+        _push_started(codegen, generator.frame)
+    else:
+        _push_new(codegen, generator.frame)
+
+
+REGISTRY["push_generator"] = push_generator
+
+
+def _exhausted() -> Iterator[Any]:
+    """A generator that has nothing left."""
+    generator = (item for item in ())
+    next(generator, None)
+    return generator
+
+
+# ---- at a yield ------------------------------------------------------------------------------------------------------
+def _push_started(codegen: Codegen, frame: Interpreter) -> None:
+    if frame.info.remakes_cells:
+        raise Unsupported("generator", frame.code.co_qualname)
+    live = live_at(frame.info, frame.index)
+    variables = tuple(name for name in frame.code.co_varnames if name in live and name in frame.locals)
+    slots = tuple(slot_of(value) for value in frame.stack)
+    codegen.push_function(_resumed)
+    codegen.const(suspended_code(frame.code, frame.index, slots, variables))
+    codegen.const(frame.f_globals)
+    cells: list[Value] = [frame.cells[name] for name in free_names(frame.code)]
+    _push_tuple(codegen, cells)
+    objects = [value for value, slot in zip(frame.stack, slots) if slot is not Slot.NULL]
+    for value in objects:
+        push_object(codegen, value)
+    for name in variables:
+        codegen(frame.locals[name])
+    codegen.build("BUILD_TUPLE", len(objects) + len(variables))
+    codegen.call(4)
+
+
+def _push_tuple(codegen: Codegen, values: Sequence[Value]) -> None:
+    for value in values:
+        codegen(value)
+    codegen.build("BUILD_TUPLE", len(values))
+
+
+def _resumed(code: CodeType, f_globals: dict[str, Any], closure: tuple[Any, ...], args: tuple[Any, ...]) -> Any:
+    """The generator of a suspended code, run up to the yield at which it stands."""
+    generator = FunctionType(code, f_globals, code.co_name, None, closure or None)(*args)
+    next(generator)
+    return generator
+
+
+@lru_cache(maxsize=1024)
+def suspended_code(code: CodeType, index: int, stack: tuple[Slot, ...], variables: tuple[str, ...]) -> CodeType:
+    """The code of a generator that stands before instruction `index` of `code`, the RESUME after a yield."""
+    yields, resumes = instruction_at(code, index - 1), instruction_at(code, index)
+    names = [f"{STACK_ARGUMENT}{i}" for i, slot in enumerate(stack) if slot is not Slot.NULL]
+    location = yields.location
+    start: list[Any] = []
+    if free_names(code):
+        start.append(Instr("COPY_FREE_VARS", len(free_names(code)), location=location))
+    start += [Instr(*made, location=location) for made in (("RETURN_GENERATOR",), ("POP_TOP",), ("RESUME", 0))]
+    for i, slot in enumerate(stack):
+        start += [Instr(*push, location=location) for push in push_slot(slot, f"{STACK_ARGUMENT}{i}")]
+    handled = _try_around(code, index - 1)
+    if handled is not None:
+        start.append(handled)
+    start.append(Instr("LOAD_CONST", None, location=location))
+    start += [Instr(item.name, *argument_of(item), location=location) for item in (yields, resumes)]
+    if handled is not None:
+        start.append(TryEnd(handled))
+    here = Label()
+    start.append(Instr("JUMP_FORWARD", here, location=location))
+    body, _ = body_of(code, index + 1, here)
+    return assemble([*start, *body], code, code.co_stacksize + 3, [*names, *variables])
+
+
+def _try_around(code: CodeType, index: int) -> TryBegin | None:
+    """A try block like the innermost one around instruction `index`, with the same handler."""
+    around: TryBegin | None = None
+    position = 0
+    for item in disassembled(code):
+        if isinstance(item, TryBegin):
+            around = item
+        elif isinstance(item, TryEnd):
+            around = None
+        elif isinstance(item, Instr):
+            if position == index:
+                break
+            position += 1
+    return TryBegin(around.target, around.push_lasti, around.stack_depth) if around is not None else None
+
+
+# ---- before the start ------------------------------------------------------------------------------------------------
+def _push_new(codegen: Codegen, frame: Interpreter) -> None:
+    """Call the function again: nothing of the body has run."""
+    code = frame.code
+    function = frame.function
+    if not isinstance(function, FunctionValue):
+        raise Unsupported("generator", code.co_qualname)
+    count = code.co_argcount + code.co_kwonlyargcount
+    names = code.co_varnames
+    codegen.push_function(_called)
+    codegen(function)
+    _push_tuple(codegen, [frame.locals[name] for name in names[: code.co_argcount]])
+    _push_tuple(codegen, [frame.locals[name] for name in names[code.co_argcount : count]])
+    after = count
+    for flag, empty in ((4, ()), (8, None)):
+        if code.co_flags & flag:
+            codegen(frame.locals[names[after]])
+            after += 1
+        else:
+            codegen.const(empty)
+    codegen.call(5)
+
+
+def _called(
+    function: Any, args: tuple[Any, ...], keyword_only: tuple[Any, ...], rest: tuple[Any, ...], more: dict[str, Any] | None
+) -> GeneratorType[Any, Any, Any]:
+    code = function.__code__
+    names = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
+    return function(*args, *rest, **dict(zip(names, keyword_only)), **(more or {}))
