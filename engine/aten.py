@@ -218,6 +218,7 @@ class AtenTracer(TorchDispatchMode):
         supply = iter(inputs)
         result: Any = ()
         for node in module.graph.nodes:
+            _check_target(node.target)
             self.enter(node)
             load = values.__getitem__
             if node.op == "placeholder":
@@ -356,12 +357,27 @@ class AtenTracer(TorchDispatchMode):
         return value
 
 
+def _check_target(target: Any) -> None:
+    """Operators that only eager can run."""
+    if isinstance(target, torch._ops.HigherOrderOperator):
+        raise EngineUnsupported(f"the operator {target.name()} takes functions, and runs in eager")
+    overload = getattr(target, "default", None) if isinstance(target, torch._ops.OpOverloadPacket) else target
+    if isinstance(overload, torch._ops.OpOverload) and overload.namespace not in ("aten", "prims"):
+        if overload._schema.is_mutable:
+            raise EngineUnsupported(f"the custom operator {overload} writes to its arguments")
+
+
 def needs_gradients(captured: Captured) -> bool:
-    """Whether some value of the graph requires grad: autograd would record it."""
+    """Whether some value of the graph requires grad: autograd would record it.
+
+    A leaf that is changed in place is the input itself, and was changed without autograd: else it would have raised.
+    """
+    inputs = set(map(id, captured.inputs))
     for node in captured.module.graph.nodes:
         value = node.meta.get("val")
         if node.op not in ("placeholder", "output") and isinstance(value, torch.Tensor) and value.requires_grad:
-            return True
+            if not value.is_leaf or id(value) not in inputs:
+                return True
     return False
 
 

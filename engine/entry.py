@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch.fx._lazy_graph_module import _LazyGraphModule
 
-from .aten import AtenGraph, Captured
+from .aten import AtenGraph, Captured, EngineUnsupported, FromGraph
 
 Compiled = Callable[..., Sequence[Any]]
 
@@ -20,10 +20,26 @@ def entry(call: Compiled, aten: AtenGraph, captured: Captured) -> Compiled:
     """`call`, with what a graph like this needs before it; most need nothing."""
     if captured.grad_enabled and any(isinstance(v, torch.Tensor) and v.requires_grad for v in aten.inputs):
         call = torch.no_grad()(call)
+    call = _with_inference_mode(call, aten, captured)
     call = without_autocast(call)
     if aten.mutations:
         call = apart(call, captured.module, aten.inputs, set(aten.mutations.values()))
     return call
+
+
+def _with_inference_mode(call: Compiled, aten: AtenGraph, captured: Captured) -> Compiled:
+    """`call` in the inference mode where the graph turns it on for all that it returns.
+
+    Raises EngineUnsupported where it does so for a part of it.
+    """
+    returned: Any = captured.module.graph.output_node().args[0]
+    made = [node.meta.get("val") for node, output in zip(returned, aten.outputs) if isinstance(output, FromGraph)]
+    kinds = {value.is_inference() for value in made if isinstance(value, torch.Tensor)}
+    if not kinds - {torch.is_inference_mode_enabled()}:
+        return call
+    if len(kinds) > 1 or torch.is_inference_mode_enabled():
+        raise EngineUnsupported("the inference mode changes inside the graph")
+    return torch.inference_mode()(call)
 
 
 def without_autocast(call: Compiled) -> Compiled:

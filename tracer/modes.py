@@ -136,6 +136,13 @@ LASTING: dict[str, Callable[[Any], Any]] = {
 """Modes that a plain call sets for good, with their setters: the frame sets them again after its graph."""
 
 
+def exchange_grad_mode(enabled: bool) -> bool:
+    """Set the grad mode; what it was before."""
+    before = torch.is_grad_enabled()
+    torch._C._set_grad_enabled(enabled)
+    return before
+
+
 @contextmanager
 def without_saved_tensors_hooks() -> Iterator[None]:
     """Hide the program's hooks on tensors that autograd saves from fake tensors."""

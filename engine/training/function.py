@@ -112,8 +112,10 @@ def training_entry(
         tuple(i for i in range(results) if i not in tangents), len(joint.forward.inputs) + 1,
     )
 
+    apply = _apply if captured.grad_enabled else torch.enable_grad()(_apply)  # gradients are on in a part of the graph
+
     def call(*inputs: Any) -> Sequence[Any]:
-        made = _apply(graph, *inputs)
+        made = apply(graph, *inputs)
         return made if outside is None else outside(inputs, made)
 
     changed = set(joint.forward.mutations.values()) | set(joint.assigned.values())

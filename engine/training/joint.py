@@ -54,6 +54,8 @@ class JointTracer(AtenTracer):
     def _annotate(self, node: torch.fx.Node) -> None:
         super()._annotate(node)
         node.meta["phase"] = self.phase
+        if self.phase == FORWARD and self.current is not None and "recompute" in self.current.meta:
+            node.meta["recompute"] = self.current.meta["recompute"]
 
     def tangent(self, number: int, like: torch.Tensor) -> torch.Tensor:
         """The placeholder of a gradient that comes from outside, with the layout of the result `like`."""

@@ -10,9 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch._C import _functorch
 from torch.amp.autocast_mode import _enter_autocast, _exit_autocast
 from torch.utils._contextlib import context_decorator
 
+from ..modes import exchange_grad_mode
 from ..sources import AttrSource, Source
 from .base import Unsupported, Value
 from .constant import constant
@@ -111,13 +113,14 @@ class ModeMethod(Value):
 class GradModeValue(ModeValue):
     """`torch.no_grad()`, `enable_grad()` and `set_grad_enabled(mode)`. `previous` is known once it is entered."""
 
-    __slots__ = ("cls", "enabled", "previous")
+    __slots__ = ("cls", "enabled", "node", "previous")
 
     def __init__(self, cls: type, enabled: bool, previous: bool | None = None, source: Source | None = None) -> None:
         super().__init__(source)
         self.cls = cls
         self.enabled = enabled
         self.previous = previous
+        self.node: torch.fx.Node | None = None
 
     def python_type(self) -> type:
         """The manager's class."""
@@ -127,14 +130,23 @@ class GradModeValue(ModeValue):
         """Set the mode; `set_grad_enabled` did so when it was made, and remembers the mode before that."""
         if self.previous is None or self.cls is not torch.set_grad_enabled:
             self.previous = torch.is_grad_enabled()
-        set_grad_mode(tx, self.enabled)
+        if _functorch.get_dynamic_layer_stack_depth():  # who runs the graph may have gradients off where they are on here
+            self.node = mode_node(tx, exchange_grad_mode, (self.enabled,))
+            torch._C._set_grad_enabled(self.enabled)
+        else:
+            set_grad_mode(tx, self.enabled)
         return constant(None)
 
     def leave(self, tx: Interpreter) -> None:
         """Back to the mode before."""
         if self.previous is None:
             raise Unsupported("context-manager", f"{self.describe()} is left before it was entered")
-        set_grad_mode(tx, self.previous)
+        if self.node is not None:
+            mode_node(tx, torch._C._set_grad_enabled, (self.node,))
+            torch._C._set_grad_enabled(self.previous)
+            self.node = None
+        else:
+            set_grad_mode(tx, self.previous)
 
     def clone(self) -> ModeValue:
         """The same mode, not entered."""

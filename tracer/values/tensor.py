@@ -16,7 +16,7 @@ from .constant import BoundBuiltin, ItemsIterator, constant
 from .number import size_value
 from .operators import IN_PLACE, apply
 from .registry import RESULTS, build, builds, from_python
-from .sequences import TupleValue
+from .sequences import TupleValue, make_list
 
 if TYPE_CHECKING:
     from ..codegen import Codegen
@@ -103,8 +103,6 @@ class TensorValue(Value):
 
     def getitem(self, tx: Interpreter, key: Value) -> Value:
         """Indexing: a node."""
-        if key.python_type() is torch.Tensor and key.fake.dtype in (torch.bool, torch.uint8):  # type: ignore[attr-defined]
-            raise Unsupported("data-dependent-shape", "indexing with a mask")
         return tx.graph.call(operator.getitem, [self, key], {}, tx)
 
     def setitem(self, tx: Interpreter, key: Value, value: Value) -> None:
@@ -255,6 +253,26 @@ def _data(name: str) -> Callable[..., Value]:
     return method
 
 
+def _item(tx: Interpreter, self: TensorValue, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+    """A number: an unbacked symbol."""
+    if self.fake.numel() != 1 or self.fake.dtype.is_complex or args or kwargs:
+        raise Unsupported("data-dependent-value", "Tensor.item")
+    return tx.graph.call("item", [self], {}, tx, op="call_method")
+
+
+def _tolist(tx: Interpreter, self: TensorValue, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+    """A list of a few numbers, each read by itself."""
+    if self.fake.dim() == 0:
+        return _item(tx, self, args, kwargs)
+    size = self.fake.shape[0]
+    if self.fake.dim() > 1 or not isinstance(size, int) or size > _LONGEST_LIST:
+        raise Unsupported("data-dependent-value", "Tensor.tolist")
+    return make_list(tx, [_item(tx, row, [], {}) for row in self.iterate(tx)])  # type: ignore[arg-type]
+
+
+_LONGEST_LIST = 16
+
+
 def _refused(name: str) -> Callable[..., Value]:
     def method(tx: Interpreter, self: TensorValue, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         raise Unsupported("call", f"Tensor.{name}")
@@ -288,6 +306,8 @@ METHODS: dict[str, Callable[..., Value | None]] = {
     "type": _type,
     "get_device": _get_device,
     "new": _new,
+    "item": _item,
+    "tolist": _tolist,
     "__len__": lambda tx, self, args, kwargs: self.length(tx),
     "__iter__": lambda tx, self, args, kwargs: self.iter(tx),
     "__bool__": lambda tx, self, args, kwargs: constant(self.truth(tx)),
@@ -303,8 +323,8 @@ METHODS: dict[str, Callable[..., Value | None]] = {
     },
     **{
         name: _data(name)
-        for name in ("item", "tolist", "numpy", "__int__", "__float__", "__index__", "__complex__", "equal", "allclose",
-                     "is_nonzero", "__array__", "data_ptr", "__dlpack__", "nonzero")
+        for name in ("numpy", "__int__", "__float__", "__index__", "__complex__", "equal", "allclose",
+                     "is_nonzero", "__array__", "data_ptr", "__dlpack__")
     },
     **{
         name: _refused(name)
@@ -328,7 +348,7 @@ def build_tensor(tx: Interpreter, obj: torch.Tensor, source: Source | None) -> V
         raise Unsupported("unknown-type", f"the tensor subclass {type(obj).__qualname__}")
     if source is None:
         raise Unsupported("unknown-type", "a tensor that is no variable of the program")
-    if obj.layout is not torch.strided or obj.is_quantized or torch._C._functorch.is_functorch_wrapped_tensor(obj):
+    if obj.is_nested or obj.layout is not torch.strided or obj.is_quantized or torch._C._functorch.is_functorch_wrapped_tensor(obj):
         raise Unsupported("unknown-type", f"a tensor with layout {obj.layout}")
     node = tx.graph.add_input(source, obj)
     tx.guards.add(source, "TENSOR_MATCH", obj)
@@ -339,6 +359,8 @@ def build_tensor(tx: Interpreter, obj: torch.Tensor, source: Source | None) -> V
 
 
 def _wrap_tensor(tx: Interpreter, node: torch.fx.Node, fake: torch.Tensor) -> Value:
+    if fake.is_nested:
+        raise Unsupported("unknown-type", "a nested tensor")
     value = TensorValue(node, fake)
     tx.trace.values_by_id[id(fake)] = value
     return value
