@@ -67,6 +67,7 @@ class _Search:
                 continue
             if sources.count(new.name) == 1 and name not in sources and not returned & {new.name, name}:
                 self._try(new, old, "what the input becomes, whose old value nothing reads afterwards")
+        self._rename_outputs()
 
     # ---- dead buffers
     def dead_buffers(self) -> None:
@@ -85,6 +86,9 @@ class _Search:
                 taken = next((n for n in reads if self._try(new, self.program.buffers[n], why)), None)
                 reads = [n for n in reads if n != taken]
                 fresh.discard(name)
+                if taken is not None and name in kept:
+                    kept.add(taken)  # that memory now holds what is kept
+        self._rename_outputs()
 
     def _fresh(self) -> set[str]:
         """Intermediate buffers that surely share memory with nothing else."""
@@ -109,10 +113,12 @@ class _Search:
             self.items[position] = renamed(self.items[position], names)
         self.touched.setdefault(old.name, set()).update(self.touched.pop(new.name))
         self.writers.setdefault(old.name, []).extend(self.writers.pop(new.name))
-        outputs, copies = _renamed_views((self.program.outputs, self.program.copies), names)
-        self.program = replace(self.program, outputs=outputs, copies=copies)
         self.over[new.name] = old.name
         return True
+
+    def _rename_outputs(self) -> None:
+        outputs, copies = _renamed_views((self.program.outputs, self.program.copies), self.over)
+        self.program = replace(self.program, outputs=outputs, copies=copies)
 
     def _safe(self, new: Buffer, old: Buffer) -> bool:
         """True when the one kernel that writes `new` may write over `old`."""

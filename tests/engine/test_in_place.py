@@ -128,3 +128,11 @@ def test_what_is_read_again_is_not_written_over():
         return z.sum(-1), y @ z.t(), y.t() + z.t().contiguous()
 
     check(program, torch.randn(12, 12), torch.randn(12, 12), slack=4.0)
+
+
+def test_memory_that_a_result_has_taken_over_is_not_taken_again():
+    def program(x, w):
+        y = x @ w + 1  # written over the product, and returned
+        return y, y * 2 + (y @ w).sum()
+
+    check(program, torch.randn(24, 24), torch.randn(24, 24), slack=8.0)

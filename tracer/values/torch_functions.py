@@ -1,6 +1,7 @@
 """Handlers of torch functions whose result is no tensor, or that ask about the compiler and the modes of torch."""
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from .constant import constant, fold
 from .context_manager import set_grad_mode
 from .handlers import NAMED, handles, pure
 from .number import NumberValue
+from .operators import apply
 from .tensor import TensorValue
 
 if TYPE_CHECKING:
@@ -106,7 +108,7 @@ def _as_method(function: Callable[..., Any], name: str) -> None:
 
 for _name in (
     "is_floating_point", "is_complex", "is_signed", "numel", "is_nonzero", "is_conj", "is_neg", "is_inference", "equal",
-    "allclose", "is_same_size", "nonzero",
+    "allclose", "is_same_size",
 ):  # fmt: skip
     _as_method(getattr(torch, _name), _name)
 
@@ -123,10 +125,30 @@ def _set_grad_enabled(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     return constant(None)
 
 
+def _checked_later(tx: Interpreter, condition: NumberValue, args: Args, kwargs: Kwargs) -> Value:
+    """A check of a number that only data tells: an operator that raises RuntimeError, as torch._check does; what it
+    says is known from here on."""
+    if args or kwargs:
+        raise Unsupported("data-dependent-branch", "torch._check with a message")
+    message = constant("Expected cond to be True, but got False. (Could this error message be improved? "
+                       "If so, please report an enhancement request to PyTorch.)")
+    tx.graph.call(torch.ops.aten._assert_scalar.default, [condition, message], {}, tx)
+    return constant(None)
+
+
+@handles(torch._check_is_size)
+def _check_is_size(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    if not isinstance(args[0], NumberValue) or kwargs:
+        return fold(tx, torch._check_is_size, args, kwargs)
+    return _check(tx, [apply(tx, operator.ge, args[0], constant(0)), *args[1:]], {})
+
+
 @handles(torch._assert, torch._check, torch._check_value, torch._check_index, torch._check_type, torch._check_with)
 def _check(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     if isinstance(args[0], TensorValue):
         raise Unsupported("data-dependent-branch", "torch._assert")
+    if isinstance(args[0], NumberValue) and isinstance(args[0].symbol, torch.SymBool):
+        return _checked_later(tx, args[0], args[1:], kwargs)
     if not args[0].truth(tx):
         raise Unsupported("raises", "torch._check failed")
     return constant(None)
