@@ -61,8 +61,9 @@ class FromInput:
 class ViewOfInput:
     """The result shares memory with input `index`: a strided view of it, sizes in elements (ints or SymInts).
 
-    A view of an input that requires grad does too, also under no_grad, unless it is `detached`. `lazily` as in
-    FromGraph, relative to the input.
+    A view of an input that requires grad does too, also under no_grad, unless it is `detached`; one that is
+    `differentiable` is part of autograd's graph, although what is compiled records no gradients. `lazily` as in
+    FromGraph.
     """
 
     index: int
@@ -72,6 +73,7 @@ class ViewOfInput:
     dtype: torch.dtype
     detached: bool = False
     lazily: str = ""
+    differentiable: bool = False
 
 
 @dataclass(frozen=True)
@@ -475,7 +477,7 @@ def _output(
         detached = inputs[base].requires_grad and not layout.requires_grad
         return ViewOfInput(
             base, tuple(layout.size()), tuple(layout.stride()), layout.storage_offset(), layout.dtype, detached,
-            _lazily(inner),
+            _lazily(inner), fake is not None and fake.grad_fn is not None,
         )
     lazily = _lazily(inner)
     values.append(LAZY_VIEWS[lazily](inner) if lazily else inner)

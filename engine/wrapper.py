@@ -6,6 +6,7 @@ be decided now is not left for then. Sizes that vary are read from the inputs on
 from __future__ import annotations
 
 import linecache
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -120,7 +121,7 @@ class WrapperWriter:
         self.signatures = signatures
         self.lines: list[CodeLine] = []
         self.names: dict[str, Any] = {
-            "torch": torch, "empty_cpu": _empty_cpu,
+            "torch": torch, "math": math, "empty_cpu": _empty_cpu,
             "reinterpret": getattr(_guards, "_reinterpret_tensor", _reinterpret),
             "with_strides": _with_strides, "out_of_bounds": _out_of_bounds,
             "changed": torch._C._increment_version, **kernels, **self.program.constants,
@@ -294,9 +295,9 @@ class WrapperWriter:
         origins = tuple(f"forward#{origin}" for origin in call.origins)
         results = [name or "_" for name in call.outputs] if call.target._schema.returns else []
         single = len(call.target._schema.returns) == 1 and not _returns_list(call.target)
-        target = results[0] if single else ", ".join(results) + ("," if len(results) == 1 else "")
         number = next((str(symbol) for symbol, buffer, _ in call.binds if not buffer), "")
-        target = number or (target if results else "")
+        target = ", ".join(results) + ("," if len(results) == 1 and not single else "")
+        target = number or target
         self.line(f"{target} = {function}({', '.join(args)})" if target else f"{function}({', '.join(args)})", origins)
         for symbol, buffer, dimension in call.binds:
             if buffer:
@@ -400,7 +401,9 @@ class WrapperWriter:
     def view_of_input(self, number: int, output: ViewOfInput) -> str:
         """A true view of an input."""
         owner = self.program.inputs[output.index]
-        self.line(f"result{number} = {self.strided_view(owner, self.aten.inputs[output.index], output)}")
+        recorded = "with torch.enable_grad(): " if output.differentiable else ""
+        view = self.strided_view(owner, self.aten.inputs[output.index], output)
+        self.line(f"{recorded}result{number} = {view}")
         return f"result{number}"
 
     def strided_view(self, owner: str, real: torch.Tensor, output: ViewOfInput | ViewOfGraph) -> str:

@@ -114,6 +114,11 @@ def _constant_pad_nd(graph: GraphLowering, node: torch.fx.Node, x: Value, pad: S
     return graph.gather(node, (x,), compute)
 
 
+def inside(e: BodyBuilder, index: Index, sizes: Sequence[Size]) -> str:
+    """Whether an index lies inside a tensor of these sizes."""
+    return _all(e, [_inside(e, i, 0, n) for i, n in zip(index, sizes)])
+
+
 def _all(e: BodyBuilder, conditions: Sequence[str]) -> str:
     result = e.constant(True, torch.bool)
     for condition in conditions:
@@ -129,15 +134,16 @@ def _slice_scatter(graph: GraphLowering, node: torch.fx.Node, x: Value, source: 
     begin, length = slice_start(start, x.size[at]), source.size[at]
     if type(step) is not int or 0 in source.size:
         raise Unsupported("slice_scatter of nothing or with a symbolic step")
+    _check_apart(node)
 
     def compute(e: BodyBuilder, index: Index) -> str:
         place = index[at] - begin
-        inside = _inside(e, place, 0, size((length - 1) * step + 1))
+        within = _inside(e, place, 0, size((length - 1) * step + 1))
         if step != 1:
             on_step = e("eq", e.index_value(place % step), 0)
-            inside = _all(e, [inside, on_step])
+            within = _all(e, [within, on_step])
         moved = index[:at] + (place // step if step != 1 else place,) + index[at + 1:]
-        return e.masked(inside, lambda: e.rounded(source.load(e, moved), x.dtype), x.load(e, index))
+        return e.masked(within, lambda: e.rounded(source.load(e, moved), x.dtype), x.load(e, index))
 
     return graph.gather(node, (x, source), compute)
 
@@ -148,6 +154,7 @@ def _select_scatter(graph: GraphLowering, node: torch.fx.Node, x: Value, source:
     at = dim % len(x.size)
     if type(position) is not int:
         raise Unsupported("a symbolic position")
+    _check_apart(node)
     where = constant(position if position >= 0 else size(x.size[at] + position))
 
     def compute(e: BodyBuilder, index: Index) -> str:
@@ -156,3 +163,31 @@ def _select_scatter(graph: GraphLowering, node: torch.fx.Node, x: Value, source:
         return e.masked(here, lambda: e.rounded(source.load(e, rest), x.dtype), x.load(e, index))
 
     return graph.gather(node, (x, source), compute)
+
+
+@lowering(aten.diagonal_scatter.default, kind=GATHER)
+def _diagonal_scatter(graph: GraphLowering, node: torch.fx.Node, x: Value, source: Value, shift: int = 0, dim1: int = 0,
+                      dim2: int = 1) -> Value:
+    _check_apart(node)
+    rank = len(x.size)
+    a, b = dim1 % rank, dim2 % rank
+
+    def compute(e: BodyBuilder, index: Index) -> str:
+        on_diagonal = e("eq", e.index_value(index[b] - index[a]), shift)
+        along = index[a] + min(shift, 0)
+        rest = tuple([i for d, i in enumerate(index) if d not in (a, b)])
+        return e.masked(on_diagonal, lambda: e.rounded(source.load(e, (*rest, along)), x.dtype), x.load(e, index))
+
+    return graph.gather(node, (x, source), compute)
+
+
+def _check_apart(node: torch.fx.Node) -> None:
+    """Eager writes into a copy that shares memory among elements wherever the original does."""
+    fake: torch.Tensor = node.all_input_nodes[0].meta["val"]
+    layout = sorted(zip(fake.stride(), fake.shape)) if all(type(s) is int for s in (*fake.stride(), *fake.shape)) else []
+    reach = 0
+    for step, extent in layout:
+        if extent != 1 and step != 0:
+            if step <= reach:
+                raise Unsupported("elements that share memory")
+            reach += step * (extent - 1)

@@ -14,7 +14,7 @@ import torch.fx
 
 from .body import BodyBuilder, compute_dtype
 from .index import Linear, Size, contiguous_strides
-from .registry import COMPOSITE, Unsupported, lowering
+from .registry import COMPOSITE, GATHER, Unsupported, lowering
 from .values import Base, Index, Value
 
 if TYPE_CHECKING:
@@ -55,6 +55,23 @@ def _bilinear(graph: GraphLowering, node: torch.fx.Node, x: Value, output_size: 
         return e.rounded(value, fake.dtype)
 
     return graph.pointwise(node, fake, (narrow,), between_rows)
+
+
+@lowering(aten.upsample_linear1d.default, kind=GATHER)
+def _linear(graph: GraphLowering, node: torch.fx.Node, x: Value, output_size: Sequence[Size], corners: bool,
+            scale: float | None = None) -> Value:
+    fake = node.meta["val"]
+    given, wanted = x.size[-1], output_size[-1]
+    if type(given) is not int or type(wanted) is not int or 0 in x.size or not x.dtype.is_floating_point:
+        raise Unsupported("linear upsampling of symbolic sizes or integers")
+    dtype = compute_dtype(x.dtype)
+
+    def compute(e: BodyBuilder, index: Index) -> str:
+        value = _mixed(e, _taps(e, index[-1], given, wanted, corners, scale, dtype),
+                       lambda place: x.load(e, (*index[:-1], place)))
+        return e.rounded(value, fake.dtype)
+
+    return graph.gather(node, (x,), compute)
 
 
 def _channels_last(size: Sequence[Size]) -> tuple[Size, ...]:

@@ -292,3 +292,15 @@ def test_arrays_of_numpy_that_overlap_are_seen_to_share_memory():
     compiled = compile_graph(capture(program, R(4), R(4)), recording_context()[0])
     assert compiled(*inputs())[0].tolist() == program(*inputs()).tolist() == [2.0, 2.0, 0.0, 0.0]
     assert compiled(torch.zeros(4), torch.zeros(4))[0].tolist() == [0.0] * 4
+
+
+def test_gradients_flow_through_a_graph_of_views_alone():
+    captured = capture(lambda x: x.expand(3, 4), R(1, 4))
+    (result,) = captured.module.graph.output_node().args[0]
+    fake = captured.inputs[0].requires_grad_()
+    with fake.fake_mode:
+        result.meta["val"] = fake.expand(3, 4)
+    compiled = compile_graph(Captured(captured.module, captured.inputs, grad_enabled=True), recording_context()[0])
+    x = R(2, 4)[:1].requires_grad_()
+    compiled(x)[0].sum().backward()
+    assert x.grad.tolist() == [[3.0] * 4]

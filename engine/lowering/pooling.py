@@ -1,0 +1,244 @@
+"""Pooling over windows, forward and backward: each window's elements are read one after the other, in ATen's order.
+
+A backward gathers: an element of the input looks at the few windows that it can be in. So it needs no atomic additions,
+and adds in ATen's order too. Large windows are left to ATen.
+"""
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.fx
+
+from ..ir import identity
+from .body import BodyBuilder, compute_dtype
+from .index import Linear, Size, constant
+from .joining import inside
+from .registry import COMPOSITE, GATHER, Unsupported, lowering
+from .values import Index, Value, offset
+
+if TYPE_CHECKING:
+    from .graph import GraphLowering
+
+aten = torch.ops.aten
+UNROLLED = 49  # elements of a window, or windows of an element, that are read one by one
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Windows over the last dimensions, of the sizes `given`: one entry for each of these dimensions."""
+
+    given: tuple[int, ...]
+    kernel: tuple[int, ...]
+    stride: tuple[int, ...]
+    padding: tuple[int, ...]
+    dilation: tuple[int, ...]
+
+    @property
+    def places(self) -> list[tuple[int, ...]]:
+        """The elements of a window, by their position in it."""
+        return list(itertools.product(*[range(k) for k in self.kernel]))
+
+    @property
+    def around(self) -> list[tuple[int, ...]]:
+        """The windows that an element can be in: how many steps before the last one that begins at it or before."""
+        reach = [-(-((k - 1) * d + 1) // s) for k, d, s in zip(self.kernel, self.dilation, self.stride)]
+        return list(itertools.product(*[range(n - 1, -1, -1) for n in reach]))
+
+    def element(self, e: BodyBuilder, window: Index, place: tuple[int, ...]) -> tuple[Index, str]:
+        """(index of an element of a window, whether it lies inside the tensor)."""
+        index = tuple([o * s + (at * d - p) for o, s, at, d, p in
+                       zip(window, self.stride, place, self.dilation, self.padding)])
+        return index, inside(e, index, self.given)
+
+
+def windows(x: Value, rank: int, kernel: Any, stride: Any, padding: Any, dilation: Any = 1) -> Windows:
+    """The windows of a pooling operator's arguments. Raises Unsupported for large or symbolic ones."""
+    given = x.size[-rank:]
+    sizes = [_each(v, rank) for v in (kernel, stride or kernel, padding, dilation)]
+    if not all(type(n) is int for numbers in (given, *sizes) for n in numbers) or 0 in x.size:
+        raise Unsupported("pooling of symbolic sizes or of nothing")
+    if math.prod(sizes[0]) > UNROLLED:
+        raise Unsupported(f"windows of more than {UNROLLED} elements")
+    return Windows(tuple(given), *map(tuple, sizes))
+
+
+def _each(value: Any, rank: int) -> list[Any]:
+    values = list(value) if isinstance(value, (list, tuple)) else [value]
+    return values * rank if len(values) == 1 else values
+
+
+# ---- maximum
+def _max_pool(rank: int) -> Any:
+    def lower(graph: GraphLowering, node: torch.fx.Node, x: Value, kernel: Any, stride: Any = (), padding: Any = 0,
+              dilation: Any = 1, ceil_mode: bool = False) -> tuple[Value, Value]:
+        frame = windows(x, rank, kernel, stride, padding, dilation)
+        values, indices = (graph.base_of(fake, node.name) for fake in node.meta["val"])
+        if not x.base.buffer and (x.base.heavy or x.base.depth > 1):
+            graph.realize(x.base)
+        names = graph.new_buffer(values), graph.new_buffer(indices)
+
+        def emit(e: BodyBuilder, index: Index, _: Index) -> None:
+            e.origin = node.name
+            best, place = _largest(e, x, frame, index, rank)
+            e.store(names[0], offset(index, values.stride), best, values.dtype)
+            e.store(names[1], offset(index, indices.stride), place, indices.dtype)
+
+        graph.loops(values.size, values.stride, (), emit)
+        values.buffer, indices.buffer = names
+        return Value(values, values.size), Value(indices, indices.size)
+
+    return lower
+
+
+def _largest(e: BodyBuilder, x: Value, frame: Windows, index: Index, rank: int) -> tuple[str, str]:
+    """The largest element of a window, and its place in the plane; the first of equals, a NaN before all."""
+    dtype = compute_dtype(x.dtype)
+    lowest = identity("max", dtype)
+    best, place = e.constant(lowest, dtype), e.constant(-1, torch.int64)
+    for at in frame.places:
+        element, within = frame.element(e, index[-rank:], at)
+        value = e.masked(within, lambda element=element: x.load(e, index[:-rank] + element), lowest)
+        better = e("logical_or", e("gt", value, best), e("lt", place, 0))
+        if dtype.is_floating_point:
+            better = e("logical_or", better, e("isnan", value))
+        if e.known(within) is not True:
+            better = e("logical_and", within, better)
+        best = e("where", better, value, best)
+        place = e("where", better, e.index_value(_flat(element, frame.given)), place)
+    return best, place
+
+
+def _flat(index: Index, sizes: Sequence[int]) -> Linear:
+    total = constant(0)
+    for i, n in zip(index, sizes):
+        total = total * n + i
+    return total
+
+
+def _max_pool_backward(rank: int) -> Any:
+    def lower(graph: GraphLowering, node: torch.fx.Node, grad: Value, x: Value, kernel: Any, stride: Any, padding: Any,
+              dilation: Any, ceil_mode: bool, indices: Value) -> Value:
+        frame = windows(x, rank, kernel, stride, padding, dilation)
+
+        def here(e: BodyBuilder, index: Index, window: Index) -> str:
+            place = e.index_value(_flat(index[-rank:], frame.given))
+            return e("eq", indices.load(e, index[:-rank] + window), place)
+
+        return _gathered(graph, node, grad, (grad, indices), frame, here)
+
+    return lower
+
+
+def _gathered(graph: GraphLowering, node: torch.fx.Node, grad: Value, inputs: Sequence[Value], frame: Windows,
+              takes: Any, share: Any = None) -> Value:
+    """The gradient of the pooled tensor: the sum over windows that `takes(e, index, window)`, each times its share."""
+    fake = node.meta["val"]
+    rank = len(frame.given)
+    if len(frame.around) > UNROLLED:
+        raise Unsupported(f"elements in more than {UNROLLED} windows")
+    wide = compute_dtype(fake.dtype)
+    counts = grad.size[-rank:]
+    for value in inputs:
+        if not value.base.buffer and (value.base.heavy or value.base.depth > 1):
+            graph.realize(value.base)
+
+    def compute(e: BodyBuilder, index: Index) -> str:
+        total = e.constant(0, wide)
+        for back in frame.around:
+            last = [(i + p) // s for i, p, s in zip(index[-rank:], frame.padding, frame.stride)]
+            window = tuple([place - steps for place, steps in zip(last, back)])
+
+            def part(window: Index = window) -> str:
+                value = e.cast(grad.load(e, index[:-rank] + window), wide)
+                value = value if share is None else share(e, value, window)
+                condition = takes(e, index, window)
+                return value if e.known(condition) is True else e("where", condition, value, 0)
+
+            total = e("add", total, e.masked(inside(e, window, counts), part, 0))
+        return total
+
+    return graph.gather(node, inputs, compute)
+
+
+for _rank in (2, 3):
+    _name = f"max_pool{_rank}d_with_indices"
+    lowering(getattr(aten, _name).default, kind=COMPOSITE)(_max_pool(_rank))
+    lowering(getattr(aten, f"{_name}_backward").default, kind=GATHER)(_max_pool_backward(_rank))
+
+
+# ---- mean
+def _avg_pool(rank: int) -> Any:
+    def lower(graph: GraphLowering, node: torch.fx.Node, x: Value, kernel: Any, stride: Any = (), padding: Any = 0,
+              ceil_mode: bool = False, count_include_pad: bool = True, divisor: int | None = None) -> Value:
+        if not x.dtype.is_floating_point:
+            raise Unsupported("means of integers")
+        frame = windows(x, rank, kernel, stride, padding)
+        wide = compute_dtype(x.dtype)
+        if not x.base.buffer and (x.base.heavy or x.base.depth > 1):
+            graph.realize(x.base)
+
+        def compute(e: BodyBuilder, index: Index) -> str:
+            total = e.constant(0, wide)
+            for at in frame.places:
+                element, within = frame.element(e, index[-rank:], at)
+                value = e.masked(within, lambda element=element: x.load(e, index[:-rank] + element), 0)
+                total = e("add", total, e.cast(value, wide))
+            count = _elements(e, frame, index[-rank:], count_include_pad, divisor)
+            return e("truediv", total, e.cast(count, wide))
+
+        return graph.gather(node, (x,), compute)
+
+    return lower
+
+
+def _elements(e: BodyBuilder, frame: Windows, window: Index, with_padding: bool, divisor: int | None) -> str:
+    """By how many elements a window's sum is divided, as an int64."""
+    if divisor is not None:
+        return e.constant(divisor, torch.int64)
+    count = e.constant(1, torch.int64)
+    for o, given, k, s, p in zip(window, frame.given, frame.kernel, frame.stride, frame.padding):
+        first = o * s - p
+        end = _bounded(e, first + k, None, given + p if with_padding else given)
+        begin = e.index_value(first) if with_padding else _bounded(e, first, 0, None)
+        count = e("mul", count, e("sub", end, begin))
+    return count
+
+
+def _bounded(e: BodyBuilder, form: Linear, least: Size | None, most: Size | None) -> str:
+    """A form, kept within bounds; what its own bounds tell costs nothing."""
+    low, high = form.bounds
+    value = e.index_value(form)
+    if least is not None and not (type(low) is int and low >= least):
+        value = e("maximum", value, least)
+    if most is not None and not (type(high) is int and high <= most):
+        value = e("minimum", value, most)
+    return value
+
+
+def _avg_pool_backward(rank: int) -> Any:
+    def lower(graph: GraphLowering, node: torch.fx.Node, grad: Value, x: Value, kernel: Any, stride: Any, padding: Any,
+              ceil_mode: bool, count_include_pad: bool, divisor: int | None) -> Value:
+        frame = windows(x, rank, kernel, stride, padding)
+
+        def reaches(e: BodyBuilder, index: Index, window: Index) -> str:
+            beyond = tuple([i + p - o * s for i, p, o, s in
+                            zip(index[-rank:], frame.padding, window, frame.stride)])
+            return inside(e, beyond, frame.kernel)
+
+        def share(e: BodyBuilder, value: str, window: Index) -> str:
+            count = _elements(e, frame, window, count_include_pad, divisor)
+            return e("truediv", value, e.cast(count, e.dtypes[value]))
+
+        return _gathered(graph, node, grad, (grad,), frame, reaches, share)
+
+    return lower
+
+
+for _rank in (2, 3):
+    lowering(getattr(aten, f"avg_pool{_rank}d").default, kind=GATHER)(_avg_pool(_rank))
+    lowering(getattr(aten, f"avg_pool{_rank}d_backward").default, kind=GATHER)(_avg_pool_backward(_rank))
