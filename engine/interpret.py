@@ -54,24 +54,32 @@ def _run(program: Program, steps: Sequence[LoopBody | ExternCall], inputs: Seque
     memory: dict[str, torch.Tensor] = dict(program.constants)
     memory.update({n: v for n, v in zip(program.inputs, inputs) if isinstance(v, torch.Tensor)})
     symbols = symbol_values(program, inputs)
-    for symbol, number in symbols.items():
-        if scalar_buffer(symbol) in program.buffers:
-            memory[scalar_buffer(symbol)] = torch.tensor(number, dtype=torch.float64)
-    for buffer in program.buffers.values():
-        if buffer.role == "intermediate":
-            memory[buffer.name] = allocate(buffer, symbols)
+    _allocate_known(program, memory, symbols)
     for step in steps:
         if isinstance(step, LoopBody):
             run_body(step, memory, symbols)
         else:
             call(step, memory, symbols)
+            if step.binds:
+                _allocate_known(program, memory, symbols)
     outputs = tuple([resolve(out, memory, symbols) for out in program.outputs])
     for view, name in program.copies:
         memory[name].copy_(resolve(view, memory, symbols))
     return outputs
 
 
-def symbol_values(program: Program, inputs: Sequence[Any]) -> dict[sympy.Symbol, int]:
+def _allocate_known(program: Program, memory: dict[str, torch.Tensor], symbols: Mapping[sympy.Symbol, Any]) -> None:
+    """Memory for all buffers whose sizes are known by now, and for floats that vary."""
+    for symbol, number in symbols.items():
+        if scalar_buffer(symbol) in program.buffers:
+            memory[scalar_buffer(symbol)] = torch.tensor(number, dtype=torch.float64)
+    for buffer in program.buffers.values():
+        known = all(e.free_symbols <= symbols.keys() for e in (*buffer.size, *buffer.stride))
+        if buffer.role == "intermediate" and buffer.name not in memory and known:
+            memory[buffer.name] = allocate(buffer, symbols)
+
+
+def symbol_values(program: Program, inputs: Sequence[Any]) -> dict[sympy.Symbol, Any]:
     """The value of each size symbol, read off the inputs."""
     values = {}
     for symbol, (position, kind, dim) in program.symbols.items():
@@ -110,10 +118,13 @@ def resolve(value: Any, memory: Mapping[str, torch.Tensor], symbols: Mapping[sym
     return value
 
 
-def call(step: ExternCall, memory: dict[str, torch.Tensor], symbols: Mapping[sympy.Symbol, int]) -> None:
-    """Run an operator of ATen; its results become the step's buffers."""
+def call(step: ExternCall, memory: dict[str, torch.Tensor], symbols: dict[sympy.Symbol, Any]) -> None:
+    """Run an operator of ATen; its results become the step's buffers, and tell the symbols that it binds."""
     result = step.target(*resolve(step.args, memory, symbols), **resolve(dict(step.kwargs), memory, symbols))
     results = result if isinstance(result, (tuple, list)) else (result,)
+    made = {name: value for name, value in zip(step.outputs, results) if name is not None}
+    for symbol, buffer, dimension in step.binds:
+        symbols[symbol] = made[buffer].shape[dimension] if buffer else result
     for name, value in zip(step.outputs, results):
         if name is not None:
             promised = memory.get(name)

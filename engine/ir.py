@@ -130,7 +130,9 @@ class ExternCall:
     """A call of an ATen operator on views; `args` and `kwargs` are trees whose leaves may be View or sympy.Expr.
 
     `outputs` names the buffers it makes (None for a result nobody uses); an operator that mutates names in `mutates`
-    the buffers that it changes. `why` says why it is not loops: it is the text of a recorded decision.
+    the buffers that it changes. `why` says why it is not loops: it is the text of a recorded decision. `binds` are
+    symbols that are known when it has run: (symbol, name of an output, which of its sizes), or (symbol, "", 0) for the
+    number that it returns.
     """
 
     name: str
@@ -141,6 +143,7 @@ class ExternCall:
     mutates: tuple[str, ...] = ()
     origins: tuple[str, ...] = ()
     why: str = ""
+    binds: tuple[tuple[sympy.Symbol, str, int], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from torch.fx._lazy_graph_module import _LazyGraphModule
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from .capture import CapturedGraph
+from .shapes import says_not_negative
 from .sources import Source
 from .subgraphs import Scope, Scopes
 from .values import build
@@ -38,6 +39,9 @@ PURE_METHODS = frozenset(
 )
 """Tensor methods whose unused result is dropped from the graph. Whatever is not known to be pure stays."""
 
+
+_CHECKS = (torch.ops.aten._assert_scalar.default,)
+"""Operators that state a condition on numbers themselves."""
 
 _OUT_OF_PLACE: dict[Any, Any] = {
     getattr(operator, f"i{name}"): getattr(operator, name)
@@ -123,6 +127,8 @@ class TraceGraph:
         if node_args and not isinstance(node_args[0], torch.fx.Node):
             target = _OUT_OF_PLACE.get(target, target)
         fake = self.run_fake(op, target, node_args, node_kwargs)
+        if self.shapes.shape_env.pending_fresh_unbacked_symbols:
+            self._accept_unbacked(target, fake, tx)
         node = self.make(target, node_args, node_kwargs, op)
         meta = node.meta
         meta["val"] = fake
@@ -133,8 +139,37 @@ class TraceGraph:
         self.operations += 1
         return build.wrap_result(tx, node, fake)
 
+    def _accept_unbacked(self, target: Any, fake: Any, tx: Interpreter) -> None:
+        """The operation has a result that only the data tells. Raises Unsupported where the graph breaks instead."""
+        self.shapes.shape_env.pending_fresh_unbacked_symbols.clear()
+        size = isinstance(fake, (torch.Tensor, tuple, list))
+        training = torch.is_grad_enabled() and any(
+            isinstance(val, torch.Tensor) and val.requires_grad
+            for val in (node.meta["val"] for node in self.inputs.values())
+        )
+        place = tx.own_location()
+        subject = f"{_target_name(target)}@{place.file.rpartition('/')[2]}:{place.line}"
+        why = (
+            "a backward would need the number, too" if training
+            else "the size is known when the operator has run" if size else "the number is known when the graph runs"
+        )
+        default = "break" if training else "symbol"
+        if tx.trace.context.decide("unbacked", subject, ("symbol", "break"), default, why) == "break":
+            code = "data-dependent-shape" if size else "data-dependent-value"
+            raise Unsupported(code, _target_name(target) if size else f"Tensor.{_target_name(target)}")
+
     def run_fake(self, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What the operation gives on the fake values of its arguments."""
+        count = self.shapes.shape_env.num_deferred_runtime_asserts
+        before = self.shapes.assertions() if count else set()
+        fake = self._run_fake(op, target, args, kwargs)
+        if self.shapes.shape_env.num_deferred_runtime_asserts != count and target not in _CHECKS:
+            # What torch assumes of such sizes would be an error of ours where it does not hold.
+            if not all(map(says_not_negative, self.shapes.assertions() - before)):
+                raise Unsupported("data-dependent-shape", f"{_target_name(target)}, which goes well for some sizes only")
+        return fake
+
+    def _run_fake(self, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         fake_args = tuple([_fake(arg) for arg in args])
         fake_kwargs = {name: _fake(value) for name, value in kwargs.items()} if kwargs else kwargs
         try:

@@ -217,8 +217,8 @@ class FrameShapes:
 
     def __init__(self, policy: DynamicPolicy) -> None:
         self.policy = policy
-        # No symbols for what only the data of a tensor tells: the operation then raises, which is a graph break.
-        self.shape_env = CaptureShapeEnv(allow_scalar_outputs=False, allow_dynamic_output_shape_ops=False)
+        # What only the data of a tensor tells becomes an unbacked symbol, which `TraceGraph` may refuse.
+        self.shape_env = CaptureShapeEnv(allow_scalar_outputs=True, allow_dynamic_output_shape_ops=True)
         self.fake_mode = CaptureFakeMode(shape_env=self.shape_env, allow_non_fake_inputs=False)
         self._fakes: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
         self._dims: dict[int, tuple[Sizes, Sizes]] = {}  # of the real tensors that have symbols, by id
@@ -256,6 +256,10 @@ class FrameShapes:
         symbol = self.shape_env.create_unspecified_symbol(value, source=theirs, dynamic_dim=DimDynamic.DYNAMIC)
         self._bind(symbol, source)
         return self.shape_env.create_symfloatnode(symbol, hint=value, source=theirs)
+
+    def assertions(self) -> set[sympy.Expr]:
+        """The conditions on unbacked symbols that torch has assumed so far, and would have checked at run time."""
+        return {a.expr for group in self.shape_env.deferred_runtime_asserts.values() for a in group}
 
     def static_dims(self, tensor: torch.Tensor) -> tuple[Sizes, Sizes]:
         """Sizes and strides that a TENSOR_MATCH checks; None where a symbol's conditions say what is allowed."""
@@ -337,6 +341,15 @@ class FrameShapes:
 
     def _guard(self, text: str, symbols: Sequence[sympy.Symbol], location: Location | None = None) -> ShapeGuard:
         return ShapeGuard(text, tuple(map(str, symbols)), tuple(self._symbols[s] for s in symbols), location)
+
+
+def says_not_negative(expression: sympy.Expr) -> bool:
+    """Whether a condition says no more than that a size is not negative: making the tensor checks that."""
+    if isinstance(expression, sympy.Ge):
+        return expression.lhs.is_Symbol and expression.rhs == 0
+    if isinstance(expression, sympy.Le):
+        return expression.rhs.is_Symbol and expression.lhs == 0
+    return expression is sympy.true
 
 
 def _numbers(values: Sequence[int | torch.SymInt]) -> Sizes:

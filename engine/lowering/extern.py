@@ -70,6 +70,7 @@ def fallback(graph: GraphLowering, node: torch.fx.Node, args: Any, kwargs: Any, 
         target = _copying(node)
     results = fake if isinstance(fake, (tuple, list)) else (fake,)
     outputs: list[str | None] = []
+    binds: list[tuple[sympy.Symbol, str, int]] = []
     made: list[Any] = []
     call_args, call_kwargs = argument_views(graph, tuple(args)), argument_views(graph, dict(kwargs))
     several = isinstance(fake, (tuple, list))
@@ -84,9 +85,25 @@ def fallback(graph: GraphLowering, node: torch.fx.Node, args: Any, kwargs: Any, 
         base.buffer = graph.new_buffer(base)
         outputs.append(base.buffer)
         made.append(Value(base, base.size))
+        binds += [(symbol, base.buffer, d) for d, symbol in enumerate(base.size) if graph.defines(symbol)]
     name = next((o for o in outputs if o is not None), f"call_{node.name}")
-    graph.steps.append(ExternCall(name, target, call_args, call_kwargs, tuple(outputs), (), (node.name,), why))
+    step = ExternCall(name, target, call_args, call_kwargs, tuple(outputs), (), (node.name,), why, tuple(binds))
+    graph.steps.append(step)
     return tuple(made) if several else made[0]
+
+
+def number_of(graph: GraphLowering, node: torch.fx.Node, args: Any) -> sympy.Basic:
+    """`.item()`: a call whose result is a number; what is made of the number is an expression."""
+    expression: sympy.Basic = node.meta["val"].node.expr
+    symbols = [symbol for symbol in expression.free_symbols if graph.defines(symbol)]
+    if len(symbols) == 1:  # itself, or, for a bool, u0 == 1
+        binds = ((symbols[0], "", 0),)
+        why = "a number that Python reads from a tensor"
+        views = argument_views(graph, tuple(args))
+        graph.steps.append(ExternCall(f"call_{node.name}", node.target, views, {}, (), (), (node.name,), why, binds))
+    elif symbols:
+        raise EngineUnsupported(f"the number {expression} of {node.target} cannot be told from its value")
+    return expression
 
 
 def library_copy(graph: GraphLowering, value: Value, stride: tuple[Size, ...]) -> Value:

@@ -12,8 +12,9 @@ import torch.fx
 from ...artifacts.context import CompileContext
 from ..aten import EngineUnsupported
 from ..ir import Buffer, ExternCall, LoopBody, Program, View, scalar_buffer
+from ..unbacked import is_unbacked, unbacked_in
 from .body import BodyBuilder
-from .extern import fallback, library_copy
+from .extern import fallback, library_copy, number_of
 from .index import Linear, Size, axis, constant, contiguous_strides, expr, product, size, sizes
 from .registry import LOWERINGS, RESHAPE, VIEW, Unsupported, in_loops
 from .reuse import leaving, scattered
@@ -39,6 +40,7 @@ class GraphLowering:
         self.inputs: list[str] = []
         self.values: dict[torch.fx.Node, Any] = {}
         self.node: torch.fx.Node = None  # type: ignore[assignment]  # the node that is being lowered
+        self.bound: set[sympy.Symbol] = set()  # unbacked symbols that a call has told
         self._made = 0
 
     # ---- the walk
@@ -76,7 +78,7 @@ class GraphLowering:
     def _check_symbols(self) -> None:
         for buffer in self.buffers.values():
             for number in (*buffer.size, *buffer.stride):
-                unknown = number.free_symbols - set(self.symbols)
+                unknown = number.free_symbols - set(self.symbols) - self.bound
                 if unknown:
                     raise EngineUnsupported(f"the size {number} of {buffer.name} is known only when the graph runs")
 
@@ -100,6 +102,15 @@ class GraphLowering:
                     self.symbols.setdefault(number, (position, kind, d))
         return Value(base, base.size)
 
+    def defines(self, symbol: Any) -> bool:
+        """Whether the call that is being made is the first to tell an unbacked symbol, which it then does."""
+        if not isinstance(symbol, sympy.Symbol) or not is_unbacked(symbol) or symbol in self.bound:
+            return False
+        self.bound.add(symbol)
+        if not symbol.is_integer:
+            self._add_scalar(symbol)
+        return True
+
     def _add_scalar(self, symbol: sympy.Symbol) -> None:
         """Memory for a float that varies, from which kernels load it; none where they run on several devices."""
         fakes = [node.meta.get("val") for node in self.module.graph.nodes]
@@ -112,7 +123,7 @@ class GraphLowering:
         """Whether loops can read all symbolic numbers in an argument tree."""
         if isinstance(value, (tuple, list)):
             return all(map(self._is_lowered, value))
-        if not isinstance(value, sympy.Expr) or value.is_integer:
+        if not isinstance(value, sympy.Expr) or (value.is_integer and all(s.is_integer for s in value.free_symbols)):
             return True
         known = all(s.is_integer or scalar_buffer(s) in self.buffers for s in value.free_symbols)
         return known and all(e.func in _ARITHMETIC or e.is_Atom for e in sympy.preorder_traversal(value))
@@ -128,6 +139,8 @@ class GraphLowering:
 
     def _call(self, node: torch.fx.Node) -> Any:
         fake = node.meta.get("val")
+        if node.target is torch.ops.aten._local_scalar_dense.default:
+            return number_of(self, node, self.arguments(node.args))
         if isinstance(fake, (torch.SymInt, torch.SymFloat, torch.SymBool)):
             return symbolic(fake)
         if node.target is operator.getitem:
@@ -137,6 +150,8 @@ class GraphLowering:
         why = f"{node.target} has no lowering"
         if not self._is_lowered((*args, *kwargs.values())):
             why = "a symbolic number that loops cannot compute"
+        elif _may_be_empty(node):
+            why = "it raises where the size, which only data tells, is 0"
         elif known is not None and (known.kind in (RESHAPE, VIEW) or self._wants_loops(node)):
             try:
                 _check_dense((fake, [n.meta.get("val") for n in node.all_input_nodes]), known.kind in (RESHAPE, VIEW))
@@ -288,6 +303,15 @@ class GraphLowering:
         if tuple(map(size, view.stride)) != wanted and 0 not in wanted and product(map(size, view.size)) != 0:
             view = self.view_of(self.copied(value, wanted), like=wanted)
         return view
+
+
+_NOT_OF_NOTHING = frozenset("amax amin max min argmax argmin aminmax median nanmedian mode".split())
+"""Reductions that raise where there is nothing to reduce."""
+
+
+def _may_be_empty(node: torch.fx.Node) -> bool:
+    packet = getattr(getattr(node.target, "overloadpacket", None), "__name__", "")
+    return packet in _NOT_OF_NOTHING and bool(unbacked_in([n.meta.get("val") for n in node.all_input_nodes]))
 
 
 _ARITHMETIC = (sympy.Add, sympy.Mul, sympy.Pow)

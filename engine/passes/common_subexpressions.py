@@ -8,6 +8,7 @@ import torch.fx
 
 from ...artifacts.records import RuleMatch
 from ..aten import AtenGraph
+from ..unbacked import unbacked_in
 from .aliasing import outputs_reach
 from .dead_code import has_effect
 
@@ -22,7 +23,7 @@ def merge_common_subexpressions(aten: AtenGraph) -> list[RuleMatch]:
     seen: dict[Any, torch.fx.Node] = {}
     visible = outputs_reach(aten.module.graph)
     for node in list(aten.module.graph.nodes):
-        if node.op not in ("call_function", "get_attr") or has_effect(node):
+        if node.op not in ("call_function", "get_attr") or has_effect(node) or unbacked_in(node.meta.get("val")):
             continue
         key = _key(node)
         if key is None:

@@ -5,7 +5,8 @@ import torch
 import torch.fx
 
 from ...artifacts.records import RuleMatch
-from ..aten import AtenGraph
+from ..aten import AtenGraph, Constant
+from ..unbacked import needed, unbacked_in
 
 
 def has_effect(node: torch.fx.Node) -> bool:
@@ -21,11 +22,12 @@ def has_effect(node: torch.fx.Node) -> bool:
 
 
 def remove_dead_code(aten: AtenGraph) -> list[RuleMatch]:
-    """Erase dead nodes from the end to the start."""
+    """Erase dead nodes from the end to the start; what tells a number that others mention is not dead."""
     removed = []
     graph = aten.module.graph
+    told = needed(graph.nodes) | unbacked_in([o.value for o in aten.outputs if isinstance(o, Constant)])
     for node in reversed(graph.nodes):
-        if not node.users and not has_effect(node):
+        if not node.users and not has_effect(node) and not unbacked_in(node.meta.get("val")) & told:
             removed.append(node.name)
             graph.erase_node(node)
     return [RuleMatch("dead-code", tuple(reversed(removed)), (), "nobody reads the result")] if removed else []

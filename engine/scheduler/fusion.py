@@ -13,7 +13,8 @@ import sympy
 
 from ...artifacts.context import CompileContext
 from ...artifacts.records import FusionCandidate, Option
-from ..ir import Axis, ExternCall, LoopBody, Program, View
+from ..ir import Axis, ExternCall, LoopBody, Program, View, scalar_buffer
+from ..unbacked import unbacked_in
 from .forms import NotLinear
 from .legality import Refusal, accesses, aligned, conflict, crossing, iterations, turned
 
@@ -79,8 +80,10 @@ class Fusion:
             self._users.setdefault(name, set()).add(node.id)
 
     def _order_steps(self) -> None:
-        """Reads follow writes, and writes follow what came before them, for each buffer in program order."""
+        """Reads follow writes, and writes follow what came before them, for each buffer in program order; whatever uses
+        a symbol follows the call that tells its value."""
         writers: dict[str, list[Node]] = {}
+        self._order_symbols()
         readers: dict[str, list[Node]] = {}
         for node in sorted(self.nodes.values(), key=lambda n: n.position):
             for name in node.touched:
@@ -95,6 +98,14 @@ class Fusion:
                 readers.setdefault(name, []).append(node)
             for name in node.writes:
                 writers.setdefault(name, []).append(node)
+
+    def _order_symbols(self) -> None:
+        tellers = {symbol: n for n in self.nodes.values() if n.extern is not None for symbol, *_ in n.extern.binds}
+        for node in self.nodes.values() if tellers else ():
+            for symbol in _symbols_of(node, self.program) & tellers.keys():
+                if tellers[symbol] is not node:
+                    node.before.add(tellers[symbol].id)
+                    tellers[symbol].after.add(node.id)
 
     def _path_between(self, first: Node, second: Node) -> Node | None:
         """A third node that lies on a path from one to the other, so that fusing them would make a cycle."""
@@ -323,6 +334,34 @@ def _node(step: LoopBody | ExternCall, number: int, position: int, program: Prog
     reads = {v.buffer for v in views_in((step.args, dict(step.kwargs)))}
     writes = {o for o in step.outputs if o} | set(step.mutates)
     return Node(number, position, [], (), reads, writes, extern=step)
+
+
+def _symbols_of(node: Node, program: Program) -> set[sympy.Symbol]:
+    """All symbols that a step needs: in the sizes of what it touches, its loops and indices, its arguments."""
+    buffers = [program.buffers[name] for name in node.touched if name in program.buffers]
+    found = {s for b in buffers for number in (*b.size, *b.stride) for s in number.free_symbols}
+    found |= {s for s in unbacked_scalars(program) if scalar_buffer(s) in node.reads}
+    for body in node.bodies:
+        found |= {s for a in (*body.axes, *body.reduction_axes) for s in sympy.sympify(a.extent).free_symbols}
+        found |= {s for st in body.statements if st.index is not None for s in st.index.free_symbols}
+    if node.extern is not None:
+        found |= unbacked_in(_expressions_in((node.extern.args, dict(node.extern.kwargs))))
+    return found
+
+
+def unbacked_scalars(program: Program) -> set[sympy.Symbol]:
+    """The floats that calls tell."""
+    return {s for step in program.steps if isinstance(step, ExternCall) for s, *_ in step.binds if not s.is_integer}
+
+
+def _expressions_in(tree: object) -> list[sympy.Basic]:
+    if isinstance(tree, View):
+        return [sympy.sympify(number) for number in (*tree.size, *tree.stride, tree.offset)]
+    if isinstance(tree, (list, tuple)):
+        return [e for item in tree for e in _expressions_in(item)]
+    if isinstance(tree, dict):
+        return _expressions_in(list(tree.values()))
+    return [tree] if isinstance(tree, sympy.Basic) else []
 
 
 def views_in(tree: object) -> Iterable[View]:

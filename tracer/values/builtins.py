@@ -168,7 +168,8 @@ def _converted(tx: Interpreter, value: Value, kind: type, method: str) -> Value:
     if isinstance(value, NumberValue):
         return value.converted(tx, kind)
     if isinstance(value, TensorValue):
-        raise Unsupported("data-dependent-value", f"{kind.__name__}() of {value.describe()}")
+        number = value.call_method(tx, "item", [], {})
+        return number.converted(tx, kind) if isinstance(number, NumberValue) else fold(tx, kind, [number])
     return value.call_method(tx, method, [], {})
 
 

@@ -3,10 +3,9 @@ from __future__ import annotations
 
 import math
 
+import ptdebug
 import pytest
 import torch
-
-import ptdebug
 from ptdebug.tracer.dispatch import reset, stats
 
 X = torch.linspace(-2, 3, 12).reshape(3, 4)

@@ -113,12 +113,9 @@ def test_result_of_an_in_place_operation_is_the_tensor_itself():
 @pytest.mark.parametrize(
     ("function", "code"),
     [
-        (lambda x: x * x.sum().item(), "a number is read out of a tensor"),
         (lambda x: x * 2 if x.sum() > 3 else x * 3, "depends on values in a tensor"),
-        (lambda x: x[x > 2] + 1, "how large the result is"),
-        (lambda x: x * float(x.sum()), "a number is read out of a tensor"),
-        (lambda x: (x + 1).tolist(), "a tensor becomes a Python list"),
-        (lambda x: x.sum() * len(torch.nonzero(x)), "is taken out of a tensor"),
+        (lambda x: (x + 1).repeat(30, 1).tolist(), "a tensor becomes a Python list"),
+        (lambda x: (x + 1).numpy().shape, "a tensor becomes a NumPy array"),
     ],
 )  # fmt: skip
 def test_what_depends_on_the_data_breaks(check, function, code):

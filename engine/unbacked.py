@@ -1,0 +1,45 @@
+"""Numbers and sizes that only data tells: which operator of a graph defines each, and where it is read at run time.
+
+ShapeEnv calls them unbacked symbols (u0, zuf0): `.item()` gives one, `nonzero` makes a result with one in its sizes.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import sympy
+import torch
+import torch.fx
+from torch.utils._sympy.symbol import SymT, symbol_is_type
+
+
+def is_unbacked(symbol: sympy.Symbol) -> bool:
+    """Whether only data tells the value of `symbol`."""
+    return symbol_is_type(symbol, (SymT.UNBACKED_INT, SymT.UNBACKED_FLOAT))
+
+
+def unbacked_in(value: Any) -> set[sympy.Symbol]:
+    """The unbacked symbols of a tree of tensors, numbers and expressions."""
+    return {symbol for expression in _expressions(value) for symbol in expression.free_symbols if is_unbacked(symbol)}
+
+
+def _expressions(value: Any) -> Iterator[sympy.Basic]:
+    if isinstance(value, torch.Tensor):
+        for number in (*value.size(), *value.stride()):
+            yield from _expressions(number)
+    elif isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+        yield value.node.expr
+    elif isinstance(value, sympy.Basic):
+        yield value
+    elif isinstance(value, (tuple, list)):
+        for item in value:
+            yield from _expressions(item)
+
+
+def needed(nodes: Iterable[torch.fx.Node]) -> set[sympy.Symbol]:
+    """The unbacked symbols that arguments of `nodes` mention: who defines them cannot be dropped."""
+    found: set[sympy.Symbol] = set()
+    for node in nodes:
+        for argument in (*node.args, *node.kwargs.values()):
+            found |= unbacked_in(argument)
+    return found
