@@ -139,7 +139,8 @@ def _operator(node: torch.fx.Node) -> str:
 
 def _small_power(node: torch.fx.Node) -> bool:
     """Whether the node raises to a power that becomes a few products."""
-    return node.target is torch.ops.aten.pow.Tensor_Scalar and bool(node.args[1] in (-2, -1, 1, 2, 3, 4))
+    power: Any = node.args[1] if node.target is torch.ops.aten.pow.Tensor_Scalar else None
+    return type(power) in (int, float) and power in (-2, -1, 1, 2, 3, 4)
 
 
 def is_view(node: torch.fx.Node) -> bool:

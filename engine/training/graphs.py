@@ -74,9 +74,9 @@ class Partitioned:
     """The two halves of a joint graph.
 
     `forward.outputs` are the graph outputs of the joint graph's forward as they are (no views, no copied inputs), and
-    after them the values of `saved` in order: tensors first, then sizes (Constant with a SymInt). `backward` takes those
-    values, then the tangents, and returns the gradients; it mutates nothing. Node names are those of the joint graph, in
-    both. No saved value is an input that the forward changes.
+    after them the values of `saved` in order: tensors first, then sizes (Constant with a SymInt). `backward` takes
+    those values, then the tangents, and returns the gradients; it mutates nothing. Node names are those of the joint
+    graph, in both. No saved value is an input that the forward changes.
     """
 
     forward: AtenGraph

@@ -61,14 +61,14 @@ def _make_state(tx: Interpreter, optimizer: ObjectValue) -> None:
                 return
 
 
-@handles(module._get_value)  # type: ignore[attr-defined]
+@handles(module._get_value)
 def _get_value(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     """The number of steps as a float64 tensor: eager computes with it in Python, in that precision."""
     value = args[0]
     return value.call_method(tx, "double", [], {}) if isinstance(value, TensorValue) else value
 
 
-@handles(module._stack_if_compiling)  # type: ignore[attr-defined]
+@handles(module._stack_if_compiling)
 def _stack_if_compiling(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     """A list stays a list: `_foreach_addcdiv_` takes it below."""
     return args[0]
@@ -114,7 +114,7 @@ def _weighted(tx: Interpreter, x: TensorValue, args: Args, kwargs: Kwargs) -> Va
 METHODS["add_"] = _weighted
 
 
-# ---- branches on data --------------------------------------------------------------------------------------------------
+# ---- branches on data ------------------------------------------------------------------------------------------------
 def _without_branches(function: Any) -> None:
     """These have a form without branches on data, for CUDA graphs, that computes the same."""
 
