@@ -35,7 +35,8 @@ def partition(joint: JointGraph, context: CompileContext) -> Partitioned:
     forward, backward, sizes = split(found, cut)
     readers = _first_readers(found, cut)
     saved = [
-        Saved(n.name, _kind(found, n), exact_bytes(n.meta.get("val")), why.get(n, "an input: alive anyway"), readers[n])
+        Saved(n.name, _kind(found, n), exact_bytes(n.meta.get("val")), why.get(n, "an input: alive anyway"),
+              readers.get(n, ""))  # a gradient may be a saved value itself
         for n in cut.saved
     ]
     saved += [Saved(name, "size", 8, "a size that no saved tensor tells") for name in sizes]
