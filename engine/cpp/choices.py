@@ -100,6 +100,8 @@ def prefers_lanes(bodies: Sequence[LoopBody], lane: Axis) -> bool:
             factor = coefficient(form, lane.symbol)
             if factor == 0 and s.op == "load" and body.reduction_axes:
                 continue  # one element for all lanes
+            if s.op == "load" and all(coefficient(form, a.symbol) == 0 for a in inner):
+                continue  # one element for a whole inner loop
             along += factor == 1
             inner_along += any(coefficient(form, a.symbol) == 1 for a in inner)
     return along > inner_along

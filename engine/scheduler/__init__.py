@@ -1,9 +1,9 @@
 """Which loop bodies share a kernel, in what loops, and which buffers share memory.
 
 Walk: `fusion.py` searches (greedily, most bytes saved first), `legality.py` says what may be fused, on the linear index
-forms of `forms.py`; `finish.py` merges contiguous loops and finds the buffers that never reach memory; `in_place.py`
-lets kernels write over what they replace; `memory.py` lets buffers take over dead ones' memory; `describe.py` makes
-records of it all.
+forms of `forms.py`; `finish.py` merges contiguous loops and finds the buffers that never reach memory; `order.py`
+chooses the innermost loop; `in_place.py` lets kernels write over what they replace; `memory.py` lets buffers take over
+dead ones' memory; `describe.py` makes records of it all.
 """
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from .fusion import Fusion, Node
 from .in_place import write_in_place
 from .layout import with_transposed_copies
 from .memory import plan_memory
+from .order import ordered
 
 __all__ = ["ScheduledPlan", "describe", "schedule"]
 
@@ -52,7 +53,8 @@ def schedule(program: Program, context: CompileContext) -> ScheduledPlan:
         if node.extern is not None:
             items.append(node.extern)
         else:
-            items.append(finished(node, _kernel_name(node, len(items)), program, needed_outside))
+            group = finished(node, _kernel_name(node, len(items)), program, needed_outside)
+            items.append(ordered(group, context) if group.device.type == "cpu" else group)
     written = write_in_place(program, items, context)
     memory = plan_memory(written.program, written.items, escaping(written.program), context)
     candidates = tuple(fusion.candidates.values())

@@ -1,0 +1,87 @@
+"""Which loop of a pointwise group is innermost: the one that the vector unit runs along.
+
+Loops come in the order of memory, which is best while the innermost is long. One of a few iterations leaves most of a
+vector empty; where there is much to compute, it pays to run along another loop and to reach memory in strides. The cost
+of an order is counted for one element, in simple operations: arithmetic is shared by the lanes that are in use, and so
+are loads and stores of neighbours; what does not depend on the innermost loop is done once for all of it.
+"""
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ...artifacts.context import CompileContext
+from ...artifacts.records import Option
+from ..ir import Axis, Group, LoopBody
+from .forms import coefficient, index_forms, static
+
+LANES = 16  # float32 in a vector
+SHORT = LANES // 2  # iterations of an innermost loop below which the compiler leaves the vector unit alone
+ARITHMETIC = 1.0
+TRANSCENDENTAL = 20.0  # a call of the vector math library, for one vector
+STRIDED = 3.0  # an access of its own for each lane
+GAIN = 1.5  # how many times cheaper another order must look
+SLOW = frozenset("exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf "
+                 "erfc erfinv lgamma digamma sigmoid pow atan2".split())
+
+
+def ordered(group: Group, context: CompileContext) -> Group:
+    """`group` with another loop innermost where that is much cheaper (a decision of kind "loop-order")."""
+    if len(group.axes) < 2 or not _free(group):
+        return group
+    last = static(group.axes[-1].extent)
+    if last is None or last >= SHORT:
+        return group
+    orders = {_name(order): order for order in _orders(group.axes)}
+    costs = {name: sum(_cost(b, order[-1]) for b in group.bodies) for name, order in orders.items()}
+    current, best = next(iter(costs)), min(costs, key=costs.__getitem__)
+    if costs[best] * GAIN > costs[current]:
+        best = current
+    why = f"an innermost loop of {last} leaves the vector unit idle; costs are operations for an element"
+    options = [Option(name, -cost) for name, cost in costs.items()]
+    chosen = orders[context.decide("loop-order", group.kernel, options, best, why)]
+    return replace(group, axes=chosen, bodies=tuple([replace(b, axes=chosen) for b in group.bodies]))
+
+
+def _free(group: Group) -> bool:
+    """Whether the iterations may run in any order: every body is pointwise in all loops, and adds to no place."""
+    return all(b.axes == group.axes and not b.reduction_axes for b in group.bodies) and not any(
+        s.op == "store" and s.mode for b in group.bodies for s in b.statements
+    )
+
+
+def _orders(axes: tuple[Axis, ...]) -> list[tuple[Axis, ...]]:
+    """The given order first, then each other loop of static extent moved innermost."""
+    moved = [a for a in axes[:-1] if static(a.extent) is not None]
+    return [axes, *[(*[x for x in axes if x is not a], a) for a in moved]]
+
+
+def _name(order: tuple[Axis, ...]) -> str:
+    return ",".join(a.symbol.name for a in order)
+
+
+def _cost(body: LoopBody, inner: Axis) -> float:
+    """Operations for one element of `body` when `inner` is the vector loop."""
+    extent = static(inner.extent) or 1
+    lanes = extent / -(-extent // LANES) if extent >= SHORT else 1.0
+    forms = index_forms(body)
+    varying: set[str] = set()
+    total = 0.0
+    for position, s in enumerate(body.statements):
+        step = None
+        if s.index is not None:
+            form = forms.get(position)
+            step = coefficient(form, inner.symbol) if form is not None else None
+            depends = step != 0 if form is not None else inner.symbol in s.index.free_symbols
+        else:
+            depends = False
+        depends = depends or not varying.isdisjoint((*s.args, s.mask))
+        if depends:
+            varying.add(s.name)
+        if s.op in ("load", "store"):
+            each = 1 / lanes if step == 1 else STRIDED
+        elif s.op == "constant":
+            each = 0.0
+        else:
+            each = (TRANSCENDENTAL if s.op in SLOW else ARITHMETIC) / lanes
+        total += each if depends else each * lanes / extent
+    return total
