@@ -17,7 +17,8 @@ BY_TORCH = frozenset(
     smooth_l1_loss soft_margin_loss softplus softshrink special_entr special_log_ndtr special_xlog1py
     split std std_mean stack sum t threshold trace
     tril triu unbind unsafe_split unsafe_split_with_sizes upsample_nearest1d
-    upsample_nearest2d upsample_nearest3d _upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d
+    upsample_nearest2d upsample_nearest3d
+    _upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d
     upsample_trilinear3d vdot xlogy zeros zeros_like
     _fused_rms_norm _chunk_cat _weight_norm_interface _unsafe_index special_erfcx _unsafe_view _reshape_alias
 
@@ -36,7 +37,8 @@ BY_TORCH = frozenset(
     _log_softmax_backward_data _softmax_backward_data binary_cross_entropy_backward elu_backward gelu_backward
     glu_backward hardsigmoid_backward hardswish_backward hardtanh_backward huber_loss_backward leaky_relu_backward
     log_sigmoid_backward logit_backward mish_backward mse_loss_backward native_dropout_backward
-    native_group_norm_backward native_layer_norm_backward _fused_rms_norm_backward _prelu_kernel_backward rrelu_with_noise_backward
+    native_group_norm_backward native_layer_norm_backward _fused_rms_norm_backward _prelu_kernel_backward
+    rrelu_with_noise_backward
     sigmoid_backward silu_backward smooth_l1_loss_backward soft_margin_loss_backward softplus_backward tanh_backward
     threshold_backward native_batch_norm_backward batch_norm_backward
     diagonal_backward select_backward slice_backward unfold_backward

@@ -1,7 +1,7 @@
 """Rules of our own: where torch's reference loses precision or speed, looks at data, or does not exist.
 
-Each takes and returns what its operator does, in terms of other ATen operators. A rule that returns NotImplemented leaves
-its operator to ATen.
+Each takes and returns what its operator does, in terms of other ATen operators. A rule that returns NotImplemented
+leaves its operator to ATen.
 """
 from __future__ import annotations
 

@@ -184,9 +184,10 @@ def _diagonal_scatter(graph: GraphLowering, node: torch.fx.Node, x: Value, sourc
 def _check_apart(node: torch.fx.Node) -> None:
     """Eager writes into a copy that shares memory among elements wherever the original does."""
     fake: torch.Tensor = node.all_input_nodes[0].meta["val"]
-    layout = sorted(zip(fake.stride(), fake.shape)) if all(type(s) is int for s in (*fake.stride(), *fake.shape)) else []
+    if not all(type(n) is int for n in (*fake.stride(), *fake.shape)):
+        return
     reach = 0
-    for step, extent in layout:
+    for step, extent in sorted(zip(fake.stride(), fake.shape)):
         if extent != 1 and step != 0:
             if step <= reach:
                 raise Unsupported("elements that share memory")

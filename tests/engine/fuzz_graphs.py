@@ -2,22 +2,18 @@
 
     python tests/engine/fuzz_graphs.py --count 50000 --jobs 16 --seed 1
 
-builds programs from the seeds SEED, SEED+1, ..., compiles several side by side as one graph, and compares results, changed
-inputs, strides, dtypes and shared memory with eager's; what the reference interpreter makes of the loop IR is compared
-too. Workers are processes: a crash or a hang is a failure of the programs that were running. A failing program is
-shrunk and printed. Exit code 1 if any failed.
+builds programs from the seeds SEED, SEED+1, ..., compiles several side by side as one graph, and compares results,
+changed inputs, strides, dtypes and shared memory with eager's; what the reference interpreter makes of the loop IR is
+compared too. Workers are processes: a crash or a hang is a failure of the programs that were running. A failing
+program is shrunk and printed. Exit code 1 if any failed.
 
     python tests/engine/fuzz_graphs.py --show SEED        # that program, and how it differs
-
-How far a floating-point value may be off is measured for each program: it runs in eager several times with every
-rounded result changed by up to two units in the last place (Monte Carlo arithmetic; Parker, 1997), and the widest
-deviation seen, times four, is allowed. Where no such change matters, results must be equal.
 """
+
 from __future__ import annotations
 
 import argparse
 import collections
-import contextlib
 import json
 import os
 import queue
@@ -36,6 +32,7 @@ from typing import Any
 import torch
 import torch.fx
 from ptdebug.artifacts.context import CompileContext, run_stages
+from ptdebug.engine import build as compiler
 from ptdebug.engine.aten import FromGraph
 from ptdebug.engine.compile import STAGES
 from ptdebug.engine.entry import entry
@@ -46,21 +43,24 @@ if __name__ == "__main__":  # run as a file: its siblings are found beside it
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
     __package__ = Path(__file__).resolve().parent.name
 
+from .fuzz_compare import difference, execute
 from .fuzz_operators import step
-from .fuzz_programs import Builder, Call, Input, Program, Ref, apply, kind_of, mapped, refs
+from .fuzz_programs import Builder, Input, Program, apply, mapped, refs
 
 BATCH = 8  # programs of one graph
 SHRINKS = 80  # attempts to make a failing program smaller
-RUNS = 8  # runs with changed roundings
-EXACT = frozenset("""abs neg where clamp maximum minimum fmax fmin floor ceil trunc relu getitem cat stack pad to transpose
- permute reshape view expand select narrow squeeze unsqueeze flip roll diagonal movedim unfold chunk split unbind flatten
- contiguous clone detach gather index_select take embedding max min amax amin sort topk copy_ fill_ zero_ masked_fill
- masked_fill_ real imag conj view_as_real tril triu scatter index_copy index_fill slice_scatter select_scatter positive
- broadcast_to tile ravel rot90 as_strided relu_ neg_ clamp_ index_fill_ aminmax cummax cummin median one_hot hardtanh
- relu6 max_pool1d max_pool2d adaptive_max_pool1d adaptive_max_pool2d copysign nan_to_num signbit""".split())
-"""Functions that round nothing: what they give is not changed."""
-OVERRIDES = ({}, {}, {"rounding:*": "eager"}, {"fuse:*": "separate"}, {"variance:*": "welford"}, {"cat:*": "parts"},
-             {"realize:*": "realize"}, {"realize:*": "inline"}, {"lowering:*": "extern"}, {"decompose:*": "keep"})
+OVERRIDES = (
+    {},
+    {},
+    {"rounding:*": "eager"},
+    {"fuse:*": "separate"},
+    {"variance:*": "welford"},
+    {"cat:*": "parts"},
+    {"realize:*": "realize"},
+    {"realize:*": "inline"},
+    {"lowering:*": "extern"},
+    {"decompose:*": "keep"},
+)
 
 
 @dataclass(frozen=True)
@@ -82,38 +82,6 @@ def build(seed: int) -> Program:
             break
         step(b)
     return b.finish()
-
-
-def execute(program: Program, inputs: Sequence[torch.Tensor], change: random.Random | None = None) -> list[torch.Tensor]:
-    """The results on `inputs`; with `change`, every rounded value is changed a little."""
-    values: dict[str, Any] = dict(zip([i.name for i in program.inputs], inputs))
-    for call in program.calls:
-        name = call.function.rpartition(".")[2]
-        exact = name in EXACT
-        given = values
-        if change is not None and not exact:
-            given = {**values, **{r.name: changed(values[r.name], change) for r in refs((call.args, call.kwargs))
-                                  if not (name.endswith("_") and r is call.args[0])}}
-        values[call.name] = result = apply(call, given)
-        if change is not None and not exact and isinstance(result, torch.Tensor):
-            if name.endswith("_"):
-                with contextlib.suppress(RuntimeError):  # overlapping memory
-                    result.copy_(changed(result, change))
-            else:
-                values[call.name] = changed(result, change)
-    return [values[name] for name in program.results]
-
-
-def changed(value: Any, change: random.Random) -> Any:
-    """A floating-point tensor with each element up to two units in the last place off; others as they are."""
-    if not isinstance(value, torch.Tensor) or kind_of(value.dtype) not in "fc":
-        return value
-    source = torch.Generator().manual_seed(change.randrange(2**31))
-    eps = torch.finfo(value.dtype).eps
-    factor = 1 + eps * 2 * (2 * torch.rand(value.shape, generator=source, dtype=torch.float64) - 1)
-    if value.dtype.is_complex:
-        return value * factor.to(value.dtype)
-    return torch.where(value.isfinite(), (value.double() * factor).to(value.dtype), value)
 
 
 # ---- compiling -------------------------------------------------------------------------------------------------------
@@ -162,7 +130,11 @@ def results_of(programs: Sequence[Program], overrides: dict[str, str]) -> Iterat
         again = [t for program in programs for t in program.tensors()]
         outputs = interpret(work.program, again)
     made = len(work.aten.mutations)
-    yield "interpreter", [outputs[o.index - made] if isinstance(o, FromGraph) else None for o in work.aten.outputs], again
+    yield (
+        "interpreter",
+        [outputs[o.index - made] if isinstance(o, FromGraph) else None for o in work.aten.outputs],
+        again,
+    )
 
 
 def check(programs: Sequence[Program], overrides: dict[str, str]) -> list[Failure]:
@@ -204,102 +176,6 @@ def _compare(programs: Sequence[Program], overrides: dict[str, str]) -> list[Fai
     return failures
 
 
-# ---- comparing -------------------------------------------------------------------------------------------------------
-def difference(program: Program, got: Sequence[Any], mine: Sequence[torch.Tensor]) -> str:
-    """How results (None: not looked at) and inputs after the run differ from eager's."""
-    inputs = program.tensors()
-    with torch.no_grad():
-        results = execute(program, inputs)
-    spread: list[list[torch.Tensor]] = []
-    named = [*zip(program.results, got, results), *zip([i.name for i in program.inputs], mine, inputs)]
-    for place, (name, one, other) in enumerate(named):
-        if one is None:
-            continue
-        if (one.dtype, one.shape) != (other.dtype, other.shape):
-            return f"{name} is {one.dtype} {tuple(one.shape)}, eager {other.dtype} {tuple(other.shape)}"
-        if other.numel() and strides(one) != strides(other):
-            return f"{name} has strides {one.stride()}, eager {other.stride()} of {tuple(other.shape)}"
-        one, other = plain(one), plain(other)
-        if same(one, other).all():
-            continue
-        if not spread:
-            spread = _spread(program)
-        bad = ~excused(one, other, [plain(run[place]) for run in spread])
-        if bad.any():
-            return f"{name} {_worst(one, other, bad)}"
-    return _shared(program, got, mine, results, inputs)
-
-
-def strides(tensor: torch.Tensor) -> list[int]:
-    """The strides that matter."""
-    return [s for s, n in zip(tensor.stride(), tensor.shape) if n > 1]
-
-
-def plain(tensor: torch.Tensor) -> torch.Tensor:
-    """Complex numbers as pairs."""
-    return torch.view_as_real(tensor.resolve_conj()) if tensor.dtype.is_complex else tensor.resolve_neg()
-
-
-def same(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-    """Where two tensors agree: NaN equals NaN, and 0.0 is not -0.0."""
-    if not one.dtype.is_floating_point:
-        return one == other
-    return ((one == other) & (torch.signbit(one) == torch.signbit(other))) | (one.isnan() & other.isnan())
-
-
-def _spread(program: Program) -> list[list[torch.Tensor]]:
-    """Results and inputs of runs with changed roundings."""
-    runs = []
-    for number in range(RUNS):
-        inputs = program.tensors()
-        with torch.no_grad(), contextlib.suppress(Exception):  # an integer divided by what became zero
-            runs.append([*execute(program, inputs, random.Random(program.seed * RUNS + number)), *inputs])
-    return runs
-
-
-def excused(one: torch.Tensor, other: torch.Tensor, spread: Sequence[torch.Tensor]) -> torch.Tensor:
-    """Where a difference is one that changed roundings make, too."""
-    fine = same(one, other)
-    for run in spread:
-        fine |= same(one, run)
-    if not one.dtype.is_floating_point:
-        deviates = torch.zeros_like(fine)
-        for run in spread:
-            deviates |= run != other
-        return fine | deviates
-    widest = torch.zeros(other.shape, dtype=torch.float64)
-    wild = torch.zeros_like(fine)
-    for run in spread:
-        finite = run.isfinite() & other.isfinite()
-        widest = torch.where(finite, torch.maximum(widest, (run.double() - other.double()).abs()), widest)
-        wild |= run.isfinite() != other.isfinite()
-    tiny = torch.finfo(other.dtype).tiny
-    return fine | wild | ((one.double() - other.double()).abs() <= 4 * widest + tiny)
-
-
-def _worst(one: torch.Tensor, other: torch.Tensor, bad: torch.Tensor) -> str:
-    at = tuple(bad.nonzero()[0].tolist())
-    return f"is {one[at].item()!r} at {list(at)}, eager {other[at].item()!r} ({int(bad.sum())} of {bad.numel()} differ)"
-
-
-def _shared(program: Program, got: Sequence[Any], mine: Sequence[torch.Tensor], results: Sequence[torch.Tensor],
-            inputs: Sequence[torch.Tensor]) -> str:
-    names = [*program.results, *[i.name for i in program.inputs]]
-    ours, eagers = [*got, *mine], [*results, *inputs]
-    for i in range(len(results)):
-        for j in range(i + 1, len(names)):
-            if ours[i] is None or ours[j] is None or not eagers[i].numel() or not eagers[j].numel():
-                continue
-            if _one_storage(ours[i], ours[j]) != _one_storage(eagers[i], eagers[j]):
-                verb = "shares" if _one_storage(ours[i], ours[j]) else "does not share"
-                return f"{names[i]} {verb} memory with {names[j]}, unlike in eager"
-    return ""
-
-
-def _one_storage(a: torch.Tensor, b: torch.Tensor) -> bool:
-    return a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr()
-
-
 # ---- shrinking -------------------------------------------------------------------------------------------------------
 def shrink(failure: Failure) -> Failure:
     """A smaller program that fails too: fewer results, calls replaced by inputs with their values, simpler inputs."""
@@ -330,13 +206,18 @@ def _fails(program: Program, like: Failure) -> Failure | None:
 
 
 def _smaller(program: Program) -> Iterator[Program]:
+    made = {call.name: call for call in program.calls}
+    for name in program.results:
+        for read in refs((made[name].args, made[name].kwargs)) if name in made else ():
+            if read.name in made:
+                yield _without_dead(replace(program, results=(read.name,)))
     for name in program.results:
         if len(program.results) > 1:
             yield _without_dead(replace(program, results=(name,)))
             yield _without_dead(replace(program, results=tuple(r for r in program.results if r != name)))
     for position, call in enumerate(program.calls):
         if call.name not in program.results:
-            yield _without_dead(replace(program, calls=program.calls[:position] + program.calls[position + 1:]))
+            yield _without_dead(replace(program, calls=program.calls[:position] + program.calls[position + 1 :]))
     for position in reversed(range(len(program.calls))):
         cut = _cut(program, position)
         if cut is not None:
@@ -344,7 +225,7 @@ def _smaller(program: Program) -> Iterator[Program]:
     for position, given in enumerate(program.inputs):
         dense = replace(given, stride=torch.empty(given.shape).stride(), offset=0)
         if dense != given and given.data is None:
-            yield replace(program, inputs=program.inputs[:position] + (dense,) + program.inputs[position + 1:])
+            yield replace(program, inputs=program.inputs[:position] + (dense,) + program.inputs[position + 1 :])
 
 
 def _cut(program: Program, position: int) -> Program | None:
@@ -354,7 +235,7 @@ def _cut(program: Program, position: int) -> Program | None:
         return None
     values: dict[str, Any] = dict(zip([i.name for i in program.inputs], program.tensors()))
     with torch.no_grad():
-        for earlier in program.calls[:position + 1]:
+        for earlier in program.calls[: position + 1]:
             values[earlier.name] = apply(earlier, values)
     value = values[call.name]
     if not isinstance(value, torch.Tensor) or value.dtype.is_complex:
@@ -362,7 +243,7 @@ def _cut(program: Program, position: int) -> Program | None:
     span = 0 if value.numel() == 0 else 1 + sum((n - 1) * s for n, s in zip(value.shape, value.stride()))
     data = value.as_strided((span,), (1,), value.storage_offset()).clone()
     made = Input(call.name, tuple(value.shape), value.stride(), 0, value.dtype, "", 0, 0, data)
-    calls = program.calls[:position] + program.calls[position + 1:]
+    calls = program.calls[:position] + program.calls[position + 1 :]
     return _without_dead(replace(program, inputs=(*program.inputs, made), calls=calls))
 
 
@@ -401,19 +282,28 @@ def _traceable(program: Program) -> bool:
 
 def worker(first: int, count: int) -> None:
     """Run seeds and write a line of JSON for each batch, before and after it."""
+
     def report(start: int, done: int, failures: list[Failure]) -> None:
         found = []
         for failure in failures:
             small = shrink(failure)
-            found.append({"seed": failure.program.seed, "what": small.what, "program": str(small.program),
-                          "overrides": dict(failure.overrides)})
+            found.append(
+                {
+                    "seed": failure.program.seed,
+                    "what": small.what,
+                    "program": str(small.program),
+                    "overrides": dict(failure.overrides),
+                }
+            )
         print(json.dumps({"start": start, "done": done, "failures": found}), flush=True)
 
     warnings.simplefilter("ignore")
     fuzz(first, count, report)
 
 
-def supervise(first: int, count: int, jobs: int, seconds: float, chunk: int = 128) -> dict[str, list[dict[str, Any]]]:
+def supervise(
+    first: int, count: int, jobs: int, seconds: float, options: list[str], chunk: int = 128
+) -> dict[str, list[dict[str, Any]]]:
     """Run workers over all seeds; the failures, by what went wrong."""
     chunks: queue.Queue[tuple[int, int]] = queue.Queue()
     for start in range(first, first + count, chunk):
@@ -428,14 +318,18 @@ def supervise(first: int, count: int, jobs: int, seconds: float, chunk: int = 12
                 start, size = chunks.get_nowait()
             except queue.Empty:
                 return
-            reached, made, found = _watch(start, size, seconds)
+            reached, made, found = _watch(start, size, seconds, options)
             with lock:
                 done[0] += made
                 for failure in found:
                     failures[_kind(failure["what"])].append(failure)
                     print(f"\n{failure['program']}\n# {failure['overrides'] or ''} {failure['what']}", flush=True)
-                print(f"{done[0]} of {count} programs, {sum(map(len, failures.values()))} failures, "
-                      f"{time.time() - began:.0f} s", file=sys.stderr, flush=True)
+                print(
+                    f"{done[0]} of {count} programs, {sum(map(len, failures.values()))} failures, "
+                    f"{time.time() - began:.0f} s",
+                    file=sys.stderr,
+                    flush=True,
+                )
             if reached < start + size:  # the worker died: go on after the batch that it was at
                 chunks.put((reached, start + size - reached))
 
@@ -451,16 +345,18 @@ def _kind(what: str) -> str:
     return " ".join(w for w in what.split() if not any(c.isdigit() for c in w))[:90]
 
 
-def _watch(start: int, size: int, seconds: float) -> tuple[int, int, list[dict[str, Any]]]:
+def _watch(start: int, size: int, seconds: float, options: list[str]) -> tuple[int, int, list[dict[str, Any]]]:
     """Run one worker; (seed to go on from, programs done, failures), its crash or hang among them."""
     environment = {**os.environ, "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "2")}
-    command = [sys.executable, __file__, "--worker", "--seed", str(start), "--count", str(size)]
+    command = [sys.executable, __file__, "--worker", "--seed", str(start), "--count", str(size), *options]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
     lines: queue.Queue[str | None] = queue.Queue()
     errors: list[str] = []
     assert process.stdout is not None and process.stderr is not None
-    readers = [threading.Thread(target=lambda: ([lines.put(x) for x in process.stdout], lines.put(None)), daemon=True),
-               threading.Thread(target=lambda: errors.extend(process.stderr), daemon=True)]
+    readers = [
+        threading.Thread(target=lambda: ([lines.put(x) for x in process.stdout], lines.put(None)), daemon=True),
+        threading.Thread(target=lambda: errors.extend(process.stderr), daemon=True),
+    ]
     for reader in readers:
         reader.start()
     made, at, open_batch, found = 0, start, False, []
@@ -496,10 +392,13 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--seed", type=int, default=random.randrange(10**9))
     parser.add_argument("--seconds", type=float, default=180, help="after which a batch hangs")
+    parser.add_argument("--fast", action="store_true", help="let g++ optimize nothing, which takes a third of the time")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--show", type=int, help="print the program of this seed and check it alone")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
+    if arguments.fast:
+        compiler.FLAGS = tuple("-O0" if flag == "-O2" else flag for flag in compiler.FLAGS)
     if arguments.worker:
         worker(arguments.seed, arguments.count)
         return 0
@@ -508,7 +407,8 @@ def main() -> int:
         found = [f for o in OVERRIDES for f in check([program], o)]
         print(program, *[f"# {f.overrides} {f.what}" for f in found], sep="\n")
         return 1 if found else 0
-    failures = supervise(arguments.seed, arguments.count, arguments.jobs, arguments.seconds)
+    options = ["--fast"] if arguments.fast else []
+    failures = supervise(arguments.seed, arguments.count, arguments.jobs, arguments.seconds, options)
     print(f"\n{arguments.count} programs from seed {arguments.seed}: {sum(map(len, failures.values()))} failed")
     for what, cases in sorted(failures.items(), key=lambda item: -len(item[1])):
         print(f"  {len(cases):5}  {what}   seeds {', '.join(str(c['seed']) for c in cases[:6])}")

@@ -1,4 +1,5 @@
 """What the fuzz calls: one rule for each family of operators. A rule adds one call to a program, or none."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -11,25 +12,38 @@ from .fuzz_programs import Builder, Ref
 Rule = Callable[[Builder], Any]
 RULES: list[tuple[int, Rule]] = []
 
-UNARY = """abs neg sign sqrt rsqrt reciprocal exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh
- asinh acosh atanh erf erfc erfinv lgamma digamma sigmoid floor ceil trunc round frac square isnan isinf isfinite
+UNARY = """abs neg sign sqrt rsqrt reciprocal exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh
+ tanh asinh acosh atanh erf erfc erfinv lgamma digamma sigmoid floor ceil trunc round frac square isnan isinf isfinite
  logical_not bitwise_not signbit sgn positive logit i0 sinc deg2rad rad2deg nan_to_num relu isposinf isneginf
  clone special.ndtr special.entr special.i0e special.log_ndtr special.erfcx""".split()
 ACTIVATIONS = """gelu silu mish softplus hardswish hardsigmoid hardtanh elu selu celu leaky_relu relu6 softsign
  logsigmoid softshrink hardshrink""".split()
-BINARY = """add sub mul div add sub mul true_divide floor_divide remainder fmod pow maximum minimum fmax fmin atan2 hypot copysign
- nextafter eq ne lt le gt ge logical_and logical_or logical_xor bitwise_and bitwise_or bitwise_xor bitwise_left_shift
- bitwise_right_shift xlogy logaddexp logaddexp2 heaviside gcd lcm ldexp float_power special.xlog1py rsub isclose""".split()
+BINARY = """add sub mul div add sub mul true_divide floor_divide remainder fmod pow maximum minimum fmax fmin atan2
+ hypot copysign nextafter eq ne lt le gt ge logical_and logical_or logical_xor bitwise_and bitwise_or bitwise_xor
+ bitwise_left_shift bitwise_right_shift xlogy logaddexp logaddexp2 heaviside gcd lcm ldexp float_power special.xlog1py
+ rsub isclose""".split()
 REDUCTIONS = "sum mean prod amax amin any all var std logsumexp nansum count_nonzero argmax argmin".split()
-DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.int32, torch.int16, torch.int8,
-          torch.uint8, torch.bool)
+DTYPES = (
+    torch.float32,
+    torch.float64,
+    torch.bfloat16,
+    torch.float16,
+    torch.int64,
+    torch.int32,
+    torch.int16,
+    torch.int8,
+    torch.uint8,
+    torch.bool,
+)
 
 
 def rule(weight: int) -> Callable[[Rule], Rule]:
     """Add the decorated function to the table."""
+
     def register(function: Rule) -> Rule:
         RULES.append((weight, function))
         return function
+
     return register
 
 
@@ -129,7 +143,9 @@ def _reduction(b: Builder) -> Any:
 @rule(3)
 def _several_results(b: Builder) -> Any:
     x = b.tensor()
-    name = b.rng.choice(("max", "min", "var_mean", "std_mean", "aminmax", "cummax", "cummin", "median", "mode", "nanmedian"))
+    name = b.rng.choice(
+        ("max", "min", "var_mean", "std_mean", "aminmax", "cummax", "cummin", "median", "mode", "nanmedian")
+    )
     if name == "aminmax":
         return b.emit("torch.aminmax", x, dim=b.dim(x))
     return b.emit(f"torch.{name}", x, b.dim(x))
@@ -160,16 +176,30 @@ def _view(b: Builder) -> Any:
     b.rng.shuffle(order)
     start, stop = sorted((b.rng.randint(0, n), b.rng.randint(0, n)))
     options: list[tuple[Any, ...]] = [
-        ("torch.transpose", x, d, other), ("torch.permute", x, tuple(order)), ("torch.unsqueeze", x, b.rng.randint(0, rank)),
-        ("torch.squeeze", x), ("torch.squeeze", x, d), ("torch.select", x, d, b.rng.randrange(-n, n) if n else 0),
-        ("torch.narrow", x, d, start, stop - start), ("torch.flip", x, (d,)), ("torch.roll", x, b.rng.randint(-3, 3), d),
-        ("torch.diagonal", x, b.rng.randint(-2, 2), d, other), ("torch.movedim", x, d, other),
+        ("torch.transpose", x, d, other),
+        ("torch.permute", x, tuple(order)),
+        ("torch.unsqueeze", x, b.rng.randint(0, rank)),
+        ("torch.squeeze", x),
+        ("torch.squeeze", x, d),
+        ("torch.select", x, d, b.rng.randrange(-n, n) if n else 0),
+        ("torch.narrow", x, d, start, stop - start),
+        ("torch.flip", x, (d,)),
+        ("torch.roll", x, b.rng.randint(-3, 3), d),
+        ("torch.diagonal", x, b.rng.randint(-2, 2), d, other),
+        ("torch.movedim", x, d, other),
         ("torch.Tensor.unfold", x, d, min(n, b.rng.choice((1, 2, 3))), b.rng.choice((1, 2))),
         ("operator.getitem", x, (slice(None),) * (d % rank) + (slice(start, stop, b.rng.choice((1, 1, 2, 3))),)),
         ("operator.getitem", x, (Ellipsis, None, slice(None, None, 2))),
-        ("torch.chunk", x, b.rng.choice((2, 3)), d), ("torch.split", x, b.rng.choice((1, 2, 4)), d), ("torch.unbind", x, d),
-        ("torch.flatten", x), ("torch.repeat_interleave", x, b.rng.choice((1, 2, 3)), d), ("torch.tile", x, (2, 1)),
-        ("torch.rot90", x, 1, (0, -1)), ("torch.ravel", x), ("torch.Tensor.contiguous", x), ("torch.detach", x),
+        ("torch.chunk", x, b.rng.choice((2, 3)), d),
+        ("torch.split", x, b.rng.choice((1, 2, 4)), d),
+        ("torch.unbind", x, d),
+        ("torch.flatten", x),
+        ("torch.repeat_interleave", x, b.rng.choice((1, 2, 3)), d),
+        ("torch.tile", x, (2, 1)),
+        ("torch.rot90", x, 1, (0, -1)),
+        ("torch.ravel", x),
+        ("torch.Tensor.contiguous", x),
+        ("torch.detach", x),
     ]
     return b.emit(*b.rng.choice(options))
 
@@ -238,9 +268,16 @@ def _made(b: Builder) -> Any:
     x = b.tensor()
     dtype = b.rng.choice(DTYPES[:2] + DTYPES[4:])
     n = b.rng.randint(1, 9)
-    options: list[tuple[Any, ...]] = [("torch.zeros_like", x), ("torch.ones_like", x), ("torch.full_like", x, 3),
-                                      ("torch.arange", n), ("torch.arange", 1, n, 2), ("torch.eye", n),
-                                      ("torch.linspace", -1.0, 2.5, n), ("torch.full", (n, 2), b.scalar())]
+    options: list[tuple[Any, ...]] = [
+        ("torch.zeros_like", x),
+        ("torch.ones_like", x),
+        ("torch.full_like", x, 3),
+        ("torch.arange", n),
+        ("torch.arange", 1, n, 2),
+        ("torch.eye", n),
+        ("torch.linspace", -1.0, 2.5, n),
+        ("torch.full", (n, 2), b.scalar()),
+    ]
     name, *args = b.rng.choice(options)
     return b.emit(name, *args, **({"dtype": dtype} if b.chance(0.4) else {}))
 
@@ -257,8 +294,13 @@ def _gather(b: Builder) -> Any:
         return b.emit("torch.index_select", x, d, b.input((b.rng.randint(0, 6),), torch.int64, "index", n))
     if name in ("gather", "take_along_dim"):
         shape[d] = b.rng.randint(1, 6)
-        return b.emit(f"torch.{name}", x, *((d,) if name == "gather" else ()),
-                      b.input(tuple(shape), torch.int64, "index", n), *((d,) if name != "gather" else ()))
+        return b.emit(
+            f"torch.{name}",
+            x,
+            *((d,) if name == "gather" else ()),
+            b.input(tuple(shape), torch.int64, "index", n),
+            *((d,) if name != "gather" else ()),
+        )
     if name == "take":
         return b.emit("torch.take", x, b.input(b.shape(), torch.int64, "wrapped", b.values[x.name].numel()))
     if name == "embedding":
@@ -270,7 +312,7 @@ def _places(b: Builder, x: Ref) -> tuple[Any, ...]:
     shape = b.values[x.name].shape
     block = b.shape(b.rng.choice((0, 1, 1, 2)))
     places: list[Any] = []
-    for n in shape[:b.rng.randint(1, len(shape))]:
+    for n in shape[: b.rng.randint(1, len(shape))]:
         if b.chance(0.4):
             places.append(slice(None) if b.chance(0.7) else b.rng.randrange(-n, n) if n else slice(0, 1))
         else:
@@ -285,8 +327,22 @@ def _scatter(b: Builder) -> Any:
     value = b.values[x.name]
     shape, d = list(value.shape), b.dim(x)
     n = shape[d]
-    name = b.rng.choice(("scatter", "scatter_add", "scatter_reduce", "index_add", "index_copy", "index_fill", "index_put",
-                         "index_put", "slice_scatter", "select_scatter", "diagonal_scatter", "masked_scatter"))
+    name = b.rng.choice(
+        (
+            "scatter",
+            "scatter_add",
+            "scatter_reduce",
+            "index_add",
+            "index_copy",
+            "index_fill",
+            "index_put",
+            "index_put",
+            "slice_scatter",
+            "select_scatter",
+            "diagonal_scatter",
+            "masked_scatter",
+        )
+    )
     shape[d] = b.rng.randint(1, max(n, 1))
     if name in ("scatter", "scatter_add", "scatter_reduce"):
         unique = name == "scatter"
@@ -341,13 +397,17 @@ def _product(b: Builder) -> Any:
     x = b.tensor("f", least=1, most=3)
     value = b.values[x.name]
     inner, outer = value.shape[-1], b.rng.choice((1, 3, 8))
-    name = b.rng.choice(("torch.matmul", "F.linear", "torch.mv", "torch.dot", "torch.outer", "torch.bmm", "torch.addmm"))
+    name = b.rng.choice(
+        ("torch.matmul", "F.linear", "torch.mv", "torch.dot", "torch.outer", "torch.bmm", "torch.addmm")
+    )
     if name == "F.linear":
         bias = b.input((outer,), value.dtype) if b.chance(0.5) else None
         return b.emit(name, x, b.input((outer, inner), value.dtype), bias)
     if name == "torch.addmm" and value.dim() == 2:
         weight = b.input((inner, outer), value.dtype)
-        return b.emit(name, b.input((outer,), value.dtype), x, weight, beta=b.rng.choice((1, 0.5)), alpha=b.rng.choice((1, 2)))
+        return b.emit(
+            name, b.input((outer,), value.dtype), x, weight, beta=b.rng.choice((1, 0.5)), alpha=b.rng.choice((1, 2))
+        )
     if name in ("torch.mv", "torch.dot", "torch.outer"):
         return b.emit(name, x, b.input((inner,), value.dtype))
     shape = (inner, outer) if value.dim() < 3 or name == "torch.matmul" else (value.shape[0], inner, outer)
@@ -359,8 +419,14 @@ def _normalization(b: Builder) -> Any:
     x = b.tensor("f", least=1)
     value = b.values[x.name]
     width = value.shape[-1]
-    options: list[tuple[Any, ...]] = [("F.softmax", x, b.dim(x)), ("F.log_softmax", x, b.dim(x)), ("F.normalize", x),
-                                      ("F.softmin", x, b.dim(x)), ("F.glu", x, b.dim(x)), ("F.rms_norm", x, (width,))]
+    options: list[tuple[Any, ...]] = [
+        ("F.softmax", x, b.dim(x)),
+        ("F.log_softmax", x, b.dim(x)),
+        ("F.normalize", x),
+        ("F.softmin", x, b.dim(x)),
+        ("F.glu", x, b.dim(x)),
+        ("F.rms_norm", x, (width,)),
+    ]
     affine = [b.input((width,), value.dtype) if b.chance(0.5) else None for _ in range(2)]
     options.append(("F.layer_norm", x, (width,), *affine))
     if value.dim() >= 2:
@@ -368,8 +434,17 @@ def _normalization(b: Builder) -> Any:
         weight = b.input((channels,), value.dtype)
         options.append(("F.group_norm", x, b.rng.choice((1, channels)), weight))
         options.append(("F.instance_norm", x))
-        options.append(("F.batch_norm", x, b.input((channels,), value.dtype, "small"), b.input((channels,), value.dtype, "index", 5),
-                        weight, None, b.chance(0.5)))
+        options.append(
+            (
+                "F.batch_norm",
+                x,
+                b.input((channels,), value.dtype, "small"),
+                b.input((channels,), value.dtype, "index", 5),
+                weight,
+                None,
+                b.chance(0.5),
+            )
+        )
     return b.emit(*b.rng.choice(options))
 
 
@@ -383,7 +458,8 @@ def _windows(b: Builder) -> Any:
     options: list[tuple[Any, ...]] = [
         (f"F.max_pool{n}d", x, size, b.rng.choice((1, 2)), b.rng.choice((0, size // 2))),
         (f"F.avg_pool{n}d", x, size, b.rng.choice((1, 2)), b.rng.choice((0, size // 2))),
-        (f"F.adaptive_avg_pool{n}d", x, b.rng.choice((1, 2, 3))), (f"F.adaptive_max_pool{n}d", x, b.rng.choice((1, 2))),
+        (f"F.adaptive_avg_pool{n}d", x, b.rng.choice((1, 2, 3))),
+        (f"F.adaptive_max_pool{n}d", x, b.rng.choice((1, 2))),
         (f"F.conv{n}d", x, b.input((3, value.shape[1]) + (size,) * n, value.dtype)),
         (f"F.conv_transpose{n}d", x, b.input((value.shape[1], 2) + (size,) * n, value.dtype)),
         ("F.interpolate", x, None, 2.0, b.rng.choice(("nearest", "nearest-exact", "area"))),
@@ -408,7 +484,19 @@ def _complex(b: Builder) -> Any:
     x = b.tensor("c") if b.chance(0.7) else b.tensor("f")
     if b.chance(0.4):
         return b.emit(f"torch.{b.rng.choice(('mul', 'add', 'sub', 'div'))}", x, b.partner(x, "cf"))
-    names = ("real", "imag", "conj", "abs", "angle", "view_as_real", "resolve_conj", "exp", "sum", "conj_physical", "neg")
+    names = (
+        "real",
+        "imag",
+        "conj",
+        "abs",
+        "angle",
+        "view_as_real",
+        "resolve_conj",
+        "exp",
+        "sum",
+        "conj_physical",
+        "neg",
+    )
     return b.emit(f"torch.{b.rng.choice(names)}", x)
 
 
@@ -418,8 +506,28 @@ def _in_place(b: Builder) -> Any:
     x = b.tensor()
     if not b.writable(x):
         return None
-    names = ("add_", "sub_", "mul_", "div_", "copy_", "clamp_", "masked_fill_", "fill_", "zero_", "neg_", "relu_", "exp_",
-             "sigmoid_", "logical_not_", "index_fill_", "addcmul_", "maximum", "index_put_", "pow_", "bitwise_and_")
+    names = (
+        "add_",
+        "sub_",
+        "mul_",
+        "div_",
+        "copy_",
+        "clamp_",
+        "masked_fill_",
+        "fill_",
+        "zero_",
+        "neg_",
+        "relu_",
+        "exp_",
+        "sigmoid_",
+        "logical_not_",
+        "index_fill_",
+        "addcmul_",
+        "maximum",
+        "index_put_",
+        "pow_",
+        "bitwise_and_",
+    )
     name = b.rng.choice(names)
     function = f"torch.Tensor.{name}"
     if name in ("zero_", "neg_", "relu_", "exp_", "sigmoid_", "logical_not_"):

@@ -3,6 +3,7 @@
 A program is a list of inputs and a list of calls. It is built by running it: each call is tried in eager on real
 tensors, and dropped when eager raises. Everything derives from one seed.
 """
+
 from __future__ import annotations
 
 import math
@@ -51,7 +52,9 @@ class Input:
 
     def make(self) -> torch.Tensor:
         """A new tensor."""
-        span = self.offset + (1 + sum((n - 1) * s for n, s in zip(self.shape, self.stride)) if 0 not in self.shape else 0)
+        span = self.offset + (
+            1 + sum((n - 1) * s for n, s in zip(self.shape, self.stride)) if 0 not in self.shape else 0
+        )
         memory = filled(span, self.dtype, self.fill, self.seed, self.bound) if self.data is None else self.data.clone()
         return memory.as_strided(self.shape, self.stride, self.offset)
 
@@ -91,8 +94,9 @@ class Program:
     results: tuple[str, ...]
 
     def __str__(self) -> str:
-        return "\n".join([f"# seed {self.seed}", *map(str, self.inputs), *map(str, self.calls),
-                          f"return {', '.join(self.results)}"])
+        return "\n".join(
+            [f"# seed {self.seed}", *map(str, self.inputs), *map(str, self.calls), f"return {', '.join(self.results)}"]
+        )
 
     def tensors(self) -> list[torch.Tensor]:
         """New inputs."""
@@ -163,11 +167,19 @@ class Builder:
             return self.rng.choice([d for d in FLOATS if self.low or d not in LOW])
         return self.rng.choice({"i": INTEGERS, "b": BOOLS, "c": COMPLEX}[kind])
 
-    def tensor(self, kinds: str = "fib", shape: tuple[int, ...] | None = None, least: int = 0, most: int = 9,
-               ) -> Ref:
+    def tensor(
+        self,
+        kinds: str = "fib",
+        shape: tuple[int, ...] | None = None,
+        least: int = 0,
+        most: int = 9,
+    ) -> Ref:
         """A value that fits, old ones before a new input."""
-        fits = [n for n, v in self.values.items() if kind_of(v.dtype) in kinds and least <= v.dim() <= most
-                and (shape is None or tuple(v.shape) == shape)]
+        fits = [
+            n
+            for n, v in self.values.items()
+            if kind_of(v.dtype) in kinds and least <= v.dim() <= most and (shape is None or tuple(v.shape) == shape)
+        ]
         if fits and self.chance(0.85):
             return Ref(self.rng.choice(fits[-4:] if self.chance(0.6) else fits))
         if shape is None:
@@ -180,7 +192,7 @@ class Builder:
         fits = [n for n, v in self.values.items() if kind_of(v.dtype) in kinds and broadcasts(tuple(v.shape), shape)]
         if fits and self.chance(0.6):
             return Ref(self.rng.choice(fits))
-        kept = shape[self.rng.choice((0, 0, 0, 1, len(shape))):]
+        kept = shape[self.rng.choice((0, 0, 0, 1, len(shape))) :]
         return self.input(tuple(1 if self.chance(0.2) else n for n in kept), self.dtype(kinds))
 
     def scalar(self, floating: bool = True) -> Any:
@@ -258,7 +270,9 @@ class Builder:
         results = [n for n in made if n not in read or self.chance(0.15)] or made[-1:]
         self.rng.shuffle(results)
         used = read | set(results)
-        return Program(self.seed, tuple(i for i in self.inputs if i.name in used), tuple(self.calls), tuple(results[:6]))
+        return Program(
+            self.seed, tuple(i for i in self.inputs if i.name in used), tuple(self.calls), tuple(results[:6])
+        )
 
 
 def kind_of(dtype: torch.dtype) -> str:
@@ -303,9 +317,33 @@ def unsafe(call: Call, values: dict[str, torch.Tensor]) -> Sequence[bool]:
     tensors = [values[r.name] for r in refs((call.args, call.kwargs)) if isinstance(values.get(r.name), torch.Tensor)]
     name = call.function.rpartition(".")[2]
     checks = []
-    narrowing = name in ("to", "type", "copy_", "fill_", "index_put_", "index_put", "masked_fill", "masked_fill_", "full_like",
-                         "index_copy", "scatter", "index_fill", "where", "cumsum", "sum", "prod", "cumprod", "add_", "mul_",
-                         "masked_scatter", "slice_scatter", "select_scatter", "diagonal_scatter", "scatter_", "bucketize")
+    narrowing = name in (
+        "to",
+        "type",
+        "copy_",
+        "fill_",
+        "index_put_",
+        "index_put",
+        "masked_fill",
+        "masked_fill_",
+        "full_like",
+        "index_copy",
+        "scatter",
+        "index_fill",
+        "where",
+        "cumsum",
+        "sum",
+        "prod",
+        "cumprod",
+        "add_",
+        "mul_",
+        "masked_scatter",
+        "slice_scatter",
+        "select_scatter",
+        "diagonal_scatter",
+        "scatter_",
+        "bucketize",
+    )
     target = call.kwargs.get("dtype") or next((a for a in call.args if isinstance(a, torch.dtype)), None)
     if narrowing and (target is None or not (target.is_floating_point or target.is_complex or target is torch.bool)):
         limit = torch.iinfo(target).max if target is not None else 0

@@ -1,0 +1,78 @@
+"""The differential fuzz: a few dozen programs with fresh seeds in each run of CI, and the fuzz itself on known faults.
+
+    python tests/engine/fuzz_graphs.py --count 50000 --jobs 16 --seed 1
+
+is the long run. A failure here prints the program; `python tests/engine/fuzz_graphs.py --show SEED` runs it again.
+"""
+from __future__ import annotations
+
+import random
+import warnings
+
+import pytest
+import torch
+
+from . import fuzz_graphs
+from .fuzz_compare import difference, excused, execute
+from .fuzz_graphs import Failure, build, shrink
+from .fuzz_programs import Call, Input, Program, Ref
+
+FIRST = random.randrange(10**9)
+
+
+@pytest.mark.parametrize("batch", range(3))
+def test_random_programs_give_eagers_results(batch):
+    failures: list[Failure] = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fuzz_graphs.fuzz(FIRST + 8 * batch, 8, lambda start, done, found: failures.extend(found))
+    assert not failures, "\n".join(f"{f.program}\n# {dict(f.overrides)} {f.what}" for f in failures)
+
+
+def test_a_seed_gives_one_program():
+    assert str(build(7)) == str(build(7)) != str(build(8))
+
+
+def _program(*calls: Call) -> Program:
+    source = Input("a0", (3, 4), (4, 1), 0, torch.float32, "normal", 1)
+    return Program(0, (source,), calls, (calls[-1].name,))
+
+
+def test_a_wrong_value_a_wrong_layout_and_shared_memory_are_found():
+    program = _program(Call("v0", "torch.sin", (Ref("a0"),)))
+    inputs = program.tensors()
+    (right,) = execute(program, inputs)
+    assert difference(program, [right], inputs) == ""
+    assert "eager" in difference(program, [right + 1e-3], inputs)
+    assert "strides" in difference(program, [right.t().contiguous().t()], inputs)
+    assert "a0" in difference(program, [right], [inputs[0] + 1])
+    assert "shares memory" in difference(program, [right], [_over(right, inputs[0])])
+
+
+def _over(memory: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+    """The values in memory that belongs to something else, which is no longer what it was."""
+    both = torch.cat([memory.flatten(), values.flatten()])
+    memory.set_(both.untyped_storage(), 0, memory.shape, memory.stride())
+    return both[12:].view(3, 4)
+
+
+def test_only_what_roundings_change_is_excused():
+    other = torch.tensor([1.0, 2.0, float("inf")])
+    nudged = [other * (1 + 1e-6)]
+    assert excused(torch.tensor([1.000002, 2.1, float("inf")]), other, nudged).tolist() == [True, False, True]
+    assert not excused(torch.tensor([1]), torch.tensor([2]), [torch.tensor([2])]).any()
+
+
+def test_a_failing_program_shrinks_to_the_call_that_is_wrong(monkeypatch):
+    calls = (
+        Call("v0", "torch.exp", (Ref("a0"),)),
+        Call("v1", "torch.neg", (Ref("v0"),)),
+        Call("v2", "torch.floor", (Ref("v1"),)),
+        Call("v3", "torch.cos", (Ref("v2"),)),
+    )
+    wrong = lambda programs, overrides: [
+        Failure(p, "kernels: wrong") for p in programs if any(c.function == "torch.floor" for c in p.calls)]
+    monkeypatch.setattr(fuzz_graphs, "check", wrong)
+    program = Program(0, _program(calls[0]).inputs, calls, ("v3", "v2", "v1"))
+    small = shrink(Failure(program, "kernels: wrong")).program
+    assert [c.function for c in small.calls] == ["torch.floor"]
