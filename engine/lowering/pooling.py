@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -80,6 +81,11 @@ def _max_pool(rank: int) -> Any:
         values, indices = (graph.base_of(fake, node.name) for fake in node.meta["val"])
         if not x.base.buffer and (x.base.heavy or x.base.depth > 1):
             graph.realize(x.base)
+        if not any(user.target is operator.getitem and user.args[1] == 1 for user in node.users):
+            largest = graph.pointwise(node, node.meta["val"][0], (x,),
+                                      lambda e, index: _largest_value(e, x, frame, index, rank), heavy=True)
+            graph.realize(largest.base)
+            return largest, largest
         names = graph.new_buffer(values), graph.new_buffer(indices)
 
         def emit(e: BodyBuilder, index: Index, _: Index) -> None:
@@ -111,6 +117,21 @@ def _largest(e: BodyBuilder, x: Value, frame: Windows, index: Index, rank: int) 
         best = e("where", better, value, best)
         place = e("where", better, e.index_value(_flat(element, frame.given)), place)
     return best, place
+
+
+def _largest_value(e: BodyBuilder, x: Value, frame: Windows, index: Index, rank: int) -> str:
+    """The largest element of a window, a NaN before all, where nobody asks for its place: that costs far more."""
+    dtype = compute_dtype(x.dtype)
+    lowest = identity("max", dtype)
+    best = e.constant(lowest, dtype)
+    for at in frame.places:
+        element, within = frame.element(e, index[-rank:], at)
+        value = e.masked(within, lambda element=element: x.load(e, index[:-rank] + element), lowest)
+        better = e("gt", value, best)
+        if dtype.is_floating_point:
+            better = e("logical_or", better, e("isnan", value))
+        best = e("where", better, value, best)
+    return best
 
 
 def _flat(index: Index, sizes: Sequence[int]) -> Linear:
