@@ -13,16 +13,18 @@ from .choices import CHUNKS
 from .dtypes import ctype
 from .indices import c_expression
 from .nests import Nest, Part
+from .operators import EXPENSIVE
 from .reductions import Accumulator, Place
 from .scatter import free_axes
 from .scope import origins_of
 from .statements import StatementWriter
-from .stripes import Stripes
+from .stripes import POSITIONS, SUMS, Stripes
 
 if TYPE_CHECKING:
     from .kernel import Kernel
 
 BLOCK = 256  # a float sum runs over blocks of this many elements, and over the blocks in double
+STRIPED_BLOCK = 1024  # the same for sums in stripes
 LANE_BLOCK = 16  # the same for sums over rows, in lane mode, where every lane adds one element of each row
 
 
@@ -82,7 +84,9 @@ class NestWriter:
             self.reductions.append(Reduction(part, s, accumulator, self.scopes.name(f"{part.body.name}_{s.name}")))
         # Whole-tensor sums wait for memory anyway: they add in double all the way, others in float within a block.
         plain = all(r.accumulator.vectorizes for r in self.reductions)
-        self.stripes = Stripes(self) if self.lane is None and self.loops and not plain else None
+        self.stripes: Stripes | None = None
+        if self.lane is None and self.loops and not plain:
+            self.stripes = Stripes(self, self.reductions, POSITIONS)
         direct = (self.threads and self.lane is None) or self.stripes is not None
         self.wide = [] if direct else [r for r in self.reductions if r.accumulator.wide]
         last = self.loops[-1].symbol if self.loops else None
@@ -208,7 +212,9 @@ class NestWriter:
 
     def _blocked(self, a: Axis, depth: int, first: str, last: str) -> None:
         """A loop in blocks: sums run in float within a block, and over the blocks in double."""
-        end, width = last or c_expression(a.extent), BLOCK
+        heavy = any(s.op in EXPENSIVE for p in self.nest.parts for s in p.statements)  # it hides what additions wait
+        striped = self.lane is None and not (self.outside or heavy) and len(self.wide) == len(self.reductions)
+        end, width = last or c_expression(a.extent), STRIPED_BLOCK if striped else BLOCK
         if self.lane is not None:
             inner = sympy.Mul(*[x.extent for x in self.nest.loops[1:]])
             width = max(1, LANE_BLOCK // int(inner)) if inner.is_Integer and inner > 0 else 1
@@ -224,7 +230,13 @@ class NestWriter:
             if not one:
                 self.writer.line(f"const int64 {block}_end = {block} + {width} < {end} ? {block} + {width} : {end};")
                 first, end = block, f"{block}_end"
+            if striped:
+                self.stripes = Stripes(self, narrow, SUMS)
+                self.stripes.declare()
             self._plain_loop(a, depth, first, "" if one else end)
+            if striped and self.stripes is not None:
+                self.stripes.join()
+                self.stripes = None
             for r in self.wide:
                 with self._each_lane():
                     self.writer.line(f"{self._at(r.name)('')} += {self._at(r.name + '_part')('')};")
@@ -332,4 +344,5 @@ def _position_of(part: Part, s: Statement) -> Statement | None:
     """The reduction of `part` that finds where the maximum (or minimum) `s` stands, and so what it is."""
     if s.op != "reduce" or s.mode not in ("max", "min"):
         return None
-    return next((x for x in part.statements if x.op == "reduce" and x.mode == f"arg{s.mode}" and x.args == s.args), None)
+    wanted = ("reduce", f"arg{s.mode}", s.args)
+    return next((x for x in part.statements if (x.op, x.mode, x.args) == wanted), None)

@@ -1,11 +1,13 @@
-"""The position of a maximum as a vector loop: each lane of a vector keeps the best of its own stripe of the row.
+"""Reductions in stripes: a row is read in blocks of `width` elements, and stripe k sees elements k, k + width, ...
 
-A row is read in blocks of `WIDTH` elements. Stripe k sees elements k, k + WIDTH, ... and remembers the start of the
-block where its best stood, a narrow number that selects as fast as the values do. At the end the stripes are joined:
-the greater value wins, of equal ones the first, and NaN before all.
+The stripes of a block are lanes of vectors. So the position of a maximum becomes a vector loop: each stripe remembers
+where the block of its best started, a narrow number that selects as fast as the values do; at the end the greater value
+wins, of equal ones the first, and NaN before all. And sums get two vectors, so that one addition need not wait for the
+one before, and shorter chains of additions, which round less.
 """
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,14 +21,16 @@ from .reductions import Field, Place
 if TYPE_CHECKING:
     from .nest_writer import NestWriter, Reduction
 
-WIDTH = 16
+POSITIONS, SUMS = 16, 32  # stripes of a row
 
 
 @dataclass
 class Stripes:
-    """The stripes of all reductions of a nest, which has one or more loops."""
+    """The stripes of `reductions` of a nest, which has one or more loops."""
 
     nest: NestWriter
+    reductions: Sequence[Reduction]
+    width: int
 
     def __post_init__(self) -> None:
         self.writer, self.axis = self.nest.writer, self.nest.loops[-1]
@@ -34,15 +38,15 @@ class Stripes:
     @property
     def block(self) -> str:
         """The variable that holds where the current block starts."""
-        return f"{self.axis.symbol}_block"
+        return f"{self.axis.symbol}_at"
 
     def declare(self) -> None:
         """The arrays with one element for each stripe."""
-        for r in self.nest.reductions:
+        for r in self.reductions:
             for f in r.accumulator.fields:
                 name = f"{r.name}{f.suffix}_stripe"
-                self.writer.line(f"{self._type(r, f)} {name}[{WIDTH}];")
-                self.writer.line(f"for (int64 k = 0; k < {WIDTH}; k++) {name}[k] = {f.start};")
+                self.writer.line(f"{self._type(r, f)} {name}[{self.width}];")
+                self.writer.line(f"for (int64 k = 0; k < {self.width}; k++) {name}[k] = {f.start};")
 
     def _type(self, r: Reduction, f: Field) -> str:
         points = sympy.Mul(*[a.extent for a in self.nest.loops])
@@ -50,8 +54,9 @@ class Stripes:
         return "int32" if f.suffix == "_at" and narrow else f.type
 
     def place(self, r: Reduction) -> Place:
-        """Where the current stripe keeps a field."""
-        return lambda suffix: f"{r.name}{suffix}_stripe[{self.axis.symbol} - {self.block}]"
+        """Where the current stripe keeps a field of the reduction with the statement of `r`."""
+        name = next(x.name for x in self.reductions if x.statement is r.statement and x.part is r.part)
+        return lambda suffix: f"{name}{suffix}_stripe[{self.axis.symbol} - {self.block}]"
 
     def position(self, position: sympy.Expr) -> sympy.Expr:
         """Where the block starts, counted as `position` is."""
@@ -62,22 +67,25 @@ class Stripes:
         end, block = last or c_expression(a.extent), self.block
         self.writer.line(f"int64 {block} = {first};")
         with self.nest.scopes.open(), self.writer.block(
-            f"for (; {block} + {WIDTH} <= {end}; {block} += {WIDTH})"
+            f"for (; {block} + {self.width} <= {end}; {block} += {self.width})"
         ):
-            self.nest.pragma(len(self.nest.loops) - 1, innermost=True)
-            self._loop(f"{block} + {WIDTH}")
-        if not (a.extent.is_Integer and a.extent % WIDTH == 0 and not last):
+            self._loop(f"{block} + {self.width}")
+        if not (a.extent.is_Integer and a.extent % self.width == 0 and first != "first"):
             self._loop(end)
 
     def _loop(self, end: str) -> None:
         g = self.axis.symbol
+        self.nest.pragma(len(self.nest.loops) - 1, innermost=True)
         with self.nest.scopes.open(), self.writer.block(f"for (int64 {g} = {self.block}; {g} < {end}; {g}++)"):
             self.nest.innermost()
 
     def join(self) -> None:
         """Make one result of the stripes."""
-        with self.writer.block(f"for (int64 k = 0; k < {WIDTH}; k++)"):
-            for r in self.nest.reductions:
+        if all(r.accumulator.vectorizes for r in self.reductions):
+            clauses = [f"reduction({f.clause}:{r.name}{f.suffix})" for r in self.reductions for f in r.accumulator.fields]
+            self.writer.line(f"#pragma omp simd {' '.join(clauses)}")
+        with self.writer.block(f"for (int64 k = 0; k < {self.width}; k++)"):
+            for r in self.reductions:
                 stripe: Place = lambda suffix, r=r: f"{r.name}{suffix}_stripe[k]"  # type: ignore[misc]
                 mine: Place = lambda suffix, r=r: f"{r.name}{suffix}"  # type: ignore[misc]
                 for line in r.accumulator.combine_stripe(mine, stripe, f"(int64){stripe('_at')} + k"):

@@ -23,6 +23,7 @@ from .values import Base, Compute, Index, Value, loop_index, offset, strided
 
 MAX_DEPTH = 40  # operations in a row that are kept in one expression
 MAX_READS = 24  # buffers that one expression loads
+SMALLER = 8  # times fewer elements make a buffer that costs next to nothing to read again
 
 
 class GraphLowering:
@@ -208,7 +209,7 @@ class GraphLowering:
         return self.pointwise(node, node.meta["val"], inputs, compute)
 
     def _decide_reuse(self, base: Base) -> None:
-        cheap = not base.heavy and base.depth <= 2 and len(base.reads) <= 1
+        cheap = not base.heavy and base.depth <= 2 and self._large_reads(base) <= 1
         default = "inline" if cheap else "realize"
         why = "used in several bodies; " + (
             "cheap enough to compute in each" if cheap else
@@ -216,6 +217,12 @@ class GraphLowering:
         if self.context.decide("realize", base.node, ("realize", "inline"), default, why,
                                origins=(f"forward#{base.node}",)) == "realize":
             self.realize(base)
+
+    def _large_reads(self, base: Base) -> int:
+        """How many of the buffers that a lazy value reads are about as large as itself."""
+        own = product(base.size)
+        counts = [product(map(size, self.buffers[name].size)) for name in base.reads]
+        return sum(not (type(n) is int and type(own) is int and n * SMALLER <= own) for n in counts)
 
     # ---- realizing
     def new_buffer(self, base: Base) -> str:

@@ -26,15 +26,16 @@ def row_base(graph: GraphLowering, x: Value, dims: tuple[int, ...], dtype: torch
     return Base(graph.node.name, shape, contiguous_strides(shape), dtype, x.device)
 
 
-def row_reduce(graph: GraphLowering, x: Value, dim: int, kind: str, dtype: torch.dtype) -> Value:
-    """Reduce dimension `dim` (kept, as 1) in `dtype`, to a new buffer."""
+def row_reduce(graph: GraphLowering, x: Value, dim: int, kind: str, dtype: torch.dtype, finish: str = "") -> Value:
+    """Reduce dimension `dim` (kept, as 1) in `dtype`, and apply the operation `finish`, to a new buffer."""
     base = row_base(graph, x, (dim,), dtype)
     name, node = graph.new_buffer(base), graph.node
 
     def body(e: BodyBuilder, index: Index, inner: Index) -> None:
         e.origin = node.name
         element = x.load(e, full_index(len(x.size), (dim,), index, inner, True))
-        e.store(name, offset(index, base.stride), e.reduce(kind, e.cast(element, dtype), dtype), dtype)
+        result = e.reduce(kind, e.cast(element, dtype), dtype)
+        e.store(name, offset(index, base.stride), e(finish, result) if finish else result, dtype)
 
     graph.loops(base.size, base.stride, (x.size[dim],), body)
     base.buffer = name
@@ -71,13 +72,13 @@ def _softmax(graph: GraphLowering, node: torch.fx.Node, x: Value, dim: int, *res
         return e("exp", e("sub", e.cast(x.load(e, index), wide), top.broadcast(e, _row(index, at))))
 
     if node.target is aten._log_softmax.default:
-        total = row_reduce(graph, lazy(graph, x, wide, (x, top), exponent), at, "sum", wide)
+        total = row_reduce(graph, lazy(graph, x, wide, (x, top), exponent), at, "sum", wide, finish="log")
 
         def logarithm(e: BodyBuilder, index: Index) -> str:
             shifted = e("sub", e.cast(x.load(e, index), wide), top.load(e, _row(index, at)))
-            return e("sub", shifted, e("log", total.load(e, _row(index, at))))
+            return e("sub", shifted, total.load(e, _row(index, at)))
 
-        return graph.pointwise(node, fake, (x, top, total), logarithm, heavy=True)
+        return graph.pointwise(node, fake, (x, top, total), logarithm)
     powers = lazy(graph, x, wide, (x, top), exponent)
     graph.realize(powers.base)
     total = row_reduce(graph, powers, at, "sum", wide)
