@@ -28,6 +28,10 @@ from .program import ProgramAbsent, timed_program
 from .rungs import Execution, deterministic, run_aten, run_graph, run_kernels, run_loops, written
 
 
+COMPARED = ("joint", "forward", "backward", "passes", "loops")
+"""Stages that are made again and held against the recorded ones."""
+
+
 @dataclass(frozen=True)
 class Rung:
     """One stage run on one device. `why` is set when it could not run, or says how it was judged."""
@@ -90,7 +94,9 @@ def _number(value: float) -> float | None:
 
 
 @dataclass(frozen=True)
-class _Captured:
+class Captured:
+    """What the engine needs of a captured graph."""
+
     module: torch.fx.GraphModule
     inputs: tuple[Any, ...]
     grad_enabled: bool = False
@@ -204,7 +210,7 @@ class Ladder:
         forced = {d.id: d.chosen for _, d in self.recording.decisions(self.compile_id) if d.forced}
         context = CompileContext(CompileId(0, 0), self.collector, forced, recording=True)
         try:
-            self.work = run_stages(STAGES, _Captured(self.captured, self._fakes()), context)
+            self.work = run_stages(STAGES, Captured(self.captured, self._fakes()), context)
         except Exception as error:
             return f"{type(error).__name__}: {error}"
         return ""
@@ -275,7 +281,7 @@ class Ladder:
         steps = self.work.program.steps if stage == "loops" else self.work.plan.items
         nodes = {n.name: n for n in self.work.aten.module.graph.nodes}
         for step in steps:
-            makers = dict(_makers(step))
+            makers = dict(makers_of(step))
             for name in written(step):
                 for maker in makers.get(name, ()):
                     for origin in nodes[maker].meta.get("origins", ()) if maker in nodes else ():
@@ -296,7 +302,7 @@ class Ladder:
             return ()
         changed = []
         for (stage, name), record in self.collector.records.items():
-            if stage in ("forward", "passes", "loops") and _timeless(self._recorded(stage, name)) != _timeless(record):
+            if stage in COMPARED and _timeless(self._recorded(stage, name)) != _timeless(record):
                 changed.append(stage)
         return tuple(dict.fromkeys(changed))
 
@@ -312,7 +318,7 @@ def _timeless(record: AnyRecord | None) -> AnyRecord | None:
     return msgspec.structs.replace(record, seconds=0.0) if isinstance(record, Pass) else record
 
 
-def _makers(step: Any) -> Iterator[tuple[str, tuple[str, ...]]]:
+def makers_of(step: Any) -> Iterator[tuple[str, tuple[str, ...]]]:
     """For each buffer that a step writes, the ATen nodes of the value stored, last one first."""
     if isinstance(step, LoopBody):
         for statement in step.statements:
@@ -320,7 +326,7 @@ def _makers(step: Any) -> Iterator[tuple[str, tuple[str, ...]]]:
                 yield statement.buffer, tuple(reversed(statement.origins))
     elif hasattr(step, "bodies"):
         for body in step.bodies:
-            yield from _makers(body)
+            yield from makers_of(body)
     else:
         yield from ((name, tuple(reversed(step.origins))) for name in step.outputs if name)
 
@@ -343,4 +349,7 @@ def replay(recording: Recording, compile_id: str, device: str = "cpu", trust: bo
     """Climb the ladder of one compilation. Raises ReplayError where it cannot be run again."""
     if device.startswith("cuda") and not torch.cuda.is_available():
         raise ReplayError("there is no CUDA device here: replay with --device cpu")
-    return Ladder(recording, compile_id, device, trust).climb()
+    from .training import TrainingLadder  # which is a Ladder
+
+    kind = TrainingLadder if "joint" in recording.stages(compile_id) else Ladder
+    return kind(recording, compile_id, device, trust).climb()

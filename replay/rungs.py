@@ -15,7 +15,7 @@ import torch
 import torch.fx
 
 from ..engine import interpret
-from ..engine.aten import LAZY_VIEWS, AtenGraph, Constant, FromGraph, FromInput
+from ..engine.aten import LAZY_VIEWS, AtenGraph, Constant, FromGraph, FromInput, ViewOfGraph
 from ..engine.ir import Group, KernelSignature, LoopBody, Plan, Program
 
 WIDER = {torch.float32: torch.float64, torch.float16: torch.float64, torch.bfloat16: torch.float64}
@@ -25,29 +25,32 @@ WIDER_METHODS = {"float": "double", "half": "double", "bfloat16": "double"}
 @dataclass
 class Execution:
     """What a rung gave. `inputs` are its copies of the inputs after the run; `values` its intermediates by name, as
-
-    they were when they were made.
+    they were when they were made; `gradients` those of the inputs that have one, of a training graph.
     """
 
     outputs: tuple[Any, ...]
     inputs: tuple[Any, ...]
     values: dict[str, Any] = field(default_factory=dict)
     seconds: float = 0.0
+    gradients: tuple[Any, ...] = ()
 
     def observed(self) -> tuple[Any, ...]:
-        """Results, then inputs: all that the program can see."""
-        return (*self.outputs, *self.inputs)
+        """Results, then inputs, then gradients: all that the program can see."""
+        return (*self.outputs, *self.inputs, *self.gradients)
 
 
 # ---- graphs ---------------------------------------------------------------------------------------------------------
-def run_graph(module: torch.fx.GraphModule, inputs: tuple[Any, ...], wide: bool = False) -> Execution:
-    """Run a graph node by node in eager. `wide`: compute in float64 what the graph asks for in a smaller float."""
+def run_graph(
+    module: torch.fx.GraphModule, inputs: tuple[Any, ...], wide: bool = False, grad: bool = False
+) -> Execution:
+    """Run a graph node by node in eager. `wide`: compute in float64 what the graph asks for in a smaller float; `grad`:
+    record for autograd."""
     values: dict[str, Any] = {}
     live: dict[torch.fx.Node, Any] = {}
     supply = iter(inputs)
     outputs: tuple[Any, ...] = ()
     start = time.perf_counter()
-    with torch.no_grad():
+    with torch.set_grad_enabled(grad):
         for node in module.graph.nodes:
             args = torch.fx.node.map_arg(node.args, live.__getitem__)
             if node.op == "output":
@@ -107,10 +110,10 @@ def _assemble(
     """The program's results: `new` are the new values of mutated inputs, `made` the graph's own results."""
     for value, index in zip([v.clone() for v in new], aten.mutations.values()):
         inputs[index].copy_(value)
-    return _results(aten, inputs, made)
+    return results_of(aten, inputs, made)
 
 
-def _results(aten: AtenGraph, inputs: tuple[Any, ...], made: Sequence[Any]) -> tuple[Any, ...]:
+def results_of(aten: AtenGraph, inputs: tuple[Any, ...], made: Sequence[Any]) -> tuple[Any, ...]:
     results: list[Any] = []
     for output in aten.outputs:
         if isinstance(output, FromInput):
@@ -120,6 +123,11 @@ def _results(aten: AtenGraph, inputs: tuple[Any, ...], made: Sequence[Any]) -> t
         elif isinstance(output, FromGraph):
             value = made[output.index - len(aten.mutations)]
             results.append(LAZY_VIEWS[output.lazily](value) if output.lazily else value)
+        elif isinstance(output, ViewOfGraph):
+            owner = made[output.index - len(aten.mutations)]
+            fake = aten.module.graph.output_node().args[0][output.index].meta["val"]  # type: ignore[index,union-attr]
+            start = output.offset - fake.storage_offset() + owner.storage_offset()
+            results.append(owner.as_strided(output.size, output.stride, start))
         else:
             owner = inputs[output.index]
             base = owner if owner.dtype == output.dtype else owner.view(output.dtype)

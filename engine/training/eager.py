@@ -66,18 +66,27 @@ class EagerForm:
     def gradients(self, call: Call, tangents: Sequence[torch.Tensor | None]) -> tuple[torch.Tensor | None, ...]:
         """Gradients of the inputs at `gradients_of`, with history. The inputs are seen through new nodes, so that one
         that depends on another counts as independent of it."""
-        inputs = tuple(self._fresh(i, value) for i, value in enumerate(call.inputs))
+        inputs = self.fresh(call.inputs)
         wanted = [torch.autograd.graph.get_gradient_edge(inputs[i]) for i in self.gradients_of]
         with self._as_then(call):
             results = self.run(*inputs)
-        roots, given = [], []
-        for root, tangent in zip(self.roots, tangents):
-            if tangent is not None:
-                roots.append(_find(root, results, inputs))
-                given.append(tangent)
-        if not roots:
+        found = [(self.find(root, results, inputs), t) for root, t in zip(self.roots, tangents) if t is not None]
+        if not found:
             return (None,) * len(wanted)
+        roots, given = zip(*found)
         return tuple(torch.autograd.grad(roots, wanted, given, create_graph=True, allow_unused=True))
+
+    def fresh(self, inputs: Sequence[Any]) -> tuple[Any, ...]:
+        """The inputs as nodes of their own in autograd's graph; copies of those that the graph changes."""
+        return tuple(self._fresh(i, value) for i, value in enumerate(inputs))
+
+    def find(self, root: Root, results: Sequence[Any], inputs: Sequence[Any]) -> torch.Tensor:
+        """The tensor that a tangent belongs to, after the captured graph ran."""
+        if root.kind == "input":
+            changed: torch.Tensor = inputs[root.position]
+            return changed
+        value: torch.Tensor = results[root.position]
+        return value if root.kind == "result" or value._base is None else value._base
 
     def _fresh(self, position: int, value: Any) -> Any:
         if not isinstance(value, torch.Tensor):
@@ -119,13 +128,6 @@ def _root(output: int, joint: JointGraph) -> Root:
             if isinstance(place, wanted) and place.index == output and not getattr(place, "detached", False):
                 return Root(kind, position)
     raise AssertionError(f"graph output {output} is no result")
-
-
-def _find(root: Root, results: Sequence[Any], inputs: tuple[Any, ...]) -> torch.Tensor:
-    if root.kind == "input":
-        return inputs[root.position]
-    value: torch.Tensor = results[root.position]
-    return value if root.kind == "result" or value._base is None else value._base
 
 
 def _read(joint: JointGraph, changed: frozenset[int]) -> frozenset[int]:

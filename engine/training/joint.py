@@ -160,10 +160,12 @@ def _differentiate(tracer: JointTracer, results: Results, differentiated: list[i
     tracer.current = None
     if not edges:
         raise EngineUnsupported("a result requires grad although no input does: it comes from a tensor made inside")
+    roots = [results.values[k] for k in differentiated]
     with tracer, functionalization(), torch.autograd.set_multithreading_enabled(False), torch._C._DisableAutocast():
-        found = torch.autograd.grad(
-            [results.values[k] for k in differentiated], edges, tangents, allow_unused=True
-        )
+        try:
+            found = torch.autograd.grad(roots, edges, tangents, allow_unused=True)
+        except RuntimeError as error:  # the program's own, which its backward raises
+            raise EngineUnsupported(f"differentiating the graph raises: {str(error).partition(chr(10))[0]}") from error
     return list(found)
 
 

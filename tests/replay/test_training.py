@@ -1,0 +1,86 @@
+"""Replay of training graphs: gradients at every rung, and where one first differs."""
+from __future__ import annotations
+
+from pathlib import Path
+
+import ptdebug
+import pytest
+import torch
+import torch.nn.functional as F
+from ptdebug.replay import ladder
+
+RUNGS = ["program", "capture", "joint", "forward", "backward", "passes", "loops", "kernels"]
+
+
+def block(x, w, b, state):
+    state.mul_(0.5).add_(x.detach().mean(0))
+    y = F.gelu(F.linear(x.exp(), w, b))
+    y = torch.tanh(y) * 2
+    x.mul_(1.5)  # a tensor with history
+    return F.dropout(F.softmax(y, -1), 0.5) + state, y.t(), y.view(-1), x[1:]
+
+
+def linear(x, w):
+    y = torch.relu(x @ w)
+    return (torch.tanh(y) * 3).sum(0)
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory):
+    torch.manual_seed(0)
+    folder = tmp_path_factory.mktemp("home")
+    with ptdebug.record(out=str(folder)) as recording:
+        x, w, b, state = torch.randn(8, 16), torch.randn(16, 16), torch.randn(16), torch.randn(16)
+        parameters = [t.requires_grad_() for t in (x, w, b)]
+        results = ptdebug.compile(block)(x * 2, w, b, state)
+        sum(r.sum() for r in results).backward()
+        ptdebug.compile(linear)(*parameters[:2]).sum().backward()
+    return recording
+
+
+def by_function(recording, name):
+    return next(c.id for c in recording.compiles() if c.function.endswith(name))
+
+
+def test_results_and_gradients_agree_at_every_rung(recorded):
+    report = ladder.replay(recorded, by_function(recorded, "block"))
+    assert [r.stage for r in report.rungs] == RUNGS
+    assert {r.verdict for r in report.rungs[1:]} <= {"equal", "rounding"}, report
+    assert report.rungs[2].verdict == "equal" or "gradient of" in report.rungs[2].comparison.why
+    assert report.first is None
+    assert report.drift == ()
+
+
+def test_a_wrong_gradient_is_found_with_its_node_and_line(recorded, monkeypatch):
+    from ptdebug.engine import aten
+    from ptdebug.engine.decompositions import rule_for
+
+    operator = torch.ops.aten.tanh_backward.default
+
+    def wrong(found):
+        return (lambda gradient, output: gradient * (1 - output)) if found is operator else rule_for(found)
+
+    monkeypatch.setattr(aten, "rule_for", wrong)
+    report = ladder.replay(recorded, by_function(recorded, "linear"))
+    verdicts = {r.stage: r.verdict for r in report.rungs}
+    assert verdicts["joint"] != "different", "what was recorded is right"
+    assert verdicts["loops"] == verdicts["kernels"] == "different"
+    assert "joint" in report.drift
+    assert report.first is not None
+    assert report.first.location is not None
+    # The first value in memory that is wrong: the loop computes tanh's derivative, then stores that of relu.
+    assert "relu" in Path(report.first.location.file).read_text().splitlines()[report.first.location.line - 1]
+
+
+def test_a_wrong_loop_of_the_backward_is_found(recorded, monkeypatch):
+    from ptdebug.engine import interpret
+
+    monkeypatch.setitem(interpret.ELEMENTWISE, "mul", lambda a, b: a * b * 1.01)
+    report = ladder.replay(recorded, by_function(recorded, "linear"))
+    verdicts = {r.stage: r.verdict for r in report.rungs}
+    assert verdicts["backward"] != "different"
+    assert verdicts["loops"] == "different"
+    assert verdicts["kernels"] != "different"
+    assert report.first is not None
+    assert report.first.stage == "loops"
+    assert report.first.location is not None
