@@ -118,12 +118,12 @@ def _cost(node: torch.fx.Node) -> Cost:
     lowering = LOWERINGS.get(node.target)
     if lowering is None:
         flops, why = _library(node, size)
-        work = int(flops * BYTES_PER_FLOP[_device(value)]) + 2 * size + _read(node)
+        work = int(flops * BYTES_PER_FLOP[_device(value)]) + 2 * size + read_bytes(node)
         return Cost("tuple" if isinstance(value, (tuple, list)) else "library", size, work, flops, never, why)
     names = (CPU_WORK, GPU_WORK)[_device(value) == "cuda"]
     each = names[SIMPLE] if _small_power(node) else names.get(_operator(node), names[SIMPLE])
     if lowering.kind in (REDUCTION, COMPOSITE):
-        read = _read(node)
+        read = read_bytes(node)
         rounds = 2 if lowering.kind == COMPOSITE else 1
         kind = "tuple" if isinstance(value, (tuple, list)) else "stored"
         return Cost(kind, size, rounds * (read + int(each * read / 4)), read // 4, never)
@@ -205,7 +205,8 @@ def _product(shape: Any) -> int:
     return total
 
 
-def _read(node: torch.fx.Node) -> int:
+def read_bytes(node: torch.fx.Node) -> int:
+    """Bytes of the node's arguments."""
     return sum(bytes_of(n.meta.get("val")) for n in node.all_input_nodes)
 
 

@@ -7,7 +7,7 @@ of that file is a price. Each value is a pair of vertices, in and out:
     in -> out       what saving costs: reading it in the backward, writing it in the forward where only the backward
                     wants it in memory, and holding it meanwhile
     source -> in    what computing it again costs: the operations, another pass over the inputs of a reduction, and
-                    writing it where the backward would need it in memory, or in kernels far apart
+                    a kernel that writes it where the backward would need it in memory, or in kernels far apart
     out -> in       of each value computed from it: unbounded
 
 Vertices on the sink's side are computed in the backward; a value whose pair is cut is saved.
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import torch.fx
 
 from ..lowering.registry import COMPOSITE, LOWERINGS
-from .costs import Cost, costs_of, is_view
+from .costs import Cost, costs_of, is_view, read_bytes
 from .flow import SINK, SOURCE, UNBOUNDED, Network
 from .graphs import ALWAYS, BACKWARD, JointGraph
 
@@ -94,7 +94,8 @@ def region(joint: JointGraph) -> Region:
     read_by_eager = {root(n) for n in candidates if n in wanted or any(_rereads(u) for u in n.users)}
     outside = (set(placeholders) | results) - read_by_eager
     exposed = {n for n in candidates if root(n) in outside}
-    spread = _spread(graph, candidates, readers, backward)
+    dear = {n for n in candidates if costs[n].expensive or costs[n].never}  # what is computed from these is cut off
+    spread = _spread(graph, candidates, {n: [r for r in readers[n] if r not in dear] for n in candidates}, backward)
     checkpointed = _checkpointed(candidates, forward)
     return Region(joint, costs, candidates, wanted, readers, forward, backward, stored, again, spread, results, exposed,
                   changed, checkpointed)
@@ -161,7 +162,9 @@ def price(region: Region, node: Node, prices: Prices, want: str | None = None) -
         return save, cost.bytes * (node in region.spread)
     if cost.never or want == SAVE or (cost.expensive and not (prices.expensive or always or want == RECOMPUTE)):
         return save, UNBOUNDED
-    again = cost.work + cost.bytes * ((node in region.stored_again) + 2 * (node in region.spread))
+    again = cost.work + 2 * cost.bytes * (node in region.spread)
+    if node in region.stored_again:  # a kernel for its sake: what it reads is read once more
+        again += cost.bytes + read_bytes(node)
     return save, again
 
 
