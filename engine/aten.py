@@ -270,7 +270,7 @@ class AtenTracer(TorchDispatchMode):
         if self.context.override("decompose", subject) == "keep":
             self.context.decide("decompose", subject, options, "rule", why, origins=origins)
             return NotImplemented
-        last = next(reversed(self.graph.nodes))
+        last = next(iter(reversed(self.graph.nodes)))
         result = self._decompose(func, rule, args, kwargs)
         if self.context.recording and result is not NotImplemented:
             made = []
