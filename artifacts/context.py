@@ -87,6 +87,7 @@ class CompileContext:
     met: set[str] = field(default_factory=set)
     recording: bool = False  # False: `describe` functions are not even called
     fallback: str = ""  # why this compilation runs in eager, set by the stage that gave up
+    restartable: bool = False  # what was compiled has changed none of its inputs when it raises
     target: str = ""  # also record what this target would get, for example "cuda:90"
     memory_budget: float = 1.0  # share of the saved bytes that a training graph may hold; see docs/decisions.md, budget
     part: str = ""  # which graph of the compilation is being compiled, "" for its only or first one

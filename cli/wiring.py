@@ -40,7 +40,8 @@ class Request:
         """The same for the tracer."""
         backend = engine_backend if isinstance(self.backend, str) else custom_backend(self.backend)
         make_context = functools.partial(new_context, memory_budget=self.memory_budget)
-        options = CompileOptions(backend, make_context, self.dynamic, self.fullgraph)
+        ours = isinstance(self.backend, str)  # what another's graph raises is the program's
+        options = CompileOptions(backend, make_context, self.dynamic, self.fullgraph, run_again=ours)
         if self.recompile_limit is not None:
             options.recompile_limit = self.recompile_limit
         return options

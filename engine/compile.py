@@ -202,6 +202,7 @@ def _infer(captured: Captured, context: CompileContext) -> Compiled:
     work: Wrapped = run_stages(STAGES, captured, context)
     for stage in ("joint", "backward", "partition"):
         context.absent(stage, "inference: no result needs gradients")
+    context.restartable = True
     return entry(work.call, work.aten, captured)
 
 

@@ -42,7 +42,7 @@ class CompileOptions:
     """What one `ptdebug.compile(...)` (or torch.compile under `ptdebug run`) asked for.
 
     `dynamic`: None = a dimension that changed becomes symbolic at the recompilation; True = all from the start;
-    False = never. After `recompile_limit` entries for one code object the frame runs in eager, said once.
+    False = never. `run_again`: a call whose graph raises runs as it was written. After `recompile_limit` entries for one code object the frame runs in eager, said once.
     """
 
     backend: Backend
@@ -50,3 +50,4 @@ class CompileOptions:
     dynamic: bool | None = None
     fullgraph: bool = False
     recompile_limit: int = 8
+    run_again: bool = True

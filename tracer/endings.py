@@ -25,9 +25,10 @@ from .modes import LASTING, Modes, protected
 from .opcodes.control import JUMP_IF_FALSE, after_loop
 from .opcodes.py313 import JUMPS_ON_BOOL
 from .resume import argument_of, assemble, free_names, instruction_at, origin_of, resume_code
+from .second_run import SecondRun, may_run_again
 from .slots import Slot, push_object, push_slot, slot_of
 from .sources import LocalSource
-from .tracebacks import continues_a_frame
+from .tracebacks import hands_over
 from .values.base import NULL, Unsupported, Value
 from .values.tensor import TensorValue
 
@@ -48,14 +49,16 @@ def write_code(root: Interpreter, body: Body, compile_graph: Compile) -> CodeTyp
     body(Codegen(root.code, root.effects, plan, planning=True))
     for generator in root.trace.generators:
         if generator.has_cleanup() and not plan.uses[generator]:
-            detail = f"{generator.describe()}, which is left in the middle,"
-            raise Unsupported("reconstruct", detail, earlier=generator.made_at)
+            raise Unsupported("abandoned-generator", generator.frame.code.co_qualname, earlier=root.trace.step)
     codegen = Codegen(root.code, root.effects, plan, planning=False)
     _prologue(codegen)
     if root.graph.operations or plan.nodes:  # without operations on tensors, results may be numbers
         compiled = compile_graph(root.graph.finish(list(plan.nodes), root.trace.modes))
         if root.graph.sets_modes:
             compiled = protected(compiled, root.trace.modes)
+        again = None
+        if root.trace.options.run_again and may_run_again(root.graph, root.trace.context.restartable):
+            again = SecondRun(codegen, root.code)
         codegen.push_function(unobserved(compiled))
         sources = root.graph.used_inputs()
         for source in sources:
@@ -64,11 +67,12 @@ def write_code(root: Interpreter, body: Body, compile_graph: Compile) -> CodeTyp
             codegen.load_source(source)
         codegen.call(len(sources))
         codegen.emit("STORE_FAST", OUTPUTS)
+        if again is not None:
+            again.end()
     codegen.create_new_objects()
     body(codegen)
     code = assemble(codegen.instructions, root.code, _stack_size(codegen.instructions))
-    if origin_of(root.code) is not None:
-        continues_a_frame(code)
+    hands_over(code, codegen.rest)
     return code
 
 
@@ -195,6 +199,7 @@ class BreakBody:
         self._emit_instruction(codegen, jumped)
         if handled is not None:
             codegen.label(TryEnd(begin))
+        start = codegen.count()
         if self.instruction.opname not in ENDS:
             self._continue(codegen, self.instruction.index + 1, self._after(jump=False))
         if self.instruction.target >= 0:
@@ -209,6 +214,7 @@ class BreakBody:
             self._continue(codegen, handled.target, [*below, *[Slot.OBJECT] * (1 + handled.lasti)])
         if origin_of(self.root.code) is None:
             drive(codegen, self.driver, JUMP_IF_FALSE)
+        codegen.rest.append(range(start, codegen.count()))
 
     def _push_stack(self, codegen: Codegen, start: int, end: int) -> None:
         for i in range(start, end):

@@ -22,6 +22,7 @@ from torch.fx._lazy_graph_module import _LazyGraphModule
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from .capture import CapturedGraph
+from .catching import MAY_RAISE, is_caught
 from .shapes import says_not_negative
 from .sources import Source
 from .subgraphs import Scope, Scopes
@@ -59,6 +60,8 @@ class TraceGraph:
         self.recompute = False  # whether nodes made now are computed again in the backward: a checkpointed region
         self.fake_mode = shapes.fake_mode
         self.inputs: dict[Source, torch.fx.Node] = {}
+        self.caught = ""  # an operator that may raise in a `try` that handles it
+        self.versions: dict[torch.fx.Node, int | None] = {}  # of inputs when they came in; None: they have none
         self.operations = 0
         self.sets_modes = False
 
@@ -105,6 +108,7 @@ class TraceGraph:
         node = self.scopes.open[0].add_input(_input_name(source), fake)
         if isinstance(fake, torch.Tensor):  # as it is now: in-place operators change the fake
             node.meta["autograd"] = (fake.requires_grad, fake.is_leaf)
+            self.versions[node] = None if fake.is_inference() else fake._version
         node.meta["source"] = source
         self.inputs[source] = node
         return node
@@ -134,6 +138,8 @@ class TraceGraph:
         meta["val"] = fake
         meta["stack"] = tx.stack_locations()
         meta["module"] = tx.trace.module_path
+        if not self.caught and _target_name(target) in MAY_RAISE and is_caught(tx):
+            self.caught = _target_name(target)
         if tx.trace.context.recording:
             meta["origins"] = (str(tx.root().current.offset),)
         self.operations += 1

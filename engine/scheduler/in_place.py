@@ -84,10 +84,12 @@ class _Search:
                 new = self.program.buffers[name]
                 why = "its last reader computes this at the same places"
                 taken = next((n for n in reads if self._try(new, self.program.buffers[n], why)), None)
-                reads = [n for n in reads if n != taken]
                 fresh.discard(name)
                 if taken is not None and name in kept:
                     kept.add(taken)  # that memory now holds what is kept
+                if taken is not None:  # it may be written over once more, where nothing later reads it
+                    gone = {name} | ({taken} if taken in kept or max(self.touched[taken]) > position else set())
+                    reads = [n for n in reads if n not in gone]
         self._rename_outputs()
 
     def _fresh(self) -> set[str]:
@@ -127,7 +129,7 @@ class _Search:
             return False
         at = writers[0]
         group = self.items[at]
-        if not isinstance(group, Group) or at in self.writers.get(old.name, ()):
+        if not isinstance(group, Group) or old.name in group.internal:
             return False
         if any(i > at for i in self.touched.get(old.name, ())) or any(i < at for i in self.touched[new.name]):
             return False
@@ -146,9 +148,9 @@ def _safe_in(group: Group, new: str, old: str) -> bool:
         return False
     if any(load.form != stores[0].form for load in accesses(writer).loads.get(old, ())):
         return False
-    if any(old in b.reads for b in group.bodies[at + 1:]):
+    if old in writer.writes or any(old in (*b.reads, *b.writes) for b in group.bodies[at + 1:]):
         return False
-    earlier = [b for b in group.bodies[:at] if old in b.reads]
+    earlier = [b for b in group.bodies[:at] if old in (*b.reads, *b.writes)]
     if earlier and group.device.type != "cpu":  # threads of a block do not wait for each other there
         return False
     return not any(overtaken(old, writer, stores[0], b, group.axes) for b in earlier)
@@ -160,8 +162,17 @@ def _direct(form: Linear | None) -> bool:
 
 
 def _may_raise(item: Item) -> bool:
-    return isinstance(item, Group) and any(
-        s.op == "indirect" and s.mode != "unchecked" for b in item.bodies for s in b.statements)
+    if not isinstance(item, Group):
+        return _packet(item).startswith(_RAISING)
+    return any(s.op == "indirect" and s.mode != "unchecked" for b in item.bodies for s in b.statements)
+
+
+_RAISING = (
+    "index", "gather", "scatter", "take", "embedding", "nll_loss", "_linalg", "linalg", "cholesky", "_assert",
+    "bincount", "multinomial", "bernoulli", "binary_cross_entropy", "repeat_interleave", "floor_divide", "remainder", "fmod", "div",
+    "_local_scalar_dense",
+)
+"""Beginnings of the names of library calls that raise for some data."""
 
 
 def _packet(call: ExternCall) -> str:

@@ -1,0 +1,90 @@
+"""Errors that only data brings about: raised, handled and traced back as in eager, with all side effects before."""
+from __future__ import annotations
+
+import traceback
+
+import ptdebug
+import pytest
+import torch
+from ptdebug.tracer.dispatch import reset, stats
+
+GOOD, BAD = torch.tensor([1, 2]), torch.tensor([1, 9])
+LOG: list[str] = []
+
+
+def handled(x, i, *rest, k=1, **named):
+    LOG.append("before")
+    y = x * 2
+    try:
+        z = y[i] + k
+    except IndexError as error:
+        LOG.append(type(error).__name__)
+        z = y.sum() - 1
+    LOG.append("after")
+    return z
+
+
+def raises(x, i):
+    y = torch.relu(x)
+    LOG.append("reached")
+    z = y[i] * 2
+    return z + 1
+
+
+def closure(n):
+    def inner(x, i):
+        scale = lambda: n + i.numel()
+        try:
+            return x[i] * scale()
+        except IndexError:
+            return x * scale()
+
+    return inner
+
+
+def finally_too(x, i):
+    try:
+        y = x[i] * 2
+    finally:
+        LOG.append("finally")
+    return y
+
+
+def in_place(x, i):
+    try:
+        x[i] = 1.0
+    except IndexError:
+        return x * 3
+    return x * 2
+
+
+def outcome(function, *args):
+    LOG.clear()
+    try:
+        result = function(*args).tolist()
+    except Exception as error:
+        lines = [(f.name, f.line) for f in traceback.extract_tb(error.__traceback__)[1:]]
+        result = type(error), str(error), lines
+    return result, list(LOG), [a.tolist() for a in args]
+
+
+@pytest.mark.parametrize("function", [handled, raises, closure(3), finally_too, in_place])
+def test_as_in_eager(function):
+    compiled = ptdebug.compile(function)
+    for index in (GOOD, BAD, GOOD):
+        found = outcome(compiled, torch.arange(5.0), index)
+        assert found == outcome(function, torch.arange(5.0), index)
+
+
+def test_a_library_error_is_handled():
+    def inverse(a):
+        try:
+            return torch.linalg.inv(a) + 1
+        except torch.linalg.LinAlgError:
+            return a - 1
+
+    reset()
+    compiled = ptdebug.compile(inverse)
+    for matrix in (torch.eye(2), torch.zeros(2, 2), 2 * torch.eye(2)):
+        torch.testing.assert_close(compiled(matrix), inverse(matrix))
+    assert stats()["graph_breaks"] == 0 and any("run again" in reason for reason in stats()["reasons"])

@@ -1,0 +1,43 @@
+"""Operators that raise for some data only, in `try` blocks of the program that handle it."""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .instructions import Instruction
+    from .interpreter import Interpreter
+
+MAY_RAISE = frozenset(
+    "getitem setitem index_select index_add index_add_ index_copy index_copy_ index_fill index_fill_ index_put"
+    " index_put_ gather scatter scatter_ scatter_add scatter_add_ scatter_reduce scatter_reduce_ take take_along_dim embedding"
+    " embedding_bag cross_entropy nll_loss one_hot bincount multinomial bernoulli bernoulli_ binary_cross_entropy"
+    " repeat_interleave floor_divide remainder floordiv mod ifloordiv imod fmod inverse cholesky cholesky_solve"
+    " linalg_inv linalg_solve linalg_cholesky linalg_eigh linalg_eig linalg_svd linalg_qr linalg_det linalg_lstsq"
+    " linalg_matrix_power item _assert_scalar _assert_async".split()
+)
+"""Operators that raise for some data and not for other, by name."""
+
+
+def is_caught(tx: Interpreter) -> bool:
+    """Whether the program handles exceptions of the current instruction, in this frame or in one that called it: an
+    `except` covers it, or a `with` block whose manager is not torch's. `finally` does not count, it raises again."""
+    frame: Interpreter | None = tx
+    while frame is not None:
+        entry = frame.info.handler_of(frame.current.index)
+        if entry is not None and _handles(frame.info.instructions, entry.target):
+            return True
+        if any(not context.manager.python_type().__module__.startswith("torch") for context in frame.open_contexts):
+            return True
+        frame = frame.parent
+    return False
+
+
+def _handles(instructions: list[Instruction], start: int) -> bool:
+    for instruction in instructions[start + 1 :]:
+        if instruction.opname in ("CHECK_EXC_MATCH", "CHECK_EG_MATCH"):
+            return True
+        if instruction.opname == "POP_TOP" and instruction.index == start + 1:  # a bare `except:`
+            return True
+        if instruction.opname in ("RERAISE", "POP_EXCEPT", "WITH_EXCEPT_START"):
+            return False
+    return False

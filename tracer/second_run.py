@@ -1,0 +1,112 @@
+"""A call whose compiled graph raises is run once more, as it was written.
+
+Whether an index is in range or a matrix can be inverted shows only when the graph runs, and the graph runs as a whole:
+before any side effect of the frame, and outside of the `try` blocks that the program has around the operator. So the
+frame's own code runs in the place of what failed. It raises (and perhaps handles) the same error, at its own line, with
+all side effects before it. A graph that changes its inputs in place is left out where part of that may have happened.
+"""
+from __future__ import annotations
+
+import logging
+from types import CodeType
+
+import torch
+from bytecode import Label, TryBegin, TryEnd
+
+from .codegen import VERSION, Codegen
+from .eval_frame import skip_code_with_callees
+from .graph import TraceGraph
+from .statistics import STATISTICS
+from .values.base import Unsupported
+
+log = logging.getLogger("ptdebug")
+_ERROR = "___error"
+_MARK = "this code runs as it was written"
+
+
+def may_run_again(graph: TraceGraph, restartable: bool) -> bool:
+    """Whether nothing that the program can see has changed when the graph raises: it writes to no input, or the
+    compiler says so (`restartable`).
+
+    Raises Unsupported where that is not so and the program would catch what an operator may raise.
+    """
+    fakes = [node.meta["val"] for node in graph.inputs.values()]
+    versions = [graph.versions.get(node) for node in graph.inputs.values()]
+    if all(
+        not isinstance(fake, torch.Tensor) or (version is not None and fake._version == version)
+        for fake, version in zip(fakes, versions)
+    ) or restartable:
+        return True
+    if graph.caught:
+        raise Unsupported("may-raise", graph.caught)
+    return False
+
+
+class SecondRun:
+    """Wraps the instructions that call the graph: `begin`, the call, `end`."""
+
+    def __init__(self, codegen: Codegen, code: CodeType) -> None:
+        self.codegen = codegen
+        self.code = code
+        self.handler = Label()
+        self.begin = TryBegin(self.handler, False, 0)
+        codegen.label(self.begin)
+
+    def end(self) -> None:
+        """The end of the call; where it raised, the frame's own code is called and its result returned."""
+        codegen, after = self.codegen, Label()
+        codegen.label(TryEnd(self.begin))
+        codegen.emit("JUMP_FORWARD", after)
+        codegen.label(self.handler)
+        codegen.emit("STORE_FAST", _ERROR)
+        codegen.push_function(graph_raised)
+        codegen.emit("LOAD_FAST", _ERROR)
+        codegen.call(1)
+        codegen.emit("STORE_FAST", _ERROR)
+        own = as_written(self.code)
+        start = codegen.count()
+        codegen.push_null()
+        self._push_function(own)
+        for name in own.co_varnames[: own.co_argcount]:
+            codegen.load_variable(name)
+        codegen.call(own.co_argcount)
+        codegen.rest.append(range(start, codegen.count()))
+        codegen.emit("RETURN_VALUE")
+        codegen.label(after)
+
+    def _push_function(self, code: CodeType) -> None:
+        codegen, cells = self.codegen, code.co_freevars
+        late = VERSION >= (3, 13)
+        if late:
+            codegen.const(code)
+            codegen.emit("MAKE_FUNCTION")
+        if cells:
+            for name in cells:
+                codegen.emit_cell(name)
+            codegen.emit("BUILD_TUPLE", len(cells))
+        if late and cells:
+            codegen.emit("SWAP", 2)
+            codegen.emit("SET_FUNCTION_ATTRIBUTE", 8)
+        elif not late:
+            codegen.const(code)
+            codegen.emit("MAKE_FUNCTION", 8 if cells else 0)
+
+
+def as_written(code: CodeType) -> CodeType:
+    """`code` as a function of its parameters by position, which is never compiled; tracebacks show it as the frame that
+    calls it."""
+    count = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & 4) + bool(code.co_flags & 8)
+    own = code.replace(
+        co_argcount=count, co_posonlyargcount=0, co_kwonlyargcount=0, co_flags=code.co_flags & ~0x0C,
+        co_consts=(*code.co_consts, _MARK),
+    )
+    skip_code_with_callees(own)
+    return own
+
+
+def graph_raised(error: BaseException) -> None:
+    """Called with what the graph raised, before the second run. Raises what is no Exception: KeyboardInterrupt."""
+    if not isinstance(error, Exception):
+        raise error
+    log.debug("a compiled graph raised %s: %s; its frame runs once more, as written", type(error).__name__, error)
+    STATISTICS.reasons[f"run again as written: a graph raised {type(error).__name__}"] += 1
