@@ -88,6 +88,7 @@ class Codegen:
         self.planning = planning
         self.instructions: list[Any] = []
         self.location = InstrLocation(code.co_firstlineno, None, None, None)
+        self.rest: list[range] = []  # instructions, by number, that call what is the rest of this frame
         self._temporaries: dict[Any, str] = {}
         self._building: set[Value] = set()
         self._cells = set(code.co_cellvars) | set(code.co_freevars)
@@ -185,6 +186,10 @@ class Codegen:
         self.emit("BINARY_SUBSCR")
 
     # ---- instructions ----------------------------------------------------------------------------------------------
+    def count(self) -> int:
+        """How many instructions there are so far."""
+        return sum(isinstance(item, Instr) for item in self.instructions)
+
     def emit(self, opname: str, *arg: Any) -> None:
         """One instruction."""
         if not self.planning:

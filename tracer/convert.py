@@ -246,8 +246,9 @@ class _Conversion:
         """Something cannot be rebuilt at the end of the graph: break before it is made (`earlier`)."""
         root.note_place(error)
         step, place = root.trace.step, (error.context["location"], error.context["stack"])
-        earlier = error.context.get("earlier")
-        if earlier is None:
+        if "earlier" in error.context:
+            earlier = error.context["earlier"]
+        else:
             earlier = root.statement_before(step, 4**self.refusals)
             self.refusals += 1
         stop = Stop(step, error.code, error.detail, *place, (), earlier if earlier < step else None)

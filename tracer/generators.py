@@ -26,10 +26,9 @@ def refuse_coroutine(code: CodeType) -> None:
 
 
 class GeneratorValue(Value):
-    """A generator object made in the trace. `frame` is its interpreter, stopped at the start or at a yield; `made_at` the
-    step of the outermost frame in which it was made."""
+    """A generator object made in the trace. `frame` is its interpreter, stopped at the start or at a yield."""
 
-    __slots__ = ("finished", "frame", "made_at", "result", "running", "started")
+    __slots__ = ("finished", "frame", "result", "running", "started")
 
     def __init__(self, frame: Interpreter) -> None:
         super().__init__()
@@ -38,15 +37,17 @@ class GeneratorValue(Value):
         self.running = False
         self.finished = False
         self.result: Value | None = None
-        self.made_at = frame.trace.safe_step()
         frame.trace.generators.append(self)
 
     def has_cleanup(self) -> bool:
         """Whether the program sees when the generator dies here: in the middle of a `try` or `with`."""
         if not self.started or self.finished:
             return False
-        handler = self.frame.info.handler_of(self.frame.index - 1)
-        return handler is not None and not self.frame.info.ends_generator(handler)
+        info = self.frame.info
+        handler = info.handler_of(self.frame.index - 1)
+        if handler is None or info.ends_generator(handler):
+            return False
+        return not info.passes_on(handler, GeneratorExit, self.frame.f_globals)
 
     def python_type(self) -> type:
         """The type of generators."""

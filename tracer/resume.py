@@ -21,7 +21,6 @@ from .codegen import STACK_ARGUMENT
 from .instructions import code_info
 from .opcodes.py313 import HALVES
 from .slots import Slot, push_slot
-from .tracebacks import continues_a_frame
 from .wording import expression_of
 
 
@@ -179,7 +178,6 @@ def resume_code(code: CodeType, index: int, stack: tuple[Slot, ...], variables: 
     body, dropped = body_of(code, index, here)
     new = assemble([*start, *body], code, code.co_stacksize + 2, [*names, *variables])
     _ORIGINS[new] = Origin(code, dropped - len(start), index, len(start))
-    continues_a_frame(new)
     return new
 
 

@@ -1,31 +1,40 @@
-"""Tracebacks as the program's own: a frame that went on in a resume function stands there once."""
+"""Tracebacks as the program's own: a frame that went on in resume functions is there as eager has it."""
 from __future__ import annotations
 
+import dis
 import weakref
-from types import CodeType, FrameType, TracebackType
+from collections.abc import Sequence
+from functools import lru_cache
+from types import CodeType, TracebackType
 
-_CONTINUATIONS: weakref.WeakSet[CodeType] = weakref.WeakSet()
+_HANDS_OVER: weakref.WeakKeyDictionary[CodeType, tuple[range, ...]] = weakref.WeakKeyDictionary()
 
 
-def continues_a_frame(code: CodeType) -> None:
-    """Say that frames of `code` are the rest of the frame that calls them."""
-    _CONTINUATIONS.add(code)
+def hands_over(code: CodeType, places: Sequence[range]) -> None:
+    """Say which instructions of `code`, by number, call functions that are the rest of its own frame."""
+    if places:
+        _HANDS_OVER[code] = tuple(places)
 
 
 def as_in_eager(traceback: TracebackType | None) -> TracebackType | None:
-    """`traceback` without its first frame (the caller's), and with one entry for a frame and those that continue it."""
+    """`traceback` without its first entry (the caller's), and without those of calls of resume functions: what these
+    raise is said by their own entries, and in eager there is no such call."""
     entries: list[TracebackType] = []
-    places: dict[FrameType, int] = {}  # of frames that are continued, in `entries`
     entry = traceback.tb_next if traceback is not None else None
     while entry is not None:
-        if entries and entry.tb_frame.f_code in _CONTINUATIONS:
-            continued = entries.pop().tb_frame
-            places[continued] = places[entry.tb_frame] = len(entries)
-        elif entry.tb_frame in places:  # it raised, was continued in its handler, and that raised the same again
-            del entries[places[entry.tb_frame] :]
-        entries.append(entry)
+        code = entry.tb_frame.f_code
+        places = _HANDS_OVER.get(code, ())
+        if not places or not any(_number(code, entry.tb_lasti) in place for place in places):
+            entries.append(entry)
         entry = entry.tb_next
     result: TracebackType | None = None
     for entry in reversed(entries):
         result = TracebackType(result, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
     return result
+
+
+@lru_cache(maxsize=256)
+def _number(code: CodeType, offset: int) -> int:
+    """Which instruction of `code` stands at `offset`, not counting EXTENDED_ARG and CACHE."""
+    found = [raw.offset for raw in dis.get_instructions(code) if raw.opname not in ("EXTENDED_ARG", "CACHE")]
+    return found.index(offset)

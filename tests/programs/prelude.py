@@ -463,14 +463,32 @@ def checked(x, n):
 
 
 def numbers(n):
+    for i in range(n):
+        got = yield i
+        if got is not None:
+            LOG.append(("got", got))
+    LOG.append("numbers done")
+    return n * 10
+
+
+def catching(n):
+    for i in range(n):
+        try:
+            got = yield i
+        except KeyError as error:
+            LOG.append(("thrown", str(error)))
+        else:
+            LOG.append(("sent", got))
+
+
+def closing(x, n):
+    LOG.append("opened")
     try:
         for i in range(n):
-            got = yield i
-            if got is not None:
-                LOG.append(("got", got))
+            with managed(x, "inside") as y:
+                yield y * i
     finally:
-        LOG.append("numbers done")
-    return n * 10
+        LOG.append("closed")
 
 
 def tensors(x, n):

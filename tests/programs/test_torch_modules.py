@@ -465,6 +465,37 @@ def custom_call_and_getattr(compile):
     return compile(m, fullgraph=True)(torch.ones(1, 3)), compile(lambda x: m(x), fullgraph=True)(torch.ones(1, 3))
 
 
+class Config:
+    """Settings as libraries of models have them."""
+
+    def __init__(self):
+        self.width, self.kinds, self.names = 3, ["a", "b"], {0: "zero"}
+        self.same = self.kinds
+
+    def __setattr__(self, name, value):
+        object.__setattr__(self, name, value)
+
+
+@program
+def configs_copied(compile):
+    import copy
+
+    config = Config()
+
+    def f(x):
+        own = copy.deepcopy(config)
+        own.kinds.append("c")
+        own.width = 5
+        shallow = copy.copy(config)
+        shallow.width = 7
+        tree = copy.deepcopy({"k": [config.kinds, config.kinds], "t": (1, (2,)), "s": {1}})
+        parts = own.same is own.kinds, shallow.kinds is config.kinds, tree["k"][0] is tree["k"][1]
+        return x * own.width + shallow.width, own.kinds, config.kinds, own, shallow, tree, parts
+
+    f = compile(f, fullgraph=True)
+    return f(torch.ones(2)), f(torch.ones(2)), config
+
+
 @program
 def state_dict_inside(compile):
     m = nn.Linear(2, 2)

@@ -130,6 +130,8 @@ class NumberValue(Value):
 
     def converted(self, tx: Interpreter, kind: type) -> Value:
         """int(number) or float(number)."""
+        if self.python_type() is bool:
+            return constant(kind(self.specialize(tx)))
         if kind is int and issubclass(self.python_type(), int):
             return self
         function = torch.sym_int if kind is int else torch.sym_float

@@ -228,11 +228,9 @@ def test_a_loop_is_broken_where_it_breaks(differential):
             note("loop")
         return x
 
-    LOG.clear()
-    result = differential(loop, (X,), graphs=None).result
+    result = differential(loop, X, graphs=None).result
     assert isinstance(result, ConvertedFrame)
     assert len(result.breaks) == 1
-    assert LOG == ["loop"] * 6
 
 
 def test_no_tensor_operation_is_skipped(convert):

@@ -1,0 +1,311 @@
+"""Programs that break the graph in awkward places: loops, generators, managers, handlers, comprehensions, deep calls."""
+# ruff: noqa: B007 - programs as people write them
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+import ptdebug
+import pytest
+import torch
+from ptdebug.tracer import dispatch
+
+from .checking import call, check
+
+PROGRAMS: dict[str, Callable[..., Any]] = {}
+
+
+def program(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Put a program into the table."""
+    PROGRAMS[function.__name__] = function
+    return function
+
+
+def tensors(x, n):
+    try:
+        for i in range(n):
+            got = yield x + i
+            if got is not None:
+                print("got", got)
+    finally:
+        print("closed")
+
+
+@contextlib.contextmanager
+def managed(name):
+    print("in", name)
+    try:
+        yield name
+    except KeyError as error:
+        print("swallowed", error)
+    finally:
+        print("out", name)
+
+
+def talk(x, depth):
+    if depth == 0:
+        print("bottom")
+        return x + 1
+    y = x * 2
+    return talk(y, depth - 1) - y
+
+
+@program
+def loops_over_everything(compile):
+    def fn(x, xs, d):
+        out = []
+        for i in range(3):
+            x = x + i
+            print(i)
+            x = x * 2
+        for i, t in enumerate(xs):
+            for k in (1, 2):
+                t = t + k
+                if k == 2 and i == 0:
+                    continue
+                print(i, k)
+                out.append(t)
+            if i == 2:
+                break
+        else:
+            print("no break")
+        for (name, value), t in zip(d.items(), reversed(xs)):
+            print(name)
+            x = x + value * t
+        for t in map(torch.sin, xs):
+            print("map")
+            x = x + t
+        return x, out
+
+    f = compile(fn)
+    x = torch.ones(2)
+    return [f(x, [x + i for i in range(n)], {"a": x, "b": x * 2}) for n in (2, 3, 2, 4)]
+
+
+@program
+def while_loops(compile):
+    def fn(x, n):
+        i = 0
+        while i < n:
+            i += 1
+            x = x + i
+            print("step", i)
+            j = 3
+            while True:
+                j -= 1
+                if j == i:
+                    continue
+                if j < 0:
+                    break
+                x = x * 1.5
+                print(j)
+        else:
+            print("done")
+        return x
+
+    f = compile(fn)
+    return [f(torch.ones(2), n) for n in (0, 1, 3, 2)]
+
+
+@program
+def long_loop(compile):
+    def fn(x, n):
+        for i in range(n):
+            x = x + 1
+            if x.sum() > 1e6:
+                return x, i
+        return x, -1
+
+    f = compile(fn)
+    return [f(torch.zeros(2), n) for n in (10, 3000)], f(torch.tensor([999_000.0, 0.0]), 5000)
+
+
+@program
+def generators_in_flight(compile):
+    def fn(x):
+        g = tensors(x, 4)
+        first = next(g)
+        print("break")
+        second = g.send("sent")
+        total = first * second
+        for t in g:
+            total = total + t
+            print("body")
+        h = (t * 2 for t in tensors(x, 3))
+        a = next(h)
+        print("again")
+        k = tensors(x, 5)
+        next(k)
+        print("thrown next")
+        try:
+            k.throw(KeyError("in"))
+        except KeyError as error:
+            print(repr(error))
+        new = tensors(x, 2)
+        print("not started")
+        return total, a, list(h), list(new), list(k)
+
+    f = compile(fn)
+    return [f(torch.ones(2) * i) for i in range(2)]
+
+
+@program
+def generators_left_in_the_middle(compile):
+    def fn(x, n):
+        for t in tensors(x, 5):
+            x = x + t
+            if n == 1:
+                break
+        y = next(tensors(x, 2))
+        return x + y, next(t for t in tensors(y, n))
+
+    def outer(x, n):
+        a = fn(x + 1, n)
+        return a[0] * 2, a
+
+    f, g = compile(fn), compile(outer)
+    return [f(torch.ones(2), n) for n in (1, 2, 1)], [g(torch.ones(2), n) for n in (1, 2, 1)]
+
+
+@program
+def managers_around_a_break(compile):
+    def fn(x, k):
+        with managed("a") as a, managed("b"):
+            x = x + 1
+            print("inside", a)
+            for i in range(3):
+                with managed(i), contextlib.suppress(ValueError):
+                    x = x * 2
+                    print("loop", i)
+                    if i == k:
+                        raise ValueError(i)
+                    if i == k - 1:
+                        continue
+                    if i == k - 2:
+                        break
+                    x = x + 3
+            if k == 5:
+                raise KeyError("five")
+            if k == 6:
+                raise RuntimeError("six")
+            if k == 7:
+                return x
+        try:
+            x = x - 1
+            print("try")
+            return x
+        finally:
+            print("finally")
+            x = x * 0
+
+    f = compile(fn)
+    return [call(f, torch.ones(2), k) for k in range(8)]
+
+
+@program
+def handlers(compile):
+    def fail(x, n):
+        if n % 2:
+            raise ValueError("odd", n)
+        raise KeyError(n)
+
+    def fn(x, k):
+        for i in range(k):
+            try:
+                x = x + 1
+                fail(x, i)
+            except ValueError as error:
+                print("handling", error)
+                x = x * 2
+                if i == 3:
+                    raise RuntimeError("chained") from error
+            except KeyError:
+                x = x - 1
+                print("key")
+                try:
+                    if i == 4:
+                        raise
+                finally:
+                    print("inner finally")
+            else:
+                print("never")
+            finally:
+                print("finally", i)
+                x = x + 0.5
+        return x
+
+    f = compile(fn)
+    return [call(f, torch.ones(2), k) for k in (1, 2, 3, 5, 4)]
+
+
+@program
+def comprehensions(compile):
+    def fn(x, n):
+        a = [talk(x, i) for i in range(n)]
+        b = {i: print(i) or x + i for i in range(n)}
+        x = sum(t * n for t in a)
+        i = "kept"
+        c = [[print("deep", i, j) or i * j for j in range(2)] for i in range(n)]
+        return a, b, c, i, x
+
+    f = compile(fn)
+    return [f(torch.ones(2), n) for n in (2, 3, 1)]
+
+
+@program
+def deep_inlining(compile):
+    def fn(x):
+        state = {"n": 0}
+
+        def count():
+            state["n"] += 1
+            return state["n"]
+
+        y = x + count()
+        return y * talk(y + count(), 5) + count(), state
+
+    f = compile(fn)
+    return [f(torch.ones(2) * i) for i in range(3)]
+
+
+@program
+def anything_on_the_stack(compile):
+    def fn(x, xs):
+        return [
+            x + 1, print("a"), (x * 2, [print("b"), x.sin()]), {"k": x - 1, print("c"): f"{len(xs)}{print('d')}"},
+            *xs, max(1, 2, key=lambda v: print("e") or v), x if print("f") else -x,
+            (lambda *a, **k: (a, k))(x, print("g"), *xs, z=print("h"), **{"w": x}),
+        ]
+
+    f = compile(fn)
+    x = torch.ones(2)
+    return [f(x, [x, x + 1][:n]) for n in (1, 2)]
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_compiled_program_is_the_program(name):
+    check(PROGRAMS[name])
+
+
+def test_each_iteration_is_captured_but_not_compiled_anew():
+    graphs = []
+
+    def backend(module, inputs):
+        graphs.append(module)
+        return module.forward
+
+    @ptdebug.compile(backend=backend)
+    def fn(x, n):
+        for i in range(n):
+            x = (x + 1) * 2
+            if x.sum() > 1e9:
+                return x
+        return x
+
+    dispatch.reset()
+    fn(torch.zeros(2), 25)
+    assert len(graphs) <= 3
+    fn(torch.ones(2), 25)
+    assert len(graphs) <= 3
