@@ -12,6 +12,7 @@ from types import CodeType
 
 import torch
 from bytecode import Label, TryBegin, TryEnd
+from torch.utils.checkpoint import _StopRecomputationError
 
 from .codegen import VERSION, Codegen
 from .eval_frame import skip_code_with_callees
@@ -105,8 +106,9 @@ def as_written(code: CodeType) -> CodeType:
 
 
 def graph_raised(error: BaseException) -> None:
-    """Called with what the graph raised, before the second run. Raises what is no Exception: KeyboardInterrupt."""
-    if not isinstance(error, Exception):
+    """Called with what the graph raised, before the second run. Raises what is no Exception (KeyboardInterrupt), and
+    that with which a checkpoint around the call ends its recomputation as soon as it has what it wants."""
+    if not isinstance(error, Exception) or isinstance(error, _StopRecomputationError):
         raise error
     log.debug("a compiled graph raised %s: %s; its frame runs once more, as written", type(error).__name__, error)
     STATISTICS.reasons[f"run again as written: a graph raised {type(error).__name__}"] += 1
