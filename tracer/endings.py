@@ -244,6 +244,8 @@ class BreakBody:
         if instruction.opname == "LOAD_GLOBAL" and instruction.arg & 1:
             pair = [Slot.OBJECT, Slot.NULL] if VERSION >= (3, 13) else [Slot.NULL, Slot.OBJECT]
             return before + pair
+        if instruction.opname == "PUSH_NULL":
+            return [*before, Slot.NULL]
         kept = before[: max(0, size - pushed(instruction))]
         return kept + [Slot.OBJECT] * (size - len(kept))
 

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Mapping, Sequence
 from types import CodeType, GeneratorType
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,9 @@ from .values.constant import REGISTRY
 
 if TYPE_CHECKING:
     from .interpreter import Interpreter
+
+
+VERSION = sys.version_info[:2]
 
 
 def is_generator(code: CodeType) -> bool:
@@ -102,10 +106,47 @@ class GeneratorValue(Value):
             if not self.started:
                 raise ObservedException(error)
             frame.pop()
-            if not frame.unwind(error):
-                raise ObservedException(error)
+            value = self._throw(tx, error)
+            if value is not None:
+                frame.yielded = value
+                return value
         self.started = True
         return frame.run()
+
+    def _throw(self, tx: Interpreter, error: Value) -> Value | None:
+        """Raise `error` where the frame stands: first in the generator that it delegates to, whose next value may be the
+        answer; None when the frame goes on."""
+        frame = self.frame
+        receiver = self._receiver()
+        if isinstance(receiver, GeneratorValue):
+            try:
+                if issubclass(error.python_type(), GeneratorExit):
+                    receiver.close(tx)
+                else:
+                    value = receiver.resume(tx, build.constant(None), error)
+                    if value is not None:
+                        return value
+                    self._delegation_ended(receiver)
+                    return None
+            except ObservedException as raised:
+                error = raised.value
+        if not frame.unwind(error):
+            raise ObservedException(error)
+        return None
+
+    def _receiver(self) -> Value | None:
+        """What the frame delegates to with `yield from`, when it stands there."""
+        resume = self.frame.info.instructions[self.frame.index]
+        return self.frame.stack[-1] if resume.opname == "RESUME" and resume.arg & 3 == 2 else None
+
+    def _delegation_ended(self, receiver: GeneratorValue) -> None:
+        """Go on after `yield from`, whose value is what `receiver` returned."""
+        frame = self.frame
+        send = next(i for i in reversed(frame.info.instructions[: frame.index]) if i.opname == "SEND")
+        if VERSION < (3, 12):
+            frame.pop()
+        frame.push(receiver.result if receiver.result is not None else build.constant(None))
+        frame.index = send.target
 
     def iterate(self, tx: Interpreter) -> Sequence[Value]:
         """All remaining values."""
@@ -124,7 +165,7 @@ class GeneratorValue(Value):
                 self.raise_stop(tx)
             return value  # type: ignore[return-value]
         if name == "close":
-            return self._close(tx)
+            return self.close(tx)
         if name == "throw" and len(args) == 1 and issubclass(args[0].python_type(), BaseException):
             value = self.resume(tx, build.constant(None), args[0])
             if value is None:
@@ -138,7 +179,8 @@ class GeneratorValue(Value):
         some = result is not None and not (result.is_constant() and result.as_constant() is None)
         tx.raise_value(build.make_exception(tx, StopIteration, [result] if result is not None and some else []))
 
-    def _close(self, tx: Interpreter) -> Value:
+    def close(self, tx: Interpreter) -> Value:
+        """generator.close()."""
         if self.started and not self.finished:
             exit_ = build.make_exception(tx, GeneratorExit, [])
             try:

@@ -4,7 +4,9 @@
 """
 from __future__ import annotations
 
+import builtins
 import dis
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from types import CodeType
@@ -83,6 +85,24 @@ class CodeInfo:
     def ends_generator(self, entry: Handled) -> bool:
         """Whether this is the handler of 3.12 and later around all of a generator, which only turns StopIteration."""
         return self.instructions[entry.target].opname == "CALL_INTRINSIC_1"
+
+    def passes_on(self, entry: Handled, exception: type[BaseException], names: Mapping[str, Any]) -> bool:
+        """Whether a handler is a row of `except Class:` (of the builtins, not among `names`) that all let `exception` by,
+        as do the handlers around it: it then leaves the frame as if nothing handled it."""
+        index = entry.target + 1
+        while self.instructions[index].opname == "LOAD_GLOBAL":
+            name = self.instructions[index].value
+            caught = getattr(builtins, name, None) if name not in names else None
+            if self.instructions[index + 1].opname != "CHECK_EXC_MATCH" or not isinstance(caught, type):
+                return False
+            if issubclass(exception, caught):
+                return False
+            index = self.instructions[index + 2].target
+        if self.instructions[index].opname != "RERAISE" or index == entry.target + 1:
+            return False
+        cleanup = self.handler_of(index)  # COPY, POP_EXCEPT, RERAISE: the exception handled before is handled again
+        outer = self.handler_of(cleanup.target + 2) if cleanup is not None else None
+        return outer is None or self.ends_generator(outer) or self.passes_on(outer, exception, names)
 
     def location(self, instruction: Instruction) -> Location:
         """Where `instruction` stands in its source file."""

@@ -124,7 +124,12 @@ _is_node(_functorch._wrap_for_grad)
 _is_node(_functorch._unwrap_for_grad, *_wrapper("_unwrap_for_grad"))
 _is_node(torch._VF._make_dual, *_wrapper("_make_dual"))  # type: ignore[attr-defined]
 _is_node(torch._VF._unpack_dual, *_wrapper("_unpack_dual"))  # type: ignore[attr-defined]
-_is_node(torch.Tensor.requires_grad_, eager_transforms._set_tensor_requires_grad)
+
+
+@handles(eager_transforms._set_tensor_requires_grad)
+def _set_tensor_requires_grad(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    """On a wrapper of a level, which nothing outside of it sees."""
+    return tx.graph.call(torch.Tensor.requires_grad_, args, kwargs, tx)
 
 
 @handles(_functorch._add_batch_dim, *_wrapper("_add_batch_dim"))

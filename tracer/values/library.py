@@ -1,7 +1,6 @@
 """Handlers of library functions: dataclasses, inspect, functools, copy, warnings, logging, typing, weakref."""
 from __future__ import annotations
 
-import copy
 import dataclasses
 import functools
 import inspect
@@ -22,11 +21,9 @@ from .classes import ClassValue
 from .constant import constant, fold
 from .functions import FunctionValue, MethodValue, PartialValue
 from .handlers import NAMED, handles, pure
-from .mappings import DictValue
 from .objects import ObjectValue, new_object
 from .registry import OPAQUE_CONSTANTS, build, builds, from_python
-from .sequences import ListValue, TupleValue
-from .sets import SetValue
+from .sequences import TupleValue
 
 if TYPE_CHECKING:
     from ..interpreter import Interpreter
@@ -138,35 +135,7 @@ def _wraps(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     return PartialValue(from_python(tx, functools.update_wrapper), [], {"wrapped": wrapped})
 
 
-# ---- copies, names, types --------------------------------------------------------------------------------------------
-@handles(copy.copy)
-def _copy(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-    value = args[0]
-    if isinstance(value, (ListValue, DictValue, SetValue)):
-        return value.call_method(tx, "copy", [], {})
-    if value.is_constant() or isinstance(value, (TupleValue, FunctionValue)):
-        return value
-    raise Unsupported("call", f"copy.copy of {value.describe()}")
-
-
-@handles(copy.deepcopy)
-def _deepcopy(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-    return deep_copy(tx, args[0])
-
-
-def deep_copy(tx: Interpreter, value: Value) -> Value:
-    """A deep copy of containers of constants."""
-    if value.is_constant():
-        return value
-    if type(value) in (ListValue, TupleValue):
-        return value.like([deep_copy(tx, item) for item in value.items])  # type: ignore[attr-defined]
-    if isinstance(value, DictValue):
-        fresh = value.copy(tx)
-        fresh.items = {key: deep_copy(tx, item) for key, item in fresh.items.items() if item is not None}
-        return fresh
-    raise Unsupported("call", f"copy.deepcopy of {value.describe()}")
-
-
+# ---- names, types ----------------------------------------------------------------------------------------------------
 @handles(typing.cast)
 def _cast(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     return args[1]

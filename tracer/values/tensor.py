@@ -289,6 +289,14 @@ def _get_device(tx: Interpreter, self: TensorValue, args: Sequence[Value], kwarg
     return constant(-1 if device.type == "cpu" else device.index)
 
 
+def _requires_grad_(tx: Interpreter, self: TensorValue, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+    """Nothing, where the tensor is so already: autograd's records of tensors do not change inside a graph."""
+    wanted = [*args, *kwargs.values()]
+    if self.fake.requires_grad != (wanted[0].truth(tx) if wanted else True):
+        raise Unsupported("call", "Tensor.requires_grad_")
+    return self
+
+
 def _new(tx: Interpreter, self: TensorValue, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
     """Tensor.new(*sizes): uninitialised."""
     if any(issubclass(arg.python_type(), torch.Tensor) for arg in args):
@@ -306,6 +314,7 @@ METHODS: dict[str, Callable[..., Value | None]] = {
     "type": _type,
     "get_device": _get_device,
     "new": _new,
+    "requires_grad_": _requires_grad_,
     "item": _item,
     "tolist": _tolist,
     "__len__": lambda tx, self, args, kwargs: self.length(tx),
@@ -329,7 +338,7 @@ METHODS: dict[str, Callable[..., Value | None]] = {
     **{
         name: _refused(name)
         for name in (
-            "backward", "register_hook", "requires_grad_", "retain_grad", "detach_", "set_", "resize_", "resize_as_",
+            "backward", "register_hook", "retain_grad", "detach_", "set_", "resize_", "resize_as_",
             "untyped_storage", "storage", "share_memory_", "register_post_accumulate_grad_hook", "__deepcopy__",
             "__reduce_ex__", "pin_memory", "apply_", "map_", "map2_", "__setstate__", "to_sparse", "__torch_function__",
         )

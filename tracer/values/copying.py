@@ -1,0 +1,95 @@
+"""copy.copy and copy.deepcopy: of containers, and of instances of plain classes as `object.__reduce_ex__` says."""
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from .attributes import MISSING, is_python_method, lookup
+from .base import Unsupported, Value
+from .deques import DequeValue
+from .functions import FunctionValue
+from .handlers import handles
+from .mappings import DictValue
+from .number import NumberValue
+from .objects import ObjectValue, new_object
+from .sequences import ListValue, TupleValue
+from .sets import SetValue
+
+if TYPE_CHECKING:
+    from ..interpreter import Interpreter
+
+_HOOKS = ("__reduce__", "__reduce_ex__", "__getstate__", "__setstate__", "__getnewargs__", "__getnewargs_ex__")
+
+
+@handles(copy.copy)
+def _copy(tx: Interpreter, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+    value = args[0]
+    if type(value) is ObjectValue and is_python_method(lookup(value.cls, "__copy__")):
+        return value.call_method(tx, "__copy__", [], {})
+    if isinstance(value, (ListValue, DictValue, SetValue, DequeValue)):
+        return value.call_method(tx, "copy", [], {})
+    if value.is_constant() or isinstance(value, (TupleValue, FunctionValue)):
+        return value
+    return _object_copy(tx, value, {}, deep=False)
+
+
+@handles(copy.deepcopy)
+def _deepcopy(tx: Interpreter, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+    if len(args) > 1 or kwargs:
+        raise Unsupported("call", "copy.deepcopy with a memo")
+    return deep_copy(tx, args[0], {})
+
+
+def deep_copy(tx: Interpreter, value: Value, memo: dict[Value, Value]) -> Value:
+    """A deep copy; what was copied already is in `memo`, so that what was one object is one in the copy."""
+    if value in memo:
+        return memo[value]
+    if value.is_constant() or isinstance(value, (FunctionValue, NumberValue)):
+        return value
+    if type(value) is ObjectValue:
+        return _object_copy(tx, value, memo, deep=True)
+    if type(value) is ListValue:
+        made = memo[value] = ListValue([], list)
+        made.items.extend([deep_copy(tx, item, memo) for item in value.items])
+        return made
+    if type(value) is TupleValue:
+        parts = [deep_copy(tx, item, memo) for item in value.items]
+        same = all(a is b for a, b in zip(parts, value.items))
+        memo[value] = value if same else value.like(parts)
+        return memo[value]
+    if isinstance(value, DictValue) and value.kind is dict:
+        copied = memo[value] = DictValue(dict)
+        for key, item in value.pairs(tx):
+            copied.setitem(tx, deep_copy(tx, key, memo), deep_copy(tx, item, memo))
+        return copied
+    if isinstance(value, (DictValue, SetValue)) and all(item.is_constant() for item in _members(tx, value)):
+        memo[value] = value.call_method(tx, "copy", [], {})
+        return memo[value]
+    raise Unsupported("call", f"copy.deepcopy of {value.describe()}")
+
+
+def _members(tx: Interpreter, value: Value) -> list[Value]:
+    if isinstance(value, DictValue):
+        return [member for pair in value.pairs(tx) for member in pair]
+    return list(value.iterate(tx))
+
+
+def _object_copy(tx: Interpreter, value: Value, memo: dict[Value, Value], deep: bool) -> Value:
+    """A new instance with the attributes of `value`, past its class's `__init__` and `__setattr__`."""
+    what = f"copy.{'deepcopy' if deep else 'copy'} of {value.describe()}"
+    if type(value) is not ObjectValue or value.storage is not None:
+        raise Unsupported("call", what)
+    cls = value.cls
+    if deep and lookup(cls, "__deepcopy__") is not MISSING:
+        raise Unsupported("call", what)
+    hooked = any(lookup(cls, name) not in (MISSING, getattr(object, name, None)) for name in _HOOKS)
+    slotted = any("__slots__" in base.__dict__ for base in cls.__mro__[:-1])
+    if hooked or slotted or lookup(cls, "__new__") is not object.__new__:
+        raise Unsupported("call", what)
+    fresh = memo[value] = new_object(tx, cls)
+    attributes = value.getattr(tx, "__dict__")
+    assert isinstance(attributes, DictValue)
+    for key, item in attributes.pairs(tx):
+        tx.effects.store_attr(fresh, key.as_constant(), deep_copy(tx, item, memo) if deep else item, raw=True)
+    return fresh
