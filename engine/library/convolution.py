@@ -6,8 +6,9 @@
 """
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.fx
@@ -69,10 +70,7 @@ def recognize(node: torch.fx.Node) -> Convolution | None:
     arguments: tuple[Any, ...] = node.args
     image, weight, bias, stride, padding, dilation, transposed, _, groups = arguments
     values = [n.meta["val"] for n in (image, weight, node)]
-    if transposed or node.kwargs or any(
-        v.dim() != 4 or v.dtype != torch.float32 or v.device.type != "cpu" or not v.is_contiguous()
-        or not all(isinstance(s, int) and s > 0 for s in v.shape) for v in values
-    ):
+    if transposed or node.kwargs or not _plain((image, weight, node)) or any(v.dim() != 4 for v in values):
         return None
     return Convolution(
         node, tuple(values[0].shape), tuple(values[1].shape), bias is not None,
@@ -80,20 +78,37 @@ def recognize(node: torch.fx.Node) -> Convolution | None:
     )
 
 
+def widen(node: torch.fx.Node) -> torch.fx.Node | None:
+    """Write a convolution of rows, before its node, as one of images of one row; None for any other node.
+
+    ATen does the same inside; outside, the image has a layout that can be chosen.
+    """
+    if node.target is not aten.convolution.default or node.kwargs or node.args[6]:
+        return None
+    image, weight, bias, stride, padding, dilation, _, _, groups = cast(tuple[Any, ...], node.args)
+    if node.meta["val"].dim() != 3 or image.meta["val"].dim() != 3 or not _plain((image, weight, node)):
+        return None
+
+    def call(target: Any, *args: Any) -> torch.fx.Node:
+        return _call(node, target, *args)
+
+    with node.graph.inserting_before(node):
+        wide = [call(aten.unsqueeze.default, n, 2) for n in (image, weight)]
+        pairs = [[1, *stride], [0, *padding], [1, *dilation]]
+        return call(aten.squeeze.dim, call(aten.convolution.default, *wide, bias, *pairs, False, [0, 0], groups), 2)
+
+
 def as_product(found: Convolution) -> torch.fx.Node:
     """Write the convolution as a matrix product over pixels, before its node; the node that takes its place."""
-    node, graph = found.node, found.node.graph
+    node = found.node
     image, weight, bias = node.args[:3]
     batch, outputs, height, width = node.meta["val"].shape
     channels = found.image[1]
 
     def call(target: Any, *args: Any) -> torch.fx.Node:
-        made = graph.call_function(target, args)
-        made.meta.update(node.meta)
-        made.meta["val"] = target(*torch.fx.node.map_arg(args, lambda n: n.meta["val"]))
-        return made
+        return _call(node, target, *args)
 
-    with graph.inserting_before(node):
+    with node.graph.inserting_before(node):
         for dimension, step in zip((2, 3), found.stride):
             if step != 1:
                 image = call(aten.slice.Tensor, image, dimension, 0, found.image[dimension], step)
@@ -104,6 +119,22 @@ def as_product(found: Convolution) -> torch.fx.Node:
         total = call(product, *(() if bias is None else (bias,)), pixels, columns)
         whole = call(aten.reshape.default, total, [batch, height, width, outputs])
         return call(aten.permute.default, whole, [0, 3, 1, 2])
+
+
+def _call(node: torch.fx.Node, target: Any, *args: Any) -> torch.fx.Node:
+    """A new node with the provenance of `node`."""
+    made = node.graph.call_function(target, args)
+    made.meta.update(node.meta)
+    made.meta["val"] = target(*torch.fx.node.map_arg(args, lambda n: n.meta["val"]))
+    return made
+
+
+def _plain(nodes: Sequence[torch.fx.Node]) -> bool:
+    """Whether all are contiguous float32 tensors of static sizes on the CPU, with elements."""
+    return all(
+        v.dtype == torch.float32 and v.device.type == "cpu" and v.is_contiguous()
+        and all(isinstance(s, int) and s > 0 for s in v.shape) for v in (n.meta["val"] for n in nodes)
+    )
 
 
 def _pair(value: Any) -> tuple[int, ...]:

@@ -20,9 +20,9 @@ import torch.fx
 from ...artifacts.context import CompileContext
 from ...artifacts.records import Option, RuleMatch
 from ..aten import AtenGraph
-from ..lowering.registry import COMPOSITE, GATHER, POINTWISE
+from ..lowering.registry import COMPOSITE, GATHER, POINTWISE, RESHAPE, VIEW
 from ..lowering.reuse import kind_of
-from .convolution import CONTIGUOUS, LAST, PRODUCT, Convolution, as_product, recognize
+from .convolution import CONTIGUOUS, LAST, PRODUCT, Convolution, as_product, recognize, widen
 
 aten = torch.ops.aten
 
@@ -33,24 +33,38 @@ STRIDED = (aten.as_strided.default, aten.view.dtype, aten.view_as_real.default, 
 
 def choose_layouts(graph: AtenGraph, context: CompileContext) -> list[RuleMatch]:
     """Give convolutions and what lies between them the layouts in which the graph is fastest here."""
+    if any(n.target in STRIDED for n in graph.module.graph.nodes):
+        return []
+    promised = [n.meta["val"] if isinstance(n, torch.fx.Node) else None for n in _results(graph.module.graph)]
+    matches = _widened(graph.module.graph)
     nodes = list(graph.module.graph.nodes)
     convolutions = [found for found in map(recognize, nodes) if found is not None]
-    if not convolutions or any(n.target in STRIDED for n in nodes):
-        return []
+    if not convolutions:
+        return matches
     costs = {c.node: c.costs() for c in convolutions}
     before = _before(nodes, set(costs))
     ways = _decided(convolutions, costs, _search(convolutions, costs, before, _leaving_bytes(graph)), context)
     if all(way == CONTIGUOUS for way in ways.values()):
-        return []
-    promised = [n.meta["val"] if isinstance(n, torch.fx.Node) else None for n in _results(graph.module.graph)]
-    matches = []
+        return matches
     for found in convolutions:
         if ways[found.node] != CONTIGUOUS:
             why = f"{ways[found.node]} is the fastest with its neighbours ({found.describe()})"
             matches.append(RuleMatch("layout", (found.node.name,), (found.node.name,), why))
-    wanted = _products(convolutions, ways)
-    _propagate(graph.module.graph, wanted)
+    wanted, changed = _products(convolutions, ways)
+    _propagate(graph.module.graph, wanted, changed)
     _keep_promises(graph.module.graph, promised)
+    return matches
+
+
+def _widened(graph: torch.fx.Graph) -> list[RuleMatch]:
+    matches = []
+    for node in list(graph.nodes):
+        wide = widen(node)
+        if wide is not None:
+            why = "a convolution of rows is one of images of one row, whose layout can be chosen"
+            matches.append(RuleMatch("rows-as-images", (node.name,), (wide.name,), why))
+            node.replace_all_uses_with(wide)
+            graph.erase_node(node)
     return matches
 
 
@@ -152,33 +166,39 @@ def _decided(
 
 
 # ---- the rewrite -----------------------------------------------------------------------------------------------------
-def _products(convolutions: Sequence[Convolution], ways: Mapping[torch.fx.Node, str]) -> dict[torch.fx.Node, bool]:
-    """Put matrix products in the place of convolutions; what each node left of those wants: channels innermost?"""
+def _products(
+    convolutions: Sequence[Convolution], ways: Mapping[torch.fx.Node, str]
+) -> tuple[dict[torch.fx.Node, bool], set[torch.fx.Node]]:
+    """Put products in the place of convolutions; (for each that is left whether it wants channels innermost, products)"""
     wanted: dict[torch.fx.Node, bool] = {}
+    products: set[torch.fx.Node] = set()
     for found in convolutions:
         node = found.node
         if ways[node] != PRODUCT:
             wanted[node] = ways[node] == LAST
             continue
         result = as_product(found)
+        products.add(result)
         node.replace_all_uses_with(result)
         node.graph.erase_node(node)
-    return wanted
+    return wanted, products
 
 
-def _propagate(graph: torch.fx.Graph, wanted: Mapping[torch.fx.Node, bool]) -> None:
-    """Turn images where convolutions want them turned, and let the nodes between follow the layout of their inputs."""
-    changed: set[torch.fx.Node] = set()
+def _propagate(graph: torch.fx.Graph, wanted: Mapping[torch.fx.Node, bool], changed: set[torch.fx.Node]) -> None:
+    """Turn images where convolutions want them turned, and let the nodes between follow the layout of their inputs.
+
+    `changed` are the nodes whose layout is not what it was.
+    """
     for node in list(graph.nodes):
         if node.op != "call_function" or node.target is operator.getitem:
             continue
         if node in wanted:
             _turn_image(graph, node, wanted[node])
-        kind = kind_of(node)
+        kind, affected = kind_of(node), [n for n in node.all_input_nodes if n in changed]
         if kind in (POINTWISE, GATHER, COMPOSITE):
-            if any(_turned(n.meta.get("val")) for n in node.all_input_nodes) and node.target is not aten.clone.default:
+            if any(_turned(n.meta["val"]) for n in affected) and node.target is not aten.clone.default:
                 _set_value(node, _turn(node.meta["val"]), changed)
-        elif kind is None and (node in wanted or any(n in changed for n in node.all_input_nodes)):
+        elif (node in wanted or affected) and kind in (None, VIEW, RESHAPE):
             _set_value(node, _again(node), changed)
 
 
@@ -206,9 +226,17 @@ def _turn_image(graph: torch.fx.Graph, node: torch.fx.Node, last: bool) -> None:
 
 
 def _again(node: torch.fx.Node) -> Any:
-    """The fake result of a library call on the layouts that its arguments have now."""
+    """The fake result of a library call or a view on the layouts that its arguments have now.
+
+    A view that the new layout does not allow keeps its own: loops read through it all the same.
+    """
     load, target = (lambda n: n.meta["val"]), cast(Callable[..., Any], node.target)
-    return target(*torch.fx.node.map_arg(node.args, load), **torch.fx.node.map_arg(node.kwargs, load))
+    try:
+        return target(*torch.fx.node.map_arg(node.args, load), **torch.fx.node.map_arg(node.kwargs, load))
+    except (RuntimeError, ValueError):
+        if kind_of(node) is None:
+            raise
+        return node.meta["val"]
 
 
 def _keep_promises(graph: torch.fx.Graph, promised: Sequence[Any]) -> None:
@@ -230,12 +258,15 @@ def _results(graph: torch.fx.Graph) -> tuple[Any, ...]:
 
 
 def _is_image(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and value.dim() == 4 and all(isinstance(s, int) for s in value.shape)
+    """Whether a tensor is a batch of images, or of rows, with channels."""
+    return isinstance(value, torch.Tensor) and value.dim() in (3, 4) and all(isinstance(s, int) for s in value.shape)
 
 
 def _turned(value: Any) -> bool:
     """Whether the channels of an image are innermost, and not just by there being one pixel or one channel."""
-    return _is_image(value) and value.is_contiguous(memory_format=torch.channels_last) and not value.is_contiguous()
+    if not _is_image(value) or value.is_contiguous():
+        return False
+    return value.movedim(1, -1).is_contiguous()
 
 
 def _turn(value: Any) -> Any:
@@ -245,5 +276,5 @@ def _turn(value: Any) -> Any:
         return value if all(new is old for new, old in zip(parts, value)) else type(value)(parts)
     if not _is_image(value) or not value.is_contiguous():
         return value
-    turned = torch.empty_like(value, memory_format=torch.channels_last)
+    turned = torch.empty_like(value.movedim(1, -1), memory_format=torch.contiguous_format).movedim(-1, 1)
     return turned if _turned(turned) else value

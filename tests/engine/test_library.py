@@ -112,6 +112,39 @@ def test_each_layout_gives_eagers_values_and_strides(block, way, shape):
         assert_like(results, block(image))
 
 
+@pytest.mark.parametrize("way", ["contiguous", "channels-last"])
+@pytest.mark.parametrize("length", [16, 5])
+def test_convolutions_of_rows(way, length):
+    torch.manual_seed(0)
+    first, second = nn.Conv1d(4, 6, 3, 2, 1), nn.Conv1d(6, 6, 2, groups=3, bias=False)
+    norm = nn.GroupNorm(2, 6)
+
+    def program(x):
+        y = F.gelu(norm(first(x)))
+        z = second(y)
+        return z, z.transpose(1, 2), F.layer_norm(y.transpose(1, 2), (6,)), y.flatten(1) * 2, y + y.transpose(0, 0)
+
+    x = torch.randn(3, 4, length)
+    module = Program(program, first, second, norm)
+    with torch.no_grad():
+        overrides = {"library:convolution*": way}
+        results, _, keeping = compiled(module, x, overrides=overrides)
+        assert_like(results, module(x))
+    rules = [m.rule for m in keeping.records["passes", "library"].matches]
+    assert rules.count("rows-as-images") == 2 and rules.count("layout") == 2 * (way != "contiguous")
+
+
+class Program(nn.Module):
+    """A function as a module that owns the modules it calls."""
+
+    def __init__(self, function, *modules) -> None:
+        super().__init__()
+        self.owned, self.function = nn.ModuleList(modules), function
+
+    def forward(self, x):
+        return self.function(x)
+
+
 def test_a_layout_is_chosen_by_measured_cost_and_by_the_layouts_around(monkeypatch):
     def program(x, w, v):
         return F.relu(F.conv2d(F.relu(F.conv2d(x, w)), v)).sum((2, 3))
