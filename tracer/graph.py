@@ -57,7 +57,7 @@ class TraceGraph:
     def __init__(self, shapes: FrameShapes) -> None:
         self.shapes = shapes
         self.scopes = Scopes()
-        self.recompute = False  # whether nodes made now are computed again in the backward: a checkpointed region
+        self.checkpoint = 0  # the number of the checkpointed region that nodes made now belong to; 0: none
         self.fake_mode = shapes.fake_mode
         self.inputs: dict[Source, torch.fx.Node] = {}
         self.caught = ""  # an operator that may raise in a `try` that handles it
@@ -86,8 +86,8 @@ class TraceGraph:
             args = torch.fx.node.map_arg(args, self.scopes.here)
             kwargs = torch.fx.node.map_arg(kwargs, self.scopes.here)
         node = self.graph.create_node(op, target, args, kwargs)
-        if self.recompute:
-            node.meta["recompute"] = "always"
+        if self.checkpoint:
+            node.meta.update(recompute="always", checkpoint=self.checkpoint)
         return node
 
     @property

@@ -96,7 +96,7 @@ def region(joint: JointGraph) -> Region:
     exposed = {n for n in candidates if root(n) in outside}
     dear = {n for n in candidates if costs[n].expensive or costs[n].never}  # what is computed from these is cut off
     spread = _spread(graph, candidates, {n: [r for r in readers[n] if r not in dear] for n in candidates}, backward)
-    checkpointed = _checkpointed(candidates, forward)
+    checkpointed = _checkpointed(candidates, forward) - {n for n in candidates if _leaves_region(n)}
     return Region(joint, costs, candidates, wanted, readers, forward, backward, stored, again, spread, results, exposed,
                   changed, checkpointed)
 
@@ -243,6 +243,13 @@ def _checkpointed(candidates: list[Node], forward: set[Node]) -> set[Node]:
         if always or (node not in forward and any(n in found for n in node.all_input_nodes)):
             found.add(node)
     return found
+
+
+def _leaves_region(node: Node) -> bool:
+    """Whether the value of a checkpointed region's node is what comes out of it: eager keeps that where it is read."""
+    own = node.meta.get("checkpoint")
+    readers = [u for u in _through_views(node) if u.meta.get("phase") != BACKWARD]
+    return not is_view(node) and own is not None and any(u.meta.get("checkpoint") != own for u in readers)
 
 
 def _spread(

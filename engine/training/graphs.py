@@ -25,8 +25,9 @@ class JointGraph:
     `forward` has the inputs, mutations and results of the forward; its `module` is the joint graph's. `tangents[i]` is
     the graph output whose gradient tangent i is. `gradients[i]` is the input that gradient i belongs to. Each node has
     `meta["phase"]`; a node of the backward also has, in `meta["origins"]` and `meta["stack"]`, the captured node whose
-    derivative it is part of. `meta["recompute"]` is "always" for nodes of a checkpointed region, "never" for the copy
-    of an input that the forward changes (the backward cannot read the input's old value), else absent.
+    derivative it is part of. `meta["recompute"]` is "always" for nodes of a checkpointed region, whose number is
+    `meta["checkpoint"]`, "never" for the copy of an input that the forward changes (the backward cannot read the
+    input's old value), else absent.
 
     `assigned` maps graph output to input: the new value of an input that autograd tracks, which is not copied inside
     the forward (`forward.mutations` has those that are) but outside, where autograd sees it.

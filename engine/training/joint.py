@@ -55,7 +55,7 @@ class JointTracer(AtenTracer):
         super()._annotate(node)
         node.meta["phase"] = self.phase
         if self.phase == FORWARD and self.current is not None and "recompute" in self.current.meta:
-            node.meta["recompute"] = self.current.meta["recompute"]
+            node.meta.update({key: self.current.meta.get(key) for key in ("recompute", "checkpoint")})
 
     def tangent(self, number: int, like: torch.Tensor) -> torch.Tensor:
         """The placeholder of a gradient that comes from outside, with the layout of the result `like`."""

@@ -6,6 +6,7 @@ random numbers anew), the call is left to eager.
 """
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,6 +23,8 @@ from .tensor import TensorValue
 
 if TYPE_CHECKING:
     from ..interpreter import Interpreter
+
+_numbers = itertools.count(1)  # tell regions apart: what goes from one to the next is kept
 
 _OPTIONS = ("use_reentrant", "context_fn", "determinism_check", "debug", "early_stop", "preserve_rng_state")
 
@@ -56,13 +59,13 @@ def _check_reentrant(inputs: Sequence[Value], rest: Mapping[str, Value]) -> None
 def _region(tx: Interpreter, random_again: bool) -> Iterator[None]:
     """Nodes made inside are computed again in the backward. `random_again`: with the same random numbers."""
     graph = tx.graph.graph
-    outer, before, last = tx.graph.recompute, versions(graph), next(iter(reversed(graph.nodes)), None)
-    tx.graph.recompute = True
+    outer, before, last = tx.graph.checkpoint, versions(graph), next(iter(reversed(graph.nodes)), None)
+    tx.graph.checkpoint = outer or next(_numbers)
     try:
         with tx.effects.sealed("a checkpointed function"):
             yield
     finally:
-        tx.graph.recompute = outer
+        tx.graph.checkpoint = outer
     refuse_writes(graph, before, "a checkpointed function")
     for node in reversed(graph.nodes):
         if node is last:

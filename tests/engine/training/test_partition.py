@@ -10,10 +10,14 @@ import torch.nn.functional as F
 from ptdebug.artifacts.context import CompileContext, OverrideError
 from ptdebug.artifacts.records import Partition
 from ptdebug.artifacts.render import render
+from ptdebug.cli.wiring import engine_backend
 from ptdebug.engine.aten import Constant, FromInput
 from ptdebug.engine.lowering import LOWERINGS
 from ptdebug.engine.training.joint import trace_joint
 from ptdebug.engine.training.partition import partition
+from ptdebug.tracer import dispatch
+from ptdebug.tracer.capture import CompileOptions
+from torch.utils.checkpoint import checkpoint
 
 from ..programs import Captured, Keeping, capture
 
@@ -214,6 +218,32 @@ def test_a_checkpointed_region_saves_nothing_but_random_numbers():
     assert not kept & names
     assert {"mm", "tanh", "exp"} <= {r.node for r in halves.recomputed}
     assert kept and all("random" in s.why for s in halves.saved if s.node in kept)
+
+
+def test_what_goes_from_one_checkpointed_region_to_the_next_is_kept():
+    w = (torch.randn(32, 32) / 6).requires_grad_()
+
+    def block(x):
+        return (x @ w).tanh() @ w
+
+    def program(x):
+        return checkpoint(block, checkpoint(block, x, use_reentrant=False), use_reentrant=False).sin().sum()
+
+    context = None
+
+    def make_context(compile_id):
+        nonlocal context
+        context = CompileContext(compile_id, recorder=Keeping(), recording=True)
+        return context
+
+    x = torch.randn(32, 32, requires_grad=True)
+    function = dispatch.optimize(program, CompileOptions(engine_backend, make_context, fullgraph=True))
+    got = torch.autograd.grad(function(x), [x, w])
+    for a, b in zip(got, torch.autograd.grad(program(x), [x, w])):
+        torch.testing.assert_close(a, b)
+    record = context.recorder.records["partition", ""]
+    assert [s.bytes for s in record.saved if s.kind == "tensor"] == [32 * 32 * 4] * 2
+    assert sum("checkpointed" in r.why for r in record.recomputed) == 4
 
 
 @pytest.mark.parametrize("budget", [0.0, 0.25, 0.5, 0.75])
