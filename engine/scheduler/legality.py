@@ -214,12 +214,11 @@ def _mismatch(
 
 
 def overtaken(old: str, writer: LoopBody, store: Access, reader: LoopBody, shared: Sequence[Axis]) -> bool:
-    """Whether `reader`, which precedes `writer` in each iteration of `shared`, may find elements of `old` overwritten.
-
-    `store` writes over `old`, by another iteration's turn or this one's.
-    """
-    loads = accesses(reader).loads.get(old, ())
-    return any(_mismatch(old, writer, store, reader, load, shared) is not None for load in loads)
+    """Whether `reader`, which precedes `writer` in each iteration of `shared`, may touch elements of `old` that `store`
+    has written over in another iteration."""
+    found = accesses(reader)
+    touched = (*found.loads.get(old, ()), *found.stores.get(old, ()))
+    return any(_mismatch(old, writer, store, reader, access, shared) is not None for access in touched)
 
 
 def _disjoint(first: LoopBody, one: Sequence[Access], second: LoopBody, other: Sequence[Access]) -> bool:
