@@ -4,6 +4,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import sympy
 import torch
 import torch.fx
 
@@ -105,19 +106,27 @@ def _mean(graph: GraphLowering, node: torch.fx.Node, x: Value, dims: Any = None,
 @lowering(aten.linalg_vector_norm.default, kind=REDUCTION)
 def _vector_norm(graph: GraphLowering, node: torch.fx.Node, x: Value, order: Any = 2, dims: Any = None,
                  keepdim: bool = False, dtype: Any = None) -> Value:
-    """Norms of order 1, 2, inf and -inf; the square root, like ATen's, of the plain sum of squares."""
+    """As ATen (aten/src/ATen/native/cpu/ReduceOpsKernel.cpp): the plain sum of powers, and its root."""
     fake = node.meta["val"]
-    kind = {1: "sum", 2: "sum", float("inf"): "max", float("-inf"): "min"}.get(order)
+    kind = {float("inf"): "max", float("-inf"): "min"}.get(order, "sum")
     over = reduced_dims(x, dims)
-    if kind is None or not x.dtype.is_floating_point or (kind != "sum" and 0 in x.size):
-        raise Unsupported(f"a norm of order {order}")
+    if not x.dtype.is_floating_point or 0 in x.size or isinstance(order, sympy.Expr):
+        raise Unsupported(f"a norm of order {order}, of {x.dtype}, or of nothing")
     wide = compute_dtype(fake.dtype)
 
     def emit(e: BodyBuilder, element: str) -> list[str]:
         element = e.cast(element, wide)
-        part = e("mul", element, element) if order == 2 else e("abs", element)
+        if order == 0:
+            part = e.cast(e("ne", element, 0), wide)
+        elif order == 2:
+            part = e("mul", element, element)
+        else:
+            part = e("abs", element)
+            part = part if order == 1 or kind != "sum" else e("pow", part, float(order))
         total = e.reduce(kind, part, wide)
-        return [e("sqrt", total) if order == 2 else total]
+        if order == 2:
+            return [e("sqrt", total)]
+        return [total if order in (0, 1) or kind != "sum" else e("pow", total, 1.0 / order)]
 
     return reduction(graph, [fake], x, over, keepdim, emit)[0]
 
@@ -158,11 +167,12 @@ TWO_PASS_LIMIT = 65536  # elements of a row that stay in cache between two passe
 
 
 def moments(graph: GraphLowering, x: Value, dims: tuple[int, ...], mean_fake: Base, spread_fake: Base, keepdim: bool,
-            finish: Callable[[BodyBuilder, str], str]) -> tuple[Value, Value]:
+            finish: Callable[[BodyBuilder, str], str], corrected: bool = False) -> tuple[Value, Value]:
     """(mean, finish(sum of squared deviations)) over `dims`, as realized values with the given metadata.
 
     Two passes over short rows (as accurate as Welford's update, and vectorized better); one pass of Welford's
-    algorithm over long ones: a decision.
+    algorithm over long ones: a decision. `corrected` adds in double, as eager's variance does, and also sums the
+    deviations themselves, which takes the rounding of the mean out of the result (Chan, Golub and LeVeque, 1983).
     """
     node, rank = graph.node, len(x.size)
     count = product(x.size[d] for d in dims)
@@ -172,6 +182,7 @@ def moments(graph: GraphLowering, x: Value, dims: tuple[int, ...], mean_fake: Ba
         f"rows of {count} elements " + ("stay in cache for a second pass" if short else "are better read once"),
         origins=(f"forward#{node.name}",))
     wide = compute_dtype(spread_fake.dtype)
+    sums = torch.float64 if corrected else wide
     mean_name, spread_name = graph.new_buffer(mean_fake), graph.new_buffer(spread_fake)
     reduced = [x.size[d] for d in dims]
 
@@ -191,14 +202,18 @@ def moments(graph: GraphLowering, x: Value, dims: tuple[int, ...], mean_fake: Ba
         store_spread(e, index, e.part(state, 1, wide))
 
     def first_pass(e: BodyBuilder, index: Index, inner: Index) -> None:
-        total = e.reduce("sum", element(e, index, inner), wide)
-        store_mean(e, index, e("truediv", total, number(e, count, wide)))
+        total = e.reduce("sum", e.cast(element(e, index, inner), sums), sums)
+        store_mean(e, index, e("truediv", total, number(e, count, sums)))
 
     def second_pass(e: BodyBuilder, index: Index, inner: Index) -> None:
         value = element(e, index, inner)
         mean = e.load(mean_name, offset(index, mean_fake.stride), mean_fake.dtype)
-        gap = e("sub", value, e.cast(mean, wide))
-        store_spread(e, index, e.reduce("sum", e("mul", gap, gap), wide))
+        gap = e.cast(e("sub", value, e.cast(mean, wide)), sums)
+        squares = e.reduce("sum", e("mul", gap, gap), sums)
+        if corrected:
+            drift = e.reduce("sum", gap, sums)
+            squares = e("sub", squares, e("truediv", e("mul", drift, drift), number(e, count, sums)))
+        store_spread(e, index, squares)
 
     for emit in (welford,) if chosen == "welford" else (first_pass, second_pass):
         graph.loops(mean_fake.size, mean_fake.stride, reduced, emit)
@@ -227,7 +242,7 @@ def _variance(finish: Callable[[BodyBuilder, str], str]) -> Callable[..., tuple[
         def end(e: BodyBuilder, squares: str) -> str:
             return finish(e, e("truediv", squares, number(e, degrees, e.dtypes[squares])))
 
-        middle, spread = moments(graph, x, over, mean, variance, keepdim, end)
+        middle, spread = moments(graph, x, over, mean, variance, keepdim, end, corrected=True)
         return spread, middle
 
     return lower

@@ -1,18 +1,18 @@
 """Every operator of PyTorch's own operator database through the engine, against eager.
 
-    python tests/engine/operator_sweep.py [--backward] [--product] [--only NAME ...] [--samples N]
+    python tests/engine/operator_sweep.py [--backward] [--only NAME ...] [--samples N] [--fast] [--together]
 
 runs the whole sweep (some minutes; --backward: gradients too) and prints a table: for each operator, whether all its
 sample inputs gave eager's results, and how: in kernels and library calls of the compiled graph, or through a fallback
 of the graph to eager. A wrong result, or an exception that eager does not raise, is a failure. The samples of one operator
-are compiled together as one graph, and one by one where that graph falls back or fails. With --product each sample goes
-through `ptdebug.compile` instead of the engine alone.
+are compiled together as one graph, and one by one where that graph falls back or fails.
 """
 
 from __future__ import annotations
 
 import argparse
 import collections
+import itertools
 import sys
 import time
 import traceback
@@ -425,24 +425,48 @@ def _first_difference(one: torch.Tensor, other: torch.Tensor) -> str:
 
 
 # ---- the sweep -------------------------------------------------------------------------------------------------------
-def sweep(op: Any, limit: int = 0, backward: bool = False) -> list[Outcome]:
-    """All samples of an operator (the first `limit` where given), with gradients where asked for."""
-    found = list(samples(op, grad=True) if backward else samples(op))
-    found = [sample for sample in found if bool(sample.tracked) == backward]
-    pairs = [(s, r) for s in (found[:limit] if limit else found) if (r := reference(s)) is not None]
-    outcomes: list[Outcome] = []
-    kept = []
-    for sample, known in pairs:
+Pair = tuple[Sample, Reference]
+
+
+def prepared(op: Any, limit: int = 0, backward: bool = False) -> tuple[list[Pair], list[Outcome]]:
+    """The samples of an operator (the first `limit` where given) that eager runs, and those where tracers break."""
+    wanted = (s for s in samples(op, grad=backward) if bool(s.tracked) == backward)
+    pairs, breaks = [], []
+    for sample in itertools.islice(wanted, limit or None):
+        known = reference(sample)
+        if known is None:
+            continue
         try:
             previewed(sample, FakeTensorMode())
-            kept.append((sample, known))
+            pairs.append((sample, known))
         except Exception as error:  # whatever fake tensors refuse, the tracer leaves to eager
             first_line = str(error).partition("\n")[0]
-            outcomes.append(Outcome(sample.name, "break", f"{type(error).__name__}: {first_line}"))
-    for start in range(0, len(kept), BATCH):
-        part = kept[start : start + BATCH]
-        outcomes += run([s for s, _ in part], [r for _, r in part])
+            breaks.append(Outcome(sample.name, "break", f"{type(error).__name__}: {first_line}"))
+    return pairs, breaks
+
+
+def sweep(op: Any, limit: int = 0, backward: bool = False) -> list[Outcome]:
+    """How the samples of an operator go, with gradients where asked for."""
+    pairs, outcomes = prepared(op, limit, backward)
+    for start in range(0, len(pairs), BATCH):
+        samples_of, known = zip(*pairs[start : start + BATCH])
+        outcomes += run(samples_of, known)
     return outcomes
+
+
+def sweep_together(ops: Sequence[Any], limit: int, backward: bool) -> Iterator[tuple[str, list[Outcome]]]:
+    """(operator, outcomes) where the samples of several operators share a graph: faster, but what is in kernels and
+    what calls ATen is not told apart by operator."""
+    waiting: list[Pair] = []
+    done: dict[str, list[Outcome]] = {}
+    for number, op in enumerate(ops):
+        pairs, done[full_name(op)] = prepared(op, limit, backward)
+        waiting += pairs
+        if len(waiting) >= BATCH or number == len(ops) - 1:
+            for outcome in run(*zip(*waiting)) if waiting else ():
+                done[outcome.sample.rpartition("[")[0]].append(outcome)
+            yield from done.items()
+            waiting, done = [], {}
 
 
 def verdict(outcomes: Sequence[Outcome]) -> str:
@@ -450,12 +474,30 @@ def verdict(outcomes: Sequence[Outcome]) -> str:
     return max((o.kind for o in outcomes), key=list(KINDS).index, default="no samples")
 
 
+def outcomes_of(ops: Sequence[Any], arguments: argparse.Namespace) -> Iterator[tuple[str, list[Outcome]]]:
+    """(operator, outcomes) of each."""
+    if arguments.together:
+        yield from sweep_together(ops, arguments.samples, arguments.backward)
+        return
+    for op in ops:
+        try:
+            yield full_name(op), sweep(op, arguments.samples, arguments.backward)
+        except Exception:
+            yield full_name(op), [Outcome(full_name(op), "failed", traceback.format_exc().strip())]
+
+
+def differentiable(op: Any) -> bool:
+    """Whether eager has gradients for an entry, in float32."""
+    return bool(op.supports_autograd) and torch.float32 in op.supported_backward_dtypes("cpu")
+
+
 def main() -> int:
     """Run the sweep and print its table."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--only", nargs="*", default=())
+    parser.add_argument("--only", nargs="*", default=(), help="names of operators, or patterns of them")
     parser.add_argument("--samples", type=int, default=0, help="at most this many of each operator")
     parser.add_argument("--fast", action="store_true", help="let g++ optimize nothing, which takes a third of the time")
+    parser.add_argument("--together", action="store_true", help="several operators in one graph")
     parser.add_argument("--backward", action="store_true", help="gradients, too, of what has them")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -464,23 +506,14 @@ def main() -> int:
     counts: collections.Counter[str] = collections.Counter()
     reasons: collections.Counter[str] = collections.Counter()
     start = time.time()
-    for op in operators(arguments.only):
-        if arguments.backward and not (op.supports_autograd and torch.float32 in op.supported_backward_dtypes("cpu")):
-            continue
-        try:
-            outcomes = sweep(op, arguments.samples, arguments.backward)
-        except Exception:
-            outcomes = [Outcome(full_name(op), "failed", traceback.format_exc().strip())]
+    ops = [op for op in operators(arguments.only) if not arguments.backward or differentiable(op)]
+    for name, outcomes in outcomes_of(ops, arguments):
         kind = verdict(outcomes)
         counts[kind] += 1
         worst = [o for o in outcomes if o.kind == kind]
-        note = (
-            ""
-            if kind == "kernels"
-            else f"{len(worst)} of {len(outcomes)}: {worst[0].sample if worst else ''} {worst[0].why if worst else ''}"
-        )
+        first = f"{worst[0].sample} {worst[0].why}" if worst else ""
+        print(f"{kind:10} {name:45} {'' if kind == 'kernels' else f'{len(worst)} of {len(outcomes)}: {first}'}", flush=True)
         reasons.update({o.why for o in outcomes if o.kind == "eager"})
-        print(f"{kind:10} {full_name(op):45} {note}", flush=True)
     print(f"\n{dict(counts)} in {time.time() - start:.0f} s")
     for why, count in reasons.most_common():
         print(f"  eager in {count} operators: {why}")
