@@ -214,8 +214,27 @@ class Guard(Record, frozen=True):
     name: str = ""  # the object as the program would write it: `self.layer.weight`
 
 
+class SymbolEvent(Record, frozen=True):
+    """Something that narrowed a symbol: a condition, or what it was fixed to, and the line that did."""
+
+    text: str
+    location: Location | None = None
+
+
+class Symbol(Record, frozen=True):
+    """A size or number that the code serves for many values: where it comes from, why it varies, what narrowed it."""
+
+    name: str
+    what: str
+    source: str
+    value: str  # at this compilation
+    why: str = ""
+    events: tuple[SymbolEvent, ...] = ()
+
+
 class Guards(Record, frozen=True):
     guards: tuple[Guard, ...]
+    symbols: tuple[Symbol, ...] = ()
 
 
 class Recompile(Record, frozen=True):

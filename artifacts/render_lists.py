@@ -22,6 +22,7 @@ from .records import (
     Runtime,
     SavedInputs,
     Schedule,
+    Symbol,
     ref,
 )
 from .render_graph import source_text, tensor_text
@@ -118,7 +119,21 @@ def render_guards(record: Guards, stage: str, name: str, source: SourceText) -> 
         origins = (*guard.origins, *(place_refs((guard.location,)) if guard.location else ()))
         lines.append(Line(printable("  " * depth + guard_text(guard)), ref(stage, guard.id, name), origins))
         todo += [(depth + 1, child) for child in reversed(children[guard.id])]
+    for symbol in record.symbols:
+        lines += symbol_lines(symbol, source)
     return Listing("guards", "python", tuple(lines))
+
+
+def symbol_lines(symbol: Symbol, source: SourceText) -> list[Line]:
+    """The story of one symbol: where it comes from, and each line that narrowed it."""
+    why = f"; it varies because {symbol.why}" if symbol.why else ""
+    texts = [(f"# {symbol.name} stands for {symbol.what}, {symbol.value} at this call{why}", ())]
+    for event in symbol.events:
+        where = f"  {_place_text(event.location, source)}" if event.location else ""
+        texts.append((f"#   {event.text}{where}", place_refs((event.location,)) if event.location else ()))
+    if not symbol.events:
+        texts.append(("#   nothing in the function depends on its value", ()))
+    return [Line(printable(text), "", origins) for text, origins in texts]
 
 
 def guard_text(guard: Guard) -> str:

@@ -16,8 +16,8 @@ import msgspec
 
 from .listing import Line, printable
 from .recording import Recording
-from .records import Fusion
-from .render_lists import break_lines, candidate_lines, decision_lines
+from .records import Fusion, Guards
+from .render_lists import break_lines, candidate_lines, decision_lines, recompile_lines, symbol_lines
 from .summary import breaks, recompiles
 
 _WORD = re.compile(r"[A-Za-z_][A-Za-z_0-9]*|\d+")
@@ -88,9 +88,12 @@ def _all(recording: Recording, compile_id: str | None) -> Iterator[Answer]:
         about = f"{found.source} {found.code} {found.message}"
         yield Answer(owner, "break", about, tuple(break_lines(found, recording.source)), _plain(found))
     for owner, recompile in recompiles(recording, compile_id):
-        text = f"compiled again: {recompile.guard}: expected {recompile.expected}, got {recompile.actual}"
-        lines = [text] + ([f"  {recompile.hint}"] if recompile.hint else [])
-        yield Answer(owner, "recompile", recompile.guard, tuple(Line(printable(t)) for t in lines), _plain(recompile))
+        lines = tuple(recompile_lines(recompile, recording.source))
+        yield Answer(owner, "recompile", f"{recompile.guard} {recompile.what}", lines, _plain(recompile))
+    for owner, guards in recording.records(Guards, compile_id):
+        for symbol in guards.symbols:
+            lines = tuple(symbol_lines(symbol, recording.source))
+            yield Answer(owner, "symbol", f"{symbol.name} {symbol.what} {symbol.source}", lines, _plain(symbol))
     for owner, absent in recording.absents(compile_id):
         line = Line(printable(f"absent {absent.stage}: {absent.why}"))
         yield Answer(owner, "absent", absent.stage, (line,), _plain(absent))

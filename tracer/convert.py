@@ -11,12 +11,10 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from types import CellType, CodeType
 from typing import Any
-
-import torch
 
 from ..artifacts import records
 from ..artifacts.context import CompileContext
@@ -27,11 +25,11 @@ from .capture import CapturedGraph, CompileOptions
 from .describe import bytecode_record
 from .endings import BreakBody, return_body, write_code
 from .graph import TraceGraph
-from .guards import GuardBuilder
+from .guards import GuardBuilder, needed_by
 from .instructions import CodeInfo, code_info
 from .interpreter import Interpreter, Trace
-from .probing import further_stops
 from .modes import Modes, without_saved_tensors_hooks
+from .probing import further_stops
 from .resume import origin_of, stack_words
 from .shapes import DynamicPolicy, FrameShapes
 from .side_effects import CellValue, SideEffects
@@ -50,6 +48,8 @@ class ConvertedFrame:
     graphs: int
     ops: int
     breaks: tuple[records.Break, ...]
+    needed_by: Mapping[str, records.Ref] = field(default_factory=dict)  # a guard's source -> node; while recording
+    story: tuple[records.Symbol, ...] = ()  # of what varies; while recording
 
 
 @dataclass(frozen=True)
@@ -208,13 +208,15 @@ class _Conversion:
         root.unread = {name: frame.f_locals[name] for name in frame.code.co_varnames if name in frame.f_locals}
         root.break_step = break_step
         trace.active = trace.root = root
+        shapes.shape_env.locate = trace.location
         if self.context.recording:
-            guards.locate = shapes.shape_env.locate = trace.location
+            guards.locate = trace.location
         return root
 
     # ---- endings ---------------------------------------------------------------------------------------------------
     def _finish(self, root: RootInterpreter, stop: Stop | None) -> ConvertedFrame | Skip:
         root.graph.shapes.shape_env.locate = None  # what is decided from here on has no line
+        root.graph.shapes.check_marks()
         if stop is None:
             if not root.graph.operations:
                 return Skip("it has no tensor operation")
@@ -240,7 +242,11 @@ class _Conversion:
         if breaks:
             context.record("breaks", lambda: records.Breaks(breaks))
         operations = root.graph.operations
-        return ConvertedFrame(code, root.trace.guards, int(operations > 0), operations, breaks)
+        guards, graphs = root.trace.guards, int(operations > 0)
+        if not context.recording:
+            return ConvertedFrame(code, guards, graphs, operations, breaks)
+        nodes, story = needed_by(guards, root.graph.graph.nodes), root.graph.shapes.story()
+        return ConvertedFrame(code, guards, graphs, operations, breaks, nodes, story)
 
     def _refused(self, root: RootInterpreter, error: Unsupported) -> Stop:
         """Something cannot be rebuilt at the end of the graph: break before it is made (`earlier`)."""

@@ -10,11 +10,13 @@ from __future__ import annotations
 import functools
 import itertools
 import logging
+import re
 import sys
 import threading
 import traceback
 import types
 import weakref
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -35,7 +37,7 @@ from .guards.describe import describe, type_name
 from .guards.read import Scope
 from .lean import without_dynamo
 from .resume import is_resume_code, resume_id, resume_name, resumed_line
-from .shapes import DynamicPolicy
+from .shapes import DynamicPolicy, MarkedDynamicError
 from .skips import involves_tensors, program_frames, skip_reason
 from .statistics import STATISTICS
 from .tracebacks import as_in_eager
@@ -61,6 +63,7 @@ class CodeState:
     fruitless: int = 0  # calls that had nothing to compile
     history: dict[str, Any] = field(default_factory=dict)  # sizes and ints seen, for DynamicPolicy
     limit_said: bool = False
+    failures: Counter[str] = field(default_factory=Counter)  # of guards, by the variable that they are about
 
 
 class Dispatcher:
@@ -93,13 +96,16 @@ class Dispatcher:
         reason = explain_recompile(mine, scope, frame.f_code)
         if mine and reason is None:
             return eval_frame.EAGER_ONCE  # another thread has just compiled what this call needs
+        if reason is not None:
+            state.failures[_variable(reason.what)] += 1
         if len(mine) >= self.options.recompile_limit:
-            return _limit_reached(frame.f_code, state, self.options.recompile_limit, reason)
+            return self._limit_reached(frame, state, reason)
         if state.frame < 0:
             state.frame = next(_frame_numbers)
         compilation = _Compilation(self.options, frame, CompileId(state.frame, state.compiles))
         state.compiles += 1
         policy = DynamicPolicy(state.history, self.options.dynamic, compilation.context)
+        compilation.failures = state.failures
         outcome = compilation.run(policy, reason)
         if isinstance(outcome, Verdict):
             assert outcome.guarded_code is not None
@@ -110,6 +116,18 @@ class Dispatcher:
         if self.options.fullgraph and outcome == _INTERNAL_ERROR:
             return eval_frame.SKIP_WITH_CALLEES  # what it calls is not held to fullgraph for a fault of ours
         return _fruitless(state, _PATIENCE if wanted else 1)
+
+    def _limit_reached(self, frame: Any, state: CodeState, reason: Recompile | None) -> Verdict:
+        """From now on only what there is; said once, and recorded as a compilation that was not made."""
+        if not state.limit_said:
+            state.limit_said = True
+            code, limit = frame.f_code, self.options.recompile_limit
+            last = f"; the last reason: {reason.guard}, got {reason.actual}" if reason is not None else ""
+            text = f"was compiled {limit} times, the limit: other calls of it run in eager{last}"
+            log.warning("%s (%s:%d) %s", code.co_qualname, code.co_filename, code.co_firstlineno, text)
+            STATISTICS.reasons[f"recompile limit ({limit}) reached: {code.co_qualname}"] += 1
+            _Compilation(self.options, frame, CompileId(state.frame, state.compiles)).refused(text)
+        return eval_frame.CACHED_ONLY
 
     def _on_the_way(self, code: types.CodeType) -> list[EntryGuards]:
         reference = self._installing.get(id(code))
@@ -127,6 +145,7 @@ class _Compilation:
         self.id = compile_id
         self.context: CompileContext = options.make_context(compile_id)
         self.caller = sys._getframe(1)
+        self.failures: Counter[str] = Counter()
 
     def run(self, policy: DynamicPolicy, reason: Recompile | None) -> Verdict | str:
         """The verdict that installs an entry, or why there is none."""
@@ -149,7 +168,7 @@ class _Compilation:
                     STATISTICS.broke(converted.breaks)
                     return self._finish("skipped", converted.reason)
                 verdict = self._install(converted)
-        except FullGraphError as error:
+        except (FullGraphError, MarkedDynamicError) as error:
             self._finish("failed", str(error))
             raise
         except Exception as error:
@@ -157,6 +176,13 @@ class _Compilation:
         STATISTICS.compiled(converted)
         self._finish("eager" if self.context.fallback else "compiled", self.context.fallback)
         return verdict
+
+    def refused(self, why: str) -> None:
+        """Record that the frame was not compiled."""
+        context = self.context
+        if context.recording:
+            context.recorder.begin(str(self.id), *_place(self.code))
+            self._finish("eager", why)
 
     def _with_places(self, reason: Recompile) -> Recompile:
         """The reason with the line that needed the guard (the function's first where none is known) and the call."""
@@ -174,14 +200,14 @@ class _Compilation:
         )
 
     def _install(self, converted: ConvertedFrame) -> Verdict:
-        tree = build_tree(converted.guards)
+        tree = build_tree(converted.guards, self.failures)
         guards = EntryGuards(tree.root, tree.checks, str(self.id))
         if not tree.root.check(self.frame.f_locals):
             frame = self.frame
             why = explain_recompile([guards], Scope(frame.f_locals, frame.f_globals, frame.f_builtins))
             raise TracerError(f"the guards reject the call that they were made for: {why}")
         guards.watch(tree.watched, describe)
-        self.context.record("guards", lambda: record_guards(tree.checks))
+        self.context.record("guards", lambda: record_guards(tree.checks, converted.needed_by, converted.story))
         _REGISTRY.running[str(self.id)] = (weakref.ref(guards), _counters(converted.code))
         return eval_frame.install(converted.code, guards)
 
@@ -221,14 +247,10 @@ def _fruitless(state: CodeState, patience: int) -> Verdict:
     return eval_frame.SKIP if state.fruitless >= patience else eval_frame.EAGER_ONCE
 
 
-def _limit_reached(code: types.CodeType, state: CodeState, limit: int, reason: Recompile | None) -> Verdict:
-    if not state.limit_said:
-        state.limit_said = True
-        where = f"{code.co_qualname} ({code.co_filename}:{code.co_firstlineno})"
-        last = f"; the last reason: {reason.guard}, got {reason.actual}" if reason is not None else ""
-        log.warning("%s was compiled %d times, the limit: other calls of it run in eager%s", where, limit, last)
-        STATISTICS.reasons[f"recompile limit ({limit}) reached: {code.co_qualname}"] += 1
-    return eval_frame.CACHED_ONLY
+def _variable(what: str) -> str:
+    """The variable that a guard's name begins with: `x` of `x.size(0)`."""
+    match = re.search(r"[A-Za-z_]\w*(?![\w(])", what)
+    return match.group() if match is not None else ""
 
 
 def _counters(code: types.CodeType) -> list[list[int]]:

@@ -20,10 +20,14 @@ from torch._prims_common import suggest_memory_format
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.experimental import symbolic_shapes
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
+from torch.utils._sympy.numbers import int_oo
+from torch.utils._sympy.value_ranges import ValueRanges
 
+from ..artifacts import records
 from ..artifacts.context import CompileContext
 from ..artifacts.records import Location
 from .sources import SizeSource, Source
+from .wording import in_words
 
 Sizes = tuple[int | None, ...]
 """One number for each dimension; None where it is a symbol, or has been seen to change."""
@@ -122,6 +126,13 @@ class _SymbolSource(TorchSource):
         return self.ours.expression
 
 
+_MARKED = "the program marked it"
+
+
+class MarkedDynamicError(symbolic_shapes.ConstraintViolationError):
+    """A size marked dynamic is one number all the same; stock raises ConstraintViolationError, too."""
+
+
 class DynamicPolicy:
     """Which sizes and ints of a code object are symbols.
 
@@ -137,6 +148,7 @@ class DynamicPolicy:
         self.dynamic = dynamic
         self.context = context
         self._decided: dict[str, bool] = {}
+        self.reasons: dict[str, str] = {}  # why each size or number is a symbol or not
 
     def tensor(self, source: Source, tensor: torch.Tensor) -> tuple[Sizes, Sizes]:
         """(sizes, strides) of `tensor` with None where a symbol is wanted. Parameters are static."""
@@ -145,12 +157,12 @@ class DynamicPolicy:
             return sizes, strides
         wanted_sizes, wanted_strides = self._remember(source.expression, sizes, strides)
         static = getattr(tensor, "_dynamo_static_indices", ())
-        marked = _marked_dynamic(tensor)
+        marked, strictly = _marked_dynamic(tensor), getattr(tensor, "_dynamo_dynamic_indices", ())
         chosen = []
         for i, size in enumerate(wanted_sizes):
             varies = i in marked or ((size is None or bool(self.dynamic)) and i not in static)
             why = (
-                "the program marked it" if i in marked else "the program marked it static" if i in static
+                _MARKED if i in strictly else "the program asked for it, if it can be" if i in marked else "the program marked it static" if i in static
                 else "it was another at an earlier compilation" if size is None
                 else "dynamic=True" if self.dynamic else "it has not been seen to change"
             )
@@ -159,6 +171,7 @@ class DynamicPolicy:
 
     def _decide(self, subject: str, varies: bool, why: str) -> bool:
         """Whether `subject` is a symbol; a compilation that starts again does not ask again."""
+        self.reasons[subject] = why
         if self.context is None or not (self.context.recording or self.context.overrides):
             return varies
         if subject not in self._decided:
@@ -193,6 +206,14 @@ class DynamicPolicy:
         return self._decide(key, True, "it was another at an earlier compilation")
 
 
+def _marked_range(tensor: torch.Tensor, dimension: int) -> ValueRanges[Any] | None:
+    """The min and max of torch._dynamo.mark_dynamic for a dimension."""
+    for marked in getattr(tensor, "_dynamo_dynamic_range", ()):
+        if marked.dim == dimension and (marked.min is not None or marked.max is not None):
+            return ValueRanges(marked.min or 0, int_oo if marked.max is None else marked.max)
+    return None
+
+
 def _marked_dynamic(tensor: torch.Tensor) -> set[int]:
     """Dimensions that the program marked: torch._dynamo.mark_dynamic, maybe_mark_dynamic and mark_unbacked."""
     marked: set[int] = set()
@@ -223,6 +244,7 @@ class FrameShapes:
         self._fakes: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
         self._dims: dict[int, tuple[Sizes, Sizes]] = {}  # of the real tensors that have symbols, by id
         self._symbols: dict[sympy.Symbol, Source] = {}
+        self._hints: dict[sympy.Symbol, float] = {}  # their values at this call
         self._relations: list[tuple[Source, sympy.Expr]] = []  # the value at the source equals the expression
         self._ranges: dict[sympy.Symbol, tuple[sympy.Expr, sympy.Expr]] = {}  # at creation
 
@@ -247,14 +269,14 @@ class FrameShapes:
         symbol = self.shape_env.create_unspecified_symbol(
             value, source=_SymbolSource(source), dynamic_dim=DimDynamic.DYNAMIC
         )
-        self._bind(symbol, source)
+        self._bind(symbol, source, value)
         return self.shape_env.create_symintnode(symbol, hint=value, source=_SymbolSource(source))
 
     def float_symbol(self, value: float, source: Source) -> torch.SymFloat:
         """A symbol for a float that is an input of the graph."""
         theirs = _SymbolSource(source)
         symbol = self.shape_env.create_unspecified_symbol(value, source=theirs, dynamic_dim=DimDynamic.DYNAMIC)
-        self._bind(symbol, source)
+        self._bind(symbol, source, value)
         return self.shape_env.create_symfloatnode(symbol, hint=value, source=theirs)
 
     def assertions(self) -> set[sympy.Expr]:
@@ -267,7 +289,7 @@ class FrameShapes:
 
     def _symbolic(self, tensor: torch.Tensor, source: Source, sizes: Sizes, strides: Sizes) -> torch.Tensor:
         fake_sizes = [
-            self._symbol(value, SizeSource(source, "size", i)) if sizes[i] is None else value
+            self._symbol(value, SizeSource(source, "size", i), _marked_range(tensor, i)) if sizes[i] is None else value
             for i, value in enumerate(tensor.size())
         ]
         fake_strides = self._strides(tensor, source, fake_sizes, strides)
@@ -302,21 +324,71 @@ class FrameShapes:
             candidates[real[i] * real_sizes[i]] = result[i] * sizes[i]
         return [result[i] for i in range(tensor.dim())]
 
-    def _symbol(self, value: int, source: Source) -> torch.SymInt | int:
+    def _symbol(self, value: int, source: Source, bounds: ValueRanges[Any] | None = None) -> torch.SymInt | int:
         """A symbol for a size or stride; 0 and 1 stay numbers, and equal sizes share one symbol, as in stock."""
         theirs = _SymbolSource(source)
         expression = self.shape_env.create_symbol(value, source=theirs, dynamic_dim=DimDynamic.DUCK)
         if isinstance(expression, sympy.Symbol):
-            self._bind(expression, source)
+            if bounds is not None:
+                self._narrow(expression, value, source, bounds)
+            self._bind(expression, source, value)
         return self.shape_env.create_symintnode(expression, hint=value, source=theirs)
 
-    def _bind(self, symbol: sympy.Symbol, source: Source) -> None:
+    def _narrow(self, symbol: sympy.Symbol, value: int, source: Source, bounds: ValueRanges[Any]) -> None:
+        """Keep to the range that the program marked: the code is compiled for it and guards say so."""
+        if not bounds.lower <= value <= bounds.upper:
+            text = f"{in_words(source)} is {value}, which is outside of {bounds.lower} to {bounds.upper}, the range that it is marked with"
+            raise MarkedDynamicError(f"Constraints violated ({in_words(source)})! {text}")
+        self.shape_env.var_to_range[symbol] &= bounds
+        if symbol in self._ranges:
+            narrowed = self.shape_env.var_to_range[symbol]
+            self._ranges[symbol] = narrowed.lower, narrowed.upper
+
+    def _bind(self, symbol: sympy.Symbol, source: Source, value: float) -> None:
         if symbol not in self._symbols:
             self._symbols[symbol] = source
+            self._hints[symbol] = value
             bounds = self.shape_env.var_to_range[symbol]
             self._ranges[symbol] = (bounds.lower, bounds.upper)
         else:
             self._relations.append((source, symbol))
+
+    def story(self) -> tuple[records.Symbol, ...]:
+        """Each symbol with where it comes from, why it varies, and what narrowed it, in the order in which that was."""
+        events: dict[str, list[records.SymbolEvent]] = {}
+        for stated in self.shape_env.guards:
+            text, location = python(stated.expr), getattr(stated.sloc, "ours", None)
+            for symbol in stated.expr.free_symbols:
+                events.setdefault(str(symbol), []).append(records.SymbolEvent(f"needs {text}", location))
+        for symbol, target, location in dict.fromkeys(self.shape_env.settled):
+            text = f"is {python(target)} from here on: the code serves no other value" if target.is_number else (
+                f"is the same as {python(target)} from here on")
+            events.setdefault(str(symbol), []).append(records.SymbolEvent(text, location))
+        made = []
+        for symbol, source in self._symbols.items():
+            expression = source.expression
+            value = str(self._hints.get(symbol, ""))
+            why = self.policy.reasons.get(expression, "")
+            name = str(symbol)
+            made.append(
+                records.Symbol(name, in_words(source), expression, value, why, tuple(events.get(name, ())))
+            )
+        return tuple(made)
+
+    def check_marks(self) -> None:
+        """Raise MarkedDynamicError where a size that the program marked dynamic was fixed to one value."""
+        fixed = {symbol for symbol, target, _ in self.shape_env.settled if target.is_number}
+        for symbol in fixed:
+            source = self._symbols.get(symbol)
+            if source is None or self.policy.reasons.get(source.expression) != _MARKED:
+                continue
+            events = next(s.events for s in self.story() if s.name == str(symbol))
+            lines = [f"  {e.text}" + (f"  ({e.location.file}:{e.location.line})" if e.location else "") for e in events]
+            raise MarkedDynamicError(
+                f"Constraints violated ({in_words(source)})! It is marked dynamic (mark_dynamic), but the function works "
+                f"for one value of it only. {symbol} stands for it, {self._hints[symbol]} at this call:\n"
+                + "\n".join(lines) + "\nTake the mark away, use maybe_mark_dynamic, or change the lines above."
+            )
 
     # ---- conditions -------------------------------------------------------------------------------------------------
     def conditions(self) -> Iterator[ShapeGuard]:

@@ -5,7 +5,9 @@ import argparse
 
 import msgspec
 
-from ...artifacts.records import Guards
+from ...artifacts.listing import plural
+from ...artifacts.recording import Recording
+from ...artifacts.records import Guards, Runtime
 from ...artifacts.render import render
 from ...artifacts.summary import guards
 from ..printing import add_selector, print_json, print_listing, print_title, selected
@@ -29,10 +31,20 @@ def run(arguments: argparse.Namespace) -> int:
                                if wanted in (None, guard.kind)])
             return 0
         for owner, record in recording.records(Guards, selector.compile or None):
-            print_title(f"== {owner}")
-            kept = Guards(tuple(guard for guard in record.guards if wanted in (None, guard.kind)))
+            print_title(f"== {owner}{_checked(recording, owner)}")
+            kept = Guards(
+                tuple(guard for guard in record.guards if wanted in (None, guard.kind)),
+                () if wanted else record.symbols,
+            )
             print_listing(render(kept, "guards", "", recording.source))
     return 0
+
+
+def _checked(recording: Recording, owner: str) -> str:
+    """How often the guards were checked, and how often one of them failed."""
+    runs = [runtime for _, runtime in recording.records(Runtime, owner)]
+    calls, failures = sum(r.calls for r in runs), sum(r.guard_failures for r in runs)
+    return f"  checked {plural(calls + failures, 'time')}, failed {plural(failures, 'time')}" if runs else ""
 
 
 def _plain(guard: msgspec.Struct) -> dict[str, object]:

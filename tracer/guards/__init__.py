@@ -8,7 +8,7 @@ records, `describe.py` puts objects into words.
 """
 from .builder import GuardBuilder, GuardSpec
 from .explain import explain_recompile
-from .record import record_guards
+from .record import needed_by, record_guards
 from .tree import build_tree
 
-__all__ = ["GuardBuilder", "GuardSpec", "build_tree", "explain_recompile", "record_guards"]
+__all__ = ["GuardBuilder", "GuardSpec", "build_tree", "explain_recompile", "needed_by", "record_guards"]

@@ -42,6 +42,8 @@ class Difference:
     @property
     def sentence(self) -> str:
         """In a few words."""
+        if self.expected == "true":
+            return f"{self.what} is no longer true: {self.actual}"
         return f"{self.what} was {self.expected}, is {self.actual}"
 
 

@@ -1,20 +1,45 @@
 """The record of a compilation's guards: stage `guards`."""
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from ...artifacts.records import Guard, Guards, Ref
+import torch.fx
+
+from ...artifacts.records import Guard, Guards, Ref, Symbol, ref
 from ..sources import Source
+from ..wording import in_words
+from .builder import GuardBuilder
 from .kinds import KINDS
 from .tree import Check
 
 
-def record_guards(checks: Sequence[Check], nodes: Mapping[str, Ref] | None = None) -> Guards:
-    """Records of `checks`; `nodes` maps a source's expression to the node that reads it, where there is one."""
+def record_guards(
+    checks: Sequence[Check], nodes: Mapping[str, Ref] | None = None, symbols: tuple[Symbol, ...] = ()
+) -> Guards:
+    """Records of `checks`; `nodes` maps a source's expression to the node that needs it, where there is one; `symbols`
+    is the story of what varies."""
     first: dict[Source, str] = {}
     for check in checks:
         first.setdefault(check.source, f"g{check.index}")
-    return Guards(tuple(_record(check, first, nodes or {}) for check in checks))
+    return Guards(tuple(_record(check, first, nodes or {}) for check in checks), symbols)
+
+
+def needed_by(builder: GuardBuilder, nodes: Iterable[torch.fx.Node]) -> dict[str, Ref]:
+    """The node of the graph for which each guarded object was read: the input itself, else the first that its line of
+    the program made."""
+    found: dict[str, Ref] = {}
+    lines: dict[tuple[str, int], Ref] = {}
+    for node in nodes:
+        source, stack = node.meta.get("source"), node.meta.get("stack")
+        if source is not None:
+            found[source.expression] = ref("capture", node.name)
+        elif stack:
+            lines.setdefault((stack[-1].file, stack[-1].line), ref("capture", node.name))
+    for spec in builder.specs:
+        place = spec.location
+        if place is not None and (place.file, place.line) in lines:
+            found.setdefault(spec.source.expression, lines[place.file, place.line])
+    return found
 
 
 def _record(check: Check, first: Mapping[Source, str], nodes: Mapping[str, Ref]) -> Guard:
@@ -30,6 +55,7 @@ def _record(check: Check, first: Mapping[Source, str], nodes: Mapping[str, Ref])
         location=check.location,
         parent=_parent(check.source, first),
         origins=(node,) if node else (),
+        name=in_words(check.source),
     )
 
 

@@ -10,7 +10,7 @@ import builtins
 import sys
 import types
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,17 +75,32 @@ class BuiltTree:
     watched: tuple[Any, ...]
 
 
-def build_tree(builder: GuardBuilder) -> BuiltTree:
-    """The C++ tree of all guards of `builder` and of the conditions on its shapes' symbols."""
+def build_tree(builder: GuardBuilder, failures: Mapping[str, int] | None = None) -> BuiltTree:
+    """The C++ tree of all guards of `builder` and of the conditions on its shapes' symbols.
+
+    The tree checks variables in the order in which they come first here: those whose guards have failed most often
+    (`failures`, by variable) before the others, then as the function reads them. Checks in Python come last of all, and
+    C++ itself moves to the front what fails.
+    """
     with without_dynamo(), tensors_always_checked():
         tree = GuardTree(builder)
+        specs = builder.specs
+        if failures:
+            specs.sort(key=lambda spec: -failures.get(_root_name(spec.source), 0))
         checks = [
             Check(spec.index, spec.source, spec.kind, KINDS[spec.kind].install(tree, spec), spec.location)
-            for spec in builder.specs
+            for spec in specs
         ]
         tree.add_conditions()
         tree.finish_alias_check()
+        checks.sort(key=lambda check: check.index)
         return BuiltTree(tree.root, (*checks, *tree.implied), tuple(tree.watched.values()))
+
+
+def _root_name(source: Source) -> str:
+    while source.base is not None:
+        source = source.base
+    return str(getattr(source, "name", ""))
 
 
 class GuardTree:
