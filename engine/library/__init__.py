@@ -3,7 +3,8 @@
 The last rewrites of an ATen graph, and the only ones that look at the machine: each choice is a decision of kind
 "library" whose options carry a cost in microseconds. Walk: `measure.py` runs a call once on this machine and keeps what
 it cost on disk; `bias.py` takes the bias out of products whose consumers are loops; `convolution.py` knows the ways of
-computing one convolution; `layouts.py` chooses among them for a whole graph, as a layout is shared by neighbours.
+computing one convolution; `layouts.py` chooses among them for a whole graph, as a layout is shared by neighbours;
+`products.py` chooses the library of a matrix product.
 """
 from __future__ import annotations
 
@@ -15,6 +16,7 @@ from ...artifacts.records import Pass
 from ..aten import AtenGraph
 from .bias import split_bias
 from .layouts import choose_layouts
+from .products import choose_products
 
 __all__ = ["choose"]
 
@@ -22,7 +24,7 @@ __all__ = ["choose"]
 def choose(aten: AtenGraph, context: CompileContext) -> None:
     """Rewrite `aten` in place for the library calls that are cheapest here; recorded as a pass if it changed."""
     start = time.perf_counter()
-    matches = (*choose_layouts(aten, context), *split_bias(aten, context))
+    matches = (*choose_layouts(aten, context), *split_bias(aten, context), *choose_products(aten, context))
     if matches:
         seconds = time.perf_counter() - start
         describe = lambda: Pass("library", graph_record(aten.module.graph, "library", "capture"), matches, seconds)

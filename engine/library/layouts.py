@@ -169,7 +169,7 @@ def _decided(
 def _products(
     convolutions: Sequence[Convolution], ways: Mapping[torch.fx.Node, str]
 ) -> tuple[dict[torch.fx.Node, bool], set[torch.fx.Node]]:
-    """Put products in the place of convolutions; (for each that is left whether it wants channels innermost, products)"""
+    """Put products in the place of convolutions; (which of those left want channels innermost, products)."""
     wanted: dict[torch.fx.Node, bool] = {}
     products: set[torch.fx.Node] = set()
     for found in convolutions:

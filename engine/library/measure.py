@@ -19,7 +19,7 @@ import torch
 from ..build import cache_folder, cpu_features
 
 ROUNDS = 4  # of all calls in turn; the first warms caches and lets the library make its code
-ENOUGH = 0.05  # seconds spent on one call after which it is not run again
+ENOUGH = 0.01  # seconds spent on one call after which it is not run again
 ENTRIES = 4096  # kept on disk
 
 Call = Callable[[], object]

@@ -71,6 +71,35 @@ def test_a_bias_stays_with_the_library(program):
     assert calls(lines, "addmm") == 1
 
 
+# ---- products
+@pytest.mark.parametrize("bias", [True, False])
+def test_either_library_computes_a_product(bias):
+    def program(x, w, b):
+        return F.linear(x, w, b if bias else None), F.linear(x, w, b if bias else None).relu() @ w
+
+    inputs = torch.randn(3, 50, 96), torch.randn(80, 96), torch.randn(80)
+    for chosen in ("mkl", "onednn"):
+        results, lines, keeping = compiled(program, *inputs, overrides={"library:product-*": chosen})
+        assert_like(results, program(*inputs))
+        called = sum("mkldnn__linear_pointwise" in line.text for line in lines if "=" in line.text)
+        assert bool(called) == (chosen == "onednn")
+        assert any(d.subject.startswith("product-") and d.forced for d in keeping.decisions)
+
+
+@pytest.mark.parametrize("program", [
+    lambda x, w: x.double() @ w.double().t(),
+    lambda x, w: x.bfloat16() @ w.bfloat16().t(),
+    lambda x, w: x[:2] @ w.t(),  # small
+    lambda x, w: x.t().contiguous().t() @ w.t(),  # rows are not contiguous
+    lambda x, w: x @ w.t().contiguous(),  # another weight
+], ids=["double", "bfloat16", "small", "rows", "columns"])
+def test_other_products_are_left_alone(program):
+    inputs = torch.randn(150, 96), torch.randn(80, 96)
+    results, _, keeping = compiled(program, *inputs)
+    torch.testing.assert_close(results[0], program(*inputs))
+    assert not [d for d in keeping.decisions if d.subject.startswith("product-")]
+
+
 # ---- convolutions
 class Block(nn.Module):
     """What convolutions stand between: normalization, pooling, a residual, a concatenation, an upsampling."""
