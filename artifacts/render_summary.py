@@ -76,7 +76,8 @@ def render_compile(recording: Recording, info: CompileInfo) -> Listing:
 
 
 UNITS = {"Graph": "node", "Bytecode": "instruction", "Breaks": "break", "Guards": "guard", "Loops": "statement",
-         "Fusion": "pair", "Schedule": "group", "Kernel": "line", "Wrapper": "line", "SavedInputs": "input"}
+         "Fusion": "pair", "Schedule": "group", "Kernel": "line", "Wrapper": "line", "SavedInputs": "input",
+         "Partition": "saved value"}
 
 
 def open_ref(compile_id: str, stage: str, name: str) -> Ref:

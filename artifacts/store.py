@@ -56,6 +56,7 @@ ENVIRONMENT = ("PTDEBUG_", "TORCH", "TRITON_", "OMP_", "MKL_", "CUDA_", "PYTHON"
 # What counts as an item of a record, for the counts that lists show without reading it.
 ITEMS = (
     "nodes", "instructions", "breaks", "guards", "statements", "candidates", "groups", "lines", "inputs", "kernels",
+    "saved",
 )
 DECISIONS_AT_ONCE = 256
 DECISIONS_AT_LATEST = 0.5  # seconds
