@@ -87,7 +87,7 @@ def _with_onednn(found: Product) -> torch.fx.Node:
     graph = found.node.graph
     with graph.inserting_before(found.node):
         weight = graph.call_function(aten.permute.default, (columns, [1, 0]))
-        arguments = (rows, weight, bias[0] if bias else None, "none", [], "")
+        arguments: tuple[Any, ...] = (rows, weight, bias[0] if bias else None, "none", [], "")
         call = graph.call_function(_onednn(), arguments)
     weight.meta.update(found.node.meta)
     weight.meta["val"] = cast(torch.fx.Node, columns).meta["val"].t()
