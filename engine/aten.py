@@ -22,7 +22,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..artifacts.context import CompileContext
-from .decompositions import described, python_rules, rule_for
+from .decompositions import OWN, described, python_rules, rule_for
 
 
 class Captured(Protocol):
@@ -251,7 +251,7 @@ class AtenTracer(TorchDispatchMode):
         kwargs = kwargs or {}
         if func.namespace == "prim":
             return func(*args, **kwargs)
-        if func not in self.lowered:
+        if func not in self.lowered or func in OWN:
             composite = _is_composite(func)
             rule = rule_for(func) or (func.decompose if composite else None)
             if rule is not None:

@@ -2,7 +2,7 @@
 
 Three tables. `by_torch.py` names the operators whose reference decomposition in torch (`torch._decomp`, `torch._refs`)
 is as precise and as fast as eager. `own.py` has rules of ours, where torch's lose precision or speed or there is none.
-`foreach.py` takes operators on lists of tensors apart. An operator that has a lowering of its own is never decomposed;
+`foreach.py` takes operators on lists of tensors apart. Our rules go before lowerings, and lowerings before torch's;
 what is in no table, and has no lowering, calls ATen. To add an operator, add its name to the first table, or a rule to
 the second.
 """

@@ -1,7 +1,7 @@
 """Rules of our own: where torch's reference loses precision or speed, looks at data, or does not exist.
 
 Each takes and returns what its operator does, in terms of other ATen operators. A rule that returns NotImplemented
-leaves its operator to ATen.
+leaves its operator to its lowering, or to ATen.
 """
 from __future__ import annotations
 
@@ -64,6 +64,14 @@ def logical_or(x: torch.Tensor, y: torch.Tensor) -> Any:
 def logical_xor(x: torch.Tensor, y: torch.Tensor) -> Any:
     """As `logical_and`."""
     return aten.bitwise_xor.Tensor(_truth(x), _truth(y))
+
+
+@own(aten.pow.Tensor_Scalar)
+def power_of_truth(x: torch.Tensor, exponent: Any) -> Any:
+    """A bool to the power of a bool is one, which torch's fake kernel does not know."""
+    if x.dtype is not torch.bool or not isinstance(exponent, bool):
+        return NotImplemented
+    return aten.clone.default(x) if exponent else aten.ones_like.default(x)
 
 
 @own(aten.round.decimals)

@@ -2,10 +2,10 @@
 
     python tests/engine/operator_sweep.py [--backward] [--only NAME ...] [--samples N] [--fast] [--together]
 
-runs the whole sweep (some minutes; --backward: gradients too) and prints a table: for each operator, whether all its
-sample inputs gave eager's results, and how: in kernels and library calls of the compiled graph, or through a fallback
-of the graph to eager. A wrong result, or an exception that eager does not raise, is a failure. The samples of one operator
-are compiled together as one graph, and one by one where that graph falls back or fails.
+runs the whole sweep and prints a table: for each operator, whether all its sample inputs gave eager's results (and, with
+--backward, gradients), and how: in kernels and library calls of the compiled graph, or through a fallback of the graph to
+eager. A wrong result, or an exception that eager does not raise, is a failure. The samples of one operator are compiled
+together as one graph, and in halves where that graph falls back or fails.
 """
 
 from __future__ import annotations
@@ -512,7 +512,8 @@ def main() -> int:
         counts[kind] += 1
         worst = [o for o in outcomes if o.kind == kind]
         first = f"{worst[0].sample} {worst[0].why}" if worst else ""
-        print(f"{kind:10} {name:45} {'' if kind == 'kernels' else f'{len(worst)} of {len(outcomes)}: {first}'}", flush=True)
+        note = "" if kind == "kernels" else f"{len(worst)} of {len(outcomes)}: {first}"
+        print(f"{kind:10} {name:45} {note}", flush=True)
         reasons.update({o.why for o in outcomes if o.kind == "eager"})
     print(f"\n{dict(counts)} in {time.time() - start:.0f} s")
     for why, count in reasons.most_common():
