@@ -162,9 +162,12 @@ class DynamicPolicy:
         for i, size in enumerate(wanted_sizes):
             varies = i in marked or ((size is None or bool(self.dynamic)) and i not in static)
             why = (
-                _MARKED if i in strictly else "the program asked for it, if it can be" if i in marked else "the program marked it static" if i in static
+                _MARKED if i in strictly
+                else "the program asked for it, if it can be" if i in marked
+                else "the program marked it static" if i in static
                 else "it was another at an earlier compilation" if size is None
-                else "dynamic=True" if self.dynamic else "it has not been seen to change"
+                else "dynamic=True" if self.dynamic
+                else "it has not been seen to change"
             )
             chosen.append(None if self._decide(f"{source.expression}.size()[{i}]", varies, why) else sizes[i])
         return tuple(chosen), wanted_strides
@@ -337,8 +340,8 @@ class FrameShapes:
     def _narrow(self, symbol: sympy.Symbol, value: int, source: Source, bounds: ValueRanges[Any]) -> None:
         """Keep to the range that the program marked: the code is compiled for it and guards say so."""
         if not bounds.lower <= value <= bounds.upper:
-            text = f"{in_words(source)} is {value}, which is outside of {bounds.lower} to {bounds.upper}, the range that it is marked with"
-            raise MarkedDynamicError(f"Constraints violated ({in_words(source)})! {text}")
+            name, marked = in_words(source), f"{bounds.lower} to {bounds.upper}"
+            raise MarkedDynamicError(f"Constraints violated ({name})! It is {value}, and is marked with {marked}")
         self.shape_env.var_to_range[symbol] &= bounds
         if symbol in self._ranges:
             narrowed = self.shape_env.var_to_range[symbol]
@@ -385,8 +388,8 @@ class FrameShapes:
             events = next(s.events for s in self.story() if s.name == str(symbol))
             lines = [f"  {e.text}" + (f"  ({e.location.file}:{e.location.line})" if e.location else "") for e in events]
             raise MarkedDynamicError(
-                f"Constraints violated ({in_words(source)})! It is marked dynamic (mark_dynamic), but the function works "
-                f"for one value of it only. {symbol} stands for it, {self._hints[symbol]} at this call:\n"
+                f"Constraints violated ({in_words(source)})! It is marked dynamic (mark_dynamic), but the function "
+                f"works for one value of it only. {symbol} stands for it, {self._hints[symbol]} at this call:\n"
                 + "\n".join(lines) + "\nTake the mark away, use maybe_mark_dynamic, or change the lines above."
             )
 
