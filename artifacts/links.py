@@ -89,7 +89,7 @@ class Links:
 def links(recording: Recording, compile_id: str) -> Links:
     """The links between all stages of a compilation and the program."""
     edges: list[Edge] = []
-    before: str = ""  # the ATen graph before this one
+    last: dict[str, str] = {}  # of the joint graph, of the forward and of the backward: its latest form
     for info in recording.artifacts(compile_id):
         try:
             record = recording.artifact(compile_id, info.stage, info.name)
@@ -99,10 +99,17 @@ def links(recording: Recording, compile_id: str) -> Links:
         if collect is not None:
             edges += collect(record, info.key)
         if info.stage in ATEN and isinstance(record, (Graph, Pass)):
-            edges += _same_nodes(record, info.key, before)
-            before = info.key
+            part = _part(info.stage, info.name)
+            edges += _same_nodes(record, info.key, last.get(part) or last.get("joint", ""))
+            last[part] = info.key
     edges += [edge for _, decision in recording.decisions(compile_id) for edge in _decision_edges(decision)]
     return Links(edges)
+
+
+def _part(stage: str, name: str) -> str:
+    """Which graph of the compilation an ATen graph is a form of: "joint", "forward" or "backward"."""
+    part = name.partition(".")[0] if stage == "passes" else stage
+    return part if part in ("joint", "backward") else "forward"
 
 
 def _reach(start: list[Ref], edges: dict[Ref, tuple[Ref, ...]]) -> list[Ref]:
