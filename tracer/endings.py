@@ -98,6 +98,8 @@ def _stack_size(instructions: list[Any]) -> int:
 def _finish_effects(root: Interpreter, codegen: Codegen) -> None:
     changes = root.effects.push_operands(codegen)
     root.effects.apply(changes, codegen)
+    if root.trace.open_variables:
+        raise Unsupported("global-state", f"{root.trace.open_variables[-1].describe()}, set and not reset,")
     now = Modes.now()
     for name in root.trace.modes.differences(now):
         if name not in LASTING:

@@ -78,6 +78,7 @@ class Trace:
     step: int = 0
     modes: Modes = field(default_factory=Modes.now)  # at the start of the frame
     inference_modes: list[Any] = field(default_factory=list)  # what holds those that are on, innermost last
+    open_variables: list[Value] = field(default_factory=list)  # context variables that are set and not reset
     active: Interpreter | None = None  # the innermost frame that runs
     root: Interpreter | None = None  # the outermost
     values_by_source: dict[Source, Value] = field(default_factory=dict)

@@ -99,7 +99,7 @@ class _Traced:
     tensors: tuple[TensorValue, ...]
 
 
-@handles(_Function.__dict__["apply"].__func__)
+@handles(getattr(_Function.__dict__["apply"], "__func__", _Function.__dict__["apply"]))
 def _apply(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     cls, inputs = args[0].as_constant(), args[1:]
     if kwargs or _functorch.get_dynamic_layer_stack_depth() or issubclass(cls, torch.autograd.function.InplaceFunction):

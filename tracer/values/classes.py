@@ -4,7 +4,7 @@ from __future__ import annotations
 import enum
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from types import FunctionType, GenericAlias, UnionType
+from types import ClassMethodDescriptorType, FunctionType, GenericAlias, UnionType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -15,7 +15,7 @@ from .base import Unsupported, Value
 from .constant import BoundBuiltin, ItemsIterator, constant, fold
 from .context_manager import CONSTRUCTORS
 from .exceptions import make_exception
-from .functions import MethodValue, build_builtin
+from .functions import BuiltinValue, MethodValue, build_builtin
 from .graph_functions import is_traced
 from .handlers import PURE, handler_of
 from .objects import new_object
@@ -66,6 +66,8 @@ class ClassValue(Value):
             where = AttrSource(AttrSource(self.source, name), "__func__") if self.source is not None else None
             function = build(tx, found.__func__, where) if where is not None else from_python(tx, found.__func__)
             return MethodValue(function, self)
+        if isinstance(found, ClassMethodDescriptorType) and handler_of(found) is not None:
+            return MethodValue(BuiltinValue(found), self)
         if isinstance(found, staticmethod):
             return self._member(tx, found.__func__, name)
         if isinstance(found, FunctionType):

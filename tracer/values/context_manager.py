@@ -96,6 +96,8 @@ class ModeMethod(Value):
 
     def getattr(self, tx: Interpreter, name: str) -> Value:
         """What bound methods have: no attributes of a context manager."""
+        if name == "__self__":
+            return self.manager
         if name in ("__enter__", "__exit__"):
             tx.raise_observed(AttributeError, f"'method' object has no attribute '{name}'")
         return super().getattr(tx, name)
