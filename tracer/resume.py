@@ -197,13 +197,19 @@ def body_of(code: CodeType, index: int, here: Label) -> tuple[list[Any], int]:
         else:
             if position == index:
                 body.append(here)
-            body.append(_freed(item))
+            body.append(_freed(item, code))
         position += 1
     return body, dropped
 
 
-def _freed(item: Instr) -> Instr:
-    """An instruction on a cell of the original, on a free variable of the resume function."""
+def _freed(item: Instr, code: CodeType) -> Instr:
+    """An instruction on a cell of the original, on a free variable of the resume function. From 3.13 on the cell of a
+    parameter is loaded like the parameter."""
     if isinstance(item.arg, CellVar):
         return Instr(item.name, FreeVar(item.arg.name), location=item.location)
+    if isinstance(item.arg, str) and item.name in _ON_PLACES and item.arg in code.co_cellvars:
+        return Instr(item.name, FreeVar(item.arg), location=item.location)
     return item
+
+
+_ON_PLACES = ("LOAD_FAST", "LOAD_FAST_CHECK", "STORE_FAST", "LOAD_FAST_AND_CLEAR", "DELETE_FAST")

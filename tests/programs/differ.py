@@ -115,8 +115,8 @@ def observe(text: str, compile: Callable[[Any], Any]) -> list[tuple[str, Any]]:
 
 
 def _too_deep(found: list[tuple[str, Any]]) -> bool:
-    """Whether a call ran out of stack: where it does so is nobody's promise."""
-    return any(leaf == "RecursionError" for _, leaf in found)
+    """Whether a call ran out of stack or memory: where it does so is nobody's promise."""
+    return any(leaf in ("RecursionError", "MemoryError") for _, leaf in found)
 
 
 def captured(function: Any) -> Any:
@@ -147,7 +147,7 @@ def difference(text: str, engine: bool = False, seconds: float = 60.0) -> Differ
     try:
         with time_limit(seconds / 10):
             expected = observe(text, lambda function: function)
-    except TooSlow:
+    except (TooSlow, MemoryError):
         return None  # an endless loop
     if _too_deep(expected):
         return None

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import collections
 import json
+import resource
 import subprocess
 import sys
 import time
@@ -21,6 +22,7 @@ if __package__ in (None, ""):
     __package__ = "tests.programs"
 
 CHUNK = 100
+_MEMORY = 6 << 30  # address space of a worker, in bytes: a program that runs away ends
 
 
 def main() -> int:
@@ -52,6 +54,7 @@ def _work(options: argparse.Namespace) -> int:
     from .differ import difference
     from .generate import program
 
+    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
     for seed in range(options.seed, options.seed + options.count):
         engine = bool(options.engine) and seed % options.engine == 0
         print(json.dumps({"started": seed}), flush=True)

@@ -54,8 +54,8 @@ EXPRESSIONS: dict[str, list[str]] = {
         "torch.arange(<N> % 3 + 3)[:3] + <T>", "drive(chain_waiting(<T>, <N> % 3))", "<T>.add(<T>, alpha=<N>)",
     ],
     "N": [
-        "<N> + <N>", "<N> * <N>", "<N> - <N>", "<N> // (<N> * <N> + 1)", "<N> % 3", "-<N>", "~<N>", "<N> & 3", "<N> | 1",
-        "<N> << 1", "<N> ^ <N>", "abs(<N>)", "len(<LT>)", "len(<LN>)", "len(<S>)", "len(<DN>)", "<T>.shape[0]", "<T>.dim()",
+        "<N> + <N>", "<N> * <N> % 1000", "<N> - <N>", "<N> // (<N> * <N> + 1)", "<N> % 3", "-<N>", "~<N>", "<N> & 3", "<N> | 1",
+        "(<N> << 1) % 64", "<N> ^ <N>", "abs(<N>)", "len(<LT>)", "len(<LN>)", "len(<S>)", "len(<DN>)", "<T>.shape[0]", "<T>.dim()",
         "<T>.size(-1)", "<T>.numel()", "sum(<LN>)", "max(<LN>, default=<N>)", "min(<N>, <N>, <N>)", "<DN>.get('a', <N>)",
         "<DN>['a']", "<P>[1]", "<O>.count", "int(<F>)", "(<N> if <B> else <N>)", "math.floor(<F>)", "round(<F>)",
         "divmod(<N>, 3)[1]", "<S>.count('a')", "<S>.find('b')", "random.randint(0, 5)", "int(<B>)", "ord('a')",

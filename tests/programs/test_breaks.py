@@ -170,6 +170,52 @@ def generators_left_in_the_middle(compile):
 
 
 @program
+def delegation(compile):
+    def inner(x):
+        total = 0
+        while True:
+            try:
+                got = yield x + total
+            except ValueError as error:
+                print("inner caught", error)
+                total = total + 10
+                continue
+            except KeyError:
+                return "stopped"
+            total = total + (got or 1)
+
+    def outer(x):
+        result = yield from inner(x)
+        print(result)
+        try:
+            yield from [x * 2, x * 3]
+        except ZeroDivisionError:
+            yield x * 5
+        return "end"
+
+    def fn(x, k):
+        g = outer(x)
+        out = [next(g), g.send(5), g.throw(ValueError("v"))]
+        if k == 1:
+            print("break while it delegates")
+        out += [next(g), g.throw(KeyError()), g.send(None)]
+        if k == 2:
+            print("break in a list")
+        out.append(g.throw(ZeroDivisionError()))
+        try:
+            next(g)
+        except StopIteration as stop:
+            out.append(stop.value)
+        h = outer(x)
+        next(h)
+        h.close()
+        return out
+
+    f = compile(fn)
+    return [call(f, torch.ones(2), k) for k in range(3)]
+
+
+@program
 def managers_around_a_break(compile):
     def fn(x, k):
         with managed("a") as a, managed("b"):

@@ -96,3 +96,21 @@ def CALL_INTRINSIC_1(tx: Interpreter, instruction: Instruction) -> None:
         tx.push(build.make_tuple(tx, list(tx.pop().iterate(tx))))
     else:
         raise Unsupported("opcode", f"CALL_INTRINSIC_1 {instruction.arg}")
+
+
+@opcode("CALL_INTRINSIC_2", since=(3, 12))
+def CALL_INTRINSIC_2(tx: Interpreter, instruction: Instruction) -> None:
+    raise Unsupported("opcode", _INTRINSICS_2[instruction.arg])
+
+
+_INTRINSICS_2 = ("", "except*", "a type parameter", "a type parameter", "a generic function or class", "a type parameter")
+
+
+@opcode("CLEANUP_THROW", since=(3, 12))
+def CLEANUP_THROW(tx: Interpreter, instruction: Instruction) -> None:
+    exception = tx.stack[-1]
+    if not issubclass(exception.python_type(), StopIteration):
+        tx.raise_value(tx.pop())
+    tx.popn(3)
+    tx.push(build.constant(None))
+    tx.push(exception.getattr(tx, "value"))
