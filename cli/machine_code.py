@@ -22,7 +22,7 @@ def add_machine_code(recorder: RecordingWriter) -> None:
     """Record `asm` as a product of each kernel's record, and the width of the widest vectors used, in bits."""
     start = time.perf_counter()
     known: dict[str, str] = {}
-    for compile_id, record in _cpp_kernels(recorder.folder):
+    for compile_id, name, record in _cpp_kernels(recorder.folder):
         if time.perf_counter() - start > LIMIT_SECONDS:
             recorder.note(f"machine code is recorded for some kernels only: it took over {LIMIT_SECONDS:g} s")
             return
@@ -34,13 +34,16 @@ def add_machine_code(recorder: RecordingWriter) -> None:
             facts = record.facts | {"vector_bits": width}
             products = record.products | {"asm": assembly}
             full = msgspec.structs.replace(record, products=products, facts=facts)
-            recorder.record(compile_id, "kernels", record.name, full)
+            recorder.record(compile_id, "kernels", name, full)
 
 
-def _cpp_kernels(folder: Path) -> Iterator[tuple[str, Kernel]]:
+def _cpp_kernels(folder: Path) -> Iterator[tuple[str, str, Kernel]]:
+    """(compilation, name of the artifact, record) of each."""
     with Recording.open(folder) as recording:
-        found = recording.records(Kernel)
-    for compile_id, record in found:
-        here = "@" not in compile_id  # another process's kernels are in its own file
-        if here and record.language == "cpp" and "asm" not in record.products and Path(record.path).is_file():
-            yield compile_id, record
+        named = [(info.compile, info.name) for info in recording.artifacts(kind="Kernel") if "@" not in info.compile]
+        found = [(id, name, recording.artifact(id, "kernels", name)) for id, name in named]  # no other process's
+    for compile_id, name, record in found:
+        if not isinstance(record, Kernel) or record.language != "cpp" or "asm" in record.products:
+            continue
+        if Path(record.path).is_file():
+            yield compile_id, name, record
