@@ -43,6 +43,21 @@ def test_unary_operations_are_as_close_to_the_exact_value_as_eager(dtype):
     check(lambda x: tuple(f(x) for f in UNARY), x)
 
 
+@pytest.mark.parametrize("function", [torch.exp, torch.log, torch.erf, torch.tanh, torch.sin, torch.log1p], ids=name_of)
+def test_functions_are_within_about_one_unit_of_the_last_place(function):
+    bits = torch.randint(-(2**31), 2**31, (400_000,), generator=torch.Generator().manual_seed(1), dtype=torch.int64)
+    x = torch.cat([bits.to(torch.int32).view(torch.float32), torch.linspace(-6, 6, 200_001)])
+    exact = function(x.double())
+    got, = built(function, x)(x)
+    assert torch.equal(got.isnan(), exact.isnan())
+    near = exact.float()
+    assert torch.equal(got[near.isinf()], near[near.isinf()])
+    finite = near.isfinite()
+    unit = (torch.nextafter(near.abs(), torch.tensor(math.inf)) - near.abs()).double()
+    off = ((got.double() - exact).abs() / unit)[finite & (near != 0)]
+    assert off.max() < 1.1, (off.max(), x[finite & (near != 0)][off.argmax()])
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_binary_operations(dtype):
     grid = torch.meshgrid(*[torch.arange(0, len(FLOATS), 3)] * 2, indexing="ij")
