@@ -111,7 +111,9 @@ def _decided(
         why[node] = _why_saved(found, node, cut, prices) if default == SAVE else _why_recomputed(found, node)
         options = (SAVE,) if found.costs[node].never else (SAVE, RECOMPUTE)
         origins = tuple(f"capture#{origin}" for origin in node.meta.get("origins", ()))
-        context.decide("save", node.name, options, default, why[node], origins=origins)
+        stack = node.meta.get("stack")
+        place = stack[-1] if stack else None
+        context.decide("save", node.name, options, default, why[node], location=place, origins=origins)
         if asked.get(node, default) != default:
             why[node] = f"asked for by an override (otherwise: {default})"
     return cut, why
