@@ -1,8 +1,8 @@
 """Training: what AOTAutograd does. A captured graph whose results need gradients becomes two compiled graphs.
 
 Walk through it in this order: `graphs.py` (the records that flow between the steps), `joint.py` (forward and backward
-traced together through autograd), `partition.py` (which values the forward saves and which the backward computes again, as
-decisions: `cut.py` finds the cheapest choice, with the prices of `costs.py` and the flow of `flow.py`, `halves.py`
+traced together through autograd), `partition.py` (which values the forward saves and which the backward computes again,
+as decisions: `cut.py` finds the cheapest choice, with the prices of `costs.py` and the flow of `flow.py`, `halves.py`
 splits the graph there, `peak.py` predicts its memory), `function.py` (the autograd node that stands in the program's
 own graph and runs both).
 """
