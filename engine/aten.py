@@ -475,9 +475,12 @@ def _output(
         # Not the functional tensor's layout: a view of a mutated input has that of the new value there.
         layout = inner if fake is None else fake
         detached = inputs[base].requires_grad and not layout.requires_grad
+        differentiable = fake is not None and fake.grad_fn is not None
+        if differentiable and layout.dtype != inputs[base].dtype:
+            raise EngineUnsupported("gradients flow through a view in another dtype")
         return ViewOfInput(
             base, tuple(layout.size()), tuple(layout.stride()), layout.storage_offset(), layout.dtype, detached,
-            _lazily(inner), fake is not None and fake.grad_fn is not None,
+            _lazily(inner), differentiable,
         )
     lazily = _lazily(inner)
     values.append(LAZY_VIEWS[lazily](inner) if lazily else inner)

@@ -84,11 +84,13 @@ class _Finder:
         torch._sync(value)
         owner = self.owners.get(_storage(value))
         if owner is not None:
+            _same_kind(self.inputs[owner], value)
             # Not the functional tensor's layout: a view of a mutated input has that of the new value there.
             return ViewOfInput(owner, *_layout(value if fake is None else fake), _detached(self.inputs[owner], value))
         base = self.base.get(_storage(value))
         if base is None or base is value:
             return FromGraph(self._returned(value))
+        _same_kind(base, value)
         return ViewOfGraph(self._returned(base), *_layout(value), _detached(base, value))
 
     def _returned(self, value: torch.Tensor) -> int:
@@ -107,6 +109,12 @@ def _layout(value: torch.Tensor) -> tuple[tuple[Any, ...], tuple[Any, ...], Any,
     if inner.is_conj() or inner.is_neg():
         raise EngineUnsupported("a result is a lazily conjugated view")
     return tuple(inner.size()), tuple(inner.stride()), inner.storage_offset(), inner.dtype
+
+
+def _same_kind(base: torch.Tensor, view: torch.Tensor) -> None:
+    """Raises EngineUnsupported for a view that strides alone cannot say, where gradients flow through it."""
+    if view.requires_grad and view.dtype != base.dtype:
+        raise EngineUnsupported("gradients flow through a view in another dtype")
 
 
 def _detached(base: torch.Tensor, view: torch.Tensor) -> bool:

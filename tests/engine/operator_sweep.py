@@ -307,7 +307,7 @@ def difference(sample: Sample, known: Reference, got: Sequence[Any], inputs: Seq
             if known.gradients and one.requires_grad != other.requires_grad:
                 return f"result {i}: requires_grad {one.requires_grad}, eager {other.requires_grad}"
             one, other = one.detach(), other.detach()
-        why = differs(one, other, exact, undefined)
+        why = differs(one, other, exact, undefined, _summed(other, inputs))
         if not why and isinstance(other, torch.Tensor):
             why = _aliases(one, other, inputs, known.inputs)
         if why:
@@ -317,6 +317,14 @@ def difference(sample: Sample, known: Reference, got: Sequence[Any], inputs: Seq
         if why:
             return f"input {i} after the call: {why}"
     return _gradients_differ(known, got, inputs)
+
+
+def _summed(result: Any, inputs: Sequence[torch.Tensor]) -> float:
+    """The size of the terms of a result that has fewer elements than an input: a sum may cancel to less than those."""
+    floats = [t.detach() for t in inputs if t.dtype.is_floating_point and t.layout is torch.strided and t.numel()]
+    if not isinstance(result, torch.Tensor) or all(result.numel() >= t.numel() for t in floats):
+        return 0.0
+    return max(float(torch.nan_to_num(t, 0.0, 0.0, 0.0).abs().max()) for t in floats)
 
 
 def _gradients_differ(known: Reference, got: Sequence[Any], inputs: Sequence[torch.Tensor]) -> str:
@@ -360,8 +368,8 @@ def _shares(a: torch.Tensor, b: torch.Tensor) -> bool:
 def differs(one: Any, other: Any, exact: Any, undefined: bool = False, scale: float = 0.0) -> str:
     """How a result differs from eager's: type, dtype, shape, strides, values; "" where it does not.
 
-    Floating-point values may be as far from `exact` as twice eager's largest error, and four roundings; without `exact`
-    they may differ by a relative 1e-5.
+    Floating-point values may be as far from `exact` as twice eager's largest error, and four roundings of the value and
+    one of a value of the size `scale`; without `exact` they may differ by a relative 1e-5.
     """
     exact = exact.detach() if isinstance(exact, torch.Tensor) else None
     if not isinstance(other, torch.Tensor) or not isinstance(one, torch.Tensor):

@@ -304,3 +304,16 @@ def test_gradients_flow_through_a_graph_of_views_alone():
     x = R(2, 4)[:1].requires_grad_()
     compiled(x)[0].sum().backward()
     assert x.grad.tolist() == [[3.0] * 4]
+
+
+def test_gradients_through_a_view_as_complex_numbers_stay_with_eager():
+    captured = capture(lambda x: torch.view_as_complex(x), R(3, 2))
+    (result,) = captured.module.graph.output_node().args[0]
+    fake = captured.inputs[0].requires_grad_()
+    with fake.fake_mode:
+        result.meta["val"] = torch.view_as_complex(fake)
+    context, _ = recording_context()
+    compiled = compile_graph(Captured(captured.module, captured.inputs, grad_enabled=True), context)
+    x = R(3, 2, requires_grad=True)
+    compiled(x)[0].abs().sum().backward()
+    assert x.grad is not None and "another dtype" in context.fallback
