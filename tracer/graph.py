@@ -80,7 +80,9 @@ class TraceGraph:
         finally:
             self.scopes.open.pop()
 
-    def make(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], op: str = "call_function") -> torch.fx.Node:
+    def make(
+        self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], op: str = "call_function"
+    ) -> torch.fx.Node:
         """A node of the innermost graph; nodes of graphs around it among the arguments are lifted."""
         if len(self.scopes.open) > 1:
             args = torch.fx.node.map_arg(args, self.scopes.here)
@@ -204,7 +206,8 @@ class TraceGraph:
         self.graph.output(tuple(outputs))
         self._drop_dead()
         placeholders = [node for node in self.graph.nodes if node.op == "placeholder"]
-        module = _LazyGraphModule(self.scopes.open[0].modules, self.graph)  # its Python code is written when something runs it
+        # The module's Python code is written when something runs it.
+        module = _LazyGraphModule(self.scopes.open[0].modules, self.graph)
         return CapturedGraph(
             module=module,
             inputs=tuple(node.meta["val"] for node in placeholders),

@@ -19,7 +19,8 @@ _DEVICES = ("cpu", "cuda")
 
 @dataclass(frozen=True)
 class Modes:
-    """The modes at one moment. A graph may leave those of `LASTING` changed; others end with the block that set them."""
+    """The modes at one moment. A graph may leave those of `LASTING` changed; others end with the block that sets them.
+    """
 
     inference: bool
     grad: bool

@@ -63,6 +63,13 @@ class _Change:
     name: str = ""
 
 
+def _is_older(target: Any, start: int) -> bool:
+    """Whether what changes was there before Value number `start` was made: in the trace, or outside of it."""
+    if not isinstance(target, Value) or target.serial < start:
+        return True
+    return target.source is not None or getattr(target, "real", None) is not None
+
+
 class Deleted(Value):
     """The content of an attribute, cell or global that the program deleted."""
 
@@ -171,9 +178,9 @@ class SideEffects:
 
     def _note(self, key: tuple[Any, ...], change: _Change) -> None:
         for start, what in self._seals:
-            if not isinstance(change.target, Value) or change.target.serial < start:
-                changed = change.name or (change.target.describe() if isinstance(change.target, Value) else change.target)
-                raise Unsupported("effect-in-region", f"{what} changes {changed}")
+            if _is_older(change.target, start):
+                owner = change.target.describe() if isinstance(change.target, Value) else change.target
+                raise Unsupported("effect-in-region", f"{what} changes {change.name or owner}")
         if key not in self._order:
             self._order[key] = change
 

@@ -72,7 +72,7 @@ class Scopes:
         self.open = [Scope(torch.fx.Graph())]
 
     def here(self, node: torch.fx.Node, depth: int = -1) -> torch.fx.Node:
-        """What stands for `node` in the innermost graph (in the one at `depth`). Raises Unsupported where nothing does."""
+        """What stands for `node` in the innermost graph (in that at `depth`). Raises Unsupported where nothing does."""
         scope = self.open[depth]
         if node.graph is scope.graph:
             return node
@@ -83,10 +83,12 @@ class Scopes:
 
 def versions(graph: torch.fx.Graph) -> dict[torch.fx.Node, int]:
     """How often each tensor of a graph has been written."""
-    tensors = {node: node.meta.get("val") for node in graph.nodes}
-    return {
-        node: fake._version for node, fake in tensors.items() if isinstance(fake, torch.Tensor) and not fake.is_inference()
-    }
+    found = {}
+    for node in graph.nodes:
+        fake = node.meta.get("val")
+        if isinstance(fake, torch.Tensor) and not fake.is_inference():
+            found[node] = fake._version
+    return found
 
 
 def refuse_writes(graph: torch.fx.Graph, before: dict[torch.fx.Node, int], what: str) -> None:

@@ -1,6 +1,5 @@
 """Programs about autograd: custom functions, checkpoints, gradients read and written, metadata changed in place."""
 # mypy: ignore-errors
-# ruff: noqa: D103 - programs as people write them
 
 from __future__ import annotations
 
@@ -251,6 +250,103 @@ def function_errors(compile):
     x = torch.ones(3, requires_grad=True)
     out = call(f, x, 2), f(x, 1)
     return out, call(lambda: f(x, 1).backward())[:3]
+
+
+@program
+def differentiated_twice(compile):
+    def f(x, w):
+        return (Cube.apply(x * w, 2.0) * x).sum()
+
+    f = compile(f, fullgraph=True)
+    x, w = torch.randn(3, requires_grad=True), torch.randn(3, requires_grad=True)
+    (g,) = torch.autograd.grad(f(x, w), x, create_graph=True)
+    g.pow(2).sum().backward()
+    return g, x.grad, w.grad
+
+
+@program
+def gradients_in_other_layouts(compile):
+    class Through(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x.t() * 2, x.sum(0)
+
+        @staticmethod
+        def backward(ctx, a, b):
+            (x,) = ctx.saved_tensors
+            return a.t().contiguous().view(-1).view_as(x) * 3 + b.view(1, -1) * 5
+
+    f = compile(lambda x: Through.apply(x), fullgraph=True)
+    grads = []
+    for use in (lambda a, b: a.sum(), lambda a, b: b.sum(), lambda a, b: (a.t() * 2).sum() + b.pow(2).sum()):
+        x = torch.arange(6.0).view(2, 3).requires_grad_()
+        use(*f(x)).backward()
+        grads.append(x.grad)
+    return grads
+
+
+@program
+def one_tensor_twice(compile):
+    class Product(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, a, b):
+            ctx.save_for_backward(a, b)
+            return a * b
+
+        @staticmethod
+        def backward(ctx, g):
+            a, b = ctx.saved_tensors
+            return g * b * 2, g * a * 3
+
+    x = torch.randn(3, requires_grad=True)
+    compile(lambda x: Product.apply(x, x).sum())(x).backward()
+    return x.grad
+
+
+@program
+def frozen_and_thawed(compile):
+    m = nn.Linear(3, 3)
+    f = compile(lambda x: Cube.apply(m(x)).sum(), fullgraph=True)
+    grads = []
+    for frozen in (False, True, False):
+        m.requires_grad_(not frozen)
+        x = torch.ones(2, 3, requires_grad=True)
+        f(x).backward()
+        grads.append((x.grad, m.weight.grad))
+        m.weight.grad = None
+    return grads
+
+
+@program
+def checkpoint_that_counts(compile):
+    class Counting(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.lin, self.norm, self.calls = nn.Linear(4, 4), nn.BatchNorm1d(4), 0
+
+        def forward(self, x):
+            self.calls += 1
+            return self.norm(self.lin(x))
+
+    m, norm = Counting(), nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4))
+    f = compile(lambda x: checkpoint(m, x, use_reentrant=False) + checkpoint(norm, x, use_reentrant=False))
+    x = torch.randn(3, 4, requires_grad=True)
+    for _ in range(2):
+        f(x).sum().backward()
+    return x.grad, m, norm
+
+
+@program
+def checkpoint_with_frozen_input(compile):
+    import warnings
+
+    m = nn.Linear(4, 4)
+    f = compile(lambda x: checkpoint(m, x, use_reentrant=True) * 2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        out = f(torch.ones(2, 4))
+    return out, out.requires_grad
 
 
 class Block(nn.Module):

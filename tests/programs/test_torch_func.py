@@ -1,6 +1,5 @@
 """Programs about torch.func: transforms of functions, alone and nested, with closures, state and random numbers."""
 # mypy: ignore-errors
-# ruff: noqa: D103 - programs as people write them
 
 from __future__ import annotations
 
@@ -304,7 +303,8 @@ def tree_functions(compile):
         only = pytree.tree_map_only(torch.Tensor, lambda v: v - 1, {"t": t["a"], "n": 4})
         return doubled, mapped, only, spec.num_leaves, pytree.tree_leaves(t), pytree.tree_structure(t) == spec
 
-    return compile(f, fullgraph=True)({"a": torch.ones(2), "b": [torch.zeros(1), (torch.ones(3), Pair(torch.ones(1), torch.ones(2)))]})
+    pair = Pair(torch.ones(1), torch.ones(2))
+    return compile(f, fullgraph=True)({"a": torch.ones(2), "b": [torch.zeros(1), (torch.ones(3), pair)]})
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

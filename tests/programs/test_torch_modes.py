@@ -1,6 +1,5 @@
 """Programs about the modes of torch: gradients, autocast, default dtype and device, attention, profiling."""
 # mypy: ignore-errors
-# ruff: noqa: D103 - programs as people write them
 
 from __future__ import annotations
 
@@ -102,7 +101,8 @@ def inference_mode(compile):
         return y, y + 1, here, torch.is_inference_mode_enabled()
 
     f = compile(f, fullgraph=True)
-    return f(torch.ones(3), True), f(torch.ones(3, requires_grad=True), False), f(torch.ones(4, requires_grad=True), True)
+    x, y = torch.ones(3, requires_grad=True), torch.ones(4, requires_grad=True)
+    return f(torch.ones(3), True), f(x, False), f(y, True)
 
 
 @program

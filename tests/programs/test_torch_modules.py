@@ -1,6 +1,6 @@
 """Programs about nn.Module as people use it: hooks of every kind, parametrizations, lazy modules, layers of torch."""
 # mypy: ignore-errors
-# ruff: noqa: D103 - programs as people write them
+# ruff: noqa: RUF059 - programs as people write them
 
 from __future__ import annotations
 
@@ -375,8 +375,10 @@ def many_layers(compile):
         def __init__(self):
             super().__init__()
             self.conv = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.PReLU(), nn.MaxPool2d(2))
-            self.up = nn.Sequential(nn.ConvTranspose2d(8, 4, 2, 2), nn.GroupNorm(2, 4), nn.Hardswish(), nn.Dropout2d(0.2))
-            self.shuffle = nn.Sequential(nn.PixelShuffle(2), nn.InstanceNorm2d(1, affine=True), nn.Upsample(scale_factor=2))
+            norm, drop = nn.GroupNorm(2, 4), nn.Dropout2d(0.2)
+            self.up = nn.Sequential(nn.ConvTranspose2d(8, 4, 2, 2), norm, nn.Hardswish(), drop)
+            norm, larger = nn.InstanceNorm2d(1, affine=True), nn.Upsample(scale_factor=2)
+            self.shuffle = nn.Sequential(nn.PixelShuffle(2), norm, larger)
             self.head = nn.Sequential(nn.AdaptiveAvgPool2d(2), nn.LocalResponseNorm(2), nn.Flatten(), nn.Softmax(-1))
             self.bag = nn.EmbeddingBag(10, 4, mode="mean")
             self.bilinear = nn.Bilinear(4, 4, 2)

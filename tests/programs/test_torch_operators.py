@@ -1,6 +1,6 @@
-"""Programs about operators that are more than a kernel: control flow, custom operators, generators, NumPy, subclasses."""
+"""Programs about operators that are more than a kernel: control flow, custom ones, generators, NumPy, subclasses."""
 # mypy: ignore-errors
-# ruff: noqa: D103 - programs as people write them
+# ruff: noqa: RUF059 - programs as people write them
 
 from __future__ import annotations
 
@@ -37,6 +37,26 @@ def conditions(compile):
     f = compile(f, fullgraph=True)
     with torch.no_grad():
         return f(torch.ones(2, 3)), f(-torch.ones(2, 3))
+
+
+@program
+def conditions_with_effects(compile):
+    seen, total = [], torch.zeros(3)
+
+    def noted(t):
+        seen.append("true")
+        return t + 1
+
+    def changed(t):
+        total.add_(1)
+        return t - 1
+
+    def outcome(f, x):
+        return call(f, x)[:2]  # the type of the error, not its long text
+
+    f = compile(lambda x: torch.cond(x.sum() > 0, noted, lambda t: t - 1, (x,)))
+    g = compile(lambda x: torch.cond(x.sum() > 0, changed, lambda t: t - 1, (x,)))
+    return outcome(f, torch.ones(3)), outcome(g, torch.ones(3)), seen, total
 
 
 @program
@@ -315,9 +335,10 @@ def functions_of_torch(compile):
         grid = torch.meshgrid(torch.arange(2), torch.arange(3), indexing="ij")
         parts = torch.split(x, [1, 2]), torch.chunk(x, 2), torch.tensor_split(x, 3), x.unbind(0)
         same = torch.is_tensor(x), torch.is_floating_point(x), torch.numel(x), x.dtype.is_floating_point
-        info = torch.finfo(x.dtype).max, torch.iinfo(torch.int8).min, torch.result_type(x, 1), torch.Size([2, 3]).numel()
+        info = torch.finfo(x.dtype).max, torch.iinfo(torch.int8).min, torch.result_type(x, 1), x.shape.numel()
         made = torch.tensor([[1, 2], [3, 4]]), torch.as_tensor(3.0), torch.full((2,), 7), torch.zeros_like(x)
-        return grid, parts, same, info, made, torch.block_diag(x, x), torch.cartesian_prod(x[0], x[1]), torch.einsum("ij->j", x)
+        more = torch.block_diag(x, x), torch.cartesian_prod(x[0], x[1]), torch.einsum("ij->j", x)
+        return grid, parts, same, info, made, more
 
     return compile(f, fullgraph=True)(torch.randn(3, 2))
 

@@ -1,5 +1,5 @@
-"""torch.autograd.Function: its forward is interpreted; where gradients flow, so is its backward, each into a graph of its
-own, and the node calls a Function made of the two. Where none flow, the forward stands in the graph inline.
+"""torch.autograd.Function: its forward is interpreted; where gradients flow, so is its backward, each into a graph of
+its own, and the node calls a Function made of the two. Where none flow, the forward stands in the graph inline.
 
 The backward runs later, if at all, and perhaps twice: what it changes outside of itself is left to eager.
 """
@@ -86,8 +86,11 @@ class ContextValue(Value):
 
 
 _CONTEXT_METHODS = {
-    "save_for_backward": "saved", "mark_dirty": "dirty", "mark_non_differentiable": "fixed", "set_materialize_grads": "",
-}  # fmt: skip
+    "save_for_backward": "saved",
+    "mark_dirty": "dirty",
+    "mark_non_differentiable": "fixed",
+    "set_materialize_grads": "",
+}
 """Method, and the field that takes its arguments."""
 
 
@@ -175,7 +178,7 @@ def _with_backward(tx: Interpreter, cls: type, context: ContextValue, inputs: Ar
         strides=tuple([_strides(value.fake) for value in traced.tensors]),
         fixed=tuple([position[id(value)] for value in context.fixed]),
         dirty=tuple([position[id(value)] for value in context.dirty]),
-        once=cls.backward.__code__.co_qualname.startswith(once_differentiable.__qualname__),  # type: ignore[attr-defined]
+        once=cls.backward.__code__.co_qualname.startswith("once_differentiable"),  # type: ignore[attr-defined]
     )
     target = captured_function(plan)
     outputs = tx.graph.call(target, [_Node(node) for node in forward.lifted], {}, tx)
@@ -201,8 +204,9 @@ def _backward(
     is a tensor comes in, None for the others."""
     arriving: dict[int, Value] = {}
     for i, value in enumerate(traced.tensors):
+        fake = value.fake
         with tx.graph.fake_mode:
-            like = torch.empty_strided(value.fake.shape, value.fake.stride(), dtype=value.fake.dtype, device=value.fake.device)
+            like = torch.empty_strided(fake.shape, fake.stride(), dtype=fake.dtype, device=fake.device)
         arriving[id(value)] = TensorValue(scope.add_input(f"gradient_{i}", like), like)
         tx.trace.values_by_id[id(like)] = arriving[id(value)]
         tx.trace.keep_alive.append(like)
@@ -213,7 +217,7 @@ def _backward(
         returned = from_python(tx, function).call(tx, [context, *given], {})
     except ObservedException as raised:
         raise Unsupported("raises", raised.value.describe(), **raised.context) from raised
-    gradients = [returned] if not isinstance(returned, TupleValue) else list(returned.items)
+    gradients: list[Value] = list(returned.items) if isinstance(returned, TupleValue) else [returned]
     if len(gradients) < len(inputs):
         raise Unsupported("call", f"the backward of {cls.__qualname__}, which returns too few gradients")
     nodes: list[Any] = []
@@ -248,8 +252,9 @@ class _Node(Value):
 @dataclass(frozen=True)
 class FunctionPlan:
     """A Function as two graphs. `forward` takes the tensors and returns (results, what the backward needs); `backward`
-    takes the latter after the gradients of the results, which have the `strides` with which they were traced (None: they
-    are contiguous). The first `gradients` tensors get gradients; `fixed` and `dirty` are positions among the results."""
+    takes the latter after the gradients of the results, which have the `strides` with which they were traced (None:
+    contiguous). The first `gradients` tensors get gradients; `fixed` and `dirty` are positions among the results.
+    """
 
     name: str
     forward: torch.fx.GraphModule
@@ -271,7 +276,7 @@ def captured_function(plan: FunctionPlan) -> Callable[..., tuple[torch.Tensor, .
         ctx.save_for_backward(*[value if isinstance(value, torch.Tensor) else None for value in saved])
         ctx.mark_non_differentiable(*[results[i] for i in plan.fixed])
         ctx.mark_dirty(*[results[i] for i in plan.dirty])
-        return results  # type: ignore[no-any-return]
+        return results
 
     def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         saved = [n if t is None else t for t, n in zip(ctx.saved_tensors, ctx.numbers)]
@@ -279,13 +284,12 @@ def captured_function(plan: FunctionPlan) -> Callable[..., tuple[torch.Tensor, .
         found = plan.backward.forward(*arriving, *saved)
         return (*found, *[None] * (ctx.inputs - plan.gradients))
 
-    members = {
-        "forward": staticmethod(forward), "backward": staticmethod(once_differentiable(backward) if plan.once else backward),
-    }  # fmt: skip
+    last: Any = once_differentiable(backward) if plan.once else backward
+    members = {"forward": staticmethod(forward), "backward": staticmethod(last)}
     function: Any = type(plan.name, (_Function,), members)
 
     def apply(*tensors: Any) -> tuple[torch.Tensor, ...]:
-        return function.apply(*tensors)  # type: ignore[no-any-return]
+        return function.apply(*tensors)
 
     apply.__name__ = apply.__qualname__ = plan.name
     return apply

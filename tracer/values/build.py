@@ -4,7 +4,25 @@ Importing this module imports every kind of value, which fills the tables of `re
 """
 from __future__ import annotations
 
-from . import autograd_function, builtins, checkpoint, classes, context_variables, copying, dict_methods, floats, functorch, iterators, library, modules, optimizers, pytree, regions, torch_functions, torch_modes  # noqa: F401  (they fill the tables)
+from . import (  # noqa: F401  (they fill the tables)
+    autograd_function,
+    builtins,
+    checkpoint,
+    classes,
+    context_variables,
+    copying,
+    dict_methods,
+    floats,
+    functorch,
+    iterators,
+    library,
+    modules,
+    optimizers,
+    pytree,
+    regions,
+    torch_functions,
+    torch_modes,
+)
 from .base import Value
 from .builtins import format_value
 from .constant import REGISTRY, constant

@@ -1,5 +1,5 @@
-"""torch.utils.checkpoint: the region stands in the graph inline, its nodes marked so that the backward computes them again
-instead of keeping their results (`meta["recompute"]`); who runs the graph may as well keep them.
+"""torch.utils.checkpoint: the region stands in the graph inline, its nodes marked so that the backward computes them
+again instead of keeping their results (`meta["recompute"]`); who runs the graph may as well keep them.
 
 In eager the function runs a second time in the backward; where one could tell (it changes something outside, or draws
 random numbers anew), the call is left to eager.
@@ -35,7 +35,7 @@ def _checkpoint(tx: Interpreter, args: Sequence[Value], kwargs: Mapping[str, Val
     given = {name: value for name, value in kwargs.items() if name in _OPTIONS}
     plain = {name: value.as_constant() for name, value in given.items() if name != "context_fn"}
     if "context_fn" in given or plain.get("debug") or plain.get("use_reentrant") is None:
-        raise Unsupported("call", "torch.utils.checkpoint.checkpoint with context_fn or debug, or without use_reentrant")
+        raise Unsupported("call", "torch.utils.checkpoint.checkpoint with context_fn or debug, without use_reentrant")
     if not torch.is_grad_enabled():
         return function.call(tx, inputs, rest)
     if plain["use_reentrant"]:

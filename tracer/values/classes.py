@@ -287,13 +287,15 @@ def _stateless_module(tx: Interpreter, cls: type, args: Sequence[Value], kwargs:
     return from_python(tx, real)
 
 
+_REFUSED = ("torch._C", "torch.autograd", "threading")
+
 _FAMILIES: list[tuple[Callable[[type], bool], Callable[..., Value]]] = [
     (lambda cls: issubclass(cls, BaseException), _exception),
     (lambda cls: issubclass(cls, tuple) and bool(field_names(cls)), _named_tuple),
     (lambda cls: isinstance(cls, enum.EnumMeta), lambda tx, cls, args, kwargs: fold(tx, cls, args, kwargs)),
     (lambda cls: issubclass(cls, torch.nn.Module), _stateless_module),
     (lambda cls: issubclass(cls, torch.Tensor), _refused),
-    (lambda cls: cls.__module__.startswith(("torch._C", "torch.autograd", "threading")) and not is_traced(cls), _refused),
+    (lambda cls: cls.__module__.startswith(_REFUSED) and not is_traced(cls), _refused),
 ]
 """(predicate, make(tx, cls, args, kwargs)): what calling a class of the family gives. First match."""
 

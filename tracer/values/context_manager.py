@@ -132,7 +132,7 @@ class GradModeValue(ModeValue):
         """Set the mode; `set_grad_enabled` did so when it was made, and remembers the mode before that."""
         if self.previous is None or self.cls is not torch.set_grad_enabled:
             self.previous = torch.is_grad_enabled()
-        if _functorch.get_dynamic_layer_stack_depth():  # who runs the graph may have gradients off where they are on here
+        if _functorch.get_dynamic_layer_stack_depth():  # who runs the graph may have gradients off where they are on
             self.node = mode_node(tx, exchange_grad_mode, (self.enabled,))
             torch._C._set_grad_enabled(self.enabled)
         else:

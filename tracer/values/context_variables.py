@@ -1,4 +1,5 @@
-"""contextvars.ContextVar: what the traced program sets is known to the trace; it has to be reset before the graph ends."""
+"""contextvars.ContextVar: what the traced program sets is known to the trace; it has to be reset before the graph ends.
+"""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence

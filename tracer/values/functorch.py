@@ -1,6 +1,6 @@
-"""torch.func (grad, vjp, jvp, vmap, ...): torch's own Python of the transforms is interpreted, down to the few functions
-that enter and leave a level, and wrap tensors for it. Those are nodes of the graph: the graph enters the same levels
-when it runs, and what the transformed function computes stands between them.
+"""torch.func (grad, vjp, jvp, vmap, ...): torch's own Python of the transforms is interpreted, down to the few
+functions that enter and leave a level, and wrap tensors for it. Those are nodes of the graph: the graph enters the same
+levels when it runs, and what the transformed function computes stands between them.
 
 The number of a level is that of the run: a `LevelValue` is a node.
 """
@@ -122,8 +122,8 @@ def _is_node(function: Callable[..., Any], *names: Any) -> None:
 _is_node(_functorch._remove_batch_dim, *_wrapper("_remove_batch_dim"))
 _is_node(_functorch._wrap_for_grad)
 _is_node(_functorch._unwrap_for_grad, *_wrapper("_unwrap_for_grad"))
-_is_node(torch._VF._make_dual, *_wrapper("_make_dual"))  # type: ignore[attr-defined]
-_is_node(torch._VF._unpack_dual, *_wrapper("_unpack_dual"))  # type: ignore[attr-defined]
+_is_node(torch._VF._make_dual, *_wrapper("_make_dual"))
+_is_node(torch._VF._unpack_dual, *_wrapper("_unpack_dual"))
 
 
 @handles(eager_transforms._set_tensor_requires_grad)
@@ -166,6 +166,10 @@ def differentiate(
     )
 
 
+def _is_wrapped(value: Value) -> bool:
+    return isinstance(value, TensorValue) and _functorch.is_functorch_wrapped_tensor(value.fake)
+
+
 @handles(torch.autograd.grad)
 def _autograd_grad(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     """For tensors of a level of torch.func: what autograd recorded of them began in this trace."""
@@ -173,10 +177,7 @@ def _autograd_grad(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     given = dict(zip(names, args)) | dict(kwargs)
     tensors = [given[name] for name in names[:2]]
     tensors = [one if issubclass(one.python_type(), (tuple, list)) else TupleValue([one], tuple) for one in tensors]
-    wrapped = all(
-        isinstance(one, TensorValue) and _functorch.is_functorch_wrapped_tensor(one.fake) for one in tensors[1].iterate(tx)
-    )
-    if not wrapped or not set(given) <= {*names, "allow_unused"}:
+    if not all(_is_wrapped(one) for one in tensors[1].iterate(tx)) or not set(given) <= {*names, "allow_unused"}:
         raise Unsupported("call", "torch.autograd.grad")
     create = given.get("create_graph", constant(False))
     retain = given.get("retain_graph", constant(None))
@@ -187,7 +188,7 @@ def _autograd_grad(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 
 for _question in (
     _functorch.is_batchedtensor, _functorch.is_gradtrackingtensor, _functorch.is_functorch_wrapped_tensor,
-    _functorch.is_functionaltensor, _functorch.is_dead_tensor_wrapper,
+    _functorch.is_functionaltensor, getattr(_functorch, "is_dead_tensor_wrapper"),  # noqa: B009
 ):  # fmt: skip
 
     @handles(_question)

@@ -1,5 +1,5 @@
-"""torch.utils._pytree: trees of Values are taken apart and put together as torch does it for the objects that they stand
-for. A TreeSpec is a constant, made by torch's own functions for one container at a time.
+"""torch.utils._pytree: trees of Values are taken apart and put together as torch does it for the objects that they
+stand for. A TreeSpec is a constant, made by torch's own functions for one container at a time.
 """
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def build_spec(tx: Interpreter, obj: Any, source: Source | None) -> Value:
 
 # ---- one container ---------------------------------------------------------------------------------------------------
 def _shallow(tx: Interpreter, tree: Value) -> tuple[Any, list[Value]] | None:
-    """(a real container with 0, 1, 2, ... in the places of the items, the items); None for what is no such container."""
+    """(a real container with 0, 1, 2, ... in the places of the items, the items); None for what is no container."""
     if type(tree) is ListValue:
         items = list(tree.items)
         return list(range(len(items))), items

@@ -75,7 +75,12 @@ def _fresh(tx: Interpreter, value: Value, first: bool = False) -> torch.Tensor:
 
 
 def _run(
-    tx: Interpreter, operator: Any, regions: Sequence[Region], before: Args, after: Args, condition: Region | None = None
+    tx: Interpreter,
+    operator: Any,
+    regions: Sequence[Region],
+    before: Args,
+    after: Args,
+    condition: Region | None = None,
 ) -> Value:
     """The node `operator(*before, *graphs, *after, lifted)`, whose graphs all take the same lifted inputs. Its results
     are the leaves of what the last region returned."""

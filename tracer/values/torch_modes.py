@@ -49,7 +49,8 @@ def _sets(*functions: Callable[..., Any]) -> None:
 
 
 _C = torch._C
-_ATTENTION = [name for name in ("flash", "mem_efficient", "math", "cudnn", "overrideable") if hasattr(_C, f"_set_sdp_use_{name}")]
+_KINDS = ("flash", "mem_efficient", "math", "cudnn", "overrideable", "fa3")
+_ATTENTION = [name for name in _KINDS if hasattr(_C, f"_set_sdp_use_{name}")]
 _sets(
     torch.set_default_dtype, _C._set_fwd_grad_enabled, _C._functorch.set_inplace_requires_grad_allowed,
     *(getattr(_C, f"_set_sdp_use_{name}") for name in _ATTENTION), _C._set_sdp_priority_order,
