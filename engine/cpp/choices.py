@@ -74,7 +74,8 @@ def _scatter_shape(
     default = "serial"
     if count and (iterations is None or iterations >= FEW):
         forms["loops"] = Shape(outer, False, "outer", condition, count)
-        default, why = "loops", f"iterations of {', '.join(a.symbol.name for a in leading[:count])} never meet in a place"
+        names = ", ".join(a.symbol.name for a in leading[:count])
+        default, why = "loops", f"iterations of {names} never meet in a place"
     elif "owners" in forms and worth_owning(bodies[0], leading):
         default, why = "owners", "iterations meet: each thread does what falls into its range of places"
     return forms[context.decide("scatter", group.kernel, tuple(forms), default, why)]

@@ -331,7 +331,8 @@ class NestWriter:
 
     def _named_result(self, r: Reduction, s: Statement, text: str) -> str:
         name = self.scopes.name(f"{r.part.body.name}_{s.name}_result")
-        self.writer.line(f"const {ctype(s.dtype).value} {name} = {text};", origins_of(r.part.body.name, s.name, s.origins))
+        origins = origins_of(r.part.body.name, s.name, s.origins)
+        self.writer.line(f"const {ctype(s.dtype).value} {name} = {text};", origins)
         return name
 
     def _sums_are_long(self) -> bool:

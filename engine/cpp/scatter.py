@@ -8,6 +8,7 @@ way every place gets its values in the order of the loops, so the result does no
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import sympy
 
@@ -47,7 +48,7 @@ def _digits(body: LoopBody, store: Statement) -> frozenset[sympy.Symbol]:
             return frozenset()
         terms.append((factor, extent, atom.name))
     terms.sort(key=lambda t: t[0])
-    for (low, extent, _), (high, _, _) in zip(terms, terms[1:]):
+    for (low, extent, _), (high, _, _) in pairwise(terms):
         if not extent.is_Integer or low * int(extent) > high:
             return frozenset()
     return frozenset(a.symbol for a in body.axes if any(name == a.symbol.name for _, _, name in terms))

@@ -82,8 +82,8 @@ class Stripes:
     def join(self) -> None:
         """Make one result of the stripes."""
         if all(r.accumulator.vectorizes for r in self.reductions):
-            clauses = [f"reduction({f.clause}:{r.name}{f.suffix})" for r in self.reductions for f in r.accumulator.fields]
-            self.writer.line(f"#pragma omp simd {' '.join(clauses)}")
+            fields = [(f, f"{r.name}{f.suffix}") for r in self.reductions for f in r.accumulator.fields]
+            self.writer.line(f"#pragma omp simd {' '.join(f'reduction({f.clause}:{name})' for f, name in fields)}")
         with self.writer.block(f"for (int64 k = 0; k < {self.width}; k++)"):
             for r in self.reductions:
                 stripe: Place = lambda suffix, r=r: f"{r.name}{suffix}_stripe[k]"  # type: ignore[misc]

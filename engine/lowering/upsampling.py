@@ -75,7 +75,7 @@ def _linear(graph: GraphLowering, node: torch.fx.Node, x: Value, output_size: Se
 
 
 def _channels_last(size: Sequence[Size]) -> tuple[Size, ...]:
-    batch, channels, rows, columns = size
+    channels, rows, columns = size[1:]
     return (channels * rows * columns, 1, channels * columns, channels)
 
 

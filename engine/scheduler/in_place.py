@@ -169,8 +169,8 @@ def _may_raise(item: Item) -> bool:
 
 _RAISING = (
     "index", "gather", "scatter", "take", "embedding", "nll_loss", "_linalg", "linalg", "cholesky", "_assert",
-    "bincount", "multinomial", "bernoulli", "binary_cross_entropy", "repeat_interleave", "floor_divide", "remainder", "fmod", "div",
-    "_local_scalar_dense",
+    "bincount", "multinomial", "bernoulli", "binary_cross_entropy", "repeat_interleave", "floor_divide", "remainder",
+    "fmod", "div", "_local_scalar_dense",
 )
 """Beginnings of the names of library calls that raise for some data."""
 
