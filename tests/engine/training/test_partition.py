@@ -314,3 +314,22 @@ def test_the_option_of_compile_gives_equal_gradients_and_holds_less():
 def test_a_budget_is_a_share():
     with pytest.raises(ValueError, match="between 0 and 1"):
         ptdebug.compile(torch.sin, options={"memory_budget": 2})
+
+
+@pytest.mark.parametrize("budget", [1.0, 0.0])
+def test_sizes_that_vary_reach_the_backward(budget):
+    linear = torch.nn.Linear(8, 4)
+
+    def program(x):
+        hidden = linear(x).softmax(0) * x.shape[0]
+        return hidden.sum(0).expand(x.shape[0], 4) * torch.arange(x.shape[0])[:, None]
+
+    compiled = ptdebug.compile(program, dynamic=True, options={"memory_budget": budget})
+    before = ptdebug.stats()["graphs"]
+    for size in (5, 7, 3):
+        x = torch.randn(size, 8, requires_grad=True)
+        wanted = (x, *linear.parameters())
+        got = torch.autograd.grad(compiled(x).sin().sum(), wanted)
+        for a, b in zip(got, torch.autograd.grad(program(x).sin().sum(), wanted)):
+            torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)
+    assert ptdebug.stats()["graphs"] - before == 1
