@@ -80,7 +80,7 @@ def _select(symbol: str) -> Callable[[sympy.Expr], tuple[str, int]]:
 
 def _floor(expr: sympy.Expr) -> tuple[str, int]:
     numerator, denominator = expr.args[0].as_numer_denom()
-    return f"floor_divide({_text(numerator)[0]}, {_text(denominator)[0]})", _ATOM
+    return f"floor_divide<long>({_text(numerator)[0]}, {_text(denominator)[0]})", _ATOM
 
 
 def _call(function: str) -> Callable[[sympy.Expr], tuple[str, int]]:
@@ -90,7 +90,7 @@ def _call(function: str) -> Callable[[sympy.Expr], tuple[str, int]]:
 def _quotient(expr: sympy.Expr) -> tuple[str, int]:
     if expr.args[0].is_nonnegative:
         return _operator("/")(expr)
-    return _call("floor_divide")(expr)
+    return _call("floor_divide<long>")(expr)
 
 
 _PRINTERS: dict[type, Callable[[sympy.Expr], tuple[str, int]]] = {
@@ -99,8 +99,8 @@ _PRINTERS: dict[type, Callable[[sympy.Expr], tuple[str, int]]] = {
     sympy.Pow: _pow,
     FloorDiv: _quotient,
     Mod: _operator("%"),
-    PythonMod: _call("floor_remainder"),
-    sympy.Mod: _call("floor_remainder"),
+    PythonMod: _call("floor_remainder<long>"),
+    sympy.Mod: _call("floor_remainder<long>"),
     sympy.floor: _floor,
     sympy.Max: _select(">"),
     sympy.Min: _select("<"),
