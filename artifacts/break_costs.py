@@ -73,9 +73,9 @@ class BreakCosts:
         graph = self._recording.artifact(compile_id, "capture")
         if not isinstance(graph, Graph):
             return set()
-        names = {f"L__{name}__" for name in kept}
+        names = {f"l__{name}__".lower() for name in kept}  # FX writes the names of nodes in small letters
         inputs = [node.id for node in graph.nodes if node.op == "placeholder"]
-        return {f"arg{number}" for number, name in enumerate(inputs) if name in names}
+        return {f"arg{number}" for number, name in enumerate(inputs) if name.lower() in names}
 
 
 def _process(compile_id: str) -> str:

@@ -127,7 +127,8 @@ def render_guards(record: Guards, stage: str, name: str, source: SourceText) -> 
 def symbol_lines(symbol: Symbol, source: SourceText) -> list[Line]:
     """The story of one symbol: where it comes from, and each line that narrowed it."""
     why = f"; it varies because {symbol.why}" if symbol.why else ""
-    texts = [(f"# {symbol.name} stands for {symbol.what}, {symbol.value} at this call{why}", ())]
+    head = f"# {symbol.name} stands for {symbol.what}, {symbol.value} at this call{why}"
+    texts: list[tuple[str, tuple[str, ...]]] = [(head, ())]
     for event in symbol.events:
         where = f"  {_place_text(event.location, source)}" if event.location else ""
         texts.append((f"#   {event.text}{where}", place_refs((event.location,)) if event.location else ()))

@@ -53,9 +53,16 @@ def _breaks(document: dict[str, Any]) -> list[str]:
 
 def _recompiles(document: dict[str, Any]) -> list[str]:
     return [
-        f"  recompiled ({r['compile']}): {r['guard']} was {r['expected']}, became {r['actual']}"
+        f"  recompiled ({r['compile']}): {_change(r)}"
         for r in document["recompiles"]
     ]
+
+
+def _change(recompile: dict[str, Any]) -> str:
+    what = recompile.get("what") or recompile["guard"]
+    if recompile["expected"] == "true":
+        return f"{what} is no longer true: {recompile['actual']}"
+    return f"{what} was {recompile['expected']}, became {recompile['actual']}"
 
 
 def _fallbacks(document: dict[str, Any]) -> list[str]:

@@ -78,7 +78,7 @@ def stack_words(code: CodeType) -> Callable[[str], str]:
     def words(sentence: str) -> str:
         for name in names:
             what = text if name == names[-1] and text else f"a value from before line {resumed_line(code)}"
-            sentence = re.sub(rf"{name}\b", lambda _, what=what: what, sentence)
+            sentence = re.sub(rf"{name}\b", what.replace("\\", r"\\"), sentence)
         return sentence
 
     return words

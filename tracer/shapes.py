@@ -280,7 +280,8 @@ class FrameShapes:
         theirs = _SymbolSource(source)
         symbol = self.shape_env.create_unspecified_symbol(value, source=theirs, dynamic_dim=DimDynamic.DYNAMIC)
         self._bind(symbol, source, value)
-        return self.shape_env.create_symfloatnode(symbol, hint=value, source=theirs)
+        made: Any = self.shape_env.create_symfloatnode(symbol, hint=value, source=theirs)
+        return made
 
     def assertions(self) -> set[sympy.Expr]:
         """The conditions on unbacked symbols that torch has assumed so far, and would have checked at run time."""

@@ -59,7 +59,7 @@ class BreaksScreen(Screen[None]):
     def _show(self, row: int) -> None:
         owner, found, _ = self._session.breaks[row]
         source = self._session.recording.source
-        self._show_reason(break_lines(found, source))
+        self._show_reason(break_lines(found, source, cost=self._session.break_costs[row]))
         place = found.location
         program = self.query_one("#program", CodeView)
         program.show(self._session.listing(Target(owner, SOURCE, place.file)), place.line - 1, self._marks(place.file))

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from ..artifacts.break_costs import BreakCost
 from ..artifacts.home import existing_home
 from ..artifacts.links import Links, links
 from ..artifacts.listing import Line, Listing, printable, source_listing, source_path
@@ -17,7 +18,7 @@ from ..artifacts.records import STAGES, Break, Kernel, Ref, split_ref
 from ..artifacts.render import listing
 from ..artifacts.render_summary import render_compile, render_summary
 from ..artifacts.selector import Selector
-from ..artifacts.summary import breaks, summary
+from ..artifacts.summary import break_costs, breaks, summary
 
 SOURCE = "source"  # beside the stages: a file of the program
 LINKED_STAGES = (SOURCE, "bytecode", "capture", "joint", "forward", "backward", "passes", "loops", "schedule",
@@ -44,6 +45,7 @@ class Session:
         self.listing = lru_cache(maxsize=256)(self._listing)
         self.links = lru_cache(maxsize=16)(self._links)
         self.breaks: list[tuple[str, Break, int]] = breaks(recording)
+        self.break_costs: list[BreakCost] = break_costs(recording)
         self.compiles: list[CompileInfo] = recording.compiles()
 
     def stages(self, compile_id: str) -> list[str]:

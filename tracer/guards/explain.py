@@ -6,8 +6,9 @@ others are looked at here, in Python, as far as they can be.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import CodeType
 from typing import Any
 
@@ -219,7 +220,7 @@ def _condition(check: Check, scope: Scope) -> list[Difference]:
             values = type(error).__name__
         hint = next(hint for pattern, hint in _SHAPE_HINTS if re.search(pattern, guard.expression))
         where = {name: in_words(source) for name, source in zip(guard.names, guard.sources)}
-        what = _SYMBOL.sub(lambda match, where=where: where.get(match.group(), match.group()), guard.expression)
+        what = _SYMBOL.sub(partial(_renamed, where), guard.expression)
         found.append(Difference(code, what, "true", values, guard.location or check.location, hint))
     return found
 
@@ -227,6 +228,10 @@ def _condition(check: Check, scope: Scope) -> list[Difference]:
 _SPECIAL: dict[str, Callable[[Check, Scope], list[Difference]]] = {
     "GLOBAL_STATE": _settings, "TENSOR_MATCH": _tensor, "SHAPE_ENV": _condition,
 }
+
+
+def _renamed(names: Mapping[str, str], match: re.Match[str]) -> str:
+    return names.get(match.group(), match.group())
 
 
 def _missing(source: Source, scope: Scope) -> Source:

@@ -184,9 +184,10 @@ def _sets_state(function: Callable[..., Any]) -> None:
         raise Unsupported("global-state", f"torch.{function.__name__}")
 
 
-for _function in (
+_SETTERS: tuple[Callable[..., Any], ...] = (
     torch.manual_seed, torch.seed, torch.set_default_dtype, torch.set_default_device, torch.set_num_threads,
     torch.use_deterministic_algorithms, torch.set_float32_matmul_precision, torch.set_rng_state, torch.get_rng_state,
     torch.cuda.synchronize, torch.save, torch.load,
-):  # fmt: skip
-    _sets_state(_function)
+)  # fmt: skip
+for _setter in _SETTERS:
+    _sets_state(_setter)

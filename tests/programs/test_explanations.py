@@ -1,0 +1,148 @@
+"""What a person reads of breaks, recompilations, guards and sizes, from a program that was recorded."""
+from __future__ import annotations
+
+from pathlib import Path
+
+import ptdebug
+import pytest
+import torch
+from ptdebug.artifacts.recording import Recording
+from ptdebug.artifacts.records import Guards
+from ptdebug.artifacts.summary import break_costs, breaks, recompiles, summary
+from ptdebug.artifacts.why import answers
+from ptdebug.cli.main import main
+
+X = torch.rand(6, 4)
+
+
+def gate(x, act):
+    y = torch.relu(x)
+    print("seen", y.shape)
+    if (y.sum() >
+            1):
+        y = act(y)
+    return torch.tanh(y) + 1
+
+
+def sizes(x, rate, mode):
+    y = x * rate if mode == "train" else x
+    if y.shape[0] == 9:
+        y = y + 1
+    return y.view(-1, 2)
+
+
+class Model(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(4, 4)
+        self.scale = "one"
+
+    def forward(self, x):
+        return self.layer(x) * (1 if self.scale == "one" else 2)
+
+
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory: pytest.TempPathFactory):
+    folder = tmp_path_factory.mktemp("explained")
+    with ptdebug.record("explained", out=folder):
+        for act in (torch.relu, torch.sigmoid):
+            compiled = ptdebug.compile(gate)
+            for _ in range(2):
+                compiled(X, act)
+        compiled = ptdebug.compile(sizes)
+        for rows, rate, mode in ((6, 0.5, "train"), (8, 0.25, "train"), (9, 0.1, "train"), (7, 0.2, "eval")):
+            compiled(torch.rand(rows, 4), rate, mode)
+        with torch.no_grad():
+            compiled(torch.rand(12, 4), 0.3, "eval")
+        model = Model()
+        compiled = ptdebug.compile(model)
+        compiled(X)
+        model.scale = "two"
+        compiled(X)
+    with Recording.open(folder / "explained") as opened:
+        yield opened
+
+
+def test_a_break_is_one_entry_with_its_expression_and_cost(recording: Recording) -> None:
+    (_, shown, times), (_, branch, _) = breaks(recording)
+    assert (shown.expression, shown.location.function, times) == ('print("seen", y.shape)', "gate", 2)
+    assert Path(shown.location.file).name == "test_explanations.py" and shown.source in shown.expression
+    assert branch.expression == "(y.sum() > 1)" or branch.expression == "y.sum() > 1"
+    assert "torch.where" in branch.hint and "`" in branch.message
+    first, second = break_costs(recording)
+    assert first.graphs >= 1 and first.seconds > 0 and first.passes >= 2
+    assert first.unfused == 2  # in both compilations: relu before it, the sum after it
+    assert second.graphs >= 1
+    document = summary(recording)["graph_breaks"][0]
+    assert document["times"] == 2 and document["cost"]["graphs"] == first.graphs
+    assert document["column"] == 4 and document["end_line"] == document["line"]
+
+
+def test_recompilations_name_what_changed_against_the_nearest(recording: Recording) -> None:
+    found = {r.what: r for _, r in recompiles(recording)}
+    size = found["x.size(0)"]
+    assert (size.expected, size.actual, size.also) == ("6", "8", ("rate was 0.5, is 0.25",))
+    assert size.call_site is not None and "compiled(torch.rand(rows, 4)" in line(size.call_site)
+    relation = next(r for what, r in found.items() if "== 9" in what or "!= 9" in what)
+    assert relation.location is not None and "y.shape[0] == 9" in line(relation.location)
+    assert found["mode"].hint and found["mode"].entries == 3
+    assert (found["grad mode"].expected, found["grad mode"].actual) == ("on", "off")
+    assert found["self.scale"].guard == "L['self'].scale == 'one'"
+    assert all(r.what and r.expected and r.actual and r.hint and r.expected != r.actual for r in found.values())
+
+
+def line(place) -> str:
+    return Path(place.file).read_text().splitlines()[place.line - 1]
+
+
+def test_guards_know_line_node_and_name(recording: Recording) -> None:
+    owner, record = next((o, g) for o, g in recording.records(Guards) if g.symbols)
+    guards = {g.name: g for g in record.guards}
+    assert guards["x"].location is not None and "x * rate" in line(guards["x"].location)
+    assert guards["x"].origins and guards["mode"].origins  # the input, and the product that the line made
+    rows = next(s for s in record.symbols if s.what == "x.size(0)")
+    assert rows.value == "8" and "earlier compilation" in rows.why
+    assert any("9" in e.text and e.location and "y.shape[0] == 9" in line(e.location) for e in rows.events)
+    assert any(a.kind == "symbol" for a in answers(recording, f"why is {rows.name} dynamic", owner))
+
+
+def test_the_commands_read_well(recording: Recording, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["breaks", str(recording.path)]) == 0
+    out = capsys.readouterr().out
+    assert "2 places where a function does not fit into one graph" in out
+    assert "change: " in out and "cost: " in out and "(y.sum() >" in out
+    assert main(["recompiles", str(recording.path)]) == 0
+    out = capsys.readouterr().out
+    assert "because: x.size(0): was 6, is now 8" in out and "called from: " in out and "to avoid: " in out
+    assert main(["guards", str(recording.path)]) == 0
+    out = capsys.readouterr().out
+    assert "stands for x.size(0), 8 at this call" in out and "checked " in out
+
+
+def test_fullgraph_lists_all_breaks() -> None:
+    with pytest.raises(RuntimeError) as caught:
+        ptdebug.compile(gate, fullgraph=True)(X, torch.relu)
+    text = str(caught.value)
+    assert "breaks in 2 places" in text and "1. " in text and "2. " in text
+    assert 'print("seen", y.shape)' in text and "y.sum() > 1" in text and "to change" in text
+
+
+def test_marks_that_do_not_hold_tell_the_story() -> None:
+    def only_six(x):
+        return x + 1 if x.shape[0] == 6 else x
+
+    marked = torch.rand(6, 4)
+    torch._dynamo.mark_dynamic(marked, 0)
+    with pytest.raises(torch.fx.experimental.symbolic_shapes.ConstraintViolationError, match=r"x\.size\(0\)") as caught:
+        ptdebug.compile(only_six)(marked)
+    assert "test_explanations.py" in str(caught.value)
+
+
+def test_a_marked_range_is_kept() -> None:
+    compiles = ptdebug.compile(lambda x: x * x.shape[0])
+    ptdebug.stats()
+    marked = torch.rand(6, 4)
+    torch._dynamo.mark_dynamic(marked, 0, min=2, max=8)
+    for rows in (marked, torch.rand(8, 4), torch.rand(9, 4)):
+        torch.testing.assert_close(compiles(rows), rows * rows.shape[0])
+    assert any("<= 8" in reason for reason in ptdebug.stats()["reasons"])
