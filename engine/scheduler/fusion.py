@@ -56,10 +56,12 @@ class Fusion:
         self.candidates: dict[str, FusionCandidate] = {}
         self._heap: list[tuple[int, int, int, int]] = []
         self._users: dict[str, set[int]] = {}
+        self._above: dict[int, int] = {}
         self._next = 0
         for position, step in enumerate(program.steps):
             self._add(_node(step, self._next, position, program))
         self._order_steps()
+        self._trace_ancestors()
 
     def run(self) -> list[Node]:
         """Fuse until nothing is left to fuse; the nodes in an order that respects all dependences."""
@@ -107,21 +109,30 @@ class Fusion:
                     node.before.add(tellers[symbol].id)
                     tellers[symbol].after.add(node.id)
 
+    def _trace_ancestors(self) -> None:
+        """For each node the set of all nodes before it, as the bits of an int: paths are then found in one step."""
+        for node in sorted(self.nodes.values(), key=lambda n: n.position):
+            above = 0
+            for i in node.before:
+                above |= self._above[i] | 1 << i
+            self._above[node.id] = above
+
     def _path_between(self, first: Node, second: Node) -> Node | None:
         """A third node that lies on a path from one to the other, so that fusing them would make a cycle."""
         for start, goal in ((first, second), (second, first)):
-            seen: set[int] = set()
-            stack = [i for i in goal.before if i != start.id]
-            while stack:
-                at = stack.pop()
-                if at in seen:
-                    continue
-                seen.add(at)
-                node = self.nodes[at]
-                if start.id in node.before:
-                    return node
-                stack.extend(node.before)
+            for i in goal.before:
+                if i != start.id and self._above[i] >> start.id & 1:
+                    return self.nodes[i]
         return None
+
+    def _merge_ancestors(self, first: Node, second: Node, merged: Node) -> None:
+        gone = 1 << first.id | 1 << second.id
+        above = (self._above.pop(first.id) | self._above.pop(second.id)) & ~gone
+        self._above[merged.id] = above
+        above |= 1 << merged.id
+        for i, known in self._above.items():
+            if known & gone:
+                self._above[i] = known & ~gone | above
 
     def _sorted(self) -> list[Node]:
         waiting = {n.id: len(n.before) for n in self.nodes.values()}
@@ -309,6 +320,7 @@ class Fusion:
                 links: set[int] = getattr(self.nodes[i], back)
                 links -= {first.id, second.id}
                 links.add(node.id)
+        self._merge_ancestors(first, second, node)
         self._add(node)
         self._push_pairs(node)
 
