@@ -128,6 +128,11 @@ def test_pieces_of_one_result_are_written_by_one_kernel():
     check(lambda x, y: F.pad(x, (1, 2, 3, 0)) * 2, x, y)
 
 
+def test_index_arithmetic_on_positions_that_were_computed():
+    check(lambda t, i: torch.take(t, i), torch.randn(8, 1).expand(8, 3), torch.tensor([[-1, 2], [0, 23]]))
+    check(lambda x: F.pad(F.pixel_shuffle(x, 2), (0, 1, 2, 1), mode="reflect"), torch.randn(1, 8, 7, 9))
+
+
 def test_symbolic_sizes():
     program = lambda x, y: (torch.softmax(x + y, -1), (x * y).sum(0), x.sum())
     check(program, torch.randn(5, 37), torch.randn(5, 37), again=(torch.randn(64, 300), torch.randn(64, 300)))
