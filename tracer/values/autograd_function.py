@@ -203,12 +203,12 @@ def _backward(
     """Interpret the backward: the nodes of the gradients of the tensors among `inputs`. One tensor for each result that
     is a tensor comes in, None for the others."""
     arriving: dict[int, Value] = {}
-    for i, value in enumerate(traced.tensors):
-        fake = value.fake
+    for i, tensor in enumerate(traced.tensors):
+        fake = tensor.fake
         with tx.graph.fake_mode:
             like = torch.empty_strided(fake.shape, fake.stride(), dtype=fake.dtype, device=fake.device)
-        arriving[id(value)] = TensorValue(scope.add_input(f"gradient_{i}", like), like)
-        tx.trace.values_by_id[id(like)] = arriving[id(value)]
+        arriving[id(tensor)] = TensorValue(scope.add_input(f"gradient_{i}", like), like)
+        tx.trace.values_by_id[id(like)] = arriving[id(tensor)]
         tx.trace.keep_alive.append(like)
     items = [traced.returned] if isinstance(traced.returned, TensorValue) else traced.returned.iterate(tx)
     given = [arriving.get(id(item), constant(None)) for item in items]
