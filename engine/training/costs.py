@@ -140,7 +140,7 @@ def _operator(node: torch.fx.Node) -> str:
 def _small_power(node: torch.fx.Node) -> bool:
     """Whether the node raises to a power that becomes a few products."""
     power: Any = node.args[1] if node.target is torch.ops.aten.pow.Tensor_Scalar else None
-    return type(power) in (int, float) and power in (-2, -1, 1, 2, 3, 4)
+    return type(power) in (int, float) and bool(power in (-2, -1, 1, 2, 3, 4))
 
 
 def is_view(node: torch.fx.Node) -> bool:
