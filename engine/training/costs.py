@@ -171,8 +171,8 @@ def _without_dropout(node: torch.fx.Node) -> bool:
     target: Any = node.target
     for i, argument in enumerate(target._schema.arguments):
         if argument.name in ("dropout_p", "dropout"):
-            given = node.args[i] if i < len(node.args) else node.kwargs.get(argument.name, argument.default_value)
-            return type(given) in (int, float) and given == 0
+            given: Any = node.args[i] if i < len(node.args) else node.kwargs.get(argument.name, argument.default_value)
+            return type(given) in (int, float) and bool(given == 0)
     return False
 
 
