@@ -299,9 +299,9 @@ class WrapperWriter:
         target = ", ".join(results) + ("," if len(results) == 1 and not single else "")
         target = number or target
         self.line(f"{target} = {function}({', '.join(args)})" if target else f"{function}({', '.join(args)})", origins)
-        for symbol, buffer, dimension in call.binds:
-            if buffer:
-                self.line(f"{symbol} = {buffer}.shape[{dimension}]", origins)
+        for symbol, owner, dimension in call.binds:
+            if owner:
+                self.line(f"{symbol} = {owner}.shape[{dimension}]", origins)
             self.scalar(symbol)
         self.allocated.update(name for name in call.outputs if name is not None)
         for name in call.outputs:

@@ -27,7 +27,6 @@ from .inputs import bind_symbols, clones, load_inputs
 from .program import ProgramAbsent, timed_program
 from .rungs import Execution, deterministic, run_aten, run_graph, run_kernels, run_loops, written
 
-
 COMPARED = ("joint", "forward", "backward", "passes", "loops")
 """Stages that are made again and held against the recorded ones."""
 

@@ -24,7 +24,7 @@ from .dtypes import ctype
 from .nest_writer import NestWriter, lane_end, lane_header, loop_header
 from .nests import Nest, nests_of
 from .scatter import owner, range_lines
-from .scope import Scopes, c_name, form_of
+from .scope import Scopes, buffer_name, form_of
 from .storage import Scratch, layout, needing_arrays, stores_of
 from .welford import expand
 from .writer import Writer
@@ -95,7 +95,7 @@ class Kernel:
             over = ", ".join(f"{a.symbol}<{a.extent}" for a in body.reduction_axes)
             text = f"// {', '.join(body.writes)}[{inner}]{f' over {over}' if over else ''}: {', '.join(nodes)}"
             self.writer.line(text, [ref("loops", "", body.name)])
-        pointers = [f"{kind}* __restrict {c_name(b)}" for kind, b in zip(self.pointer_types, self.buffers)]
+        pointers = [f"{kind}* __restrict {buffer_name(b)}" for kind, b in zip(self.pointer_types, self.buffers)]
         parameters = ", ".join(pointers + [f"int64 {s.name}" for s in self.symbols])
         with self.writer.block(f"static int64 {self.group.kernel}({parameters})"):
             checked = any(s.op == "indirect" and s.mode != "unchecked" for b in self.bodies for s in b.statements)
@@ -107,7 +107,7 @@ class Kernel:
 
     def canonical(self, lines: Sequence[CodeLine]) -> str:
         """The text of the kernel with its own names numbered: equal for kernels that differ in names only."""
-        own = {c_name(b) for b in (*self.buffers, *self.local)} | set(self.scopes.names) | {self.group.kernel}
+        own = {buffer_name(b) for b in (*self.buffers, *self.local)} | set(self.scopes.names) | {self.group.kernel}
         numbers: dict[str, str] = {}
 
         def number(word: re.Match[str]) -> str:
@@ -140,7 +140,8 @@ class Kernel:
                 self.writer.line(lane_end(self.lane, self.width))
             for name, scratch in self.arrays.items():
                 size = scratch.elements * (self.width if self.lane is not None else 1)
-                self.writer.line(f"{ctype(self.local[name]).value} {c_name(name)}[{size}];", [ref("loops", "", name)])
+                kind = ctype(self.local[name]).value
+                self.writer.line(f"{kind} {buffer_name(name)}[{size}];", [ref("loops", "", name)])
             for nest in self.nests:
                 self._nest(nest, self.lane)
 

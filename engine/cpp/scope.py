@@ -13,12 +13,19 @@ from ..lowering.index import Linear, axis, size
 from ..scheduler.forms import linear
 
 _NOT_A_NAME = re.compile(r"\W+")
+_NUMBERED = re.compile(r"(arg|buf|tangent)\d+")
 
 
 def c_name(name: str) -> str:
     """`name` as a C++ identifier."""
     clean = _NOT_A_NAME.sub("_", name)
     return clean if clean[:1].isalpha() or clean[:1] == "_" else f"_{clean}"
+
+
+def buffer_name(name: str) -> str:
+    """The C++ name of a buffer. What a backward reads is called after its operator (exp), which is a function here."""
+    clean = c_name(name)
+    return clean if _NUMBERED.fullmatch(clean) else f"{clean}_"
 
 
 class Scopes:

@@ -12,7 +12,7 @@ from .dtypes import ctype, literal
 from .indices import c_expression
 from .nests import Part
 from .operators import OPERATORS
-from .scope import c_name, form_of, origins_of
+from .scope import buffer_name, form_of, origins_of
 
 if TYPE_CHECKING:
     from .kernel import Kernel
@@ -75,14 +75,14 @@ class StatementWriter:
         """The element of memory, or of an array of the kernel, that a load or store names."""
         scratch = self.kernel.arrays.get(s.buffer)
         if scratch is None:
-            return f"{c_name(s.buffer)}[{self._index(part, s)}]"
+            return f"{buffer_name(s.buffer)}[{self._index(part, s)}]"
         form = form_of(s.index, self.kernel.group.axes, self.kernel.loops_around)
         place = scratch.index(form, self.kernel.outer_names)
         if self.kernel.lane is not None:
             g = self.kernel.lane.symbol
             row = f"{self.kernel.width}*({place}) + " if place != "0" else ""
-            return f"{c_name(s.buffer)}[{row}{g} - {g}_0]"
-        return f"{c_name(s.buffer)}[{place}]"
+            return f"{buffer_name(s.buffer)}[{row}{g} - {g}_0]"
+        return f"{buffer_name(s.buffer)}[{place}]"
 
     def _index(self, part: Part, s: Statement) -> str:
         names = {}

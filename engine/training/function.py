@@ -28,8 +28,8 @@ class Differentiable:
     not track.
     """
 
-    forward: Callable[..., tuple[Any, ...]]
-    backward: Callable[[list[Any]], tuple[Any, ...]]
+    forward: Callable[..., Sequence[Any]]
+    backward: Callable[[list[Any]], Sequence[Any]]
     eager: EagerForm
     results: int
     saved_tensors: int
@@ -42,7 +42,7 @@ class CompiledGraph(torch.autograd.Function):
     """The node. Its first argument is the `Differentiable`, then come the graph's inputs."""
 
     @staticmethod
-    def forward(ctx: Any, graph: Differentiable, *inputs: Any) -> tuple[Any, ...]:  # type: ignore[override]
+    def forward(ctx: Any, graph: Differentiable, *inputs: Any) -> Sequence[Any]:
         """Run the compiled forward, keep what the backward reads."""
         ctx.set_materialize_grads(False)
         ctx.graph = graph
@@ -58,7 +58,7 @@ class CompiledGraph(torch.autograd.Function):
         return results
 
     @staticmethod
-    def backward(ctx: Any, *tangents: Any) -> tuple[Any, ...]:  # type: ignore[override]
+    def backward(ctx: Any, *tangents: Any) -> Sequence[Any]:
         """The gradients of the inputs, from compiled code; in eager where they must be differentiable themselves."""
         graph: Differentiable = ctx.graph
         if torch.is_grad_enabled():

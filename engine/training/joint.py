@@ -37,7 +37,7 @@ class JointTracer(AtenTracer):
     def enter(self, node: torch.fx.Node) -> None:
         """Note from which number on autograd's nodes belong to `node`."""
         super().enter(node)
-        self._starts.append(torch.autograd._get_sequence_nr())  # type: ignore[attr-defined]
+        self._starts.append(torch.autograd._get_sequence_nr())
         self._sources.append(node)
 
     def source(self) -> torch.fx.Node | None:

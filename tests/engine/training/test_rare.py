@@ -1,0 +1,203 @@
+"""Rare constructs of training programs, against eager: some compile, some are left to eager, none goes wrong."""
+from __future__ import annotations
+
+import ptdebug
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.utils.checkpoint import checkpoint
+
+from .checking import check, compile, leaves, observe, same
+
+R = torch.randn
+
+
+@pytest.fixture(autouse=True)
+def seeded():
+    """The same inputs in each run."""
+    torch.manual_seed(0)
+
+
+def P(*shape, dtype=torch.float32):
+    return torch.randn(*shape, dtype=dtype, requires_grad=True)
+
+
+def agrees(program, *inputs, prepare=None):
+    """Equal results and gradients, compiled or not."""
+    compiled = compile(program)
+    for number in range(2):
+        torch.manual_seed(number)
+        expected = observe(program, inputs, prepare)
+        torch.manual_seed(number)
+        same(observe(compiled, inputs, prepare), expected)
+    return compiled
+
+
+def test_views_of_inputs_made_without_gradients():
+    def program(x):
+        with torch.no_grad():
+            y = x.view(-1)
+            z = x.detach()[0]
+        return x * 2, y, z
+
+    agrees(program, P(3, 4), prepare=lambda x: (x * 2,))
+
+
+def test_a_change_under_no_grad_of_a_tensor_with_history():
+    def program(x, w):
+        y = x * w
+        with torch.no_grad():
+            x.add_(1)
+        return y
+
+    # Eager's backward raises: x was saved, and has changed. Ours must not give other gradients without an error.
+    compiled = compile(program)
+    for function in (program, compiled):
+        x, w = leaves(P(3), P(3))
+        y = function(x * 2, w)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            y.sum().backward()
+
+
+def test_a_change_of_the_storage_behind_a_view():
+    def program(x):
+        x.t()[0].zero_()
+        x[1:].mul_(2)
+        return x.sum(), x.t()
+
+    check(program, P(3, 4), prepare=lambda x: (x * 2,))
+
+
+def test_a_mask_that_is_no_float():
+    def program(x):
+        mask = x > 0
+        return torch.where(mask, x, -x), mask, mask.sum()
+
+    check(program, P(3, 4))
+
+
+def test_integers_and_gradients_in_one_graph():
+    def program(i, x):
+        i.add_(1)
+        return x[i.clamp(max=2)] * i, i * 2
+
+    check(program, torch.tensor([0, 1, 1]), P(4))
+
+
+def test_a_stack_of_in_place_operators():
+    def program(x, w):
+        y = torch.zeros(3, 4)
+        y.add_(x).mul_(w)
+        y[:, 1].copy_(w[:, 0])
+        y[y > 1] = 0.5
+        return y.clamp_(max=1).sum(0)
+
+    check(program, P(3, 4), P(3, 4))
+
+
+def test_out_of_order_use_of_chunks_and_splits():
+    def program(x):
+        a, b, c = x.chunk(3, -1)
+        d, e = torch.split(b, [1, 3], dim=0)
+        return c * a, torch.cat([e, d]), torch.stack([a, c]).unbind(1)[0]
+
+    check(program, P(4, 6))
+
+
+def test_gradients_of_gradients_inside_the_program():
+    def program(x):
+        with torch.enable_grad():
+            y = x.sin().sum()
+            (g,) = torch.autograd.grad(y, x, create_graph=True)
+        return g.pow(2).sum()
+
+    for f in (program, ptdebug.compile(program)):
+        x = torch.linspace(0, 1, 5, requires_grad=True)
+        f(x).backward()
+        torch.testing.assert_close(x.grad, 2 * x.cos() * -x.sin())
+
+
+def test_a_checkpoint_inside():
+    def program(x, w):
+        y = checkpoint(lambda a: F.dropout((a @ w).sin(), 0.5), x, use_reentrant=False)
+        return (y * y).sum()
+
+    def observed(function):
+        x, w = leaves(*inputs)
+        torch.manual_seed(1)
+        y = function(x, w)
+        y.backward()
+        return [("y", y), ("x", x.grad), ("w", w.grad)]
+
+    inputs = P(4, 4), P(4, 4)
+    same(observed(ptdebug.compile(program)), observed(program))
+
+
+def test_a_custom_function_inside():
+    class Clipped(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x.exp()
+
+        @staticmethod
+        def backward(ctx, gradient):
+            (x,) = ctx.saved_tensors
+            return (gradient * x.exp()).clamp(-1, 1)
+
+    def program(x):
+        return Clipped.apply(x * 2).sin() * 3
+
+    x, y = leaves(*[P(3, 4)] * 2)
+    with torch.no_grad():
+        y.copy_(x)
+    program(x).sum().backward()
+    ptdebug.compile(program)(y).sum().backward()
+    same([("x", y.grad)], [("x", x.grad)])
+
+
+def test_a_parameter_made_inside_has_no_way_out():
+    def program(x):
+        w = torch.ones(3, requires_grad=True)
+        return (x * w).sum(), w * 2
+
+    agrees(program, P(3))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
+def test_other_precisions(dtype):
+    def program(x, w):
+        return F.gelu(x) * 2, (x + w).relu(), w.double().exp()
+
+    check(program, P(4, 4, dtype=dtype), P(4, 4, dtype=dtype))
+
+
+def test_empty_and_scalar_tensors():
+    check(lambda x, s: ((x * s).sum(), s.exp(), torch.cat([x, x * s])), P(0, 3), torch.tensor(2.0, requires_grad=True))
+
+
+def test_strides_of_gradients_follow_eager():
+    def program(x, w):
+        return torch.einsum("bij,jk->bki", x, w).permute(1, 0, 2), x.mean((0, 2), keepdim=True)
+
+    check(program, torch.randn(4, 3, 2).permute(2, 0, 1).requires_grad_(), P(3, 5))
+    image = torch.randn(2, 3, 4, 4).to(memory_format=torch.channels_last).requires_grad_()
+    check(lambda x, w: F.conv2d(x, w).relu(), image, P(4, 3, 2, 2))
+
+
+def test_results_changed_in_place_outside():
+    def program(x):
+        y = x.sin()
+        return y, y * 2
+
+    def surroundings(function):
+        def run(x):
+            y, z = function(x)
+            z.mul_(x)
+            z[0] += 1
+            return y, z
+
+        return run
+
+    x = P(3, 4)
+    same(observe(surroundings(compile(program)), [x]), observe(surroundings(program), [x]))
