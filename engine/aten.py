@@ -22,7 +22,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..artifacts.context import CompileContext
-from .decompositions import OWN, described, python_rules, rule_for
+from .decompositions import OWN, REPLACED, described, python_rules, rule_for
 
 
 class Captured(Protocol):
@@ -234,7 +234,7 @@ class AtenTracer(TorchDispatchMode):
                 kwargs = torch.fx.node.map_arg(node.kwargs, load)
                 if node.op == "call_function":
                     with python_rules(node.target):
-                        values[node] = node.target(*args, **kwargs)
+                        values[node] = REPLACED.get(node.target, node.target)(*args, **kwargs)
                 elif node.op == "call_method":
                     values[node] = getattr(args[0], node.target)(*args[1:], **kwargs)
                 else:
@@ -265,13 +265,19 @@ class AtenTracer(TorchDispatchMode):
         """Apply the rule of an operator without a lowering, which is a decision; NotImplemented to leave it to ATen."""
         source = self.source()
         subject = f"{func}@{source.name if source is not None else '?'}"
-        origins = (f"capture#{source.name}",) if source is not None else ()
+        origins: tuple[str, ...] = (f"capture#{source.name}",) if source is not None else ()
         options, why = ("rule", "keep"), f"{func} has no lowering; {described(rule)} says what it is made of"
         if self.context.override("decompose", subject) == "keep":
             self.context.decide("decompose", subject, options, "rule", why, origins=origins)
             return NotImplemented
         last = next(iter(reversed(self.graph.nodes)))
-        result = self._decompose(func, rule, args, kwargs)
+        try:
+            result = self._decompose(func, rule, args, kwargs)
+        except Exception as error:  # a rule that looks at data or writes in place; ATen's own kernel needs no rule
+            self._erase_after(last)
+            why = f"{why}, which cannot be traced: {type(error).__name__}: {error}"
+            self.context.decide("decompose", subject, options, "keep", why, origins=origins)
+            return NotImplemented
         if self.context.recording and result is not NotImplemented:
             made = []
             while last.next.op != "root":
@@ -280,6 +286,12 @@ class AtenTracer(TorchDispatchMode):
             origins += tuple(f"{self.stage}#{name}" for name in made)
             self.context.decide("decompose", subject, options, "rule", f"{why}: {', '.join(made)}", origins=origins)
         return result
+
+    def _erase_after(self, last: torch.fx.Node) -> None:
+        for node in reversed(self.graph.nodes):
+            if node is last:
+                return
+            self.graph.erase_node(node)
 
     def _decompose(self, func: Any, rule: Any, args: Any, kwargs: Any) -> Any:
         outer, self.rule = self.rule, self.rule or str(func)
@@ -290,7 +302,7 @@ class AtenTracer(TorchDispatchMode):
             self.rule = outer
 
     def _record(self, func: Any, args: Any, kwargs: Any) -> Any:
-        if func._schema.is_mutable and any(_written(func, args, kwargs)):
+        if func._schema.is_mutable and any(True for _ in _written(func, args, kwargs)):
             raise EngineUnsupported(f"{func} changes its arguments in a way that has no functional form")
         if func.overloadpacket.__name__ in RANDOM_FILLS and _scattered(args):
             raise EngineUnsupported(f"{func} draws random numbers for a tensor that is not contiguous")

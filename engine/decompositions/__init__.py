@@ -18,7 +18,7 @@ from torch._dispatch.python import enable_python_dispatcher
 
 from .by_torch import BY_TORCH
 from .foreach import foreach_rule
-from .own import OWN
+from .own import OWN, one_hot
 
 
 def rule_for(operator: torch._ops.OpOverload) -> Callable[..., Any] | None:
@@ -46,10 +46,13 @@ def described(rule: Callable[..., Any]) -> str:
 
 PYTHON_RULES = frozenset((
     torch.batch_norm, torch.instance_norm, torch.nn.functional.batch_norm, torch.nn.functional.instance_norm,
-    torch.nn.functional.one_hot, torch.ops.aten.native_batch_norm.default,
+    torch.ops.aten.native_batch_norm.default,
 ))
 """Functions that C++ takes apart in a way that a graph cannot express: the running statistics of a batch norm change
-without its schema saying so, and `one_hot` looks at its data. torch has Python rules for these, which say the same."""
+without its schema saying so. torch has Python rules for these, which do say it."""
+
+REPLACED: dict[Any, Callable[..., Any]] = {torch.nn.functional.one_hot: one_hot}
+"""Functions that look at their data before the dispatcher sees them, and what is traced in their place."""
 
 
 def python_rules(function: Any) -> AbstractContextManager[Any]:

@@ -43,6 +43,20 @@ def scatter_reduce(x: torch.Tensor, dim: int, index: torch.Tensor, source: torch
     return aten.scatter_add.default(x, dim, index, source)
 
 
+def one_hot(tensor: torch.Tensor, num_classes: int = -1) -> torch.Tensor:
+    """`torch.nn.functional.one_hot`; what it raises for the data is raised when the graph runs.
+
+    Without a number of classes the result's size depends on the data: a tracer breaks there.
+    """
+    if num_classes == -1:
+        return torch.nn.functional.one_hot(tensor)
+    message = "one_hot: Class values must be "
+    torch._assert_async((tensor >= 0).all(), f"{message}non-negative.")
+    torch._assert_async((tensor < num_classes).all(), f"{message}smaller than num_classes.")
+    classes = torch.arange(num_classes, dtype=tensor.dtype, device=tensor.device)
+    return (tensor.unsqueeze(-1) == classes).to(torch.int64)
+
+
 # ---- element by element
 def _truth(x: torch.Tensor) -> torch.Tensor:
     return x if x.dtype is torch.bool else aten.ne.Scalar(x, 0)

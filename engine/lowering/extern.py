@@ -39,7 +39,7 @@ def _copying(node: torch.fx.Node) -> Any:
     root = viewed(node)
     if sum(viewed(result) is root for result in node.graph.output_node().all_input_nodes) > 1:
         raise EngineUnsupported(f"two results share memory through {node.target}")
-    return COPYING[node.target]
+    return COPYING[node.target]  # type: ignore[index]
 
 
 def argument_views(graph: GraphLowering, tree: Any) -> Any:

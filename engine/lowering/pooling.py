@@ -10,6 +10,7 @@ import math
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -108,7 +109,7 @@ def _largest(e: BodyBuilder, x: Value, frame: Windows, index: Index, rank: int) 
     best, place = e.constant(lowest, dtype), e.constant(-1, torch.int64)
     for at in frame.places:
         element, within = frame.element(e, index[-rank:], at)
-        value = e.masked(within, lambda element=element: x.load(e, index[:-rank] + element), lowest)
+        value = e.masked(within, partial(x.load, e, index[:-rank] + element), lowest)
         better = e("logical_or", e("gt", value, best), e("lt", place, 0))
         if dtype.is_floating_point:
             better = e("logical_or", better, e("isnan", value))
@@ -126,7 +127,7 @@ def _largest_value(e: BodyBuilder, x: Value, frame: Windows, index: Index, rank:
     best = e.constant(lowest, dtype)
     for at in frame.places:
         element, within = frame.element(e, index[-rank:], at)
-        value = e.masked(within, lambda element=element: x.load(e, index[:-rank] + element), lowest)
+        value = e.masked(within, partial(x.load, e, index[:-rank] + element), lowest)
         better = e("gt", value, best)
         if dtype.is_floating_point:
             better = e("logical_or", better, e("isnan", value))
@@ -207,7 +208,7 @@ def _avg_pool(rank: int) -> Any:
             total = e.constant(0, wide)
             for at in frame.places:
                 element, within = frame.element(e, index[-rank:], at)
-                value = e.masked(within, lambda element=element: x.load(e, index[:-rank] + element), 0)
+                value = e.masked(within, partial(x.load, e, index[:-rank] + element), 0)
                 total = e("add", total, e.cast(value, wide))
             count = _elements(e, frame, index[-rank:], count_include_pad, divisor)
             return e("truediv", total, e.cast(count, wide))

@@ -2,10 +2,10 @@
 
     python tests/engine/operator_sweep.py [--backward] [--only NAME ...] [--samples N] [--fast] [--together]
 
-runs the whole sweep and prints a table: for each operator, whether all its sample inputs gave eager's results (and, with
---backward, gradients), and how: in kernels and library calls of the compiled graph, or through a fallback of the graph to
-eager. A wrong result, or an exception that eager does not raise, is a failure. The samples of one operator are compiled
-together as one graph, and in halves where that graph falls back or fails.
+runs the whole sweep and prints a table: for each operator, whether all its sample inputs gave eager's results (and,
+with --backward, gradients), and how: in kernels and library calls of the compiled graph, or through a fallback of the
+graph to eager. A wrong result, or an exception that eager does not raise, is a failure. The samples of one operator are
+compiled together as one graph, and in halves where that graph falls back or fails.
 """
 
 from __future__ import annotations

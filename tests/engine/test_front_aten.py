@@ -6,6 +6,7 @@ import torch
 import torch.fx
 import torch.nn.functional as F
 from ptdebug.artifacts.context import CompileContext
+from ptdebug.engine import decompositions
 from ptdebug.engine.aten import Constant, EngineUnsupported, FromGraph, FromInput, ViewOfInput, needs_gradients, trace
 
 from .programs import Captured, capture, recording_context
@@ -156,3 +157,25 @@ def test_running_statistics_and_one_hot_are_expressed_by_torchs_python_rules():
 
     tensors = torch.randn(5, 3), torch.zeros(3), torch.ones(3), torch.tensor([0, 3, 1])
     assert sorted(trace(capture(program, *tensors), CompileContext()).mutations.values()) == [1, 2]
+
+
+def test_a_rule_that_cannot_be_traced_leaves_its_operator_to_aten(monkeypatch):
+    def writes(x, *rest):
+        y = x.clone()
+        return y.mul_(2)
+
+    monkeypatch.setitem(decompositions.OWN, torch.ops.aten.hardshrink.default, writes)
+    context, keeping = recording_context()
+    aten = trace(capture(lambda x: F.hardshrink(x) + 1, torch.randn(3)), context)
+    assert nodes(aten) == ["aten.hardshrink.default", "aten.add.Tensor"]
+    (decision,) = [d for d in keeping.decisions if d.kind == "decompose"]
+    assert decision.chosen == "keep" and "mul_" in decision.why
+
+
+@pytest.mark.parametrize("values", ([0, 5], [-1, 0]))
+def test_one_hot_raises_for_its_data_when_the_graph_runs(values):
+    captured = capture(lambda x: F.one_hot(x, 5), torch.tensor([0, 4]))
+    module = trace(captured, CompileContext()).module
+    assert torch.equal(module(torch.tensor([0, 4]))[0], F.one_hot(torch.tensor([0, 4]), 5))
+    with pytest.raises(RuntimeError, match="Class values must be"):
+        module(torch.tensor(values))
