@@ -10,7 +10,6 @@ from functools import partial
 from types import CodeType
 from typing import Any
 
-import torch
 from bytecode import CellVar, Instr, Label, TryBegin, TryEnd
 
 from . import suspended  # noqa: F401  (it says how generators in flight are rebuilt)
@@ -29,7 +28,7 @@ from .second_run import SecondRun, may_run_again
 from .slots import Slot, push_object, push_slot, slot_of
 from .sources import LocalSource
 from .tracebacks import hands_over
-from .values.base import NULL, Unsupported, Value
+from .values.base import NULL, Unsupported
 from .values.tensor import TensorValue
 
 _PUSH_NOTHING = ("STORE_", "DELETE_", "POP_", "JUMP_", "LIST_", "SET_", "MAP_ADD", "DICT_")

@@ -114,8 +114,8 @@ class GeneratorValue(Value):
         return frame.run()
 
     def _throw(self, tx: Interpreter, error: Value) -> Value | None:
-        """Raise `error` where the frame stands: first in the generator that it delegates to, whose next value may be the
-        answer; None when the frame goes on."""
+        """Raise `error` where the frame stands: first in the generator that it delegates to, whose next value may be
+        the answer; None when the frame goes on."""
         frame = self.frame
         receiver = self._receiver()
         if isinstance(receiver, GeneratorValue):

@@ -40,7 +40,8 @@ REGISTRY["push_generator"] = push_generator
 
 def _exhausted() -> Iterator[Any]:
     """A generator that has nothing left."""
-    generator = (item for item in ())
+    nothing: tuple[Any, ...] = ()
+    generator = (item for item in nothing)
     next(generator, None)
     return generator
 
@@ -94,7 +95,7 @@ def suspended_code(code: CodeType, index: int, stack: tuple[Slot, ...], variable
     handled = _try_around(code, index - 1)
     if handled is not None:
         start.append(handled)
-    start.append(Instr("LOAD_CONST", None, location=location))
+    start.append(Instr("LOAD_CONST", 0, location=location))  # what the one who rebuilds the generator gets
     start += [Instr(item.name, *argument_of(item), location=location) for item in (yields, resumes)]
     if handled is not None:
         start.append(TryEnd(handled))
@@ -144,7 +145,11 @@ def _push_new(codegen: Codegen, frame: Interpreter) -> None:
 
 
 def _called(
-    function: Any, args: tuple[Any, ...], keyword_only: tuple[Any, ...], rest: tuple[Any, ...], more: dict[str, Any] | None
+    function: Any,
+    args: tuple[Any, ...],
+    keyword_only: tuple[Any, ...],
+    rest: tuple[Any, ...],
+    more: dict[str, Any] | None,
 ) -> GeneratorType[Any, Any, Any]:
     code = function.__code__
     names = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]

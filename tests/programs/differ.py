@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 import ptdebug
-from ptdebug.tracer import dispatch
 import torch
+from ptdebug.tracer import dispatch
 
 from .checking import described, leaves, sharing
 from .prelude import MARK

@@ -4,6 +4,8 @@ Kinds: T a tensor of shape (2, 3), N an int, F a float, B a bool, S a str, LT an
 set of ints, Q a deque of ints, P a pair (tensor, int), O an object with `t`, `count`, `items`, `tags`, `step` and a
 call, C a callable of a tensor, G an iterable of tensors, I an iterable of ints, M a context manager, A anything.
 """
+# ruff: noqa: E501 - a template is one line
+
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -103,7 +103,7 @@ def CALL_INTRINSIC_2(tx: Interpreter, instruction: Instruction) -> None:
     raise Unsupported("opcode", _INTRINSICS_2[instruction.arg])
 
 
-_INTRINSICS_2 = ("", "except*", "a type parameter", "a type parameter", "a generic function or class", "a type parameter")
+_INTRINSICS_2 = ("", "except*", *["a type parameter"] * 2, "a generic function or class", "a type parameter")
 
 
 @opcode("CLEANUP_THROW", since=(3, 12))
