@@ -88,7 +88,7 @@ def lane_width(row: int) -> int:
 
 def prefers_lanes(bodies: Sequence[LoopBody], lane: Axis) -> bool:
     """True when memory is contiguous along `lane` rather than along the innermost loops of the bodies."""
-    along, inner_along = 0, 0
+    along, inner_along, once = 0, 0, 0
     for body in bodies:
         inner = body.reduction_axes or tuple(a for a in body.axes if a != lane)[-1:]
         if not inner or (body.axes[-1] == lane and not body.reduction_axes):
@@ -102,10 +102,12 @@ def prefers_lanes(bodies: Sequence[LoopBody], lane: Axis) -> bool:
             if factor == 0 and s.op == "load" and body.reduction_axes:
                 continue  # one element for all lanes
             if s.op == "load" and all(coefficient(form, a.symbol) == 0 for a in inner):
-                continue  # one element for a whole inner loop
+                once += factor == 1  # one element for a whole inner loop
+                continue
             along += factor == 1
             inner_along += any(coefficient(form, a.symbol) == 1 for a in inner)
-    return along > inner_along
+    # Where every operand is one element for all lanes or for a whole inner loop, lanes need no sum over a vector.
+    return along > inner_along or (along == inner_along == 0 and once > 0)
 
 
 def body_work(body: LoopBody) -> sympy.Expr:

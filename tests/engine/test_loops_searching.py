@@ -37,3 +37,8 @@ def test_rows_of_their_own_many_boundaries_and_consumers():
     check(lambda e, x: torch.bucketize(x.exp(), e), torch.linspace(0, 9, 300), x)
     check(lambda e, x: torch.bucketize(x.exp(), e).float().mean(0), torch.linspace(0, 9, 30), x)
     check(lambda e, x: torch.bucketize(x[:0], e), torch.linspace(0, 9, 30), x)
+
+
+def test_counts_run_over_many_values_at_once():
+    made = check(torch.bucketize, torch.randn(64, 100), torch.linspace(-2, 2, 63))
+    assert "simd reduction" not in made.source.text  # no sum over the lanes of a vector for each value
