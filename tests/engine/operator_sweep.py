@@ -335,7 +335,8 @@ def _gradients_differ(known: Reference, got: Sequence[Any], inputs: Sequence[tor
     if len(mine) != len(known.gradients):
         return f"{len(mine)} gradients, eager has {len(known.gradients)}"
     for i, (one, other) in enumerate(zip(mine, known.gradients)):
-        exact = known.exact[len(known.results) + i] if known.exact is not None else None
+        place = len(known.results) + i
+        exact = known.exact[place] if known.exact is not None and place < len(known.exact) else None
         if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor) and one.layout is torch.strided:
             one = one.contiguous()  # whoever keeps a gradient chooses its layout
             other = other.contiguous() if other.layout is torch.strided else other
