@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 from collections.abc import Callable
 from typing import Any
@@ -298,6 +299,24 @@ def comprehensions(compile):
 
     f = compile(fn)
     return [f(torch.ones(2), n) for n in (2, 3, 1)]
+
+
+@program
+def missing_keys_inside_suppress(compile):
+    class Lengths(dict):
+        def __missing__(self, key):
+            self[key] = len(key)
+            return self[key]
+
+    def fn(x, d):
+        n = 100
+        with contextlib.suppress(KeyError):
+            n = collections.Counter("KEY")["a"] + d["three"]
+            print("found", n)
+        return x + n, d
+
+    f = compile(fn)
+    return [f(torch.ones(2), Lengths()) for _ in range(2)]
 
 
 @program

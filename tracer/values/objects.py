@@ -286,6 +286,10 @@ class ObjectValue(Value):
             return known(tx, self, *args)
         if self.storage is None:
             raise Unsupported("call", f"{self.describe()}.{name}")
+        if name == "__getitem__" and isinstance(self.storage, DictValue) and not self.storage.contains(tx, args[0]):
+            missing = self._special(tx, "__missing__", args)
+            if missing is not None:
+                return missing
         result = self.storage.call_method(tx, name, args, kwargs)
         return self if result is self.storage else result
 
