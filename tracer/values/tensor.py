@@ -357,7 +357,8 @@ def build_tensor(tx: Interpreter, obj: torch.Tensor, source: Source | None) -> V
         raise Unsupported("unknown-type", f"the tensor subclass {type(obj).__qualname__}")
     if source is None:
         raise Unsupported("unknown-type", "a tensor that is no variable of the program")
-    if obj.is_nested or obj.layout is not torch.strided or obj.is_quantized or torch._C._functorch.is_functorch_wrapped_tensor(obj):
+    wrapped = torch._C._functorch.is_functorch_wrapped_tensor(obj)
+    if wrapped or obj.is_nested or obj.is_quantized or obj.layout is not torch.strided:
         raise Unsupported("unknown-type", f"a tensor with layout {obj.layout}")
     node = tx.graph.add_input(source, obj)
     tx.guards.add(source, "TENSOR_MATCH", obj)
