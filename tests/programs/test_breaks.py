@@ -320,6 +320,19 @@ def missing_keys_inside_suppress(compile):
 
 
 @program
+def grad_modes_that_were_set_when_made(compile):
+    def fn(x, mode):
+        with torch.set_grad_enabled(mode):
+            y = x * 2
+            print("break", torch.is_grad_enabled())
+            raise KeyError(y.requires_grad)
+
+    f = compile(fn)
+    x = torch.ones(2, requires_grad=True)
+    return [(call(f, x, mode), torch.is_grad_enabled()) for mode in (False, True, False)]
+
+
+@program
 def deep_inlining(compile):
     def fn(x):
         state = {"n": 0}

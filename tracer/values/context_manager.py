@@ -155,14 +155,24 @@ class GradModeValue(ModeValue):
         return GradModeValue(self.cls, self.enabled)
 
     def reconstruct(self, codegen: Codegen) -> None:
-        """`cls()`. A fresh set_grad_enabled would set the mode where it is made, so its stand-in is used."""
-        codegen.push_null()
-        codegen.const(torch.enable_grad if self.enabled else torch.no_grad)
-        codegen.call(0)
+        """`cls()`. A fresh set_grad_enabled would set the mode where it is made; it set it then, and remembers the mode
+        before."""
+        made_early = self.cls is torch.set_grad_enabled and self.previous is not None
+        codegen.push_function(set_before if made_early else torch.enable_grad if self.enabled else torch.no_grad)
+        for part in (self.enabled, self.previous) if made_early else ():
+            codegen.const(part)
+        codegen.call(2 if made_early else 0)
 
     def describe(self) -> str:
         """For messages."""
         return f"torch.{self.cls.__name__}()"
+
+
+def set_before(mode: bool, previous: bool) -> torch.set_grad_enabled:
+    """A set_grad_enabled(mode) that was made when the mode was `previous`; the mode now is left alone."""
+    manager = torch.set_grad_enabled.__new__(torch.set_grad_enabled)
+    manager.mode, manager.prev = mode, previous
+    return manager
 
 
 def set_grad_mode(tx: Interpreter, enabled: bool) -> None:
