@@ -37,14 +37,14 @@ def split_kernels(
             workspaces.append(Workspace(name, dtype, sympy.sympify(form.numel) * tile.splits))
             first.workspace_types[name] = pointer_type(dtype)
             mask = "".join(f", mask={m}" for m in first.dims.masks(["x"]))
-            target = f"{pointer_name(name)} + {_place(first, tile, 'split')}"
+            target = f"{pointer_name(name)} + {_place(first, 'split')}"
             first.writer.line(f"tl.store({target}, {value.text}{mask})", origins)
     first.grid = [*first.grid, sympy.Integer(tile.splits)]
 
     second = _combining_writer(form, tile, index, bounds, stored)
     second.header()
     for number, acc in enumerate(begun):
-        _combine(second, tile, acc, number)
+        _combine(second, acc, number)
     second.after(list(form.bodies))
     return (first.launch(symbols), second.launch(symbols)), tuple(workspaces)
 
@@ -75,7 +75,7 @@ def _combining_writer(
     return KernelWriter(shares, small, index, bounds, stored, f"{form.name}_combine")
 
 
-def _combine(writer: KernelWriter, tile: Tile, acc: Accumulators, number: int) -> None:
+def _combine(writer: KernelWriter, acc: Accumulators, number: int) -> None:
     origins: tuple[Ref, ...] = origins_of(acc.body, acc.statement)
     names = []
     for part, (_, dtype, _) in enumerate(acc.kind.parts):
@@ -83,13 +83,15 @@ def _combine(writer: KernelWriter, tile: Tile, acc: Accumulators, number: int) -
         writer.workspace_types[workspace] = pointer_type(dtype)
         mask = "".join(f", mask={m}" for m in writer.dims.masks(["x"]))
         names.append(writer.namer.fresh(f"{acc.names[part]}s"))
-        source = f"{pointer_name(workspace)} + {_place(writer, tile, 'part')}"
+        source = f"{pointer_name(workspace)} + {_place(writer, 'part')}"
         writer.writer.line(f"{names[-1]} = tl.load({source}{mask})", origins)
     writer.finish([replace(acc, names=names)])
 
 
-def _place(writer: KernelWriter, tile: Tile, part: str) -> str:
-    """Where in a workspace the rows of this tile keep what program `part` found."""
+def _place(writer: KernelWriter, part: str) -> str:
+    """Where in a workspace the rows of this tile keep what program `part` found: neighbouring rows side by side."""
     if not writer.dims.outer:
         return part
-    return f"({writer.dims.outer[0].position} * {tile.splits} + {part})"
+    rows = index_text(writer.form.numel)
+    rows = rows if sympy.sympify(writer.form.numel).is_Atom else f"({rows})"
+    return f"({part} * {rows} + {writer.dims.outer[0].position})"

@@ -29,6 +29,7 @@ PROCESSORS = 132  # streaming multiprocessors of an H100 or H200
 UNKNOWN_SIZE = 1024  # what a size that varies is taken for
 PERSISTENT_LIMIT = 16384  # elements of a row in registers
 SPLIT_FROM = 16384  # a row this long may be shared by several programs
+SECTOR = 32  # neighbouring elements that one access of a column tile should cover: 64 bytes of 2, 128 of 4
 
 
 @dataclass(frozen=True)
@@ -162,7 +163,7 @@ def _looped(form: Form) -> list[Tile]:
     outer = power_of_two(hint(form.numel)) if form.axes else 1
     shapes = [(0, min(longest, 2048), 8), (0, min(longest, 1024), 4)]
     if form.axes and outer > 1 and _contiguous_over_rows(form):
-        shapes = [(min(outer, x), min(longest, r), w) for x, r, w in ((32, 64, 8), (64, 32, 8), (32, 16, 4))]
+        shapes = [(min(outer, x), min(longest, r), w) for x, r, w in ((64, 32, 4), (128, 16, 4), (32, 64, 8), (32, 16, 4))]
     tiles = []
     for x, block, warps in shapes:
         splits = _splits(form, max(1, x), block)
@@ -182,11 +183,13 @@ def _contiguous_over_rows(form: Form) -> bool:
 
 
 def _splits(form: Form, x: int, block: int) -> int:
+    """How many programs share a row. Those of column tiles are small: it takes more of them to keep memory busy."""
     programs = -(-hint(form.numel) // x)
     length = hint(form.spaces[0].numel)
-    if not can_split(form) or programs >= 2 * PROCESSORS or length * x < SPLIT_FROM:
+    enough = (8 if x > 1 and _contiguous_over_rows(form) else 2) * PROCESSORS
+    if not can_split(form) or programs >= enough or length * x < SPLIT_FROM:
         return 1
-    wanted = power_of_two(max(1, 2 * PROCESSORS // programs))
+    wanted = power_of_two(max(1, enough // programs))
     return max(1, min(wanted, power_of_two(length // (2 * block)), 512))
 
 
@@ -206,7 +209,10 @@ def _score(form: Form, tile: Tile) -> tuple[float, str]:
         elements = x * max(tile.inner.values(), default=1)
         for space in form.spaces:
             lanes *= _fill(hint(space.numel), tile.inner[space.name])
-        penalty = 0.5 if tile.shape == "looped" and tile.splits == 1 else 1.0  # reads its input more than once
+        rereads = tile.shape == "looped" and tile.splits == 1 and not can_split(form)
+        penalty = 0.5 if rereads else 1.0  # reads its input more than once
+        if form.spaces and form.axes and _contiguous_over_rows(form):
+            penalty *= min(1.0, x / min(SECTOR, power_of_two(rows)))  # a narrow tile uses a part of what it fetches
         if tile.shape == "pointwise" and form.axes and _other_contiguous_axis(form):
             penalty = 0.25  # one side of the copy is not contiguous
     busy = min(1.0, programs / PROCESSORS)
