@@ -37,9 +37,9 @@ def compile(
     """Compile a function, a method, a class or an `nn.Module`; without `model`, the decorator that does.
 
     A drop-in for `torch.compile`, with its meaning of `dynamic`, `fullgraph`, `disable` and `recompile_limit`. Of
-    `options`, "memory_budget" is ours: which share of what a training graph would hold for its backward it may hold, the
-    rest being computed again (1.0: all of it, the default; 0.0: nothing but inputs). The others, `mode` and the keywords
-    after `recompile_limit` tune PyTorch's own compiler: they are taken, and change nothing.
+    `options`, "memory_budget" is ours: the share of what a training graph would hold for its backward that it may hold,
+    the rest being computed again (1.0: all of it, the default; 0.0: nothing but inputs). The others, `mode` and the
+    keywords after `recompile_limit` tune PyTorch's own compiler: they are taken, and change nothing.
     `backend` may be a callable, which then gets each captured graph and its example inputs; any name means ptdebug.
 
     Raises RuntimeError for something that cannot be called, and where `mode` and `options` are both given; ValueError

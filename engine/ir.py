@@ -56,7 +56,7 @@ class Statement:
     load: buffer, index, and optionally `mask` (name of a bool statement) with `value` for where it is False;
     store: buffer, index, args[0] the value, `mode` (of a "put", the last point in the order of the loops stays; an
     "add" adds in that order); constant: value; index: index; cast/bitcast: dtype;
-    indirect: args[0] an integer, `bound` its size (negative values wrap, others raise IndexError where eager would; with
+    indirect: args[0] an integer, `bound` its size (negative values wrap, others raise IndexError as in eager; with
     `mode` "strict" negative ones raise too, with "unchecked" none does: the compiler made the value);
     reduce: `mode` one of REDUCTIONS; part: value (which result). `origins` are names of ATen nodes.
     """

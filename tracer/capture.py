@@ -42,7 +42,8 @@ class CompileOptions:
     """What one `ptdebug.compile(...)` (or torch.compile under `ptdebug run`) asked for.
 
     `dynamic`: None = a dimension that changed becomes symbolic at the recompilation; True = all from the start;
-    False = never. `run_again`: a call whose graph raises runs as it was written. After `recompile_limit` entries for one code object the frame runs in eager, said once.
+    False = never. `run_again`: a call whose graph raises runs as it was written. After `recompile_limit`
+    entries for one code object the frame runs in eager, said once.
     """
 
     backend: Backend

@@ -5,7 +5,7 @@ import dis
 import sys
 from types import CodeType
 
-from ..artifacts.records import Bytecode, ExceptionEntry, Instruction, Location, Ref, ref
+from ..artifacts.records import Bytecode, ExceptionEntry, Instruction, Ref, ref
 from .instructions import code_info, location_in
 from .resume import Origin, origin_of
 

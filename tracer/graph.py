@@ -174,7 +174,7 @@ class TraceGraph:
         if self.shapes.shape_env.num_deferred_runtime_asserts != count and target not in _CHECKS:
             # What torch assumes of such sizes would be an error of ours where it does not hold.
             if not all(map(says_not_negative, self.shapes.assertions() - before)):
-                raise Unsupported("data-dependent-shape", f"{_target_name(target)}, which goes well for some sizes only")
+                raise Unsupported("data-dependent-shape", f"{_target_name(target)}, fine for some sizes only")
         return fake
 
     def _run_fake(self, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -63,7 +63,7 @@ def location_in(code: CodeType, positions: Any) -> Location:
 
 @dataclass(eq=False)
 class CodeInfo:
-    """A decoded code object. `of_program` is False for torch's code, Python's library and ours, which no stack shows."""
+    """A decoded code object. `of_program` is False for torch's code, Python's library and ours: no stack shows it."""
 
     code: CodeType
     instructions: list[Instruction]
@@ -87,7 +87,7 @@ class CodeInfo:
         return self.instructions[entry.target].opname == "CALL_INTRINSIC_1"
 
     def passes_on(self, entry: Handled, exception: type[BaseException], names: Mapping[str, Any]) -> bool:
-        """Whether a handler is a row of `except Class:` (of the builtins, not among `names`) that all let `exception` by,
+        """Whether a handler is a row of `except Class:` (of builtins, not among `names`) that all let `exception` by,
         as do the handlers around it: it then leaves the frame as if nothing handled it."""
         index = entry.target + 1
         while self.instructions[index].opname == "LOAD_GLOBAL":
