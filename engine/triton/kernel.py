@@ -95,16 +95,14 @@ class KernelWriter:
         if self.tile.shape != "looped":
             for body in self.form.bodies:
                 self.comment(body)
-                for s in body.statements:
-                    self._straight(body, s)
+                self.straight(body)
             return
         for space, bodies in phases(self.form):
             for body in bodies:
                 self.comment(body)
             if space is None:
                 for body in bodies:
-                    for s in body.statements:
-                        self._straight(body, s)
+                    self.straight(body)
             else:
                 accumulators = self.loop(space, bodies, "0", index_text(space.numel))
                 self.finish(accumulators)
@@ -117,13 +115,15 @@ class KernelWriter:
         text = f"# {body.name}[{axes}]" + (f" reduce [{reduced}]" if reduced else "")
         self.writer.line(text, (ref("loops", body.name, body.name),))
 
-    def _straight(self, body: TileBody, s: Statement) -> None:
-        if s.op == "store":
-            self.emitter.store(body, s)
-        elif s.op == "reduce":
-            self._reduce_tile(body, s)
-        else:
-            self.emitter.value(body, s.name)
+    def straight(self, body: TileBody) -> None:
+        """All statements of `body`, one after the other: its row, if it has one, is a tile."""
+        for s in body.statements:
+            if s.op == "store":
+                self.emitter.store(body, s)
+            elif s.op == "reduce":
+                self._reduce_tile(body, s)
+            else:
+                self.emitter.value(body, s.name)
 
     def after(self, bodies: list[TileBody]) -> None:
         """The statements that needed a reduction's result."""

@@ -45,7 +45,11 @@ def split_kernels(
     second.header()
     for number, acc in enumerate(begun):
         _combine(second, acc, number)
-    second.after(list(form.bodies))
+    second.after(_looping(form))
+    for body in form.bodies:
+        if body.space is None:
+            second.comment(body)
+            second.straight(body)
     return (first.launch(symbols), second.launch(symbols)), tuple(workspaces)
 
 
@@ -59,10 +63,15 @@ def _share_of_row(writer: KernelWriter, form: Form, tile: Tile) -> list[Accumula
     lines.line(f"share = tl.cdiv({numel}, {tile.splits} * {dim.constant}) * {dim.constant}")
     lines.line("start = split * share")
     lines.line(f"stop = tl.minimum(start + share, {numel})")
-    for body in form.bodies:
+    bodies = _looping(form)
+    for body in bodies:
         writer.comment(body)
-    bodies: list[TileBody] = list(form.bodies)
     return writer.loop(space, bodies, "start", "stop")
+
+
+def _looping(form: Form) -> list[TileBody]:
+    """The bodies that run in the loop. The others have no inner loops: they wait for the combined results."""
+    return [b for b in form.bodies if b.space is not None]
 
 
 def _combining_writer(

@@ -75,6 +75,34 @@ def test_rows_shared_by_programs(monkeypatch: pytest.MonkeyPatch) -> None:
         _assert_same(runner(x), function(x))
 
 
+@pytest.mark.parametrize("columns", [64, 70])
+def test_columns_shared_by_programs(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sums over the rows of a tensor, as of the gradients of a layer norm; what follows them waits for the shares."""
+    monkeypatch.setattr(tiling, "PERSISTENT_LIMIT", 16)
+    monkeypatch.setattr(tiling, "SPLIT_FROM", 64)
+
+    def function(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        product, plain = (x * y).sum(0), x.sum(0)
+        return product.to(torch.bfloat16), plain.to(torch.bfloat16), x.amax(0), plain * 2 + product
+
+    inputs = (torch.randn(301, columns), torch.randn(301, columns))
+    runner = programs.compiled(function, inputs)
+    launches = [k for kernel in runner.kernels.values() for k in kernel.source.launches]
+    assert [k.name.rpartition("_")[2] for k in launches] == ["partial", "combine"]
+    assert launches[0].grid[1] > 1 and launches[0].constants["X_BLOCK"] >= 32
+    _assert_same(runner(*inputs), function(*inputs))
+
+
+def test_columns_are_read_in_whole_sectors() -> None:
+    """However short the rows are that a program could hold: neighbouring threads read neighbouring columns."""
+    for rows in (40, 300, 8192):
+        plan_inputs = (torch.empty(rows, 4096, dtype=torch.bfloat16),)
+        context = CompileContext()
+        plan = programs.plan_of(lambda x: x.sum(0), plan_inputs, context)
+        (kernel,) = programs.kernels_for_plan(plan, context).values()
+        assert kernel.source.launches[0].constants["X_BLOCK"] >= 32
+
+
 def test_index_out_of_bounds_is_reported() -> None:
     function, (indices, table) = programs.PROGRAMS["embedding"]
     runner = programs.compiled(function, (indices, table))
