@@ -9,10 +9,9 @@ from collections import Counter
 from typing import Any
 
 import dispatch
+import ptdebug
 import torch
 import torch._dynamo
-
-import ptdebug
 
 
 def stock(model: torch.nn.Module, inputs: dict[str, Any]) -> Counter[str]:
