@@ -3,7 +3,7 @@
 `grammar.py` holds the templates, one table for expressions by kind and one for statements; adding a feature of the
 language is adding a line there. A hole is `<KIND>` (an expression of that kind), `<KIND.own>` (a variable that the
 function may assign), `<KIND.var>` (any variable), `<KIND.new>` (a new variable, known after the line),
-`<KIND|name:KIND,...>` (an expression that may use those names too), `<BODY>` (an indented block), `<BODY name:KIND,...>`
+`<KIND|name:KIND,...>` (an expression that may use them too), `<BODY>` (an indented block), `<BODY name:KIND,...>`
 (a block that knows those names), `<FUNCTION KIND name:KIND,...>` (the body of a function that returns KIND) and
 `<GENERATOR name:KIND,...>` (of one that yields tensors).
 """

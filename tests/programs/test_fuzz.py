@@ -14,7 +14,7 @@ _SECONDS = 20.0  # of processor time
 _COUNT = 200
 
 
-@pytest.mark.slow  # about one program in a hundred still differs, mostly in a traceback; CI takes this in when none does
+@pytest.mark.slow  # one to four programs in a hundred still differ; CI takes this in when none does
 def test_programs_of_fresh_seeds_are_the_same_compiled():
     first = int(os.environ.get("PTDEBUG_FUZZ_SEED", random.SystemRandom().randrange(10**9)))
     start = time.process_time()
