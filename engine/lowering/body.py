@@ -137,6 +137,11 @@ class BodyBuilder:
             self._widened[made] = name
         return made
 
+    def rounded_to(self, name: str) -> torch.dtype | None:
+        """The dtype that holds a float32 value without loss because it was rounded to that before; None if unknown."""
+        narrow = self._widened.get(name)
+        return None if narrow is None else self.dtypes[narrow]
+
     def rounded(self, name: str, dtype: torch.dtype) -> str:
         """Round to the low precision `dtype` and come back to its compute dtype; nothing for other dtypes."""
         if dtype not in LOW_PRECISION:

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import sympy
@@ -238,19 +239,36 @@ class GraphLowering:
         self.buffers[name] = Buffer(name, base.dtype, base.device, tuple([expr(s) for s in base.size]),
                                     tuple([expr(s) for s in base.stride]), role)
 
-    def realize(self, base: Base) -> str:
-        """Make sure that `base` is in memory; the name of its buffer."""
+    def realize(self, base: Base, *, exact: bool = False) -> str:
+        """Make sure that `base` is in memory; the name of its buffer.
+
+        Only loops of ours read most of them, so a float32 tensor whose elements were rounded to 16 bits is stored in
+        those (a decision), unless it leaves the loops or `exact` asks for its own dtype.
+        """
         if not base.buffer:
             name = self.new_buffer(base)
             value = Value(base, base.size)
+            exact = exact or base.dtype is not torch.float32 or base.node in self.leaving
 
             def emit(e: BodyBuilder, index: Index, _: Index) -> None:
                 e.origin = base.node
-                e.store(name, offset(index, base.stride), value.load(e, index), base.dtype)
+                element = value.load(e, index)
+                narrow = None if exact else e.rounded_to(element)
+                if base.stored is None and narrow in _HALVES:
+                    base.stored = self._storage(base, narrow)
+                e.store(name, offset(index, base.stride), element, base.stored or base.dtype)
 
             self.loops(base.size, base.stride, (), emit)
+            if base.stored is not None:
+                self.buffers[name] = replace(self.buffers[name], dtype=base.stored)
             base.buffer, base.compute, base.reads, base.depth = name, None, frozenset(), 0
         return base.buffer
+
+    def _storage(self, base: Base, narrow: torch.dtype | None) -> torch.dtype | None:
+        own, half = str(base.dtype).removeprefix("torch."), str(narrow).removeprefix("torch.")
+        why = f"every element was rounded to {half}: nothing is lost, and half the bytes move"
+        return narrow if self.context.decide("storage", base.node, (half, own), half, why,
+                                             origins=(f"forward#{base.node}",)) == half else None
 
     def loops(self, sizes: Sequence[Size], strides: Sequence[Size], reduced: Sequence[Size],
               emit: Callable[[BodyBuilder, Index, Index], None]) -> None:
@@ -280,11 +298,11 @@ class GraphLowering:
 
     def view_of(self, value: Value, like: Sequence[Size] | None = None) -> View:
         """The value as a strided window of memory; it is realized, and copied where no strides express it."""
-        self.realize(value.base)
+        self.realize(value.base, exact=True)
         view = strided(value, like)
-        if view is None:
+        if view is None or value.base.stored is not None:
             value = self.copied(value)
-            self.realize(value.base)
+            self.realize(value.base, exact=True)
             view = strided(value, like)
             assert view is not None
         return view
@@ -312,6 +330,7 @@ class GraphLowering:
         return view
 
 
+_HALVES = frozenset((torch.bfloat16, torch.float16))
 _NOT_OF_NOTHING = frozenset("amax amin max min argmax argmin aminmax median nanmedian mode".split())
 """Reductions that raise where there is nothing to reduce."""
 

@@ -25,7 +25,8 @@ class Base:
     """A tensor made by `node`. Exactly one of `compute` and `buffer` is set.
 
     `size` and `stride` are those of the fake tensor: the layout it gets when it is realized. `depth` is the length of
-    the longest chain of unrealized operations below it, `reads` the buffers it would load.
+    the longest chain of unrealized operations below it, `reads` the buffers it would load. `stored` is the dtype of the
+    buffer where that is narrower: the elements had been rounded to it.
     """
 
     node: str
@@ -38,6 +39,7 @@ class Base:
     depth: int = 0
     reads: frozenset[str] = frozenset()
     heavy: bool = False
+    stored: torch.dtype | None = None
 
 
 @dataclass(eq=False, slots=True)
@@ -70,7 +72,7 @@ class Value:
             index = self.reindex(index)
         base = self.base
         if base.buffer:
-            return e.load(base.buffer, offset(index, base.stride), base.dtype)
+            return e.load(base.buffer, offset(index, base.stride), base.stored or base.dtype)
         key = (id(base), index, e.mask)
         name = e.memo.get(key)
         if name is None:

@@ -163,7 +163,8 @@ def _looped(form: Form) -> list[Tile]:
     outer = power_of_two(hint(form.numel)) if form.axes else 1
     shapes = [(0, min(longest, 2048), 8), (0, min(longest, 1024), 4)]
     if form.axes and outer > 1 and _contiguous_over_rows(form):
-        shapes = [(min(outer, x), min(longest, r), w) for x, r, w in ((64, 32, 4), (128, 16, 4), (32, 64, 8), (32, 16, 4))]
+        blocks = (64, 32, 4), (128, 16, 4), (32, 64, 8), (32, 16, 4)
+        shapes = [(min(outer, x), min(longest, r), w) for x, r, w in blocks]
     tiles = []
     for x, block, warps in shapes:
         splits = _splits(form, max(1, x), block)
