@@ -128,7 +128,7 @@ def _other_contiguous_axis(form: Form) -> sympy.Symbol | None:
             if s.index is None or s.op not in ("load", "store"):
                 continue
             last_used = last_used or s.index.coeff(last) == 1
-            if s.index.coeff(last) != 1:
+            if s.index.has(last) and s.index.coeff(last) != 1:  # a load without it is one value for all of them
                 others += [a for a in form.axes[:-1] if s.index.coeff(a.symbol) == 1 and hint(a.extent) >= 8]
     return others[0].symbol if last_used and others and hint(form.axes[-1].extent) >= 8 else None
 

@@ -7,6 +7,7 @@ from types import ModuleType
 
 import pytest
 import torch
+import torch.nn.functional as F
 from ptdebug.artifacts.context import CompileContext
 from ptdebug.engine import interpret
 from ptdebug.engine.triton import tiling
@@ -101,6 +102,16 @@ def test_columns_are_read_in_whole_sectors() -> None:
         plan = programs.plan_of(lambda x: x.sum(0), plan_inputs, context)
         (kernel,) = programs.kernels_for_plan(plan, context).values()
         assert kernel.source.launches[0].constants["X_BLOCK"] >= 32
+
+
+def test_a_value_for_each_row_does_not_make_a_transposition() -> None:
+    x, rows = torch.empty(4, 64, 96), torch.empty(4, 64)
+    for function, shape in ((lambda x, r: F.pad(x * r[..., None], (0, 0, 0, 1)), "pointwise-x"),
+                            (lambda x, r: x.transpose(1, 2).contiguous() * 2, "pointwise-y")):
+        context = CompileContext()
+        kernels = programs.kernels_for_plan(programs.plan_of(function, (x, rows), context), context)
+        (launch,) = [k for kernel in kernels.values() for k in kernel.source.launches]
+        assert launch.tile.startswith(shape)
 
 
 def test_index_out_of_bounds_is_reported() -> None:
