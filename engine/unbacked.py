@@ -25,6 +25,8 @@ def unbacked_in(value: Any) -> set[sympy.Symbol]:
 
 def _expressions(value: Any) -> Iterator[sympy.Basic]:
     if isinstance(value, torch.Tensor):
+        if not value._has_symbolic_sizes_strides:  # most tensors of most graphs: asked for each node by each pass
+            return
         for number in (*value.size(), *value.stride()):
             yield from _expressions(number)
     elif isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):

@@ -1,6 +1,8 @@
 """Dead code: nodes whose results nobody reads and that have no effect of their own."""
 from __future__ import annotations
 
+from functools import cache
+
 import torch
 import torch.fx
 
@@ -13,12 +15,14 @@ def has_effect(node: torch.fx.Node) -> bool:
     """Whether running the node matters beyond its result: it draws random numbers, asserts, or calls foreign code."""
     if node.op in ("placeholder", "output"):
         return True
-    target = node.target
-    if isinstance(target, torch._ops.OpOverload):
-        if torch.Tag.nondeterministic_seeded in target.tags or target._schema.is_mutable:
-            return True
-        return target.namespace not in ("aten", "prims") or not target._schema.returns  # only there to raise
-    return False
+    return isinstance(node.target, torch._ops.OpOverload) and _operator_has_effect(node.target)
+
+
+@cache
+def _operator_has_effect(operator: torch._ops.OpOverload) -> bool:
+    if torch.Tag.nondeterministic_seeded in operator.tags or operator._schema.is_mutable:
+        return True
+    return operator.namespace not in ("aten", "prims") or not operator._schema.returns  # only there to raise
 
 
 def remove_dead_code(aten: AtenGraph) -> list[RuleMatch]:

@@ -215,5 +215,7 @@ def _windows(node: torch.fx.Node) -> list[torch.fx.Node]:
     found = [node]
     for window in found:
         found += [u for u in window.users if u.meta.get("phase") == FORWARD and returns_alias(u) and u not in found]
+    if len(found) == 1:  # each running statistic of a batch norm comes here: the graph is not numbered for them
+        return found
     order = {n: i for i, n in enumerate(node.graph.nodes)}
     return sorted(found, key=order.__getitem__)
