@@ -225,8 +225,8 @@ class _Conversion:
         origin = origin_of(root.code)
         if instruction.index < (origin.own if origin is not None else root.info.prologue):
             return self._skip("the graph breaks before the resume function has its stack again", stop)
-        if root.info.remakes_cells:
-            return self._skip("the graph breaks in a function with closures over variables of a comprehension", stop)
+        if root.info.reuses_cells:
+            return self._skip("the graph breaks in a function whose comprehensions hide its closure variables", stop)
         body = BreakBody(root, instruction)
         code = write_code(root, body, self._compile)
         for number, resumed in enumerate(body.resumed):

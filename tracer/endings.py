@@ -19,7 +19,7 @@ from .continuation import drive, return_continuation
 from .eval_frame import unobserved
 from .instructions import Handled, Instruction, code_info
 from .interpreter import Interpreter
-from .liveness import ENDS, live_at
+from .liveness import ENDS, READS, live_at
 from .modes import LASTING, Modes, protected
 from .opcodes.control import JUMP_IF_FALSE, after_loop
 from .opcodes.py313 import JUMPS_ON_BOOL
@@ -33,6 +33,9 @@ from .values.tensor import TensorValue
 
 _PUSH_NOTHING = ("STORE_", "DELETE_", "POP_", "JUMP_", "LIST_", "SET_", "MAP_ADD", "DICT_")
 """Beginnings of the names of instructions that push nothing, at most leave what was there."""
+
+_BINDS = {"STORE_FAST": True, "DELETE_FAST": False, "LOAD_FAST_AND_CLEAR": False}
+"""Instructions after which their variable has a value, or has none."""
 
 Body = Callable[[Codegen], None]
 Compile = Callable[[CapturedGraph], Callable[..., Any]]
@@ -160,7 +163,14 @@ class BreakBody:
         else:  # the original's answer is known, and the same for all that goes on in it
             info = code_info(origin.code)
             live = frozenset().union(*(live_at(info, index + origin.shift) for index in targets))
-        return tuple(name for name in root.code.co_varnames if name in live and root.is_bound(name))
+        return tuple(name for name in root.code.co_varnames if name in live and self._is_bound_after(name))
+
+    def _is_bound_after(self, name: str) -> bool:
+        """Whether a local variable has a value after the instruction."""
+        opname = self.instruction.opname
+        if self.instruction.value == name and opname in _BINDS:
+            return _BINDS[opname]
+        return self.root.is_bound(name)
 
     def kept_tensors(self) -> tuple[str, ...]:
         """The variables that hold a tensor of the graph where the program goes on."""
@@ -173,7 +183,9 @@ class BreakBody:
         """Emit the ending (see `write_code`)."""
         root = self.root
         self.resumed.clear()
-        changed = [n for n in self.variables if n in root.locals and root.locals[n].source != LocalSource(n)]
+        codegen.location = instruction_at(root.code, self.instruction.index).location or codegen.location
+        needed = {**dict.fromkeys(self.variables), **dict.fromkeys(self._read())}
+        changed = [n for n in needed if n in root.locals and root.locals[n].source != LocalSource(n)]
         kept = [f"___kept_{i}" for i, value in enumerate(root.stack) if value is not NULL]
         for value in root.stack:
             if value is not NULL:
@@ -186,9 +198,12 @@ class BreakBody:
         codegen.store_all([*kept, *changed])
         self._run_instruction(codegen)
 
+    def _read(self) -> tuple[str, ...]:
+        """The variable that the instruction itself reads, which may be its last use."""
+        return (self.instruction.value,) if self.instruction.opname in READS else ()
+
     def _run_instruction(self, codegen: Codegen) -> None:
         """Push the stack, run the instruction, and continue in the resume functions."""
-        codegen.location = instruction_at(self.root.code, self.instruction.index).location or codegen.location
         handled, handler = self.handled, Label()
         depth = handled.depth if handled is not None else 0
         self._push_stack(codegen, 0, depth)
@@ -246,6 +261,8 @@ class BreakBody:
             pair = [Slot.OBJECT, Slot.NULL] if VERSION >= (3, 13) else [Slot.NULL, Slot.OBJECT]
             return before + pair
         if instruction.opname == "PUSH_NULL":
+            return [*before, Slot.NULL]
+        if instruction.opname == "LOAD_FAST_AND_CLEAR" and not self.root.is_bound(instruction.value):
             return [*before, Slot.NULL]
         kept = before[: max(0, size - pushed(instruction))]
         return kept + [Slot.OBJECT] * (size - len(kept))

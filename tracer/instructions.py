@@ -77,10 +77,15 @@ class CodeInfo:
         return next((i.index for i in self.instructions if i.opname == "RESUME"), 0)
 
     @cached_property
-    def remakes_cells(self) -> bool:
-        """Whether a comprehension, from 3.12 on a part of this code, makes cells of its own under names of the frame's.
+    def reuses_cells(self) -> bool:
+        """Whether a comprehension, from 3.12 on a part of this code, has variables in the places of the frame's cells.
         """
-        return any(i.opname == "MAKE_CELL" and i.index >= self.prologue for i in self.instructions)
+        cells = {*self.code.co_cellvars, *self.code.co_freevars}
+        return any(
+            (i.opname == "MAKE_CELL" and i.index >= self.prologue)
+            or (i.opname == "LOAD_FAST_AND_CLEAR" and i.value in cells)
+            for i in self.instructions
+        )
 
     def ends_generator(self, entry: Handled) -> bool:
         """Whether this is the handler of 3.12 and later around all of a generator, which only turns StopIteration."""

@@ -5,7 +5,7 @@ from functools import lru_cache
 
 from .instructions import CodeInfo, Instruction
 
-_READS = frozenset(("LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_FAST_AND_CLEAR", "DELETE_FAST"))
+READS = frozenset(("LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_FAST_AND_CLEAR", "DELETE_FAST"))
 ENDS = frozenset(
     ("RETURN_VALUE", "RETURN_CONST", "RAISE_VARARGS", "RERAISE", "JUMP_FORWARD", "JUMP_BACKWARD",
      "JUMP_BACKWARD_NO_INTERRUPT")
@@ -28,7 +28,7 @@ def _live_in(info: CodeInfo) -> list[int]:
     bits = {name: 1 << number for number, name in enumerate(info.code.co_varnames)}
     instructions = info.instructions
     live = [0] * (len(instructions) + 1)
-    reads = [bits.get(i.value, 0) if i.opname in _READS else 0 for i in instructions]
+    reads = [bits.get(i.value, 0) if i.opname in READS else 0 for i in instructions]
     writes = [bits.get(i.value, 0) if i.opname == "STORE_FAST" else 0 for i in instructions]
     successors = [_successors(info, instruction) for instruction in instructions]
     changed = True

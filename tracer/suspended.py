@@ -48,7 +48,7 @@ def _exhausted() -> Iterator[Any]:
 
 # ---- at a yield ------------------------------------------------------------------------------------------------------
 def _push_started(codegen: Codegen, frame: Interpreter) -> None:
-    if frame.info.remakes_cells:
+    if frame.info.reuses_cells:
         raise Unsupported("generator", frame.code.co_qualname)
     live = live_at(frame.info, frame.index)
     variables = tuple(name for name in frame.code.co_varnames if name in live and name in frame.locals)

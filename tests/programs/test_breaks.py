@@ -1,10 +1,11 @@
 """Programs that break the graph in awkward places: loops, generators, managers, handlers, comprehensions, calls."""
-# ruff: noqa: B007, PIE804 - programs as people write them
+# ruff: noqa: B007, B008, PIE804 - programs as people write them
 
 from __future__ import annotations
 
 import collections
 import contextlib
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -330,6 +331,55 @@ def grad_modes_that_were_set_when_made(compile):
     f = compile(fn)
     x = torch.ones(2, requires_grad=True)
     return [(call(f, x, mode), torch.is_grad_enabled()) for mode in (False, True, False)]
+
+
+@program
+def breaks_before_the_last_use_of_a_variable(compile):
+    class Pair:
+        def scaled(self):
+            return 1
+
+    def fn(x, k):
+        c = {"k": x}
+        call = c.update
+        return call(Pair.scaled() if k == 1 else Pair.missing())
+
+    f = compile(fn)
+    return [call(f, torch.ones(2), k) for k in (1, 2)]
+
+
+@program
+def breaks_while_a_function_is_made(compile):
+    def fn(x, flag):
+        for t in (talk(t, flag) for t in x if flag):
+            x = x + t
+        y = x * 2
+
+        def inner(a=talk(x, 1), *, b=talk(x, 2)):
+            return a + b + y + flag
+
+        numbers = [random.randint(0, 3) for _ in range(2)]
+        return inner(), sum(numbers) + y
+
+    f = compile(fn)
+    random.seed(0)
+    return [f(torch.ones(2), flag) for flag in (1, 0)]
+
+
+@program
+def comprehensions_that_hide_closure_variables(compile):
+    def fn(x, q):
+        def inner():
+            return x + q
+
+        a = [q * 2 for q in range(3)]
+        print("one")
+        b = [talk(x, q) for q in range(2)]
+        print("two", q)
+        return inner(), a, b, q
+
+    f = compile(fn)
+    return [f(torch.ones(2), q) for q in (1, 2)]
 
 
 @program

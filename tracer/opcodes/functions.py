@@ -4,6 +4,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..generators import GeneratorValue
+from ..side_effects import CellValue
 from ..values import build
 from ..values.base import Unsupported, Value
 from ..values.iterators import get_iter
@@ -23,12 +24,21 @@ def LOAD_CLOSURE(tx: Interpreter, instruction: Instruction) -> None:
 def MAKE_FUNCTION(tx: Interpreter, instruction: Instruction) -> None:
     flags = instruction.arg
     code = tx.pop().as_constant()
-    closure = tuple(tx.pop().iterate(tx)) if flags & 8 else ()
+    closure = closure_of(tx, tx.pop()) if flags & 8 else ()
     annotations = tx.pop() if flags & 4 else None
     kwdefaults = by_name(tx, tx.pop()) if flags & 2 else {}
     defaults = tuple(tx.pop().iterate(tx)) if flags & 1 else ()
     arguments = code, code.co_name, tx.f_globals, defaults, kwdefaults, closure, annotations
-    tx.push(build.make_function(tx, *arguments))  # type: ignore[arg-type]
+    tx.push(build.make_function(tx, *arguments))
+
+
+def closure_of(tx: Interpreter, cells: Value) -> tuple[CellValue, ...]:
+    """The cells in a tuple. After a break between making the tuple and the function it is the real one: the function is
+    then made in eager."""
+    found = [cell for cell in cells.iterate(tx) if isinstance(cell, CellValue)]
+    if len(found) < len(cells.iterate(tx)):
+        raise Unsupported("unknown-type", "a cell that an earlier part of the function left")
+    return tuple(found)
 
 
 def by_name(tx: Interpreter, mapping: Value) -> dict[str, Value]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..values import build, operators
-from ..values.base import NULL, Value
+from ..values.base import NULL, Unsupported, Value
 from ..values.functions import FunctionValue
 from .calls import call
-from .functions import by_name
+from .functions import by_name, closure_of
 from .operators import COMPARE
 from .registry import opcode
 from .variables import load_global
@@ -89,13 +89,14 @@ def MAKE_FUNCTION(tx: Interpreter, instruction: Instruction) -> None:
 @opcode("SET_FUNCTION_ATTRIBUTE", since=(3, 13))
 def SET_FUNCTION_ATTRIBUTE(tx: Interpreter, instruction: Instruction) -> None:
     value, function = tx.popn(2)
-    assert isinstance(function, FunctionValue)
+    if not isinstance(function, FunctionValue) or function.source is not None:
+        raise Unsupported("set-attribute", "a part of a function that an earlier part of this one left")
     if instruction.arg == 1:
         function.complete(defaults=tuple(value.iterate(tx)))
     elif instruction.arg == 2:
         function.complete(kwdefaults=by_name(tx, value))
     elif instruction.arg == 8:
-        function.complete(closure=tuple(value.iterate(tx)))  # type: ignore[arg-type]
+        function.complete(closure=closure_of(tx, value))
     tx.push(function)  # 4, the annotations, are left out, as before 3.13
 
 

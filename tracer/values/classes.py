@@ -134,7 +134,8 @@ class ClassValue(Value):
         if name == "__subclasses__":
             raise Unsupported("call", f"{self.describe()}.{name}")
         found = lookup(self.cls, name)
-        if found is MISSING and not is_python_method(lookup(type(self.cls), name)):
+        metaclass = lookup(type(self.cls), name)
+        if found is MISSING and metaclass is not MISSING and not is_python_method(metaclass):
             return fold(tx, getattr(self.cls, name), args, kwargs)
         return self.getattr(tx, name).call(tx, args, kwargs)
 
