@@ -72,11 +72,13 @@ def _softmax(graph: GraphLowering, node: torch.fx.Node, x: Value, dim: int, *res
         return e("exp", e("sub", e.cast(x.load(e, index), wide), top.broadcast(e, _row(index, at))))
 
     if node.target is aten._log_softmax.default:
-        total = row_reduce(graph, lazy(graph, x, wide, (x, top), exponent), at, "sum", wide, finish="log")
+        # A likely class has a sum little above 1, whose logarithm is lost in one rounding: a CPU has float64 for it.
+        exact = torch.float64 if x.device.type == "cpu" else wide
+        total = row_reduce(graph, lazy(graph, x, wide, (x, top), exponent), at, "sum", exact, finish="log")
 
         def logarithm(e: BodyBuilder, index: Index) -> str:
             shifted = e("sub", e.cast(x.load(e, index), wide), top.load(e, _row(index, at)))
-            return e("sub", shifted, total.load(e, _row(index, at)))
+            return e("sub", shifted, e.cast(total.load(e, _row(index, at)), wide))
 
         return graph.pointwise(node, fake, (x, top, total), logarithm)
     powers = lazy(graph, x, wide, (x, top), exponent)
