@@ -1,4 +1,4 @@
-"""Trains a small transformer, forward and backward compiled, and its optimizer's step too; the same in eager beside it."""
+"""Trains a small transformer: forward, backward and the optimizer's step compiled, and the same in eager beside it."""
 import copy
 
 import torch
