@@ -79,14 +79,14 @@ def region(joint: JointGraph) -> Region:
     costs = costs_of(graph)
     placeholders = [n for n in graph.nodes if n.op == "placeholder"]
     returned, gradients = outputs_of(joint)
-    needed = _reaching(gradients)
+    needed = ancestors(gradients)
     backward = _reached(graph, placeholders[len(joint.forward.inputs):]) & needed
     candidates = [n for n in graph.nodes if n in needed and n not in backward]
     inside = set(candidates)
     readers = {n: [u for u in n.users if u in inside] for n in candidates}
     wanted = {n for n in candidates if any(u in backward for u in n.users)}
     wanted.update(g for g in gradients if g in inside)
-    forward = _reaching(returned)
+    forward = ancestors(returned)
     stored = _stored(costs, forward, returned)
     again = {n for n in wanted if any(_reads_memory(u) for u in _through_views(n) if u in backward)}
     results = {root(n) for n in returned[len(joint.forward.mutations):]}
@@ -184,7 +184,8 @@ def root(node: Node) -> Node:
     return node
 
 
-def _reaching(ends: list[Node]) -> set[Node]:
+def ancestors(ends: list[Node]) -> set[Node]:
+    """`ends`, and all that their values are computed from."""
     found: set[Node] = set()
     stack = list(ends)
     while stack:

@@ -15,7 +15,7 @@ from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from ..aten import AtenGraph, Constant, EngineUnsupported, FromGraph, FromInput, Output
 from ..passes.dead_code import has_effect
-from .cut import Cut, Node, Region, outputs_of
+from .cut import Cut, Node, Region, ancestors, outputs_of
 from .graphs import BACKWARD, JointGraph
 
 
@@ -39,7 +39,7 @@ def _forward(region: Region, cut: Cut, sizes: tuple[Any, ...]) -> AtenGraph:
     for node in list(source.find_nodes(op="placeholder"))[: len(joint.forward.inputs)]:
         copy.node(node)
     effects = [n for n in source.nodes if n.op == "call_function" and has_effect(n) and n.meta.get("phase") != BACKWARD]
-    needed = _above([n for n in returned if isinstance(n, Node)] + list(cut.saved) + effects)
+    needed = ancestors([n for n in returned if isinstance(n, Node)] + list(cut.saved) + effects)
     for node in source.nodes:
         if node in needed and node.op != "placeholder":
             copy.node(node)
@@ -142,17 +142,6 @@ def _in_order(region: Region, given: Iterable[Node], tangents: list[Node]) -> It
                 stack.pop()
                 done.add(node)
                 yield node
-
-
-def _above(ends: list[Node]) -> set[Node]:
-    found: set[Node] = set()
-    stack = list(ends)
-    while stack:
-        node = stack.pop()
-        if node not in found:
-            found.add(node)
-            stack += node.all_input_nodes
-    return found
 
 
 # ---- sizes that vary -------------------------------------------------------------------------------------------------
