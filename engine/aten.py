@@ -270,7 +270,7 @@ class AtenTracer(TorchDispatchMode):
         if self.context.override("decompose", subject) == "keep":
             self.context.decide("decompose", subject, options, "rule", why, origins=origins)
             return NotImplemented
-        last = next(iter(reversed(self.graph.nodes)))
+        last = self.graph._root.prev  # the root itself in an empty graph
         try:
             result = self._decompose(func, rule, args, kwargs)
         except Exception as error:  # a rule that looks at data or writes in place; ATen's own kernel needs no rule

@@ -134,7 +134,7 @@ def sample_of(function: Callable[..., Any], name: str, number: int, args: tuple[
     """A call as a `Sample`: tensors anywhere in the arguments become inputs, everything else is fixed."""
     leaves, structure = tree_flatten((args, kwargs))
     places = tuple(i for i, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor))
-    tensors = tuple(leaves[i].detach() for i in places)
+    tensors = copies([leaves[i].detach() for i in places])  # the database changes some after it has given them
     tracked = tuple(leaves[i].requires_grad for i in places)
     return Sample(name, number, function, tuple(leaves), structure, places, tensors, tracked if any(tracked) else ())
 
