@@ -23,6 +23,7 @@ from .liveness import ENDS, READS, live_at
 from .modes import LASTING, Modes, protected
 from .opcodes.control import JUMP_IF_FALSE, after_loop
 from .opcodes.py313 import JUMPS_ON_BOOL
+from .randomness import draws, taken_back
 from .resume import argument_of, assemble, free_names, instruction_at, origin_of, resume_code
 from .second_run import SecondRun, may_run_again
 from .slots import Slot, push_object, push_slot, slot_of
@@ -61,6 +62,8 @@ def write_code(root: Interpreter, body: Body, compile_graph: Compile) -> CodeTyp
         again = None
         if root.trace.options.run_again and may_run_again(root.graph, root.trace.context.restartable):
             again = SecondRun(codegen, root.code)
+            if any(map(draws, root.graph.graph.nodes)):
+                compiled = taken_back(compiled)  # the second run draws the same numbers
         codegen.push_function(unobserved(compiled))
         sources = root.graph.used_inputs()
         for source in sources:

@@ -7,7 +7,6 @@ random numbers anew), the call is left to eager.
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -16,6 +15,7 @@ import torch
 import torch.fx
 import torch.nn.functional as F
 
+from ..randomness import draws
 from ..subgraphs import refuse_writes, versions
 from .base import Unsupported, Value
 from .handlers import NAMED
@@ -72,10 +72,8 @@ def _region(tx: Interpreter, random_again: bool) -> Iterator[None]:
             break
         if node.target is F.batch_norm and (len(node.args) < 6 or node.args[5]):
             raise Unsupported("effect-in-region", "a checkpointed function changes the statistics of a batch norm")
-        if not random_again and _RANDOM.search(str(getattr(node.target, "__name__", node.target))):
+        if not random_again and draws(node):
             raise Unsupported("call", "torch.utils.checkpoint.checkpoint(preserve_rng_state=False) of random operators")
 
-
-_RANDOM = re.compile("rand|dropout|bernoulli|normal|uniform|multinomial|exponential|poisson|gumbel|rrelu|attention")
 
 NAMED["torch.utils.checkpoint", "checkpoint"] = _checkpoint

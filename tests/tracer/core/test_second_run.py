@@ -88,3 +88,20 @@ def test_a_library_error_is_handled():
     for matrix in (torch.eye(2), torch.zeros(2, 2), 2 * torch.eye(2)):
         torch.testing.assert_close(compiled(matrix), inverse(matrix))
     assert stats()["graph_breaks"] == 0 and any("run again" in reason for reason in stats()["reasons"])
+
+
+def test_the_second_run_draws_the_numbers_that_eager_draws():
+    def noisy(x, i):
+        y = torch.nn.functional.dropout(x, 0.5)
+        try:
+            return x[i] + y[:2]
+        except IndexError:
+            return y * 2
+
+    compiled = ptdebug.compile(noisy)
+    for index in (GOOD, BAD):
+        drawn = []
+        for function in (noisy, compiled):
+            torch.manual_seed(0)
+            drawn.append((function(torch.ones(64), index).tolist(), torch.rand(3).tolist()))
+        assert drawn[0] == drawn[1]
