@@ -7,6 +7,7 @@ inputs that autograd tracks are made outside of the node, where autograd records
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,7 +16,7 @@ import torch
 from ..aten import AtenGraph, Captured, Constant, Output
 from ..entry import Compiled, apart, without_autocast
 from .eager import Call, EagerForm, eager_of
-from .graphs import Partitioned
+from .graphs import JointGraph, Partitioned
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class Differentiable:
     `forward(*inputs)` returns `results` values for the program, then tensors, then sizes to save. `backward(values)`
     takes a list of the saved tensors and sizes and of the tangents, which it empties, and returns the gradients of the
     node's arguments. `tangents` are the positions of the results that have one; `constant` those that autograd does
-    not track.
+    not track. `reached` has, for each argument, the tangents without which it has no gradient.
     """
 
     forward: Callable[..., Sequence[Any]]
@@ -35,6 +36,7 @@ class Differentiable:
     saved_tensors: int
     tangents: tuple[int, ...]
     constant: tuple[int, ...]
+    reached: tuple[frozenset[int], ...]
     arguments: int
 
 
@@ -64,19 +66,25 @@ class CompiledGraph(torch.autograd.Function):
         if torch.is_grad_enabled():
             _ = ctx.saved_tensors  # raises where they were freed, or changed in place
             return _differentiable_gradients(graph, ctx.call, [tangents[i] for i in graph.tangents])
-        values = [*ctx.saved_tensors, *ctx.sizes, *[tangents[i] for i in graph.tangents]]
+        given = [tangents[i] for i in graph.tangents]
+        missing = {k for k, tangent in enumerate(given) if tangent is None}
+        values = [*ctx.saved_tensors, *ctx.sizes, *given]
         if not _keeps_graph():
             ctx.maybe_clear_saved_tensors()
             ctx.call = None
-        if _autocasts():
-            with torch._C._DisableAutocast():
-                return graph.backward(values)
-        return graph.backward(values)
+        if len(missing) == len(graph.tangents):
+            return (None,) * graph.arguments
+        with torch._C._DisableAutocast() if _autocasts() else _nothing:
+            gradients = graph.backward(values)
+        if missing:
+            return tuple(None if needs <= missing else g for needs, g in zip(graph.reached, gradients))
+        return gradients
 
 
 _apply = super(torch.autograd.Function, CompiledGraph).apply  # without the checks for functorch's transforms
 _autocasts = torch._C._is_any_autocast_enabled
 _keeps_graph = torch._C._autograd._get_current_graph_task_keep_graph
+_nothing = nullcontext()
 
 
 def _differentiable_gradients(graph: Differentiable, call: Call, tangents: list[Any]) -> tuple[Any, ...]:
@@ -95,6 +103,14 @@ def node_gradients(halves: Partitioned) -> AtenGraph:
     return replace(halves.backward, outputs=tuple(outputs))
 
 
+def _reached(joint: JointGraph) -> tuple[frozenset[int], ...]:
+    """For each argument of the autograd node, the tangents that lead to it."""
+    found: list[frozenset[int]] = [frozenset()] * (len(joint.forward.inputs) + 1)
+    for i, tangents in zip(joint.gradients, joint.reached):
+        found[i + 1] = tangents
+    return tuple(found)
+
+
 def training_entry(
     captured: Captured, halves: Partitioned, forward: Compiled, backward: Compiled, outside: Compiled | None
 ) -> Compiled:
@@ -109,7 +125,7 @@ def training_entry(
     graph = Differentiable(
         without_autocast(forward), backward, eager_of(captured, joint), results,
         sum(s.kind != "size" for s in halves.saved), tangents,
-        tuple(i for i in range(results) if i not in tangents), len(joint.forward.inputs) + 1,
+        tuple(i for i in range(results) if i not in tangents), _reached(joint), len(joint.forward.inputs) + 1,
     )
 
     apply = _apply if captured.grad_enabled else torch.enable_grad()(_apply)  # gradients are on in a part of the graph

@@ -31,6 +31,9 @@ class JointGraph:
 
     `assigned` maps graph output to input: the new value of an input that autograd tracks, which is not copied inside
     the forward (`forward.mutations` has those that are) but outside, where autograd sees it.
+
+    `reached[i]` are the tangents that autograd's graph leads from to gradient i: where none of them is given, there is
+    no gradient (None, as in eager, which is not zeros: an optimizer leaves such a parameter alone).
     """
 
     forward: AtenGraph
@@ -38,6 +41,7 @@ class JointGraph:
     tangents: tuple[int, ...]
     gradients: tuple[int, ...]
     assigned: dict[int, int]
+    reached: tuple[frozenset[int], ...]
 
     @property
     def module(self) -> torch.fx.GraphModule:

@@ -100,7 +100,9 @@ def trace_joint(captured: Captured, context: CompileContext, lowered: Container[
         wanted = [i for i, item in enumerate(inputs) if item.requires_grad]
         if not differentiated:
             return None
-        gradients = _differentiate(tracer, results, differentiated, [inputs[i].edge for i in wanted])
+        edges = [inputs[i].edge for i in wanted]
+        reached = _reached([results.values[k] for k in differentiated], edges)
+        gradients = _differentiate(tracer, results, differentiated, edges)
         with tracer, torch.no_grad():
             values = [_unwrap(v) for v in (*results.values, *gradients)]
     for node in tracer.graph.nodes:
@@ -109,7 +111,7 @@ def trace_joint(captured: Captured, context: CompileContext, lowered: Container[
     module = torch.fx.GraphModule(tracer.constants, tracer.graph, "JointGraph")
     forward = AtenGraph(module, captured.inputs, dict(enumerate(inside)), results.outputs)
     assigned = {len(inside) + k: i for k, i in enumerate(sorted(tracked))}
-    return JointGraph(forward, len(results.values), tuple(differentiated), tuple(wanted), assigned)
+    return JointGraph(forward, len(results.values), tuple(differentiated), tuple(wanted), assigned, reached)
 
 
 @contextmanager
@@ -167,6 +169,22 @@ def _differentiate(tracer: JointTracer, results: Results, differentiated: list[i
         except RuntimeError as error:  # the program's own, which its backward raises
             raise EngineUnsupported(f"differentiating the graph raises: {str(error).partition(chr(10))[0]}") from error
     return list(found)
+
+
+def _reached(roots: list[Any], edges: list[Any]) -> tuple[frozenset[int], ...]:
+    """For each of `edges` the positions of the `roots` from which autograd's graph leads to it."""
+    found: list[set[tuple[Any, int]]] = []
+    for root in roots:
+        start = torch.autograd.graph.get_gradient_edge(root)
+        seen, stack, nodes = {(start.node, start.output_nr)}, [start.node], {start.node}
+        while stack:
+            for node, number in stack.pop().next_functions:
+                seen.add((node, number))
+                if node is not None and node not in nodes:
+                    nodes.add(node)
+                    stack.append(node)
+        found.append(seen)
+    return tuple(frozenset(k for k, seen in enumerate(found) if (e.node, e.output_nr) in seen) for e in edges)
 
 
 def _unwrap(value: Any) -> Any:

@@ -1,0 +1,769 @@
+"""Training programs that each hold one hard case of autograd: twenty optimizer steps, against eager and float64.
+
+A program gets a `Run` and trains in it. There are four runs of each, eager and compiled in float32 and in float64. In
+float64 compiled and eager agree to rounding; in float32 all that is compared (losses, parameters, gradients, whatever
+else the program shows) is at most twice as far from float64 as eager's. Strides, dtypes and absent gradients are equal.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import torch
+from ptdebug.artifacts.context import CompileContext, CompileId
+from ptdebug.cli.wiring import engine_backend
+from ptdebug.tracer import dispatch
+from ptdebug.tracer.capture import CompileOptions
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
+
+Tensor = torch.Tensor
+STEPS = 20
+
+
+@dataclass
+class Run:
+    """One run of a program, and what it shows."""
+
+    dtype: torch.dtype
+    compiled: bool
+    contexts: list[CompileContext] = field(default_factory=list)
+    shown: dict[str, Any] = field(default_factory=dict)
+
+    def compile(self, function: Callable[..., Any], fullgraph: bool = True, **settings: Any) -> Callable[..., Any]:
+        """`function`, compiled if this run is."""
+        if not self.compiled:
+            return function
+
+        def context(compile_id: CompileId) -> CompileContext:
+            self.contexts.append(CompileContext(compile_id, **settings))
+            return self.contexts[-1]
+
+        return dispatch.optimize(function, CompileOptions(engine_backend, context, fullgraph=fullgraph))
+
+    def randn(self, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+        """The same numbers in both precisions."""
+        wide = {torch.float32: self.dtype, torch.complex64: torch.promote_types(self.dtype, torch.complex64)}
+        return torch.randn(*shape, dtype=dtype).to(wide[dtype])
+
+    def parameter(self, *shape: int, dtype: torch.dtype = torch.float32) -> nn.Parameter:
+        """A leaf to train."""
+        return nn.Parameter(self.randn(*shape, dtype=dtype))
+
+    def module(self, module: nn.Module) -> nn.Module:
+        """A module in the precision of this run."""
+        return module.to(self.dtype)
+
+    def train(self, step: Callable[[], Tensor], parameters: Iterable[Tensor], zero_grad: bool = True) -> None:
+        """Twenty times: `step` computes gradients and returns a loss, SGD with momentum uses them."""
+        parameters = list(parameters)
+        optimizer = torch.optim.SGD(parameters, lr=1e-2, momentum=0.9)
+        losses = []
+        for number in range(STEPS):
+            torch.manual_seed(number)
+            if zero_grad:
+                optimizer.zero_grad()
+            losses.append(step().detach())
+            optimizer.step()
+        self.show(losses=torch.stack(losses))
+        for i, parameter in enumerate(parameters):
+            self.show(**{f"parameter {i}": parameter, f"gradient {i}": parameter.grad})
+
+    def show(self, **values: Any) -> None:
+        """Remember what must be alike in all runs."""
+        copies = {k: v.detach().clone() if isinstance(v, Tensor) else v for k, v in values.items()}
+        self.shown.update(copies)
+
+
+PROGRAMS: dict[str, Callable[[Run], None]] = {}
+
+
+def program(function: Callable[[Run], None]) -> Callable[[Run], None]:
+    """Put a program into the table."""
+    PROGRAMS[function.__name__] = function
+    return function
+
+
+# ---- inputs that change ----------------------------------------------------------------------------------------------
+@program
+def data_of_an_input_changes(run: Run) -> None:
+    model, mean = run.module(nn.Linear(6, 4)), run.randn(6)
+
+    @run.compile
+    def forward(x):
+        mean.mul_(0.9).add_(x.mean(0), alpha=0.1)
+        x.sub_(mean)
+        return model(x).pow(2).mean()
+
+    def step():
+        loss = forward(run.randn(5, 6))
+        loss.backward()
+        return loss
+
+    run.train(step, model.parameters())
+    run.show(mean=mean)
+
+
+@program
+def metadata_of_an_input_changes(run: Run) -> None:
+    w = run.parameter(4, 6)
+
+    def forward(x):
+        x.t_()
+        x.unsqueeze_(0)
+        return (x @ w).tanh().pow(2).sum()
+
+    forward = run.compile(forward, fullgraph=False)
+
+    def step():
+        x = run.randn(4, 5)
+        loss = forward(x)
+        loss.backward()
+        run.show(shape=tuple(x.shape), strides=x.stride())
+        return loss
+
+    run.train(step, [w])
+
+
+@program
+def parameters_change_under_no_grad(run: Run) -> None:
+    w, b = run.parameter(6, 4), run.parameter(4)
+
+    @run.compile
+    def forward(x):
+        with torch.no_grad():
+            w.div_(w.norm(dim=0, keepdim=True).clamp(min=1.0))
+            b.clamp_(-0.5, 0.5)
+        return ((x @ w) + b).sigmoid().mul(x.sum()).pow(2).mean()
+
+    def step():
+        loss = forward(run.randn(5, 6))
+        loss.backward()
+        return loss
+
+    run.train(step, [w, b])
+
+
+@program
+def an_input_with_a_history_changes(run: Run) -> None:
+    encoder, w = run.module(nn.Linear(6, 4)), run.parameter(4)
+
+    @run.compile
+    def forward(h):
+        h.mul_(w)
+        h[:, 0].add_(1)
+        return h.tanh() * w
+
+    def step():
+        h = encoder(run.randn(5, 6))
+        loss = (forward(h) * h).pow(2).mean()
+        loss.backward()
+        return loss
+
+    run.train(step, [*encoder.parameters(), w])
+
+
+@program
+def a_plain_tensor_gets_a_history(run: Run) -> None:
+    w = run.parameter(4, 4)
+
+    @run.compile
+    def forward(state, x):
+        state.mul_(0.5).add_(x @ w)
+        return state.tanh()
+
+    def step():
+        state = run.randn(3, 4)
+        out = [forward(state, run.randn(3, 4)) for _ in range(3)]
+        loss = (sum(o.pow(2).mean() for o in out) + state.mean())
+        loss.backward()
+        return loss
+
+    run.train(step, [w])
+
+
+# ---- aliases ---------------------------------------------------------------------------------------------------------
+@program
+def results_alias_inputs(run: Run) -> None:
+    model = run.module(nn.Linear(6, 4))
+
+    @run.compile
+    def forward(h):
+        return h.t(), h[1:], h.detach(), h, h.view(-1)
+
+    def step():
+        transposed, rest, plain, same, flat = forward(model(run.randn(5, 6)))
+        flat[:2].mul_(2)
+        loss = (transposed.sin().sum(1) * rest.sum(0)).sum() + (plain * same).mean()
+        loss.backward()
+        return loss
+
+    run.train(step, model.parameters())
+
+
+@program
+def results_alias_each_other(run: Run) -> None:
+    model = run.module(nn.Linear(6, 4))
+
+    @run.compile
+    def forward(x):
+        h = model(x)
+        hidden = h.sin()
+        return hidden, hidden.t(), hidden[0], h.exp()[:, ::2], h.detach()
+
+    def step():
+        hidden, transposed, first, every, plain = forward(run.randn(5, 6))
+        first.mul_(3)  # seen through all three
+        loss = (hidden.pow(2).mean() + transposed.sum(1).sigmoid().mean() + first.sum() + every.mean()) * plain.abs().mean()
+        loss.backward()
+        return loss
+
+    run.train(step, model.parameters())
+
+
+@program
+def inputs_alias_each_other(run: Run) -> None:
+    w = run.parameter(8, 4)
+
+    @run.compile
+    def forward(x, head, tail, memory, window):
+        memory.mul_(2)
+        return (x @ head).tanh() @ tail.t() + window.sum()
+
+    def step():
+        memory = run.randn(12)
+        out = forward(run.randn(5, 4), w[:4], w[2:6], memory[:8], memory[4:])
+        loss = out.pow(2).mean() * memory.abs().mean()
+        loss.backward()
+        return loss
+
+    run.train(step, [w])
+
+
+@program
+def inputs_with_a_history_alias_and_change(run: Run) -> None:
+    model = run.module(nn.Linear(6, 4))
+
+    @run.compile
+    def forward(a, b):
+        a.mul_(2)
+        b.add_(1)
+        return a * b
+
+    def step():
+        h = model(run.randn(5, 6))
+        loss = forward(h[:3], h[2:]).pow(2).mean() + h.mean()
+        loss.backward()
+        return loss
+
+    run.train(step, model.parameters())
+
+
+@program
+def parameters_shared_between_modules(run: Run) -> None:
+    embedding, mix, out = nn.Embedding(7, 4), nn.Linear(4, 4), nn.Linear(4, 7, bias=False)
+    out.weight = embedding.weight
+    model = run.module(nn.Sequential(embedding, mix, nn.Tanh(), mix, out))
+    forward = run.compile(lambda ids, target: F.cross_entropy(model(ids), target))
+
+    def step():
+        loss = forward(torch.randint(0, 7, (9,)), torch.randint(0, 7, (9,)))
+        loss.backward()
+        return loss
+
+    run.train(step, model.parameters())
+
+
+# ---- what is differentiated ------------------------------------------------------------------------------------------
+@program
+def results_without_gradients(run: Run) -> None:
+    model = run.module(nn.Linear(6, 4))
+
+    @run.compile
+    def forward(x, target):
+        logits = model(x)
+        correct = logits.argmax(-1) == target
+        with torch.no_grad():
+            entropy = -(logits.softmax(-1) * logits.log_softmax(-1)).sum()
+        return F.cross_entropy(logits, target), correct, correct.sum(), logits.detach().max(), entropy
+
+    def step():
+        loss, *rest = forward(run.randn(9, 6), torch.randint(0, 4, (9,)))
+        loss.backward()
+        assert not any(r.requires_grad for r in rest)
+        run.show(**{f"measure {i}": r for i, r in enumerate(rest)})
+        return loss
+
+    run.train(step, model.parameters())
+
+
+@program
+def tensors_that_require_grad_are_made_inside(run: Run) -> None:
+    model = run.module(nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 2)))
+
+    def forward(x):
+        shift = torch.zeros_like(x).requires_grad_()
+        (gradient,) = torch.autograd.grad(model(x + shift).sum(), shift)
+        return model(x + 0.1 * gradient.sign()).pow(2).mean()
+
+    forward = run.compile(forward, fullgraph=False)
+
+    def step():
+        loss = forward(run.randn(5, 6))
+        loss.backward()
+        return loss
+
+    run.train(step, model.parameters())
+
+
+@program
+def detached_branches(run: Run) -> None:
+    model, target = run.module(nn.Linear(6, 4)), run.module(nn.Linear(6, 4))
+
+    @run.compile
+    def forward(x, y):
+        a, b = model(x), model(y)
+        with torch.no_grad():
+            c = target(y)
+        loss = -F.cosine_similarity(a, b.detach()).mean() + F.mse_loss(b, c)
+        with torch.no_grad():
+            for mine, theirs in zip(target.parameters(), model.parameters()):
+                mine.lerp_(theirs, 0.1)
+        return loss
+
+    def step():
+        loss = forward(run.randn(5, 6), run.randn(5, 6))
+        loss.backward()
+        return loss
+
+    run.train(step, [*model.parameters()])
+    run.show(**dict(target.named_parameters()))
+
+
+@program
+def backward_twice_through_a_retained_graph(run: Run) -> None:
+    model = run.module(nn.Linear(6, 4))
+    forward = run.compile(lambda x: (model(x).tanh().pow(2).mean(), model(x).exp()))
+
+    def step():
+        loss, other = forward(run.randn(5, 6))
+        loss.backward(retain_graph=True)
+        other[0].sum().backward(retain_graph=True)
+        (loss * 2 + other.mean()).backward()
+        return loss
+
+    run.train(step, model.parameters())
+
+
+@program
+def only_some_gradients_are_asked_for(run: Run) -> None:
+    model = run.module(nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 4)))
+    forward = run.compile(lambda x: (model(x).pow(2).mean(), x.sum() * model[0].bias.sum(), model[2].weight.exp()))
+
+    def step():
+        loss, unused, regular = forward(run.randn(5, 6))
+        first, last = model[0].weight, model[2].weight
+        first.grad, last.grad = torch.autograd.grad(loss + regular.mean(), [first, last])
+        run.show(**{f"bias {i}": model[i].bias.grad for i in (0, 2)})
+        return loss
+
+    run.train(step, model.parameters())
+
+
+@program
+def undefined_tangents(run: Run) -> None:
+    model = run.module(nn.Linear(6, 4))
+    forward = run.compile(lambda x: (model(x).sin(), (model.weight * 2).exp(), model.bias.cos()))
+    number = 0
+
+    def step():
+        nonlocal number
+        results = forward(run.randn(5, 6))
+        loss = results[number % 3].pow(2).mean()
+        number += 1
+        loss.backward()
+        return loss
+
+    run.train(step, model.parameters())
+
+
+@program
+def tangents_in_other_layouts(run: Run) -> None:
+    model = run.module(nn.Linear(6, 4))
+    forward = run.compile(lambda x: model(x).sin() + x[:, :4])
+
+    def step():
+        expanded, transposed = forward(run.randn(5, 6)), forward(run.randn(5, 6))
+        sliced, scalar = forward(run.randn(5, 6)), forward(run.randn(5, 6))
+        expanded.sum().backward()
+        transposed.backward(run.randn(4, 5).t())
+        sliced.backward(run.randn(5, 8)[:, ::2])
+        scalar.backward(torch.ones((), dtype=run.dtype).expand(5, 4))
+        return expanded.mean()
+
+    run.train(step, model.parameters())
+
+
+@program
+def complex_parameters(run: Run) -> None:
+    w, phase = run.parameter(5, 3, dtype=torch.complex64), run.parameter(3)
+
+    @run.compile
+    def forward(x):
+        z = torch.fft.rfft(x)[:, :5] @ w
+        turned = z * torch.polar(torch.ones_like(phase), phase)
+        return (turned * turned.conj()).real.mean() + turned.imag.tanh().sum() + turned.abs().mean()
+
+    def step():
+        loss = forward(run.randn(4, 10))
+        loss.backward()
+        return loss
+
+    run.train(step, [w, phase])
+
+
+@program
+def gradients_accumulate(run: Run) -> None:
+    model = run.module(nn.Sequential(nn.Linear(6, 5), nn.GELU(), nn.Linear(5, 4)))
+    forward = run.compile(lambda x: model(x).pow(2).mean() / 3)
+    gradients = []
+
+    def step():
+        losses = [forward(run.randn(5, 6)) for _ in range(3)]
+        for loss in losses:
+            loss.backward()
+        gradients.append(model[0].weight.grad)
+        assert all(g is gradients[0] for g in gradients)  # added to in place
+        with torch.no_grad():
+            for p in model.parameters():
+                p.grad.mul_(0.5)  # and never cleared
+        return sum(losses)
+
+    run.train(step, model.parameters(), zero_grad=False)
+
+
+@program
+def the_same_function_under_no_grad(run: Run) -> None:
+    model = run.module(nn.Sequential(nn.Linear(6, 5), nn.BatchNorm1d(5), nn.Dropout(0.3), nn.Linear(5, 4)))
+    forward = run.compile(lambda x: model(x).pow(2).mean())
+
+    def step():
+        model.train()
+        loss = forward(run.randn(5, 6))
+        model.eval()
+        with torch.no_grad():
+            quiet = forward(run.randn(5, 6))
+        assert not quiet.requires_grad
+        loss.backward()
+        return loss + quiet
+
+    run.train(step, model.parameters())
+    run.show(**dict(model.named_buffers()))
+
+
+@program
+def a_penalty_on_gradients(run: Run) -> None:
+    model = run.module(nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 2)))
+    forward = run.compile(lambda x: model(x).exp())
+
+    def step():
+        x = run.randn(5, 6).requires_grad_()
+        out = forward(x)
+        (gradient,) = torch.autograd.grad(out.sum(), x, create_graph=True)
+        loss = out.mean() + (gradient.norm(dim=1) - 1).pow(2).mean()
+        loss.backward()
+        return loss
+
+    run.train(step, model.parameters())
+
+
+@program
+def a_penalty_on_gradients_inside(run: Run) -> None:
+    model = run.module(nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 2)))
+
+    def forward(x):
+        x = x.detach().requires_grad_()
+        out = model(x).exp()
+        (gradient,) = torch.autograd.grad(out.sum(), x, create_graph=True)
+        return out.mean() + (gradient.norm(dim=1) - 1).pow(2).mean()
+
+    forward = run.compile(forward, fullgraph=False)
+
+    def step():
+        loss = forward(run.randn(5, 6))
+        loss.backward()
+        return loss
+
+    run.train(step, model.parameters())
+
+
+# ---- what the program adds to autograd -------------------------------------------------------------------------------
+class Rounded(torch.autograd.Function):
+    """Rounds; the gradient goes straight through where the value is small."""
+
+    @staticmethod
+    def forward(ctx, x, limit):
+        ctx.save_for_backward(x)
+        ctx.limit = limit
+        return (x * 4).round() / 4
+
+    @staticmethod
+    def backward(ctx, gradient):
+        (x,) = ctx.saved_tensors
+        return gradient * (x.abs() < ctx.limit), None
+
+
+@program
+def functions_with_their_own_gradient(run: Run) -> None:
+    model = run.module(nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 4)))
+    forward = run.compile(lambda x: Rounded.apply(model(x), 0.8).sub(0.3).pow(2).mean())
+
+    def step():
+        loss = forward(run.randn(5, 6))
+        loss.backward()
+        return loss
+
+    run.train(step, model.parameters())
+
+
+@program
+def hooks_on_tensors(run: Run) -> None:
+    model = run.module(nn.Linear(6, 4))
+    model.weight.register_hook(lambda g: g.clamp(-0.1, 0.1))
+    forward = run.compile(lambda h: (h.tanh(), h.exp()))
+    norms = []
+
+    def step():
+        h = model(run.randn(5, 6))
+        h.register_hook(lambda g: g * 2)
+        h.retain_grad()
+        a, b = forward(h)
+        a.register_hook(lambda g: norms.append(g.norm()))
+        b.register_hook(lambda g: g / (1 + g.norm()))
+        loss = a.pow(2).sum() + b.mean()
+        loss.backward()
+        run.show(hidden=h.grad)
+        return loss
+
+    run.train(step, model.parameters())
+    run.show(norms=torch.stack(norms))
+
+
+@program
+def hooks_on_tensors_inside(run: Run) -> None:
+    model = run.module(nn.Linear(6, 4))
+
+    def forward(x):
+        h = model(x)
+        h.register_hook(lambda g: g * 0.5 + 0.01)
+        return h.exp().mean()
+
+    forward = run.compile(forward, fullgraph=False)
+
+    def step():
+        loss = forward(run.randn(5, 6))
+        loss.backward()
+        return loss
+
+    run.train(step, model.parameters())
+
+
+@program
+def hooks_on_modules(run: Run) -> None:
+    model = run.module(nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 4)))
+    seen = []
+    model[0].register_full_backward_hook(lambda module, inputs, outputs: seen.append(outputs[0].norm()))
+    model[1].register_full_backward_hook(lambda module, inputs, outputs: (inputs[0] * 2,))
+    model[2].register_full_backward_pre_hook(lambda module, outputs: (outputs[0] * 0.5,))
+    model[2].register_forward_hook(lambda module, args, result: result + args[0].mean())
+    forward = run.compile(lambda x: model(x).pow(2).mean(), fullgraph=False)
+
+    def step():
+        loss = forward(run.randn(5, 6))
+        loss.backward()
+        return loss
+
+    run.train(step, model.parameters())
+    run.show(seen=torch.stack(seen))
+
+
+@program
+def an_optimizer_in_the_backward(run: Run) -> None:
+    model = run.module(nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 4)))
+    optimizers = {p: torch.optim.Adam([p], lr=1e-2, foreach=False) for p in model.parameters()}
+
+    def hook(parameter):
+        optimizers[parameter].step()
+        optimizers[parameter].zero_grad()
+
+    for p in model.parameters():
+        p.register_post_accumulate_grad_hook(hook)
+    forward = run.compile(lambda x: model(x).pow(2).mean())
+
+    def step():
+        loss = forward(run.randn(5, 6))
+        loss.backward()
+        return loss
+
+    run.train(step, model.parameters())
+
+
+def _checkpointed(run: Run, reentrant: bool) -> None:
+    first, second = run.module(nn.Linear(6, 6)), run.module(nn.Linear(6, 4))
+
+    def region(x):
+        return F.dropout(first(x).tanh(), 0.3) * x
+
+    @run.compile
+    def forward(x):
+        h = checkpoint(region, x, use_reentrant=reentrant)
+        return second(checkpoint(region, h, use_reentrant=reentrant)).pow(2).mean()
+
+    def step():
+        loss = forward(run.randn(5, 6).requires_grad_())
+        loss.backward()
+        return loss
+
+    run.train(step, [*first.parameters(), *second.parameters()])
+
+
+@program
+def checkpointed_regions(run: Run) -> None:
+    _checkpointed(run, False)
+
+
+@program
+def reentrant_checkpoints(run: Run) -> None:
+    _checkpointed(run, True)
+
+
+# ---- modes, random numbers, sizes ------------------------------------------------------------------------------------
+@program
+def autocast(run: Run) -> None:
+    model = run.module(nn.Sequential(nn.Linear(6, 16), nn.LayerNorm(16), nn.ReLU(), nn.Linear(16, 4)))
+
+    @run.compile
+    def forward(x, target):
+        with torch.autocast("cpu", torch.bfloat16):
+            logits = model(x)
+        return F.cross_entropy(logits.to(run.dtype), target)
+
+    def step():
+        loss = forward(run.randn(9, 6), torch.randint(0, 4, (9,)))
+        loss.backward()
+        return loss
+
+    run.train(step, model.parameters())
+
+
+@program
+def autocast_around(run: Run) -> None:
+    model = run.module(nn.Sequential(nn.Linear(6, 16), nn.GELU(), nn.Linear(16, 4)))
+    forward = run.compile(lambda x: model(x).to(run.dtype).pow(2).mean())
+
+    def step():
+        with torch.autocast("cpu", torch.bfloat16):
+            loss = forward(run.randn(9, 6))
+        loss.backward()
+        return loss
+
+    run.train(step, model.parameters())
+
+
+@program
+def random_numbers_with_everything_recomputed(run: Run) -> None:
+    model = run.module(nn.Sequential(nn.Linear(6, 16), nn.GELU(), nn.Dropout(0.4), nn.Linear(16, 4), nn.Dropout(0.2)))
+
+    def forward(x):
+        noise = torch.rand(x.shape, dtype=torch.float32).to(run.dtype)
+        return model(x + noise).exp().mean()
+
+    forward = run.compile(forward, memory_budget=0.0)
+
+    def step():
+        x = run.randn(9, 6)
+        losses = []
+        for _ in range(2):
+            torch.manual_seed(3)
+            losses.append(forward(x))
+        assert torch.equal(losses[0], losses[1])
+        sum(losses).backward()
+        run.show(next=torch.rand(3))  # the generator is where eager leaves it
+        return losses[0]
+
+    run.train(step, model.parameters())
+
+
+@program
+def sizes_that_vary(run: Run) -> None:
+    model = run.module(nn.Sequential(nn.Linear(6, 5), nn.LayerNorm(5), nn.Tanh(), nn.Linear(5, 4)))
+
+    @run.compile
+    def forward(x, target):
+        weights = torch.arange(x.shape[0], dtype=x.dtype) / x.shape[0]
+        return (F.cross_entropy(model(x), target, reduction="none") * weights).mean(), model(x)[1:]
+
+    def step():
+        n = int(torch.randint(2, 12, ()))
+        loss, rest = forward(run.randn(n, 6), torch.randint(0, 4, (n,)))
+        (loss + rest.pow(2).sum() / n).backward()
+        return loss
+
+    run.train(step, model.parameters())
+
+
+@program
+def a_whole_step(run: Run) -> None:
+    model = run.module(nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 4)))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+
+    def step(x):
+        optimizer.zero_grad(set_to_none=True)
+        loss = model(x).pow(2).mean()
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+        optimizer.step()
+        return loss.detach()
+
+    step = run.compile(step, fullgraph=False)
+    run.train(lambda: step(run.randn(5, 6)), model.parameters(), zero_grad=False)
+
+
+# ---- the comparison --------------------------------------------------------------------------------------------------
+def _ran(name: str, dtype: torch.dtype, compiled: bool) -> Run:
+    torch.manual_seed(0)
+    run = Run(dtype, compiled)
+    PROGRAMS[name](run)
+    return run
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_twenty_steps(name: str) -> None:
+    kinds = [(dtype, compiled) for dtype in (torch.float64, torch.float32) for compiled in (False, True)]
+    exact, exact_compiled, eager, compiled = [_ran(name, *kind) for kind in kinds]
+    for run in (exact_compiled, compiled):
+        assert run.contexts, "nothing was compiled"
+        assert [c.fallback for c in run.contexts if c.fallback] == []
+    assert exact.shown.keys() == exact_compiled.shown.keys() == eager.shown.keys() == compiled.shown.keys()
+    for key in exact.shown:
+        _same(key, *[run.shown[key] for run in (exact, exact_compiled, eager, compiled)])
+
+
+def _same(key: str, exact: Any, exact_compiled: Any, eager: Any, compiled: Any) -> None:
+    if not isinstance(exact, Tensor):
+        assert compiled == eager, key
+        assert exact_compiled == exact, key
+        return
+    for ours, theirs in ((exact_compiled, exact), (compiled, eager)):
+        assert (ours.dtype, ours.shape, ours.stride()) == (theirs.dtype, theirs.shape, theirs.stride()), key
+    if not (exact.is_floating_point() or exact.is_complex()):
+        assert torch.equal(exact, exact_compiled), key
+        assert torch.equal(eager, compiled), key
+        return
+    torch.testing.assert_close(exact_compiled, exact, rtol=1e-9, atol=1e-12, msg=lambda m: f"{key}: {m}")
+    ours, theirs = [(t.to(exact.dtype) - exact).abs().max().item() for t in (compiled, eager)]
+    floor = 4 * torch.finfo(eager.dtype).eps * exact.abs().max().item()  # eager may be exact by luck
+    assert ours <= 2 * max(theirs, floor), f"{key}: {ours:.2e} away from float64, eager {theirs:.2e}"
