@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 from ..artifacts.context import CompileContext, OverrideError, Stage, run_stages
 from ..artifacts.records import AnyRecord, Kernel
 from . import cpp, library, passes, scheduler, wrapper
@@ -25,7 +27,7 @@ from .training.function import node_gradients, training_entry
 from .training.graphs import JointGraph, Partitioned
 from .training.joint import shield_changed_inputs, trace_joint
 from .training.partition import partition
-from .triton import TritonUnsupported, describe_for_target, kernels_for_plan
+from .triton import TritonKernel, TritonUnsupported, describe_for_target, kernels_for_plan, warm_up
 
 Compiled = Callable[..., Sequence[Any]]
 
@@ -58,10 +60,11 @@ class Scheduled(Lowered):
 
 @dataclass(frozen=True)
 class Generated(Scheduled):
-    """With C++ source, None for a graph on a GPU, and the compiler at work on it."""
+    """With C++ source, or Triton kernels for a graph on a GPU, and the compiler at work on it."""
 
     source: cpp.CppSource | None
     building: Building | None
+    triton: Mapping[str, TritonKernel]
 
 
 @dataclass(frozen=True)
@@ -103,10 +106,12 @@ def _scheduling(work: Lowered, context: CompileContext) -> Scheduled:
 
 
 def _codegen(work: Scheduled, context: CompileContext) -> Generated:
-    source = cpp.generate(work.plan, context) if _device_type(work.plan) == "cpu" else None
-    names = [s.name for s in source.signatures] if source is not None else []
-    building = Building(source.text, names) if source is not None and names else None
-    return Generated(**vars(work), source=source, building=building)
+    if _device_type(work.plan) != "cpu":
+        return Generated(**vars(work), source=None, building=None, triton=kernels_for_plan(work.plan, context))
+    source = cpp.generate(work.plan, context)
+    names = [s.name for s in source.signatures]
+    building = Building(source.text, names) if names else None
+    return Generated(**vars(work), source=source, building=building, triton={})
 
 
 def _kernels(work: Generated, context: CompileContext) -> Built:
@@ -132,7 +137,9 @@ def _for_target(work: Generated, context: CompileContext) -> tuple[tuple[str, st
 
 
 def _triton_kernels(work: Generated, context: CompileContext) -> Built:
-    kernels = kernels_for_plan(work.plan, context)
+    kernels = work.triton
+    for kernel in kernels.values():
+        kernel.wait()
     records: tuple[tuple[str, str, AnyRecord], ...] = ()
     if context.recording:
         records = tuple(("kernels", name, k.record()) for name, k in kernels.items()) + _for_target(work, context)
@@ -186,6 +193,8 @@ def compile_graph(captured: Captured, context: CompileContext) -> Compiled:
     why = "training graph" if training else "inference graph"
     if context.decide("compile", "graph", ["kernels", "eager"], "kernels", why) == "eager":
         return _eager(captured, context, "forced by an override")
+    if any(isinstance(value, torch.Tensor) and value.is_cuda for value in captured.inputs):
+        warm_up()
     try:
         compiled = _train(captured, context) if training else None
         return _infer(captured, context) if compiled is None else compiled

@@ -15,8 +15,10 @@ from typing import Any
 from ...artifacts.context import CompileContext
 from ...artifacts.records import AnyRecord, Kernel
 from ..ir import Group, Plan
+from .building import parameter_constants, parameter_types
 from .generate import generate
 from .load import load
+from .server import compiled
 from .source import Launch, TritonSource
 from .unsupported import TritonUnsupported
 
@@ -26,31 +28,14 @@ _PRODUCTS = ("ttir", "ttgir", "llir", "ptx")
 def compile_launch(
     launch: Launch, function: Any, *, aligned: Sequence[bool] | None = None, wide: bool = False, target: Any = None
 ) -> Any:
-    """The `CompiledKernel` of one launch.
+    """The `CompiledKernel` of one launch, compiled in this process.
 
     `aligned` says which pointers are multiples of 16 (default: all). `target` is a `GPUTarget`, by default the present
-    device's. Numerics as eager's: denormals are kept, a multiplication and an addition round twice; asserts on indices
-    are live.
+    device's.
     """
-    import triton
-    import triton.language as tl
-    from triton.compiler import ASTSource
-
-    types = dict(zip((f"{p}" for p in function.arg_names), launch.types))
-    width = "i64" if wide else "i32"
-    width = "i64" if launch.index == "int64" else width
-    types |= {s.name: width for s in launch.symbols}
-    constants: dict[str, Any] = dict(launch.constants)
-    if launch.index == "dynamic":
-        constants["INDEX"] = tl.int64 if wide else tl.int32
-    types |= dict.fromkeys(constants, "constexpr")
-    attributes = {
-        (k,): [["tt.divisibility", 16]] for k in range(len(launch.pointers)) if aligned is None or aligned[k]
-    }
-    source = ASTSource(function, types, constants, attributes)
-    options = {"num_warps": launch.warps, "debug": True, "sanitize_overflow": False, "enable_reflect_ftz": False,
-               "enable_fp_fusion": False}
-    return triton.compile(source, target=target, options=options)
+    places = [k for k in range(len(launch.pointers)) if aligned is None or aligned[k]]
+    types, constants = parameter_types(launch, wide), parameter_constants(launch, wide)
+    return compiled(function, types, constants, places, launch.warps, target)
 
 
 def describe_for_target(plan: Plan, target: str, context: CompileContext) -> Iterator[tuple[str, str, AnyRecord]]:

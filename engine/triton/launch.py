@@ -1,8 +1,9 @@
 """A generated group as a function that runs: on CUDA through compiled kernels, on the CPU through the interpreter.
 
 Called as the C++ kernels are: data pointers (or tensors) in the order of the signature, then the size symbols, and an
-int64 status comes back. On CUDA a call goes straight to the compiled kernel's launcher: which variant (alignment of the
-pointers, width of positions) is one dictionary look-up, and nothing of Triton's own dispatch runs.
+int64 status comes back. On CUDA a call goes straight to torch's launcher for compiled kernels, written in C++: which
+variant (alignment of the pointers, width of positions) is one dictionary look-up, and nothing of Triton runs, or is
+even imported.
 """
 from __future__ import annotations
 
@@ -16,6 +17,7 @@ import torch
 from ...artifacts.context import CompileContext
 from ...artifacts.records import Kernel
 from ..ir import Buffer, Group, KernelSignature, Plan
+from .building import Binary, Build, begin, parameter_types
 from .compile import compile_launch
 from .emit import OUT_OF_BOUNDS
 from .generate import generate
@@ -23,6 +25,10 @@ from .load import load, load_interpreted
 from .source import WIDE_FROM, Launch, TritonSource, function_of
 
 _ALIGNED = 15  # pointers whose low four bits are zero may be loaded 16 bytes at a time
+_MOST_ARGUMENTS = 100  # that torch's launcher takes for sure
+_static = getattr(torch._C, "_StaticCudaLauncher", None)  # since torch 2.7, where it was built with CUDA
+
+Variant = Callable[[int, int, int, tuple[Any, ...]], None]  # (programs, programs, stream, arguments)
 
 
 class TritonKernel:
@@ -34,6 +40,17 @@ class TritonKernel:
         self.device = device
         self._buffers = buffers
         self._run: Callable[..., int] | None = None
+        self._launchers = [_CudaLauncher(k, source, device) for k in source.launches] if device.type == "cuda" else []
+
+    def begin(self) -> None:
+        """Start to compile what a usual call needs: pointers aligned, positions of 32 bits."""
+        for launcher in self._launchers:
+            launcher.begin()
+
+    def wait(self) -> None:
+        """Until that is compiled. Raises TritonUnsupported where Triton refuses."""
+        for launcher in self._launchers:
+            launcher.wait()
 
     def __call__(self, *arguments: Any) -> int:
         """Run on buffers (tensors, or addresses as ints), then size symbols as ints; returns the status."""
@@ -49,15 +66,13 @@ class TritonKernel:
                       facts={"launches": self.source.meta})
 
     def _cuda_runner(self) -> Callable[..., int]:
-        namespace = load(self.source)
-        launchers = [_CudaLauncher(k, self.source, namespace[k.name], self.device) for k in self.source.launches]
         buffers, workspaces = self.signature.buffers, self.source.workspaces
         count = len(buffers)
         sizes = function_of(self.signature.symbols, [w.numel for w in workspaces])
         spans = function_of(self.signature.symbols, self.source.extents)
         plans = [
             (k, [buffers.index(p) if p in buffers else count + [w.name for w in workspaces].index(p)
-                 for p in k.launch.pointers]) for k in launchers
+                 for p in k.launch.pointers]) for k in self._launchers
         ]
         device = self.device
         index = device.index if device.index is not None else torch.cuda.current_device()
@@ -81,29 +96,32 @@ class TritonKernel:
                 launcher(stream, wide, [pointers[p] for p in places], symbols)
             return 0
 
-        if len(launchers) > 1 or workspaces or self.signature.symbols:
+        if len(plans) > 1 or workspaces or self.signature.symbols:
             return run
-        return self._static_runner(launchers[0], index, run)
+        return self._static_runner(self._launchers[0], index, run)
 
     @staticmethod
     def _static_runner(launcher: _CudaLauncher, index: int, general: Callable[..., int]) -> Callable[..., int]:
-        """The common case, one kernel of fixed sizes on well-aligned addresses, with nothing left to decide."""
+        """The common case, one kernel of fixed sizes on well-aligned addresses, with nothing left to decide.
+
+        Arguments are all addresses, or all tensors.
+        """
         grid = launcher.static_grid or ()
         if 0 in grid:
             return lambda *pointers: 0
         x, y = grid[0], grid[1] if len(grid) > 1 else 1
         stream_of, current_device = torch._C._cuda_getCurrentRawStream, torch._C._cuda_getDevice
-        run, function, metadata, constants = launcher.variant((True,) * len(launcher.launch.pointers), False)
+        launch = launcher.variant((True,) * len(launcher.launch.pointers), False)
 
         def run_static(*pointers: Any) -> int:
+            if type(pointers[0]) is not int:
+                return general(*pointers)
             low = 0
-            for p in pointers:
-                if type(p) is not int:
-                    return general(*pointers)
-                low |= p
+            for pointer in pointers:
+                low |= pointer
             if low & _ALIGNED or current_device() != index:
                 return general(*pointers)
-            run(x, y, 1, stream_of(index), function, metadata, None, None, None, *pointers, *constants)
+            launch(x, y, stream_of(index), pointers)
             return 0
 
         return run_static
@@ -133,45 +151,87 @@ class TritonKernel:
 class _CudaLauncher:
     """One kernel on one device: a compiled variant for each (alignment, width) that has come up."""
 
-    def __init__(self, launch: Launch, source: TritonSource, function: Any, device: torch.device) -> None:
+    def __init__(self, launch: Launch, source: TritonSource, device: torch.device) -> None:
         self.launch = launch
-        self._function = function
+        self._source = source
         self._device = device
         self._grid = function_of(source.signature.symbols, launch.grid)
         self.static_grid = tuple(int(g) for g in launch.grid) if not source.signature.symbols else None
-        self._variants: dict[Any, Any] = {}
+        self._variants: dict[Any, Variant] = {}
+        self._static = _static is not None and len(launch.types) + len(launch.symbols) <= _MOST_ARGUMENTS
 
     def __call__(self, stream: int, wide: bool, pointers: list[int], symbols: Sequence[int]) -> None:
         grid = self.static_grid or self._grid(*symbols)
         if 0 in grid:
             return
         aligned = tuple(not p & _ALIGNED for p in pointers)
-        run, function, metadata, constants = self.variant(aligned, wide)
-        y = grid[1] if len(grid) > 1 else 1
-        run(grid[0], y, 1, stream, function, metadata, None, None, None, *pointers, *symbols, *constants)
+        self.variant(aligned, wide)(grid[0], grid[1] if len(grid) > 1 else 1, stream, (*pointers, *symbols))
 
-    def variant(self, aligned: tuple[bool, ...], wide: bool) -> Any:
-        """What a launch needs of the kernel compiled for these alignments and this width of positions."""
+    def begin(self) -> None:
+        """Start to compile the variant for aligned pointers and narrow positions."""
+        if self._static:
+            self._build((True,) * len(self.launch.pointers), False)
+
+    def wait(self) -> None:
+        """Until that variant is compiled."""
+        if self._static:
+            self._build((True,) * len(self.launch.pointers), False).wait()
+
+    def variant(self, aligned: tuple[bool, ...], wide: bool) -> Variant:
+        """The kernel compiled for these alignments and this width of positions, loaded."""
         found = self._variants.get((aligned, wide))
         if found is None:
-            found = self._variants[aligned, wide] = self._compile(aligned, wide)
+            with torch.cuda.device(self._device):
+                if self._static:
+                    types = parameter_types(self.launch, wide)
+                    found = _by_torch(self._build(aligned, wide).wait(), types, torch.cuda.current_device())
+                else:
+                    function = load(self._source)[self.launch.name]
+                    found = _by_triton(compile_launch(self.launch, function, aligned=aligned, wide=wide))
+            self._variants[aligned, wide] = found
         return found
 
-    def _compile(self, aligned: tuple[bool, ...], wide: bool) -> Any:
-        with torch.cuda.device(self._device):
-            kernel = compile_launch(self.launch, self._function, aligned=aligned, wide=wide)
-            run = kernel.run  # loads the binary onto the device
-        constants = list(kernel.src.constants.values())
-        return run, kernel.function, kernel.packed_metadata, constants
+    def _build(self, aligned: tuple[bool, ...], wide: bool) -> Build:
+        major, minor = torch.cuda.get_device_capability(self._device)
+        return begin(self.launch, 10 * major + minor, aligned, wide)
+
+
+def _by_torch(binary: Binary, types: Sequence[str], device: int) -> Variant:
+    """Launch through torch's launcher."""
+    assert _static is not None
+    function = _static._load_kernel(binary.path, binary.name, binary.shared, device)[-3]  # a module may come before it
+    kinds = "".join({"i32": "i", "i64": "l"}.get(kind, "O") for kind in types) + "O" * binary.scratch
+    run, warps, shared, nulls = _static._launch_kernel, binary.warps, binary.shared, (None,) * binary.scratch
+
+    def launch(x: int, y: int, stream: int, arguments: tuple[Any, ...]) -> None:
+        run(function, x, y, 1, warps, shared, kinds, arguments + nulls, stream)
+
+    return launch
+
+
+def _by_triton(kernel: Any) -> Variant:
+    """Launch through Triton's own launcher, which is compiled for each list of types."""
+    run = kernel.run  # loads the binary onto the device
+    function, metadata, constants = kernel.function, kernel.packed_metadata, tuple(kernel.src.constants.values())
+
+    def launch(x: int, y: int, stream: int, arguments: tuple[Any, ...]) -> None:
+        run(x, y, 1, stream, function, metadata, None, None, None, *arguments, *constants)
+
+    return launch
 
 
 def kernels_for_plan(plan: Plan, context: CompileContext) -> dict[str, TritonKernel]:
-    """A callable for each group of the plan, by kernel name. Raises TritonUnsupported with the reason."""
+    """A callable for each group of the plan, by kernel name, whose compilation has begun.
+
+    Raises TritonUnsupported with the reason.
+    """
     buffers = dict(plan.program.buffers)
-    return {
-        g.kernel: TritonKernel(generate(g, buffers, context), buffers, g.device)
-        for g in plan.items if isinstance(g, Group)
-    }
+    kernels = {}
+    for group in plan.items:
+        if isinstance(group, Group):
+            kernels[group.kernel] = TritonKernel(generate(group, buffers, context), buffers, group.device)
+            kernels[group.kernel].begin()
+    return kernels
 
 
 def _tensor_at(address: int, dtype: torch.dtype) -> torch.Tensor:

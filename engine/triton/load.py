@@ -6,11 +6,11 @@ changes.
 from __future__ import annotations
 
 import hashlib
-import linecache
 from collections.abc import Callable
 from typing import Any
 
 from .interpreter_library import InterpretedLanguage, libdevice
+from .server import functions_of
 from .source import TritonSource
 
 
@@ -18,10 +18,7 @@ def load(source: TritonSource) -> dict[str, Any]:
     """The module's namespace, with a `triton.JITFunction` for each kernel and helper."""
     text = source.text
     filename = f"<ptdebug triton {source.signature.name} {hashlib.sha256(text.encode()).hexdigest()[:12]}>"
-    linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
-    namespace: dict[str, Any] = {"__name__": f"ptdebug_triton_{source.signature.name}"}
-    exec(compile(text, filename, "exec"), namespace)
-    return namespace
+    return functions_of(text, filename, f"ptdebug_triton_{source.signature.name}")
 
 
 def load_interpreted(source: TritonSource) -> dict[str, Callable[..., Any]]:
