@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from ..artifacts.context import CompileContext, CompileId
-from ..tracer import dispatch
+from ..tracer import dispatch, eval_frame
 from ..tracer.capture import Backend, CapturedGraph, Compiled, CompileOptions
 from . import session
 from .inputs import saving_inputs
@@ -65,8 +65,7 @@ def new_context(compile_id: CompileId, memory_budget: float | None = None) -> Co
 def engine_backend(captured: CapturedGraph, context: CompileContext) -> Compiled:
     """The engine, guarded: whatever it raises, the graph runs (as captured, in eager) and the reason is recorded."""
     try:
-        from ..engine.compile import compile_graph  # sympy and more: not before there is a graph
-
+        compile_graph = _engine()
         with warnings.catch_warnings():  # what torch warns our engine of is not the program's business
             warnings.simplefilter("ignore")
             compiled = compile_graph(captured, context)
@@ -75,6 +74,17 @@ def engine_backend(captured: CapturedGraph, context: CompileContext) -> Compiled
     if context.fallback and not context.recording:  # a recording says so of the compilation
         session.current().say(f"ptdebug: a graph runs in eager: {context.fallback.splitlines()[0]}")
     return saving_inputs(session.current(), captured, context, compiled)
+
+
+@functools.cache
+def _engine() -> Backend:
+    """The engine, loaded when there is a graph (sympy and more). A backward that runs while a compiled function does is
+    no part of that: were its frames observed, the graph that it repeats in eager would be compiled, and so on."""
+    from ..engine.compile import compile_graph
+    from ..engine.training.function import CompiledGraph
+
+    eval_frame.skip_code_with_callees(CompiledGraph.backward.__code__)
+    return compile_graph
 
 
 def _as_captured(captured: CapturedGraph, context: CompileContext, error: Exception) -> Compiled:

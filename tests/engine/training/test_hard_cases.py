@@ -498,6 +498,7 @@ def a_penalty_on_gradients_inside(run: Run) -> None:
         return loss
 
     run.train(step, model.parameters())
+    assert len(run.contexts) <= 4  # what the backward repeats in eager is not compiled in its turn
 
 
 # ---- what the program adds to autograd -------------------------------------------------------------------------------
