@@ -126,8 +126,14 @@ class WrapperWriter:
             "with_strides": _with_strides, "out_of_bounds": _out_of_bounds,
             "changed": torch._C._increment_version, **kernels, **self.program.constants,
         }
+        self.bound = {id(value): name for name, value in reversed(self.names.items())}
         self.printer = PythonPrinter()
-        self.last_use = _last_uses(plan, ("intermediate", "input") if aten.is_backward else ("intermediate",))
+        self.ending: dict[int, list[str]] = {}  # position of a step -> the buffers that nothing after it uses
+        taken = set(plan.reuse.values())
+        roles = ("intermediate", "input") if aten.is_backward else ("intermediate",)
+        for name, position in _last_uses(plan, roles).items():
+            if name not in taken:
+                self.ending.setdefault(position, []).append(name)
         self.input_index = {name: i for i, name in enumerate(self.program.inputs)}
         self.allocated: set[str] = set()
         self.given: dict[str, View] = {}  # buffers that are a gradient, and which window on them
@@ -150,14 +156,13 @@ class WrapperWriter:
 
     def bind(self, value: Any, name: str) -> str:
         """A global of the wrapper for an object that has no literal."""
-        for known, existing in self.names.items():
-            if existing is value:
-                return known
-        unique = name
-        while unique in self.names:
-            unique += "_"
-        self.names[unique] = value
-        return unique
+        if id(value) not in self.bound:
+            unique = name
+            while unique in self.names:
+                unique += "_"
+            self.names[unique] = value
+            self.bound[id(value)] = unique
+        return self.bound[id(value)]
 
     # ---- the function
     def write(self) -> WrapperSource:
@@ -312,10 +317,8 @@ class WrapperWriter:
 
     def release(self, position: int) -> None:
         """Drop buffers whose last use is here, so that their memory can be used again."""
-        taken = set(self.plan.reuse.values())
-        names = [n for n, last in self.last_use.items() if last == position and n not in taken]
-        if names:
-            self.line(f"del {', '.join(names)}")
+        if position in self.ending:
+            self.line(f"del {', '.join(self.ending[position])}")
 
     def copies(self) -> None:
         """Write new values of mutated inputs back, reading all old values first."""
@@ -338,17 +341,19 @@ class WrapperWriter:
     def results(self) -> None:
         """The return statement, and before it a name for each result that is used twice."""
         made: dict[int, str] = {}  # one object of the program is one `Output`: equal ones are two objects
+        texts: set[str] = set()
         for i, output in enumerate(self.aten.outputs):
             if id(output) not in made:
                 text = self.result(i, output)
                 if self.aten.is_backward:
                     text = self.gradient(i, output, text)
-                elif text in made.values() and not (isinstance(output, Constant) or _is_ours(output)):
+                elif text in texts and not (isinstance(output, Constant) or _is_ours(output)):
                     self.line(f"result{i} = {text}.view_as({text})")
                     text = f"result{i}"
                 made[id(output)] = text
-        texts = [made[id(output)] for output in self.aten.outputs]
-        self.line(f"return ({', '.join(texts)}{',' if len(texts) == 1 else ''})")
+                texts.add(text)
+        given = [made[id(output)] for output in self.aten.outputs]
+        self.line(f"return ({', '.join(given)}{',' if len(given) == 1 else ''})")
 
     def result(self, number: int, output: Output) -> str:
         """Python for one result."""

@@ -17,6 +17,7 @@ from ..ir import Axis, ExternCall, LoopBody, Program, View, scalar_buffer
 from ..unbacked import unbacked_in
 from .forms import NotLinear
 from .legality import Refusal, accesses, aligned, conflict, crossing, iterations, turned
+from .paths import Paths
 
 SYMBOL_HINT = 128  # what a symbolic size counts as in scores
 ROW_LIMIT = 512 * 1024  # bytes that one iteration of shared loops may leave for the next body: the second-level cache
@@ -56,12 +57,11 @@ class Fusion:
         self.candidates: dict[str, FusionCandidate] = {}
         self._heap: list[tuple[int, int, int, int]] = []
         self._users: dict[str, set[int]] = {}
-        self._above: dict[int, int] = {}
         self._next = 0
         for position, step in enumerate(program.steps):
             self._add(_node(step, self._next, position, program))
         self._order_steps()
-        self._trace_ancestors()
+        self._paths = Paths(self.nodes)  # the program's order respects all edges
 
     def run(self) -> list[Node]:
         """Fuse until nothing is left to fuse; the nodes in an order that respects all dependences."""
@@ -108,31 +108,6 @@ class Fusion:
                 if tellers[symbol] is not node:
                     node.before.add(tellers[symbol].id)
                     tellers[symbol].after.add(node.id)
-
-    def _trace_ancestors(self) -> None:
-        """For each node the set of all nodes before it, as the bits of an int: paths are then found in one step."""
-        for node in sorted(self.nodes.values(), key=lambda n: n.position):
-            above = 0
-            for i in node.before:
-                above |= self._above[i] | 1 << i
-            self._above[node.id] = above
-
-    def _path_between(self, first: Node, second: Node) -> Node | None:
-        """A third node that lies on a path from one to the other, so that fusing them would make a cycle."""
-        for start, goal in ((first, second), (second, first)):
-            for i in goal.before:
-                if i != start.id and self._above[i] >> start.id & 1:
-                    return self.nodes[i]
-        return None
-
-    def _merge_ancestors(self, first: Node, second: Node, merged: Node) -> None:
-        gone = 1 << first.id | 1 << second.id
-        above = (self._above.pop(first.id) | self._above.pop(second.id)) & ~gone
-        self._above[merged.id] = above
-        above |= 1 << merged.id
-        for i, known in self._above.items():
-            if known & gone:
-                self._above[i] = known & ~gone | above
 
     def _sorted(self) -> list[Node]:
         waiting = {n.id: len(n.before) for n in self.nodes.values()}
@@ -221,8 +196,9 @@ class Fusion:
             return Refusal("one of them adds into places that data names", "a scatter without conflicts")
         if len(first.bodies) + len(second.bodies) > MAX_BODIES or len(first.touched | second.touched) > MAX_BUFFERS:
             return Refusal("the kernel would grow too large", "a smaller group")
-        between = self._path_between(first, second)
-        if between is not None:
+        third = self._paths.between(first.id, second.id)
+        if third is not None:
+            between = self.nodes[third]
             name = between.extern.name if between.extern is not None else between.bodies[0].name
             return Refusal(f"{name} must run between them", f"{name} as part of the same kernel")
         traffic = sum(self.bytes_of(n) for n in first.touched) + sum(self.bytes_of(n) for n in second.touched)
@@ -306,6 +282,7 @@ class Fusion:
         return None
 
     def _merge(self, first: Node, second: Node, bodies: list[LoopBody], axes: tuple[Axis, ...]) -> None:
+        self._paths.merge(first.id, second.id, self._next)
         for old in (first, second):
             del self.nodes[old.id]
             for name in old.touched:
@@ -320,7 +297,6 @@ class Fusion:
                 links: set[int] = getattr(self.nodes[i], back)
                 links -= {first.id, second.id}
                 links.add(node.id)
-        self._merge_ancestors(first, second, node)
         self._add(node)
         self._push_pairs(node)
 

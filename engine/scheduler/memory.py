@@ -53,6 +53,9 @@ def plan_memory(
             last[name] = position
         if isinstance(item, Group):
             made_by_loops.update(writes)
+    ending: dict[int, list[str]] = {}
+    for name, position in last.items():
+        ending.setdefault(position, []).append(name)
     reuse: dict[str, str] = {}
     free: dict[tuple[torch.dtype, torch.device, sympy.Expr], list[str]] = {}
     for position, item in enumerate(items):
@@ -65,7 +68,7 @@ def plan_memory(
                     candidate = pool.pop()
                     if context.decide("reuse", name, ("take", "allocate"), "take", f"{candidate} is dead") == "take":
                         reuse[name] = candidate
-        for name in [n for n, at in last.items() if at == position]:
+        for name in ending.get(position, ()):
             if name in made_by_loops and name not in escaping and name not in held:
                 buffer = program.buffers[name]
                 key = (buffer.dtype, buffer.device, sympy.Mul(*buffer.size))

@@ -47,14 +47,16 @@ def _forward(region: Region, cut: Cut, sizes: tuple[Any, ...]) -> AtenGraph:
     first = len(joint.forward.mutations)  # before it: new values of inputs, which the program does not get as such
     outputs: list[Output] = [FromGraph(k) for k in range(first, len(values))]
     inputs = {n: i for i, n in enumerate(source.find_nodes(op="placeholder"))}
+    places = {value: k for k, value in reversed(list(enumerate(values))) if isinstance(value, Node) and k >= first}
     for node in cut.saved:
         if node in inputs:
             outputs.append(FromInput(inputs[node]))
             continue
         made = copy.made[node]
-        if made not in values[first:]:
+        if made not in places:
+            places[made] = len(values)
             values.append(made)
-        outputs.append(FromGraph(first + values[first:].index(made), ours=True))
+        outputs.append(FromGraph(places[made], ours=True))
     outputs += [Constant(size) for size in sizes]
     copy.graph.output(tuple(values))
     module = _LazyGraphModule(joint.module, copy.graph, "Forward")
