@@ -228,12 +228,15 @@ class WrapperWriter:
             self.allocate(name, origins)
         args = [f"{name}.data_ptr()" for name in signature.buffers] + [str(s) for s in signature.symbols]
         call = f"{group.kernel}({', '.join(args)})"
-        if not signature.bounds:
+        if signature.bounds:
+            self.line(f"status = {call}", origins)
+            bounds = self.bind(signature.bounds, f"{group.kernel}_bounds")
+            self.line(f"if status: out_of_bounds({bounds}[status - 1])", origins)
+        else:
             self.line(call, origins)
-            return
-        self.line(f"status = {call}", origins)
-        bounds = self.bind(signature.bounds, f"{group.kernel}_bounds")
-        self.line(f"if status: out_of_bounds({bounds}[status - 1])", origins)
+        between = [name for name in signature.buffers if name in group.internal]  # several launches of one group
+        if between:
+            self.line(f"del {', '.join(between)}")
 
     def allocate(self, name: str, origins: tuple[str, ...]) -> None:
         """Memory for a buffer that a kernel writes first: new, or a dead buffer's."""

@@ -169,6 +169,25 @@ own(aten.upsample_nearest1d_backward.default, aten.upsample_nearest2d_backward.d
 
 
 # ---- losses
+def _is_gpu(x: torch.Tensor) -> bool:
+    return x.device.type == "cuda"
+
+
+@own(aten._log_softmax.default)
+def log_softmax(x: torch.Tensor, dim: int, half_to_float: bool) -> Any:
+    """Taken apart, a backward needs two numbers of each row beside `x`, which is there, in place of all results.
+
+    A CPU has a better way to take the logarithm (its lowering), and numbers without a row are ATen's.
+    """
+    if not _is_gpu(x) or x.dim() == 0 or not x.is_floating_point():
+        return NotImplemented
+    wide = torch.float64 if x.dtype is torch.float64 else torch.float32
+    shifted = x.to(wide)
+    shifted = shifted - shifted.amax(dim, keepdim=True)
+    result = shifted - shifted.exp().sum(dim, keepdim=True).log()
+    return result if half_to_float else result.to(x.dtype)
+
+
 @own(aten.nll_loss_backward.default, aten.nll_loss2d_backward.default)
 def nll_loss_backward(
     gradient: torch.Tensor, values: torch.Tensor, target: torch.Tensor, weight: torch.Tensor | None, reduction: int,

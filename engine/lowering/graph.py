@@ -16,7 +16,7 @@ from ..ir import Buffer, ExternCall, LoopBody, Program, View, scalar_buffer
 from ..unbacked import is_unbacked, unbacked_in
 from .body import BodyBuilder
 from .extern import fallback, library_copy, number_of
-from .index import Linear, Size, axis, constant, contiguous_strides, expr, product, size, sizes
+from .index import Linear, Size, axis, constant, contiguous_strides, expr, product, size, sizes, stored_strides
 from .registry import LOWERINGS, RESHAPE, VIEW, Unsupported, in_loops
 from .reuse import leaving, scattered
 from .splitting import axis_splits
@@ -24,6 +24,7 @@ from .values import Base, Compute, Index, Value, loop_index, offset, strided
 
 MAX_DEPTH = 40  # operations in a row that are kept in one expression
 MAX_READS = 24  # buffers that one expression loads
+RECOMPUTED_DEPTH = 24  # operations that a GPU does once more rather than to store what they give
 SMALLER = 8  # times fewer elements make a buffer that costs next to nothing to read again
 
 
@@ -95,7 +96,7 @@ class GraphLowering:
                 if isinstance(value, torch.SymFloat):
                     self._add_scalar(number)
             return number
-        base = self.base_of(value, node.name)
+        base = self.given(value, node.name)
         self._add_buffer(node.name, base, "input")
         base.buffer = node.name
         for kind, numbers in (("size", base.size), ("stride", base.stride)):
@@ -132,7 +133,7 @@ class GraphLowering:
 
     def _constant(self, node: torch.fx.Node) -> Value:
         tensor = operator.attrgetter(str(node.target))(self.module)
-        base = self.base_of(tensor, node.name)
+        base = self.given(tensor, node.name)
         name = node.name
         self.constants[name] = tensor
         self._add_buffer(name, base, "constant")
@@ -183,6 +184,12 @@ class GraphLowering:
 
     # ---- making values
     def base_of(self, fake: torch.Tensor, name: str) -> Base:
+        """Memory for a tensor like `fake`; fakes of what copies an expanded tensor may be expanded, too."""
+        size = sizes(fake.shape)
+        return Base(name, size, stored_strides(size, sizes(fake.stride())), fake.dtype, fake.device)
+
+    def given(self, fake: torch.Tensor, name: str) -> Base:
+        """Memory that is there: an input's or a constant's."""
         return Base(name, sizes(fake.shape), sizes(fake.stride()), fake.dtype, fake.device)
 
     def pointwise(self, node: torch.fx.Node, fake: torch.Tensor, inputs: Sequence[Any], compute: Compute,
@@ -192,8 +199,6 @@ class GraphLowering:
         It stays lazy when its consumers end in one body or when it is cheap; else it is realized (a decision).
         """
         base = self.base_of(fake, node.name)
-        if 0 in base.stride:  # one element in several places cannot be stored to
-            base.stride = contiguous_strides(base.size)
         base.compute = compute
         bases = [v.base for v in inputs if isinstance(v, Value)]
         base.depth = 1 + max((b.depth for b in bases if not b.buffer), default=0)
@@ -210,7 +215,7 @@ class GraphLowering:
         return self.pointwise(node, node.meta["val"], inputs, compute)
 
     def _decide_reuse(self, base: Base) -> None:
-        cheap = not base.heavy and base.depth <= 2 and self._large_reads(base) <= 1
+        cheap = self._reads_less(base) or (not base.heavy and base.depth <= 2 and self._large_reads(base) <= 1)
         default = "inline" if cheap else "realize"
         why = "used in several bodies; " + (
             "cheap enough to compute in each" if cheap else
@@ -224,6 +229,22 @@ class GraphLowering:
         own = product(base.size)
         counts = [product(map(size, self.buffers[name].size)) for name in base.reads]
         return sum(not (type(n) is int and type(own) is int and n * SMALLER <= own) for n in counts)
+
+    def _reads_less(self, base: Base) -> bool:
+        """On a GPU, where arithmetic is cheap: computing it anew takes no more than reading the value would.
+
+        In bytes; a transcendental function of each element is worth one (`GPU_WORK` in training/costs.py).
+        """
+        if base.device.type != "cuda" or base.depth > RECOMPUTED_DEPTH:
+            return False
+        own = product(base.size)
+        counts = [(product(map(size, self.buffers[n].size)), self.buffers[n].dtype.itemsize) for n in base.reads]
+        if self._large_reads(base) == 0 and not base.heavy:
+            return True
+        if type(own) is not int or any(type(count) is not int for count, _ in counts):
+            return False
+        read = sum(n * width for n, width in counts if n * SMALLER > own)
+        return read + own * base.heavy <= own * base.dtype.itemsize
 
     # ---- realizing
     def new_buffer(self, base: Base) -> str:

@@ -159,13 +159,23 @@ def price(region: Region, node: Node, prices: Prices, want: str | None = None) -
     else:
         save = int(cost.bytes * (prices.held + (1 if node in region.stored else 2))) + 1
     if node not in region.forward and want != SAVE:  # computed once, in either half
-        return save, cost.bytes * (node in region.spread)
+        return save, _apart(region, node) // 2
     if cost.never or want == SAVE or (cost.expensive and not (prices.expensive or always or want == RECOMPUTE)):
         return save, UNBOUNDED
-    again = cost.work + 2 * cost.bytes * (node in region.spread)
+    again = cost.work + _apart(region, node)
     if node in region.stored_again:  # a kernel for its sake: what it reads is read once more
         again += cost.bytes + read_bytes(node)
     return save, again
+
+
+def _apart(region: Region, node: Node) -> int:
+    """The price of wanting a value in kernels that lie far apart: it is stored, or what it is made of is read twice."""
+    cost = region.costs[node]
+    if node not in region.spread:
+        return 0
+    if cost.kind != "loops":
+        return 2 * cost.bytes
+    return 2 * min(cost.bytes, max(0, read_bytes(node) - cost.bytes) + cost.work)
 
 
 # ---- looking at the graph --------------------------------------------------------------------------------------------

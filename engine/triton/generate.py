@@ -1,13 +1,13 @@
 """From a scheduled group to Triton source: normalize, decide how many kernels, choose tiles, write."""
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import sympy
 
 from ...artifacts.context import CompileContext
-from ..ir import Buffer, Group, KernelSignature, LoopBody
+from ..ir import Buffer, Foreach, Group, KernelSignature, LoopBody
 from .form import Form, form_of
 from .kernel import KernelWriter
 from .source import WIDE_FROM, Launch, TritonSource, Workspace, assemble
@@ -71,18 +71,47 @@ def _index_width(form: Form, symbols: tuple[sympy.Symbol, ...]) -> tuple[str, tu
 
 
 def _parts(group: Group, buffers: Mapping[str, Buffer]) -> tuple[list[Group], str]:
-    """The group itself, or one group for each body and the reason why."""
+    """The group itself, or the groups that take its place and the reason why."""
+    if isinstance(group, Foreach):
+        return [m.group for m in group.members], "each member has a launch of its own"
     if len(group.bodies) == 1:
-        return [_alone(group.kernel, group, group.bodies[0])], ""
+        return [_part(group.kernel, group, group.bodies)], ""
     why = _why_apart(group, buffers)
-    if not why:
-        return [group], ""
-    return [_alone(f"{group.kernel}_{k}", group, body) for k, body in enumerate(group.bodies)], why
+    if why:
+        return [_part(f"{group.kernel}_{k}", group, (body,)) for k, body in enumerate(group.bodies)], why
+    form = form_of(group, buffers)
+    why = "" if can_split(form) else why_idle(form)
+    return (_sharing(group, buffers), why) if why else ([group], "")
 
 
-def _alone(name: str, group: Group, body: LoopBody) -> Group:
-    """A group of one body, which brings all of its axes outside, and writes all that it stores."""
-    return Group(name, body.axes, (body,), frozenset(), group.device)
+def _sharing(group: Group, buffers: Mapping[str, Buffer]) -> list[Group]:
+    """Bodies together where programs can share their rows, the others alone; each as early as the order allows."""
+    runs: list[tuple[LoopBody, ...]] = []
+    for body in group.bodies:
+        for place in range(_earliest(runs, body), len(runs)):
+            longer = (*runs[place], body)
+            if can_split(form_of(_part("", group, longer), buffers)):
+                runs[place] = longer
+                break
+        else:
+            runs.append((body,))
+    return [_part(f"{group.kernel}_{k}", group, run) for k, run in enumerate(runs)]
+
+
+def _earliest(runs: Sequence[Sequence[LoopBody]], body: LoopBody) -> int:
+    """The first of the runs that `body` may join: it overtakes no body that it shares a buffer with, written by one."""
+    for place in range(len(runs) - 1, -1, -1):
+        if any({*body.reads, *body.writes} & {*b.writes} or {*body.writes} & {*b.reads} for b in runs[place]):
+            return place
+    return 0
+
+
+def _part(name: str, group: Group, bodies: tuple[LoopBody, ...]) -> Group:
+    """A group of some of the bodies. One alone brings all of its axes outside; what others touch is written."""
+    if len(bodies) == 1:
+        return Group(name, bodies[0].axes, bodies, frozenset(), group.device)
+    others = {n for b in group.bodies if b not in bodies for n in (*b.reads, *b.writes)}
+    return Group(name, group.axes, bodies, group.internal - others, group.device)
 
 
 def _why_apart(group: Group, buffers: Mapping[str, Buffer]) -> str:
@@ -98,7 +127,7 @@ def _why_apart(group: Group, buffers: Mapping[str, Buffer]) -> str:
     form = form_of(group, buffers)
     if form.misaligned and not form.reduces:
         return "a body reads what other programs of the launch would write"
-    return "" if can_split(form) else why_idle(form)
+    return ""
 
 
 def _symbols(group: Group, buffers: Mapping[str, Buffer]) -> tuple[sympy.Symbol, ...]:

@@ -84,9 +84,9 @@ def can_split(form: Form) -> bool:
 def why_idle(form: Form) -> str:
     """Why a program for each row would leave most of the GPU idle; "" when it would not."""
     rows, longest = hint(form.numel), max((hint(s.numel) for s in form.spaces), default=0)
-    if not form.reduces or rows * 4 >= PROCESSORS or longest < SPLIT_FROM:
+    if not form.reduces or rows >= 2 * PROCESSORS or longest < SPLIT_FROM:
         return ""
-    return f"{rows} rows of {longest} would leave most of the GPU idle; alone, each body spreads over all of it"
+    return f"{rows} rows of {longest} would leave most of the GPU waiting for memory; apart, each kernel uses all of it"
 
 
 def power_of_two(n: int) -> int:
@@ -173,21 +173,22 @@ def _looped(form: Form) -> list[Tile]:
 
 
 def _contiguous_over_rows(form: Form) -> bool:
-    """True when more loads are contiguous along the outer axes than along the inner ones: a column reduction."""
+    """True when more elements are loaded along the outer axes than along the inner ones: a column reduction."""
     outer = inner = 0
     for body in form.bodies:
         for s in body.statements:
-            if s.op == "load" and s.name in body.inner and body.space and s.index is not None:
-                outer += s.index.coeff(form.axes[-1].symbol) == 1
-                inner += s.index.coeff(body.space.axes[-1].symbol) == 1
+            if s.op in ("load", "store") and s.name in body.inner and body.space and s.index is not None:
+                count = hint(sympy.Mul(*form.buffers[s.buffer].size))
+                outer += count * bool(s.index.coeff(form.axes[-1].symbol) == 1)
+                inner += count * bool(s.index.coeff(body.space.axes[-1].symbol) == 1)
     return outer > inner
 
 
 def _splits(form: Form, x: int, block: int) -> int:
-    """How many programs share a row. Those of column tiles are small: it takes more of them to keep memory busy."""
+    """How many programs share a row: enough to keep memory busy."""
     programs = -(-hint(form.numel) // x)
     length = hint(form.spaces[0].numel)
-    enough = (8 if x > 1 and _contiguous_over_rows(form) else 2) * PROCESSORS
+    enough = 8 * PROCESSORS
     if not can_split(form) or programs >= enough or length * x < SPLIT_FROM:
         return 1
     wanted = power_of_two(max(1, enough // programs))
