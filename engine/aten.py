@@ -23,6 +23,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..artifacts.context import CompileContext
 from .decompositions import OWN, REPLACED, described, python_rules, rule_for
+from .fake_results import corrected
+from .unsupported import EngineUnsupported as EngineUnsupported
+from .written import Written, versions
 
 
 class Captured(Protocol):
@@ -44,10 +47,6 @@ RANDOM_FILLS = frozenset(
 
 LAZY_VIEWS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {"conj": torch._conj, "neg": torch._neg_view}
 """Views whose elements are computed when somebody reads them; each undoes itself."""
-
-
-class EngineUnsupported(Exception):
-    """The engine cannot compile this graph; the message says why. The graph then runs in eager, node by node."""
 
 
 @dataclass(frozen=True)
@@ -217,12 +216,14 @@ class AtenTracer(TorchDispatchMode):
     def run(self, module: torch.fx.GraphModule, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         """Run `module` node by node on functional inputs; returns its outputs."""
         values: dict[torch.fx.Node, Any] = {}
+        written = Written()
         supply = iter(inputs)
         result: Any = ()
         for node in module.graph.nodes:
             _check_target(node.target)
             self.enter(node)
             load = values.__getitem__
+            before = versions(node, values)
             if node.op == "placeholder":
                 values[node] = next(supply)
             elif node.op == "get_attr":
@@ -239,6 +240,8 @@ class AtenTracer(TorchDispatchMode):
                     values[node] = getattr(args[0], node.target)(*args[1:], **kwargs)
                 else:
                     values[node] = operator.attrgetter(node.target)(module)(*args, **kwargs)
+            written.follow(node, values.get(node))
+            written.keep_layouts(before, values)
         self.current = None
         return tuple(result) if isinstance(result, (tuple, list)) else (result,)
 
@@ -312,7 +315,7 @@ class AtenTracer(TorchDispatchMode):
         node.args, node.kwargs = node_args, node_kwargs
         if self.real:
             args, kwargs = self._fake(args), self._fake(kwargs)
-        out = func(*args, **kwargs)
+        out = corrected(func, func(*args, **kwargs), args)
         self._finish(node, out)
         return out
 

@@ -73,6 +73,20 @@ def contiguous_strides(sizes: Sequence[Size]) -> tuple[Size, ...]:
     return tuple(reversed(strides))
 
 
+def stored_strides(sizes: Sequence[Size], strides: Sequence[Size]) -> tuple[Size, ...]:
+    """`strides` for new memory: row-major ones in their place where elements would share memory."""
+    dims = [(stride, count) for count, stride in zip(sizes, strides) if count != 1]
+    if any(stride == 0 for stride, _ in dims):
+        return contiguous_strides(sizes)
+    if all(type(n) is int for dim in dims for n in dim) and not any(count == 0 for _, count in dims):
+        reach = 0
+        for stride, count in sorted(dims):  # type: ignore[type-var]
+            if stride <= reach:  # type: ignore[operator]
+                return contiguous_strides(sizes)
+            reach += stride * (count - 1)  # type: ignore[assignment]
+    return tuple(strides)
+
+
 def less(a: Size, b: Size) -> bool:
     """True when `a < b` surely (False when unknown)."""
     if type(a) is int and type(b) is int:

@@ -63,7 +63,7 @@ def joined(graph: GraphLowering, node: torch.fx.Node, parts: Sequence[Value], at
         if n == len(parts) - 1:
             return element() if n == 0 else e.masked(_inside(e, index[at], starts[n], None), element, 0)
         rest = pick(e, index, n + 1)
-        here = _inside(e, index[at], None, starts[n + 1])
+        here = _inside(e, index[at], starts[n] if n else None, starts[n + 1])  # before it, nothing may be read
         return e.masked(here, element, rest)
 
     return graph.gather(node, parts, lambda e, index: pick(e, index, 0))

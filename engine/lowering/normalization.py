@@ -7,7 +7,7 @@ import torch
 import torch.fx
 
 from .body import BodyBuilder, compute_dtype
-from .index import ZERO, Size, constant, contiguous_strides, product, size
+from .index import ZERO, Size, constant, contiguous_strides, product, size, stored_strides
 from .pointwise import keeps_rounding
 from .reductions import full_index, moments
 from .registry import COMPOSITE, POINTWISE, Unsupported, lowering
@@ -44,7 +44,8 @@ def row_reduce(graph: GraphLowering, x: Value, dim: int, kind: str, dtype: torch
 
 def lazy(graph: GraphLowering, x: Value, dtype: torch.dtype, inputs: tuple[Value, ...], compute: Any) -> Value:
     """An intermediate of the node with the shape and layout of `x`."""
-    order = x.base.stride if x.reindex is None and x.size == x.base.size else contiguous_strides(x.size)
+    whole = x.reindex is None and x.size == x.base.size
+    order = stored_strides(x.size, x.base.stride) if whole else contiguous_strides(x.size)
     base = Base(graph.node.name, x.size, order, dtype, x.device, compute, "",
                 1 + max(v.base.depth for v in inputs), frozenset(b for v in inputs for b in v.base.reads), True)
     return Value(base, base.size)

@@ -37,8 +37,6 @@ def scattered_into(graph: GraphLowering, node: torch.fx.Node, start: Callable[[B
     if accumulate and fake.dtype in LOW_PRECISION:
         raise Unsupported(f"many sums in {fake.dtype} want a wider accumulator")
     base = graph.base_of(fake, node.name)
-    if 0 in base.stride:
-        base.stride = contiguous_strides(base.size)
     name = graph.new_buffer(base)
 
     def begin(e: BodyBuilder, index: Index, _: Index) -> None:

@@ -11,7 +11,6 @@ import torch
 import torch.fx
 
 from .body import LOW_PRECISION, BodyBuilder
-from .index import contiguous_strides
 from .registry import COMPOSITE, Unsupported, lowering
 from .values import Index, Value, offset
 
@@ -50,8 +49,6 @@ def _counted(graph: GraphLowering, node: torch.fx.Node, boundaries: Value, x: Va
     if x.device != boundaries.device or x.device.type != "cpu":
         raise Unsupported("a search on a GPU")
     base = graph.base_of(node.meta["val"], node.name)
-    if 0 in base.stride:
-        base.stride = contiguous_strides(base.size)
     name = graph.new_buffer(base)
     if not x.base.buffer and x.base.heavy:
         graph.realize(x.base)

@@ -26,6 +26,11 @@ def _second_is(number: float) -> Callable[[torch.fx.Node], bool]:
     return check
 
 
+def _pads_nothing(node: torch.fx.Node) -> bool:
+    """Negative pads may keep the shape, too, by moving the elements."""
+    return all(type(pad) is int and pad == 0 for pad in node.args[1])  # type: ignore[union-attr]
+
+
 # Adding 0 is not here: -0.0 + 0 is 0.0. Multiplying and dividing by 1 is exact, NaN included.
 NO_OPS: dict[Any, Callable[[torch.fx.Node], bool]] = {
     aten.alias.default: _always,
@@ -40,7 +45,7 @@ NO_OPS: dict[Any, Callable[[torch.fx.Node], bool]] = {
     aten.squeeze.dims: _always,
     aten.clone.default: _always,
     aten._to_copy.default: _always,
-    aten.constant_pad_nd.default: _always,
+    aten.constant_pad_nd.default: _pads_nothing,
     aten.mul.Tensor: _second_is(1),
     aten.mul.Scalar: _second_is(1),
     aten.div.Tensor: _second_is(1),

@@ -1,8 +1,13 @@
 """Programs of the fuzz in eager: their results, and how far others' may be off.
 
 How far a floating-point value may be off is measured for each program: it runs several times with every rounded result
-changed by up to two units in the last place (Monte Carlo arithmetic; Parker, 1997), and the widest deviation seen,
-times four, and two roundings of the largest result, are allowed. Where no such change matters, results must be equal.
+changed (Monte Carlo arithmetic; Parker, 1997) by up to two units in the last place and eager's own distance from the
+same function on float64 values; for float64, by the distance of float32 from it, in units of float32. The widest
+deviation seen, times four, and two roundings of the largest result, are allowed. Where no such change matters, results
+must be equal.
+
+Kernels keep 16-bit floats in float32 between operators unless told to round as eager does. Then what the program gives
+with float32 in the place of 16-bit floats counts as one more of those runs.
 """
 
 from __future__ import annotations
@@ -14,7 +19,8 @@ from typing import Any
 
 import torch
 
-from .fuzz_programs import Program, apply, kind_of, refs
+from .fuzz_operators import ACTIVATIONS, BINARY, UNARY
+from .fuzz_programs import LOW, Call, Program, apply, kind_of, mapped, refs
 
 RUNS = 8  # runs with changed roundings
 EXACT = frozenset(
@@ -30,11 +36,19 @@ EXACT = frozenset(
 )
 """Functions that round nothing: what they give is not changed."""
 
+ELEMENTWISE = frozenset(name.rpartition(".")[2] for name in (*UNARY, *ACTIVATIONS, *BINARY))
+"""Functions each of whose results comes from one element: its error says nothing about larger or smaller results."""
+
+Errors = dict[str, torch.Tensor]  # by call: how far eager is from float64
+
 
 def execute(
-    program: Program, inputs: Sequence[torch.Tensor], change: random.Random | None = None
+    program: Program, inputs: Sequence[torch.Tensor], change: random.Random | None = None, errors: Errors | None = None
 ) -> list[torch.Tensor]:
-    """The results on `inputs`; with `change`, every rounded value is changed a little."""
+    """The results on `inputs`; with `change`, every rounded value is changed a little.
+
+    `errors` are filled where there is no `change`, and are how far results are changed where there is.
+    """
     values: dict[str, Any] = dict(zip([i.name for i in program.inputs], inputs))
     for call in program.calls:
         name = call.function.rpartition(".")[2]
@@ -49,30 +63,80 @@ def execute(
                     if not (name.endswith("_") and r is call.args[0])
                 },
             }
+        reference = precise(call, values) if errors is not None and change is None and not exact else None
         values[call.name] = result = apply(call, given)
+        if errors is not None and reference is not None:
+            errors[call.name] = distance(result, reference, name in ELEMENTWISE)
         if change is not None and not exact and isinstance(result, torch.Tensor):
+            error = errors.get(call.name) if errors is not None else None
             if name.endswith("_"):
                 with contextlib.suppress(RuntimeError):  # overlapping memory
-                    result.copy_(changed(result, change))
+                    result.copy_(changed(result, change, error))
             else:
-                values[call.name] = changed(result, change)
+                values[call.name] = changed(result, change, error)
     return [values[name] for name in program.results]
 
 
-def changed(value: Any, change: random.Random) -> Any:
-    """A floating-point tensor with each element up to two units in the last place off; others as they are."""
+def changed(value: Any, change: random.Random, error: torch.Tensor | None = None) -> Any:
+    """A floating-point tensor with each element up to two units in the last place, and `error`, off; others as they are."""
     if not isinstance(value, torch.Tensor) or kind_of(value.dtype) not in "fc":
         return value
     source = torch.Generator().manual_seed(change.randrange(2**31))
     eps = torch.finfo(value.dtype).eps
-    factor = 1 + eps * 2 * (2 * torch.rand(value.shape, generator=source, dtype=torch.float64) - 1)
+    toss = 2 * torch.rand(value.shape, generator=source, dtype=torch.float64) - 1
     if value.dtype.is_complex:
-        return value * factor.to(value.dtype)
-    return torch.where(value.isfinite(), (value.double() * factor).to(value.dtype), value)
+        return value * (1 + eps * 2 * toss).to(value.dtype)
+    off = toss * (2 * eps * value.double().abs() + (0 if error is None else error))
+    return torch.where(value.isfinite(), (value.double() + off).to(value.dtype), value)
 
 
-def difference(program: Program, got: Sequence[Any], mine: Sequence[torch.Tensor]) -> str:
-    """How results (None: not looked at) and inputs after the run differ from eager's."""
+def precise(call: Call, values: dict[str, Any]) -> tuple[torch.Tensor, float] | None:
+    """The result of a call on float64 values, and the unit of errors; of float64 values, on float32 values."""
+    given = {r.name: values[r.name] for r in refs((call.args, call.kwargs))}
+    floats = [v.dtype for v in given.values() if isinstance(v, torch.Tensor) and v.dtype.is_floating_point]
+    if not floats or not all(isinstance(v, torch.Tensor) for v in given.values()):
+        return None
+    other, unit = (torch.float32, 2.0**-29) if torch.float64 in floats else (torch.float64, 1.0)
+    copies = {n: v.to(other) if v.dtype.is_floating_point else v.clone() for n, v in given.items()}
+    try:
+        result = call.target(*mapped(call.args, copies), **mapped(call.kwargs, copies))
+    except Exception:  # a function that float32 or mixed dtypes have not
+        return None
+    return (result.clone(), unit) if isinstance(result, torch.Tensor) else None
+
+
+def distance(result: Any, reference: tuple[torch.Tensor, float], elementwise: bool) -> torch.Tensor:
+    """For each element, the largest error among results that are no more than four times as large, or among all."""
+    exact, unit = reference
+    if not isinstance(result, torch.Tensor) or kind_of(result.dtype) != "f" or exact.shape != result.shape:
+        return torch.zeros(())
+    off = (result.double() - exact.double()).abs() * unit
+    off = torch.where(off.isfinite(), off, 0.0)
+    if not elementwise or result.numel() == 0:
+        return off.max() if off.numel() else off
+    size = torch.where(result.isfinite(), result.double().abs(), 0.0).flatten()
+    ordered, order = size.sort()
+    largest = off.flatten()[order].cummax(0).values
+    return largest[torch.searchsorted(ordered, 4 * size, right=True) - 1].view(result.shape)
+
+
+def widened(program: Program) -> list[torch.Tensor]:
+    """Results and inputs of a run with float32 in the place of 16-bit floats, rounded at the end."""
+    inputs = program.tensors()
+    wide = [i.float() if i.dtype in LOW else i for i in inputs]
+    values: dict[str, Any] = dict(zip([i.name for i in program.inputs], wide))
+    for call in program.calls:
+        result = values[call.name] = apply(call, values)
+        if isinstance(result, torch.Tensor) and result.dtype in LOW:
+            values[call.name] = result.float()
+    return [*[values[name] for name in program.results], *wide]
+
+
+def difference(program: Program, got: Sequence[Any], mine: Sequence[torch.Tensor], rounding: str = "") -> str:
+    """How results (None: not looked at) and inputs after the run differ from eager's.
+
+    With `rounding` "eager", 16-bit floats must have been rounded after each operator.
+    """
     inputs = program.tensors()
     with torch.no_grad():
         results = execute(program, inputs)
@@ -89,8 +153,8 @@ def difference(program: Program, got: Sequence[Any], mine: Sequence[torch.Tensor
         if same(one, other).all():
             continue
         if not spread:
-            spread = _spread(program)
-        bad = ~excused(one, other, [plain(run[place]) for run in spread])
+            spread = _spread(program, rounding != "eager")
+        bad = ~excused(one, other, [plain(run[place]).to(other.dtype) for run in spread])
         if bad.any():
             return f"{name} {_worst(one, other, bad)}"
     return _shared(program, got, mine, results, inputs)
@@ -113,13 +177,20 @@ def same(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
     return ((one == other) & (torch.signbit(one) == torch.signbit(other))) | (one.isnan() & other.isnan())
 
 
-def _spread(program: Program) -> list[list[torch.Tensor]]:
+def _spread(program: Program, wide: bool) -> list[list[torch.Tensor]]:
     """Results and inputs of runs with changed roundings."""
     runs = []
+    errors: Errors = {}
+    with torch.no_grad():
+        execute(program, program.tensors(), errors=errors)
     for number in range(RUNS):
         inputs = program.tensors()
         with torch.no_grad(), contextlib.suppress(Exception):  # an integer divided by what became zero
-            runs.append([*execute(program, inputs, random.Random(program.seed * RUNS + number)), *inputs])
+            change = random.Random(program.seed * RUNS + number)
+            runs.append([*execute(program, inputs, change, errors), *inputs])
+    if wide and any(i.dtype in LOW for i in program.inputs):
+        with torch.no_grad(), contextlib.suppress(Exception):  # float32 beside another dtype, where 16 bits agreed
+            runs.append(widened(program))
     return runs
 
 

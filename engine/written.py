@@ -1,0 +1,91 @@
+"""What a tensor keeps when it is written in place while a graph is traced: its memory layout.
+
+Functionalization gives a tensor that is written the layout of its new value, and later views of it, which share memory
+or copy depending on strides, would follow that. Here the new value is put into the old layout first.
+"""
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.fx
+
+from .unsupported import EngineUnsupported
+
+EXPANDING = frozenset(("expand", "expand_as", "broadcast_to", "broadcast_tensors"))
+"""Functions that repeat elements without copying them. What is written to such a view comes back, in the rules of
+functionalization, as the old value plus the difference: another value after rounding, and NaN after infinities."""
+
+
+def versions(node: torch.fx.Node, values: dict[torch.fx.Node, Any]) -> list[tuple[torch.fx.Node, int]]:
+    """The tensors that `node` reads, and how often each was written so far."""
+    tensors = [(n, values.get(n)) for n in node.all_input_nodes]
+    return [(n, v._version) for n, v in tensors if isinstance(v, torch.Tensor) and torch._is_functional_tensor(v)]
+
+
+class Written:
+    """Follows the memory of the values of a graph while it runs on functional tensors."""
+
+    def __init__(self) -> None:
+        self._bases: dict[int, torch.fx.Node] = {}  # storage -> the node whose value it was made for
+        self._expanded: dict[int, torch.fx.Node] = {}  # storage -> a node that repeats its elements
+
+    def follow(self, node: torch.fx.Node, value: Any) -> None:
+        """Note whose memory the value of `node` has."""
+        if not isinstance(value, torch.Tensor) or not torch._is_functional_tensor(value):
+            return
+        storage = _storage(value)
+        self._bases.setdefault(storage, node)
+        if _name(node) in EXPANDING:
+            self._expanded[storage] = node
+
+    def keep_layouts(self, before: list[tuple[torch.fx.Node, int]], values: dict[torch.fx.Node, Any]) -> None:
+        """Put what was written since `before` back into its layout; EngineUnsupported where elements share memory."""
+        for node, version in before:
+            value = values[node]
+            if value._version == version:
+                continue
+            storage = _storage(value)
+            base = self._bases[storage]
+            if base is not node and storage in self._expanded:
+                raise EngineUnsupported(f"{node} is written, which may share elements through {self._expanded[storage]}")
+            promised = base.meta.get("val")
+            if isinstance(promised, torch.Tensor):
+                if _repeats(promised):
+                    raise EngineUnsupported(f"{base} is written, and several of its elements share memory")
+                _restride(values[base], promised)
+
+
+def _restride(value: torch.Tensor, promised: torch.Tensor) -> None:
+    """Give a functional tensor the strides of `promised`."""
+    torch._sync(value)
+    inner = torch._from_functional_tensor(value)
+    wanted, found = _numbers(promised.stride()), _numbers(inner.stride())
+    if _numbers(inner.shape) != _numbers(promised.shape) or wanted == found or inner.dtype != promised.dtype:
+        return
+    torch._disable_functionalization()
+    try:
+        with torch.no_grad():
+            window = torch.ops.aten.new_empty_strided.default(inner, promised.shape, promised.stride())
+            kept = torch.ops.aten.copy.default(window, inner)
+            torch._functionalize_replace(value, kept)
+            torch._functionalize_commit_update(value)
+            torch._functionalize_sync(value)
+    finally:
+        torch._enable_functionalization(reapply_views=True)
+
+
+def _repeats(tensor: torch.Tensor) -> bool:
+    return any(type(s) is int and s == 0 and type(n) is int and n > 1 for n, s in zip(tensor.shape, tensor.stride()))
+
+
+def _numbers(sizes: Any) -> list[Any]:
+    return [s.node.expr if isinstance(s, torch.SymInt) else s for s in sizes]
+
+
+def _storage(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage()._cdata
+
+
+def _name(node: torch.fx.Node) -> str:
+    return node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "").partition(".")[0]
