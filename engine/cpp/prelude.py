@@ -2,9 +2,11 @@
 
 Two kinds. `LIBRARY`: functions of libm, declared with the SIMD attribute, so that gcc calls glibc's vector math
 (libmvec) in `omp simd` loops. `FUNCTIONS`: own code, inlined: branch-free, so that gcc turns it into vector code.
-exp, log, erf and tanh are own code because libmvec's are 1.4 to 4 ulp off, where eager stays within one (the
-polynomials of the first three are those that Norbert Juffa published, that of tanh is a minimax fit of its own; all
-below 1 ulp), and because a call empties every vector register.
+exp, expm1, log, log1p, erf, tanh, atan, sin and cos are own code because libmvec's are 1.4 to 4 ulp off, where eager
+stays within one (the polynomials of tanh and atan are minimax fits of their own, the others those that Norbert Juffa
+published; below 1 ulp over all floats but for expm1, 1.41), and because a call empties
+every vector register. Only sin and cos are called, by the name that `omp simd` gives their vector forms: for an
+argument so large that its quarter turn needs more bits they leave the vector code.
 operators.py says which float functions are computed in double for the same reason.
 """
 from __future__ import annotations
@@ -48,6 +50,41 @@ def _declarations() -> dict[str, str]:
 
 
 LIBRARY = _declarations()
+
+def _circular(name: str, quarter: int) -> str:
+    """sin or cos of a float: one at a time, and its vector forms under the names that gcc calls them by.
+
+    Those narrower than the machine's vectors serve the ends of loops. Without fused multiplication, in double.
+    """
+    def form(letter: str, lanes: int, wide: bool) -> str:
+        kind = f"{name}_{lanes}{letter}"
+        one = f"for (int k = 0; k < {lanes}; k++) x[k] = {name}_one(x[k]);\n  return x;"
+        body = f"return turned_lanes<{kind}, {lanes}, {quarter}>(x, {name});" if wide else one
+        return f"""\
+typedef float {kind} __attribute__((vector_size({4 * lanes})));
+HIDDEN {kind} _ZGV{letter}N{lanes}v_{name}_float({kind} x) {{
+  {body}
+}}"""
+
+    return f"""\
+#ifdef __FMA__
+HIDDEN float {name}_float(float) SIMD;
+HIDDEN float {name}_one(float) __asm__("{name}_float");
+float {name}_one(float x) {{
+  return __builtin_fabsf(x) > FAR_TURNED ? (float){name}((double)x) : turned_float(x, {quarter});
+}}
+{form("b", 4, False)}
+{form("c", 8, False)}
+#ifdef __AVX512F__
+{form("d", 8, False)}
+{form("e", 16, True)}
+#else
+{form("d", 8, True)}
+#endif
+#else
+INLINE float {name}_float(float x) {{ return (float){name}((double)x); }}
+#endif"""
+
 
 FUNCTIONS: dict[str, str] = {
     "float_bits": """\
@@ -163,6 +200,96 @@ INLINE float tanh_float(float a) {  // 0.98 ulp at most, over all floats
   p = fused(p, s, -3.33333284e-1f);
   return t > 1.0f ? large : __builtin_copysignf(fused(p * s, t, t), a);
 }""",
+    "log1p_float": """\
+INLINE float log1p_float(float a) {  // log(1 + a) = e log(2) + log(1 + f), f taken with what its rounding leaves
+  int32 e = (float_bits(a + 1.0f) - 0x3f2aaaab) & (int32)0xff800000;
+  float scaled = bits_float(float_bits(a) - e), shift = fused(0.25f, bits_float(0x40800000 - e), -1.0f);
+  float f = scaled + shift, rest = scaled - (f - shift), s = f * f;
+  float r = fused(-0.130187988f, f, 0.140889585f);
+  float t = fused(-0.121489584f, f, 0.139809534f);
+  r = fused(r, s, t);
+  r = fused(r, f, -0.166845024f);
+  r = fused(r, f, 0.200121149f);
+  r = fused(r, f, -0.249996364f);
+  r = fused(r, f, 0.333331943f);
+  r = fused(r, f, -0.5f);
+  r = fused(r, s, fused(-f, rest, rest)) + f;
+  r = fused((float)e * 1.19209290e-7f, 0.693147182f, r);
+  float edge = a < -1.0f ? __builtin_nanf("") : a == -1.0f ? -__builtin_inff() : a + a;
+  return a == 0.0f ? a : a > -1.0f && a < __builtin_inff() ? r : edge;
+}""",
+    "expm1_float": """\
+INLINE float expm1_float(float x) {
+  float clipped = x > 105.0f ? 105.0f : x < -105.0f ? -105.0f : x;
+  float n = __builtin_rintf(clipped * 1.442695041f);
+  float f = fused(n, -0.693145752f, clipped);
+  f = fused(n, -1.42860677e-6f, f);
+  float p = 1.37805939e-3f;
+  p = fused(p, f, 8.37312452e-3f);
+  p = fused(p, f, 4.16695364e-2f);
+  p = fused(p, f, 1.66664720e-1f);
+  p = fused(p, f, 4.99999851e-1f);
+  p = fused(p, f * f, f);
+  float half = bits_float(((int32)n + 126) << 23);  // of 2^n
+  float y = fused(p, half, half - 0.5f);
+  y = x < -26.0f ? -1.0f : x > 89.0f ? __builtin_inff() : y + y;
+  return x == 0.0f || x != x ? x : y;
+}""",
+    "atan_float": """\
+INLINE float atan_float(float a) {
+  float t = __builtin_fabsf(a);
+  bool far = t > 1.0f;
+  float x = far ? 1.0f / t : t, s = x * x, rest = far ? fused(-t, x, 1.0f) * x : 0.0f;  // what x lost
+  float p = -0.00182720611f;
+  p = fused(p, s, 0.0110644102f);
+  p = fused(p, s, -0.0314556435f);
+  p = fused(p, s, 0.0582344942f);
+  p = fused(p, s, -0.0841945633f);
+  p = fused(p, s, 0.109575756f);
+  p = fused(p, s, -0.142652452f);
+  p = fused(p, s, 0.199986383f);
+  p = fused(p, s, -0.333333015f);
+  p = fused(p * s, x, fused(-s, rest, rest));
+  float y = 1.57079637f - x, beyond = y + (1.57079637f - y - x - p - 4.37113883e-8f);
+  return __builtin_copysignf(t < __builtin_inff() ? far ? beyond : x + p : t == t ? 1.57079637f : a, a);
+}""",
+    "turned_float": """\
+INLINE float turned_float(float x, int32 quarter) {  // the sine of x and so many quarter turns, for x up to FAR_TURNED
+  float j = fused(x, 0.636619747f, 12582912.0f);
+  int32 q = float_bits(j) + quarter;
+  j = j - 12582912.0f;
+  float exact = fused(j, -1.57079601f, x), less = j * 3.13916473e-7f, r = exact - less, s = r * r;
+  float rest = exact - r - less - fused(j, 3.13916473e-7f, -less) - j * 5.39030253e-15f;  // what r lost
+  float c = fused(2.44677067e-5f, s, -1.38877297e-3f);
+  c = fused(c, s, 4.16666567e-2f);
+  c = fused(c, s, -0.5f);
+  c = fused(c, s, -r * rest) + 1.0f;
+  float n = fused(2.86567956e-6f, s, -1.98559923e-4f);
+  n = fused(n, s, 8.33338592e-3f);
+  n = fused(n, s, -1.66666672e-1f);
+  n = fused(n, r * s, rest) + r;
+  float y = q & 1 ? c : r == 0.0f ? r : n;
+  return bits_float(float_bits(y) ^ ((q & 2) << 30));
+}""",
+    "FAR_TURNED": "#define FAR_TURNED 71476.0f",
+    "HIDDEN": '#define HIDDEN extern "C" __attribute__((visibility("hidden")))',
+    "turned_lanes": """\
+template <typename V, int N, int QUARTER> INLINE V turned_lanes(V x, double (*exact)(double)) {
+  float in[N], out[N];
+  int32 far = 0;
+  __builtin_memcpy(in, &x, sizeof x);
+  #pragma omp simd reduction(|:far)
+  for (int k = 0; k < N; k++) {
+    out[k] = turned_float(in[k], QUARTER);
+    far |= __builtin_fabsf(in[k]) > FAR_TURNED;
+  }
+  if (__builtin_expect(far, 0))
+    for (int k = 0; k < N; k++) if (__builtin_fabsf(in[k]) > FAR_TURNED) out[k] = (float)exact((double)in[k]);
+  __builtin_memcpy(&x, out, sizeof x);
+  return x;
+}""",
+    "sin_float": _circular("sin", 0),
+    "cos_float": _circular("cos", 1),
     "minimum": """\
 template <typename T> INLINE T minimum(T a, T b) { return a != a ? a : b != b ? b : a < b ? a : b; }""",
     "maximum": """\
