@@ -334,7 +334,7 @@ class FusionCandidate(Record, frozen=True):
     id: str
     first: str
     second: str
-    kind: str  # producer-consumer | siblings
+    kind: str  # producer-consumer | siblings | horizontal
     fused: bool
     why: str
     bytes_saved: int | None = None

@@ -182,6 +182,43 @@ class Group:
 
 
 @dataclass(frozen=True)
+class Template:
+    """A pointwise loop nest whose sizes are symbols: what the members of a `Foreach` have in common.
+
+    The one body runs over `axes` of extents n0, n1, ... or 1; its names are those of the first member. `sources` says
+    for each statement which (body, statement) it is, counted in the member's group. `parameters` are the buffers in
+    memory that it touches, `sizes` the symbols.
+    """
+
+    body: LoopBody
+    parameters: tuple[str, ...]
+    internal: frozenset[str]
+    sizes: tuple[sympy.Symbol, ...]
+    sources: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class Member:
+    """One run of a template: the group that it computes, and what its parameters and sizes are there."""
+
+    group: Group
+    arguments: tuple[str, ...]
+    sizes: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Foreach(Group):
+    """A kernel that runs one loop nest for each of several sets of buffers and sizes (horizontal fusion).
+
+    No member touches what another one writes. As a group it has no loops in common, and the bodies of all members: who
+    asks what a kernel computes need not look further.
+    """
+
+    template: Template = field(kw_only=True)
+    members: tuple[Member, ...] = field(kw_only=True)
+
+
+@dataclass(frozen=True)
 class Plan:
     """A scheduled program: groups and library calls in execution order, and which buffer takes over whose memory."""
 

@@ -3,7 +3,8 @@
 Walk: `kernel.py` writes a group as a function, with the help of `nests.py` (which loops stand inside the outer ones),
 `choices.py` (which loops are shared among threads), `storage.py` (what stays in registers), `nest_writer.py` (loops and
 reductions) and `statements.py` (values), whose tables are `operators.py`, `reductions.py`, `dtypes.py` and
-`indices.py`. `prelude.py` holds the functions that the code calls, `entry.py` makes the kernels callable from Python.
+`indices.py`. `foreach.py` writes one nest for many sets of buffers. `prelude.py` holds the functions that the code
+calls, `entry.py` makes the kernels callable from Python.
 """
 from __future__ import annotations
 
@@ -11,8 +12,9 @@ from dataclasses import dataclass
 
 from ...artifacts.context import CompileContext
 from ...artifacts.records import CodeLine
-from ..ir import Group, KernelSignature, Plan
+from ..ir import Foreach, Group, KernelSignature, Plan
 from .entry import Entry, write_entries
+from .foreach import write_foreach
 from .kernel import Kernel
 from .prelude import prelude
 from .writer import Writer
@@ -42,6 +44,9 @@ def generate(plan: Plan, context: CompileContext) -> CppSource:
     written: dict[str, tuple[str, int]] = {}  # shape of a kernel's text -> name and first line of the one that has it
     for item in plan.items:
         if not isinstance(item, Group) or item.device.type != "cpu":
+            continue
+        if isinstance(item, Foreach):
+            entries.append(write_foreach(item, plan.program, writer, context))
             continue
         own = Writer()
         kernel = Kernel(item, plan.program, own, context)

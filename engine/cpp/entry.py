@@ -32,13 +32,15 @@ extern PyObject* PyExc_TypeError;
 class Entry:
     """A kernel to be called: its signature, the function that is its code, and the C++ types of its buffers.
 
-    With `long_running` the interpreter lock is given up while it runs.
+    With `long_running` the interpreter lock is given up while it runs; with `table` the function takes all pointers as
+    one array.
     """
 
     signature: KernelSignature
     function: str
     types: tuple[str, ...]
     long_running: bool
+    table: bool = False
 
 
 def write_entries(writer: Writer, entries: Sequence[Entry]) -> None:
@@ -73,7 +75,7 @@ def _write_entry(writer: Writer, entry: Entry) -> None:
         writer.line("if (PyErr_Occurred()) return nullptr;")
         arguments = [f"({kind}*)v[{k}]" for k, kind in enumerate(types)]
         arguments += [f"v[{k}]" for k in range(len(types), count)]
-        call = f"{entry.function}({', '.join(arguments)})"
+        call = f"{entry.function}({'(void**)v' if entry.table else ', '.join(arguments)})"
         if entry.long_running:
             writer.line("void* lock = PyEval_SaveThread();")
             writer.line(f"int64 status = {call};")

@@ -2,8 +2,9 @@
 
 Walk: `fusion.py` searches (greedily, most bytes saved first), `legality.py` says what may be fused, on the linear index
 forms of `forms.py`; `finish.py` merges contiguous loops and finds the buffers that never reach memory; `order.py`
-chooses the innermost loop; `in_place.py` lets kernels write over what they replace; `memory.py` lets buffers take over
-dead ones' memory; `describe.py` makes records of it all.
+chooses the innermost loop; `in_place.py` lets kernels write over what they replace; `horizontal.py` makes one kernel of
+independent ones that differ in names and sizes (`templates.py`); `memory.py` lets buffers take over dead ones' memory;
+`describe.py` makes records of it all.
 """
 from __future__ import annotations
 
@@ -15,6 +16,7 @@ from ..ir import ExternCall, Group, Plan, Program
 from .describe import describe
 from .finish import escaping, finished
 from .fusion import Fusion, Node
+from .horizontal import combine
 from .in_place import write_in_place
 from .layout import with_transposed_copies
 from .memory import plan_memory
@@ -56,9 +58,10 @@ def schedule(program: Program, context: CompileContext) -> ScheduledPlan:
             group = finished(node, _kernel_name(node, len(items)), program, needed_outside)
             items.append(ordered(group, context) if group.device.type == "cpu" else group)
     written = write_in_place(program, items, context)
-    memory = plan_memory(written.program, written.items, escaping(written.program), context)
-    candidates = tuple(fusion.candidates.values())
-    return ScheduledPlan(written.program, written.items, memory.reuse, candidates, memory.lives, memory.peak)
+    combined = combine(written.program, written.items, context)
+    memory = plan_memory(written.program, combined.items, escaping(written.program), context)
+    candidates = (*fusion.candidates.values(), *combined.candidates)
+    return ScheduledPlan(written.program, combined.items, memory.reuse, candidates, memory.lives, memory.peak)
 
 
 def _kernel_name(node: Node, number: int) -> str:

@@ -48,7 +48,7 @@ class _Search:
         self.held = held_by_views(items)
         self.touched: dict[str, set[int]] = {}  # buffer -> positions of the steps that touch it
         self.writers: dict[str, list[int]] = {}
-        self.last_check = max((i for i, item in enumerate(items) if _may_raise(item)), default=-1)
+        self.last_check = max((i for i, item in enumerate(items) if may_raise(item)), default=-1)
         for position, item in enumerate(items):
             for name in _names(item):
                 self.touched.setdefault(name, set()).add(position)
@@ -161,7 +161,8 @@ def _direct(form: Linear | None) -> bool:
     return form is not None and all(atom.kind == "axis" for atom in form.terms)
 
 
-def _may_raise(item: Item) -> bool:
+def may_raise(item: Item) -> bool:
+    """Whether a step may raise for some data, before which no input may have changed."""
     if not isinstance(item, Group):
         return _packet(item).startswith(_RAISING)
     return any(s.op == "indirect" and s.mode != "unchecked" for b in item.bodies for s in b.statements)
@@ -232,4 +233,4 @@ def _renamed_views(tree: Any, names: Mapping[str, str]) -> Any:
     return tree
 
 
-__all__ = ["Rewritten", "held_by_views", "renamed", "write_in_place"]
+__all__ = ["Rewritten", "held_by_views", "may_raise", "renamed", "write_in_place"]

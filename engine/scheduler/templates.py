@@ -1,0 +1,135 @@
+"""What a loop nest is apart from its names and sizes, so that nests of one kind can share code.
+
+The nest of a group becomes one straight body; its extents and strides become symbols, equal numbers one symbol (so
+what was one place in memory stays one). Two groups have equal keys if one body, called with other pointers and sizes,
+computes both.
+"""
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field
+
+import sympy
+
+from ..ir import Axis, Buffer, Group, LoopBody, Member, Statement, Template
+from ..lowering.index import axis_symbol, expr, size
+from .forms import Environment, NotLinear, environment, linear
+from .legality import Refusal
+
+LONGEST = 400  # statements of a nest
+
+
+@dataclass(frozen=True)
+class Templated:
+    """A group as a run of a template, and what is equal for all that share it."""
+
+    template: Template
+    member: Member
+    key: Hashable
+
+
+def templated(group: Group, buffers: Mapping[str, Buffer]) -> Templated | Refusal:
+    """`group` as a member of a template, or why it cannot be one."""
+    refusal = _refusal(group)
+    if refusal is not None:
+        return refusal
+    draft = _Draft(group)
+    try:
+        body = draft.body()
+    except NotLinear as error:
+        return Refusal(f"an index is no sum of loops: {error}", "indices that are sums of loops")
+    if not _elementwise(body):
+        return Refusal("one point reads what another one writes", "reading a buffer where it is written")
+    names = tuple(dict.fromkeys((*body.reads, *body.writes)))
+    parameters = tuple([n for n in names if n not in group.internal])
+    template = Template(body, parameters, group.internal, tuple(draft.symbols.values()), tuple(draft.sources))
+    return Templated(template, Member(group, parameters, tuple(draft.symbols)), _key(template, names, buffers))
+
+
+def _refusal(group: Group) -> Refusal | None:
+    statements = [s for b in group.bodies for s in b.statements]
+    if any(b.reduction_axes or b.axes != group.axes for b in group.bodies):
+        return Refusal("it has inner loops", "pointwise kernels")
+    if not all(a.extent.is_Integer for a in group.axes):
+        return Refusal("its sizes vary", "fixed sizes")
+    if any(a.extent == 0 for a in group.axes):
+        return Refusal("it computes nothing", "")
+    if any(s.op == "indirect" or s.mode for s in statements):
+        return Refusal("data says where it reads or writes", "direct indices")
+    return Refusal("it is long by itself", "fewer statements") if len(statements) > LONGEST else None
+
+
+def _elementwise(body: LoopBody) -> bool:
+    """Whether each buffer that is stored is touched at one place by each point: no loop need end before another."""
+    stored = set(body.writes)
+    places: dict[str, set[sympy.Expr | None]] = {}
+    for s in body.statements:
+        if s.buffer in stored:
+            places.setdefault(s.buffer, set()).add(s.index)
+    return all(len(found) == 1 for found in places.values())
+
+
+@dataclass
+class _Draft:
+    """The one body of a group under construction; `symbols` has the symbol of each number so far."""
+
+    group: Group
+    symbols: dict[int, sympy.Symbol] = field(default_factory=dict)
+    sources: list[tuple[int, int]] = field(default_factory=list)
+
+    def body(self) -> LoopBody:
+        """Raises NotLinear for an index that is no sum of loops."""
+        axes = {a.symbol: f"i{k}" for k, a in enumerate(self.group.axes)}
+        loops = tuple([Axis(axis_symbol(axes[a.symbol]), self.number(int(a.extent))) for a in self.group.axes])
+        names = {a.name: new for a, new in axes.items()}
+        statements: list[Statement] = []
+        for k, body in enumerate(self.group.bodies):
+            where = environment(body)
+            renamed: dict[str, str] = {}
+            for position, s in enumerate(body.statements):
+                name = renamed[s.name] = f"t{len(statements)}" if s.name else ""
+                args, mask = tuple([renamed[a] for a in s.args]), renamed[s.mask] if s.mask else ""
+                index = None if s.index is None else self.index(s.index, where, names)
+                statements.append(
+                    Statement(name, s.op, args, s.dtype, s.buffer, index, s.value, mask, origins=s.origins)
+                )
+                self.sources.append((k, position))
+        return LoopBody(self.group.bodies[0].name, loops, (), tuple(statements))
+
+    def number(self, value: int) -> sympy.Expr:
+        """0 and 1 themselves, a symbol for any other number."""
+        if value in (0, 1):
+            return expr(value)
+        return self.symbols.setdefault(value, sympy.Symbol(f"n{len(self.symbols)}", integer=True, positive=True))
+
+    def index(self, index: sympy.Expr, where: Environment, names: Mapping[str, str]) -> sympy.Expr:
+        """An index with numbers replaced; positive ones only, for that is what the symbols are."""
+        if index.is_Symbol and index.name in names:
+            return axis_symbol(names[index.name])
+        form = linear(index, where)
+        total = self.number(self.positive(form.const))
+        for atom, factor in form.terms.items():
+            if atom.kind != "axis":
+                raise NotLinear(str(form.expr))
+            total = total + self.number(self.positive(factor)) * axis_symbol(names[atom.name])
+        return total
+
+    @staticmethod
+    def positive(value: object) -> int:
+        known = size(value)
+        if type(known) is not int or known < 0:
+            raise NotLinear(str(value))
+        return known
+
+
+def _key(template: Template, names: tuple[str, ...], buffers: Mapping[str, Buffer]) -> Hashable:
+    """Everything but the names of buffers and the origins. Constants as text: 0.0 and -0.0 are equal, as 1 and True."""
+    numbers = {n: k for k, n in enumerate(names)}
+    statements = [
+        (s.op, s.args, s.dtype, numbers.get(s.buffer), s.index, s.mask, repr(s.value)) for s in template.body.statements
+    ]
+    places = [(buffers[n].device, buffers[n].dtype, n in template.internal) for n in names]
+    return template.body.axes, tuple(statements), tuple(places)
+
+
+__all__ = ["Templated", "templated"]
