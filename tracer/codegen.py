@@ -89,6 +89,7 @@ class Codegen:
         self.instructions: list[Any] = []
         self.location = InstrLocation(code.co_firstlineno, None, None, None)
         self.rest: list[range] = []  # instructions, by number, that call what is the rest of this frame
+        self.stored: dict[str, None] = {}  # temporary variables that hold something
         self._temporaries: dict[Any, str] = {}
         self._building: set[Value] = set()
         self._cells = set(code.co_cellvars) | set(code.co_freevars)
@@ -193,6 +194,8 @@ class Codegen:
     def emit(self, opname: str, *arg: Any) -> None:
         """One instruction."""
         if not self.planning:
+            if opname == "STORE_FAST" and arg[0].startswith("___"):
+                self.stored[arg[0]] = None
             self.instructions.append(Instr(opname, *arg, location=self.location))
 
     def label(self, label: Label | Any) -> None:
@@ -293,6 +296,12 @@ class Codegen:
             self.emit("LOAD_DEREF", self._variable(name))
         else:
             self.emit("LOAD_FAST", name)
+
+    def let_go(self, names: Iterable[str]) -> None:
+        """Set local variables to None: what they hold dies where it would in eager, not at the end of the frame."""
+        for name in names:
+            self.emit("LOAD_CONST", None)
+            self.emit("STORE_FAST", name)
 
     def store_all(self, names: Iterable[str]) -> None:
         """Store the top of the stack into local variables, the last name first."""

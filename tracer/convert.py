@@ -28,6 +28,7 @@ from .graph import TraceGraph
 from .guards import GuardBuilder, needed_by
 from .instructions import CodeInfo, code_info
 from .interpreter import Interpreter, Trace
+from .liveness import unbound_cell_read
 from .modes import Modes, without_saved_tensors_hooks
 from .probing import further_stops
 from .resume import origin_of, stack_words
@@ -175,22 +176,33 @@ class _Conversion:
         start = time.perf_counter()
         for _ in range(_MAX_ATTEMPTS):
             root = self._start(break_step)
-            found = root.run_until_stop()
-            if found is None:
-                try:
-                    return self._finish(root, stop if root.returned is None else None)
-                except Unsupported as error:
-                    found = self._refused(root, error)
-                    if found.earlier is None:
-                        return self._skip(reasons.message(found.code, found.detail), found)
-            elif self.options.fullgraph:
-                raise full_graph_error(self.frame.code, [found, *further_stops(root)])
-            stop = found
+            try:
+                outcome = self._attempt(root, stop)
+            finally:
+                root.trace.end()
+            if not isinstance(outcome, Stop):
+                return outcome
+            stop = outcome
             self.lost_seconds = time.perf_counter() - start
-            break_step = found.step if found.earlier is None else found.earlier
+            break_step = stop.step if stop.earlier is None else stop.earlier
             root.trace.leave_modes()
         assert stop is not None
         return self._skip("the frame cannot be broken", stop)
+
+    def _attempt(self, root: RootInterpreter, stop: Stop | None) -> ConvertedFrame | Skip | Stop:
+        """Interpret up to `break_step` or the end, and write the code; a Stop says where the next attempt breaks."""
+        found = root.run_until_stop()
+        if found is None:
+            try:
+                return self._finish(root, stop if root.returned is None else None)
+            except Unsupported as error:
+                refused = self._refused(root, error)
+                if refused.earlier is None:
+                    return self._skip(reasons.message(refused.code, refused.detail), refused)
+                return refused
+        if self.options.fullgraph:
+            raise full_graph_error(self.frame.code, [found, *further_stops(root)])
+        return found
 
     def _start(self, break_step: int) -> RootInterpreter:
         frame = self.frame
@@ -227,6 +239,9 @@ class _Conversion:
             return self._skip("the graph breaks before the resume function has its stack again", stop)
         if root.info.reuses_cells:
             return self._skip("the graph breaks in a function whose comprehensions hide its closure variables", stop)
+        unbound = unbound_cell_read(self.info, instruction.index, root.bound_cells()) if origin is None else None
+        if unbound is not None:
+            return self._skip(f"the graph breaks before the closure variable {unbound} may be read unbound", stop)
         body = BreakBody(root, instruction)
         code = write_code(root, body, self._compile)
         for number, resumed in enumerate(body.resumed):

@@ -144,7 +144,7 @@ class _Compilation:
         self.code: types.CodeType = frame.f_code
         self.id = compile_id
         self.context: CompileContext = options.make_context(compile_id)
-        self.caller = sys._getframe(1)
+        self.caller = sys._getframe(2)  # no frame with a variable for this compilation: that would be a cycle
         self.failures: Counter[str] = Counter()
 
     def run(self, policy: DynamicPolicy, reason: Recompile | None) -> Verdict | str:
@@ -332,7 +332,7 @@ def optimize(fn: Callable[..., Any], options: CompileOptions) -> Callable[..., A
         try:
             return target(*args, **kwargs)
         except BaseException as error:
-            error.__traceback__ = as_in_eager(error.__traceback__)
+            as_in_eager(error)
             raise
         finally:
             set_callback(before)

@@ -5,9 +5,10 @@ Both write a whole new code object: call the graph, push what is to be kept, mak
 from __future__ import annotations
 
 import dis
+import sys
 from collections.abc import Callable
 from functools import partial
-from types import CodeType
+from types import CodeType, GeneratorType
 from typing import Any
 
 from bytecode import CellVar, Instr, Label, TryBegin, TryEnd
@@ -17,6 +18,7 @@ from .capture import CapturedGraph
 from .codegen import OUTPUTS, STACK_ARGUMENT, VERSION, Codegen, Plan
 from .continuation import drive, return_continuation
 from .eval_frame import unobserved
+from .generators import GeneratorValue, dies_visibly
 from .instructions import Handled, Instruction, code_info
 from .interpreter import Interpreter
 from .liveness import ENDS, READS, live_at
@@ -120,8 +122,12 @@ def return_body(root: Interpreter) -> Body:
 
     def body(codegen: Codegen) -> None:
         assert root.returned is not None
+        suspended = [name for name, value in root.locals.items() if isinstance(value, GeneratorValue) and value.has_cleanup()]
         codegen(root.returned)
+        for name in suspended:
+            codegen(root.locals[name])
         _finish_effects(root, codegen)
+        codegen.store_all(suspended)  # they die with the frame, as in eager
         codegen.emit("RETURN_VALUE")
 
     return body
@@ -166,7 +172,17 @@ class BreakBody:
         else:  # the original's answer is known, and the same for all that goes on in it
             info = code_info(origin.code)
             live = frozenset().union(*(live_at(info, index + origin.shift) for index in targets))
-        return tuple(name for name in root.code.co_varnames if name in live and self._is_bound_after(name))
+        return tuple(
+            name for name in root.code.co_varnames
+            if (name in live or self._dies_visibly(name)) and self._is_bound_after(name)
+        )  # fmt: skip
+
+    def _dies_visibly(self, name: str) -> bool:
+        """Whether the program sees when the object of a variable that is not read any more dies."""
+        if name in self.root.cells or name.startswith(STACK_ARGUMENT):
+            return False
+        value = self.root.locals.get(name)
+        return type(self.root.unread.get(name)) is GeneratorType if value is None else dies_visibly(value)
 
     def _is_bound_after(self, name: str) -> bool:
         """Whether a local variable has a value after the instruction."""
@@ -214,6 +230,9 @@ class BreakBody:
             begin = TryBegin(handler, handled.lasti, depth)
             codegen.label(begin)
         self._push_stack(codegen, depth, len(self.root.stack))
+        needed = {f"___kept_{i}" for i, value in enumerate(self.root.stack) if slot_of(value) is Slot.HANDLING}
+        codegen.let_go([name for name in codegen.stored if name not in needed])
+        codegen.stored = dict.fromkeys(name for name in codegen.stored if name in needed)
         jumped = Label()
         self._emit_instruction(codegen, jumped)
         if handled is not None:
@@ -274,10 +293,12 @@ class BreakBody:
         """Take the stack into variables and return what the resume function for `index` gives."""
         objects = [i for i, slot in enumerate(stack) if slot is not Slot.NULL]
         for i, slot in reversed(list(enumerate(stack))):
-            if slot is Slot.HANDLING:  # the resume function starts to handle the exception again
-                codegen.emit("POP_EXCEPT")
-                codegen.emit("LOAD_FAST", f"___kept_{i}")
+            if slot is Slot.HANDLING:  # the resume function starts to handle it again: of a group, what `except*` took
+                codegen.push_function(sys.exception)
+                codegen.call(0)
             codegen.emit("STORE_FAST", "___null" if slot is Slot.NULL else f"{STACK_ARGUMENT}{i}")
+            if slot is Slot.HANDLING:
+                codegen.emit("POP_EXCEPT")
         code = resume_code(self.root.code, index, tuple(stack), self.variables)
         self.resumed.append(code)
         arguments = [*(f"{STACK_ARGUMENT}{i}" for i in objects), *self.variables]
@@ -288,6 +309,8 @@ class BreakBody:
         self._make_function(codegen, code)
         for name in arguments:
             codegen.emit("LOAD_FAST", name)
+        moved = [name for name in self.variables if name not in self.root.cells]
+        codegen.let_go([*codegen.stored, *moved])  # the resume function has them now
         codegen.call(len(arguments))
         codegen.emit("JUMP_FORWARD", self.driver)
 

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from types import CodeType, GeneratorType
 from typing import TYPE_CHECKING, Any
 
+from .codegen import STACK_ARGUMENT
+from .sources import LocalSource
 from .values import build
 from .values.base import ObservedException, Unsupported, Value
 from .values.constant import REGISTRY
@@ -27,6 +29,23 @@ def refuse_coroutine(code: CodeType) -> None:
     """Coroutines and asynchronous generators are left to eager."""
     if code.co_flags & (inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE):
         raise Unsupported("async", code.co_qualname)
+
+
+def dies_visibly(value: Value) -> bool:
+    """Whether the program may see when this object dies: a generator that stands in the middle of a `try` or `with`
+    (of one that an earlier part of the frame left, nobody knows where it stands)."""
+    if isinstance(value, GeneratorValue):
+        return value.has_cleanup()
+    return isinstance(value.source, LocalSource) and type(getattr(value, "real", None)) is GeneratorType
+
+
+def let_go(tx: Interpreter, value: Value) -> None:
+    """The frame drops a reference to `value`. Raises Unsupported where a generator may die of that: what Python then
+    runs is seen now, not where the frame ends."""
+    if tx.parent is not None or not dies_visibly(value) or value in tx.stack:
+        return
+    if all(other is not value or name.startswith(STACK_ARGUMENT) for name, other in tx.locals.items()):
+        raise Unsupported("abandoned-generator", value.describe())
 
 
 class GeneratorValue(Value):

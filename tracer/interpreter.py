@@ -99,6 +99,17 @@ class Trace:
         assert self.active is not None
         return self.active.location()
 
+    def end(self) -> None:
+        """Let go of the frames. They hold the program's objects, which must not wait for Python's collector to die: a
+        finalizer would run late, and memory stay."""
+        for frame in (self.root, *(generator.frame for generator in self.generators)):
+            if frame is not None:
+                frame.forget()
+        self.active = self.root = None
+        self.guards.locate = self.graph.shapes.shape_env.locate = None
+        for held in (self.generators, self.values_by_source, self.values_by_id, self.global_values, self.keep_alive):
+            held.clear()
+
     def leave_modes(self) -> None:
         """Set the modes of torch as they were at the start of the frame."""
         while self.inference_modes:
@@ -152,6 +163,11 @@ class Interpreter:
         self.parent = parent
         self.depth: int = parent.depth + 1 if parent is not None else 0
         self._outer_locations = parent.stack_locations() if parent is not None else ()
+
+    def forget(self) -> None:
+        """The frame has ended: let go of what it holds (functions made in it hold the frame)."""
+        for held in (self.locals, self.unread, self.stack, self.open_contexts):
+            held.clear()
 
     # ---- running ---------------------------------------------------------------------------------------------------
     def run(self) -> Value:
@@ -210,6 +226,7 @@ class Interpreter:
             return child.run()
         finally:
             self.trace.active = self
+            child.forget()
 
     def _decide_inline(self, function: Any) -> None:
         """Whether a callee becomes part of the graph is a decision, asked once for each function and compilation."""
@@ -262,6 +279,10 @@ class Interpreter:
     def is_bound(self, name: str) -> bool:
         """Whether a local variable has a value."""
         return name in self.locals or name in self.unread
+
+    def bound_cells(self) -> list[str]:
+        """The cell and free variables that have a value now (a real cell of the program's counts as one that has)."""
+        return [name for name, cell in self.cells.items() if cell.real is not None or cell.has_content()]
 
     def load_cell(self, name: str) -> Value:
         """The content of a cell or free variable."""

@@ -1,6 +1,8 @@
-"""Which local variables are still read after an instruction: only those are handed to a resume function."""
+"""Which local variables are still read after an instruction: only those are handed to a resume function. And which
+closure variables may be read there while they have no value."""
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import lru_cache
 
 from .instructions import CodeInfo, Instruction
@@ -43,6 +45,33 @@ def _live_in(info: CodeInfo) -> list[int]:
                 live[index] = before
                 changed = True
     return live
+
+
+def unbound_cell_read(info: CodeInfo, index: int, bound: Collection[str]) -> str | None:
+    """A closure variable of the frame's own that may be read without a value after instruction `index`, which leaves
+    those in `bound` with one; None when there is none.
+
+    What goes on there in another function has it as a free variable, and Python says another error of those.
+    """
+    cells = frozenset(info.code.co_cellvars)
+    if not cells:
+        return None
+    seen: dict[int, frozenset[str]] = {}
+    pending = [(successor, cells.difference(bound)) for successor in _successors(info, info.instructions[index])]
+    while pending:
+        index, unbound = pending.pop()
+        if index >= len(info.instructions) or (index in seen and unbound <= seen[index]):
+            continue
+        seen[index] = unbound = unbound | seen.get(index, frozenset())
+        instruction = info.instructions[index]
+        if instruction.opname in ("LOAD_DEREF", "DELETE_DEREF") and instruction.value in unbound:
+            return str(instruction.value)
+        if instruction.opname == "STORE_DEREF":
+            unbound -= {instruction.value}
+        elif instruction.opname == "DELETE_DEREF":
+            unbound |= cells & {instruction.value}
+        pending += [(successor, unbound) for successor in _successors(info, instruction)]
+    return None
 
 
 def _successors(info: CodeInfo, instruction: Instruction) -> list[int]:

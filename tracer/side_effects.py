@@ -40,6 +40,10 @@ class CellValue(Value):
         """The type of cells."""
         return CellType
 
+    def has_content(self) -> bool:
+        """Whether the trace knows a value in it."""
+        return self.content is not None and self.content is not DELETED
+
     def reconstruct(self, codegen: Codegen) -> None:
         """Push the cell object: the root frame's own, or that of the function which it was read through."""
         if self.name:

@@ -16,7 +16,7 @@ from bytecode import Instr, Label, TryBegin, TryEnd
 from .codegen import STACK_ARGUMENT, Codegen
 from .generators import GeneratorValue
 from .interpreter import Interpreter
-from .liveness import live_at
+from .liveness import live_at, unbound_cell_read
 from .resume import argument_of, assemble, body_of, disassembled, free_names, instruction_at
 from .slots import Slot, push_object, push_slot, slot_of
 from .values.base import Unsupported, Value
@@ -48,7 +48,7 @@ def _exhausted() -> Iterator[Any]:
 
 # ---- at a yield ------------------------------------------------------------------------------------------------------
 def _push_started(codegen: Codegen, frame: Interpreter) -> None:
-    if frame.info.reuses_cells:
+    if frame.info.reuses_cells or unbound_cell_read(frame.info, frame.index, frame.bound_cells()):
         raise Unsupported("generator", frame.code.co_qualname)
     live = live_at(frame.info, frame.index)
     variables = tuple(name for name in frame.code.co_varnames if name in live and name in frame.locals)

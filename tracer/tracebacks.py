@@ -16,17 +16,38 @@ def hands_over(code: CodeType, places: Sequence[range]) -> None:
         _HANDS_OVER[code] = tuple(places)
 
 
-def as_in_eager(traceback: TracebackType | None) -> TracebackType | None:
-    """`traceback` without its first entry (the caller's), and without those of calls of resume functions: what these
-    raise is said by their own entries, and in eager there is no such call."""
+def as_in_eager(error: BaseException) -> None:
+    """Take out of the traceback of `error` its first entry (the caller's), and out of its own and those of all
+    exceptions that it is linked with the calls of resume functions: what these raise is said by their own entries, and
+    in eager there is no such call."""
+    if error.__traceback__ is not None:
+        error.__traceback__ = error.__traceback__.tb_next
+    seen: dict[int, BaseException] = {}
+    pending: list[BaseException | None] = [error]
+    while pending:
+        linked = pending.pop()
+        if linked is None or id(linked) in seen:
+            continue
+        seen[id(linked)] = linked
+        linked.__traceback__ = _without_own_calls(linked.__traceback__)
+        pending += [linked.__cause__, linked.__context__]
+        if isinstance(linked, BaseExceptionGroup):
+            pending += linked.exceptions
+
+
+def _without_own_calls(traceback: TracebackType | None) -> TracebackType | None:
     entries: list[TracebackType] = []
-    entry = traceback.tb_next if traceback is not None else None
+    entry, dropped = traceback, False
     while entry is not None:
         code = entry.tb_frame.f_code
         places = _HANDS_OVER.get(code, ())
-        if not places or not any(_number(code, entry.tb_lasti) in place for place in places):
+        if places and any(_number(code, entry.tb_lasti) in place for place in places):
+            dropped = True
+        else:
             entries.append(entry)
         entry = entry.tb_next
+    if not dropped:
+        return traceback
     result: TracebackType | None = None
     for entry in reversed(entries):
         result = TracebackType(result, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import random
+import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -410,6 +411,76 @@ def anything_on_the_stack(compile):
     f = compile(fn)
     x = torch.ones(2)
     return [f(x, [x, x + 1][:n]) for n in (1, 2)]
+
+
+@program
+def breaks_before_a_closure_variable_without_a_value(compile):
+    def fn(x, xs, drop):
+        print("break")
+        for t in xs:
+            x = x + t
+        if drop and xs:
+            del t
+        keep = lambda: t
+        y = x * 2
+        return y + t, keep
+
+    f = compile(fn)
+    x = torch.ones(2)
+    return [call(lambda *a: f(*a)[0], x, [x] * n, drop) for n, drop in ((1, False), (0, False), (2, True), (2, False))]
+
+
+@program
+def the_group_that_a_part_of_except_handles(compile):
+    def fn(x):
+        try:
+            raise ExceptionGroup("g", [ValueError(1), KeyError(2), KeyError(3)])
+        except* ValueError as group:
+            print(group.exceptions)
+        except* KeyError:
+            y = x * 2
+            raise IndexError(y.shape[0])
+
+    def caught(x):
+        try:
+            f(x)
+        except IndexError as error:
+            return repr(error), repr(error.__context__)
+
+    f = compile(fn)
+    return [caught(torch.ones(n)) for n in (1, 2, 2)]
+
+
+@program
+def a_frame_is_once_in_the_tracebacks_of_contexts(compile):
+    def failing(x, n):
+        if n % 2:
+            raise ValueError(f"bad {n}")
+        return x * n
+
+    def checked(x, n):
+        try:
+            return failing(x, n)
+        except KeyError:
+            return x
+        finally:
+            print("checked")
+
+    def fn(x, n):
+        try:
+            return checked(x, n)
+        except ValueError as error:
+            raise IndexError(n) from error
+
+    def lines(x, n):
+        try:
+            return f(x, n)
+        except IndexError as error:
+            entries = traceback.extract_tb(error.__cause__.__traceback__)
+            return [(entry.name, entry.line) for entry in entries]
+
+    f = compile(fn)
+    return [lines(torch.ones(2), n) for n in (1, 2, 3)]
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

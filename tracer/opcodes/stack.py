@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..generators import let_go
 from ..values.base import NULL
 from .registry import opcode
 
@@ -18,7 +19,7 @@ def NOP(tx: Interpreter, instruction: Instruction) -> None:
 
 @opcode("POP_TOP")
 def POP_TOP(tx: Interpreter, instruction: Instruction) -> None:
-    tx.stack.pop()
+    let_go(tx, tx.stack.pop())
 
 
 @opcode("PUSH_NULL")

@@ -3,8 +3,10 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from types import GeneratorType
 from typing import TYPE_CHECKING
 
+from ..generators import let_go
 from ..side_effects import DELETED, CellValue
 from ..values import build
 from ..values.base import NULL, ObservedException, Unsupported, Value
@@ -42,20 +44,30 @@ def load_fast(tx: Interpreter, name: str) -> Value:
 def store_fast(tx: Interpreter, name: str, value: Value) -> None:
     """Assign to a local variable. After a comprehension (3.12) that may be what LOAD_FAST_AND_CLEAR took away: a cell,
     or NULL for what was unbound."""
-    tx.unread.pop(name, None)
+    before = forget(tx, name)
     if isinstance(value, CellValue):
         tx.cells[name] = value
-    elif value is NULL:
-        tx.locals.pop(name, None)
-    else:
+    elif value is not NULL:
         tx.locals[name] = value
+    if before is not None:
+        let_go(tx, before)
+
+
+def forget(tx: Interpreter, name: str) -> Value | None:
+    """Take a local variable's value away, and give what may be seen to die of that."""
+    if type(tx.unread.get(name)) is GeneratorType:
+        tx.load_local(name)
+    tx.unread.pop(name, None)
+    return tx.locals.pop(name, None)
 
 
 @opcode("DELETE_FAST")
 def DELETE_FAST(tx: Interpreter, instruction: Instruction) -> None:
     name = instruction.value
     tx.load_local(name)
-    del tx.locals[name]
+    before = forget(tx, name)
+    if before is not None:
+        let_go(tx, before)
 
 
 # ---- globals --------------------------------------------------------------------------------------------------------

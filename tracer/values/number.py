@@ -31,26 +31,40 @@ _MATH = {math.sqrt: torch.sym_sqrt, math.floor: math.floor, math.ceil: math.ceil
 
 
 class NumberValue(Value):
-    """An int, float or bool that is not known. `make_node` gives its node when the graph first needs it."""
+    """An int, float or bool that is not known. `make_node` gives its node when the graph first needs it; it asks for
+    the nodes of `operands`."""
 
-    __slots__ = ("_make_node", "_node", "symbol")
+    __slots__ = ("_make_node", "_node", "_operands", "symbol")
 
     def __init__(
         self, symbol: Any, node: torch.fx.Node | None = None, make_node: Callable[[], torch.fx.Node] | None = None,
-        source: Source | None = None,
+        source: Source | None = None, operands: Sequence[Value] = (),
     ) -> None:  # fmt: skip
         super().__init__(source)
         self.symbol = symbol
         self._node = node
         self._make_node = make_node
+        self._operands = operands
 
     @property
     def node(self) -> torch.fx.Node:
-        """The node of the graph that computes the number."""
-        if self._node is None:
-            assert self._make_node is not None
-            self._node = self._make_node()
+        """The node of the graph that computes the number. Operands come first, without recursion: a counter may be the
+        last of a thousand sums."""
+        pending = [self]
+        while self._node is None:
+            number = pending[-1]
+            unmade = [o for o in number._operands if isinstance(o, NumberValue) and o._is_unmade()]
+            if number._node is None and not unmade:
+                assert number._make_node is not None
+                number._node = number._make_node()
+            if unmade:
+                pending += unmade
+            else:
+                pending.pop()
         return self._node
+
+    def _is_unmade(self) -> bool:
+        return self._node is None and _known(self.symbol) is None
 
     def python_type(self) -> type:
         """int, float or bool."""
@@ -126,7 +140,7 @@ class NumberValue(Value):
             node.meta.update(val=result, stack=locations, module=module)
             return node
 
-        return NumberValue(result, make_node=make)
+        return NumberValue(result, make_node=make, operands=args)
 
     def converted(self, tx: Interpreter, kind: type) -> Value:
         """int(number) or float(number)."""
