@@ -1,6 +1,6 @@
 """Operators whose reference decomposition in torch is used: all overloads of each name.
 
-tests/engine/test_operators.py compares each with eager, forward and backward, by its distance to float64.
+tests/operators compares each with eager, forward and backward, by its distance to float64.
 """
 from __future__ import annotations
 

@@ -1,0 +1,68 @@
+"""Where torch's fake kernels promise another result than ATen's kernels give: other strides, or a wrong size.
+
+Kernels are generated for what was promised, so the promise is put right while a graph is traced.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from .unsupported import EngineUnsupported
+
+aten = torch.ops.aten
+
+SIZED_BY_DATA = frozenset((aten._unique.default,))
+"""Operators whose results are as large as the data says; torch before 2.12 takes the size for data of zeros."""
+
+
+def corrected(func: Any, out: Any, args: Sequence[Any]) -> Any:
+    """`out`, the fake result of `func(*args)`, with the layout that ATen's kernel gives it.
+
+    Raises EngineUnsupported where its size is not known.
+    """
+    if func in SIZED_BY_DATA and all(type(n) is int for n in out[0].shape):
+        raise EngineUnsupported(f"the size of the result of {func} depends on data")
+    layout = LAYOUTS.get(func)
+    if layout is None or out.device.type != "cpu" or any(type(n) is not int for n in out.shape):
+        return out
+    strides = layout(out, *args)
+    return out if strides is None else out.new_empty_strided(out.shape, strides)
+
+
+def _max_unpool2d(out: torch.Tensor, x: torch.Tensor, *_: Any) -> list[int] | None:
+    """The format of the input, as aten/src/ATen/native/MaxUnpooling.cpp has it."""
+    if x.dim() != 4 or not x.is_contiguous(memory_format=torch.channels_last) or x.is_contiguous():
+        return None
+    _, channels, height, width = out.shape
+    return [channels * height * width, 1, channels * width, channels]
+
+
+def _fourier(keep_last: bool) -> Callable[..., list[int] | None]:
+    def layout(out: torch.Tensor, x: torch.Tensor, dims: Sequence[int], *_: Any) -> list[int] | None:
+        """Transformed dimensions innermost, the others around them in the order in which they lie in the input.
+
+        As `_exec_fft` in aten/src/ATen/native/mkl/SpectralOps.cpp; torch's fake kernels say so from 2.12 on.
+        """
+        if not dims or not torch.backends.mkl.is_available():
+            return None
+        dims = [d % x.dim() for d in dims]
+        moved = dims[:-1] if keep_last else dims
+        inner = sorted(moved, key=x.stride, reverse=True) + dims[len(moved) :]
+        outer = sorted([d for d in range(x.dim()) if d not in dims], key=x.stride, reverse=True)
+        strides, stride = [0] * x.dim(), 1
+        for d in reversed(outer + inner):
+            strides[d] = stride
+            stride *= out.shape[d]
+        return strides
+
+    return layout
+
+
+LAYOUTS: dict[Any, Callable[..., list[int] | None]] = {
+    aten.max_unpool2d.default: _max_unpool2d,
+    aten._fft_r2c.default: _fourier(keep_last=True),
+    aten._fft_c2c.default: _fourier(keep_last=False),
+}
+"""The strides of an operator's result on the CPU, from its fake result and its arguments; None: those it has."""
