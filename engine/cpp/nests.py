@@ -3,11 +3,12 @@
 A body is cut into *parts*: the statements of its inner loops (up to its reductions), and those that follow them. Each
 part goes into the first nest with the same loops that comes after everything it needs; so the exponential of a softmax
 and the sum over it share a loop, while the division waits for the sum. A value that a part stores and another part of
-the same nest loads at the same index stays in a register.
+the same nest loads at the same index stays in a register. A nest reads and writes only so many streams of memory:
+beyond what the prefetchers follow, a second loop over a row that is in the cache is the cheaper.
 """
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import sympy
@@ -15,6 +16,10 @@ import sympy
 from ..ir import Axis, LoopBody, Statement
 from ..lowering.index import axis, size
 from ..scheduler.forms import NotLinear, environment, rewrite_statements
+
+
+MAX_STREAMS = 32  # places in memory that one loop walks along; more than the prefetchers of a core follow
+LONGEST_ROW = 4096  # elements of a loop that is cut into several for their sake: what they hand on fills an array
 
 
 @dataclass
@@ -72,10 +77,12 @@ def dependent(body: LoopBody, symbols: frozenset[sympy.Symbol]) -> set[str]:
 def nests_of(bodies: Sequence[LoopBody], outer: int) -> list[Nest]:
     """The nests of `bodies`, in order, inside loops over their first `outer` axes."""
     nests: list[Nest] = []
+    crowded = outer > 0 and all(_is_row(b, outer) for b in bodies) and len(_streams(b.statements for b in bodies)) > (
+        MAX_STREAMS)
     for body in bodies:
         inner = body.axes[outer:]
         if not body.reduction_axes:
-            _place(nests, Part(body, body.statements), inner)
+            _place(nests, Part(body, body.statements), inner, crowded)
         elif not inner:
             over, after = cut(body)
             _place(nests, over, body.reduction_axes)
@@ -83,6 +90,18 @@ def nests_of(bodies: Sequence[LoopBody], outer: int) -> list[Nest]:
         else:
             nests.append(Nest(inner, inside=nests_of([body], len(body.axes))))
     return nests
+
+
+def _is_row(body: LoopBody, outer: int) -> bool:
+    """True for a body with one short loop inside the outer ones, and nothing to reduce or scatter in it."""
+    inner = body.axes[outer:]
+    short = len(inner) == 1 and inner[0].extent.is_Integer and inner[0].extent <= LONGEST_ROW
+    return bool(short) and not body.reduction_axes and not any(s.op == "store" and s.mode for s in body.statements)
+
+
+def _streams(bodies: Iterable[Sequence[Statement]]) -> set[tuple[str, sympy.Expr | None]]:
+    """The places in memory that statements load from and store to."""
+    return {(s.buffer, s.index) for statements in bodies for s in statements if s.buffer}
 
 
 def cut(body: LoopBody) -> tuple[Part, Part]:
@@ -99,10 +118,19 @@ def cut(body: LoopBody) -> tuple[Part, Part]:
     return Part(body, during), Part(body, after, after=True)
 
 
-def _place(nests: list[Nest], part: Part, loops: tuple[Axis, ...]) -> None:
-    """Put `part` into the first nest that has its loops and comes late enough, or into a new one at the end."""
+def _place(nests: list[Nest], part: Part, loops: tuple[Axis, ...], crowded: bool = False) -> None:
+    """Put `part` into the first nest that has its loops and comes late enough, or into a new one at the end.
+
+    Where there are many streams (`crowded`), the nest that walks along the most of those of `part` comes first.
+    """
     extents = tuple(a.extent for a in loops)
-    for position in range(_earliest(nests, part), len(nests)):
+    positions = list(range(_earliest(nests, part), len(nests)))
+    if crowded:
+        own = _streams([part.statements])
+        known = {at: _streams(p.statements for p in nests[at].parts) for at in positions}
+        fit = [at for at in positions if len(known[at] | own) <= MAX_STREAMS]
+        positions = sorted(fit, key=lambda at: len(own - known[at]))
+    for position in positions:
         nest = nests[position]
         if not nest.inside and tuple(a.extent for a in nest.loops) == extents and (not loops or _related(nest, part)):
             renamed = _renamed(part, loops, nest.loops)

@@ -24,6 +24,7 @@ from .values import Base, Compute, Index, Value, loop_index, offset, strided
 
 MAX_DEPTH = 40  # operations in a row that are kept in one expression
 MAX_READS = 24  # buffers that one expression loads
+MAX_WINDOWS = 16  # views of them, on a CPU: each is a place in memory that its loop walks along
 RECOMPUTED_DEPTH = 24  # operations that a GPU does once more rather than to store what they give
 SMALLER = 8  # times fewer elements make a buffer that costs next to nothing to read again
 
@@ -200,11 +201,14 @@ class GraphLowering:
         """
         base = self.base_of(fake, node.name)
         base.compute = compute
-        bases = [v.base for v in inputs if isinstance(v, Value)]
+        values = [v for v in inputs if isinstance(v, Value)]
+        bases = [v.base for v in values]
         base.depth = 1 + max((b.depth for b in bases if not b.buffer), default=0)
         base.reads = frozenset().union(*[(b.buffer,) if b.buffer else b.reads for b in bases])
+        base.windows = frozenset().union(*[(v,) if v.base.buffer else v.base.windows for v in values])
         base.heavy = heavy or any(b.heavy for b in bases if not b.buffer)
-        if base.depth > MAX_DEPTH or len(base.reads) > MAX_READS:
+        crowded = base.device.type == "cpu" and len(base.windows) > MAX_WINDOWS
+        if base.depth > MAX_DEPTH or len(base.reads) > MAX_READS or crowded:
             self.realize(base)
         elif node.name in self.scattered:
             self._decide_reuse(base)

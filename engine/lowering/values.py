@@ -25,8 +25,8 @@ class Base:
     """A tensor made by `node`. Exactly one of `compute` and `buffer` is set.
 
     `size` and `stride` are those of the fake tensor: the layout it gets when it is realized. `depth` is the length of
-    the longest chain of unrealized operations below it, `reads` the buffers it would load. `stored` is the dtype of the
-    buffer where that is narrower: the elements had been rounded to it.
+    the longest chain of unrealized operations below it, `reads` the buffers it would load, `windows` the views of them.
+    `stored` is the dtype of the buffer where that is narrower: the elements had been rounded to it.
     """
 
     node: str
@@ -39,6 +39,7 @@ class Base:
     depth: int = 0
     reads: frozenset[str] = frozenset()
     heavy: bool = False
+    windows: frozenset[Value] = frozenset()
     stored: torch.dtype | None = None
 
 

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 import pytest
 import torch
@@ -154,3 +155,18 @@ def test_an_index_out_of_bounds_raises_and_names_the_node():
         with pytest.raises(IndexError, match="index"):
             made(torch.tensor([[1, 2], [3, wrong]]), table)
     assert torch.equal(made(torch.tensor([[1, -1], [3, -10]]), table)[0], table[torch.tensor([[1, -1], [3, -10]])] * 2)
+
+
+def test_a_recurrence_walks_along_few_places_in_memory_at_a_time():
+    def scan(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        h, steps = torch.zeros_like(b[:, 0]), []
+        for t in range(b.shape[1]):
+            h = torch.sigmoid(a[:, t]) * h + b[:, t]
+            steps.append(h)
+        return torch.stack(steps, 1)
+
+    a, b = torch.randn(6, 40, 33), torch.randn(6, 40, 33)
+    kernels = check(scan, a, b)
+    loops = kernels.source.text.split("#pragma omp simd")[1:]
+    assert len(loops) > 3
+    assert all(len(set(re.findall(r"(?:arg|buf)\d\[\w*i0[^]]*\]", loop))) <= 32 for loop in loops)
