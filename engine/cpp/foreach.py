@@ -5,15 +5,15 @@ a row for each member, in `PARTS` parts of equal work that threads share, howeve
 """
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import sympy
 
 from ...artifacts.context import CompileContext
-from ...artifacts.records import CodeLine, ref
+from ...artifacts.records import ref
 from ..ir import Axis, Foreach, Group, KernelSignature, Member, Program
 from ..lowering.index import axis_symbol
+from ..scheduler.templates import with_all_origins
 from .choices import PARALLEL_WORK, body_work
 from .entry import Entry
 from .kernel import Kernel
@@ -97,26 +97,9 @@ def _write_nest(foreach: Foreach, program: Program, writer: Writer, context: Com
     kernel = Kernel(group, program, own, context)
     kernel.shape = replace(kernel.shape, parallel="")
     kernel.emit()
-    names = _all_origins(foreach)
     writer.line()
-    for line in own.lines:
-        found = dict.fromkeys(o for origin in line.origins for o in names.get(origin, (origin,)))
-        writer.lines.append(CodeLine(line.text, tuple(found)))
+    writer.lines += with_all_origins(foreach, own.lines)
     return _Nest(kernel, foreach)
-
-
-def _all_origins(foreach: Foreach) -> Mapping[str, Sequence[str]]:
-    """What is an origin of the template's body -> the same in all members."""
-    body = foreach.template.body
-    found: dict[str, list[str]] = {ref("loops", "", body.name): [ref("loops", "", b.name) for b in foreach.bodies]}
-    for s, (k, position) in zip(body.statements, foreach.template.sources):
-        for member in foreach.members:
-            real = member.group.bodies[k].statements[position]
-            own = f"loops:{member.group.bodies[k].name}#{real.name or real.buffer}"
-            found.setdefault(f"loops:{body.name}#{s.name or s.buffer}", []).append(own)
-            for node, real_node in zip(s.origins, real.origins):
-                found.setdefault(f"forward#{node}", []).append(f"forward#{real_node}")
-    return found
 
 
 def _work(member: Member) -> tuple[int, int]:

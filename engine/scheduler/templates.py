@@ -6,12 +6,13 @@ computes both.
 """
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import sympy
 
-from ..ir import Axis, Buffer, Group, LoopBody, Member, Statement, Template
+from ...artifacts.records import CodeLine, ref
+from ..ir import Axis, Buffer, Foreach, Group, LoopBody, Member, Statement, Template
 from ..lowering.index import axis_symbol, expr, size
 from .forms import Environment, NotLinear, environment, linear
 from .legality import Refusal
@@ -132,4 +133,22 @@ def _key(template: Template, names: tuple[str, ...], buffers: Mapping[str, Buffe
     return template.body.axes, tuple(statements), tuple(places)
 
 
-__all__ = ["Templated", "templated"]
+def with_all_origins(foreach: Foreach, lines: Iterable[CodeLine]) -> list[CodeLine]:
+    """Lines written for the template, which names the first member, with what they come from in all members."""
+    body = foreach.template.body
+    real: dict[str, list[str]] = {ref("loops", "", body.name): [ref("loops", "", b.name) for b in foreach.bodies]}
+    for s, (k, position) in zip(body.statements, foreach.template.sources):
+        for member in foreach.members:
+            own = member.group.bodies[k]
+            statement = own.statements[position]
+            item = ref("loops", statement.name or statement.buffer, own.name)
+            real.setdefault(ref("loops", s.name or s.buffer, body.name), []).append(item)
+            for node, other in zip(s.origins, statement.origins):
+                real.setdefault(ref("forward", node), []).append(ref("forward", other))
+    return [
+        CodeLine(line.text, tuple(dict.fromkeys(o for origin in line.origins for o in real.get(origin, (origin,)))))
+        for line in lines
+    ]
+
+
+__all__ = ["Templated", "templated", "with_all_origins"]

@@ -8,6 +8,7 @@ import sympy
 
 from ...artifacts.context import CompileContext
 from ..ir import Buffer, Foreach, Group, KernelSignature, LoopBody
+from .foreach import generate_foreach
 from .form import Form, form_of
 from .kernel import KernelWriter
 from .source import WIDE_FROM, Launch, TritonSource, Workspace, assemble
@@ -22,6 +23,8 @@ def generate(group: Group, buffers: Mapping[str, Buffer], context: CompileContex
     Mostly one kernel. Several, run one after the other, where one launch cannot keep the order that the bodies need
     (a decision, `launches`), or where programs share rows. Raises TritonUnsupported with the reason.
     """
+    if isinstance(group, Foreach):
+        return generate_foreach(group, buffers)
     symbols, bounds = _symbols(group, buffers), _bounds(group)
     groups, why = _parts(group, buffers)
     if len(groups) > 1 or why:
@@ -72,8 +75,6 @@ def _index_width(form: Form, symbols: tuple[sympy.Symbol, ...]) -> tuple[str, tu
 
 def _parts(group: Group, buffers: Mapping[str, Buffer]) -> tuple[list[Group], str]:
     """The group itself, or the groups that take its place and the reason why."""
-    if isinstance(group, Foreach):
-        return [m.group for m in group.members], "each member has a launch of its own"
     if len(group.bodies) == 1:
         return [_part(group.kernel, group, group.bodies)], ""
     why = _why_apart(group, buffers)

@@ -20,9 +20,11 @@ from ..ir import Buffer, Group, KernelSignature, Plan
 from .building import Binary, Build, begin, parameter_types
 from .compile import compile_launch
 from .emit import OUT_OF_BOUNDS
+from .foreach import unaligned
 from .generate import generate
 from .load import load, load_interpreted
-from .source import WIDE_FROM, Launch, TritonSource, function_of
+from .source import WIDE_FROM, Launch, Table, TritonSource, function_of
+from .tables import Tables
 
 _ALIGNED = 15  # pointers whose low four bits are zero may be loaded 16 bytes at a time
 _MOST_ARGUMENTS = 100  # that torch's launcher takes for sure
@@ -55,7 +57,10 @@ class TritonKernel:
     def __call__(self, *arguments: Any) -> int:
         """Run on buffers (tensors, or addresses as ints), then size symbols as ints; returns the status."""
         if self._run is None:
-            self._run = self._cuda_runner() if self.device.type == "cuda" else self._interpreter_runner()
+            if self.source.table is not None:
+                self._run = self._table_runner(self.source.table)
+            else:
+                self._run = self._cuda_runner() if self.device.type == "cuda" else self._interpreter_runner()
         return self._run(*arguments)
 
     def record(self) -> Kernel:
@@ -99,6 +104,47 @@ class TritonKernel:
         if len(plans) > 1 or workspaces or self.signature.symbols:
             return run
         return self._static_runner(self._launchers[0], index, run)
+
+    def _table_runner(self, table: Table) -> Callable[..., int]:
+        """For a kernel that finds its buffers in a table."""
+        launch = self._table_launch()
+        dtypes = [(k, self._buffers[n]) for k, n in enumerate(self.signature.buffers)]
+        tables = Tables(table, [(k, b.dtype.itemsize) for k, b in dtypes if b.device.type != self.device.type],
+                        self.device)
+
+        def run(*arguments: Any) -> int:
+            pointers = [a if type(a) is int else a.data_ptr() for a in arguments]
+            low = 0
+            for pointer in pointers:
+                low |= pointer
+            return launch(not low & _ALIGNED, pointers, tables)
+
+        return run
+
+    def _table_launch(self) -> Callable[[bool, list[int], Tables], int]:
+        """The launch for (whether all addresses are aligned, addresses, tables)."""
+        first = self.source.launches[0]
+        if self.device.type != "cuda":
+            kernel = load_interpreted(self.source)[first.name]
+
+            def interpret(aligned: bool, pointers: list[int], tables: Tables) -> int:
+                memory = {"rows": tables.rows(pointers, 0), "programs": tables.programs}
+                return _interpret(kernel, first if aligned else unaligned(first), memory, self.signature, ())
+
+            return interpret
+        launchers = (_CudaLauncher(unaligned(first), self.source, self.device), self._launchers[0])
+        index = self.device.index if self.device.index is not None else torch.cuda.current_device()
+
+        def launch(aligned: bool, pointers: list[int], tables: Tables) -> int:
+            if torch._C._cuda_getDevice() != index:
+                with torch.cuda.device(index):
+                    return launch(aligned, pointers, tables)
+            stream = torch._C._cuda_getCurrentRawStream(index)
+            rows = tables.rows(pointers, stream)
+            launchers[aligned](stream, False, [rows.data_ptr(), tables.programs.data_ptr()], ())
+            return 0
+
+        return launch
 
     @staticmethod
     def _static_runner(launcher: _CudaLauncher, index: int, general: Callable[..., int]) -> Callable[..., int]:

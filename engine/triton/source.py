@@ -45,6 +45,16 @@ class Launch:
 
 
 @dataclass(frozen=True)
+class Table:
+    """What a kernel over many members finds in memory: for each, places among the signature's buffers, sizes, programs.
+    """
+
+    places: tuple[tuple[int, ...], ...]
+    sizes: tuple[tuple[int, ...], ...]
+    blocks: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class TritonSource:
     """The Triton form of one group: its kernels in launch order, and what it is called with.
 
@@ -56,6 +66,7 @@ class TritonSource:
     workspaces: tuple[Workspace, ...] = ()
     extents: tuple[sympy.Expr, ...] = ()
     lines: tuple[CodeLine, ...] = field(default=())
+    table: Table | None = None
 
     @property
     def text(self) -> str:

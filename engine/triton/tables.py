@@ -1,0 +1,49 @@
+"""The tables of a `Foreach` kernel in memory."""
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any
+
+import numpy
+import torch
+
+from .source import Table
+
+
+class Tables:
+    """`programs` and `rows` of one kernel on one device, see `foreach.py`.
+
+    The rows of the last call are kept: parameters and the states of an optimizer stay where they are. `scalars` are the
+    buffers that stand in memory of the CPU, with the number of their bytes: their values travel with the rows.
+    """
+
+    def __init__(self, table: Table, scalars: Sequence[tuple[int, int]], device: torch.device) -> None:
+        self._device, self._scalars = device, scalars
+        self._places = numpy.array(table.places, dtype=numpy.int64).reshape(len(table.places), -1)
+        self._sizes = numpy.array(table.sizes, dtype=numpy.int64).reshape(len(table.sizes), -1)
+        member = numpy.repeat(numpy.arange(len(table.blocks)), table.blocks)
+        first = numpy.cumsum([0, *table.blocks[:-1]])
+        block = numpy.arange(len(member)) - first[member]
+        self.programs = torch.from_numpy(numpy.stack([member, block], 1).astype(numpy.int32)).to(device)
+        self._known: tuple[Any, ...] = ()
+        self._rows = torch.empty(0)
+
+    def rows(self, pointers: Sequence[int], stream: int) -> torch.Tensor:
+        """The rows for buffers at these addresses, ready on the current stream, which is `stream`."""
+        key = (stream, *pointers)
+        if key == self._known and not self._scalars:
+            return self._rows
+        addresses = numpy.array(pointers, dtype=numpy.int64)
+        count, width = len(self._places), self._places.shape[1] + self._sizes.shape[1]
+        rows = torch.empty(count * width + 2 * len(self._scalars) + 1, dtype=torch.int64, device=self._device)
+        start = -(-(rows.data_ptr() + 8 * count * width) // 16) * 16  # of the scalars
+        values = numpy.zeros(len(rows), dtype=numpy.int64)
+        for k, (place, size) in enumerate(self._scalars):
+            at = start + 16 * k
+            values[(at - rows.data_ptr()) // 8] = int.from_bytes(ctypes.string_at(pointers[place], size), "little")
+            addresses[place] = at
+        values[: count * width] = numpy.concatenate([addresses[self._places], self._sizes], 1).reshape(-1)
+        rows.copy_(torch.from_numpy(values), non_blocking=True)  # the values are taken before it returns
+        self._known, self._rows = key, rows
+        return rows
