@@ -18,9 +18,10 @@ from .body import BodyBuilder
 from .extern import fallback, library_copy, number_of
 from .index import Linear, Size, axis, constant, contiguous_strides, expr, product, size, sizes, stored_strides
 from .registry import LOWERINGS, RESHAPE, VIEW, Unsupported, in_loops
-from .reuse import leaving, scattered
+from .reuse import leaving, repeated, scattered
 from .splitting import axis_splits
 from .values import Base, Compute, Index, Value, loop_index, offset, strided
+from .views import viewed
 
 MAX_DEPTH = 40  # operations in a row that are kept in one expression
 MAX_READS = 24  # buffers that one expression loads
@@ -116,9 +117,14 @@ class GraphLowering:
         return True
 
     def _add_scalar(self, symbol: sympy.Symbol) -> None:
-        """Memory for a float that varies, from which kernels load it; none where they run on several devices."""
+        """Memory for a float that varies, from which kernels load it: on the CPU, if they run there and on a GPU.
+
+        None where they run on several devices of a kind.
+        """
         fakes = [node.meta.get("val") for node in self.module.graph.nodes]
         devices = {fake.device for fake in fakes if isinstance(fake, torch.Tensor)}
+        if {device.type for device in devices} == {"cpu", "cuda"}:
+            devices = {torch.device("cpu")}
         if len(devices) == 1:
             name = scalar_buffer(symbol)
             self.buffers[name] = Buffer(name, torch.float64, devices.pop(), (), (), "constant")
@@ -202,6 +208,9 @@ class GraphLowering:
         base = self.base_of(fake, node.name)
         base.compute = compute
         values = [v for v in inputs if isinstance(v, Value)]
+        for value in values if base.device.type == "cpu" else ():
+            if not value.base.buffer and value.base.heavy and repeated(value, base.size, base.stride):
+                self._decide_repeated(value.base)
         bases = [v.base for v in values]
         base.depth = 1 + max((b.depth for b in bases if not b.buffer), default=0)
         base.reads = frozenset().union(*[(b.buffer,) if b.buffer else b.reads for b in bases])
@@ -225,6 +234,12 @@ class GraphLowering:
             "cheap enough to compute in each" if cheap else
             f"{base.depth} operations on {len(base.reads)} buffers are computed once and stored")
         if self.context.decide("realize", base.node, ("realize", "inline"), default, why,
+                               origins=(f"forward#{base.node}",)) == "realize":
+            self.realize(base)
+
+    def _decide_repeated(self, base: Base) -> None:
+        why = "it is broadcast: computed for each element of the result, or where no vectors are"
+        if self.context.decide("realize", base.node, ("realize", "inline"), "realize", why,
                                origins=(f"forward#{base.node}",)) == "realize":
             self.realize(base)
 
@@ -349,10 +364,25 @@ class GraphLowering:
             return expr(value) if isinstance(value, int) and not isinstance(value, bool) else value
         fake = out.meta["val"]
         wanted = sizes(fake.stride())
-        view = self.view_of(value, like=wanted)
+        self.realize(value.base, exact=True)
+        view = self._same_window(out, value) or self.view_of(value, like=wanted)
         if tuple(map(size, view.stride)) != wanted and 0 not in wanted and product(map(size, view.size)) != 0:
             view = self.view_of(self.copied(value, wanted), like=wanted)
         return view
+
+
+    def _same_window(self, out: torch.fx.Node, value: Value) -> View | None:
+        """The window that torch took of a value in memory, where the indices of our views express it by no strides."""
+        root = viewed(out)
+        fake, whole = out.meta["val"], root.meta.get("val")
+        if root is out or root.name != value.base.node or not isinstance(whole, torch.Tensor):
+            return None
+        if value.base.stored is not None or whole.dtype != fake.dtype or strided(value) is not None:
+            return None
+        if value.base.stride != sizes(whole.stride()) or fake.untyped_storage()._cdata != whole.untyped_storage()._cdata:
+            return None
+        start, strides = size(fake.storage_offset() - whole.storage_offset()), sizes(fake.stride())
+        return View(value.base.buffer, tuple(map(expr, value.size)), tuple(map(expr, strides)), expr(start))
 
 
 _HALVES = frozenset((torch.bfloat16, torch.float16))

@@ -24,7 +24,7 @@ Rule = Callable[..., str]
 
 HEAVY = frozenset(("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "atan",
                    "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "lgamma",
-                   "sigmoid", "pow", "atan2", "gelu", "silu", "sqrt", "rsqrt"))
+                   "sigmoid", "pow", "atan2", "gelu", "silu", "sqrt", "rsqrt", "softplus", "elu"))
 
 SAME_NAME_UNARY = (
     "neg", "abs", "sign", "reciprocal", "sqrt", "rsqrt", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin",
@@ -72,7 +72,9 @@ def apply(graph: GraphLowering, node: torch.fx.Node, rule: Rule, operands: tuple
     named = named or {}
     for operand in operands:
         if isinstance(operand, Value) and operand.device != fake.device:
-            raise Unsupported("operands on two devices")
+            if operand.size or operand.device.type != "cpu" or fake.device.type != "cuda":
+                raise Unsupported("operands on two devices")
+            graph.realize(operand.base)  # a number: computed there, read here
     inner = None if dtype == "own" else compute_dtype(promoted(operands) if dtype == "promoted" else fake.dtype)
     dtypes = [torch.bool if i in boolean else inner for i in range(len(operands))]
     result, rounding = fake.dtype, keeps_rounding(graph, node, fake.dtype)

@@ -7,11 +7,18 @@ fast dominance algorithm", 2001, needs no iteration then.)
 """
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch.fx
 
+from .index import Linear, Size, constant, product
 from .registry import COMPOSITE, LOWERINGS, POINTWISE, RESHAPE, VIEW
+from .values import Value, loop_index
+
+FEWEST = 32  # elements, below which a value costs nothing to compute again
+ONCE_MORE = 4  # computations of an element that are as dear as to store it and to load it that often
+SHORT = 32  # iterations of a loop that are too few to make up for what is computed before it, by itself
 
 
 def kind_of(node: torch.fx.Node) -> str | None:
@@ -53,6 +60,30 @@ def leaving(graph: torch.fx.Graph) -> frozenset[str]:
             if kind is None or (kind in (RESHAPE, VIEW) and user.name in names):
                 names.add(node.name)
     return frozenset(names)
+
+
+def repeated(value: Value, size: Sequence[Size], stride: Sequence[Size]) -> bool:
+    """Whether the loops of a tensor of this size and stride would compute `value`, which is lazy, too often.
+
+    What varies in the innermost loop is computed in every loop around it; what does not, one by one and not in vectors.
+    False where sizes are not known.
+    """
+    own, count = product(value.base.size), product(size)
+    axes, index = loop_index(size, stride)
+    if type(own) is not int or type(count) is not int or own < FEWEST or not axes:
+        return False
+    name, extent = axes[-1]
+    index = index[len(index) - len(value.size):]
+    index = tuple([constant(0) if s == 1 else i for s, i in zip(value.size, index)])
+    index = index if value.reindex is None else value.reindex(index)
+    if any(_mentions(i, name) for i in index):
+        return count >= ONCE_MORE * own
+    return count > own and type(extent) is int and extent < SHORT
+
+
+def _mentions(form: Linear, name: str) -> bool:
+    """Whether a loop's index is part of a form."""
+    return any(a.name == name if a.inner is None else _mentions(a.inner, name) for a in form.terms)
 
 
 def _common(a: Any, b: Any, parent: dict[Any, Any], depth: dict[Any, int]) -> Any:

@@ -14,6 +14,7 @@ import sympy
 from ...artifacts.context import CompileContext
 from ...artifacts.records import FusionCandidate, Option
 from ..ir import Axis, ExternCall, LoopBody, Program, View, scalar_buffer
+from ..lowering.pointwise import HEAVY
 from ..unbacked import unbacked_in
 from .forms import NotLinear
 from .legality import Refusal, accesses, aligned, conflict, crossing, iterations, turned
@@ -23,6 +24,7 @@ SYMBOL_HINT = 128  # what a symbolic size counts as in scores
 ROW_LIMIT = 512 * 1024  # bytes that one iteration of shared loops may leave for the next body: the second-level cache
 MAX_BODIES, MAX_BUFFERS = 48, 60
 SMALL = 16 * 1024  # bytes: groups that touch less are fused for the sake of fewer calls
+SHORT = 32  # iterations of a loop beside which an expensive value is not computed by itself, without vectors
 SIBLING_SHARE = 0.1  # of their traffic that siblings must have in common
 
 Common = tuple[list[LoopBody], tuple[Axis, ...]]  # bodies of two nodes, and the outer loops that they share
@@ -247,6 +249,9 @@ class Fusion:
             return Refusal(f"an index does not follow the other's loops: {error}", "a linear index")
         refusal: Refusal | None = None
         for shared in range(count, 0, -1):
+            if first.device == "cpu" and _one_by_one((*fixed, *moved), shared):
+                refusal = Refusal("an expensive value would be computed one by one, beside a short loop", "longer rows")
+                continue
             found = conflict(fixed, moved, axes[:shared])
             if found is None and not dependent:
                 found = crossing(fixed, moved, axes[:shared])
@@ -299,6 +304,15 @@ class Fusion:
                 links.add(node.id)
         self._add(node)
         self._push_pairs(node)
+
+
+def _one_by_one(bodies: Sequence[LoopBody], shared: int) -> bool:
+    """True when a body with expensive operations would have no loop of its own, while all the others' are short."""
+    inner = [b.axes[shared:] + b.reduction_axes for b in bodies]
+    lengths = [sympy.Mul(*[a.extent for a in loops]) for loops in inner if loops]
+    if len(lengths) == len(inner) or not all(n.is_Integer and n < SHORT for n in lengths) or not lengths:
+        return False
+    return any(s.op in HEAVY for b, loops in zip(bodies, inner) if not loops for s in b.statements)
 
 
 def _one_pass(writers: Iterable[LoopBody], readers: Iterable[LoopBody], shared: Sequence[Axis]) -> bool:

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from .cpp_checking import built, check
+from .cpp_checking import Built, built, check
 
 FLOATS = torch.cat([
     torch.linspace(-4, 4, 173),
@@ -170,3 +170,19 @@ def test_a_recurrence_walks_along_few_places_in_memory_at_a_time():
     loops = kernels.source.text.split("#pragma omp simd")[1:]
     assert len(loops) > 3
     assert all(len(set(re.findall(r"(?:arg|buf)\d\[\w*i0[^]]*\]", loop))) <= 32 for loop in loops)
+
+
+def test_an_expensive_value_that_is_broadcast_is_computed_once_for_each_of_its_elements():
+    a, b = torch.randn(16, 9), torch.randn(7, 16, 9)
+    kernels = check(lambda a, b: torch.exp(a) * b, a, b)
+    assert _evaluations(kernels, "exp") == a.numel()
+    rows = torch.randn(6, 50)  # beside a short inner loop, in vectors of its own
+    kernels = check(lambda rows, b: torch.sigmoid(F.softplus(rows)[:, :, None] * b), rows, torch.randn(6, 50, 8))
+    assert _evaluations(kernels, "log1p") == rows.numel()
+    assert len([line for line in kernels.source.text.split("\n") if "#pragma omp simd" in line]) == 2
+
+
+def _evaluations(kernels: Built, op: str) -> int:
+    """How often an operation is computed."""
+    bodies = [b for g in kernels.groups for b in g.bodies if any(s.op == op for s in b.statements)]
+    return sum(math.prod(int(a.extent) for a in b.axes) for b in bodies)
