@@ -22,10 +22,10 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..artifacts.context import CompileContext
-from .decompositions import OWN, REPLACED, described, python_rules, rule_for
+from .decompositions import OWN, REPLACED, described, promised, python_rules, rule_for
 from .fake_results import corrected
 from .unsupported import EngineUnsupported as EngineUnsupported
-from .written import Written, versions
+from .written import Written, repeats, versions
 
 
 class Captured(Protocol):
@@ -251,7 +251,17 @@ class AtenTracer(TorchDispatchMode):
         return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
+        result = self._traced(func, args, kwargs or {})
+        first = result[0] if isinstance(result, tuple) and result else result
+        strides = promised(func, args, first) if isinstance(first, torch.Tensor) else None
+        if strides is None:
+            return result
+        with self:
+            window = torch.ops.aten.new_empty_strided.default(first, first.shape, strides)
+            first = torch.ops.aten.copy.default(window, first)
+        return (first, *result[1:]) if isinstance(result, tuple) else first
+
+    def _traced(self, func: Any, args: Any, kwargs: Any) -> Any:
         if func.namespace == "prim":
             return func(*args, **kwargs)
         if func not in self.lowered or func in OWN:
@@ -446,6 +456,8 @@ def mutated_inputs(inputs: tuple[Any, ...], wrapped: tuple[Any, ...]) -> list[in
         if torch._functionalize_has_metadata_mutation(value):
             raise EngineUnsupported("an input's shape or strides change in place")
         if torch._functionalize_has_data_mutation(value):  # type: ignore[attr-defined]
+            if repeats(inputs[i]):
+                raise EngineUnsupported("an input is written whose elements share memory")
             mutated.append(i)
     return mutated
 
@@ -491,18 +503,31 @@ def _output(
         layout = inner if fake is None else fake
         detached = inputs[base].requires_grad and not layout.requires_grad
         differentiable = fake is not None and fake.grad_fn is not None
-        if differentiable and layout.dtype != inputs[base].dtype:
-            raise EngineUnsupported("gradients flow through a view in another dtype")
+        if differentiable:
+            check_dtype_of_view(inputs[base].dtype, layout.dtype)
         return ViewOfInput(
             base, tuple(layout.size()), tuple(layout.stride()), layout.storage_offset(), layout.dtype, detached,
-            _lazily(inner), differentiable,
+            lazy_kind(inner), differentiable,
         )
-    lazily = _lazily(inner)
+    lazily = lazy_kind(inner)
     values.append(LAZY_VIEWS[lazily](inner) if lazily else inner)
     return FromGraph(len(values) - 1, lazily=lazily)
 
 
-def _lazily(view: torch.Tensor) -> str:
+def pairs_numbers(base: torch.dtype, view: torch.dtype) -> bool:
+    """Whether one of the dtypes is the other's pairs: complex numbers seen as reals, or reals as complex numbers."""
+    return base.is_complex != view.is_complex and (base.to_real() if base.is_complex else base) == (
+        view.to_real() if view.is_complex else view
+    )
+
+
+def check_dtype_of_view(base: torch.dtype, view: torch.dtype) -> None:
+    """Raises EngineUnsupported for a view through which gradients flow, and whose dtype autograd cannot follow."""
+    if view != base and not pairs_numbers(base, view):
+        raise EngineUnsupported("gradients flow through a view in another dtype")
+
+
+def lazy_kind(view: torch.Tensor) -> str:
     """The key of LAZY_VIEWS that makes `view` of what it is a view of, "" for none."""
     if view.is_conj() and view.is_neg():
         raise EngineUnsupported("a result is lazily conjugated and negated")

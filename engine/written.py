@@ -29,15 +29,18 @@ class Written:
     def __init__(self) -> None:
         self._bases: dict[int, torch.fx.Node] = {}  # storage -> the node whose value it was made for
         self._expanded: dict[int, torch.fx.Node] = {}  # storage -> a node that repeats its elements
+        self._written: set[int] = set()
 
     def follow(self, node: torch.fx.Node, value: Any) -> None:
         """Note whose memory the value of `node` has."""
         if not isinstance(value, torch.Tensor) or not torch._is_functional_tensor(value):
             return
         storage = _storage(value)
-        self._bases.setdefault(storage, node)
+        base = self._bases.setdefault(storage, node)
         if _name(node) in EXPANDING:
             self._expanded[storage] = node
+        if _name(node) == "as_strided" and storage in self._written and not _fills(base.meta.get("val")):
+            raise EngineUnsupported(f"{node} reads memory around {base}, which was written")
 
     def keep_layouts(self, before: list[tuple[torch.fx.Node, int]], values: dict[torch.fx.Node, Any]) -> None:
         """Put what was written since `before` back into its layout; EngineUnsupported where elements share memory."""
@@ -47,11 +50,13 @@ class Written:
                 continue
             storage = _storage(value)
             base = self._bases[storage]
+            self._written.add(storage)
             if base is not node and storage in self._expanded:
-                raise EngineUnsupported(f"{node} is written, which may share elements through {self._expanded[storage]}")
+                how = self._expanded[storage]
+                raise EngineUnsupported(f"{node} is written, which may share elements through {how}")
             promised = base.meta.get("val")
             if isinstance(promised, torch.Tensor):
-                if _repeats(promised):
+                if repeats(promised):
                     raise EngineUnsupported(f"{base} is written, and several of its elements share memory")
                 _restride(values[base], promised)
 
@@ -75,8 +80,14 @@ def _restride(value: torch.Tensor, promised: torch.Tensor) -> None:
         torch._enable_functionalization(reapply_views=True)
 
 
-def _repeats(tensor: torch.Tensor) -> bool:
+def repeats(tensor: torch.Tensor) -> bool:
+    """Whether elements of an expanded tensor share memory."""
     return any(type(s) is int and s == 0 and type(n) is int and n > 1 for n, s in zip(tensor.shape, tensor.stride()))
+
+
+def _fills(tensor: Any) -> bool:
+    """Whether a tensor is all of its memory, from the start and without gaps."""
+    return isinstance(tensor, torch.Tensor) and tensor.is_contiguous() and tensor.storage_offset() == 0
 
 
 def _numbers(sizes: Any) -> list[Any]:

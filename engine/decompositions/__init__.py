@@ -18,6 +18,8 @@ from torch._dispatch.python import enable_python_dispatcher
 
 from .by_torch import BY_TORCH
 from .foreach import foreach_rule
+from .layouts import max_pool1d
+from .layouts import promised as promised
 from .own import OWN, one_hot
 
 
@@ -51,8 +53,11 @@ PYTHON_RULES = frozenset((
 """Functions that C++ takes apart in a way that a graph cannot express: the running statistics of a batch norm change
 without its schema saying so. torch has Python rules for these, which do say it."""
 
-REPLACED: dict[Any, Callable[..., Any]] = {torch.nn.functional.one_hot: one_hot}
-"""Functions that look at their data before the dispatcher sees them, and what is traced in their place."""
+REPLACED: dict[Any, Callable[..., Any]] = {
+    torch.nn.functional.one_hot: one_hot, torch.nn.functional.max_pool1d: max_pool1d, torch.max_pool1d: max_pool1d,
+}
+"""Functions that look at their data, or at the kind of tensor, before the dispatcher sees them, and what is traced in
+their place."""
 
 
 def python_rules(function: Any) -> AbstractContextManager[Any]:

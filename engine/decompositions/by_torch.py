@@ -7,14 +7,14 @@ from __future__ import annotations
 BY_TORCH = frozenset(
     """
     addr affine_grid_generator aminmax binary_cross_entropy binary_cross_entropy_with_logits celu channel_shuffle
-    col2im count_nonzero deg2rad dot eye frac glu hardshrink heaviside huber_loss
+    col2im count_nonzero deg2rad dot eye frac glu hardshrink heaviside
     im2col index_add index_copy index_fill isin isneginf isposinf l1_loss linalg_cross linspace log_sigmoid_forward
     logaddexp logaddexp2 logit logspace logsumexp mish mse_loss multi_margin_loss mv mvlgamma nansum
     new_empty new_full new_ones new_zeros nll_loss_forward nll_loss2d_forward norm
     ones ones_like pixel_shuffle pixel_unshuffle _prelu_kernel rad2deg
     reflection_pad1d reflection_pad2d reflection_pad3d replication_pad1d replication_pad2d replication_pad3d
     roll rot90 rsub _safe_softmax sgn silu sinc
-    smooth_l1_loss soft_margin_loss softplus softshrink special_entr special_log_ndtr special_xlog1py
+    smooth_l1_loss softplus softshrink special_entr special_log_ndtr special_xlog1py
     split std std_mean stack sum t threshold trace
     tril triu unbind unsafe_split unsafe_split_with_sizes upsample_nearest1d
     upsample_nearest2d upsample_nearest3d
@@ -31,7 +31,7 @@ BY_TORCH = frozenset(
 
     _native_batch_norm_legit _native_batch_norm_legit_functional _batch_norm_with_update_functional
     _unsafe_masked_index _unsafe_masked_index_put_accumulate _unsafe_index_put
-    block_diag diagonal_scatter as_strided_scatter dist ldexp pairwise_distance
+    block_diag diagonal_scatter as_strided_scatter dist pairwise_distance
     upsample_bicubic2d grid_sampler_2d special_ndtr zero renorm
 
     _log_softmax_backward_data _softmax_backward_data binary_cross_entropy_backward elu_backward gelu_backward

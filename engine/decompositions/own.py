@@ -108,6 +108,27 @@ def angle(x: torch.Tensor) -> Any:
     return aten.where.self(aten.isnan.default(x), x, turned)
 
 
+@own(aten.ldexp.Tensor)
+def ldexp(x: torch.Tensor, other: torch.Tensor) -> Any:
+    """In the dtype of the product with a power of two; whole exponents are ATen's, which knows no too large ones."""
+    if not other.dtype.is_floating_point:
+        return NotImplemented
+    return aten.mul.Tensor(x, aten.pow.Scalar(2.0, other))
+
+
+@own(aten.linalg_vector_norm.default)
+def norm_of_one(x: torch.Tensor, order: Any = 2, dims: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
+    """Of single elements: magnitudes, which cannot overflow; torch 2.11's fake keeps the dimensions there."""
+    over = range(x.dim()) if dims is None else [d % max(x.dim(), 1) for d in ([dims] if type(dims) is int else dims)]
+    if not x.is_floating_point() or x.dim() == 0 or order == 0 or any(type(n) is not int for n in x.shape):
+        return NotImplemented
+    if dims == [] or any(x.shape[d] != 1 for d in over):
+        return NotImplemented
+    size = aten.clone.default(x if dtype is None else x.to(dtype), memory_format=torch.contiguous_format)
+    size = aten.abs.default(size)
+    return size if keepdim else aten.squeeze.dims(size, list(over))
+
+
 # ---- pooling where windows neither overlap nor miss anything: means of blocks
 def _blocks(size: Sequence[Any], out: Sequence[int]) -> list[Any] | None:
     """The shape that cuts the last dimensions of `size` into blocks, `out` of them, None where they do not fit."""
@@ -169,6 +190,24 @@ own(aten.upsample_nearest1d_backward.default, aten.upsample_nearest2d_backward.d
 
 
 # ---- losses
+def _reduced(loss: torch.Tensor, reduction: int) -> torch.Tensor:
+    return loss if reduction == 0 else loss.mean() if reduction == 1 else loss.sum()
+
+
+@own(aten.huber_loss.default)
+def huber_loss(x: torch.Tensor, target: torch.Tensor, reduction: int = 1, delta: float = 1.0) -> Any:
+    """In the dtype of `x` whatever the target's is, as eager's kernel stores it."""
+    gap = (x - target).abs()
+    loss = torch.where(gap <= delta, 0.5 * gap * gap, delta * (gap - 0.5 * delta))
+    return _reduced(loss.to(x.dtype), reduction)
+
+
+@own(aten.soft_margin_loss.default)
+def soft_margin_loss(x: torch.Tensor, target: torch.Tensor, reduction: int = 1) -> Any:
+    """As `huber_loss`."""
+    return _reduced((-x * target).to(x.dtype).exp().log1p(), reduction)
+
+
 def _is_gpu(x: torch.Tensor) -> bool:
     return x.device.type == "cuda"
 

@@ -379,7 +379,9 @@ class GraphLowering:
             return None
         if value.base.stored is not None or whole.dtype != fake.dtype or strided(value) is not None:
             return None
-        if value.base.stride != sizes(whole.stride()) or fake.untyped_storage()._cdata != whole.untyped_storage()._cdata:
+        if fake.untyped_storage()._cdata != whole.untyped_storage()._cdata:
+            return None
+        if value.base.stride != sizes(whole.stride()):
             return None
         start, strides = size(fake.storage_offset() - whole.storage_offset()), sizes(fake.stride())
         return View(value.base.buffer, tuple(map(expr, value.size)), tuple(map(expr, strides)), expr(start))

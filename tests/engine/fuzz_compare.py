@@ -39,6 +39,12 @@ EXACT = frozenset(
 ELEMENTWISE = frozenset(name.rpartition(".")[2] for name in (*UNARY, *ACTIVATIONS, *BINARY))
 """Functions each of whose results comes from one element: its error says nothing about larger or smaller results."""
 
+BY_PARTS: dict[str, Any] = {
+    "torch.var_mean": lambda x, *args: (torch.var(x, *args), torch.mean(x, *args)),
+    "torch.std_mean": lambda x, *args: (torch.std(x, *args), torch.mean(x, *args)),
+}
+"""Functions whose results eager also gives one by one: of a row with an infinity they say otherwise by its place."""
+
 Errors = dict[str, torch.Tensor]  # by call: how far eager is from float64
 
 
@@ -78,7 +84,7 @@ def execute(
 
 
 def changed(value: Any, change: random.Random, error: torch.Tensor | None = None) -> Any:
-    """A floating-point tensor with each element up to two units in the last place, and `error`, off; others as they are."""
+    """A floating-point tensor, each element up to two units in the last place and `error` off; others as they are."""
     if not isinstance(value, torch.Tensor) or kind_of(value.dtype) not in "fc":
         return value
     source = torch.Generator().manual_seed(change.randrange(2**31))
@@ -86,8 +92,10 @@ def changed(value: Any, change: random.Random, error: torch.Tensor | None = None
     toss = 2 * torch.rand(value.shape, generator=source, dtype=torch.float64) - 1
     if value.dtype.is_complex:
         return value * (1 + eps * 2 * toss).to(value.dtype)
-    off = toss * (2 * eps * value.double().abs() + (0 if error is None else error))
-    return torch.where(value.isfinite(), (value.double() + off).to(value.dtype), value)
+    error = torch.zeros(()) if error is None else error
+    off = toss * (2 * eps * value.double().abs() + error.nan_to_num(posinf=0.0))
+    moved = torch.where(value.isfinite(), (value.double() + off).to(value.dtype), value)
+    return torch.where(error.isinf(), toss.to(value.dtype), moved)
 
 
 def precise(call: Call, values: dict[str, Any]) -> tuple[torch.Tensor, float] | None:
@@ -106,18 +114,24 @@ def precise(call: Call, values: dict[str, Any]) -> tuple[torch.Tensor, float] | 
 
 
 def distance(result: Any, reference: tuple[torch.Tensor, float], elementwise: bool) -> torch.Tensor:
-    """For each element, the largest error among results that are no more than four times as large, or among all."""
+    """For each element, the largest error among results that are no more than four times as large, or among all.
+
+    It is infinite where sums or squares overflowed on the way to another result. A sum may be 0.0 or -0.0.
+    """
     exact, unit = reference
     if not isinstance(result, torch.Tensor) or kind_of(result.dtype) != "f" or exact.shape != result.shape:
         return torch.zeros(())
+    overflown = ~result.isfinite() & ~same(result, exact.to(result.dtype))
     off = (result.double() - exact.double()).abs() * unit
     off = torch.where(off.isfinite(), off, 0.0)
     if not elementwise or result.numel() == 0:
-        return off.max() if off.numel() else off
+        largest = off.max() if off.numel() else off
+        return torch.where(overflown, torch.inf, largest + torch.finfo(result.dtype).tiny)
     size = torch.where(result.isfinite(), result.double().abs(), 0.0).flatten()
     ordered, order = size.sort()
     largest = off.flatten()[order].cummax(0).values
-    return largest[torch.searchsorted(ordered, 4 * size, right=True) - 1].view(result.shape)
+    nearby = largest[torch.searchsorted(ordered, 4 * size, right=True) - 1].view(result.shape)
+    return torch.where(overflown, torch.inf, nearby)
 
 
 def widened(program: Program) -> list[torch.Tensor]:
@@ -130,6 +144,16 @@ def widened(program: Program) -> list[torch.Tensor]:
         if isinstance(result, torch.Tensor) and result.dtype in LOW:
             values[call.name] = result.float()
     return [*[values[name] for name in program.results], *wide]
+
+
+def separately(program: Program) -> list[torch.Tensor]:
+    """Results and inputs of a run with the functions in `BY_PARTS` taken apart."""
+    inputs = program.tensors()
+    values: dict[str, Any] = dict(zip([i.name for i in program.inputs], inputs))
+    for call in program.calls:
+        function = BY_PARTS.get(call.function, call.target)
+        values[call.name] = function(*mapped(call.args, values), **mapped(call.kwargs, values))
+    return [*[values[name] for name in program.results], *inputs]
 
 
 def difference(program: Program, got: Sequence[Any], mine: Sequence[torch.Tensor], rounding: str = "") -> str:
@@ -188,6 +212,9 @@ def _spread(program: Program, wide: bool) -> list[list[torch.Tensor]]:
         with torch.no_grad(), contextlib.suppress(Exception):  # an integer divided by what became zero
             change = random.Random(program.seed * RUNS + number)
             runs.append([*execute(program, inputs, change, errors), *inputs])
+    if any(call.function in BY_PARTS for call in program.calls):
+        with torch.no_grad():
+            runs.append(separately(program))
     if wide and any(i.dtype in LOW for i in program.inputs):
         with torch.no_grad(), contextlib.suppress(Exception):  # float32 beside another dtype, where 16 bits agreed
             runs.append(widened(program))

@@ -121,7 +121,8 @@ def filled(count: int, dtype: torch.dtype, fill: str, seed: int, bound: int) -> 
     if dtype.is_floating_point:
         values = (torch.randn(count, generator=source, dtype=torch.float64) * 2).to(dtype)
         info = torch.finfo(dtype)
-        odd = [0.0, -0.0, math.inf, -math.inf, math.nan, 1.0, -1.0, 0.5, -2.5, info.max, info.min, info.tiny, info.eps]
+        most = info.max if dtype != torch.float64 else 2.0**500  # no wider dtype tells whether squares overflow
+        odd = [0.0, -0.0, math.inf, -math.inf, math.nan, 1.0, -1.0, 0.5, -2.5, most, -most, info.tiny, info.eps]
     else:
         limits = torch.iinfo(dtype)
         values = torch.randint(limits.min // 2, limits.max // 2, (count,), generator=source).to(dtype)
@@ -351,4 +352,6 @@ def unsafe(call: Call, values: dict[str, torch.Tensor]) -> Sequence[bool]:
         checks = [whole and kind_of(t.dtype) == "f" and not bool((t.abs() < max(limit, 100)).all()) for t in tensors]
     if name in ("floor_divide", "remainder", "fmod", "div", "gcd", "lcm"):
         checks += [kind_of(t.dtype) == "i" and bool((t == torch.iinfo(t.dtype).min).any()) for t in tensors]
+    if name == "ldexp":  # which resizes its argument
+        checks += [t.shape != torch.broadcast_shapes(*[t.shape for t in tensors]) for t in tensors[:1]]
     return checks
