@@ -17,8 +17,18 @@ from torch.utils._sympy.printers import PythonPrinter
 
 from ..artifacts.context import CompileContext
 from ..artifacts.records import CodeLine, Wrapper
-from .aten import LAZY_VIEWS, AtenGraph, Constant, FromGraph, FromInput, Output, ViewOfGraph, ViewOfInput
-from .ir import Buffer, ExternCall, Group, KernelSignature, Plan, View, scalar_buffer
+from .aten import (
+    LAZY_VIEWS,
+    AtenGraph,
+    Constant,
+    FromGraph,
+    FromInput,
+    Output,
+    ViewOfGraph,
+    ViewOfInput,
+    pairs_numbers,
+)
+from .ir import Buffer, ExternCall, Foreach, Group, KernelSignature, Plan, View, scalar_buffer
 
 
 @dataclass(frozen=True)
@@ -226,7 +236,9 @@ class WrapperWriter:
         origins = tuple(f"loops:{body}#{name}" for body, name in stores)
         for name in signature.buffers:
             self.allocate(name, origins)
-        args = [f"{name}.data_ptr()" for name in signature.buffers] + [str(s) for s in signature.symbols]
+        there = self.numbers_sent(group, signature, origins)
+        args = [f"{there.get(name, name)}.data_ptr()" for name in signature.buffers]
+        args += [str(s) for s in signature.symbols]
         call = f"{group.kernel}({', '.join(args)})"
         if signature.bounds:
             self.line(f"status = {call}", origins)
@@ -235,8 +247,22 @@ class WrapperWriter:
         else:
             self.line(call, origins)
         between = [name for name in signature.buffers if name in group.internal]  # several launches of one group
+        between += there.values()
         if between:
             self.line(f"del {', '.join(between)}")
+
+    def numbers_sent(self, group: Group, signature: KernelSignature, origins: tuple[str, ...]) -> dict[str, str]:
+        """Send numbers on the CPU to the GPU where a kernel there reads them; how they are called there.
+
+        What a table holds travels with the table.
+        """
+        names: dict[str, str] = {}
+        for name in signature.buffers if group.device.type != "cpu" and not isinstance(group, Foreach) else ():
+            if self.program.buffers[name].device.type == "cpu":
+                names[name] = f"{name}_there"
+                device = self.bind(group.device, f"device_{group.device.type}")
+                self.line(f"{names[name]} = {name}.to({device}, non_blocking=True)", origins)
+        return names
 
     def allocate(self, name: str, origins: tuple[str, ...]) -> None:
         """Memory for a buffer that a kernel writes first: new, or a dead buffer's."""
@@ -421,11 +447,22 @@ class WrapperWriter:
         offset = f"{base}.storage_offset()" + (f" + {self.expr(start - first)}" if start != first else "")
         if output.dtype != real.dtype:
             old, new = real.dtype.itemsize, output.dtype.itemsize
-            window = 0 if real.numel() == 0 else max(1, new // old)  # view(dtype) wants unit strides
-            base = f"{base}.as_strided(({window},), (1,), 0).view({output.dtype})"
+            if pairs_numbers(real.dtype, output.dtype) and real.numel() != 0:
+                base = self.paired_view(base, real, output.dtype)
+            else:
+                window = 0 if real.numel() == 0 else max(1, new // old)  # view(dtype) wants unit strides
+                base = f"{base}.as_strided(({window},), (1,), 0).view({output.dtype})"
             offset = f"({owner}.storage_offset() - {self.expr(first)}) * {old} // {new} + {self.expr(start)}"
         size, stride = (self.sizes([_symbolic(v) for v in values]) for values in (output.size, output.stride))
         return self.lazy_view(f"{base}.as_strided({size}, {stride}, {offset})", output)
+
+    def paired_view(self, base: str, real: torch.Tensor, dtype: torch.dtype) -> str:
+        """Python for all memory of `base` as complex numbers or as reals, in a way that gradients flow through."""
+        span = 1 + sum((_symbolic(n) - 1) * _symbolic(s) for n, s in zip(real.shape, real.stride()))
+        count = f"{base}.storage_offset() + {self.expr(span)}"
+        if dtype.is_complex:
+            return f"torch.view_as_complex({base}.as_strided((({count}) // 2, 2), (2, 1), 0))"
+        return f"torch.view_as_real({base}.as_strided(({count},), (1,), 0))"
 
     def lazy_view(self, text: str, output: Output) -> str:
         """Python for a tensor, conjugated or negated lazily where the program's result is."""

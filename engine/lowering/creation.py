@@ -7,6 +7,7 @@ import sympy
 import torch
 import torch.fx
 
+from ..unsupported import EngineUnsupported
 from .body import BodyBuilder, compute_dtype
 from .index import constant, size
 from .pointwise import apply
@@ -44,10 +45,17 @@ def _full_like(graph: GraphLowering, node: torch.fx.Node, x: Any, *rest: Any, **
 
 
 @lowering(aten.zeros.default, aten.zeros_like.default, aten.new_zeros.default, aten.empty.memory_format,
-          aten.empty_like.default, aten.new_empty.default, aten.empty_strided.default, aten.new_empty_strided.default,
-          kind=POINTWISE)
+          aten.empty_like.default, aten.new_empty.default, kind=POINTWISE)
 def _zeros(graph: GraphLowering, node: torch.fx.Node, *_: Any, **__: Any) -> Value:
     """Zeros; what `empty` leaves undefined is zero, too."""
+    return filled(graph, node, 0)
+
+
+@lowering(aten.empty_strided.default, aten.new_empty_strided.default, kind=POINTWISE)
+def _empty_strided(graph: GraphLowering, node: torch.fx.Node, *_: Any, **__: Any) -> Value:
+    fake = node.meta["val"]
+    if any(stride == 0 and length != 1 for length, stride in zip(fake.shape, fake.stride())):
+        raise EngineUnsupported(f"several elements of {node.name} share memory")
     return filled(graph, node, 0)
 
 

@@ -81,7 +81,8 @@ def fallback(graph: GraphLowering, node: torch.fx.Node, args: Any, kwargs: Any, 
             outputs.append(None)
             made.append(result)
             continue
-        base = graph.base_of(result, node.name)
+        make = graph.base_of if result.layout is torch.strided else graph.given
+        base = make(result, node.name)
         base.buffer = graph.new_buffer(base)
         outputs.append(base.buffer)
         made.append(Value(base, base.size))

@@ -104,7 +104,7 @@ def trace_joint(captured: Captured, context: CompileContext, lowered: Container[
         reached = _reached([results.values[k] for k in differentiated], edges)
         gradients = _differentiate(tracer, results, differentiated, edges)
         with tracer, torch.no_grad():
-            values = [_unwrap(v) for v in (*results.values, *gradients)]
+            values = [*map(_unwrap, results.values), *map(_resolved, gradients)]
     for node in tracer.graph.nodes:
         node.meta.setdefault("phase", FORWARD)  # placeholders, constants
     tracer.output(values)
@@ -193,8 +193,16 @@ def _unwrap(value: Any) -> Any:
     torch._sync(value)
     inner = torch._from_functional_tensor(value)
     if inner.is_conj() or inner.is_neg():
-        raise EngineUnsupported("a result or gradient is a lazily conjugated tensor")
+        raise EngineUnsupported("a result is a lazily conjugated tensor")
     return inner
+
+
+def _resolved(gradient: Any) -> Any:
+    """A gradient with its elements computed: that autograd happens to conjugate them lazily is of no use to anybody."""
+    if not isinstance(gradient, torch.Tensor) or not torch._is_functional_tensor(gradient):
+        return gradient
+    torch._sync(gradient)
+    return torch._from_functional_tensor(gradient).resolve_conj().resolve_neg()
 
 
 def shield_changed_inputs(joint: JointGraph) -> None:

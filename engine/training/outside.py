@@ -49,7 +49,7 @@ class _OutsideWriter(WrapperWriter):
     def result(self, number: int, output: Output) -> str:
         """Python for one result, made from the inputs and from what the node returned."""
         if isinstance(output, FromGraph):
-            return f"made[{output.index - self.inside}]"
+            return self.lazy_view(f"made[{output.index - self.inside}]", output)
         if isinstance(output, ViewOfGraph):
             base = f"made[{output.index - self.inside}]"
             real = self.joint.module.graph.output_node().args[0][output.index].meta["val"]  # type: ignore[index,union-attr]

@@ -13,7 +13,20 @@ from typing import Any
 import torch
 import torch.fx
 
-from ..aten import Captured, Constant, EngineUnsupported, FromGraph, FromInput, Output, ViewOfGraph, ViewOfInput
+from ..aten import (
+    LAZY_VIEWS,
+    Captured,
+    Constant,
+    EngineUnsupported,
+    FromGraph,
+    FromInput,
+    Output,
+    ViewOfGraph,
+    ViewOfInput,
+    check_dtype_of_view,
+    functionalization,
+    lazy_kind,
+)
 
 
 @dataclass(frozen=True)
@@ -86,12 +99,24 @@ class _Finder:
         if owner is not None:
             _same_kind(self.inputs[owner], value)
             # Not the functional tensor's layout: a view of a mutated input has that of the new value there.
-            return ViewOfInput(owner, *_layout(value if fake is None else fake), _detached(self.inputs[owner], value))
+            shown, lazily = value if fake is None else fake, lazy_kind(torch._from_functional_tensor(value))
+            return ViewOfInput(owner, *_layout(shown, lazily), _detached(self.inputs[owner], value), lazily)
         base = self.base.get(_storage(value))
-        if base is None or base is value:
+        if base is None:
+            return self._own(value)
+        if base is value:
+            _layout(value)
             return FromGraph(self._returned(value))
         _same_kind(base, value)
         return ViewOfGraph(self._returned(base), *_layout(value), _detached(base, value))
+
+    def _own(self, value: torch.Tensor) -> Output:
+        """A result with memory of its own; of one that is conjugated or negated lazily, what it is a view of."""
+        lazily = lazy_kind(torch._from_functional_tensor(value))
+        if lazily:
+            with functionalization(), torch.set_grad_enabled(value.requires_grad):
+                value = LAZY_VIEWS[lazily](value)
+        return FromGraph(self._returned(value), lazily=lazily)
 
     def _returned(self, value: torch.Tensor) -> int:
         if id(value) not in self.position:
@@ -104,17 +129,17 @@ def _storage(value: torch.Tensor) -> int:
     return value.untyped_storage()._cdata
 
 
-def _layout(value: torch.Tensor) -> tuple[tuple[Any, ...], tuple[Any, ...], Any, torch.dtype]:
+def _layout(value: torch.Tensor, lazily: str = "") -> tuple[tuple[Any, ...], tuple[Any, ...], Any, torch.dtype]:
     inner = torch._from_functional_tensor(value) if torch._is_functional_tensor(value) else value
-    if inner.is_conj() or inner.is_neg():
+    if lazy_kind(inner) != lazily:
         raise EngineUnsupported("a result is a lazily conjugated view")
     return tuple(inner.size()), tuple(inner.stride()), inner.storage_offset(), inner.dtype
 
 
 def _same_kind(base: torch.Tensor, view: torch.Tensor) -> None:
     """Raises EngineUnsupported for a view that strides alone cannot say, where gradients flow through it."""
-    if view.requires_grad and view.dtype != base.dtype:
-        raise EngineUnsupported("gradients flow through a view in another dtype")
+    if view.requires_grad:
+        check_dtype_of_view(base.dtype, view.dtype)
 
 
 def _detached(base: torch.Tensor, view: torch.Tensor) -> bool:
