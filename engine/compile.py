@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -60,7 +60,7 @@ class Scheduled(Lowered):
 
 @dataclass(frozen=True)
 class Generated(Scheduled):
-    """With C++ source, or Triton kernels for a graph on a GPU, and the compiler at work on it."""
+    """With C++ source for what runs on the CPU, Triton kernels for what runs on a GPU, and compilers at work on both."""
 
     source: cpp.CppSource | None
     building: Building | None
@@ -106,26 +106,29 @@ def _scheduling(work: Lowered, context: CompileContext) -> Scheduled:
 
 
 def _codegen(work: Scheduled, context: CompileContext) -> Generated:
-    if _device_type(work.plan) != "cpu":
-        return Generated(**vars(work), source=None, building=None, triton=kernels_for_plan(work.plan, context))
-    source = cpp.generate(work.plan, context)
-    names = [s.name for s in source.signatures]
-    building = Building(source.text, names) if names else None
-    return Generated(**vars(work), source=source, building=building, triton={})
+    kinds = _device_kinds(work.plan)
+    source = cpp.generate(work.plan, context) if kinds != {"cuda"} else None
+    names = [s.name for s in source.signatures] if source is not None else []
+    building = Building(source.text, names) if source is not None and names else None
+    there = tuple([item for item in work.plan.items if isinstance(item, Group) and item.device.type != "cpu"])
+    triton = kernels_for_plan(replace(work.plan, items=there), context)
+    return Generated(**vars(work), source=source, building=building, triton=triton)
 
 
 def _kernels(work: Generated, context: CompileContext) -> Built:
-    if work.source is None:
-        return _triton_kernels(work, context)
-    signatures = {s.name: s for s in work.source.signatures}
-    functions: Mapping[str, Callable[..., int]] = {}
-    records: tuple[tuple[str, str, AnyRecord], ...] = ()
-    if work.building is not None:
+    """What both compilers made, each of the groups on its device."""
+    signatures = {name: k.signature for name, k in work.triton.items()}
+    functions: dict[str, Callable[..., int]] = dict(work.triton)
+    records = tuple(("kernels", name, k.record()) for name, k in work.triton.items()) if context.recording else ()
+    if work.building is not None and work.source is not None:
         built = work.building.wait()
-        functions = built.functions
+        functions |= built.functions
+        signatures |= {s.name: s for s in work.source.signatures}
         if context.recording:
-            records = (("kernels", "cpp", _kernel_record(work.source, built)),)
-    elif context.recording:
+            records += (("kernels", "cpp", _kernel_record(work.source, built)),)
+    for kernel in work.triton.values():
+        kernel.wait()
+    if context.recording and not functions:
         context.absent("kernels", "every operator of this graph is a library call: there is nothing to generate")
     records += _for_target(work, context)
     return Built(**vars(work), kernels=functions, signatures=signatures, records=records)
@@ -134,17 +137,6 @@ def _kernels(work: Generated, context: CompileContext) -> Built:
 def _for_target(work: Generated, context: CompileContext) -> tuple[tuple[str, str, AnyRecord], ...]:
     """All forms, down to machine code, of the Triton kernels that the target of `--target` would get."""
     return tuple(describe_for_target(work.plan, context.target, context)) if context.target.startswith("cuda") else ()
-
-
-def _triton_kernels(work: Generated, context: CompileContext) -> Built:
-    kernels = work.triton
-    for kernel in kernels.values():
-        kernel.wait()
-    records: tuple[tuple[str, str, AnyRecord], ...] = ()
-    if context.recording:
-        records = tuple(("kernels", name, k.record()) for name, k in kernels.items()) + _for_target(work, context)
-    signatures = {name: k.signature for name, k in kernels.items()}
-    return Built(**vars(work), kernels=kernels, signatures=signatures, records=records)
 
 
 def _wrapper(work: Built, context: CompileContext) -> Wrapped:
@@ -159,12 +151,12 @@ def _kernel_record(source: cpp.CppSource, library: BuiltLibrary) -> Kernel:
     )
 
 
-def _device_type(plan: Plan) -> str:
-    """The one kind of device that the graph's kernels run on. Raises EngineUnsupported where there are several."""
+def _device_kinds(plan: Plan) -> set[str]:
+    """The kinds of devices that the graph's kernels run on. Raises EngineUnsupported for one without kernels."""
     kinds = {item.device.type for item in plan.items if isinstance(item, Group)}
-    if len(kinds) > 1:
-        raise EngineUnsupported(f"the graph computes on several kinds of devices: {', '.join(sorted(kinds))}")
-    return kinds.pop() if kinds else "cpu"
+    if kinds - {"cpu", "cuda"}:
+        raise EngineUnsupported(f"there are no kernels for the device {', '.join(sorted(kinds - {'cpu', 'cuda'}))}")
+    return kinds
 
 
 def _described(work: object) -> Iterable[tuple[str, str, AnyRecord]]:
@@ -244,6 +236,7 @@ def compile_halves(joint: JointGraph, context: CompileContext) -> Trained:
         context.record(stage, lambda record=record: record, name)  # type: ignore[misc]
     with context.timed("joint"):
         passes.run(joint.forward, context.for_part("joint"))
+        library.lay_out(joint.forward, context.for_part("joint"))
         shield_changed_inputs(joint)
         halves = partition(joint, context)
     for stage, name, record in describe_halves(halves) if context.recording else ():

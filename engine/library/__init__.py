@@ -4,7 +4,7 @@ The last rewrites of an ATen graph, and the only ones that look at the machine: 
 "library" whose options carry a cost in microseconds. Walk: `measure.py` runs a call once on this machine and keeps what
 it cost on disk; `bias.py` takes the bias out of products whose consumers are loops; `convolution.py` knows the ways of
 computing one convolution; `layouts.py` chooses among them for a whole graph, as a layout is shared by neighbours;
-`products.py` chooses the library of a matrix product.
+`products.py` chooses the library of a matrix product; `rows.py` lays out its matrices, also in a joint graph.
 """
 from __future__ import annotations
 
@@ -12,19 +12,30 @@ import time
 
 from ...artifacts.context import CompileContext
 from ...artifacts.fx_graphs import graph_record
-from ...artifacts.records import Pass
+from ...artifacts.records import Pass, RuleMatch
 from ..aten import AtenGraph
 from .bias import split_bias
 from .layouts import choose_layouts
 from .products import choose_products
+from .rows import pad_rows
 
-__all__ = ["choose"]
+__all__ = ["choose", "lay_out"]
+
+
+def lay_out(aten: AtenGraph, context: CompileContext) -> None:
+    """What must be known before a joint graph is cut, as both halves see it: the layout of large matrices."""
+    start = time.perf_counter()
+    _record(aten, context, tuple(pad_rows(aten, context)), start)
 
 
 def choose(aten: AtenGraph, context: CompileContext) -> None:
     """Rewrite `aten` in place for the library calls that are cheapest here; recorded as a pass if it changed."""
     start = time.perf_counter()
     matches = (*choose_layouts(aten, context), *split_bias(aten, context), *choose_products(aten, context))
+    _record(aten, context, (*matches, *pad_rows(aten, context)), start)
+
+
+def _record(aten: AtenGraph, context: CompileContext, matches: tuple[RuleMatch, ...], start: float) -> None:
     if matches:
         seconds = time.perf_counter() - start
         describe = lambda: Pass("library", graph_record(aten.module.graph, "library", "capture"), matches, seconds)

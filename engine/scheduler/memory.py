@@ -9,7 +9,7 @@ import torch
 
 from ...artifacts.context import CompileContext
 from ...artifacts.records import BufferPlan
-from ..ir import ExternCall, Group, Program
+from ..ir import Buffer, ExternCall, Group, Program
 from .fusion import hinted, views_in
 from .in_place import held_by_views
 
@@ -38,7 +38,7 @@ def touched_by(item: Group | ExternCall) -> tuple[list[str], list[str]]:
 def plan_memory(
     program: Program, items: Sequence[Group | ExternCall], escaping: frozenset[str], context: CompileContext
 ) -> MemoryPlan:
-    """Greedy: a buffer that a kernel makes takes the memory of the last dead one of equal dtype, device and size.
+    """Greedy: a buffer that a kernel makes takes the memory of the last dead one of equal dtype, device and span.
 
     Results of library calls and graph outputs never share: the first allocate for themselves, the second live on.
     """
@@ -63,7 +63,7 @@ def plan_memory(
         if isinstance(item, Group):
             for name in dict.fromkeys(writes):
                 buffer = program.buffers[name]
-                pool = free.get((buffer.dtype, buffer.device, sympy.Mul(*buffer.size)))
+                pool = free.get((buffer.dtype, buffer.device, _span(buffer)))
                 if first[name] == position and name not in escaping and pool:
                     candidate = pool.pop()
                     if context.decide("reuse", name, ("take", "allocate"), "take", f"{candidate} is dead") == "take":
@@ -71,7 +71,7 @@ def plan_memory(
         for name in ending.get(position, ()):
             if name in made_by_loops and name not in escaping and name not in held:
                 buffer = program.buffers[name]
-                key = (buffer.dtype, buffer.device, sympy.Mul(*buffer.size))
+                key = (buffer.dtype, buffer.device, _span(buffer))
                 free.setdefault(key, []).append(name)
     lives = _lives(program, items, first, last, reuse, escaping)
     return MemoryPlan(reuse, lives, _peak(program, first, last, reuse, escaping))
@@ -79,6 +79,13 @@ def plan_memory(
 
 def _name(item: Group | ExternCall) -> str:
     return item.kernel if isinstance(item, Group) else item.name
+
+
+def _span(buffer: Buffer) -> sympy.Expr:
+    """Elements from the first to the last, with those between that belong to no index."""
+    if 0 in buffer.size:
+        return sympy.S.Zero
+    return sympy.expand(1 + sympy.Add(*[(n - 1) * stride for n, stride in zip(buffer.size, buffer.stride)]))
 
 
 def _bytes(program: Program, name: str) -> int | None:
