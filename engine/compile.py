@@ -26,6 +26,7 @@ from .training import outside
 from .training.function import node_gradients, training_entry
 from .training.graphs import JointGraph, Partitioned
 from .training.joint import shield_changed_inputs, trace_joint
+from .training.narrow import narrow_indices
 from .training.partition import partition
 from .triton import TritonKernel, TritonUnsupported, describe_for_target, kernels_for_plan, warm_up
 
@@ -237,6 +238,7 @@ def compile_halves(joint: JointGraph, context: CompileContext) -> Trained:
     with context.timed("joint"):
         passes.run(joint.forward, context.for_part("joint"))
         library.lay_out(joint.forward, context.for_part("joint"))
+        narrow_indices(joint, context)
         shield_changed_inputs(joint)
         halves = partition(joint, context)
     for stage, name, record in describe_halves(halves) if context.recording else ():

@@ -228,7 +228,7 @@ class GraphLowering:
         return self.pointwise(node, node.meta["val"], inputs, compute)
 
     def _decide_reuse(self, base: Base) -> None:
-        cheap = self._reads_less(base) or (not base.heavy and base.depth <= 2 and self._large_reads(base) <= 1)
+        cheap = self.reads_less(base) or (not base.heavy and base.depth <= 2 and self._large_reads(base) <= 1)
         default = "inline" if cheap else "realize"
         why = "used in several bodies; " + (
             "cheap enough to compute in each" if cheap else
@@ -249,7 +249,7 @@ class GraphLowering:
         counts = [product(map(size, self.buffers[name].size)) for name in base.reads]
         return sum(not (type(n) is int and type(own) is int and n * SMALLER <= own) for n in counts)
 
-    def _reads_less(self, base: Base) -> bool:
+    def reads_less(self, base: Base) -> bool:
         """On a GPU, where arithmetic is cheap: computing it anew takes no more than reading the value would.
 
         In bytes; a transcendental function of each element is worth one (`GPU_WORK` in training/costs.py).

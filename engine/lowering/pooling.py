@@ -166,7 +166,8 @@ def _gathered(graph: GraphLowering, node: torch.fx.Node, grad: Value, inputs: Se
     wide = compute_dtype(fake.dtype)
     counts = grad.size[-rank:]
     for value in inputs:
-        if not value.base.buffer and (value.base.heavy or value.base.depth > 1):
+        cheap = graph.reads_less(value.base) or (not value.base.heavy and value.base.depth <= 1)
+        if not value.base.buffer and not cheap:
             graph.realize(value.base)
 
     def compute(e: BodyBuilder, index: Index) -> str:
