@@ -35,7 +35,7 @@ def _max_unpool2d(out: torch.Tensor, x: torch.Tensor, *_: Any) -> list[int] | No
     """The format of the input, as aten/src/ATen/native/MaxUnpooling.cpp has it."""
     if x.dim() != 4 or not x.is_contiguous(memory_format=torch.channels_last) or x.is_contiguous():
         return None
-    _, channels, height, width = out.shape
+    channels, height, width = out.shape[1:]
     return [channels * height * width, 1, channels * width, channels]
 
 

@@ -12,6 +12,7 @@ import logging
 import warnings
 from typing import Any
 
+import ptdebug
 import pytest
 import torch
 from ptdebug.cli import wiring
@@ -25,7 +26,8 @@ pytest.importorskip("expecttest", reason="torch's operator database needs it")
 
 FORWARD = """add cumsum index_put nn.functional.avg_pool2d nn.functional.interpolate.linear logical_and as_strided take
 round.decimals_3 diagonal_scatter fft.ifft linalg.vector_norm nn.functional.instance_norm amax clamp
-nn.functional.dropout nn.functional.max_unpool2d.grad sort""".split()
+nn.functional.dropout nn.functional.max_unpool2d.grad sort masked.sum combinations corrcoef
+nn.functional.triplet_margin_with_distance_loss nn.functional.gaussian_nll_loss""".split()
 BACKWARD = """mul sum nn.functional.gelu nn.functional.layer_norm softmax nn.functional.max_pool2d cat index_select
 nn.functional.batch_norm nn.functional.cross_entropy nn.functional.silu std var_mean""".split()
 
@@ -87,6 +89,21 @@ def test_what_runs_in_eager_is_told_from_what_is_compiled(monkeypatch):
 
     monkeypatch.setattr(wiring, "engine_backend", refuses)
     assert [(o.kind, o.why) for o in run([sample])] == [("eager", "because")]
+
+
+def test_a_condition_on_data_raises_the_error_that_eager_raises():
+    def loss(x, var, **options):
+        try:
+            return torch.nn.functional.gaussian_nll_loss(x, x * 2, var, **options)
+        except ValueError as error:
+            return str(error)
+
+    x = torch.ones(2, 3)
+    calls = ((x, x), (x, -x), (x, x[:, 0]), (x, x[:, :2]), (x, 0.5), (x, -0.5))
+    compiled = ptdebug.compile(loss)
+    for call in calls:
+        expected, got = loss(*call, full=True), compiled(*call, full=True)
+        assert got == expected if isinstance(expected, str) else torch.allclose(got, expected)
 
 
 @pytest.mark.slow

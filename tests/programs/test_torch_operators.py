@@ -25,6 +25,35 @@ def program(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @program
+def functions_in_another_form(compile):
+    def f(x, z):
+        choices = [torch.combinations(x[0], r, again) for r in (1, 2, 5) for again in (False, True)]
+        covariances = torch.cov(x), torch.cov(x[0]), torch.cov(x, correction=0), torch.cov(z), torch.cov(x.long())
+        return choices, covariances, torch.corrcoef(x), torch.corrcoef(z), torch.corrcoef(x[0])
+
+    f = compile(f, fullgraph=True)
+    torch.manual_seed(0)
+    return f(torch.randn(3, 4), torch.randn(3, 4, dtype=torch.complex64))
+
+
+@program
+def functions_and_modules_as_arguments_of_torchs_functions(compile):
+    calls = []
+
+    def distance(a, b):
+        calls.append(a.shape)
+        return (a - b).abs().sum(-1)
+
+    def f(a, b, c):
+        one = F.triplet_margin_with_distance_loss(a, b, c, distance_function=nn.PairwiseDistance(), swap=True)
+        return one, F.triplet_margin_with_distance_loss(a, b, c, distance_function=distance, margin=2.0)
+
+    f = compile(f)
+    x = torch.arange(6.0).view(2, 3)
+    return f(x, x + 1, x * 2), calls
+
+
+@program
 def conditions(compile):
     m = nn.Linear(3, 3)
     bias = torch.ones(3)

@@ -20,6 +20,7 @@ from . import (  # noqa: F401  (they fill the tables)
     optimizers,
     pytree,
     regions,
+    rewritten,
     torch_functions,
     torch_modes,
 )

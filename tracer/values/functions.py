@@ -380,6 +380,8 @@ class BuiltinValue(Value):
         if handler is not None:
             return handler(tx, args, kwargs)
         if is_graph_function(function):
+            if isinstance(function, FunctionType) and not all(map(_fits_graph, (*args, *kwargs.values()))):
+                return tx.inline(make_existing(tx, function), args, kwargs)
             return tx.graph.call(function, args, kwargs, tx)
         if is_pure(function):
             varying = next((arg for arg in args if isinstance(arg, FloatValue)), None)
@@ -431,7 +433,24 @@ def build_function(tx: Interpreter, obj: FunctionType, source: Source | None) ->
         tx.guards.add(source, "FUNCTION_MATCH", obj)
     if handler_of(obj) is not None or is_pure(obj) or is_graph_function(obj):
         return BuiltinValue(obj, source)
-    return FunctionValue(obj.__code__, obj.__qualname__, obj.__globals__, function=obj, source=source, tx=tx)
+    return make_existing(tx, obj, source)
+
+
+def make_existing(tx: Interpreter, function: FunctionType, source: Source | None = None) -> FunctionValue:
+    """A function that exists, whose code is interpreted when it is called."""
+    code = function.__code__
+    return FunctionValue(code, function.__qualname__, function.__globals__, function=function, source=source, tx=tx)
+
+
+def _fits_graph(argument: Value) -> bool:
+    """Whether a node can have the argument: no function, module or object of the program's."""
+    if isinstance(argument, (FunctionValue, MethodValue, PartialValue)):
+        return False
+    try:
+        argument.as_proxy()
+    except Unsupported:
+        return False
+    return True
 
 
 def _is_programs_method(tx: Interpreter, obj: FunctionType, source: Source) -> bool:
