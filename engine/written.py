@@ -20,7 +20,7 @@ functionalization, as the old value plus the difference: another value after rou
 def versions(node: torch.fx.Node, values: dict[torch.fx.Node, Any]) -> list[tuple[torch.fx.Node, int]]:
     """The tensors that `node` reads, and how often each was written so far."""
     tensors = [(n, values.get(n)) for n in node.all_input_nodes]
-    return [(n, v._version) for n, v in tensors if isinstance(v, torch.Tensor) and torch._is_functional_tensor(v)]
+    return [(n, _writes(v)) for n, v in tensors if isinstance(v, torch.Tensor) and torch._is_functional_tensor(v)]
 
 
 class Written:
@@ -46,7 +46,7 @@ class Written:
         """Put what was written since `before` back into its layout; EngineUnsupported where elements share memory."""
         for node, version in before:
             value = values[node]
-            if value._version == version:
+            if _writes(value) == version:
                 continue
             storage = _storage(value)
             base = self._bases[storage]
@@ -96,6 +96,12 @@ def _numbers(sizes: Any) -> list[Any]:
 
 def _storage(tensor: torch.Tensor) -> int:
     return tensor.untyped_storage()._cdata
+
+
+def _writes(tensor: torch.Tensor) -> int:
+    """How often the memory of a functional tensor was written; tensors of the inference mode have no `_version`."""
+    count: int = torch._functionalize_mutation_counter(tensor)  # type: ignore[attr-defined]
+    return count
 
 
 def _name(node: torch.fx.Node) -> str:

@@ -9,7 +9,8 @@ import torch.fx
 
 from ...artifacts.records import RuleMatch
 from ..aten import AtenGraph
-from .aliasing import outputs_reach, returns_alias
+from ..training.graphs import BACKWARD, FORWARD
+from .aliasing import inputs_reach, outputs_reach, returns_alias
 
 aten = torch.ops.aten
 
@@ -56,10 +57,12 @@ NO_OPS: dict[Any, Callable[[torch.fx.Node], bool]] = {
 def remove_no_ops(graph: AtenGraph) -> list[RuleMatch]:
     """Let users of a no-op read its argument.
 
-    A no-op that makes new memory (clone) stays where the program can see that it did: when it is a result.
+    A no-op that makes new memory (clone) stays where the program can see that it did: when it is a result, or when it
+    keeps a value for the backward that the program may change meanwhile (an input's, or a result's).
     """
     matches = []
     visible = outputs_reach(graph.module.graph)
+    changeable = visible | inputs_reach(graph.module.graph)
     for node in list(graph.module.graph.nodes):
         check = NO_OPS.get(node.target) if node.op == "call_function" else None
         if check is None or not check(node):
@@ -67,12 +70,22 @@ def remove_no_ops(graph: AtenGraph) -> list[RuleMatch]:
         argument = node.args[0]
         if not isinstance(argument, torch.fx.Node) or not _same_value(node, argument):
             continue
-        if node in visible and not returns_alias(node):
+        if not returns_alias(node) and (node in visible or (argument in changeable and _kept(node))):
             continue
         node.replace_all_uses_with(argument)
         graph.module.graph.erase_node(node)
         matches.append(RuleMatch("no-op", (node.name,), (argument.name,), f"{node.target} changes nothing here"))
     return matches
+
+
+def _kept(node: torch.fx.Node) -> bool:
+    """Whether eager keeps the value of a node of the forward: the backward reads it, or a view of it."""
+    readers = [node] if node.meta.get("phase") == FORWARD else []
+    for reader in readers:
+        if any(user.meta.get("phase") == BACKWARD for user in reader.users):
+            return True
+        readers += [user for user in reader.users if returns_alias(user)]
+    return False
 
 
 def _same_value(node: torch.fx.Node, argument: torch.fx.Node) -> bool:

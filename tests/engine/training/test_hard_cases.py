@@ -277,6 +277,28 @@ def parameters_shared_between_modules(run: Run) -> None:
     run.train(step, model.parameters())
 
 
+@program
+def copies_keep_what_changes_before_the_backward(run: Run) -> None:
+    model, queue = run.module(nn.Linear(6, 4)), run.randn(3, 4)
+
+    @run.compile
+    def forward(x):
+        hidden = model(x).exp()
+        return hidden @ queue.clone().detach().t(), hidden.clone(), hidden * 1
+
+    def step():
+        scores, copy, same = forward(run.randn(5, 6))
+        queue[1] = copy[0].detach()
+        copy.mul_(2)
+        same.zero_()
+        loss = scores.logsumexp(1).mean() + copy.mean() + same.sum()
+        loss.backward()
+        return loss
+
+    run.train(step, model.parameters())
+    run.show(queue=queue)
+
+
 # ---- what is differentiated ------------------------------------------------------------------------------------------
 @program
 def results_without_gradients(run: Run) -> None:
