@@ -26,12 +26,14 @@ from .modes import LASTING, Modes, protected
 from .opcodes.control import JUMP_IF_FALSE, after_loop
 from .opcodes.py313 import JUMPS_ON_BOOL
 from .randomness import draws, taken_back
-from .resume import argument_of, assemble, free_names, instruction_at, origin_of, resume_code
+from .resume import argument_count, argument_of, assemble, free_names, instruction_at, origin_of, resume_code
 from .second_run import SecondRun, may_run_again
 from .slots import Slot, push_object, push_slot, slot_of
 from .sources import LocalSource
 from .tracebacks import hands_over
-from .values.base import NULL, Unsupported
+from .values.base import NULL, Unsupported, Value
+from .values.mappings import DictIterator
+from .values.sequences import SequenceIterator
 from .values.tensor import TensorValue
 
 _PUSH_NOTHING = ("STORE_", "DELETE_", "POP_", "JUMP_", "LIST_", "SET_", "MAP_ADD", "DICT_")
@@ -122,12 +124,12 @@ def return_body(root: Interpreter) -> Body:
 
     def body(codegen: Codegen) -> None:
         assert root.returned is not None
-        suspended = [name for name, value in root.locals.items() if isinstance(value, GeneratorValue) and value.has_cleanup()]
+        open_ones = [n for n, value in root.locals.items() if isinstance(value, GeneratorValue) and value.has_cleanup()]
         codegen(root.returned)
-        for name in suspended:
+        for name in open_ones:
             codegen(root.locals[name])
         _finish_effects(root, codegen)
-        codegen.store_all(suspended)  # they die with the frame, as in eager
+        codegen.store_all(open_ones)  # they die with the frame, as in eager
         codegen.emit("RETURN_VALUE")
 
     return body
@@ -205,17 +207,39 @@ class BreakBody:
         codegen.location = instruction_at(root.code, self.instruction.index).location or codegen.location
         needed = {**dict.fromkeys(self.variables), **dict.fromkeys(self._read())}
         changed = [n for n in needed if n in root.locals and root.locals[n].source != LocalSource(n)]
-        kept = [f"___kept_{i}" for i, value in enumerate(root.stack) if value is not NULL]
-        for value in root.stack:
-            if value is not NULL:
-                push_object(codegen, value)
-        for name in changed:
-            codegen(root.locals[name])
+        kept = {f"___kept_{i}": value for i, value in enumerate(root.stack) if value is not NULL}
+        kept |= {name: root.locals[name] for name in changed}
+        late = self._late(list(kept.values()))
+        for value in kept.values():
+            push_object(codegen, late.get(value, value))
         if codegen.planning:
             codegen.plan.live_cells.update(root.cells)
         _finish_effects(root, codegen)
-        codegen.store_all([*kept, *changed])
+        codegen.store_all(kept)
+        for name, value in kept.items():
+            if value in late:
+                self._make_late(codegen, name, value)
+        for name in self._taken():
+            codegen.emit("DELETE_FAST", name)
         self._run_instruction(codegen)
+
+    def _late(self, values: list[Value]) -> dict[Value, Value]:
+        """The iterators that must be made after the side effects, which give their containers the items that they go
+        over: the container of each."""
+        found = [value for value in values if isinstance(value, (DictIterator, SequenceIterator))]
+        containers = {value: value.parts()[1][0] for value in found if found.count(value) == 1}
+        return {value: container for value, container in containers.items() if self.root.effects.refills(container)}
+
+    def _make_late(self, codegen: Codegen, name: str, iterator: Value) -> None:
+        """Put the iterator into the variable in which its container is."""
+        assert isinstance(iterator, (DictIterator, SequenceIterator))
+        function, (_, *parts) = iterator.parts()
+        codegen.push_function(function)
+        codegen.emit("LOAD_FAST", name)
+        for part in parts:
+            codegen(part)
+        codegen.call(1 + len(parts))
+        codegen.emit("STORE_FAST", name)
 
     def _read(self) -> tuple[str, ...]:
         """The variable that the instruction itself reads, which may be its last use."""
@@ -253,6 +277,13 @@ class BreakBody:
         if origin_of(self.root.code) is None:
             drive(codegen, self.driver, JUMP_IF_FALSE)
         codegen.rest.append(range(start, codegen.count()))
+
+    def _taken(self) -> list[str]:
+        """The parameters that have no value by now, or another one that is not needed any more."""
+        root = self.root
+        kept = {*self.variables, *root.cells, *root.unread, *(name for name in self._read() if root.is_bound(name))}
+        parameters = [n for n in root.code.co_varnames[: argument_count(root.code)] if n not in kept]
+        return [n for n in parameters if n not in root.locals or root.locals[n].source != LocalSource(n)]
 
     def _push_stack(self, codegen: Codegen, start: int, end: int) -> None:
         for i in range(start, end):

@@ -141,7 +141,7 @@ def assemble(items: Sequence[Any], code: CodeType, stacksize: int, argnames: Seq
         bytecode.argcount = len(argnames)
         bytecode.flags = CompilerFlags(code.co_flags & ~0x0C)  # takes neither *args nor **kwargs
         bytecode.cellvars, bytecode.freevars = [], free_names(code)
-    bytecode.argnames = list(names)[: _argument_count(code) if argnames is None else len(names)]
+    bytecode.argnames = list(names)[: argument_count(code) if argnames is None else len(names)]
     converter = _ConvertBytecodeToConcrete(bytecode)
     for name in names:
         converter.add_varname(name)
@@ -149,7 +149,8 @@ def assemble(items: Sequence[Any], code: CodeType, stacksize: int, argnames: Seq
     return concrete.to_code(stacksize=stacksize, compute_exception_stack_depths=False)
 
 
-def _argument_count(code: CodeType) -> int:
+def argument_count(code: CodeType) -> int:
+    """How many of `co_varnames` are parameters."""
     return code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & 4) + bool(code.co_flags & 8)
 
 
@@ -173,6 +174,7 @@ def resume_code(code: CodeType, index: int, stack: tuple[Slot, ...], variables: 
     start.append(Instr("RESUME", 0, location=location))
     for i, slot in enumerate(stack):
         start += [Instr(*push, location=location) for push in push_slot(slot, f"{STACK_ARGUMENT}{i}")]
+    start += [Instr("DELETE_FAST", name, location=location) for name in names]  # what the stack drops may die
     here = Label()
     start.append(Instr("JUMP_FORWARD", here, location=location))
     body, dropped = body_of(code, index, here)

@@ -95,8 +95,14 @@ class SideEffects:
         self.attributes: dict[Value, dict[str, tuple[Value, bool]]] = {}
         self.globals: dict[tuple[str, str], Value] = {}
         self.cells: dict[int, CellValue] = {}
+        self.of_classes: dict[str, dict[type, Value]] = {}  # the classes whose attribute of that name was stored
         self._order: dict[tuple[Any, ...], _Change] = {}
         self._seals: list[tuple[int, str]] = []
+
+    def forget(self) -> None:
+        """Let go of everything: the trace has ended."""
+        for held in (self.new, self.attributes, self.globals, self.cells, self.of_classes, self._order):
+            held.clear()
 
     # ---- objects ---------------------------------------------------------------------------------------------------
     def track_new(self, value: Value, cls: type) -> Value:
@@ -187,6 +193,10 @@ class SideEffects:
                 raise Unsupported("effect-in-region", f"{what} changes {change.name or owner}")
         if key not in self._order:
             self._order[key] = change
+
+    def refills(self, container: Value) -> bool:
+        """Whether the side effects give the container its items anew: an iterator over it must be made after that."""
+        return ("items", container) in self._order and (container.source is not None or container in self.new)
 
     # ---- replay ----------------------------------------------------------------------------------------------------
     def push_operands(self, codegen: Codegen) -> list[_Change]:

@@ -24,9 +24,13 @@ class Scope:
         self.lifted: dict[torch.fx.Node, torch.fx.Node] = {}
         self.modules: dict[str, torch.fx.GraphModule] = {}
         self._last_input: torch.fx.Node | None = None
+        self._input_names: dict[str, int] = {}
 
     def add_input(self, name: str, fake: Any) -> torch.fx.Node:
         """A placeholder after those that there are."""
+        number = self._input_names[name] = self._input_names.get(name, 0) + 1
+        if number > 1:  # the inputs are the parameters of the graph's function
+            name = f"{name}_again_{number}"
         anchor = self._last_input
         first = next(iter(self.graph.nodes), self.graph._root)
         with self.graph.inserting_after(anchor) if anchor is not None else self.graph.inserting_before(first):

@@ -1,5 +1,5 @@
 """Programs that break the graph in awkward places: loops, generators, managers, handlers, comprehensions, calls."""
-# ruff: noqa: B007, B008, PIE804 - programs as people write them
+# ruff: noqa: B007, B008, B904, F841, PIE804 - programs as people write them
 
 from __future__ import annotations
 
@@ -481,6 +481,66 @@ def a_frame_is_once_in_the_tracebacks_of_contexts(compile):
 
     f = compile(fn)
     return [lines(torch.ones(2), n) for n in (1, 2, 3)]
+
+
+@program
+def a_handler_that_takes_the_outer_ones_variable(compile):
+    def fn(x, items):
+        try:
+            raise KeyError(1)
+        except KeyError as error:
+            try:
+                items[99]
+            except IndexError as error:
+                print("break")
+            return x, repr(error)
+
+    f = compile(fn)
+    return [call(f, torch.ones(n), []) for n in (1, 2)]
+
+
+@program
+def iterators_over_what_changed_in_the_same_frame(compile):
+    def fn(x, d, xs, q):
+        d["new"] = 3
+        xs += [7, 8]
+        q.append(9)
+        total = x
+        for key, value in d.items():
+            total = total + value
+            print(key)
+        for number, item in enumerate(xs):
+            total = total * item
+            print(number)
+            if number == 0:
+                xs.append(1)
+        for item in xs:
+            total = total - item
+            print(item)
+        for item in q:
+            print(item)
+        return total
+
+    f = compile(fn)
+    return [f(torch.ones(2), {"a": n}, [1] * n, collections.deque([n])) for n in (1, 2, 3)]
+
+
+@program
+def a_mode_that_a_suspended_generator_has_entered(compile):
+    def graded(x, mode):
+        with torch.enable_grad(), torch.set_grad_enabled(mode):
+            yield x * 2
+            yield x * 3
+
+    def fn(x, mode):
+        out = []
+        for y in graded(x, mode):
+            print(torch.is_grad_enabled())
+            out.append(y)
+        return out, torch.is_grad_enabled()
+
+    f = compile(fn)
+    return [f(torch.ones(2, requires_grad=True), mode) for mode in (False, True)]
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

@@ -542,6 +542,31 @@ def global_containers(compile):
     return [f(torch.ones(2) * i, k) for i, k in enumerate("aabca")], reg, hist
 
 
+@program
+def numbers_that_vary_where_numbers_are_wrong(compile):
+    def fn(x, n, v, items):
+        have = [hasattr(n, "__len__"), hasattr(v, "__iter__"), hasattr(n, "real"), getattr(v, "size", None)]
+        try:
+            items.index(n)
+        except ValueError as error:
+            have.append(str(error))
+        try:
+            items.insert([], n)
+        except TypeError as error:
+            have.append(str(error))
+        try:
+            items[1.5:]
+        except TypeError as error:
+            have.append(str(error))
+        total = n
+        for i in range(400):
+            total = total + n
+        return x * v, have, total, items
+
+    f = compile(fn)
+    return [f(torch.ones(2), n, n / 4, [70]) for n in (2, 3, 5)]
+
+
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_compiled_program_is_the_program(name):
     check(PROGRAMS[name])

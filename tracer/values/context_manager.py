@@ -155,23 +155,26 @@ class GradModeValue(ModeValue):
         return GradModeValue(self.cls, self.enabled)
 
     def reconstruct(self, codegen: Codegen) -> None:
-        """`cls()`. A fresh set_grad_enabled would set the mode where it is made; it set it then, and remembers the mode
-        before."""
-        made_early = self.cls is torch.set_grad_enabled and self.previous is not None
-        codegen.push_function(set_before if made_early else torch.enable_grad if self.enabled else torch.no_grad)
-        for part in (self.enabled, self.previous) if made_early else ():
+        """`cls()`; where it was entered, it remembers the mode before. A fresh set_grad_enabled would set the mode: one
+        that was never entered is a manager of the same mode that does not."""
+        made = (self.cls, self.enabled, self.previous) if self.previous is not None else ()
+        codegen.push_function(entered if made else torch.enable_grad if self.enabled else torch.no_grad)
+        for part in made:
             codegen.const(part)
-        codegen.call(2 if made_early else 0)
+        codegen.call(len(made))
 
     def describe(self) -> str:
         """For messages."""
         return f"torch.{self.cls.__name__}()"
 
 
-def set_before(mode: bool, previous: bool) -> torch.set_grad_enabled:
-    """A set_grad_enabled(mode) that was made when the mode was `previous`; the mode now is left alone."""
-    manager = torch.set_grad_enabled.__new__(torch.set_grad_enabled)
-    manager.mode, manager.prev = mode, previous
+def entered(cls: type, mode: bool, previous: bool) -> Any:
+    """A manager of the grad mode that was made, or entered, when the mode was `previous`; the mode now is left alone.
+    """
+    manager = cls.__new__(cls)
+    manager.prev = previous
+    if cls is torch.set_grad_enabled:
+        manager.mode = mode
     return manager
 
 

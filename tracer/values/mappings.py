@@ -381,16 +381,29 @@ class DictIterator(ItemsIterator):
         """What is left."""
         return [self._shown(tx, key) for key in super().iterate(tx)]
 
+    def parts(self) -> tuple[Callable[..., Any], list[Value]]:
+        """The call that makes an iterator over the same dict, at the same place: function and arguments, the dict
+        first."""
+        if self.index <= len(self.items) != len(self.owner.items):
+            raise Unsupported("reconstruct", f"{self.describe()} of a dict that changed its size")
+        return view_iterator_at, [self.owner, constant(self.what), constant(self.index)]
+
     def reconstruct(self, codegen: Codegen) -> None:
-        """An iterator over the same dict, at the same place."""
-        codegen.call_const(view_iterator_at, [self.owner, constant(self.what), constant(self.index)])
+        """That call, where the dict has its items."""
+        if codegen.effects.refills(self.owner):
+            raise Unsupported("reconstruct", f"{self.describe()} of a dict that changed")
+        codegen.call_const(*self.parts())
+
+    def describe(self) -> str:
+        """For messages."""
+        return f"an iterator over the {self.what}"
 
 
 def view_iterator_at(owner: Mapping[Any, Any], what: str, index: int) -> Any:
     """iter(owner.keys()) (values, items) after `index` items."""
     iterator = iter(getattr(owner, what)())
     for _ in range(index):
-        next(iterator)
+        next(iterator, None)
     return iterator
 
 

@@ -178,6 +178,8 @@ class NumberValue(Value):
             return constant(int(name == "denominator"))
         if name == "__class__":
             return from_python(tx, self.python_type())
+        if not hasattr(self.python_type(), name):
+            tx.raise_observed(AttributeError, f"'{self.python_type().__name__}' object has no attribute '{name}'")
         return BoundBuiltin(self, name)
 
     def call_method(self, tx: Interpreter, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:

@@ -326,9 +326,16 @@ class SequenceIterator(Value):
             return item
         return self if name == "__iter__" else super().call_method(tx, name, args, kwargs)
 
+    def parts(self) -> tuple[Callable[..., Any], list[Value]]:
+        """The call that makes an iterator over the same sequence, at the same place: function and arguments, the
+        sequence first."""
+        return iterator_at, [self.sequence, constant(self.index)]
+
     def reconstruct(self, codegen: Codegen) -> None:
-        """An iterator over the same sequence, at the same place."""
-        codegen.call_const(iterator_at, [self.sequence, constant(self.index)])
+        """That call, where the sequence has its items."""
+        if codegen.effects.refills(self.sequence) and (self.index > 0 or self.sequence.base() is not list):
+            raise Unsupported("reconstruct", "an iterator over a list or deque that changed")
+        codegen.call_const(*self.parts())
 
 
 def iterator_at(sequence: Any, index: int) -> Any:
@@ -352,7 +359,7 @@ def _index(tx: Interpreter, self: SequenceValue, item: Value, *bounds: Value) ->
             return constant(i)
     if self.base is tuple:
         tx.raise_observed(ValueError, "tuple.index(x): x not in tuple")
-    return tx.raise_observed(ValueError, f"{item.describe()} is not in {self.base.__name__}")
+    return tx.raise_observed(ValueError, f"{item.as_constant()!r} is not in {self.base.__name__}")
 
 
 def _count(tx: Interpreter, self: SequenceValue, item: Value) -> Value:

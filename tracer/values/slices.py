@@ -1,6 +1,7 @@
 """Slice objects, and positions in sequences."""
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -90,12 +91,19 @@ def position(tx: Interpreter, key: Value, message: str = "list indices must be i
     raise Unsupported("subscript", f"a sequence by {key.describe()}")
 
 
-def as_index(tx: Interpreter, value: Value) -> int:
+def as_index(tx: Interpreter, value: Value, message: str = "") -> int:
     """operator.index(value): a number that varies with the shapes is guarded to what it is."""
+    kind = value.python_type()
+    if not hasattr(kind, "__index__"):
+        tx.raise_observed(TypeError, message or f"'{kind.__name__}' object cannot be interpreted as an integer")
     if value.is_constant():
-        return int(value.as_constant())
-    return int(value.specialize(tx))  # type: ignore[attr-defined]
+        return operator.index(value.as_constant())
+    if issubclass(kind, int):
+        return int(value.specialize(tx))  # type: ignore[attr-defined]
+    return as_index(tx, value.call_method(tx, "__index__", [], {}))
 
 
 def _bound(tx: Interpreter, part: Value) -> int | None:
-    return None if part.is_constant() and part.as_constant() is None else as_index(tx, part)
+    if part.is_constant() and part.as_constant() is None:
+        return None
+    return as_index(tx, part, "slice indices must be integers or None or have an __index__ method")
