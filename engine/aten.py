@@ -183,8 +183,9 @@ class AtenTracer(TorchDispatchMode):
             return value
         if value.is_conj() or value.is_neg():
             raise EngineUnsupported("an input is lazily conjugated or negated")
-        self._remember(value, node)
-        return torch._to_functional_tensor(value)
+        stand_in = _written_anywhere(value) if value.is_inference() else value
+        self._remember(stand_in, node)
+        return torch._to_functional_tensor(stand_in)
 
     def output(self, values: list[Any]) -> None:
         """Close the graph with the given fake tensors as its outputs."""
@@ -421,11 +422,23 @@ def _inference_tracing() -> Iterator[None]:
         yield
 
 
+def _written_anywhere(fake: torch.Tensor) -> torch.Tensor:
+    """A fake like one of the inference mode, which may be written in place outside of that mode too."""
+    offset = fake.storage_offset()
+    extent = sum((n - 1) * s for n, s in zip(fake.shape, fake.stride())) + 1 if fake.numel() != 0 else 0
+    with torch.inference_mode(False):
+        return fake.new_empty(offset + extent).as_strided(fake.shape, fake.stride(), offset)
+
+
 @contextmanager
 def functionalization() -> Iterator[None]:
     torch._enable_functionalization(reapply_views=True)
     try:
         yield
+    except RuntimeError as error:  # a write through as_strided or to elements that share memory
+        if "functionaliz" not in str(error):
+            raise
+        raise EngineUnsupported(str(error).partition(". ")[0]) from error
     finally:
         torch._disable_functionalization()
 

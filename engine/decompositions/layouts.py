@@ -17,35 +17,45 @@ aten = torch.ops.aten
 Strides = tuple[int, ...]
 
 
-def as_elements(args: Sequence[Any], shape: torch.Size) -> Strides:
-    """As TensorIterator lays out the result of tensors that broadcast together; a rule made of several may not."""
-    return tuple(compute_elementwise_output_strides(*[a.expand(shape) for a in args if isinstance(a, torch.Tensor)]))
+def as_elements(args: Sequence[Any], result: torch.Tensor) -> Strides:
+    """As TensorIterator lays out the result of tensors that broadcast together; a rule made of several may not.
+
+    What has another dtype than they compute in is copied to that first, and the copy has no expanded dimensions.
+    """
+    tensors = [a for a in args if isinstance(a, torch.Tensor)]
+    common = result.dtype
+    if common is torch.bool:
+        for tensor in tensors:
+            common = torch.promote_types(common, tensor.dtype)
+    cast = [a if a.dtype is common else torch.empty_like(a, dtype=common) for a in tensors]
+    return tuple(compute_elementwise_output_strides(*[a.expand(result.shape) for a in cast]))
 
 
-def row_major(args: Sequence[Any], shape: torch.Size) -> Strides:
+def row_major(args: Sequence[Any], result: torch.Tensor) -> Strides:
     """Row-major whatever the input's layout."""
-    return tuple(make_contiguous_strides_for(shape))
+    return tuple(make_contiguous_strides_for(result.shape))
 
 
-def row_major_or_channels_last(args: Sequence[Any], shape: torch.Size) -> Strides:
+def row_major_or_channels_last(args: Sequence[Any], result: torch.Tensor) -> Strides:
     """Row-major, but channels last where the input is."""
     formats = {4: torch.channels_last, 5: torch.channels_last_3d}
-    if len(shape) in formats and not args[0].is_contiguous():
-        if args[0].is_contiguous(memory_format=formats[len(shape)]):
-            return tuple(args[0].stride())
-    return row_major(args, shape)
+    rank = result.dim()
+    if rank in formats and not args[0].is_contiguous() and args[0].is_contiguous(memory_format=formats[rank]):
+        return tuple(args[0].stride())
+    return row_major(args, result)
 
 
-def like_the_first(args: Sequence[Any], shape: torch.Size) -> Strides:
+def like_the_first(args: Sequence[Any], result: torch.Tensor) -> Strides:
     """As `empty_like` of the first argument, where the result is not reduced."""
-    return tuple(torch.empty_like(args[0]).stride()) if args[0].shape == shape else row_major(args, shape)
+    return tuple(torch.empty_like(args[0]).stride()) if args[0].shape == result.shape else row_major(args, result)
 
 
-LAYOUTS: dict[Any, Callable[[Sequence[Any], torch.Size], Strides]] = {
+LAYOUTS: dict[Any, Callable[[Sequence[Any], torch.Tensor], Strides]] = {
     **dict.fromkeys((
         aten.copysign.Tensor, aten.floor_divide.default, aten.div.Tensor_mode, aten.xlogy.Tensor,
         aten.special_xlog1py.default, aten.sub.Tensor, aten.add.Tensor, aten.ldexp.Tensor, aten.heaviside.default,
-        aten.logical_and.default, aten.logical_or.default, aten.logical_xor.default,
+        aten.logaddexp.default, aten.logaddexp2.default, aten.clamp.Tensor, aten.logical_and.default,
+        aten.logical_or.default, aten.logical_xor.default,
     ), as_elements),
     aten.huber_loss.default: like_the_first,
     **dict.fromkeys((
@@ -71,7 +81,7 @@ def promised(operator: Any, args: Sequence[Any], result: torch.Tensor) -> Stride
     tensors = [result, *[a for a in args if isinstance(a, torch.Tensor)]]
     if any(type(n) is not int for t in tensors for n in (*t.shape, *t.stride())):
         return None
-    strides = rule(args, result.shape)
+    strides = rule(args, result)
     same = all(n == 1 or a == b for n, a, b in zip(result.shape, strides, result.stride()))
     return None if same else strides
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch._decomp import decomposition_table
 
 aten = torch.ops.aten
 
@@ -97,6 +98,14 @@ def round_decimals(x: torch.Tensor, *, decimals: int = 0) -> Any:
     if decimals >= 0:
         return aten.div.Scalar(aten.round.default(aten.mul.Scalar(x, scale)), scale)
     return aten.mul.Scalar(aten.round.default(aten.div.Scalar(x, scale)), scale)
+
+
+@own(aten.linspace.default)
+def linspace(start: Any, end: Any, steps: int, *, dtype: torch.dtype | None = None, **options: Any) -> Any:
+    """Whole numbers lie between whole ends: eager cuts the ends off first (aten/src/ATen/native/RangeFactories.cpp)."""
+    if dtype is not None and not (dtype.is_floating_point or dtype.is_complex):
+        start, end = int(start), int(end)
+    return decomposition_table[aten.linspace.default](start, end, steps, dtype=dtype, **options)
 
 
 @own(aten.angle.default)

@@ -180,7 +180,7 @@ class BodyBuilder:
         if self.nothing:
             return self.constant(float("nan") if which == 0 else 0.0, dtype)
         if not self.reduces:
-            return (name, self.constant(0, dtype), self.constant(1, dtype))[which]
+            return (name, self("sub", name, name), self.constant(1, dtype))[which]  # NaN of an infinity, else 0
         return self._emit("part", (name,), dtype, value=which)
 
     def store(self, buffer: str, index: Linear, name: str, dtype: torch.dtype, mode: str = "") -> None:

@@ -132,19 +132,26 @@ _table()
 
 
 # ---- arithmetic
+def _scaled(e: BodyBuilder, op: str, x: str, y: str, alpha: Any) -> str:
+    """x + alpha * y, or the difference: of floats without rounding the product, as eager's vectors compute it."""
+    if not e.dtypes[x].is_floating_point:
+        return e(op, x, e("mul", y, alpha))
+    return e("fma", y, -alpha if op == "sub" else alpha, x)
+
+
 @pointwise(*overloads("add"), operands=2)
 def _add(e: BodyBuilder, x: str, y: str, alpha: Any = 1) -> str:
-    return e("add", x, y if alpha == 1 else e("mul", y, alpha))
+    return e("add", x, y) if alpha == 1 else _scaled(e, "add", x, y, alpha)
 
 
 @pointwise(*overloads("sub"), operands=2)
 def _sub(e: BodyBuilder, x: str, y: str, alpha: Any = 1) -> str:
-    return e("sub", x, y if alpha == 1 else e("mul", y, alpha))
+    return e("sub", x, y) if alpha == 1 else _scaled(e, "sub", x, y, alpha)
 
 
 @pointwise(*overloads("rsub"), operands=2)
 def _rsub(e: BodyBuilder, x: str, y: str, alpha: Any = 1) -> str:
-    return e("sub", y, x if alpha == 1 else e("mul", x, alpha))
+    return e("sub", y, x) if alpha == 1 else _scaled(e, "sub", y, x, alpha)
 
 
 @pointwise(*overloads("mul"), operands=2)

@@ -7,13 +7,13 @@ inner loops of the writer cover.
 """
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 import sympy
 
 from ..ir import Axis, LoopBody, Statement
-from ..lowering.index import Linear, Size, axis, size
+from ..lowering.index import Atom, Linear, Size, axis, size
 from .forms import NotLinear, coefficient, index_forms, mentions, new_axis, rewrite, static
 
 
@@ -42,7 +42,12 @@ class Accesses:
         for position, form in index_forms(body).items():
             s = body.statements[position]
             (self.loads if s.op == "load" else self.stores).setdefault(s.buffer, []).append(Access(s, form))
-        self.scatters = any(a.statement.mode for group in self.stores.values() for a in group)
+        moded = [a for group in self.stores.values() for a in group if a.statement.mode]
+        axes = {a.symbol.name for a in body.axes}
+        self.adds = bool(moded) and all(  # to places that the loops name, and data does not
+            a.statement.mode == "add" and a.form is not None and {t.name for t in a.form.terms} <= axes for a in moded
+        )
+        self.scatters = bool(moded) and not self.adds
 
 
 def accesses(body: LoopBody) -> Accesses:
@@ -188,6 +193,8 @@ def crossing(first: Sequence[LoopBody], second: Sequence[LoopBody], shared: Sequ
 def _mismatch(
     name: str, writer: LoopBody, store: Access, reader: LoopBody, load: Access, shared: Sequence[Axis]
 ) -> Refusal | None:
+    if store.statement.mode and shared:
+        return Refusal(f"{name} is complete only when every iteration has added to it", "a kernel of its own")
     if store.form is None or load.form is None:
         return Refusal(f"the index of {name} is not linear", "a view whose index is a sum of axes")
     if store.form.const != load.form.const:
@@ -277,20 +284,26 @@ def _outer_terms(form: Linear, names: Sequence[str]) -> dict[object, Size] | Non
 def row_terms(form: Linear, body: LoopBody, shared: Sequence[Axis]) -> dict[Size, Size] | None:
     """factor -> extent of the inner loops in an index; None unless it is a plain sum over them."""
     outer = {a.symbol.name for a in shared}
-    inner = body.axes[len(outer):] + body.reduction_axes
     extents = {a.symbol.name: size(a.extent) for a in body.axes + body.reduction_axes}
     terms: dict[Size, Size] = {}
     for atom, factor in form.terms.items():
         if atom.kind == "axis" and atom.name in outer:
             continue
         if atom.kind != "axis":
-            if atom.inner is None or any(mentions(atom.inner, a.symbol) for a in inner):
+            if not _of_outer(atom, outer):
                 return None
             continue
         if factor in terms:
             return None
         terms[factor] = extents[atom.name]
     return terms
+
+
+def _of_outer(atom: Atom, outer: Collection[str]) -> bool:
+    """Whether a quotient or remainder is one of outer loops alone: of what data names, it may be anything."""
+    if atom.kind == "axis":
+        return atom.name in outer
+    return atom.inner is not None and all(_of_outer(a, outer) for a in atom.inner.terms)
 
 
 def iterations(axes: Sequence[Axis]) -> int | None:

@@ -49,9 +49,13 @@ Errors = dict[str, torch.Tensor]  # by call: how far eager is from float64
 
 
 def execute(
-    program: Program, inputs: Sequence[torch.Tensor], change: random.Random | None = None, errors: Errors | None = None
+    program: Program,
+    inputs: Sequence[torch.Tensor],
+    change: random.Random | None = None,
+    errors: Errors | None = None,
+    snap: bool = False,
 ) -> list[torch.Tensor]:
-    """The results on `inputs`; with `change`, every rounded value is changed a little.
+    """The results on `inputs`; with `change`, every rounded value is changed a little (with `snap`, as in `changed`).
 
     `errors` are filled where there is no `change`, and are how far results are changed where there is.
     """
@@ -69,7 +73,7 @@ def execute(
                     if not (name.endswith("_") and r is call.args[0])
                 },
             }
-        reference = precise(call, values) if errors is not None and change is None and not exact else None
+        reference = precise(call, values, name in ELEMENTWISE) if errors is not None and change is None and not exact else None
         values[call.name] = result = apply(call, given)
         if errors is not None and reference is not None:
             errors[call.name] = distance(result, reference, name in ELEMENTWISE)
@@ -77,14 +81,17 @@ def execute(
             error = errors.get(call.name) if errors is not None else None
             if name.endswith("_"):
                 with contextlib.suppress(RuntimeError):  # overlapping memory
-                    result.copy_(changed(result, change, error))
+                    result.copy_(changed(result, change, error, snap))
             else:
-                values[call.name] = changed(result, change, error)
+                values[call.name] = changed(result, change, error, snap)
     return [values[name] for name in program.results]
 
 
-def changed(value: Any, change: random.Random, error: torch.Tensor | None = None) -> Any:
-    """A floating-point tensor, each element up to two units in the last place and `error` off; others as they are."""
+def changed(value: Any, change: random.Random, error: torch.Tensor | None = None, snap: bool = False) -> Any:
+    """A floating-point tensor, each element up to two units in the last place and `error` off; others as they are.
+
+    With `snap`, what could be a whole number is: there, functions have their steps and poles.
+    """
     if not isinstance(value, torch.Tensor) or kind_of(value.dtype) not in "fc":
         return value
     source = torch.Generator().manual_seed(change.randrange(2**31))
@@ -95,17 +102,28 @@ def changed(value: Any, change: random.Random, error: torch.Tensor | None = None
     error = torch.zeros(()) if error is None else error
     off = toss * (2 * eps * value.double().abs() + error.nan_to_num(posinf=0.0))
     moved = torch.where(value.isfinite(), (value.double() + off).to(value.dtype), value)
+    if snap:
+        whole = value.round()
+        reach = 4 * eps * value.double().abs() + 4 * error.nan_to_num(posinf=0.0)
+        moved = torch.where((value.double() - whole.double()).abs() <= reach, whole, moved)
+    moved = torch.where(value.isnan(), value.copysign(toss.to(value.dtype)), moved)  # its sign is nobody's
     return torch.where(error.isinf(), toss.to(value.dtype), moved)
 
 
-def precise(call: Call, values: dict[str, Any]) -> tuple[torch.Tensor, float] | None:
-    """The result of a call on float64 values, and the unit of errors; of float64 values, on float32 values."""
+def precise(call: Call, values: dict[str, Any], elementwise: bool) -> tuple[torch.Tensor, float] | None:
+    """The result of a call on float64 values, and the unit of errors; of float64 values, on float32 values.
+
+    Whole numbers that become floats `elementwise` count as floats.
+    """
     given = {r.name: values[r.name] for r in refs((call.args, call.kwargs))}
-    floats = [v.dtype for v in given.values() if isinstance(v, torch.Tensor) and v.dtype.is_floating_point]
-    if not floats or not all(isinstance(v, torch.Tensor) for v in given.values()):
+    if not all(isinstance(v, torch.Tensor) for v in given.values()):
         return None
-    other, unit = (torch.float32, 2.0**-29) if torch.float64 in floats else (torch.float64, 1.0)
-    copies = {n: v.to(other) if v.dtype.is_floating_point else v.clone() for n, v in given.items()}
+    kinds = "fi" if elementwise else "f"
+    floats = {v.dtype for v in given.values() if kind_of(v.dtype) in kinds}
+    if not floats:
+        return None
+    other, unit = (torch.float32, 2.0**-29) if floats == {torch.float64} else (torch.float64, 1.0)
+    copies = {n: v.to(other) if kind_of(v.dtype) in kinds else v.clone() for n, v in given.items()}
     try:
         result = call.target(*mapped(call.args, copies), **mapped(call.kwargs, copies))
     except Exception:  # a function that float32 or mixed dtypes have not
@@ -211,7 +229,7 @@ def _spread(program: Program, wide: bool) -> list[list[torch.Tensor]]:
         inputs = program.tensors()
         with torch.no_grad(), contextlib.suppress(Exception):  # an integer divided by what became zero
             change = random.Random(program.seed * RUNS + number)
-            runs.append([*execute(program, inputs, change, errors), *inputs])
+            runs.append([*execute(program, inputs, change, errors, snap=number == 0), *inputs])
     if any(call.function in BY_PARTS for call in program.calls):
         with torch.no_grad():
             runs.append(separately(program))

@@ -33,7 +33,7 @@ import torch
 import torch.fx
 from ptdebug.artifacts.context import CompileContext, run_stages
 from ptdebug.engine import build as compiler
-from ptdebug.engine.aten import EngineUnsupported, FromGraph
+from ptdebug.engine.aten import LAZY_VIEWS, EngineUnsupported, FromGraph
 from ptdebug.engine.compile import STAGES
 from ptdebug.engine.entry import entry
 from ptdebug.engine.interpret import run as interpret
@@ -136,7 +136,12 @@ def results_of(programs: Sequence[Program], overrides: dict[str, str]) -> Iterat
     made = len(work.aten.mutations)
     yield (
         "interpreter",
-        [outputs[o.index - made] if isinstance(o, FromGraph) else None for o in work.aten.outputs],
+        [
+            (LAZY_VIEWS[o.lazily] if o.lazily else lambda x: x)(outputs[o.index - made])
+            if isinstance(o, FromGraph)
+            else None
+            for o in work.aten.outputs
+        ],
         again,
     )
 
