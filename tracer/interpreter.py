@@ -107,6 +107,7 @@ class Trace:
                 frame.forget()
         self.active = self.root = None
         self.guards.locate = self.graph.shapes.shape_env.locate = None
+        self.effects.forget()
         for held in (self.generators, self.values_by_source, self.values_by_id, self.global_values, self.keep_alive):
             held.clear()
 
@@ -166,8 +167,9 @@ class Interpreter:
 
     def forget(self) -> None:
         """The frame has ended: let go of what it holds (functions made in it hold the frame)."""
-        for held in (self.locals, self.unread, self.stack, self.open_contexts):
+        for held in (self.locals, self.unread, self.cells, self.stack, self.open_contexts):
             held.clear()
+        self.function = self.parent = self.handled = None
 
     # ---- running ---------------------------------------------------------------------------------------------------
     def run(self) -> Value:

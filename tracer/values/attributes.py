@@ -26,6 +26,24 @@ def lookup(cls: type, name: str, after: type | None = None) -> Any:
     return MISSING
 
 
+def stored_in_class(tx: Interpreter, cls: type, name: str, after: type | None = None) -> Value | None:
+    """What the trace stored in the class that has `name` for `cls` (among those after `after`); None where that class
+    holds what it really has."""
+    classes = tx.effects.of_classes.get(name)
+    if classes is None:
+        return None
+    mro = cls.__mro__
+    for base in mro[mro.index(after) + 1 :] if after is not None else mro:
+        if base in classes:
+            stored = tx.effects.load_attr(classes[base], name)
+            if stored is None:
+                raise Unsupported("attribute", f"{name} of {base.__qualname__}, which was deleted,")
+            return stored
+        if name in base.__dict__:
+            return None
+    return None
+
+
 def is_python_method(found: Any) -> bool:
     """Whether a special method found on a class is written in Python."""
     return isinstance(found, (FunctionType, classmethod, staticmethod))
@@ -129,6 +147,9 @@ class SuperValue(Value):
         of_metaclass = is_class and not issubclass(kind, self.cls)
         if of_metaclass:
             kind = type(kind)
+        stored = stored_in_class(tx, kind, name, self.cls)
+        if stored is not None:
+            return stored
         found = lookup(kind, name, self.cls)
         if found is MISSING:
             tx.raise_observed(AttributeError, f"'super' object has no attribute '{name}'")

@@ -9,6 +9,7 @@ from . import (  # noqa: F401  (they fill the tables)
     builtins,
     checkpoint,
     classes,
+    combining,
     context_variables,
     copying,
     dict_methods,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..sources import AttrSource, Source
-from .attributes import MISSING, bind, is_python_method, lookup
+from .attributes import MISSING, bind, is_python_method, lookup, stored_in_class
 from .base import Unsupported, Value
 from .constant import BoundBuiltin, ItemsIterator, constant, fold
 from .context_manager import CONSTRUCTORS
@@ -60,6 +60,9 @@ class ClassValue(Value):
             return self._of_metaclass(tx, name)
         if tx.effects.has_pending(self, name):
             return tx.effects.load_attr(self, name) or tx.raise_observed(AttributeError, name)
+        stored = stored_in_class(tx, self.cls, name)
+        if stored is not None:
+            return stored
         if found is MISSING:
             return self._of_metaclass(tx, name)
         if isinstance(found, classmethod):
@@ -96,10 +99,13 @@ class ClassValue(Value):
         return BoundBuiltin(self, name) if callable(real) and not isinstance(real, type) else from_python(tx, real)
 
     def setattr(self, tx: Interpreter, name: str, value: Value) -> None:
-        """A side effect on the class."""
-        if self.source is None:
+        """A side effect on the class. Methods and other descriptors, which instances do not read as they are, are left
+        to eager."""
+        descriptor = any(hasattr(kind, "__get__") for kind in (value.python_type(), type(lookup(self.cls, name))))
+        if self.source is None or descriptor or name.startswith("__"):
             raise Unsupported("set-attribute", f"{self.describe()}.{name}")
         tx.effects.store_attr(self, name, value)
+        tx.effects.of_classes.setdefault(name, {})[self.cls] = self
 
     # ---- calls -----------------------------------------------------------------------------------------------------
     def call(self, tx: Interpreter, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
@@ -131,6 +137,8 @@ class ClassValue(Value):
             return from_python(tx, self.cls.mro())
         if name == "__new__":
             return BuiltinNew(self.cls).call(tx, args, kwargs)
+        if name == "__delattr__":
+            raise Unsupported("del", f"{self.describe()}.{args[0].as_constant()}")
         if name == "__subclasses__":
             raise Unsupported("call", f"{self.describe()}.{name}")
         found = lookup(self.cls, name)

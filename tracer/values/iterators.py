@@ -4,8 +4,8 @@ from __future__ import annotations
 import builtins
 import itertools
 import operator
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from .base import ObservedException, Unsupported, Value
 from .constant import REGISTRY, ItemsIterator, constant
@@ -435,56 +435,3 @@ def _islice(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     bounds = [None if b.is_constant() and b.as_constant() is None else as_index(tx, b) for b in args[1:]]
     part = slice(*bounds)
     return SliceIterator(get_iter(tx, args[0]), part.start or 0, part.stop, part.step or 1)
-
-
-@handles(itertools.zip_longest)
-def _zip_longest(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-    fill = kwargs.get("fillvalue", constant(None))
-    rows = itertools.zip_longest(*[arg.iterate(tx) for arg in args], fillvalue=fill)
-    return ItemsIterator([make_tuple(tx, row) for row in rows])
-
-
-@handles(itertools.accumulate)
-def _accumulate(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-    function = args[1] if len(args) > 1 else kwargs.get("func")
-    items = list(args[0].iterate(tx))
-    if "initial" in kwargs:
-        items.insert(0, kwargs["initial"])
-    totals: list[Value] = []
-    for item in items:
-        if not totals:
-            totals.append(item)
-        elif function is None:
-            totals.append(apply(tx, operator.add, totals[-1], item))
-        else:
-            totals.append(function.call(tx, [totals[-1], item], {}))
-    return ItemsIterator(totals)
-
-
-def _combining(function: Callable[..., Any]) -> None:
-    """product, permutations, combinations, pairwise: arrangements of items, whatever these are."""
-
-    @handles(function)
-    def handler(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-        many = function is itertools.product
-        pools = [list(arg.iterate(tx)) for arg in (args if many else args[:1])]
-        rest = [] if many else [arg.as_constant() for arg in args[1:]]
-        numbers = {name: value.as_constant() for name, value in kwargs.items()}
-        return ItemsIterator([make_tuple(tx, row) for row in function(*pools, *rest, **numbers)])
-
-
-for _combine in (itertools.product, itertools.permutations, itertools.combinations, itertools.pairwise,
-                 itertools.combinations_with_replacement):  # fmt: skip
-    _combining(_combine)
-
-
-@handles(itertools.groupby)
-def _groupby(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-    key = args[1] if len(args) > 1 else kwargs.get("key")
-    groups: list[tuple[Value, list[Value]]] = []
-    for item in args[0].iterate(tx):
-        name = key.call(tx, [item], {}) if key is not None else item
-        if not groups or not apply(tx, operator.eq, groups[-1][0], name).truth(tx):
-            groups.append((name, []))
-        groups[-1][1].append(item)
-    return ItemsIterator([make_tuple(tx, [name, ItemsIterator(items)]) for name, items in groups])

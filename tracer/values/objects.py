@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..sources import AttrSource, Source
 from ..wording import in_words
-from .attributes import MISSING, BaseMethod, bind, is_python_method, lookup, type_source
+from .attributes import MISSING, BaseMethod, bind, is_python_method, lookup, stored_in_class, type_source
 from .base import Unsupported, Value
 from .constant import REGISTRY, constant
 from .mappings import DictValue, fill_from_real
@@ -77,6 +77,10 @@ class ObjectValue(Value):
                 return own
         if name == "__dict__":
             return self._instance_dict(tx)
+        stored_in = stored_in_class(tx, self.cls, name)
+        if stored_in is not None:
+            self.guard_not_hidden(tx, name)
+            return stored_in
         if found is MISSING or isinstance(found, MemberDescriptorType):
             self.guard_missing(tx, name)
             return None

@@ -2,6 +2,8 @@
 from __future__ import annotations
 
 import collections
+import itertools
+import operator
 import typing
 from collections import OrderedDict, defaultdict, deque
 from typing import Any
@@ -228,6 +230,27 @@ def test_iteration_sees_appended_items(check):
         return x + 1, items
 
     check(grows, X)
+
+
+def test_itertools_ask_for_an_item_when_it_is_wanted(check):
+    def lazily(x):
+        items, seen = [3, 1, 2], []
+        for total in itertools.accumulate(items, initial=0):
+            items.sort()
+            seen.append(total)
+        for pair in itertools.pairwise(items):
+            seen.append(pair)
+            if len(items) < 6:
+                items.append(len(items))
+        for row in itertools.zip_longest(items, itertools.islice(items, 2), fillvalue=9):
+            seen.append(row)
+            if len(items) < 8:
+                items.append(0)
+        seen.append(list(itertools.accumulate([2, 3], lambda a, b: a * b)))
+        seen.append(list(itertools.accumulate([], operator.mul, initial=None)))
+        return x + 1, seen
+
+    check(lazily, X)
 
 
 OPERATIONS = st.lists(

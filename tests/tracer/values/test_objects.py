@@ -364,3 +364,29 @@ def test_forward_replaced_on_the_instance():
         assert torch.equal(fast(X), block(X))
         block.forward = lambda x: x * 3
         assert torch.equal(fast(X), X * 3)
+
+
+class Scaled:
+    scale = 2
+
+    def __init__(self, n):
+        self.n = n
+
+
+class ScaledMore(Scaled):
+    def both(self):
+        return self.scale + super().scale
+
+
+def test_an_attribute_of_a_class_is_what_was_stored_there(check):
+    def run(x):
+        before = Scaled.scale, ScaledMore.scale
+        Scaled.scale += 1
+        made = ScaledMore(1)
+        seen = [made.scale, ScaledMore.scale, type(made).scale, made.both()]
+        made.scale = 11
+        seen += [made.scale, Scaled(1).scale]
+        Scaled.scale = before[0]
+        return x * seen[0], seen
+
+    check(run, X)

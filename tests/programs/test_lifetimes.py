@@ -1,0 +1,133 @@
+"""What the program lets go of dies where it dies in eager: finalizers run there, and memory is free."""
+from __future__ import annotations
+
+import gc
+import weakref
+
+import ptdebug
+import pytest
+import torch
+from ptdebug.tracer import dispatch
+
+from .checking import check
+
+
+def left_open(log, x, name):
+    try:
+        for i in range(3):
+            log.append((name, i))
+            yield x + i
+    finally:
+        log.append((name, "closed"))
+
+
+def at_the_end_of_the_frame(compile):
+    def fn(x):
+        first, second = left_open(log, x, "first"), left_open(log, x, "second")
+        y = next(first) + next(second)
+        log.append("last line")
+        return y * 2
+
+    log = []
+    return compile(fn)(torch.ones(2)), log
+
+
+def after_breaks(compile):
+    def fn(x):
+        one = left_open(log, x, "one")
+        y = next(one)
+        print("here")
+        log.append("still open")
+        print("there")
+        return y + 1
+
+    log = []
+    return compile(fn)(torch.ones(2)), log
+
+
+def when_its_variable_is_taken(compile):
+    def fn(x):
+        z = left_open(log, x, "first")
+        y = next(z)
+        print("here")
+        z = left_open(log, x, "second")
+        log.append("first is gone")
+        y = y + next(z)
+        print("there")
+        del z
+        log.append("second is gone")
+        return y + 1
+
+    log = []
+    return compile(fn)(torch.ones(2)), log
+
+
+def when_its_loop_is_left(compile):
+    def fn(x, n):
+        for y in left_open(log, x, "outer"):
+            print("in")
+            for z in left_open(log, y, "inner"):
+                y = y + z
+                if n > 0:
+                    break
+            log.append("after inner")
+            if n > 1:
+                break
+        log.append("after outer")
+        return y
+
+    log = []
+    f = compile(fn)
+    return [f(torch.ones(2), n) for n in (1, 2, 2)], log
+
+
+PROGRAMS = (at_the_end_of_the_frame, after_breaks, when_its_variable_is_taken, when_its_loop_is_left)
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
+def test_generators_are_closed_where_eager_closes_them(program):
+    check(program)
+
+
+class Thing:
+    n = 1
+
+
+def whole(x, thing):
+    return x * thing.n
+
+
+def broken(x, thing):
+    y = x * thing.n
+    print("break")
+    return y + 1
+
+
+def suspended(x, thing):
+    z = left_open([], x * thing.n, "z")
+    y = next(z)
+    print("break")
+    return y + 1
+
+
+def caught(x, thing):
+    try:
+        raise ValueError(thing)
+    except ValueError:
+        print("break")
+    return x + thing.n
+
+
+@pytest.mark.parametrize("function", (whole, broken, suspended, caught), ids=lambda function: function.__name__)
+def test_nothing_of_the_program_waits_for_the_garbage_collector(function):
+    dispatch.reset()
+    compiled = ptdebug.compile(function, backend=lambda module, inputs: module.forward)
+    x, thing = torch.ones(3), Thing()
+    held = weakref.ref(x), weakref.ref(thing)
+    gc.disable()
+    try:
+        compiled(x, thing)
+        del x, thing
+        assert [reference() for reference in held] == [None, None]
+    finally:
+        gc.enable()
