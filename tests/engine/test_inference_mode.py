@@ -1,0 +1,32 @@
+"""Graphs whose inputs and results are tensors of the inference mode: compiled, with values and layouts of eager."""
+from __future__ import annotations
+
+from typing import Any
+
+import ptdebug
+import torch
+from torch import nn
+
+
+def test_a_network_and_writes_in_place() -> None:
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(inplace=True)).eval()
+
+    def program(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        z = x.clone().t()
+        z[0].mul_(2)
+        y.mul_(z.t())
+        return z, z.reshape(-1), y[0], model(y.view(1, 3, 4, 4))
+
+    def run(function: Any) -> tuple[torch.Tensor, ...]:
+        torch.manual_seed(0)
+        with torch.inference_mode():
+            x, y = torch.randn(6, 8), torch.randn(6, 8)
+            return (*function(x, y), y)
+
+    with ptdebug.record("inference") as recording:
+        found = run(ptdebug.compile(program, fullgraph=True))
+    assert [c.status for c in recording.compiles()] == ["compiled"]
+    for ours, theirs in zip(found, run(program)):
+        assert ours.is_inference()
+        assert ours.stride() == theirs.stride()
+        torch.testing.assert_close(ours, theirs)
