@@ -61,7 +61,7 @@ class Scheduled(Lowered):
 
 @dataclass(frozen=True)
 class Generated(Scheduled):
-    """With C++ source for what runs on the CPU, Triton kernels for what runs on a GPU, and compilers at work on both."""
+    """With C++ source for the CPU, Triton kernels for a GPU, and the compilers at work on both."""
 
     source: cpp.CppSource | None
     building: Building | None
@@ -119,7 +119,7 @@ def _codegen(work: Scheduled, context: CompileContext) -> Generated:
 def _kernels(work: Generated, context: CompileContext) -> Built:
     """What both compilers made, each of the groups on its device."""
     signatures = {name: k.signature for name, k in work.triton.items()}
-    functions: dict[str, Callable[..., int]] = dict(work.triton)
+    functions: dict[str, Callable[..., int]] = {}
     records = tuple(("kernels", name, k.record()) for name, k in work.triton.items()) if context.recording else ()
     if work.building is not None and work.source is not None:
         built = work.building.wait()
@@ -127,8 +127,9 @@ def _kernels(work: Generated, context: CompileContext) -> Built:
         signatures |= {s.name: s for s in work.source.signatures}
         if context.recording:
             records += (("kernels", "cpp", _kernel_record(work.source, built)),)
-    for kernel in work.triton.values():
+    for name, kernel in work.triton.items():
         kernel.wait()
+        functions[name] = kernel.runner()
     if context.recording and not functions:
         context.absent("kernels", "every operator of this graph is a library call: there is nothing to generate")
     records += _for_target(work, context)

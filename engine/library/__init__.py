@@ -15,7 +15,7 @@ from ...artifacts.fx_graphs import graph_record
 from ...artifacts.records import Pass, RuleMatch
 from ..aten import AtenGraph
 from .bias import split_bias
-from .layouts import choose_layouts
+from .layouts import choose_layouts, turn_images
 from .products import choose_products
 from .rows import pad_rows
 
@@ -23,16 +23,16 @@ __all__ = ["choose", "lay_out"]
 
 
 def lay_out(aten: AtenGraph, context: CompileContext) -> None:
-    """What must be known before a joint graph is cut, as both halves see it: the layout of large matrices."""
+    """What must be known before a joint graph is cut, as both halves see it: the layout of matrices and images."""
     start = time.perf_counter()
-    _record(aten, context, tuple(pad_rows(aten, context)), start)
+    _record(aten, context, (*pad_rows(aten, context), *turn_images(aten, context)), start)
 
 
 def choose(aten: AtenGraph, context: CompileContext) -> None:
     """Rewrite `aten` in place for the library calls that are cheapest here; recorded as a pass if it changed."""
     start = time.perf_counter()
     matches = (*choose_layouts(aten, context), *split_bias(aten, context), *choose_products(aten, context))
-    _record(aten, context, (*matches, *pad_rows(aten, context)), start)
+    _record(aten, context, (*matches, *pad_rows(aten, context), *turn_images(aten, context)), start)
 
 
 def _record(aten: AtenGraph, context: CompileContext, matches: tuple[RuleMatch, ...], start: float) -> None:

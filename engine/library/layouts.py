@@ -26,6 +26,7 @@ from .convolution import CONTIGUOUS, LAST, PRODUCT, Convolution, as_product, rec
 
 aten = torch.ops.aten
 
+GPU = "cuda"
 TURNING = 4e9  # bytes read and written in a second when a kernel changes the layout of a tensor
 WORTH = 0.97  # of the cost as it is, below which a change is made
 STRIDED = (aten.as_strided.default, aten.view.dtype, aten.view_as_real.default, aten.view_as_complex.default)
@@ -54,6 +55,35 @@ def choose_layouts(graph: AtenGraph, context: CompileContext) -> list[RuleMatch]
     _propagate(graph.module.graph, wanted, changed)
     _keep_promises(graph.module.graph, promised)
     return matches
+
+
+def turn_images(graph: AtenGraph, context: CompileContext) -> list[RuleMatch]:
+    """On a GPU, give 2-d convolutions in 16 bits images with their channels innermost, forward and backward.
+
+    Its kernels for them take no others: the library turns images before and after each call, as long as it computes.
+    """
+    nodes = list(graph.module.graph.nodes)
+    if any(n.target in STRIDED for n in nodes):
+        return []
+    promised = [n.meta["val"] if isinstance(n, torch.fx.Node) else None for n in _results(graph.module.graph)]
+    why = f"the library's kernels for 16 bits on a GPU want {LAST}, and would turn images on each call"
+    wanted = {}
+    for node in nodes:
+        if node.target is aten.convolution.default and _is_turned_inside(node):
+            options, origins = (Option(LAST), Option(CONTIGUOUS)), (f"forward#{node.name}",)
+            wanted[node] = context.decide("library", node.name, options, LAST, why, origins=origins) == LAST
+    wanted = {node: last for node, last in wanted.items() if last}
+    if wanted:
+        _propagate(graph.module.graph, wanted, set())
+        _keep_promises(graph.module.graph, promised)
+    return [RuleMatch("layout", (node.name,), (node.name,), why) for node in wanted]
+
+
+def _is_turned_inside(node: torch.fx.Node) -> bool:
+    image, weight = (n.meta["val"] for n in cast(tuple[torch.fx.Node, ...], node.args[:2]))
+    plain = not node.kwargs and not node.args[6] and node.args[8] == 1
+    return bool(plain and image.device.type == GPU and image.itemsize == 2 and image.dim() == weight.dim() == 4
+                and _is_image(image) and image.is_contiguous())
 
 
 def _widened(graph: torch.fx.Graph) -> list[RuleMatch]:
@@ -223,6 +253,9 @@ def _turn_image(graph: torch.fx.Graph, node: torch.fx.Node, last: bool) -> None:
     copy.meta.update(image.meta)
     copy.meta["val"] = image.meta["val"].clone(memory_format=layout)
     node.replace_input_with(image, copy)
+    for reader in [n for n in image.users if n.target is aten.convolution_backward.default]:
+        if reader.args[1:3] == (image, node.args[1]):  # the backward of the same convolution
+            reader.replace_input_with(image, copy)
 
 
 def _again(node: torch.fx.Node) -> Any:

@@ -58,7 +58,7 @@ def _windows(node: Node) -> Windows | None:
     if node.target is not operator.getitem or node.args[1] != 1:
         return None
     pooling: Any = node.args[0]
-    value = node.meta.get("val")
+    value: Any = node.meta.get("val")
     if pooling.target is not aten.max_pool2d_with_indices.default or pooling.kwargs or value.device.type != GPU:
         return None
     image, size, *rest = pooling.args

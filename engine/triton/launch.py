@@ -27,6 +27,7 @@ from .source import WIDE_FROM, Launch, Table, TritonSource, function_of
 from .tables import Tables
 
 _ALIGNED = 15  # pointers whose low four bits are zero may be loaded 16 bytes at a time
+_APART = 256  # bytes between the beginnings of workspaces, at least
 _MOST_ARGUMENTS = 100  # that torch's launcher takes for sure
 _static = getattr(torch._C, "_StaticCudaLauncher", None)  # since torch 2.7, where it was built with CUDA
 
@@ -56,12 +57,16 @@ class TritonKernel:
 
     def __call__(self, *arguments: Any) -> int:
         """Run on buffers (tensors, or addresses as ints), then size symbols as ints; returns the status."""
+        return self.runner()(*arguments)
+
+    def runner(self) -> Callable[..., int]:
+        """What a call runs, with the kernels loaded: for who calls often."""
         if self._run is None:
             if self.source.table is not None:
                 self._run = self._table_runner(self.source.table)
             else:
                 self._run = self._cuda_runner() if self.device.type == "cuda" else self._interpreter_runner()
-        return self._run(*arguments)
+        return self._run
 
     def record(self) -> Kernel:
         """The record of stage `kernels`: the source, without products of a compiler (see `describe_for_target`)."""
@@ -101,9 +106,7 @@ class TritonKernel:
                 launcher(stream, wide, [pointers[p] for p in places], symbols)
             return 0
 
-        if len(plans) > 1 or workspaces or self.signature.symbols:
-            return run
-        return self._static_runner(self._launchers[0], index, run)
+        return run if self.signature.symbols else self._static_runner(plans, index, run)
 
     def _table_runner(self, table: Table) -> Callable[..., int]:
         """For a kernel that finds its buffers in a table."""
@@ -146,18 +149,29 @@ class TritonKernel:
 
         return launch
 
-    @staticmethod
-    def _static_runner(launcher: _CudaLauncher, index: int, general: Callable[..., int]) -> Callable[..., int]:
-        """The common case, one kernel of fixed sizes on well-aligned addresses, with nothing left to decide.
+    def _static_runner(
+        self, plans: Sequence[tuple[_CudaLauncher, list[int]]], index: int, general: Callable[..., int]
+    ) -> Callable[..., int]:
+        """The common case, kernels of fixed sizes on well-aligned addresses, with nothing left to decide.
 
         Arguments are all addresses, or all tensors.
         """
-        grid = launcher.static_grid or ()
-        if 0 in grid:
-            return lambda *pointers: 0
-        x, y = grid[0], grid[1] if len(grid) > 1 else 1
+        if any(0 in (launcher.static_grid or ()) for launcher, _ in plans):
+            return general
+        count, size = len(self.signature.buffers), 0
+        offsets = []
+        for workspace in self.source.workspaces:
+            offsets.append(size)
+            size += -(-int(workspace.numel) * workspace.dtype.itemsize // _APART) * _APART
+        steps: list[tuple[Variant, int, int, list[int]]] = []
+        for launcher, places in plans:
+            programs, others, *_ = (*(launcher.static_grid or ()), 1, 1)
+            usual = launcher.variant((True,) * len(launcher.launch.pointers), False)
+            steps.append((usual, programs, others, places))
+        whole = len(steps) == 1 and not size and plans[0][1] == list(range(count))
         stream_of, current_device = torch._C._cuda_getCurrentRawStream, torch._C._cuda_getDevice
-        launch = launcher.variant((True,) * len(launcher.launch.pointers), False)
+        first, x, y, _ = steps[0]
+        device = torch.device("cuda", index)
 
         def run_static(*pointers: Any) -> int:
             if type(pointers[0]) is not int:
@@ -167,7 +181,14 @@ class TritonKernel:
                 low |= pointer
             if low & _ALIGNED or current_device() != index:
                 return general(*pointers)
-            launch(x, y, stream_of(index), pointers)
+            if whole:
+                first(x, y, stream_of(index), pointers)
+                return 0
+            scratch = torch.empty(size, dtype=torch.uint8, device=device)
+            start, stream = scratch.data_ptr(), stream_of(index)
+            pointers += tuple([start + offset for offset in offsets])
+            for launch, programs, others, places in steps:
+                launch(programs, others, stream, tuple([pointers[p] for p in places]))
             return 0
 
         return run_static

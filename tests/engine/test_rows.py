@@ -1,4 +1,4 @@
-"""Products over rows that are no multiple of 16 bytes long: the same values, from padded memory. On a CPU, as on a GPU."""
+"""Products over rows that are no multiple of 16 bytes long: the same values, from padded memory. On a CPU, as there."""
 from __future__ import annotations
 
 from collections.abc import Callable
