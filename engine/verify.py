@@ -18,6 +18,7 @@ from .ir import (
     Axis,
     Buffer,
     ExternCall,
+    Foreach,
     Group,
     LoopBody,
     Plan,
@@ -59,6 +60,8 @@ def verify(program: Program | Plan) -> None:
                 written.update(o for o in body.outputs if o is not None)
         if isinstance(step, Group):
             _check_group(step)
+        if isinstance(step, Foreach):
+            _check_foreach(step)
     for view in views((whole.outputs, whole.copies)):
         _available("an output", [view.buffer], written)
         _check_window(view, whole.buffers[view.buffer])
@@ -90,6 +93,22 @@ def _check_group(group: Group) -> None:
     for body in group.bodies:
         if body.axes[:len(group.axes)] != group.axes:
             raise VerifyError(f"{group.kernel}: the axes of {body.name} do not start with those of the kernel")
+
+
+def _check_foreach(foreach: Foreach) -> None:
+    """Members run at once: none touches what another writes, and each gives the template all that it asks for."""
+    if tuple([b for m in foreach.members for b in m.group.bodies]) != foreach.bodies:
+        raise VerifyError(f"{foreach.kernel}: its bodies are not those of its members")
+    template = foreach.template
+    writers: dict[str, int] = {}
+    for k, member in enumerate(foreach.members):
+        if (len(member.arguments), len(member.sizes)) != (len(template.parameters), len(template.sizes)):
+            raise VerifyError(f"{foreach.kernel}: {member.group.kernel} does not fill the template")
+        writers.update((n, k) for b in member.group.bodies for n in b.writes)
+    for k, member in enumerate(foreach.members):
+        for name in (n for b in member.group.bodies for n in (*b.reads, *b.writes)):
+            if writers.get(name, k) != k:
+                raise VerifyError(f"{foreach.kernel}: {member.group.kernel} meets another member: both touch {name}")
 
 
 def _check_window(view: View, buffer: Buffer) -> None:

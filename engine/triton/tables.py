@@ -41,7 +41,8 @@ class Tables:
         values = numpy.zeros(len(rows), dtype=numpy.int64)
         for k, (place, size) in enumerate(self._scalars):
             at = start + 16 * k
-            values[(at - rows.data_ptr()) // 8] = int.from_bytes(ctypes.string_at(pointers[place], size), "little")
+            number = int.from_bytes(ctypes.string_at(pointers[place], size), "little", signed=size == 8)
+            values[(at - rows.data_ptr()) // 8] = number
             addresses[place] = at
         values[: count * width] = numpy.concatenate([addresses[self._places], self._sizes], 1).reshape(-1)
         rows.copy_(torch.from_numpy(values), non_blocking=True)  # the values are taken before it returns

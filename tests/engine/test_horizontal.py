@@ -5,6 +5,7 @@ import copy
 import itertools
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import ptdebug
@@ -15,7 +16,8 @@ from ptdebug.engine import interpret
 from ptdebug.engine.ir import Foreach
 from ptdebug.engine.lowering import lower
 from ptdebug.engine.scheduler import ScheduledPlan, schedule
-from ptdebug.engine.verify import verify
+from ptdebug.engine.scheduler.in_place import renamed
+from ptdebug.engine.verify import VerifyError, verify
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from .cpp_checking import Built, check
@@ -54,6 +56,17 @@ def test_the_plan_is_well_formed_and_is_run_by_the_interpreter():
     plan = planned(decay, *inputs)
     verify(plan)
     torch.testing.assert_close(list(interpret.run_plan(plan, inputs)), decay(*inputs))
+
+
+def test_members_that_meet_are_no_plan():
+    plan = planned(decay, *tensors())
+    foreach = plan.items[0]
+    first, second = foreach.members[:2]
+    meeting = renamed(second.group, {second.group.bodies[0].writes[0]: first.group.bodies[0].writes[0]})
+    members = (first, replace(second, group=meeting), *foreach.members[2:])
+    bodies = tuple(b for m in members for b in m.group.bodies)
+    with pytest.raises(VerifyError, match="meets another member"):
+        verify(replace(plan, items=(replace(foreach, members=members, bodies=bodies),)))
 
 
 def test_numbers_and_empty_tensors_stay_apart():

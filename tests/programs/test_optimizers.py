@@ -4,6 +4,7 @@ from __future__ import annotations
 import ptdebug
 import pytest
 import torch
+from ptdebug.artifacts.records import Schedule
 from ptdebug.cli import session
 
 SHAPES = ((6, 4), (6,), (), (2, 3, 2))
@@ -179,13 +180,57 @@ def test_a_whole_training_step_in_one_function():
         torch.testing.assert_close(a, b)
 
 
-def test_steps_counted_on_another_device_than_the_parameters_are_left_to_eager():
+def test_a_device_without_kernels_is_left_to_eager():
     param = torch.nn.Parameter(torch.empty(3, device="meta"))
     param.grad = torch.empty(3, device="meta")
     optimizer = torch.optim.Adam([param])
-    before = ptdebug.stats()["graphs"]
     step = ptdebug.compile(optimizer.step)
     step()
     step()
-    assert ptdebug.stats()["graphs"] == before
     assert optimizer.state[param]["step"] == 2
+    assert any("no kernels for the device meta" in message for message in session.current().messages)
+
+
+def test_many_parameters_are_a_few_kernels():
+    def train_all(compile):
+        generator = torch.Generator().manual_seed(0)
+        params = [torch.nn.Parameter(torch.randn(n, 3, generator=generator)) for n in range(1, 9)]
+        optimizer = torch.optim.AdamW(params, 0.01)
+        step = compile(optimizer.step)
+        for _ in range(5):
+            for p in params:
+                p.grad = torch.randn(p.shape, generator=generator)
+            step()
+        return params
+
+    with ptdebug.record("few kernels") as recording:
+        got = train_all(ptdebug.compile)
+    [(_, schedule)] = recording.records(Schedule)
+    assert len(schedule.groups) <= 3 and max(len(g.members) for g in schedule.groups) >= 8
+    for one, other in zip(got, train_all(lambda step: step)):
+        torch.testing.assert_close(one, other)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_on_a_gpu_with_steps_counted_on_the_cpu(name):
+    def on_gpu(step_compile):
+        params = [torch.nn.Parameter(p.detach().cuda()) for _ in range(3) for p in parameters()]
+        optimizer = OPTIMIZERS[name](params)
+        step = step_compile(optimizer.step)
+        for i in range(6):
+            for k, p in enumerate(params):
+                generator = torch.Generator().manual_seed(100 * i + k)
+                p.grad = torch.randn(p.shape, generator=generator).cuda()
+            step()
+        return params, optimizer
+
+    compile, check = compiled_once(1 + (name == "SGD with momentum"), int(name == "SGD with momentum"))
+    got, mine = on_gpu(compile)
+    check()
+    expected, theirs = on_gpu(lambda step: step)
+    torch.testing.assert_close([p.detach() for p in got], [p.detach() for p in expected])
+    for ours, reference in zip(mine.state.values(), theirs.state.values()):
+        for field, value in reference.items():
+            torch.testing.assert_close(ours[field], value, msg=lambda m, f=field: f"{f}: {m}")

@@ -34,17 +34,8 @@ def _graph_break(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         return requested_break(tx, args, kwargs)
     optimizer = tx.locals.get("self")
     if isinstance(optimizer, ObjectValue) and isinstance(optimizer.real, torch.optim.Optimizer):
-        if any(map(_counts_elsewhere, optimizer.real.param_groups)):
-            raise Unsupported("call", "an optimizer that counts its steps on the CPU, its parameters being elsewhere "
-                              "(capturable=True counts them there)")
         _make_state(tx, optimizer)
     return constant(None)
-
-
-def _counts_elsewhere(group: Mapping[str, Any]) -> bool:
-    """Whether the step numbers of a group stay on the CPU although its parameters are on an accelerator."""
-    return group.get("capturable") is False and not group.get("fused") and any(
-        p.device.type != "cpu" for p in group["params"])
 
 
 NAMED["torch._dynamo.decorators", "graph_break"] = _graph_break

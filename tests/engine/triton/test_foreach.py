@@ -1,13 +1,18 @@
 """One kernel for independent loop nests of one form: values as in eager, one text, tables that follow the addresses."""
 from __future__ import annotations
 
+import ctypes
+
 import pytest
 import torch
 from ptdebug.artifacts.context import CompileContext
 from ptdebug.engine.ir import Foreach
 from ptdebug.engine.lowering import lower
 from ptdebug.engine.scheduler import schedule
-from ptdebug.engine.triton import describe_kernel, kernels_for_plan
+from ptdebug.engine.triton import describe_kernel, generate, kernels_for_plan
+from ptdebug.engine.triton.source import Table
+from ptdebug.engine.triton.tables import Tables
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from .programs import PlanRunner
@@ -75,6 +80,33 @@ def test_addresses_may_change_and_need_not_be_aligned():
     for given in (inputs, moved, inputs, [x * 2 for x in inputs]):
         for got, wanted in zip(run(*given), decay(*given)):
             torch.testing.assert_close(got, wanted)
+
+
+def test_numbers_on_the_cpu_travel_with_the_table():
+    x, number = torch.ones(4), torch.tensor(2.5, dtype=torch.float64)
+    tables = Tables(Table(((0, 1),), ((7,),), (2,)), [(1, 8)], torch.device("cpu"))
+    assert tables.programs.tolist() == [[0, 0], [0, 1]]
+    for value in (2.5, -3.5):
+        number.fill_(value)
+        rows = tables.rows([x.data_ptr(), number.data_ptr()], 0)
+        assert rows[0] == x.data_ptr() and rows[2] == 7 and rows[1] % 16 == 0
+        assert ctypes.c_double.from_address(int(rows[1])).value == value
+
+
+def test_numbers_are_computed_on_the_cpu_and_read_on_the_gpu():
+    def corrected(*xs):
+        return [x / (1 - 0.9 ** (step + 1).double()) for x, step in zip(xs[::2], xs[1::2])]
+
+    with FakeTensorMode() as mode:
+        sizes = (5, 6, 700, 8, (3, 4))
+        inputs = [torch.empty(n, device=d) for size in sizes for n, d in ((size, "cuda"), ((), "cpu"))]
+    context = CompileContext()
+    module = make_fx(corrected)(*inputs)
+    del mode
+    plan = schedule(lower(module, context), context)
+    assert [(g.device.type, len(g.members)) for g in plan.items] == [("cpu", 5), ("cuda", 5)]
+    text = generate(plan.items[1], plan.program.buffers, context).text
+    assert "tl.pointer_type(tl.float64)" in text and "pow" not in text
 
 
 def test_a_gpu_loads_vectors_where_sizes_allow():
