@@ -9,6 +9,7 @@ import sympy
 from ...artifacts.context import CompileContext
 from ..ir import Axis, Group, LoopBody
 from ..scheduler.forms import coefficient, index_forms, static
+from ..scheduler.legality import accesses
 from .indices import c_expression
 from .nests import cut
 from .operators import EXPENSIVE
@@ -24,9 +25,11 @@ EXPENSIVE_COST = 8
 
 @dataclass(frozen=True)
 class Shape:
-    """`outer` loops around everything; `lanes`: the next axis runs in blocks; `parallel`: outer | nests | owners | "".
+    """`outer` loops around everything; `lanes`: the next axis runs in blocks; `parallel`: outer | nests | owners |
+    chunks | "".
 
-    With "outer", threads share the first `shared` loops; with "owners", each runs all of them for its range of places.
+    With "outer", threads share the first `shared` loops; with "owners", each runs all of them for its range of places;
+    with "chunks", they share pieces of the first loop, each of which adds to places of its own.
     """
 
     outer: int
@@ -40,14 +43,18 @@ def loop_shape(group: Group, bodies: Sequence[LoopBody], context: CompileContext
     """The shape of a group's loops."""
     count = len(group.axes)
     pointwise = all(len(b.axes) == count and not b.reduction_axes for b in bodies)
-    lanes = not pointwise and count > 0 and prefers_lanes(bodies, group.axes[-1])
+    moded = [b for b in bodies if scatters(b)]
+    adds = bool(moded) and all(accesses(b).adds for b in moded)
+    lanes = not pointwise and count > 0 and not adds and prefers_lanes(bodies, group.axes[-1])
     outer = count - 1 if (pointwise and count) or lanes else count
     work = sympy.Add(*[body_work(b) for b in bodies])
     amount = static(work)
     if amount is not None and amount < PARALLEL_WORK:
         return Shape(outer, lanes, "")
     condition = "" if amount is not None else f" if({c_expression(work)} > {PARALLEL_WORK})"
-    if any(scatters(b) for b in bodies):
+    if adds and len(bodies) > 1:
+        return Shape(outer, False, "chunks" if outer and amount is not None else "")
+    if moded:
         return _scatter_shape(group, bodies, outer, condition, context)
     iterations = sympy.Mul(*[a.extent for a in group.axes[:outer]])
     shared = static(iterations)

@@ -19,16 +19,18 @@ from ...artifacts.context import CompileContext
 from ...artifacts.records import CodeLine, ref
 from ..ir import Axis, Group, KernelSignature, Program, Statement
 from ..lowering.index import axis_symbol
-from .choices import LANES, Shape, lane_width, loop_shape, prefers_lanes
+from .choices import CHUNKS, LANES, Shape, lane_width, loop_shape, prefers_lanes
 from .dtypes import ctype
+from .indices import c_expression
 from .nest_writer import NestWriter, lane_end, lane_header, loop_header
 from .nests import Nest, nests_of
-from .scatter import owner, range_lines
+from .scatter import owner, range_lines, scatters
 from .scope import Scopes, buffer_name, form_of
 from .storage import Scratch, layout, needing_arrays, stores_of
 from .welford import expand
 from .writer import Writer
 
+SUMS_LIMIT = 64 * 1024  # elements of all sums of all chunks: half a megabyte of the caller's stack
 SUFFIXES = ("_part", "_chunks", "_nan", "_at", "_bad", "_nan_chunks", "_at_chunks", "_stripe",
             "_nan_stripe", "_at_stripe")  # what names are extended with
 _WORD = re.compile(r"[A-Za-z_]\w*")
@@ -129,13 +131,17 @@ class Kernel:
         self._plan_arrays()
         if self.lane is not None:
             self.width = lane_width(sum(scratch.elements for scratch in self.arrays.values()))
+        chunks = self._chunks() if self.shape.parallel == "chunks" else 0
         loops = [loop_header(a) for a in outer]
+        if chunks:
+            ends = [f"{at} * ({c_expression(outer[0].extent)}) / {chunks}" for at in ("chunk", "(chunk + 1)")]
+            loops[0] = loop_header(outer[0], *ends)
         if self.lane is not None:
             loops.append(lane_header(self.lane, self.width))
         if self.shape.parallel == "outer" and loops:
             collapse = f" collapse({self.shape.shared})" if self.shape.shared > 1 else ""
             self.writer.line(f"#pragma omp parallel for{collapse}{self.shape.condition} schedule(static)")
-        with self._owners(), self._loops(loops):
+        with self._owners(), self._added(chunks), self._loops(loops):
             if self.lane is not None:
                 self.writer.line(lane_end(self.lane, self.width))
             for name, scratch in self.arrays.items():
@@ -158,6 +164,37 @@ class Kernel:
             for line in range_lines(self.owner.bound):
                 self.writer.line(line)
             yield
+
+    def _sums(self) -> dict[str, int]:
+        """The buffers that loops add to, and their sizes."""
+        names = dict.fromkeys(s.buffer for b in self.bodies for s in scatters(b))
+        return {name: int(sympy.Mul(*self.program.buffers[name].size)) for name in names}
+
+    def _chunks(self) -> int:
+        """In how many pieces the first loop is shared out, each with sums of its own; 0 for one piece."""
+        fit = SUMS_LIMIT // max(sum(self._sums().values()), 1)
+        count = min(CHUNKS, fit, int(self.group.axes[0].extent))
+        return count if count > 1 else 0
+
+    @contextmanager
+    def _added(self, chunks: int) -> Iterator[None]:
+        """Around loops that add to places of a result: zeros for each chunk, and the sum of the chunks in order."""
+        if not chunks:
+            yield
+            return
+        sums = {buffer_name(n): (ctype(self.program.buffers[n].dtype).memory, size) for n, size in self._sums().items()}
+        for name, (kind, size) in sums.items():
+            self.writer.line(f"{kind} {name}_chunks[{chunks * size}];")
+        self.writer.line("#pragma omp parallel for schedule(static)")
+        with self.scopes.open(), self.writer.block(f"for (int64 chunk = 0; chunk < {chunks}; chunk++)"):
+            for name, (kind, size) in sums.items():
+                self.writer.line(f"{kind}* __restrict {name} = {name}_chunks + {size} * chunk;")
+                self.writer.line(f"for (int64 k = 0; k < {size}; k++) {name}[k] = 0;")
+            yield
+        for name, (_, size) in sums.items():
+            with self.writer.block(f"for (int64 chunk = 0; chunk < {chunks}; chunk++)"):
+                self.writer.line("#pragma omp simd")
+                self.writer.line(f"for (int64 k = 0; k < {size}; k++) {name}[k] += {name}_chunks[{size} * chunk + k];")
 
     @contextmanager
     def _loops(self, headers: Sequence[str]) -> Iterator[None]:

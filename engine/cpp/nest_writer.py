@@ -89,9 +89,12 @@ class NestWriter:
             self.stripes = Stripes(self, self.reductions, POSITIONS)
         direct = (self.threads and self.lane is None) or self.stripes is not None
         self.wide = [] if direct else [r for r in self.reductions if r.accumulator.wide]
-        last = self.loops[-1].symbol if self.loops else None
         self.scatters = any(s.mode for p in self.nest.parts for s in p.stores)
-        self.in_order = self.scatters and not all(last in free_axes(p.body) for p in self.nest.parts)
+        last = None if self.lane is None else self.lane.symbol
+        moded = [p.body for p in self.nest.parts if any(s.mode for s in p.stores)]  # on loops of names of their own
+        self.in_order = bool(moded) and not (
+            self.loops and all((last or b.axes[-1].symbol) in free_axes(b) for b in moded)
+        )
 
     def emit(self) -> None:
         """Write the nest."""

@@ -17,7 +17,6 @@ from ..ir import Axis, LoopBody, Statement
 from ..lowering.index import axis, size
 from ..scheduler.forms import NotLinear, environment, rewrite_statements
 
-
 MAX_STREAMS = 32  # places in memory that one loop walks along; more than the prefetchers of a core follow
 LONGEST_ROW = 4096  # elements of a loop that is cut into several for their sake: what they hand on fills an array
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from ...artifacts.context import CompileContext
 from ...artifacts.records import BufferPlan, FusionCandidate
 from ..ir import ExternCall, Group, Plan, Program
+from .columns import with_added_columns
 from .describe import describe
 from .finish import escaping, finished
 from .fusion import Fusion, Node
@@ -38,7 +39,7 @@ class ScheduledPlan(Plan):
 
 def schedule(program: Program, context: CompileContext) -> ScheduledPlan:
     """Group the loop bodies of `program` into kernels and plan their memory."""
-    program = with_transposed_copies(program, context)
+    program = with_added_columns(with_transposed_copies(program, context), context)
     fusion = Fusion(program, context)
     nodes = fusion.run()
     kept = escaping(program)

@@ -140,7 +140,7 @@ def turned(
 
     `ours` and `theirs` are the indices of the buffer on both sides. None where there is no such order.
     """
-    if any(b.axes != axes or b.reduction_axes for b in bodies):
+    if any(b.axes != axes or b.reduction_axes or accesses(b).adds for b in bodies):
         return None
     order: list[Axis] = []
     for a in like:
