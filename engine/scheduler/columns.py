@@ -49,7 +49,7 @@ def _with_company(program: Program) -> dict[int, Statement]:
     sums = {id(b): found for b in bodies if (found := _column_sum(b, program)) is not None}
     passes = [b for b in bodies if id(b) not in sums and _by_rows(b)] if sums else []
     stay = [b for b in bodies if id(b) not in sums and b.reduction_axes and not _by_rows(b)] if sums else []
-    candidates = []
+    candidates: list[LoopBody] = []
     for body in bodies:
         company = [p for p in passes if id(body) in sums and _beside(body, p)]
         if company:
