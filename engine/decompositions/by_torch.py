@@ -19,7 +19,7 @@ BY_TORCH = frozenset(
     tril triu unbind unsafe_split unsafe_split_with_sizes upsample_nearest1d
     upsample_nearest2d upsample_nearest3d
     _upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d
-    upsample_trilinear3d vdot xlogy zeros zeros_like
+    vdot xlogy zeros zeros_like
     _fused_rms_norm _chunk_cat _weight_norm_interface _unsafe_index special_erfcx _unsafe_view _reshape_alias
 
     addcdiv addcmul clamp_max clamp_min elu fill hardsigmoid hardswish hardtanh leaky_relu lerp masked_fill nan_to_num

@@ -175,6 +175,8 @@ def converted(graph: GraphLowering, node: torch.fx.Node, x: Value) -> Value:
 def _bitcast(graph: GraphLowering, node: torch.fx.Node, x: Value, dtype: torch.dtype) -> Value:
     if x.dtype.itemsize != dtype.itemsize:
         raise Unsupported("view(dtype) that changes the size of elements")
+    if x.dtype is dtype:
+        return x
 
     def compute(e: BodyBuilder, index: Index) -> str:
         name = e.bitcast(e.cast(x.load(e, index), x.dtype), dtype)

@@ -364,7 +364,6 @@ class GraphLowering:
             return expr(value) if isinstance(value, int) and not isinstance(value, bool) else value
         fake = out.meta["val"]
         wanted = sizes(fake.stride())
-        self.realize(value.base, exact=True)
         view = self._same_window(out, value) or self.view_of(value, like=wanted)
         if tuple(map(size, view.stride)) != wanted and 0 not in wanted and product(map(size, view.size)) != 0:
             view = self.view_of(self.copied(value, wanted), like=wanted)
@@ -375,16 +374,25 @@ class GraphLowering:
         """The window that torch took of a value in memory, where the indices of our views express it by no strides."""
         root = viewed(out)
         fake, whole = out.meta["val"], root.meta.get("val")
-        if root is out or root.name != value.base.node or not isinstance(whole, torch.Tensor):
+        source = self.values[root]
+        if root is out or not isinstance(whole, torch.Tensor) or not isinstance(source, Value):
             return None
-        if value.base.stored is not None or whole.dtype != fake.dtype or strided(value) is not None:
+        if source.reindex is not None or source.size != source.base.size:
+            return None
+        cast = whole.dtype != fake.dtype
+        if cast and whole.dtype.itemsize == fake.dtype.itemsize and root.op == "call_function":
+            value = source
+        self.realize(value.base, exact=True)
+        if value.base is not source.base or value.base.stored is not None or not (cast or strided(value) is None):
             return None
         if fake.untyped_storage()._cdata != whole.untyped_storage()._cdata:
             return None
         if value.base.stride != sizes(whole.stride()):
             return None
         start, strides = size(fake.storage_offset() - whole.storage_offset()), sizes(fake.stride())
-        return View(value.base.buffer, tuple(map(expr, value.size)), tuple(map(expr, strides)), expr(start))
+        dtype = fake.dtype if cast else None
+        shape = tuple(map(expr, sizes(fake.shape)))
+        return View(value.base.buffer, shape, tuple(map(expr, strides)), expr(start), dtype)
 
 
 _HALVES = frozenset((torch.bfloat16, torch.float16))

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from .fuzz_operators import ACTIVATIONS, BINARY, UNARY
-from .fuzz_programs import LOW, Call, Program, apply, kind_of, mapped, refs
+from .fuzz_programs import LOW, RANDOM, Call, Program, apply, kind_of, mapped, refs
 
 RUNS = 8  # runs with changed roundings
 EXACT = frozenset(
@@ -45,6 +45,9 @@ BY_PARTS: dict[str, Any] = {
 }
 """Functions whose results eager also gives one by one: of a row with an infinity they say otherwise by its place."""
 
+FROM_ONE = frozenset(("gelu", "ndtr", "log_ndtr"))
+"""Functions that take a small result from 1: its error is that of results near 1."""
+
 Errors = dict[str, torch.Tensor]  # by call: how far eager is from float64
 
 
@@ -62,7 +65,7 @@ def execute(
     values: dict[str, Any] = dict(zip([i.name for i in program.inputs], inputs))
     for call in program.calls:
         name = call.function.rpartition(".")[2]
-        exact = name in EXACT
+        exact = name in EXACT or call.function in RANDOM
         given = values
         if change is not None and not exact:
             given = {
@@ -73,10 +76,11 @@ def execute(
                     if not (name.endswith("_") and r is call.args[0])
                 },
             }
-        reference = precise(call, values, name in ELEMENTWISE) if errors is not None and change is None and not exact else None
+        measured = errors is not None and change is None and not exact
+        reference = precise(call, values, name in ELEMENTWISE) if measured else None
         values[call.name] = result = apply(call, given)
         if errors is not None and reference is not None:
-            errors[call.name] = distance(result, reference, name in ELEMENTWISE)
+            errors[call.name] = distance(result, reference, name in ELEMENTWISE, 1.0 if name in FROM_ONE else 0.0)
         if change is not None and not exact and isinstance(result, torch.Tensor):
             error = errors.get(call.name) if errors is not None else None
             if name.endswith("_"):
@@ -90,7 +94,8 @@ def execute(
 def changed(value: Any, change: random.Random, error: torch.Tensor | None = None, snap: bool = False) -> Any:
     """A floating-point tensor, each element up to two units in the last place and `error` off; others as they are.
 
-    With `snap`, what could be a whole number is: there, functions have their steps and poles.
+    With `snap`, what could be a whole number is: there, functions have their steps and poles. The sign of a NaN is
+    nobody's: the result has another with `snap`.
     """
     if not isinstance(value, torch.Tensor) or kind_of(value.dtype) not in "fc":
         return value
@@ -106,7 +111,7 @@ def changed(value: Any, change: random.Random, error: torch.Tensor | None = None
         whole = value.round()
         reach = 4 * eps * value.double().abs() + 4 * error.nan_to_num(posinf=0.0)
         moved = torch.where((value.double() - whole.double()).abs() <= reach, whole, moved)
-    moved = torch.where(value.isnan(), value.copysign(toss.to(value.dtype)), moved)  # its sign is nobody's
+    moved = torch.where(value.isnan(), value.copysign(torch.tensor(-1.0 if snap else 1.0)), moved)
     return torch.where(error.isinf(), toss.to(value.dtype), moved)
 
 
@@ -131,8 +136,12 @@ def precise(call: Call, values: dict[str, Any], elementwise: bool) -> tuple[torc
     return (result.clone(), unit) if isinstance(result, torch.Tensor) else None
 
 
-def distance(result: Any, reference: tuple[torch.Tensor, float], elementwise: bool) -> torch.Tensor:
+def distance(
+    result: Any, reference: tuple[torch.Tensor, float], elementwise: bool, least: float = 0.0
+) -> torch.Tensor:
     """For each element, the largest error among results that are no more than four times as large, or among all.
+
+    Results below `least` count as that large.
 
     It is infinite where sums or squares overflowed on the way to another result. A sum may be 0.0 or -0.0.
     """
@@ -145,7 +154,7 @@ def distance(result: Any, reference: tuple[torch.Tensor, float], elementwise: bo
     if not elementwise or result.numel() == 0:
         largest = off.max() if off.numel() else off
         return torch.where(overflown, torch.inf, largest + torch.finfo(result.dtype).tiny)
-    size = torch.where(result.isfinite(), result.double().abs(), 0.0).flatten()
+    size = torch.where(result.isfinite(), result.double().abs(), 0.0).flatten().clamp_min(least)
     ordered, order = size.sort()
     largest = off.flatten()[order].cummax(0).values
     nearby = largest[torch.searchsorted(ordered, 4 * size, right=True) - 1].view(result.shape)
@@ -174,12 +183,38 @@ def separately(program: Program) -> list[torch.Tensor]:
     return [*[values[name] for name in program.results], *inputs]
 
 
-def difference(program: Program, got: Sequence[Any], mine: Sequence[torch.Tensor], rounding: str = "") -> str:
+def random_states(programs: Sequence[Program]) -> list[torch.Tensor | None]:
+    """The state of the random numbers before each program, where they run one after the other from the first's seed."""
+    states: list[torch.Tensor | None] = []
+    torch.manual_seed(programs[0].seed)
+    for program in programs:
+        draws = any(call.function in RANDOM for call in program.calls)
+        states.append(torch.get_rng_state() if draws else None)
+        if draws:
+            with torch.no_grad():
+                execute(program, program.tensors())
+    return states
+
+
+def _drawing_from(state: torch.Tensor | None) -> None:
+    if state is not None:
+        torch.set_rng_state(state)
+
+
+def difference(
+    program: Program,
+    got: Sequence[Any],
+    mine: Sequence[torch.Tensor],
+    rounding: str = "",
+    state: torch.Tensor | None = None,
+) -> str:
     """How results (None: not looked at) and inputs after the run differ from eager's.
 
-    With `rounding` "eager", 16-bit floats must have been rounded after each operator.
+    With `rounding` "eager", 16-bit floats must have been rounded after each operator. `state` is that of the random
+    numbers before the program.
     """
     inputs = program.tensors()
+    _drawing_from(state)
     with torch.no_grad():
         results = execute(program, inputs)
     spread: list[list[torch.Tensor]] = []
@@ -195,7 +230,7 @@ def difference(program: Program, got: Sequence[Any], mine: Sequence[torch.Tensor
         if same(one, other).all():
             continue
         if not spread:
-            spread = _spread(program, rounding != "eager")
+            spread = _spread(program, rounding != "eager", state)
         bad = ~excused(one, other, [plain(run[place]).to(other.dtype) for run in spread])
         if bad.any():
             return f"{name} {_worst(one, other, bad)}"
@@ -219,21 +254,25 @@ def same(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
     return ((one == other) & (torch.signbit(one) == torch.signbit(other))) | (one.isnan() & other.isnan())
 
 
-def _spread(program: Program, wide: bool) -> list[list[torch.Tensor]]:
+def _spread(program: Program, wide: bool, state: torch.Tensor | None) -> list[list[torch.Tensor]]:
     """Results and inputs of runs with changed roundings."""
     runs = []
     errors: Errors = {}
+    _drawing_from(state)
     with torch.no_grad():
         execute(program, program.tensors(), errors=errors)
     for number in range(RUNS):
         inputs = program.tensors()
+        _drawing_from(state)
         with torch.no_grad(), contextlib.suppress(Exception):  # an integer divided by what became zero
             change = random.Random(program.seed * RUNS + number)
             runs.append([*execute(program, inputs, change, errors, snap=number == 0), *inputs])
     if any(call.function in BY_PARTS for call in program.calls):
+        _drawing_from(state)
         with torch.no_grad():
             runs.append(separately(program))
     if wide and any(i.dtype in LOW for i in program.inputs):
+        _drawing_from(state)
         with torch.no_grad(), contextlib.suppress(Exception):  # float32 beside another dtype, where 16 bits agreed
             runs.append(widened(program))
     return runs

@@ -43,7 +43,8 @@ if __name__ == "__main__":  # run as a file: its siblings are found beside it
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
     __package__ = Path(__file__).resolve().parent.name
 
-from .fuzz_compare import difference, execute
+from .fuzz_compare import difference, execute, random_states
+from . import fuzz_rare_operators  # noqa: F401  (adds rules)
 from .fuzz_operators import step
 from .fuzz_programs import Builder, Input, Program, apply, mapped, refs
 
@@ -130,8 +131,10 @@ def results_of(programs: Sequence[Program], overrides: dict[str, str]) -> Iterat
     work = run_stages(STAGES, graph, context)
     inputs = [t for program in programs for t in program.tensors()]
     with torch.no_grad():
+        torch.manual_seed(programs[0].seed)
         yield "kernels", list(entry(work.call, work.aten, graph)(*inputs)), inputs
         again = [t for program in programs for t in program.tensors()]
+        torch.manual_seed(programs[0].seed)
         outputs = interpret(work.program, again)
     made = len(work.aten.mutations)
     yield (
@@ -176,14 +179,15 @@ def _summary(error: Exception) -> str:
 def _compare(programs: Sequence[Program], overrides: dict[str, str]) -> list[Failure]:
     failures = []
     blamed = set()
+    states = random_states(programs)
     for who, results, inputs in results_of(programs, overrides):
         rest, memory = iter(results), iter(inputs)
-        for program in programs:
+        for program, state in zip(programs, states):
             got = [next(rest) for _ in program.results]
             mine = [next(memory) for _ in program.inputs]
             if program.seed in blamed:
                 continue
-            what = difference(program, got, mine, overrides.get("rounding:*", ""))
+            what = difference(program, got, mine, overrides.get("rounding:*", ""), state)
             if what:
                 blamed.add(program.seed)
                 failures.append(Failure(program, f"{who}: {what}", tuple(overrides.items())))
@@ -299,6 +303,7 @@ def worker(first: int, count: int) -> None:
 
     def report(start: int, done: int, failures: list[Failure]) -> None:
         found = []
+        left = dict(LEFT)
         for failure in failures:
             small = shrink(failure)
             found.append(
@@ -309,7 +314,7 @@ def worker(first: int, count: int) -> None:
                     "overrides": dict(failure.overrides),
                 }
             )
-        print(json.dumps({"start": start, "done": done, "failures": found, "left": dict(LEFT)}), flush=True)
+        print(json.dumps({"start": start, "done": done, "failures": found, "left": left}), flush=True)
         LEFT.clear()
 
     warnings.simplefilter("ignore")
@@ -389,6 +394,7 @@ def _watch(start: int, size: int, seconds: float, options: list[str]) -> tuple[i
         at, open_batch = news["start"], news["done"] == 0
         made += news["done"]
         found += news["failures"]
+        LEFT.update(news["left"])
         if not open_batch:
             at += news["done"]
     code = process.wait()
@@ -425,6 +431,8 @@ def main() -> int:
     options = ["--fast"] if arguments.fast else []
     failures = supervise(arguments.seed, arguments.count, arguments.jobs, arguments.seconds, options)
     print(f"\n{arguments.count} programs from seed {arguments.seed}: {sum(map(len, failures.values()))} failed")
+    if LEFT:
+        print(f"{sum(LEFT.values())} left to eager: " + "; ".join(f"{n} {why}" for why, n in LEFT.most_common()))
     for what, cases in sorted(failures.items(), key=lambda item: -len(item[1])):
         print(f"  {len(cases):5}  {what}   seeds {', '.join(str(c['seed']) for c in cases[:6])}")
     return 1 if failures else 0

@@ -26,6 +26,13 @@ COMPLEX = (torch.complex64, torch.complex128)
 LOW = (torch.float16, torch.bfloat16)
 
 
+RANDOM = frozenset(
+    ("torch.rand_like", "torch.randn_like", "torch.rand", "torch.randint", "torch.randperm", "F.dropout",
+     "torch.bernoulli", "torch.normal")
+)
+"""Functions that draw random numbers: a program is seeded with its own seed each time it runs."""
+
+
 @dataclass(frozen=True)
 class Ref:
     """An argument that is the value of that name."""
@@ -121,7 +128,7 @@ def filled(count: int, dtype: torch.dtype, fill: str, seed: int, bound: int) -> 
     if dtype.is_floating_point:
         values = (torch.randn(count, generator=source, dtype=torch.float64) * 2).to(dtype)
         info = torch.finfo(dtype)
-        most = info.max if dtype != torch.float64 else 2.0**500  # no wider dtype tells whether squares overflow
+        most = info.max if dtype != torch.float64 else 2.0**300  # no wider dtype tells whether products overflow
         odd = [0.0, -0.0, math.inf, -math.inf, math.nan, 1.0, -1.0, 0.5, -2.5, most, -most, info.tiny, info.eps]
     else:
         limits = torch.iinfo(dtype)
@@ -139,6 +146,7 @@ class Builder:
     def __init__(self, seed: int) -> None:
         self.seed = seed
         self.rng = random.Random(seed)
+        torch.manual_seed(seed)
         self.inputs: list[Input] = []
         self.calls: list[Call] = []
         self.values: dict[str, torch.Tensor] = {}

@@ -1,0 +1,114 @@
+"""What the fuzz found: the smallest program of each cause, all compiled side by side as one graph."""
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from .fuzz_graphs import check, results_of
+from .fuzz_programs import Call, Input, Program, Ref
+
+A, B, C = (Ref(name) for name in "abc")
+
+
+def given(name, shape, dtype=torch.float32, stride=None, offset=0, fill="normal", bound=0, data=None):
+    return Input(name, shape, stride or torch.empty(shape).stride(), offset, dtype, fill, 1, bound, data)
+
+
+def program(inputs, *calls, results=()):
+    made = tuple(Call(f"v{i}", function, args, kwargs) for i, (function, args, kwargs) in enumerate(calls))
+    return Program(len(inputs), tuple(inputs), made, results or (made[-1].name,))
+
+
+V0, V1 = Ref("v0"), Ref("v1")
+INDEX = given("b", (5,), torch.int64, fill="wrapped", bound=36)
+FOUND = {
+    "pads that move elements": program(
+        [given("a", (5, 7))], ("F.pad", (A, (-1, 1, -1, 1)), {"value": 0.5}), ("torch.sin", (V0,), {})),
+    "a sliced input that is written stays sliced: flatten copies": program(
+        [given("a", (16, 5), stride=(6, 1), offset=1)], ("torch.relu_", (A,), {}), ("torch.flatten", (A,), {}),
+        ("torch.Tensor.zero_", (V1,), {}), results=("v0",)),
+    "a written result keeps its strides": program(
+        [given("a", (8, 8), stride=(1, 8)), given("b", (8,), torch.bool)], ("torch.sub", (A, 0.5), {}),
+        ("torch.Tensor.masked_fill_", (V0, B, -2), {})),
+    "softmax of an expanded row": program([given("a", (102,), stride=(0,))], ("F.softmax", (A, 0), {})),
+    "softmax of overlapping rows": program(
+        [given("a", (5, 17), torch.float16, stride=(8, 1))], ("F.softmax", (A, 0), {})),
+    "the middle of a cat reads nothing before its part": program(
+        [given("a", (3, 7, 7), stride=(192, 24, 3)), given("b", (6,), torch.int64, fill="index", bound=7)],
+        ("torch.index_select", (A, 2, B), {}), ("torch.cat", ([V0, V0, V0], 0), {}),
+        ("torch.cat", ([V1, V1], 1), {})),
+    "private rows read at places that data names": program(
+        [given("a", (3, 4, 3)), INDEX], ("F.instance_norm", (A,), {}), ("torch.take", (V0, B), {})),
+    "a view that merges and splits shares memory": program(
+        [given("a", (16, 3, 2))], ("torch.sin", (A,), {}), ("torch.reshape", (V0, (3, 32)), {}), results=("v1", "v0")),
+    "a view in another dtype shares memory": program(
+        [given("a", (3, 4))], ("torch.sin", (A,), {}), ("torch.Tensor.view", (V0, torch.int32), {}),
+        results=("v1", "v0")),
+    "batch norm gives row-major results": program(
+        [given("a", (9, 2, 17, 4), stride=(1, 612, 36, 9)), given("b", (2,)), given("c", (2,), fill="index", bound=5)],
+        ("F.batch_norm", (A, B, C, None, None, False), {})),
+    "logsigmoid gives row-major results": program([given("a", (3, 4), stride=(1, 3))], ("F.logsigmoid", (A,), {})),
+    "max_pool1d gives row-major results": program(
+        [given("a", (3, 4, 5), stride=(20, 1, 4))], ("F.max_pool1d", (A, 3, 1, 0), {})),
+    "copysign has the strides of elements": program(
+        [given("a", (2, 3), torch.int16, stride=(1, 2)), given("b", (2, 1))], ("torch.copysign", (A, B), {})),
+    "floor_divide has the strides of elements": program(
+        [given("a", (4, 9, 1, 3), stride=(27, 3, 27, 1)), given("b", (4, 9, 1, 3), stride=(3, 12, 108, 1))],
+        ("torch.floor_divide", (B, A), {})),
+    "a scaled difference of strange strides": program(
+        [given("a", (6, 9, 3), stride=(10, 1, 10)), given("b", (6, 9, 3), torch.float64, stride=(1, 6, 54))],
+        ("torch.sub", (A, B), {"alpha": 3})),
+    "the norm of one element cannot overflow": program(
+        [given("a", (5, 1, 2), data=torch.full((10,), 3e38))], ("torch.linalg.vector_norm", (A, 2, -2, False), {})),
+    "a loss has the dtype of its first argument": program(
+        [given("a", (4,)), given("b", (4,), torch.float64)], ("F.huber_loss", (A, B), {"reduction": "sum"}),
+        ("F.soft_margin_loss", (A, B), {}), results=("v0", "v1")),
+    "ldexp in 16 bits": program(
+        [given("a", (4,), torch.bool), given("b", (), torch.bfloat16, fill="small")], ("torch.ldexp", (A, B), {})),
+    "ldexp with whole exponents": program(
+        [given("a", (2,)), given("b", (2,), torch.int64, data=torch.tensor([2**63 - 1, 3]))],
+        ("torch.ldexp", (A, B), {})),
+    "scaled differences round once": program(
+        [given("a", (4,), data=torch.full((4,), torch.finfo(torch.float32).max))],
+        ("torch.sub", (A, A), {"alpha": 2.0})),
+    "whole linspace": program([], ("torch.linspace", (-1.0, 2.5, 9), {"dtype": torch.int16})),
+    "upsampled infinities": program(
+        [given("a", (1, 1, 1, 1, 3), data=torch.tensor([1.0, math.inf, -2.0]))],
+        ("F.interpolate", (A, None, 2.0, "trilinear"), {})),
+    "slice_scatter of nothing into an expanded tensor": program(
+        [given("a", (3, 8, 2), stride=(32, 0, 1)), given("b", (0, 8, 2))],
+        ("torch.slice_scatter", (A, B, 0, 2, 2), {})),
+}
+
+
+def test_programs_that_were_wrong_give_eagers_results():
+    failures = check(list(FOUND.values()), {})
+    assert not failures, "\n".join(f"{f.program}\n# {f.what}" for f in failures)
+
+
+def test_a_variance_of_single_elements_is_nan_for_infinities():
+    one = program([given("a", (1, 4), data=torch.tensor([1.0, math.inf, math.nan, 2.0]))],
+                  ("torch.var", (A, (0,)), {"correction": 0}))
+    assert not check([one], {"variance:*": "welford"})
+
+
+@pytest.mark.parametrize("calls", (
+    (("torch.Tensor.expand", (A, (2, 4)), {}), ("torch.Tensor.masked_fill_", (V0, B, 7.0), {})),
+    (("torch.Tensor.sub_", (A, 1.5), {}), ("torch.as_strided", (A, (4, 1), (2, 1), 0), {})),
+), ids=("a write to an expanded view", "memory between written elements"))
+def test_what_no_functional_graph_says_exactly_stays_with_eager(calls):
+    from ptdebug.engine.aten import EngineUnsupported
+
+    source = given("a", (4,), stride=(3,))
+    with pytest.raises(EngineUnsupported):
+        next(results_of([program([source, given("b", (2, 4), torch.bool)], *calls)], {}))
+
+
+def test_inputs_whose_elements_share_memory_are_not_written_by_kernels():
+    from ptdebug.engine.aten import EngineUnsupported
+
+    inputs = [given("a", (3, 2, 4)), given("b", (2,), stride=(0,)), given("c", (2,), fill="index", bound=5)]
+    with pytest.raises(EngineUnsupported, match="share memory"):
+        next(results_of([program(inputs, ("F.batch_norm", (A, B, C, None, None, True), {}))], {}))
