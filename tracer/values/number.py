@@ -115,13 +115,15 @@ class NumberValue(Value):
                 return constant(function is operator.ne) if differs else None
         a, b = (side.symbol if isinstance(side, NumberValue) else side.as_constant() for side in (left, right))
         function = IN_PLACE.get(function, function)  # numbers have none, and FX would print `2 += s0`
+        if function in _COMPARISONS and (_is_read_float(a) or _is_read_float(b)):
+            raise Unsupported("data-dependent-branch", f"a comparison of {self.describe()}")
         try:
             result = function(a, b)
         except Exception:  # torch's symbols do not know it, or Python raises too: with the numbers of this call
             sides = (left, right)
             known = [constant(s.specialize(tx)) if isinstance(s, NumberValue) else s for s in sides]
             return fold(tx, function, known)
-        if isinstance(result, torch.SymFloat) and _is_reassociated(result, a, b):
+        if _is_reassociated(result, a, b):
             raise Unsupported("data-dependent-value", f"arithmetic on {self.describe()}")
         return self.computed(tx, function, [left, right], result)
 
@@ -202,13 +204,28 @@ class NumberValue(Value):
 _UNARY = (operator.neg, operator.pos, operator.abs, abs)
 
 
-def _is_reassociated(result: torch.SymFloat, *operands: Any) -> bool:
-    """Whether sympy may have changed the order of float arithmetic on a number that the graph reads: it then rounds
-    otherwise than Python does."""
-    if not free_unbacked_symbols(result):
+_COMPARISONS = (operator.lt, operator.le, operator.eq, operator.ne, operator.gt, operator.ge)
+
+
+def _is_read_float(number: Any) -> bool:
+    """Whether this float is one that the graph reads out of a tensor. It may be NaN, which sympy does not know: to it
+    `a == a` is true, and torch even takes `a < a` for true."""
+    return isinstance(number, torch.SymFloat) and bool(free_unbacked_symbols(number))
+
+
+def _is_reassociated(result: Any, *operands: Any) -> bool:
+    """Whether sympy may have changed the order of float arithmetic on a number that the graph reads, and then rounds
+    otherwise than Python does, or left an operand out: `a - a` is not 0 for infinity, nor `a + 0` a for -0."""
+    read = [operand for operand in operands if _is_read_float(operand)]
+    if not read:
         return False
+    if not isinstance(result, torch.SymFloat):
+        return True
     expressions = [operand.node.expr for operand in operands if isinstance(operand, torch.SymFloat)]
-    return any(isinstance(expression, (sympy.Add, sympy.Mul, sympy.Pow)) for expression in expressions)
+    if any(isinstance(expression, (sympy.Add, sympy.Mul, sympy.Pow)) for expression in expressions):
+        return True
+    left_out = any(not free_unbacked_symbols(operand) <= free_unbacked_symbols(result) for operand in read)
+    return left_out or result.node.expr in expressions
 
 
 def _known(symbol: Any) -> Any:

@@ -79,6 +79,17 @@ def test_what_needs_the_number_breaks(function):
     assert compare(function)["graph_breaks"] > 0
 
 
+@pytest.mark.parametrize("compute", [
+    lambda a: a < a, lambda a: a == a, lambda a: a != a, lambda a: a >= a, lambda a: a - a, lambda a: a * 0,
+    lambda a: a / a, lambda a: a < float("inf"), lambda a: str(a + 0),
+], ids=range(9))  # fmt: skip
+def test_floats_that_no_algebra_knows(compute):
+    def read(x):
+        return x + 1, str(compute(x.sum().item()))
+
+    compare(read, [torch.full((2,), number) for number in (1.0, float("nan"), float("inf"), -0.0)])
+
+
 def test_training_breaks():
     def loss(x, w):
         return (x * w / x.abs().max().item()).sum()
