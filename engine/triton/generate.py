@@ -7,13 +7,13 @@ from dataclasses import replace
 import sympy
 
 from ...artifacts.context import CompileContext
-from ..ir import Buffer, Foreach, Group, KernelSignature, LoopBody
+from ..ir import Axis, Buffer, Foreach, Group, KernelSignature, LoopBody
 from .foreach import generate_foreach
 from .form import Form, form_of
 from .kernel import KernelWriter
 from .source import WIDE_FROM, Launch, TritonSource, Workspace, assemble
 from .split import split_kernels
-from .tiling import can_split, choose, why_idle
+from .tiling import can_split, choose, hint, why_idle
 from .unsupported import TritonUnsupported
 
 
@@ -110,9 +110,21 @@ def _earliest(runs: Sequence[Sequence[LoopBody]], body: LoopBody) -> int:
 def _part(name: str, group: Group, bodies: tuple[LoopBody, ...]) -> Group:
     """A group of some of the bodies. One alone brings all of its axes outside; what others touch is written."""
     if len(bodies) == 1:
-        return Group(name, bodies[0].axes, bodies, frozenset(), group.device)
+        (body,) = bodies if bodies[0].reduction_axes else (_by_memory(bodies[0]),)
+        return Group(name, body.axes, (body,), frozenset(), group.device)
     others = {n for b in group.bodies if b not in bodies for n in (*b.reads, *b.writes)}
     return Group(name, group.axes, bodies, group.internal - others, group.device)
+
+
+def _by_memory(body: LoopBody) -> LoopBody:
+    """The body with its loops in the order of what it stores, neighbours in memory innermost."""
+    stores = [s.index for s in body.statements if s.op == "store" and s.index is not None and not s.mode]
+
+    def step(axis: Axis) -> int:
+        steps = [hint(abs(index.coeff(axis.symbol))) for index in stores]
+        return max(steps, default=0)
+
+    return replace(body, axes=tuple(sorted(body.axes, key=step, reverse=True))) if stores else body
 
 
 def _why_apart(group: Group, buffers: Mapping[str, Buffer]) -> str:

@@ -19,6 +19,8 @@ from .kernel import Accumulators, KernelWriter
 from .source import Launch, Workspace
 from .tiling import Tile
 
+COMBINED = 2048  # partial results that one program combines
+
 
 def split_kernels(
     form: Form, tile: Tile, index: str, bounds: tuple[str, ...], stored: frozenset[str],
@@ -80,7 +82,9 @@ def _combining_writer(
     space = form.spaces[0]
     part = Axis(sympy.Symbol("part", integer=True, nonnegative=True), sympy.Integer(tile.splits))
     shares = replace(form, spaces=(Space(space.name, (part,)),))
-    small = replace(tile, shape="persistent", inner={space.name: tile.splits}, splits=1, warps=min(4, tile.warps))
+    rows = min(tile.x, max(2, COMBINED // tile.splits))
+    small = replace(tile, shape="persistent", x=rows, inner={space.name: tile.splits}, splits=1,
+                    warps=min(4, tile.warps))
     return KernelWriter(shares, small, index, bounds, stored, f"{form.name}_combine")
 
 
