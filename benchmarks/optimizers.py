@@ -62,12 +62,11 @@ def compiled(way: str, step: Callable[[], object]) -> tuple[Callable[[], object]
     """The step compiled (when it is called) in one of the ways, and what counts its kernels."""
     import ptdebug
     import torch
-    from ptdebug.cli import session
+    from ptdebug.cli import api, session
     from ptdebug.engine import compile as engine
     from ptdebug.engine.ir import Group
 
-    torch.compiler.reset()
-    ptdebug.reset()
+    api.reset()  # of both compilers
     if way == "stock":
         from torch._inductor import metrics
 

@@ -184,7 +184,7 @@ class _BodyRun:
         return torch.full((1,) * len(self.extents), int(value), dtype=torch.int64, device=self.device)
 
     def _load(self, s: Statement) -> torch.Tensor:
-        flat = flattened(self.memory[s.buffer])
+        flat = flattened(self.memory[s.buffer]).to(self.device)  # numbers may lie on the CPU
         place = self._place(s.index)
         if flat.numel() == 0:  # read at no point, or under a mask that holds nowhere
             space = self.extents if 0 in self.extents else [1] * len(self.extents)
