@@ -27,14 +27,18 @@ class Continuation:
         self.args = args
 
 
-def return_continuation(codegen: Codegen, push_function: Callable[[], None], arguments: list[str]) -> None:
-    """Return the function that `push_function` pushes, and the variables `arguments`, to the frame that is driving."""
+def return_continuation(
+    codegen: Codegen, push_function: Callable[[], None], arguments: list[str], moved: list[str]
+) -> None:
+    """Return the function that `push_function` pushes, and the variables `arguments`, to the frame that is driving; the
+    frame that returns lets go of the variables `moved`."""
     codegen.push_function(Continuation)
     push_function()
     for name in arguments:
         codegen.emit("LOAD_FAST", name)
     codegen.build("BUILD_TUPLE", len(arguments))
     codegen.call(2)
+    codegen.let_go(moved)
     codegen.emit("RETURN_VALUE")
 
 

@@ -333,15 +333,16 @@ class BreakBody:
         code = resume_code(self.root.code, index, tuple(stack), self.variables)
         self.resumed.append(code)
         arguments = [*(f"{STACK_ARGUMENT}{i}" for i in objects), *self.variables]
+        # The resume function has them now: this frame, which may be in tracebacks, lets go of them.
+        moved = [*codegen.stored, *(name for name in self.variables if name not in self.root.cells)]
         if origin_of(self.root.code) is not None:
-            return_continuation(codegen, partial(self._make_function, codegen, code), arguments)
+            return_continuation(codegen, partial(self._make_function, codegen, code), arguments, moved)
             return
         codegen.push_null()
         self._make_function(codegen, code)
         for name in arguments:
             codegen.emit("LOAD_FAST", name)
-        moved = [name for name in self.variables if name not in self.root.cells]
-        codegen.let_go([*codegen.stored, *moved])  # the resume function has them now
+        codegen.let_go(moved)
         codegen.call(len(arguments))
         codegen.emit("JUMP_FORWARD", self.driver)
 
