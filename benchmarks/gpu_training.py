@@ -2,14 +2,16 @@
 
     PYTHONPATH=.types python benchmarks/gpu_training.py [--only NAME ...] [--no-stock] [--json FILE]
 
-Prints for each workload: milliseconds of forward and backward (median of 30, by CUDA events), cold compile seconds
-(wall), peak memory of a step in MB, and the largest distance of a gradient from float64's, in units of eager's own.
+Prints for each workload: milliseconds of forward and backward (median and minimum of 30, by CUDA events), cold compile
+seconds (wall, and of the CPU in this process and those that it started), peak memory of a step in MB (besides
+parameters and inputs), and the largest distance of a gradient from float64's, in units of eager's own.
 """
 from __future__ import annotations
 
 import argparse
 import copy
 import json
+import os
 import statistics
 import time
 import traceback
@@ -145,15 +147,35 @@ def gradients(loss: Loss, workload: Workload) -> list[torch.Tensor]:
     return [p.grad.double() for p in workload.module.parameters() if p.grad is not None]
 
 
+def cpu_seconds() -> float:
+    """Of this process and all that descend from it, those that have ended included (Linux)."""
+    parents, used = {}, {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            fields = (folder / "stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue  # it ended
+        process = int(folder.name)
+        parents[process], used[process] = int(fields[1]), sum(map(int, fields[11:15]))
+    mine = {os.getpid()}
+    while more := {p for p, parent in parents.items() if parent in mine} - mine:
+        mine |= more
+    return sum(used[p] for p in mine) / os.sysconf("SC_CLK_TCK")
+
+
 def measured(loss: Loss, workload: Workload) -> dict[str, float]:
-    """Cold seconds (the first step), median milliseconds of a step, peak MB of a step."""
-    start = time.perf_counter()
+    """Cold seconds (the first step), milliseconds of a step, peak MB of a step."""
+    used, start = cpu_seconds(), time.perf_counter()
     step(loss, workload.module, workload.inputs)
     torch.cuda.synchronize()
     cold = time.perf_counter() - start
+    used = cpu_seconds() - used
     for _ in range(5):
         step(loss, workload.module, workload.inputs)
     torch.cuda.synchronize()
+    for parameter in workload.module.parameters():
+        parameter.grad = None
+    before = torch.cuda.memory_allocated()
     torch.cuda.reset_peak_memory_stats()
     pairs = [(torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)) for _ in range(REPEATS)]
     for begin, end in pairs:
@@ -161,8 +183,9 @@ def measured(loss: Loss, workload: Workload) -> dict[str, float]:
         step(loss, workload.module, workload.inputs)
         end.record()
     torch.cuda.synchronize()
-    return {"cold_s": cold, "ms": statistics.median(b.elapsed_time(e) for b, e in pairs),
-            "peak_mb": torch.cuda.max_memory_allocated() / 2**20}
+    times = [b.elapsed_time(e) for b, e in pairs]
+    return {"cold_s": cold, "cold_cpu_s": used, "ms": statistics.median(times), "min_ms": min(times),
+            "peak_mb": (torch.cuda.max_memory_allocated() - before) / 2**20}
 
 
 def distance(actual: Sequence[torch.Tensor], eager: Sequence[torch.Tensor], wide: Sequence[torch.Tensor]) -> float:

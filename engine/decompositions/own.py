@@ -28,6 +28,16 @@ def own(*operators: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     return register
 
 
+# ---- complex numbers
+@own(aten.abs.default)
+def absolute_value(x: torch.Tensor) -> Any:
+    """Of complex64 numbers: the root of two squares, in loops. Of other dtypes by the lowering, or by ATen."""
+    if x.dtype is not torch.complex64:
+        return NotImplemented
+    parts = aten.view_as_real.default(aten.resolve_conj.default(x))
+    return aten.hypot.default(aten.select.int(parts, -1, 0), aten.select.int(parts, -1, 1))
+
+
 # ---- indices
 @own(aten.take.default)
 def take(x: torch.Tensor, index: torch.Tensor) -> Any:
@@ -198,6 +208,34 @@ own(aten.upsample_nearest1d_backward.default, aten.upsample_nearest2d_backward.d
     aten._upsample_nearest_exact2d_backward.default, aten._upsample_nearest_exact3d_backward.default)(_nearest_backward)
 
 
+# ---- convolutions on a GPU, whose library adds a bias, and sums its gradient, in passes of their own
+def _is_gpu(x: torch.Tensor) -> bool:
+    return x.device.type == "cuda"
+
+
+@own(aten.convolution.default)
+def convolution(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, *rest: Any) -> Any:
+    """The bias is added by whatever loops read the result, after a rounding as in eager (not so for groups)."""
+    if bias is None or not _is_gpu(x) or x.dim() != weight.dim() or rest[-1] != 1:
+        return NotImplemented
+    return aten.convolution.default(x, weight, None, *rest) + bias.view([-1] + [1] * (x.dim() - 2))
+
+
+@own(aten.convolution_backward.default)
+def convolution_backward(
+    gradient: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, bias_sizes: Any, *rest: Any
+) -> Any:
+    """The gradient of the bias is a sum over all but the channels."""
+    *how, (for_x, for_weight, for_bias) = rest
+    if not for_bias or not _is_gpu(x) or x.dim() != weight.dim():
+        return NotImplemented
+    others: Sequence[Any] = (None, None)
+    if for_x or for_weight:
+        mask = [for_x, for_weight, False]
+        others = aten.convolution_backward.default(gradient, x, weight, None, *how, mask)[:2]
+    return *others, gradient.sum([0, *range(2, x.dim())])
+
+
 # ---- losses
 def _reduced(loss: torch.Tensor, reduction: int) -> torch.Tensor:
     return loss if reduction == 0 else loss.mean() if reduction == 1 else loss.sum()
@@ -215,10 +253,6 @@ def huber_loss(x: torch.Tensor, target: torch.Tensor, reduction: int = 1, delta:
 def soft_margin_loss(x: torch.Tensor, target: torch.Tensor, reduction: int = 1) -> Any:
     """As `huber_loss`."""
     return _reduced((-x * target).to(x.dtype).exp().log1p(), reduction)
-
-
-def _is_gpu(x: torch.Tensor) -> bool:
-    return x.device.type == "cuda"
 
 
 @own(aten._log_softmax.default)
