@@ -162,13 +162,21 @@ class TrainingLadder(Ladder):
         return graph_module(record.graph if isinstance(record, Pass) else record, self.symbols, self.trust)
 
     def _recorded_half(self, half: str, aten: AtenGraph, inputs: tuple[Any, ...]) -> Execution:
-        return run_aten(aten, self._module(half, ""), inputs)
+        return self._run_recorded(self._module(half, ""), aten, inputs)
+
+    def _run_recorded(self, module: torch.fx.GraphModule, aten: AtenGraph, inputs: tuple[Any, ...]) -> Execution:
+        """A recorded graph on the inputs of the one traced again, which has numbers where sizes were inputs."""
+        placeholders = [n for n in module.graph.nodes if n.op == "placeholder"]
+        if len(placeholders) > len(inputs):
+            supply = iter(inputs)
+            inputs = tuple(self.symbols[n.name] if n.name in self.symbols else next(supply) for n in placeholders)
+        return run_aten(aten, module, inputs)
 
     def _passed_half(self, half: str, aten: AtenGraph, inputs: tuple[Any, ...]) -> Execution:
         names = [a.name for a in self.recording.artifacts(self.compile_id, "passes")]
         own = sorted(n for n in names if n.startswith("backward.") if half == "backward") or sorted(
             n for n in names if "." not in n and half == "forward")
-        return run_aten(aten, self._module("passes", own[-1]) if own else self._module(half, ""), inputs)
+        return self._run_recorded(self._module("passes", own[-1]) if own else self._module(half, ""), aten, inputs)
 
     def _loops_half(self, half: str, aten: AtenGraph, inputs: tuple[Any, ...]) -> Execution:
         work = getattr(self.trained, half)

@@ -51,6 +51,14 @@ def test_results_and_gradients_agree_at_every_rung(recorded):
     assert report.drift == ()
 
 
+def test_a_size_that_only_the_backward_needs(tmp_path):
+    with ptdebug.record(out=str(tmp_path)) as recording:
+        compiled = ptdebug.compile(lambda x: x.sum() * 2 + x.mean(0).sum(), dynamic=True)
+        compiled(torch.randn(3, 4, requires_grad=True)).backward()
+    report = ladder.replay(recording, recording.compiles()[0].id)
+    assert {r.verdict for r in report.rungs[1:]} <= {"equal", "rounding"}, report
+
+
 def test_a_wrong_gradient_is_found_with_its_node_and_line(recorded, monkeypatch):
     from ptdebug.engine import aten
     from ptdebug.engine.decompositions import rule_for
