@@ -11,7 +11,7 @@ MOST_LINES = 10
 
 def summary_lines(document: dict[str, Any], session: Session, look_closer: str) -> list[str]:
     """At most ten lines; the last one is the command to look closer."""
-    found = [*session.messages, *_breaks(document), *_recompiles(document), *_fallbacks(document)]
+    found = [*session.messages, *_fallbacks(document), *_breaks(document), *_recompiles(document)]  # the worst first
     room = MOST_LINES - 3
     if len(found) > room:
         found = [*found[: room - 1], f"  ... and {len(found) - room + 1} more"]

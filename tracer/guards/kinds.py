@@ -348,22 +348,22 @@ KINDS: dict[str, Kind] = {
     ),
     "IN_DICT": Kind(
         lambda tree, spec: _install_contains(tree, spec, True), lambda x, e: f"{e} in {x}",
-        lambda e: f"has {e}", lambda v, e: f"has no {e}", key=lambda value: value, fails=_lacks,
+        lambda e: f"with {e}", lambda v, e: f"without {e}", key=lambda value: value, fails=_lacks,
         hint="give the dict the same keys before the first call and at each call",
     ),
     "NOT_IN_DICT": Kind(
         lambda tree, spec: _install_contains(tree, spec, False), lambda x, e: f"{e} not in {x}",
-        lambda e: f"has no {e}", lambda v, e: f"has {e}", key=lambda value: value, fails=_has,
+        lambda e: f"without {e}", lambda v, e: f"with {e}", key=lambda value: value, fails=_has,
         hint="give the dict the same keys before the first call and at each call",
     ),
     "HAS_ATTR": Kind(
-        _install_attribute, lambda x, e: f"hasattr({x}, {e!r})", lambda e: f"has `{e}`", lambda v, e: f"has no `{e}`",
+        _install_attribute, lambda x, e: f"hasattr({x}, {e!r})", lambda e: f"with `{e}`", lambda v, e: f"without `{e}`",
         key=lambda value: value, fails=lambda v, e: not hasattr(v, e),
         hint="set the attribute in __init__, before the first call",
     ),
     "NO_ATTR": Kind(
-        _install_no_attribute, lambda x, e: f"not hasattr({x}, {e!r})", lambda e: f"has no `{e}`",
-        lambda v, e: f"has `{e}`", key=lambda value: value, fails=lambda v, e: hasattr(v, e),
+        _install_no_attribute, lambda x, e: f"not hasattr({x}, {e!r})", lambda e: f"without `{e}`",
+        lambda v, e: f"with `{e}`", key=lambda value: value, fails=lambda v, e: hasattr(v, e),
         hint="set the attribute in __init__, before the first call",
     ),
     "TENSOR_MATCH": Kind(

@@ -170,7 +170,7 @@ def test_attributes(make_guards):
     y = Point(1)
     y.y = 1
     assert guarded.accepts(Point(5)) and not guarded.accepts(y) and not guarded.accepts(Slotted())
-    assert guarded.why(y).actual == "has `y`"
+    assert guarded.why(y).actual == "with `y`"
 
 
 class Tied(torch.nn.Module):
