@@ -43,8 +43,8 @@ if __name__ == "__main__":  # run as a file: its siblings are found beside it
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
     __package__ = Path(__file__).resolve().parent.name
 
-from .fuzz_compare import difference, execute, random_states
 from . import fuzz_rare_operators  # noqa: F401  (adds rules)
+from .fuzz_compare import difference, execute, random_states
 from .fuzz_operators import step
 from .fuzz_programs import Builder, Input, Program, apply, mapped, refs
 
