@@ -21,6 +21,7 @@ CHUNKS = 32  # of a reduction that runs in parallel itself; fixed, so that resul
 LANES = 128  # elements of a block in lane mode
 LANE_SCRATCH = 64 * 1024  # elements that the rows of all lanes of a block may take: about the second-level cache
 EXPENSIVE_COST = 8
+NEAR = (1, 2)  # steps of a vector loop: neighbours, or the real parts of complex numbers
 
 
 @dataclass(frozen=True)
@@ -111,8 +112,8 @@ def prefers_lanes(bodies: Sequence[LoopBody], lane: Axis) -> bool:
             if s.op == "load" and all(coefficient(form, a.symbol) == 0 for a in inner):
                 once += factor == 1  # one element for a whole inner loop
                 continue
-            along += factor == 1
-            inner_along += any(coefficient(form, a.symbol) == 1 for a in inner)
+            along += factor in NEAR
+            inner_along += any(coefficient(form, a.symbol) in NEAR for a in inner)
     # Where every operand is one element for all lanes or for a whole inner loop, lanes need no sum over a vector.
     return along > inner_along or (along == inner_along == 0 and once > 0)
 

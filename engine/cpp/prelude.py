@@ -290,6 +290,12 @@ template <typename V, int N, int QUARTER> INLINE V turned_lanes(V x, double (*ex
 }""",
     "sin_float": _circular("sin", 0),
     "cos_float": _circular("cos", 1),
+    "hypot_float": """\
+INLINE float hypot_float(float a, float b) {  // no square of a float overflows in double
+  double x = a, y = b;
+  float root = (float)__builtin_sqrt(x * x + y * y), inf = __builtin_inff();
+  return (__builtin_fabsf(a) == inf) | (__builtin_fabsf(b) == inf) ? inf : root;
+}""",
     "minimum": """\
 template <typename T> INLINE T minimum(T a, T b) { return a != a ? a : b != b ? b : a < b ? a : b; }""",
     "maximum": """\

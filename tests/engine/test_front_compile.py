@@ -317,3 +317,12 @@ def test_gradients_through_a_view_as_complex_numbers_stay_with_eager():
     x = R(3, 2, requires_grad=True)
     compiled(x)[0].abs().sum().backward()
     assert x.grad is not None and "another dtype" in context.fallback
+
+
+def test_absolute_values_of_complex_numbers_are_loops():
+    parts = [0.0, -0.0, 1e-40, 3.0, -4.0, 1e38, float("inf"), float("-inf"), float("nan")]
+    x = torch.tensor([complex(a, b) for a in parts for b in parts], dtype=torch.complex64).view(9, 9)
+    inputs = x, torch.randn(9, 9, dtype=torch.complex64)
+    program = lambda x, y: (torch.abs(x), torch.abs(y * 2).sum(0), torch.abs(y.conj()), torch.abs(y.t()))
+    keeping = check(program, *inputs)
+    assert not any(d.subject.startswith("abs") for d in keeping.decisions if d.kind == "fallback")
