@@ -25,10 +25,14 @@ def corrected(func: Any, out: Any, args: Sequence[Any]) -> Any:
     if func in SIZED_BY_DATA and all(type(n) is int for n in out[0].shape):
         raise EngineUnsupported(f"the size of the result of {func} depends on data")
     layout = LAYOUTS.get(func)
-    if layout is None or out.device.type != "cpu" or any(type(n) is not int for n in out.shape):
+    if layout is None or any(type(n) is not int for n in args[0].shape):
         return out
-    strides = layout(out, *args)
-    return out if strides is None else out.new_empty_strided(out.shape, strides)
+    first = out[0] if isinstance(out, tuple) else out
+    strides = layout(first, *args) if first.device.type == "cpu" else None
+    if strides is None:
+        return out
+    first = first.new_empty_strided(first.shape, strides)
+    return (first, *out[1:]) if isinstance(out, tuple) else first
 
 
 def _max_unpool2d(out: torch.Tensor, x: torch.Tensor, *_: Any) -> list[int] | None:
@@ -60,9 +64,26 @@ def _fourier(keep_last: bool) -> Callable[..., list[int] | None]:
     return layout
 
 
+def _unique(position: int) -> Callable[..., list[int] | None]:
+    def layout(out: torch.Tensor, x: torch.Tensor, *rest: Any) -> list[int] | None:
+        """Slices along `dim`, the argument at `position`, one after the other (aten/src/ATen/native/Unique.cpp)."""
+        dim = rest[position - 1] if len(rest) >= position else None
+        if dim is None or x.numel() == 0:
+            return None
+        strides, stride = [0] * x.dim(), 1
+        for d in (*[d for d in reversed(range(x.dim())) if d != dim % x.dim()], dim % x.dim()):
+            strides[d] = stride
+            stride *= x.shape[d]
+        return strides
+
+    return layout
+
+
 LAYOUTS: dict[Any, Callable[..., list[int] | None]] = {
     aten.max_unpool2d.default: _max_unpool2d,
     aten._fft_r2c.default: _fourier(keep_last=True),
     aten._fft_c2c.default: _fourier(keep_last=False),
+    aten.unique_dim.default: _unique(1),
+    aten.unique_consecutive.default: _unique(3),
 }
-"""The strides of an operator's result on the CPU, from its fake result and its arguments; None: those it has."""
+"""The strides of an operator's (first) result on the CPU, from its fake and its arguments; None: those it has."""

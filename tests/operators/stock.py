@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import collections
 import itertools
+import logging
 import sys
 import warnings
 from pathlib import Path
@@ -44,6 +45,7 @@ def main() -> None:
     parser.add_argument("--backward", action="store_true", help="with gradients")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
+    logging.getLogger("torch._dynamo").setLevel(logging.ERROR)
     for op in operators(arguments.names):
         wanted = (s for s in samples(op, grad=arguments.backward) if bool(s.tracked) == arguments.backward and runs(s))
         found = [breaks(sample) for sample in itertools.islice(wanted, arguments.samples)]

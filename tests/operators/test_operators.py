@@ -91,6 +91,18 @@ def test_what_runs_in_eager_is_told_from_what_is_compiled(monkeypatch):
     assert [(o.kind, o.why) for o in run([sample])] == [("eager", "because")]
 
 
+@pytest.mark.parametrize(("function", "options"), (
+    (torch.unique, {"dim": 1}),
+    (torch.unique_consecutive, {"dim": -1, "return_counts": True}),
+    (torch.fft.rfftn, {"dim": (0, 2)}),
+    (torch.fft.ifft, {"dim": 1}),
+), ids=("unique", "unique_consecutive", "rfftn", "ifft"))
+def test_results_have_the_strides_of_eagers_kernels(function, options):
+    x = torch.tensor([[[1.0, 1, 2], [1, 1, 2]], [[3, 3, 0], [3, 3, 0]]])
+    sample = sample_of(function, function.__name__, 0, (x,), options)
+    assert [(o.kind, "") for o in run([sample]) if o.kind != "library"] == []
+
+
 def test_a_condition_on_data_raises_the_error_that_eager_raises():
     def loss(x, var, **options):
         try:

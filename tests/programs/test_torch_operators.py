@@ -29,7 +29,9 @@ def functions_in_another_form(compile):
     def f(x, z):
         choices = [torch.combinations(x[0], r, again) for r in (1, 2, 5) for again in (False, True)]
         covariances = torch.cov(x), torch.cov(x[0]), torch.cov(x, correction=0), torch.cov(z), torch.cov(x.long())
-        return choices, covariances, torch.corrcoef(x), torch.corrcoef(z), torch.corrcoef(x[0])
+        correlations = torch.corrcoef(x), torch.corrcoef(z), torch.corrcoef(x[0])
+        runs = torch.unique_consecutive(x, dim=-1), x.unique_consecutive(True, dim=-1), x.unique(dim=-1)
+        return choices, covariances, correlations, runs, [run.dim() for run in (runs[0], runs[1][0], runs[2])]
 
     f = compile(f, fullgraph=True)
     torch.manual_seed(0)

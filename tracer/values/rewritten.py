@@ -17,7 +17,7 @@ from .base import Unsupported, Value
 from .constant import constant
 from .handlers import NAMED, handles
 from .registry import from_python
-from .tensor import TensorValue
+from .tensor import METHODS, TensorValue
 
 if TYPE_CHECKING:
     from ..interpreter import Interpreter
@@ -67,7 +67,7 @@ def _corrcoef_handler(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     return tx.inline(from_python(tx, _corrcoef), args, kwargs)
 
 
-# ---- places that only a size tells -----------------------------------------------------------------------------------
+# ---- places and dimensions that only a size tells --------------------------------------------------------------------
 def _chosen(input: torch.Tensor, places: list[list[int]], count: int) -> torch.Tensor:
     return input[torch.tensor(places, dtype=torch.int64, device=input.device).view(-1, count)]
 
@@ -87,6 +87,20 @@ def _combinations(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
             places = [list(place) for place in choose(range(length), chosen)]
             return tx.inline(from_python(tx, _chosen), [given, from_python(tx, places), constant(chosen)], {})
     return tx.graph.call(torch.combinations, args, kwargs, tx)
+
+
+@handles(torch.unique_consecutive)
+def _unique_consecutive(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    """With its dimension counted from the front: torch's fake kernel takes the last for all of them."""
+    named = dict(zip(("input", "return_inverse", "return_counts", "dim"), args)) | dict(kwargs)
+    given, dim = named.pop("input", None), named.get("dim")
+    if isinstance(given, TensorValue) and dim is not None and type(dim.as_constant()) is int and given.fake.dim():
+        named["dim"] = constant(dim.as_constant() % given.fake.dim())
+        return tx.graph.call(torch.unique_consecutive, [given], named, tx)
+    return tx.graph.call(torch.unique_consecutive, args, kwargs, tx)
+
+
+METHODS["unique_consecutive"] = lambda tx, self, args, kwargs: _unique_consecutive(tx, [self, *args], kwargs)
 
 
 # ---- losses ----------------------------------------------------------------------------------------------------------
