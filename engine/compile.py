@@ -120,7 +120,9 @@ def _kernels(work: Generated, context: CompileContext) -> Built:
     """What both compilers made, each of the groups on its device."""
     signatures = {name: k.signature for name, k in work.triton.items()}
     functions: dict[str, Callable[..., int]] = {}
-    records = tuple(("kernels", name, k.record()) for name, k in work.triton.items()) if context.recording else ()
+    records: tuple[tuple[str, str, AnyRecord], ...] = ()
+    if context.recording:
+        records = tuple(("kernels", name, k.record()) for name, k in work.triton.items())
     if work.building is not None and work.source is not None:
         built = work.building.wait()
         functions |= built.functions

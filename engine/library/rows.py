@@ -61,7 +61,7 @@ def _leaving(nodes: torch.fx.Graph) -> frozenset[torch.fx.Node]:
 
 def _is_large(node: torch.fx.Node) -> bool:
     """Whether a product without factors, in 16 bits and of static sizes, is on a GPU and has enough to do."""
-    values = [n.meta.get("val") for n in (*node.all_input_nodes, node)]
+    values: list[Any] = [n.meta.get("val") for n in (*node.all_input_nodes, node)]
     if node.kwargs or any(not isinstance(v, torch.Tensor) or v.device.type != GPU or v.itemsize != 2 for v in values):
         return False
     if any(not isinstance(s, int) for v in values for s in (*v.shape, *v.stride())):

@@ -16,7 +16,9 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from itertools import count
 from pathlib import Path
 from types import CodeType
 from typing import Any
@@ -49,17 +51,17 @@ class Build:
         self._binary: Binary | None = None
         self._service: _Service | None = None
         answer = _kept(job)
-        if answer is None:
-            self._service = _service()
-            self._service.submit(job)
-        else:
+        if answer is not None:
             self._binary = Binary(job["path"], **answer)
+            return
+        self._service = _service()
+        if self._service is not None:
+            self._service.submit(job)
 
     def wait(self) -> Binary:
         """The binary. Raises TritonUnsupported with what the compiler said."""
         if self._binary is None:
-            assert self._service is not None
-            answer = self._service.answer(self.job["number"])
+            answer = self._service.answer(self.job["number"]) if self._service is not None else None
             answer = _compiled_here(self.job) if answer is None else dict(answer)
             if "error" in answer:
                 raise TritonUnsupported(f"{self.job['name']}: {answer['error']}")
@@ -70,6 +72,7 @@ class Build:
 
 
 _BUILDS: dict[str, Build] = {}  # by key: of this process
+_NUMBERS = count()
 
 
 def begin(launch: Launch, capability: int, aligned: tuple[bool, ...], wide: bool) -> Build:
@@ -85,7 +88,7 @@ def begin(launch: Launch, capability: int, aligned: tuple[bool, ...], wide: bool
     }
     key = _key(job)
     if key not in _BUILDS:
-        _BUILDS[key] = Build({**job, "number": len(_BUILDS), "path": str(_folder() / f"{key}.cubin")})
+        _BUILDS[key] = Build({**job, "number": next(_NUMBERS), "path": str(_folder() / f"{key}.cubin")})
     return _BUILDS[key]
 
 
@@ -121,16 +124,19 @@ def canonical(text: str, name: str) -> str:
 
 
 def _key(job: Mapping[str, Any]) -> str:
-    same = {**job, "text": canonical(job["text"], job["name"]), "name": "", "triton": version("triton"),
-            "options": _options()}
+    same = {**job, "text": canonical(job["text"], job["name"]), "name": "", "options": _options()}
     return hashlib.sha256(json.dumps(same).encode()).hexdigest()[:32]
 
 
 @lru_cache(maxsize=1)
 def _options() -> str:
-    """What else decides about the code: the options in the server's text, and Triton's own settings."""
+    """What else decides about the code: Triton's version and settings, and the options in the server's text."""
+    try:
+        release = version("triton")
+    except PackageNotFoundError:  # installed under another name
+        release = ""
     settings = sorted(f"{k}={v}" for k, v in os.environ.items() if k.startswith("TRITON_") and "CACHE" not in k)
-    return hashlib.sha256("\0".join([Path(server.__file__).read_text(), *settings]).encode()).hexdigest()
+    return hashlib.sha256("\0".join([release, Path(server.__file__).read_text(), *settings]).encode()).hexdigest()
 
 
 # ---- what is kept on disk --------------------------------------------------------------------------------------------
@@ -211,7 +217,10 @@ class _Service:
 _SERVICES: list[_Service] = []  # the last one is in use
 
 
-def _service() -> _Service:
+def _service() -> _Service | None:
+    """The server in use; None without Triton."""
+    if find_spec("triton") is None:
+        return None
     if not _SERVICES or not _SERVICES[-1].usable:
         _SERVICES.append(_Service())
     return _SERVICES[-1]

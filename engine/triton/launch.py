@@ -184,9 +184,11 @@ class TritonKernel:
             if whole:
                 first(x, y, stream_of(index), pointers)
                 return 0
-            scratch = torch.empty(size, dtype=torch.uint8, device=device)
-            start, stream = scratch.data_ptr(), stream_of(index)
-            pointers += tuple([start + offset for offset in offsets])
+            stream = stream_of(index)
+            if size:
+                scratch = torch.empty(size, dtype=torch.uint8, device=device)
+                start = scratch.data_ptr()
+                pointers += tuple([start + offset for offset in offsets])
             for launch, programs, others, places in steps:
                 launch(programs, others, stream, tuple([pointers[p] for p in places]))
             return 0
