@@ -140,16 +140,21 @@ def time_limit(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
+def run_in_eager(text: str, seconds: float = 60.0) -> list[tuple[str, Any]] | None:
+    """What the program shows in eager; None when it does not end in time or memory."""
+    try:
+        with time_limit(seconds / 10):
+            return observe(text, lambda function: function)
+    except (TooSlow, MemoryError):
+        return None  # an endless loop
+
+
 def difference(text: str, engine: bool = False, seconds: float = 60.0) -> Difference | None:
     """The first difference between the program and its compiled form; None when there is none."""
     dispatch.reset()
     logging.getLogger("ptdebug").setLevel(logging.CRITICAL)
-    try:
-        with time_limit(seconds / 10):
-            expected = observe(text, lambda function: function)
-    except (TooSlow, MemoryError):
-        return None  # an endless loop
-    if _too_deep(expected):
+    expected = run_in_eager(text, seconds)
+    if expected is None or _too_deep(expected):
         return None
     try:
         with time_limit(seconds):
