@@ -91,7 +91,8 @@ def _chunk(options: argparse.Namespace, first: int, count: int) -> list[dict[str
             return failures
         last = errors.strip().splitlines()[-1:] or [""]
         if not _dies_in_eager(started):
-            failures.append({"seed": started, "kind": f"worker died ({code}) {last[0][:100]}", "detail": errors[-2000:]})
+            kind = f"worker died ({code}) {last[0][:100]}"
+            failures.append({"seed": started, "kind": kind, "detail": errors[-2000:]})
         first = started + 1
     return failures
 
