@@ -22,6 +22,7 @@ from ...artifacts.records import Option, RuleMatch
 from ..aten import AtenGraph
 from ..lowering.registry import COMPOSITE, GATHER, POINTWISE, RESHAPE, VIEW
 from ..lowering.reuse import kind_of
+from ..unbacked import unbacked_in
 from .convolution import CONTIGUOUS, LAST, PRODUCT, Convolution, as_product, recognize, widen
 
 aten = torch.ops.aten
@@ -63,7 +64,7 @@ def turn_images(graph: AtenGraph, context: CompileContext) -> list[RuleMatch]:
     Its kernels for them take no others: the library turns images before and after each call, as long as it computes.
     """
     nodes = list(graph.module.graph.nodes)
-    if any(n.target in STRIDED for n in nodes):
+    if any(n.target in STRIDED or unbacked_in(n.meta.get("val")) for n in nodes):  # these would be made a second time
         return []
     promised = [n.meta["val"] if isinstance(n, torch.fx.Node) else None for n in _results(graph.module.graph)]
     why = f"the library's kernels for 16 bits on a GPU want {LAST}, and would turn images on each call"
