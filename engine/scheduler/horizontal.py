@@ -80,10 +80,11 @@ class _Search:
 
     def run(self) -> None:
         """Fill the slots."""
-        alike = Counter(_sketch(item) for item in self.items if isinstance(item, Group))
-        for item in self.items:
+        sketches = [_sketch(item) if isinstance(item, Group) else None for item in self.items]
+        alike = Counter(sketches)
+        for item, sketch in zip(self.items, sketches):
             found = None
-            if isinstance(item, Group) and alike[_sketch(item)] > _fewest(item):
+            if isinstance(item, Group) and alike[sketch] > _fewest(item):
                 found = templated(item, self.program.buffers)
             if isinstance(found, Refusal) and isinstance(item, Group):
                 self._refuse(item, found)
