@@ -80,10 +80,10 @@ def stored_strides(sizes: Sequence[Size], strides: Sequence[Size]) -> tuple[Size
         return contiguous_strides(sizes)
     if all(type(n) is int for dim in dims for n in dim) and not any(count == 0 for _, count in dims):
         reach = 0
-        for stride, count in sorted(dims):  # type: ignore[type-var]
-            if stride <= reach:  # type: ignore[operator]
+        for stride, count in sorted(dims):
+            if stride <= reach:
                 return contiguous_strides(sizes)
-            reach += stride * (count - 1)  # type: ignore[assignment]
+            reach += stride * (count - 1)
     return tuple(strides)
 
 
