@@ -168,7 +168,7 @@ class GradModeValue(ModeValue):
         return f"torch.{self.cls.__name__}()"
 
 
-def entered(cls: type, mode: bool, previous: bool) -> Any:
+def entered(cls: Any, mode: bool, previous: bool) -> Any:
     """A manager of the grad mode that was made, or entered, when the mode was `previous`; the mode now is left alone.
     """
     manager = cls.__new__(cls)
