@@ -9,7 +9,7 @@ rounding to the dtype of the result. Not where those loops wait for a reduction 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import sympy
 import torch
@@ -43,18 +43,65 @@ def with_added_columns(program: Program, context: CompileContext) -> Program:
     return replace(program, steps=tuple(steps), buffers=buffers)
 
 
+@dataclass
+class _Steps:
+    """What the steps of a program touch, looked at once: by position, and for each buffer the bodies that touch it."""
+
+    program: Program
+
+    def __post_init__(self) -> None:
+        self.bodies = [(at, s) for at, s in enumerate(self.program.steps) if isinstance(s, LoopBody)]
+        self.touched = [_touched(step) for step in self.program.steps]
+        self.elements = {at: _elements((*b.axes, *b.reduction_axes)) for at, b in self.bodies}
+        self.users: dict[str, list[int]] = {}
+        for at, _ in self.bodies:
+            for name in dict.fromkeys((*self.touched[at][0], *self.touched[at][1])):
+                self.users.setdefault(name, []).append(at)
+
+    def beside(self, at: int, body: LoopBody) -> set[int]:
+        """The other bodies that run through as many elements, and read or write some of those that `body` reads."""
+        rows = [a.symbol for a in body.reduction_axes]
+        wide = {s.buffer for s in body.statements if s.op == "load" and s.index is not None
+                and not s.index.free_symbols.isdisjoint(rows) and body.axes[-1].symbol in s.index.free_symbols}
+        return {i for name in wide for i in self.users[name] if i != at and self.elements[i] == self.elements[at]}
+
+    def awaited(self, at: int, others: set[int]) -> bool:
+        """True when one of `others` needs, perhaps through steps between, what the step at `at` makes."""
+        reached = set(self.touched[at][1])
+        for i in range(at + 1, max(others) + 1):
+            reads, writes = self.touched[i]
+            if not reached.isdisjoint(reads):
+                if i in others:
+                    return True
+                reached.update(writes)
+        return False
+
+
+def _touched(step: LoopBody | ExternCall) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """(names read, names written) of a step."""
+    if isinstance(step, LoopBody):
+        return step.reads, step.writes
+    reads = tuple([v.buffer for v in views_in((step.args, dict(step.kwargs)))])
+    return reads, (*[name for name in step.outputs if name], *step.mutates)
+
+
 def _with_company(program: Program) -> dict[int, Statement]:
     """The sums to split, by the id of their body: other loops run through the same rows, and all of those can go on."""
-    bodies = [s for s in program.steps if isinstance(s, LoopBody)]
+    bodies = [s for s in program.steps if isinstance(s, LoopBody) and s.reduction_axes]
     sums = {id(b): found for b in bodies if (found := _column_sum(b, program)) is not None}
-    passes = [b for b in bodies if id(b) not in sums and _by_rows(b)] if sums else []
-    stay = [b for b in bodies if id(b) not in sums and b.reduction_axes and not _by_rows(b)] if sums else []
-    candidates: list[LoopBody] = []
-    for body in bodies:
-        company = [p for p in passes if id(body) in sums and _beside(body, p)]
-        if company:
-            (stay if _awaited(body, company, program) else candidates).append(body)
-    return {id(b): sums[id(b)] for b in candidates if not any(_beside(b, other) for other in stay)}
+    if not sums:
+        return {}
+    steps = _Steps(program)
+    passes = {at for at, b in steps.bodies if id(b) not in sums and _by_rows(b)}
+    stay = {at for at, b in steps.bodies if id(b) not in sums and b.reduction_axes and at not in passes}
+    split: list[tuple[int, LoopBody]] = []
+    for at, body in steps.bodies:
+        company = steps.beside(at, body) & passes if id(body) in sums else set()
+        if company and steps.awaited(at, company):
+            stay.add(at)
+        elif company:
+            split.append((at, body))
+    return {id(body): sums[id(body)] for at, body in split if not steps.beside(at, body) & stay}
 
 
 def _column_sum(body: LoopBody, program: Program) -> Statement | None:
@@ -100,32 +147,6 @@ def _by_rows(body: LoopBody) -> bool:
     last = body.reduction_axes[-1].symbol
     forms = [f for position, f in index_forms(body).items() if body.statements[position].op == "load"]
     return any(f is not None and coefficient(f, last) == 1 for f in forms)
-
-
-def _beside(body: LoopBody, other: LoopBody) -> bool:
-    """True when both run through as many elements, and `other` reads or writes something that `body` reads."""
-    if _elements((*body.axes, *body.reduction_axes)) != _elements((*other.axes, *other.reduction_axes)):
-        return False
-    wide = {s.buffer for s in body.statements if s.op == "load" and s.index is not None
-            and not s.index.free_symbols.isdisjoint([a.symbol for a in body.reduction_axes])
-            and body.axes[-1].symbol in s.index.free_symbols}
-    return not wide.isdisjoint((*other.reads, *other.writes))
-
-
-def _awaited(body: LoopBody, others: Sequence[LoopBody], program: Program) -> bool:
-    """True when one of `others` comes after `body` and needs, perhaps through further steps, what it makes."""
-    reached = set(body.writes)
-    late = set()
-    for step in program.steps:
-        if isinstance(step, LoopBody):
-            reads, writes = step.reads, step.writes
-        else:
-            reads = tuple([v.buffer for v in views_in((step.args, dict(step.kwargs)))])
-            writes = (*[name for name in step.outputs if name], *step.mutates)
-        if not reached.isdisjoint(reads):
-            reached.update(writes)
-            late.add(id(step))
-    return any(id(other) in late for other in others)
 
 
 def _split(body: LoopBody, reduction: Statement, buffers: dict[str, Buffer]) -> list[LoopBody]:
