@@ -104,7 +104,7 @@ BREAKS: dict[str, BreakKind] = {
         "a generator that has started is used after the graph: {detail}", "use it up inside, or make a list of it"
     ),
     "abandoned-generator": BreakKind(
-        "the generator {detail} is left in the middle of a try or with block, which Python ends when it deletes it",
+        "{detail} is left in the middle of a try or with block, which Python ends when it deletes it",
         "call its close() method, or use it up",
     ),
     "context-manager": BreakKind(

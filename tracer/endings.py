@@ -56,7 +56,7 @@ def write_code(root: Interpreter, body: Body, compile_graph: Compile) -> CodeTyp
     body(Codegen(root.code, root.effects, plan, planning=True))
     for generator in root.trace.generators:
         if generator.has_cleanup() and not plan.uses[generator]:
-            raise Unsupported("abandoned-generator", generator.frame.code.co_qualname, earlier=root.trace.step)
+            raise Unsupported("abandoned-generator", generator.describe(), earlier=root.trace.step)
     codegen = Codegen(root.code, root.effects, plan, planning=False)
     _prologue(codegen)
     if root.graph.operations or plan.nodes:  # without operations on tensors, results may be numbers
@@ -330,9 +330,13 @@ class BreakBody:
             codegen.emit("STORE_FAST", "___null" if slot is Slot.NULL else f"{STACK_ARGUMENT}{i}")
             if slot is Slot.HANDLING:
                 codegen.emit("POP_EXCEPT")
-        code = resume_code(self.root.code, index, tuple(stack), self.variables)
-        self.resumed.append(code)
         arguments = [*(f"{STACK_ARGUMENT}{i}" for i in objects), *self.variables]
+        boxed = tuple(name for name in arguments if name in self._boxed())
+        for name in boxed:
+            for part in (("LOAD_FAST", name), ("BUILD_LIST", 1), ("STORE_FAST", name)):
+                codegen.emit(*part)
+        code = resume_code(self.root.code, index, tuple(stack), self.variables, boxed)
+        self.resumed.append(code)
         # The resume function has them now: this frame, which may be in tracebacks, lets go of them.
         moved = [*codegen.stored, *(name for name in self.variables if name not in self.root.cells)]
         if origin_of(self.root.code) is not None:
@@ -345,6 +349,12 @@ class BreakBody:
         codegen.let_go(moved)
         codegen.call(len(arguments))
         codegen.emit("JUMP_FORWARD", self.driver)
+
+    def _boxed(self) -> list[str]:
+        """The arguments of resume functions, by name, that the program may see die."""
+        root = self.root
+        on_stack = [f"{STACK_ARGUMENT}{i}" for i, value in enumerate(root.stack) if dies_visibly(value)]
+        return [*on_stack, *(name for name in self.variables if self._dies_visibly(name))]
 
     def _make_function(self, codegen: Codegen, code: CodeType) -> None:
         cells = free_names(self.root.code)

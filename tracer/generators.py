@@ -8,7 +8,7 @@ from types import CodeType, GeneratorType
 from typing import TYPE_CHECKING, Any
 
 from .codegen import STACK_ARGUMENT
-from .sources import LocalSource
+from .sources import ItemSource, LocalSource
 from .values import build
 from .values.base import ObservedException, Unsupported, Value
 from .values.constant import REGISTRY
@@ -36,7 +36,8 @@ def dies_visibly(value: Value) -> bool:
     (of one that an earlier part of the frame left, nobody knows where it stands)."""
     if isinstance(value, GeneratorValue):
         return value.has_cleanup()
-    return isinstance(value.source, LocalSource) and type(getattr(value, "real", None)) is GeneratorType
+    source = value.source.base if isinstance(value.source, ItemSource) else value.source  # in the list it came in
+    return isinstance(source, LocalSource) and type(getattr(value, "real", None)) is GeneratorType
 
 
 def let_go(tx: Interpreter, value: Value) -> None:

@@ -27,12 +27,13 @@ from .wording import expression_of
 @dataclass(frozen=True)
 class Origin:
     """Where the instructions of a resume function come from: instruction i is the original's i + `shift`, after the
-    first `own`, which push the stack. It goes on at the original's `index`."""
+    first `own`, which push the stack. It goes on at the original's `index`. Arguments `boxed` come in lists of one."""
 
     code: CodeType
     shift: int
     index: int
     own: int
+    boxed: tuple[str, ...]
 
 
 _ORIGINS: dict[CodeType, Origin] = {}
@@ -76,6 +77,8 @@ def stack_words(code: CodeType) -> Callable[[str], str]:
     text = expression_of(info.location(info.instructions[origin.index - 1]))
 
     def words(sentence: str) -> str:
+        for name in origin.boxed:
+            sentence = sentence.replace(f"{name}[0]", name)
         for name in names:
             what = text if name == names[-1] and text else f"a value from before line {resumed_line(code)}"
             sentence = re.sub(rf"{name}\b", what.replace("\\", r"\\"), sentence)
@@ -160,18 +163,24 @@ def free_names(code: CodeType) -> list[str]:
 
 
 @lru_cache(maxsize=1024)
-def resume_code(code: CodeType, index: int, stack: tuple[Slot, ...], variables: tuple[str, ...]) -> CodeType:
+def resume_code(
+    code: CodeType, index: int, stack: tuple[Slot, ...], variables: tuple[str, ...], boxed: tuple[str, ...] = ()
+) -> CodeType:
     """The code that goes on at instruction `index` of `code`.
 
-    Its arguments are the objects of the stack (`STACK_ARGUMENT`i) and `variables`.
+    Its arguments are the objects of the stack (`STACK_ARGUMENT`i) and `variables`. Those in `boxed` come in a list of
+    one, which is emptied: who calls holds the arguments until the call ends, and these are to die where they are let
+    go.
     """
     origin = origin_of(code)
     if origin is not None:
-        return resume_code(origin.code, index + origin.shift, stack, variables)
+        return resume_code(origin.code, index + origin.shift, stack, variables, boxed)
     names = [f"{STACK_ARGUMENT}{i}" for i, slot in enumerate(stack) if slot is not Slot.NULL]
     location = instruction_at(code, index).location
     start = [Instr("COPY_FREE_VARS", len(free_names(code)), location=location)] if free_names(code) else []
     start.append(Instr("RESUME", 0, location=location))
+    for name in boxed:
+        start += [Instr(*part, location=location) for part in _unboxed(name)]
     for i, slot in enumerate(stack):
         start += [Instr(*push, location=location) for push in push_slot(slot, f"{STACK_ARGUMENT}{i}")]
     start += [Instr("DELETE_FAST", name, location=location) for name in names]  # what the stack drops may die
@@ -179,8 +188,16 @@ def resume_code(code: CodeType, index: int, stack: tuple[Slot, ...], variables: 
     start.append(Instr("JUMP_FORWARD", here, location=location))
     body, dropped = body_of(code, index, here)
     new = assemble([*start, *body], code, code.co_stacksize + 2, [*names, *variables])
-    _ORIGINS[new] = Origin(code, dropped - len(start), index, len(start))
+    _ORIGINS[new] = Origin(code, dropped - len(start), index, len(start), boxed)
     return new
+
+
+def _unboxed(name: str) -> list[tuple[Any, ...]]:
+    """The instructions that put the item of the list in `name` there, and take it out of the list."""
+    return [
+        ("LOAD_FAST", name), ("UNPACK_SEQUENCE", 1), ("LOAD_FAST", name), ("LOAD_CONST", 0), ("DELETE_SUBSCR",),
+        ("STORE_FAST", name),
+    ]  # fmt: skip
 
 
 def body_of(code: CodeType, index: int, here: Label) -> tuple[list[Any], int]:

@@ -81,7 +81,21 @@ def when_its_loop_is_left(compile):
     return [f(torch.ones(2), n) for n in (1, 2, 2)], log
 
 
-PROGRAMS = (at_the_end_of_the_frame, after_breaks, when_its_variable_is_taken, when_its_loop_is_left)
+def where_too_many_compilations_leave_the_rest_to_eager(compile):
+    def fn(x, n):
+        for i in range(n):
+            print("turn", i)
+            z = left_open(log, x, i)
+            x = x + next(z)
+            log.append(len(log))  # another length in each turn: a guard fails
+        return x
+
+    log = []
+    return compile(fn)(torch.ones(2), 14), log
+
+
+PROGRAMS = (at_the_end_of_the_frame, after_breaks, when_its_variable_is_taken, when_its_loop_is_left,
+            where_too_many_compilations_leave_the_rest_to_eager)  # fmt: skip
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
