@@ -1,87 +1,20 @@
-"""Training programs that each hold one hard case of autograd: twenty optimizer steps, against eager and float64.
+"""Twenty optimizer steps with each hard case of inputs, aliases and gradients.
 
-A program gets a `Run` and trains in it. There are four runs of each, eager and compiled in float32 and in float64. In
-float64 compiled and eager agree to rounding; in float32 all that is compared (losses, parameters, gradients, whatever
-else the program shows) is at most twice as far from float64 as eager's. Strides, dtypes and absent gradients are equal.
+Each program trains in a `Run`; `stepping.py` says what is compared.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
-from typing import Any
-
 import pytest
 import torch
-from ptdebug.artifacts.context import CompileContext, CompileId
-from ptdebug.cli.wiring import engine_backend
-from ptdebug.tracer import dispatch
-from ptdebug.tracer.capture import CompileOptions
 from torch import nn
 from torch.nn import functional as F
-from torch.utils.checkpoint import checkpoint
 
-Tensor = torch.Tensor
-STEPS = 20
+from .stepping import Program, Run, check
 
-
-@dataclass
-class Run:
-    """One run of a program, and what it shows."""
-
-    dtype: torch.dtype
-    compiled: bool
-    contexts: list[CompileContext] = field(default_factory=list)
-    shown: dict[str, Any] = field(default_factory=dict)
-
-    def compile(self, function: Callable[..., Any], fullgraph: bool = True, **settings: Any) -> Callable[..., Any]:
-        """`function`, compiled if this run is."""
-        if not self.compiled:
-            return function
-
-        def context(compile_id: CompileId) -> CompileContext:
-            self.contexts.append(CompileContext(compile_id, **settings))
-            return self.contexts[-1]
-
-        return dispatch.optimize(function, CompileOptions(engine_backend, context, fullgraph=fullgraph))
-
-    def randn(self, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
-        """The same numbers in both precisions."""
-        wide = {torch.float32: self.dtype, torch.complex64: torch.promote_types(self.dtype, torch.complex64)}
-        return torch.randn(*shape, dtype=dtype).to(wide[dtype])
-
-    def parameter(self, *shape: int, dtype: torch.dtype = torch.float32) -> nn.Parameter:
-        """A leaf to train."""
-        return nn.Parameter(self.randn(*shape, dtype=dtype))
-
-    def module(self, module: nn.Module) -> nn.Module:
-        """A module in the precision of this run."""
-        return module.to(self.dtype)
-
-    def train(self, step: Callable[[], Tensor], parameters: Iterable[Tensor], zero_grad: bool = True) -> None:
-        """Twenty times: `step` computes gradients and returns a loss, SGD with momentum uses them."""
-        parameters = list(parameters)
-        optimizer = torch.optim.SGD(parameters, lr=1e-2, momentum=0.9)
-        losses = []
-        for number in range(STEPS):
-            torch.manual_seed(number)
-            if zero_grad:
-                optimizer.zero_grad()
-            losses.append(step().detach())
-            optimizer.step()
-        self.show(losses=torch.stack(losses))
-        for i, parameter in enumerate(parameters):
-            self.show(**{f"parameter {i}": parameter, f"gradient {i}": parameter.grad})
-
-    def show(self, **values: Any) -> None:
-        """Remember what must be alike in all runs."""
-        copies = {k: v.detach().clone() if isinstance(v, Tensor) else v for k, v in values.items()}
-        self.shown.update(copies)
+PROGRAMS: dict[str, Program] = {}
 
 
-PROGRAMS: dict[str, Callable[[Run], None]] = {}
-
-
-def program(function: Callable[[Run], None]) -> Callable[[Run], None]:
+def program(function: Program) -> Program:
     """Put a program into the table."""
     PROGRAMS[function.__name__] = function
     return function
@@ -217,7 +150,8 @@ def results_alias_each_other(run: Run) -> None:
     def step():
         hidden, transposed, first, every, plain = forward(run.randn(5, 6))
         first.mul_(3)  # seen through all three
-        loss = (hidden.pow(2).mean() + transposed.sum(1).sigmoid().mean() + first.sum() + every.mean()) * plain.abs().mean()
+        loss = hidden.pow(2).mean() + transposed.sum(1).sigmoid().mean() + first.sum() + every.mean()
+        loss = loss * plain.abs().mean()
         loss.backward()
         return loss
 
@@ -386,7 +320,7 @@ def only_some_gradients_are_asked_for(run: Run) -> None:
     forward = run.compile(lambda x: (model(x).pow(2).mean(), x.sum() * model[0].bias.sum(), model[2].weight.exp()))
 
     def step():
-        loss, unused, regular = forward(run.randn(5, 6))
+        loss, _, regular = forward(run.randn(5, 6))
         first, last = model[0].weight, model[2].weight
         first.grad, last.grad = torch.autograd.grad(loss + regular.mean(), [first, last])
         run.show(**{f"bias {i}": model[i].bias.grad for i in (0, 2)})
@@ -523,270 +457,6 @@ def a_penalty_on_gradients_inside(run: Run) -> None:
     assert len(run.contexts) <= 4  # what the backward repeats in eager is not compiled in its turn
 
 
-# ---- what the program adds to autograd -------------------------------------------------------------------------------
-class Rounded(torch.autograd.Function):
-    """Rounds; the gradient goes straight through where the value is small."""
-
-    @staticmethod
-    def forward(ctx, x, limit):
-        ctx.save_for_backward(x)
-        ctx.limit = limit
-        return (x * 4).round() / 4
-
-    @staticmethod
-    def backward(ctx, gradient):
-        (x,) = ctx.saved_tensors
-        return gradient * (x.abs() < ctx.limit), None
-
-
-@program
-def functions_with_their_own_gradient(run: Run) -> None:
-    model = run.module(nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 4)))
-    forward = run.compile(lambda x: Rounded.apply(model(x), 0.8).sub(0.3).pow(2).mean())
-
-    def step():
-        loss = forward(run.randn(5, 6))
-        loss.backward()
-        return loss
-
-    run.train(step, model.parameters())
-
-
-@program
-def hooks_on_tensors(run: Run) -> None:
-    model = run.module(nn.Linear(6, 4))
-    model.weight.register_hook(lambda g: g.clamp(-0.1, 0.1))
-    forward = run.compile(lambda h: (h.tanh(), h.exp()))
-    norms = []
-
-    def step():
-        h = model(run.randn(5, 6))
-        h.register_hook(lambda g: g * 2)
-        h.retain_grad()
-        a, b = forward(h)
-        a.register_hook(lambda g: norms.append(g.norm()))
-        b.register_hook(lambda g: g / (1 + g.norm()))
-        loss = a.pow(2).sum() + b.mean()
-        loss.backward()
-        run.show(hidden=h.grad)
-        return loss
-
-    run.train(step, model.parameters())
-    run.show(norms=torch.stack(norms))
-
-
-@program
-def hooks_on_tensors_inside(run: Run) -> None:
-    model = run.module(nn.Linear(6, 4))
-
-    def forward(x):
-        h = model(x)
-        h.register_hook(lambda g: g * 0.5 + 0.01)
-        return h.exp().mean()
-
-    forward = run.compile(forward, fullgraph=False)
-
-    def step():
-        loss = forward(run.randn(5, 6))
-        loss.backward()
-        return loss
-
-    run.train(step, model.parameters())
-
-
-@program
-def hooks_on_modules(run: Run) -> None:
-    model = run.module(nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 4)))
-    seen = []
-    model[0].register_full_backward_hook(lambda module, inputs, outputs: seen.append(outputs[0].norm()))
-    model[1].register_full_backward_hook(lambda module, inputs, outputs: (inputs[0] * 2,))
-    model[2].register_full_backward_pre_hook(lambda module, outputs: (outputs[0] * 0.5,))
-    model[2].register_forward_hook(lambda module, args, result: result + args[0].mean())
-    forward = run.compile(lambda x: model(x).pow(2).mean(), fullgraph=False)
-
-    def step():
-        loss = forward(run.randn(5, 6))
-        loss.backward()
-        return loss
-
-    run.train(step, model.parameters())
-    run.show(seen=torch.stack(seen))
-
-
-@program
-def an_optimizer_in_the_backward(run: Run) -> None:
-    model = run.module(nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 4)))
-    optimizers = {p: torch.optim.Adam([p], lr=1e-2, foreach=False) for p in model.parameters()}
-
-    def hook(parameter):
-        optimizers[parameter].step()
-        optimizers[parameter].zero_grad()
-
-    for p in model.parameters():
-        p.register_post_accumulate_grad_hook(hook)
-    forward = run.compile(lambda x: model(x).pow(2).mean())
-
-    def step():
-        loss = forward(run.randn(5, 6))
-        loss.backward()
-        return loss
-
-    run.train(step, model.parameters())
-
-
-def _checkpointed(run: Run, reentrant: bool) -> None:
-    first, second = run.module(nn.Linear(6, 6)), run.module(nn.Linear(6, 4))
-
-    def region(x):
-        return F.dropout(first(x).tanh(), 0.3) * x
-
-    @run.compile
-    def forward(x):
-        h = checkpoint(region, x, use_reentrant=reentrant)
-        return second(checkpoint(region, h, use_reentrant=reentrant)).pow(2).mean()
-
-    def step():
-        loss = forward(run.randn(5, 6).requires_grad_())
-        loss.backward()
-        return loss
-
-    run.train(step, [*first.parameters(), *second.parameters()])
-
-
-@program
-def checkpointed_regions(run: Run) -> None:
-    _checkpointed(run, False)
-
-
-@program
-def reentrant_checkpoints(run: Run) -> None:
-    _checkpointed(run, True)
-
-
-# ---- modes, random numbers, sizes ------------------------------------------------------------------------------------
-@program
-def autocast(run: Run) -> None:
-    model = run.module(nn.Sequential(nn.Linear(6, 16), nn.LayerNorm(16), nn.ReLU(), nn.Linear(16, 4)))
-
-    @run.compile
-    def forward(x, target):
-        with torch.autocast("cpu", torch.bfloat16):
-            logits = model(x)
-        return F.cross_entropy(logits.to(run.dtype), target)
-
-    def step():
-        loss = forward(run.randn(9, 6), torch.randint(0, 4, (9,)))
-        loss.backward()
-        return loss
-
-    run.train(step, model.parameters())
-
-
-@program
-def autocast_around(run: Run) -> None:
-    model = run.module(nn.Sequential(nn.Linear(6, 16), nn.GELU(), nn.Linear(16, 4)))
-    forward = run.compile(lambda x: model(x).to(run.dtype).pow(2).mean())
-
-    def step():
-        with torch.autocast("cpu", torch.bfloat16):
-            loss = forward(run.randn(9, 6))
-        loss.backward()
-        return loss
-
-    run.train(step, model.parameters())
-
-
-@program
-def random_numbers_with_everything_recomputed(run: Run) -> None:
-    model = run.module(nn.Sequential(nn.Linear(6, 16), nn.GELU(), nn.Dropout(0.4), nn.Linear(16, 4), nn.Dropout(0.2)))
-
-    def forward(x):
-        noise = torch.rand(x.shape, dtype=torch.float32).to(run.dtype)
-        return model(x + noise).exp().mean()
-
-    forward = run.compile(forward, memory_budget=0.0)
-
-    def step():
-        x = run.randn(9, 6)
-        losses = []
-        for _ in range(2):
-            torch.manual_seed(3)
-            losses.append(forward(x))
-        assert torch.equal(losses[0], losses[1])
-        sum(losses).backward()
-        run.show(next=torch.rand(3))  # the generator is where eager leaves it
-        return losses[0]
-
-    run.train(step, model.parameters())
-
-
-@program
-def sizes_that_vary(run: Run) -> None:
-    model = run.module(nn.Sequential(nn.Linear(6, 5), nn.LayerNorm(5), nn.Tanh(), nn.Linear(5, 4)))
-
-    @run.compile
-    def forward(x, target):
-        weights = torch.arange(x.shape[0], dtype=x.dtype) / x.shape[0]
-        return (F.cross_entropy(model(x), target, reduction="none") * weights).mean(), model(x)[1:]
-
-    def step():
-        n = int(torch.randint(2, 12, ()))
-        loss, rest = forward(run.randn(n, 6), torch.randint(0, 4, (n,)))
-        (loss + rest.pow(2).sum() / n).backward()
-        return loss
-
-    run.train(step, model.parameters())
-
-
-@program
-def a_whole_step(run: Run) -> None:
-    model = run.module(nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 4)))
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
-
-    def step(x):
-        optimizer.zero_grad(set_to_none=True)
-        loss = model(x).pow(2).mean()
-        loss.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 0.1)
-        optimizer.step()
-        return loss.detach()
-
-    step = run.compile(step, fullgraph=False)
-    run.train(lambda: step(run.randn(5, 6)), model.parameters(), zero_grad=False)
-
-
-# ---- the comparison --------------------------------------------------------------------------------------------------
-def _ran(name: str, dtype: torch.dtype, compiled: bool) -> Run:
-    torch.manual_seed(0)
-    run = Run(dtype, compiled)
-    PROGRAMS[name](run)
-    return run
-
-
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_twenty_steps(name: str) -> None:
-    kinds = [(dtype, compiled) for dtype in (torch.float64, torch.float32) for compiled in (False, True)]
-    exact, exact_compiled, eager, compiled = [_ran(name, *kind) for kind in kinds]
-    for run in (exact_compiled, compiled):
-        assert run.contexts, "nothing was compiled"
-        assert [c.fallback for c in run.contexts if c.fallback] == []
-    assert exact.shown.keys() == exact_compiled.shown.keys() == eager.shown.keys() == compiled.shown.keys()
-    for key in exact.shown:
-        _same(key, *[run.shown[key] for run in (exact, exact_compiled, eager, compiled)])
-
-
-def _same(key: str, exact: Any, exact_compiled: Any, eager: Any, compiled: Any) -> None:
-    if not isinstance(exact, Tensor):
-        assert compiled == eager, key
-        assert exact_compiled == exact, key
-        return
-    for ours, theirs in ((exact_compiled, exact), (compiled, eager)):
-        assert (ours.dtype, ours.shape, ours.stride()) == (theirs.dtype, theirs.shape, theirs.stride()), key
-    if not (exact.is_floating_point() or exact.is_complex()):
-        assert torch.equal(exact, exact_compiled), key
-        assert torch.equal(eager, compiled), key
-        return
-    torch.testing.assert_close(exact_compiled, exact, rtol=1e-9, atol=1e-12, msg=lambda m: f"{key}: {m}")
-    ours, theirs = [(t.to(exact.dtype) - exact).abs().max().item() for t in (compiled, eager)]
-    floor = 4 * torch.finfo(eager.dtype).eps * exact.abs().max().item()  # eager may be exact by luck
-    assert ours <= 2 * max(theirs, floor), f"{key}: {ours:.2e} away from float64, eager {theirs:.2e}"
+    check(PROGRAMS[name])
