@@ -1,10 +1,11 @@
 """Which loop bodies share a kernel, in what loops, and which buffers share memory.
 
 Walk: `layout.py` and `columns.py` put some bodies into another form first; `fusion.py` searches (greedily, most bytes
-saved first), `legality.py` says what may be fused, on the linear index forms of `forms.py`; `finish.py` merges contiguous
-loops and finds the buffers that never reach memory; `order.py` chooses the innermost loop; `in_place.py` lets kernels
-write over what they replace; `horizontal.py` makes one kernel of independent ones that differ in names and sizes
-(`templates.py`); `memory.py` lets buffers take over dead ones' memory; `describe.py` makes records of it all.
+saved first), `legality.py` says what may be fused, on the linear index forms of `forms.py`; `finish.py` merges
+contiguous loops and finds the buffers that never reach memory; `order.py` chooses the innermost loop; `in_place.py`
+lets kernels write over what they replace; `horizontal.py` makes one kernel of independent ones that differ in names
+and sizes (`templates.py`); `memory.py` lets buffers take over dead ones' memory; `describe.py` makes records of it
+all.
 """
 from __future__ import annotations
 
