@@ -100,7 +100,7 @@ def _storage(tensor: torch.Tensor) -> int:
 
 def _writes(tensor: torch.Tensor) -> int:
     """How often the memory of a functional tensor was written; tensors of the inference mode have no `_version`."""
-    count: int = torch._functionalize_mutation_counter(tensor)  # type: ignore[attr-defined]
+    count: int = torch._functionalize_mutation_counter(tensor)
     return count
 
 

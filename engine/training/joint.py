@@ -176,7 +176,8 @@ def _reached(roots: list[Any], edges: list[Any]) -> tuple[frozenset[int], ...]:
     found: list[set[tuple[Any, int]]] = []
     for root in roots:
         start = torch.autograd.graph.get_gradient_edge(root)
-        seen, stack, nodes = {(start.node, start.output_nr)}, [start.node], {start.node}
+        seen: set[tuple[Any, int]] = {(start.node, start.output_nr)}
+        stack, nodes = [start.node], {start.node}
         while stack:
             for node, number in stack.pop().next_functions:
                 seen.add((node, number))
