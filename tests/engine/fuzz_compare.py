@@ -275,7 +275,8 @@ def _spread(program: Program, wide: bool, state: torch.Tensor | None) -> list[li
         _drawing_from(state)
         with torch.no_grad(), contextlib.suppress(Exception):  # float32 beside another dtype, where 16 bits agreed
             runs.append(widened(program))
-    return runs
+    # A view of 16 bits in another dtype has another shape where those are 32.
+    return [run for run in runs if [r.shape for r in run] == [r.shape for r in runs[0]]]
 
 
 def excused(one: torch.Tensor, other: torch.Tensor, spread: Sequence[torch.Tensor]) -> torch.Tensor:

@@ -101,7 +101,7 @@ def _gradients(b: Builder) -> Any:
     aten = "torch.ops.aten."
     x = b.input((2, 3, 6, 4), b.dtype("f"))
     value = b.values[x.name]
-    name = b.rng.choice(("avg_pool2d", "embedding", "softmax", "threshold", "gelu", "tanh"))
+    name = b.rng.choice(("avg_pool2d", "embedding", "threshold", "gelu", "tanh"))
     if name == "avg_pool2d":
         gradient = b.input((2, 3, 3, 2), value.dtype)
         return b.emit(f"{aten}avg_pool2d_backward", gradient, x, [2], [2], [0], False, True, None)
@@ -109,8 +109,6 @@ def _gradients(b: Builder) -> Any:
         index = b.input((5,), torch.int64, "index", 7)
         return b.emit(f"{aten}embedding_dense_backward", b.input((5, 3), value.dtype), index, 7, -1, b.chance(0.3))
     y = b.input((2, 3, 6, 4), value.dtype)
-    if name == "softmax":
-        return b.emit(f"{aten}_softmax_backward_data", x, y, b.dim(x), value.dtype)
     if name == "threshold":
         return b.emit(f"{aten}threshold_backward", x, y, 0)
     if name == "gelu":
