@@ -18,6 +18,9 @@ from .records import AnyRecord, Decision, Location, Option, Ref
 T = TypeVar("T")
 U = TypeVar("U")
 
+CHANGED_INPUTS = "__ptdebug_changed_inputs__"
+"""The attribute of an exception that was raised while inputs were being written: the call must not run again."""
+
 
 @dataclass(frozen=True, order=True)
 class CompileId:
@@ -87,7 +90,7 @@ class CompileContext:
     met: set[str] = field(default_factory=set)
     recording: bool = False  # False: `describe` functions are not even called
     fallback: str = ""  # why this compilation runs in eager, set by the stage that gave up
-    restartable: bool = False  # what was compiled has changed none of its inputs when it raises
+    restartable: bool = False  # when what was compiled raises, it has changed no input, or marks it: CHANGED_INPUTS
     target: str = ""  # also record what this target would get, for example "cuda:90"
     memory_budget: float = 1.0  # share of the saved bytes that a training graph may hold; see docs/decisions.md, budget
     part: str = ""  # which graph of the compilation is being compiled, "" for its only or first one

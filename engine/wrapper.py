@@ -15,7 +15,7 @@ import sympy
 import torch
 from torch.utils._sympy.printers import PythonPrinter
 
-from ..artifacts.context import CompileContext
+from ..artifacts.context import CHANGED_INPUTS, CompileContext
 from ..artifacts.records import CodeLine, Wrapper
 from .aten import (
     LAZY_VIEWS,
@@ -29,6 +29,7 @@ from .aten import (
     pairs_numbers,
 )
 from .ir import Buffer, ExternCall, Foreach, Group, KernelSignature, Plan, View, scalar_buffer
+from .scheduler.memory import touched_by
 
 
 @dataclass(frozen=True)
@@ -183,15 +184,33 @@ class WrapperWriter:
         self.signature()
         self.read_symbols()
         self.tangents()
+        before_writes = None
         for position, item in enumerate(self.plan.items):
+            if before_writes is None and self._writes_input(item):
+                before_writes = len(self.lines)
             if isinstance(item, Group):
                 self.group(item)
             else:
                 self.extern(item)
             self.release(position)
+        if before_writes is None and self.program.copies:
+            before_writes = len(self.lines)
         self.copies()
+        if before_writes is not None:
+            self.mark_errors(before_writes)
         self.results()
         return WrapperSource(tuple(self.lines), self.names)
+
+    def _writes_input(self, item: Group | ExternCall) -> bool:
+        return any(self.program.buffers[name].role == "input" for name in touched_by(item)[1])
+
+    def mark_errors(self, start: int) -> None:
+        """Say of what the lines from `start` on raise (no memory is left, for one) that inputs may hold new values."""
+        body = [CodeLine(f"    {line.text}", line.origins) for line in self.lines[start:]]
+        self.lines[start:] = [CodeLine("    try:"), *body]
+        self.line("except Exception as error:")
+        self.line(f"error.{CHANGED_INPUTS} = True  # so the call is not run again", indent=2)
+        self.line("raise", indent=2)
 
     def signature(self) -> None:
         """The first lines: inputs by name. A backward empties the list that it gets, so that `del` frees memory."""

@@ -14,6 +14,7 @@ import torch
 from bytecode import Label, TryBegin, TryEnd
 from torch.utils.checkpoint import _StopRecomputationError
 
+from ..artifacts.context import CHANGED_INPUTS
 from .codegen import VERSION, Codegen
 from .eval_frame import skip_code_with_callees
 from .graph import TraceGraph
@@ -106,9 +107,10 @@ def as_written(code: CodeType) -> CodeType:
 
 
 def graph_raised(error: BaseException) -> None:
-    """Called with what the graph raised, before the second run. Raises what is no Exception (KeyboardInterrupt), and
-    that with which a checkpoint around the call ends its recomputation as soon as it has what it wants."""
-    if not isinstance(error, Exception) or isinstance(error, _StopRecomputationError):
+    """Called with what the graph raised, before the second run. Raises what is no Exception (KeyboardInterrupt), that
+    with which a checkpoint around the call ends its recomputation as soon as it has what it wants, and an error in the
+    middle of writing to inputs, which a second run would write twice."""
+    if not isinstance(error, Exception) or isinstance(error, _StopRecomputationError) or hasattr(error, CHANGED_INPUTS):
         raise error
     log.debug("a compiled graph raised %s: %s; its frame runs once more, as written", type(error).__name__, error)
     STATISTICS.reasons[f"run again as written: a graph raised {type(error).__name__}"] += 1

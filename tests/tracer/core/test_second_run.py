@@ -105,3 +105,24 @@ def test_the_second_run_draws_the_numbers_that_eager_draws():
             torch.manual_seed(0)
             drawn.append((function(torch.ones(64), index).tolist(), torch.rand(3).tolist()))
         assert drawn[0] == drawn[1]
+
+
+def test_an_error_while_inputs_are_written_is_not_followed_by_a_second_run(monkeypatch):
+    def step(x, y):
+        x.add_(1)
+        return y.sinh_()
+
+    real, memory = torch._C._increment_version, [True, False]
+
+    def increment_version(tensors):
+        if not memory.pop(0):
+            raise MemoryError("no memory is left")
+        real(tensors)
+
+    monkeypatch.setattr(torch._C, "_increment_version", increment_version)  # called when kernels have written
+    compiled = ptdebug.compile(step)
+    compiled(torch.zeros(4), torch.ones(3))
+    x = torch.zeros(4)
+    with pytest.raises(MemoryError, match="no memory"):
+        compiled(x, torch.ones(3))
+    assert not memory and x.tolist() == [1, 1, 1, 1]
