@@ -14,6 +14,7 @@ import operator
 from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Protocol
 
 import torch
@@ -235,6 +236,7 @@ class AtenTracer(TorchDispatchMode):
                 args = torch.fx.node.map_arg(node.args, load)
                 kwargs = torch.fx.node.map_arg(node.kwargs, load)
                 if node.op == "call_function":
+                    _check_recurrent(node.target, args)
                     with python_rules(node.target):
                         values[node] = REPLACED.get(node.target, node.target)(*args, **kwargs)
                 elif node.op == "call_method":
@@ -383,6 +385,20 @@ class AtenTracer(TorchDispatchMode):
         if isinstance(value, dict):
             return {k: self._argument(v) for k, v in value.items()}
         return value
+
+
+RECURRENT = frozenset((torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu))
+
+
+def _check_recurrent(target: Any, args: Any) -> None:
+    """Raises EngineUnsupported for dropout between recurrent layers that varies, or whose sizes do: it gets lost."""
+    if target not in RECURRENT:
+        return
+    varies = any(type(n) is not int for n in args[0].shape)
+    for share, train in pairwise(args):
+        dropped = isinstance(share, torch.SymFloat) or (varies and type(share) is float and share != 0)
+        if dropped and train is True:
+            raise EngineUnsupported(f"torch.{target.__name__} with dropout between its layers, at sizes that vary")
 
 
 def _check_target(target: Any) -> None:

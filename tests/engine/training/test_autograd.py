@@ -451,3 +451,17 @@ def test_recurrent_layers(kind):
     other(x)[0].sin().sum().backward()
     same([(n, p.grad) for n, p in model.named_parameters()], [(n, p.grad) for n, p in other.named_parameters()])
     assert compiled.fallbacks == []
+
+
+def test_dropout_between_recurrent_layers_at_sizes_that_vary():
+    def surroundings(function):
+        torch.manual_seed(1)
+        return function(torch.ones(3, 2, 4)), torch.rand(2)
+
+    for dropout in (0.0, 0.2, 0.4):
+        model = torch.nn.LSTM(4, 5, 2, dropout=dropout)
+        compiled = compile(lambda x, model=model: model(x)[0], dynamic=True)
+        for got, expected in zip(surroundings(compiled), surroundings(lambda x, model=model: model(x)[0])):
+            torch.testing.assert_close(got, expected)
+        assert all("dropout between its layers" in why for why in compiled.fallbacks)
+        assert bool(compiled.fallbacks) == bool(dropout)
