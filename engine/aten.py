@@ -394,7 +394,7 @@ def _check_recurrent(target: Any, args: Any) -> None:
     """Raises EngineUnsupported for dropout between recurrent layers that varies, or whose sizes do: it gets lost."""
     if target not in RECURRENT:
         return
-    varies = any(type(n) is not int for n in args[0].shape)
+    varies = torch._functionalize_is_symbolic(args[0])  # also where its sizes have become numbers meanwhile
     for share, train in pairwise(args):
         dropped = isinstance(share, torch.SymFloat) or (varies and type(share) is float and share != 0)
         if dropped and train is True:
