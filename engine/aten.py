@@ -11,10 +11,11 @@ constant).
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import islice
 from typing import Any, Protocol
 
 import torch
@@ -236,9 +237,11 @@ class AtenTracer(TorchDispatchMode):
                 args = torch.fx.node.map_arg(node.args, load)
                 kwargs = torch.fx.node.map_arg(node.kwargs, load)
                 if node.op == "call_function":
-                    _check_recurrent(node.target, args)
+                    traced = len(self.graph.nodes)
                     with python_rules(node.target):
                         values[node] = REPLACED.get(node.target, node.target)(*args, **kwargs)
+                    if _has_dropout(node.target, args):
+                        self._check_dropout(node.target, traced)
                 elif node.op == "call_method":
                     values[node] = getattr(args[0], node.target)(*args[1:], **kwargs)
                 else:
@@ -247,6 +250,13 @@ class AtenTracer(TorchDispatchMode):
             written.keep_layouts(before, values)
         self.current = None
         return tuple(result) if isinstance(result, (tuple, list)) else (result,)
+
+    def _check_dropout(self, target: Any, start: int) -> None:
+        """Raises EngineUnsupported where nothing after the first `start` nodes draws random numbers: torch's own Python
+        rule, which runs at sizes that vary, loses the dropout between layers (`_rnn_helper` in torch/_decomp)."""
+        made = islice(reversed(self.graph.nodes), len(self.graph.nodes) - start)
+        if not any(re.search("dropout|bernoulli|rand", str(node.target)) for node in made):
+            raise EngineUnsupported(f"torch.{target.__name__} with dropout between its layers, at sizes that vary")
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -390,15 +400,14 @@ class AtenTracer(TorchDispatchMode):
 RECURRENT = frozenset((torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu))
 
 
-def _check_recurrent(target: Any, args: Any) -> None:
-    """Raises EngineUnsupported for dropout between recurrent layers that varies, or whose sizes do: it gets lost."""
+def _has_dropout(target: Any, args: Any) -> bool:
+    """Whether a recurrent operator drops values between its layers."""
     if target not in RECURRENT:
-        return
-    varies = torch._functionalize_is_symbolic(args[0])  # also where its sizes have become numbers meanwhile
-    for share, train in pairwise(args):
-        dropped = isinstance(share, torch.SymFloat) or (varies and type(share) is float and share != 0)
-        if dropped and train is True:
-            raise EngineUnsupported(f"torch.{target.__name__} with dropout between its layers, at sizes that vary")
+        return False
+    return any(
+        type(layers) is int and layers > 1 and not isinstance(share, bool) and train is True and not (share == 0)
+        for layers, share, train in zip(args, args[1:], args[2:])
+    )
 
 
 def _check_target(target: Any) -> None:

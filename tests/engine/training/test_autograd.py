@@ -465,3 +465,15 @@ def test_dropout_between_recurrent_layers_at_sizes_that_vary():
             torch.testing.assert_close(got, expected)
         assert all("dropout between its layers" in why for why in compiled.fallbacks)
         assert bool(compiled.fallbacks) == bool(dropout)
+
+
+def test_dropout_between_recurrent_layers_at_a_second_length():
+    model = torch.nn.LSTM(4, 5, 2, dropout=0.2)
+    compiled = compile(lambda x, hidden: model(x.relu(), hidden)[0])
+    for length in (5, 2, 3):
+        x, hidden = R(length, 2, 4), (R(2, 2, 5), R(2, 2, 5))
+        results = []
+        for function in (compiled, lambda x, hidden: model(x.relu(), hidden)[0]):
+            torch.manual_seed(1)
+            results.append((function(x, hidden), torch.rand(2)))
+        torch.testing.assert_close(*results)
