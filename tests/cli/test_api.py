@@ -247,7 +247,7 @@ def test_an_error_of_the_engine_stays_inside(monkeypatch: pytest.MonkeyPatch, tm
     def broken(captured: object, context: object) -> None:
         raise ZeroDivisionError("in the engine")
 
-    monkeypatch.setattr("ptdebug.engine.compile.compile_graph", broken)
+    monkeypatch.setattr("ptdebug.cli.wiring._engine", lambda: broken)
     with ptdebug.record("broken", out=str(tmp_path), inputs="none") as recording:
         torch.testing.assert_close(ptdebug.compile(quadratic)(torch.ones(3)), quadratic(torch.ones(3)))
     document = summary(recording)
