@@ -240,7 +240,7 @@ class AtenTracer(TorchDispatchMode):
                     traced = len(self.graph.nodes)
                     with python_rules(node.target):
                         values[node] = REPLACED.get(node.target, node.target)(*args, **kwargs)
-                    if _has_dropout(node.target, args):
+                    if _has_dropout(node.target, args, kwargs):
                         self._check_dropout(node.target, traced)
                 elif node.op == "call_method":
                     values[node] = getattr(args[0], node.target)(*args[1:], **kwargs)
@@ -400,10 +400,12 @@ class AtenTracer(TorchDispatchMode):
 RECURRENT = frozenset((torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu))
 
 
-def _has_dropout(target: Any, args: Any) -> bool:
+def _has_dropout(target: Any, args: Any, kwargs: Any) -> bool:
     """Whether a recurrent operator drops values between its layers."""
     if target not in RECURRENT:
         return False
+    if kwargs.get("num_layers", 2) != 1 and kwargs.get("train") is True and not (kwargs.get("dropout", 1) == 0):
+        return True
     return any(
         type(layers) is int and layers > 1 and not isinstance(share, bool) and train is True and not (share == 0)
         for layers, share, train in zip(args, args[1:], args[2:])

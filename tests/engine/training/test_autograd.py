@@ -477,3 +477,19 @@ def test_dropout_between_recurrent_layers_at_a_second_length():
             torch.manual_seed(1)
             results.append((function(x, hidden), torch.rand(2)))
         torch.testing.assert_close(*results)
+
+
+def test_dropout_of_recurrent_layers_that_is_given_by_name():
+    model = torch.nn.LSTM(4, 5, 2)
+    weights = list(model.parameters())
+
+    def function(x, h):
+        return torch.lstm(x, (h, h), weights, has_biases=True, num_layers=2, dropout=0.5, train=True,
+                          bidirectional=False, batch_first=False)[0]
+
+    compiled = compile(function, dynamic=True)
+    results = []
+    for each in (compiled, function):
+        torch.manual_seed(1)
+        results.append(each(torch.ones(3, 2, 4), torch.zeros(2, 2, 5)))
+    torch.testing.assert_close(*results)
