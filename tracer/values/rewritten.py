@@ -132,7 +132,10 @@ def _gaussian_nll_loss(
 
 @handles(F.gaussian_nll_loss)
 def _gaussian_nll_loss_handler(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-    if not tx.trace.options.run_again:  # the graph would raise another error than torch's function
+    tensors = [value for value in (*args, *kwargs.values()) if isinstance(value, TensorValue)]
+    # Without a second run the graph would raise another error than torch's function. On a GPU, an assert would leave no
+    # device to run on.
+    if not tx.trace.options.run_again or any(tensor.fake.device.type != "cpu" for tensor in tensors):
         return tx.graph.call(F.gaussian_nll_loss, args, kwargs, tx)
     return tx.inline(from_python(tx, _gaussian_nll_loss), args, kwargs)
 
