@@ -119,6 +119,7 @@ def _answer(answer: Mapping[str, Any]) -> None:
 
 def main() -> None:
     """Load what all children need, then serve."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the program's affair; this ends when its input does
     import triton
     import triton.compiler
     import triton.runtime.cache
