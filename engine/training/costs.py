@@ -110,7 +110,8 @@ def _cost(node: torch.fx.Node) -> Cost:
     if node.target is operator.getitem:  # a result of its own, or a window onto one like its tuple
         made_by = node.args[0]
         assert isinstance(made_by, torch.fx.Node)
-        return Cost("view") if is_view(made_by) else Cost("stored", bytes_of(value))
+        never = _never(made_by)  # a tuple is not saved itself: what holds for it holds for its parts
+        return Cost("view") if is_view(made_by) else Cost("stored", bytes_of(value), never=never)
     if is_view(node):
         return Cost("view")
     never = _never(node)

@@ -21,7 +21,7 @@ import torch.fx
 
 from ..lowering.registry import COMPOSITE, LOWERINGS
 from .costs import Cost, costs_of, is_view, read_bytes
-from .flow import SINK, SOURCE, UNBOUNDED, Network
+from .flow import SINK, SOURCE, UNBOUNDED, Network, Unbounded
 from .graphs import ALWAYS, BACKWARD, JointGraph
 
 FAR_APART = 4  # library calls of the backward between the first and the last use of a value
@@ -104,12 +104,13 @@ def region(joint: JointGraph) -> Region:
 def solve(region: Region, prices: Prices, forced: Mapping[Node, str]) -> Cut:
     """The cheapest cut at these prices in which the nodes of `forced` are saved, or computed again.
 
-    Raises Unbounded where that is impossible.
+    Raises Unbounded, with the values that may be neither saved nor computed again, where that is impossible.
     """
     network = Network()
     entry: dict[Node, int] = {}
     leave: dict[Node, int] = {}
     saved: set[Node] = set()
+    neither: list[str] = []
     for node in reversed(region.candidates):  # readers first: what only they want is not in the network
         readers = [r for r in region.readers[node] if r in entry]
         if node not in region.wanted and not readers:
@@ -118,6 +119,8 @@ def solve(region: Region, prices: Prices, forced: Mapping[Node, str]) -> Cut:
         if again >= UNBOUNDED > save and (node in region.wanted or node in forced):
             saved.add(node)  # nothing to choose, and its readers have it in any case
             continue
+        if min(save, again) >= UNBOUNDED:
+            neither.append(node.name)
         entry[node] = leave[node] = network.vertex()
         network.edge(SOURCE, entry[node], again)
         if save < UNBOUNDED:
@@ -127,7 +130,10 @@ def solve(region: Region, prices: Prices, forced: Mapping[Node, str]) -> Cut:
             network.edge(leave[node], SINK, UNBOUNDED)
         for reader in readers:
             network.edge(leave[node], entry[reader], UNBOUNDED)
-    side = network.cut()
+    try:
+        side = network.cut()
+    except Unbounded:
+        raise Unbounded(f"the backward needs what may be neither saved nor computed again: {', '.join(neither)}") from None
     saved.update(n for n in entry if leave[n] in side and entry[n] not in side)
     return closed(region, saved)
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ...artifacts.context import CompileContext, OverrideError
+from ..unsupported import EngineUnsupported
 from .costs import exact_bytes
 from .cut import RECOMPUTE, SAVE, Cut, Node, Prices, Region, price, region, root, solve
 from .describe import partition_record
@@ -26,12 +27,15 @@ def partition(joint: JointGraph, context: CompileContext) -> Partitioned:
     """Choose what is saved, and split the joint graph.
 
     Raises OverrideError for an override that cannot be obeyed, EngineUnsupported where a size of the backward is
-    unknown when it starts.
+    unknown when it starts, or no choice leaves the backward with all that it needs.
     """
     found = region(joint)
     budget = _budget(context)
-    prices, forced = _within(found, budget)
-    cut, why = _decided(found, prices, forced, context)
+    try:
+        prices, forced = _within(found, budget)
+        cut, why = _decided(found, prices, forced, context)
+    except Unbounded as impossible:
+        raise EngineUnsupported(str(impossible)) from impossible
     forward, backward, sizes = split(found, cut)
     readers = _first_readers(found, cut)
     saved = [

@@ -42,6 +42,11 @@ def compile(function: Callable[..., Any], dynamic: bool | None = None, **setting
     return compiled
 
 
+def P(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Random numbers that require grad."""
+    return torch.randn(*shape, dtype=dtype, requires_grad=True)
+
+
 def leaves(*tensors: Any) -> tuple[Any, ...]:
     """Fresh copies with the same strides that require grad where the originals do."""
     return tuple(_copy(t) if isinstance(t, Tensor) else t for t in tensors)

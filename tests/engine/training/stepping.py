@@ -77,6 +77,14 @@ class Run:
 Program = Callable[[Run], None]
 
 
+class Programs(dict[str, Program]):
+    """Programs by name. Used as a decorator, it takes a program in."""
+
+    def __call__(self, program: Program) -> Program:
+        self[program.__name__] = program
+        return program
+
+
 def _ran(program: Program, dtype: torch.dtype, compiled: bool) -> Run:
     torch.manual_seed(0)
     run = Run(dtype, compiled)

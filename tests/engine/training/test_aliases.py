@@ -4,13 +4,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from .checking import check
+from .checking import P, check
 
 R = torch.randn
-
-
-def P(*shape):
-    return torch.randn(*shape, requires_grad=True)
 
 
 def doubled(*inputs):

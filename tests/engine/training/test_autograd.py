@@ -11,19 +11,9 @@ import torch
 import torch.nn.functional as F
 from torch.utils.checkpoint import checkpoint
 
-from .checking import check, compile, leaves, same
+from .checking import P, check, compile, leaves, same
 
 R = torch.randn
-
-
-@pytest.fixture(autouse=True)
-def seeded():
-    """The same inputs in each run."""
-    torch.manual_seed(0)
-
-
-def P(*shape, dtype=torch.float32):
-    return torch.randn(*shape, dtype=dtype, requires_grad=True)
 
 
 def layer(x, w, b):

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch.func import grad, hessian, jvp, vjp, vmap
 from torch.utils.checkpoint import checkpoint
 
-from .checking import check
+from .checking import P, check
 
 
 class Steep(torch.autograd.Function):
@@ -24,11 +24,6 @@ class Steep(torch.autograd.Function):
         x, w = ctx.saved_tensors
         d = g * (x @ w).cos() * 10
         return d @ w.t(), x.t() @ d
-
-
-def P(*shape: int) -> torch.Tensor:
-    """A tensor that wants a gradient."""
-    return torch.randn(*shape, requires_grad=True)
 
 
 def region(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
@@ -48,13 +43,11 @@ TRAINING = {
 
 @pytest.mark.parametrize("name", TRAINING)
 def test_gradients(name: str) -> None:
-    torch.manual_seed(0)
     program, *shapes = TRAINING[name]
     check(program, *[P(*shape) for shape in shapes])
 
 
 def test_values_without_gradients() -> None:
-    torch.manual_seed(0)
     m = nn.Linear(4, 4).requires_grad_(False)
 
     def program(x: torch.Tensor) -> tuple[torch.Tensor, ...]:

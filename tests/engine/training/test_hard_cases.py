@@ -9,15 +9,9 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from .stepping import Program, Run, check
+from .stepping import Programs, Run, check
 
-PROGRAMS: dict[str, Program] = {}
-
-
-def program(function: Program) -> Program:
-    """Put a program into the table."""
-    PROGRAMS[function.__name__] = function
-    return function
+program = Programs()
 
 
 # ---- inputs that change ----------------------------------------------------------------------------------------------
@@ -457,6 +451,6 @@ def a_penalty_on_gradients_inside(run: Run) -> None:
     assert len(run.contexts) <= 4  # what the backward repeats in eager is not compiled in its turn
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", program)
 def test_twenty_steps(name: str) -> None:
-    check(PROGRAMS[name])
+    check(program[name])

@@ -10,15 +10,9 @@ from torch import nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from .stepping import Program, Run, check
+from .stepping import Programs, Run, check
 
-PROGRAMS: dict[str, Program] = {}
-
-
-def program(function: Program) -> Program:
-    """Put a program into the table."""
-    PROGRAMS[function.__name__] = function
-    return function
+program = Programs()
 
 
 # ---- what the program adds to autograd -------------------------------------------------------------------------------
@@ -253,6 +247,6 @@ def a_whole_step(run: Run) -> None:
     run.train(lambda: step(run.randn(5, 6)), model.parameters(), zero_grad=False)
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", program)
 def test_twenty_steps(name: str) -> None:
-    check(PROGRAMS[name])
+    check(program[name])

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import ptdebug
 import pytest
@@ -13,6 +14,8 @@ from ptdebug.artifacts.render import render
 from ptdebug.cli.wiring import engine_backend
 from ptdebug.engine.aten import Constant, FromInput
 from ptdebug.engine.lowering import LOWERINGS
+from ptdebug.engine.training.cut import RECOMPUTE, Prices, region, solve
+from ptdebug.engine.training.flow import Unbounded
 from ptdebug.engine.training.joint import trace_joint
 from ptdebug.engine.training.partition import partition
 from ptdebug.tracer import dispatch
@@ -218,6 +221,15 @@ def test_a_checkpointed_region_saves_nothing_but_random_numbers():
     assert not kept & names
     assert {"mm", "tanh", "exp"} <= {r.node for r in halves.recomputed}
     assert kept and all("random" in s.why for s in halves.saved if s.node in kept)
+
+
+def test_what_can_be_neither_saved_nor_computed_again_is_named():
+    joint = joint_of(lambda x: F.dropout(x, 0.5).exp().sin(), torch.randn(4, 4, requires_grad=True))
+    found = region(joint)
+    (drawn,) = [n for n in found.candidates if found.costs[n].never and n.op != "placeholder"]
+    found.costs[drawn] = replace(found.costs[drawn], kind="tuple")
+    with pytest.raises(Unbounded, match=f"neither saved nor computed again: {drawn.name}"):
+        solve(found, Prices(), {n: RECOMPUTE for n in found.candidates if n is not drawn})
 
 
 def test_what_goes_from_one_checkpointed_region_to_the_next_is_kept():
