@@ -12,11 +12,10 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Container, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 import torch.fx
@@ -26,112 +25,24 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from ..artifacts.context import CompileContext
 from .decompositions import OWN, REPLACED, described, promised, python_rules, rule_for
 from .fake_results import corrected
+from .functional import (
+    LAZY_VIEWS,
+    AtenGraph,
+    Captured,
+    Constant,
+    FromGraph,
+    FromInput,
+    Output,
+    ViewOfInput,
+    fake_mode_of,
+)
 from .unsupported import EngineUnsupported as EngineUnsupported
 from .written import Written, repeats, versions
-
-
-class Captured(Protocol):
-    """What the engine needs of a captured graph (see tracer/capture.py, which has the full account)."""
-
-    @property
-    def module(self) -> torch.fx.GraphModule: ...
-    @property
-    def inputs(self) -> tuple[Any, ...]: ...
-    @property
-    def grad_enabled(self) -> bool: ...
-
 
 RANDOM_FILLS = frozenset(
     "bernoulli uniform normal_functional exponential geometric log_normal cauchy random".split()
 )
 """What functionalization makes of in-place random fills: those fill memory in its order, functional forms do not."""
-
-
-LAZY_VIEWS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {"conj": torch._conj, "neg": torch._neg_view}
-"""Views whose elements are computed when somebody reads them; each undoes itself."""
-
-
-@dataclass(frozen=True)
-class FromInput:
-    """The result is input `index` itself."""
-
-    index: int
-
-
-@dataclass(frozen=True)
-class ViewOfInput:
-    """The result shares memory with input `index`: a strided view of it, sizes in elements (ints or SymInts).
-
-    A view of an input that requires grad does too, also under no_grad, unless it is `detached`; one that is
-    `differentiable` is part of autograd's graph, although what is compiled records no gradients. `lazily` as in
-    FromGraph.
-    """
-
-    index: int
-    size: tuple[Any, ...]
-    stride: tuple[Any, ...]
-    offset: Any
-    dtype: torch.dtype
-    detached: bool = False
-    lazily: str = ""
-    differentiable: bool = False
-
-
-@dataclass(frozen=True)
-class FromGraph:
-    """The result is output `index` of the ATen graph.
-
-    The program gets an object of its own for each result; one that is `ours` (kept for the backward) need not be.
-    `lazily` is "conj" or "neg" where the program's result is a view that conjugates or negates the output.
-    """
-
-    index: int
-    ours: bool = False
-    lazily: str = ""
-
-
-@dataclass(frozen=True)
-class ViewOfGraph:
-    """The result shares memory with output `index` of the graph, which is also returned: sizes as in ViewOfInput."""
-
-    index: int
-    size: tuple[Any, ...]
-    stride: tuple[Any, ...]
-    offset: Any
-    dtype: torch.dtype
-    detached: bool = False
-
-
-@dataclass(frozen=True)
-class Constant:
-    """The result is a Python value (a number, None, or a torch.SymInt)."""
-
-    value: Any
-
-
-Output = FromInput | ViewOfInput | FromGraph | ViewOfGraph | Constant
-
-
-@dataclass(frozen=True)
-class AtenGraph:
-    """A functional ATen graph. Its first outputs are the new values of mutated inputs, as `mutations` says.
-
-    `mutations` maps graph output index to input index; `outputs` has one entry for each output of the captured graph.
-
-    Of a backward, the inputs from `first_tangent` on are gradients that come from outside: at run time one may be None,
-    for zeros, or have other strides. Its inputs come in a list, which it empties: what is dead is freed at once.
-    """
-
-    module: torch.fx.GraphModule
-    inputs: tuple[Any, ...]
-    mutations: dict[int, int]
-    outputs: tuple[Output, ...]
-    first_tangent: int | None = None
-
-    @property
-    def is_backward(self) -> bool:
-        """Whether this is the backward half of a joint graph."""
-        return self.first_tangent is not None
 
 
 def trace(captured: Captured, context: CompileContext, lowered: Container[Any] = ()) -> AtenGraph:
@@ -434,13 +345,6 @@ def needs_gradients(captured: Captured) -> bool:
             if not value.is_leaf or id(value) not in inputs:
                 return True
     return False
-
-
-def fake_mode_of(inputs: tuple[Any, ...]) -> FakeTensorMode:
-    for value in inputs:
-        if isinstance(value, FakeTensor):
-            return value.fake_mode
-    return FakeTensorMode()
 
 
 @contextmanager

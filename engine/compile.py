@@ -15,10 +15,11 @@ import torch
 from ..artifacts.context import CompileContext, OverrideError, Stage, run_stages
 from ..artifacts.records import AnyRecord, Kernel
 from . import cpp, library, passes, scheduler, wrapper
-from .aten import AtenGraph, Captured, EngineUnsupported, needs_gradients, trace
+from .aten import EngineUnsupported, needs_gradients, trace
 from .build import Building, BuiltLibrary, CompilerMissing
 from .describe import describe_aten, describe_halves, describe_joint
 from .entry import eager_form, entry
+from .functional import AtenGraph, Captured
 from .ir import Group, KernelSignature, Plan, Program
 from .lowering import LOWERINGS, lower
 from .lowering.describe import loops_records

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from ..artifacts.fx_graphs import graph_record, size_record
 from ..artifacts.records import AnyRecord
-from .aten import AtenGraph, Constant, FromInput, Output, ViewOfGraph, ViewOfInput
+from .functional import AtenGraph, Constant, FromInput, Output, ViewOfGraph, ViewOfInput
 from .training.graphs import JointGraph, Partitioned
 
 Described = Iterable[tuple[str, str, AnyRecord]]

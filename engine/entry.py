@@ -11,7 +11,8 @@ from typing import Any
 import torch
 from torch.fx._lazy_graph_module import _LazyGraphModule
 
-from .aten import AtenGraph, Captured, EngineUnsupported, FromGraph
+from .aten import EngineUnsupported
+from .functional import AtenGraph, Captured, FromGraph
 
 Compiled = Callable[..., Sequence[Any]]
 

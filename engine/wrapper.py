@@ -17,17 +17,8 @@ from torch.utils._sympy.printers import PythonPrinter
 
 from ..artifacts.context import CHANGED_INPUTS, CompileContext
 from ..artifacts.records import CodeLine, Wrapper
-from .aten import (
-    LAZY_VIEWS,
-    AtenGraph,
-    Constant,
-    FromGraph,
-    FromInput,
-    Output,
-    ViewOfGraph,
-    ViewOfInput,
-    pairs_numbers,
-)
+from .aten import pairs_numbers
+from .functional import LAZY_VIEWS, AtenGraph, Constant, FromGraph, FromInput, Output, ViewOfGraph, ViewOfInput
 from .ir import Buffer, ExternCall, Foreach, Group, KernelSignature, Plan, View, scalar_buffer
 from .scheduler.memory import touched_by
 

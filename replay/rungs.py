@@ -15,7 +15,7 @@ import torch
 import torch.fx
 
 from ..engine import interpret
-from ..engine.aten import LAZY_VIEWS, AtenGraph, Constant, FromGraph, FromInput, ViewOfGraph
+from ..engine.functional import LAZY_VIEWS, AtenGraph, Constant, FromGraph, FromInput, ViewOfGraph
 from ..engine.ir import Group, KernelSignature, LoopBody, Plan, Program
 
 WIDER = {torch.float32: torch.float64, torch.float16: torch.float64, torch.bfloat16: torch.float64}

@@ -17,8 +17,8 @@ import torch.fx
 
 from ..artifacts.context import CompileContext, CompileId
 from ..artifacts.records import Location, Pass
-from ..engine.aten import AtenGraph
 from ..engine.compile import Trained, compile_halves
+from ..engine.functional import AtenGraph
 from ..engine.lowering import LOWERINGS
 from ..engine.training.eager import EagerForm, eager_of
 from ..engine.training.function import node_gradients

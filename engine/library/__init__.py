@@ -13,7 +13,7 @@ import time
 from ...artifacts.context import CompileContext
 from ...artifacts.fx_graphs import graph_record
 from ...artifacts.records import Pass, RuleMatch
-from ..aten import AtenGraph
+from ..functional import AtenGraph
 from .bias import split_bias
 from .layouts import choose_layouts, turn_images
 from .products import choose_products

@@ -10,7 +10,7 @@ import torch.fx
 
 from ...artifacts.context import CompileContext
 from ...artifacts.records import Option, RuleMatch
-from ..aten import AtenGraph
+from ..functional import AtenGraph
 from ..lowering.reuse import leaving
 
 aten = torch.ops.aten

@@ -19,7 +19,7 @@ import torch.fx
 
 from ...artifacts.context import CompileContext
 from ...artifacts.records import Option, RuleMatch
-from ..aten import AtenGraph
+from ..functional import AtenGraph
 from ..lowering.registry import COMPOSITE, GATHER, POINTWISE, RESHAPE, VIEW
 from ..lowering.reuse import kind_of
 from ..unbacked import unbacked_in

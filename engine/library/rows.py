@@ -15,7 +15,7 @@ import torch.fx
 
 from ...artifacts.context import CompileContext
 from ...artifacts.records import Option, RuleMatch
-from ..aten import AtenGraph
+from ..functional import AtenGraph
 from ..lowering.registry import POINTWISE, RESHAPE, VIEW
 from ..lowering.reuse import kind_of
 

@@ -7,7 +7,7 @@ import torch
 import torch.fx
 
 from ...artifacts.records import RuleMatch
-from ..aten import AtenGraph
+from ..functional import AtenGraph
 from ..unbacked import unbacked_in
 from .aliasing import outputs_reach
 from .dead_code import has_effect

@@ -7,7 +7,7 @@ import torch
 import torch.fx
 
 from ...artifacts.records import RuleMatch
-from ..aten import AtenGraph, Constant
+from ..functional import AtenGraph, Constant
 from ..unbacked import needed, unbacked_in
 
 

@@ -8,7 +8,7 @@ import torch
 import torch.fx
 
 from ...artifacts.records import RuleMatch
-from ..aten import AtenGraph
+from ..functional import AtenGraph
 from ..training.graphs import BACKWARD, FORWARD
 from .aliasing import inputs_reach, outputs_reach, returns_alias
 

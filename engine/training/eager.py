@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
-from ..aten import AtenGraph, Captured, FromGraph, ViewOfGraph
 from ..entry import eager_form
+from ..functional import AtenGraph, Captured, FromGraph, ViewOfGraph
 from ..passes.dead_code import has_effect
 from .graphs import JointGraph
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 
-from ..aten import AtenGraph, Captured, Constant, Output
 from ..entry import Compiled, apart, without_autocast
+from ..functional import AtenGraph, Captured, Constant, Output
 from .eager import Call, EagerForm, eager_of
 from .graphs import JointGraph, Partitioned
 

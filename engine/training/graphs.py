@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import torch.fx
 
-from ..aten import AtenGraph
+from ..functional import AtenGraph
 
 FORWARD, BACKWARD = "forward", "backward"
 """Values of a joint node's meta["phase"]."""

@@ -13,7 +13,8 @@ import torch
 import torch.fx
 from torch.fx._lazy_graph_module import _LazyGraphModule
 
-from ..aten import AtenGraph, Constant, EngineUnsupported, FromGraph, FromInput, Output
+from ..aten import EngineUnsupported
+from ..functional import AtenGraph, Constant, FromGraph, FromInput, Output
 from ..passes.dead_code import has_effect
 from .cut import Cut, Node, Region, ancestors, outputs_of
 from .graphs import BACKWARD, JointGraph

@@ -16,7 +16,8 @@ import torch
 import torch.fx
 
 from ...artifacts.context import CompileContext
-from ..aten import AtenGraph, AtenTracer, Captured, EngineUnsupported, fake_mode_of, functionalization, mutated_inputs
+from ..aten import AtenTracer, EngineUnsupported, functionalization, mutated_inputs
+from ..functional import AtenGraph, Captured, fake_mode_of
 from ..passes.aliasing import returns_alias
 from .graphs import BACKWARD, FORWARD, NEVER, JointGraph
 from .results import Results, results_of

@@ -4,7 +4,7 @@ Generated as source, like the wrapper, so that it can be read; most graphs need 
 """
 from __future__ import annotations
 
-from ..aten import FromGraph, Output, ViewOfGraph
+from ..functional import FromGraph, Output, ViewOfGraph
 from ..ir import Plan
 from ..wrapper import WrapperSource, WrapperWriter
 from .graphs import Partitioned

@@ -13,20 +13,8 @@ from typing import Any
 import torch
 import torch.fx
 
-from ..aten import (
-    LAZY_VIEWS,
-    Captured,
-    Constant,
-    EngineUnsupported,
-    FromGraph,
-    FromInput,
-    Output,
-    ViewOfGraph,
-    ViewOfInput,
-    check_dtype_of_view,
-    functionalization,
-    lazy_kind,
-)
+from ..aten import EngineUnsupported, check_dtype_of_view, functionalization, lazy_kind
+from ..functional import LAZY_VIEWS, Captured, Constant, FromGraph, FromInput, Output, ViewOfGraph, ViewOfInput
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,120 @@
+"""What a functional graph is: the captured graph it is made from, its inputs, and where each result comes from.
+
+What a compiled graph needs to know when it is loaded from disk is here and in what stands beside it, without the
+compiler (`aten.py` makes these graphs).
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+import torch.fx
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+
+
+class Captured(Protocol):
+    """What the engine needs of a captured graph (see tracer/capture.py, which has the full account)."""
+
+    @property
+    def module(self) -> torch.fx.GraphModule: ...
+    @property
+    def inputs(self) -> tuple[Any, ...]: ...
+    @property
+    def grad_enabled(self) -> bool: ...
+
+
+LAZY_VIEWS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {"conj": torch._conj, "neg": torch._neg_view}
+"""Views whose elements are computed when somebody reads them; each undoes itself."""
+
+
+@dataclass(frozen=True)
+class FromInput:
+    """The result is input `index` itself."""
+
+    index: int
+
+
+@dataclass(frozen=True)
+class ViewOfInput:
+    """The result shares memory with input `index`: a strided view of it, sizes in elements (ints or SymInts).
+
+    A view of an input that requires grad does too, also under no_grad, unless it is `detached`; one that is
+    `differentiable` is part of autograd's graph, although what is compiled records no gradients. `lazily` as in
+    FromGraph.
+    """
+
+    index: int
+    size: tuple[Any, ...]
+    stride: tuple[Any, ...]
+    offset: Any
+    dtype: torch.dtype
+    detached: bool = False
+    lazily: str = ""
+    differentiable: bool = False
+
+
+@dataclass(frozen=True)
+class FromGraph:
+    """The result is output `index` of the ATen graph.
+
+    The program gets an object of its own for each result; one that is `ours` (kept for the backward) need not be.
+    `lazily` is "conj" or "neg" where the program's result is a view that conjugates or negates the output.
+    """
+
+    index: int
+    ours: bool = False
+    lazily: str = ""
+
+
+@dataclass(frozen=True)
+class ViewOfGraph:
+    """The result shares memory with output `index` of the graph, which is also returned: sizes as in ViewOfInput."""
+
+    index: int
+    size: tuple[Any, ...]
+    stride: tuple[Any, ...]
+    offset: Any
+    dtype: torch.dtype
+    detached: bool = False
+
+
+@dataclass(frozen=True)
+class Constant:
+    """The result is a Python value (a number, None, or a torch.SymInt)."""
+
+    value: Any
+
+
+Output = FromInput | ViewOfInput | FromGraph | ViewOfGraph | Constant
+
+
+@dataclass(frozen=True)
+class AtenGraph:
+    """A functional ATen graph. Its first outputs are the new values of mutated inputs, as `mutations` says.
+
+    `mutations` maps graph output index to input index; `outputs` has one entry for each output of the captured graph.
+
+    Of a backward, the inputs from `first_tangent` on are gradients that come from outside: at run time one may be None,
+    for zeros, or have other strides. Its inputs come in a list, which it empties: what is dead is freed at once.
+    """
+
+    module: torch.fx.GraphModule
+    inputs: tuple[Any, ...]
+    mutations: dict[int, int]
+    outputs: tuple[Output, ...]
+    first_tangent: int | None = None
+
+    @property
+    def is_backward(self) -> bool:
+        """Whether this is the backward half of a joint graph."""
+        return self.first_tangent is not None
+
+
+def fake_mode_of(inputs: tuple[Any, ...]) -> FakeTensorMode:
+    """The mode that made the fake tensors among `inputs`; a new one where there is none."""
+    for value in inputs:
+        if isinstance(value, FakeTensor):
+            return value.fake_mode
+    return FakeTensorMode()
