@@ -5,8 +5,6 @@ be decided now is not left for then. Sizes that vary are read from the inputs on
 """
 from __future__ import annotations
 
-import linecache
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +15,7 @@ from torch.utils._sympy.printers import PythonPrinter
 
 from ..artifacts.context import CHANGED_INPUTS, CompileContext
 from ..artifacts.records import CodeLine, Wrapper
+from . import runtime
 from .aten import pairs_numbers
 from .functional import LAZY_VIEWS, AtenGraph, Constant, FromGraph, FromInput, Output, ViewOfGraph, ViewOfInput
 from .ir import Buffer, ExternCall, Foreach, Group, KernelSignature, Plan, View, scalar_buffer
@@ -25,10 +24,14 @@ from .scheduler.memory import touched_by
 
 @dataclass(frozen=True)
 class WrapperSource:
-    """The wrapper's text with origins, and the objects that its names stand for."""
+    """The wrapper's text with origins, and the objects that its names stand for.
+
+    `operators` says which of the names are operators of ATen ("aten.mm.default").
+    """
 
     lines: tuple[CodeLine, ...]
     names: Mapping[str, Any]
+    operators: Mapping[str, str]
 
     @property
     def text(self) -> str:
@@ -49,68 +52,12 @@ def generate(
 
 def load(source: WrapperSource, context: CompileContext) -> Callable[..., tuple[Any, ...]]:
     """Compile the source; tracebacks show its lines."""
-    filename = f"<ptdebug wrapper {context.id}{context.part and f' {context.part}'}>"
-    text = source.text
-    linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
-    namespace = dict(source.names)
-    exec(compile(text, filename, "exec"), namespace)
-    call: Callable[..., tuple[Any, ...]] = namespace["call"]
-    return call
+    return runtime.load(source.text, source.names, wrapper_file(context))
 
 
-def _out_of_bounds(node: str) -> None:
-    raise IndexError(f"index out of range in `{node}`")
-
-
-def _with_strides(tensor: torch.Tensor, size: tuple[int, ...], stride: tuple[int, ...]) -> torch.Tensor:
-    """`tensor` with the strides that the fake tensor promised; kernels were generated for those."""
-    if tuple(tensor.shape) != size:
-        raise RuntimeError(f"a library call returned shape {tuple(tensor.shape)} where {size} was inferred")
-    result = torch.empty_strided(size, stride, dtype=tensor.dtype, device=tensor.device)
-    return result.copy_(tensor)
-
-
-def _with_workspace(operator: Any) -> Callable[..., Any]:
-    """An operator that gives its backward a workspace only where gradients are enabled."""
-
-    def call(*args: Any) -> Any:
-        with torch._C._AutoDispatchBelowAutograd(), torch.enable_grad():
-            return operator(*args)
-
-    return call
-
-
-CALLED: dict[Any, Callable[..., Any]] = {
-    torch.ops.aten.mkldnn_rnn_layer.default: _with_workspace(torch.ops.aten.mkldnn_rnn_layer.default),
-    # The same operators, whose arguments Python's bindings read in a third of the time.
-    torch.ops.aten.mm.default: torch.mm, torch.ops.aten.addmm.default: torch.addmm,
-    torch.ops.aten.bmm.default: torch.bmm, torch.ops.aten.baddbmm.default: torch.baddbmm,
-}
-"""What is called in place of an operator."""
-
-
-def _tangent(
-    tensor: torch.Tensor | None, size: tuple[int, ...], stride: tuple[int, ...], dtype: torch.dtype,
-    device: torch.device,
-) -> torch.Tensor:
-    """A gradient from outside in the promised layout: zeros for None, a copy only where the elements lie elsewhere."""
-    if tensor is None:
-        return torch.empty_strided(size, stride, dtype=dtype, device=device).zero_()
-    if not (tensor.is_conj() or tensor.is_neg()):
-        if all(n == 1 or a == b for n, a, b in zip(size, tensor.stride(), stride)) or tensor.numel() == 0:
-            return tensor.as_strided(size, stride)
-    return _with_strides(tensor, size, stride)
-
-
-_guards = getattr(torch._C._dynamo, "guards", None)
-_empty_cpu = getattr(_guards, "_empty_strided_cpu", None) or (
-    lambda size, stride, dtype: torch.empty_strided(size, stride, dtype=dtype)
-)
-_empty_cuda = getattr(_guards, "_empty_strided_cuda", None)
-
-
-def _reinterpret(tensor: torch.Tensor, size: Any, stride: Any, offset: int) -> torch.Tensor:
-    return tensor.as_strided(size, stride, tensor.storage_offset() + offset)
+def wrapper_file(context: CompileContext) -> str:
+    """The name under which tracebacks show the wrapper of this compilation."""
+    return f"<ptdebug wrapper {context.id}{context.part and f' {context.part}'}>"
 
 
 class WrapperWriter:
@@ -125,12 +72,7 @@ class WrapperWriter:
         self.program = plan.program
         self.signatures = signatures
         self.lines: list[CodeLine] = []
-        self.names: dict[str, Any] = {
-            "torch": torch, "math": math, "empty_cpu": _empty_cpu,
-            "reinterpret": getattr(_guards, "_reinterpret_tensor", _reinterpret),
-            "with_strides": _with_strides, "out_of_bounds": _out_of_bounds,
-            "changed": torch._C._increment_version, **kernels, **self.program.constants,
-        }
+        self.names: dict[str, Any] = {**runtime.STANDARD, **kernels, **self.program.constants}
         self.bound = {id(value): name for name, value in reversed(self.names.items())}
         self.printer = PythonPrinter()
         self.ending: dict[int, list[str]] = {}  # position of a step -> the buffers that nothing after it uses
@@ -140,6 +82,7 @@ class WrapperWriter:
             if name not in taken:
                 self.ending.setdefault(position, []).append(name)
         self.input_index = {name: i for i, name in enumerate(self.program.inputs)}
+        self.operators: dict[str, str] = {}  # names of the wrapper -> the operators of ATen that they call
         self.allocated: set[str] = set()
         self.given: dict[str, View] = {}  # buffers that are a gradient, and which window on them
 
@@ -190,7 +133,7 @@ class WrapperWriter:
         if before_writes is not None:
             self.mark_errors(before_writes)
         self.results()
-        return WrapperSource(tuple(self.lines), self.names)
+        return WrapperSource(tuple(self.lines), self.names, self.operators)
 
     def _writes_input(self, item: Group | ExternCall) -> bool:
         return any(self.program.buffers[name].role == "input" for name in touched_by(item)[1])
@@ -234,7 +177,6 @@ class WrapperWriter:
         """Gradients from outside in the layout that kernels were generated for; None is zeros."""
         if self.aten.first_tangent is None:
             return
-        self.names["tangent"] = _tangent
         for name in self.program.inputs[self.aten.first_tangent :]:
             buffer = self.program.buffers[name]
             size, stride = self.sizes(buffer.size), self.sizes(buffer.stride)
@@ -297,8 +239,7 @@ class WrapperWriter:
         size, stride = self.sizes(buffer.size), self.sizes(buffer.stride)
         if buffer.device.type == "cpu":
             return f"empty_cpu({size}, {stride}, {buffer.dtype})"
-        if buffer.device.type == "cuda" and _empty_cuda is not None and buffer.device.index in (None, 0):
-            self.names["empty_cuda"] = _empty_cuda
+        if buffer.device.type == "cuda" and runtime.empty_cuda is not None and buffer.device.index in (None, 0):
             return f"empty_cuda({size}, {stride}, {buffer.dtype})"
         return f"torch.empty_strided({size}, {stride}, dtype={buffer.dtype}, device={str(buffer.device)!r})"
 
@@ -336,8 +277,8 @@ class WrapperWriter:
         """Call ATen; results whose strides are not those promised are copied."""
         for view in _views((call.args, call.kwargs)):
             self.allocate(view.buffer, ())
-        called = CALLED.get(call.target) or getattr(call.target, "_op", call.target)
-        function = self.bind(called, str(call.target).replace(".", "_"))
+        function = self.bind(runtime.callable_of(call.target), str(call.target).replace(".", "_"))
+        self.operators[function] = str(call.target)
         args = [self.argument(a) for a in call.args] + [f"{k}={self.argument(v)}" for k, v in call.kwargs.items()]
         origins = tuple(f"forward#{origin}" for origin in call.origins)
         results = [name or "_" for name in call.outputs] if call.target._schema.returns else []

@@ -35,7 +35,7 @@ class _OutsideWriter(WrapperWriter):
         for output, index in self.joint.assigned.items():
             self.line(f"{names[index]}.copy_(made[{output - self.inside}])")
         self.results()
-        return WrapperSource(tuple(self.lines), self.names)
+        return WrapperSource(tuple(self.lines), self.names, self.operators)
 
     def results(self) -> None:
         """The return statement: one object for each `Output`."""
