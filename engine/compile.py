@@ -18,13 +18,14 @@ from . import cpp, library, passes, scheduler, wrapper
 from .aten import EngineUnsupported, needs_gradients, trace
 from .build import Building, BuiltLibrary, CompilerMissing
 from .describe import describe_aten, describe_halves, describe_joint
-from .entry import eager_form, entry
+from .entry import EntryFacts, eager_form, entry
 from .functional import AtenGraph, Captured
 from .ir import Group, KernelSignature, Plan, Program
 from .lowering import LOWERINGS, lower
 from .lowering.describe import loops_records
 from .training import outside
-from .training.function import node_gradients, training_entry
+from .training.facts import node_facts, node_gradients
+from .training.function import training_entry
 from .training.graphs import JointGraph, Partitioned
 from .training.joint import shield_changed_inputs, trace_joint
 from .training.narrow import narrow_indices
@@ -209,7 +210,7 @@ def _infer(captured: Captured, context: CompileContext) -> Compiled:
     for stage in ("joint", "backward", "partition"):
         context.absent(stage, "inference: no result needs gradients")
     context.restartable = True
-    return entry(work.call, work.aten, captured)
+    return entry(work.call, EntryFacts.of(work.aten), captured)
 
 
 def _train(captured: Captured, context: CompileContext) -> Compiled | None:
@@ -223,7 +224,7 @@ def _train(captured: Captured, context: CompileContext) -> Compiled | None:
     if around is not None:
         context.record("wrapper", around.record, "outside")
     call = None if around is None else wrapper.load(around, context.for_part("outside"))
-    return training_entry(captured, trained.halves, trained.forward.call, trained.backward.call, call)
+    return training_entry(captured, node_facts(trained.halves), trained.forward.call, trained.backward.call, call)
 
 
 @dataclass(frozen=True)

@@ -6,36 +6,52 @@ program's values say nothing of either.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch.fx._lazy_graph_module import _LazyGraphModule
 
-from .aten import EngineUnsupported
 from .functional import AtenGraph, Captured, FromGraph
+from .unsupported import EngineUnsupported
 
 Compiled = Callable[..., Sequence[Any]]
 
 
-def entry(call: Compiled, aten: AtenGraph, captured: Captured) -> Compiled:
+@dataclass(frozen=True)
+class EntryFacts:
+    """What the entry of an inference graph knows of it: which results of the captured graph the compiled one makes, and
+    which inputs it writes."""
+
+    made: tuple[int, ...]
+    written: tuple[int, ...]
+
+    @classmethod
+    def of(cls, aten: AtenGraph) -> EntryFacts:
+        """Those of a functional graph."""
+        made = tuple(k for k, output in enumerate(aten.outputs) if isinstance(output, FromGraph))
+        return cls(made, tuple(sorted(set(aten.mutations.values()))))
+
+
+def entry(call: Compiled, facts: EntryFacts, captured: Captured) -> Compiled:
     """`call`, with what a graph like this needs before it; most need nothing."""
-    if captured.grad_enabled and any(isinstance(v, torch.Tensor) and v.requires_grad for v in aten.inputs):
+    if captured.grad_enabled and any(isinstance(v, torch.Tensor) and v.requires_grad for v in captured.inputs):
         call = torch.no_grad()(call)
-    call = _with_inference_mode(call, aten, captured)
+    call = _with_inference_mode(call, facts.made, captured)
     call = without_autocast(call)
-    if aten.mutations:
-        call = apart(call, captured.module, aten.inputs, set(aten.mutations.values()))
+    if facts.written:
+        call = apart(call, captured.module, captured.inputs, set(facts.written))
     return call
 
 
-def _with_inference_mode(call: Compiled, aten: AtenGraph, captured: Captured) -> Compiled:
+def _with_inference_mode(call: Compiled, made: tuple[int, ...], captured: Captured) -> Compiled:
     """`call` in the inference mode where the graph turns it on for all that it returns.
 
     Raises EngineUnsupported where it does so for a part of it.
     """
     returned: Any = captured.module.graph.output_node().args[0]
-    made = [node.meta.get("val") for node, output in zip(returned, aten.outputs) if isinstance(output, FromGraph)]
-    kinds = {value.is_inference() for value in made if isinstance(value, torch.Tensor)}
+    values = [returned[k].meta.get("val") for k in made]
+    kinds = {value.is_inference() for value in values if isinstance(value, torch.Tensor)}
     if not kinds - {torch.is_inference_mode_enabled()}:
         return call
     if len(kinds) > 1 or torch.is_inference_mode_enabled():

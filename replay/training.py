@@ -18,10 +18,11 @@ import torch.fx
 from ..artifacts.context import CompileContext, CompileId
 from ..artifacts.records import Location, Pass
 from ..engine.compile import Trained, compile_halves
+from ..engine.entry import eager_form
 from ..engine.functional import AtenGraph
 from ..engine.lowering import LOWERINGS
-from ..engine.training.eager import EagerForm, eager_of
-from ..engine.training.function import node_gradients
+from ..engine.training.eager import EagerForm
+from ..engine.training.facts import eager_facts, node_gradients
 from ..engine.training.graphs import FORWARD, JointGraph
 from ..engine.training.joint import trace_joint
 from .compare import compare, worst
@@ -73,7 +74,7 @@ class TrainingLadder(Ladder):
         joint = trace_joint(captured, self._context(), LOWERINGS)
         if joint is None:
             raise ReplayError("the recorded graph has a backward, but traced again no result needs a gradient")
-        self.joint, self.form = joint, eager_of(captured, joint)
+        self.joint, self.form = joint, EagerForm(eager_form(captured.module), eager_facts(joint))
 
     def _context(self) -> CompileContext:
         forced = {d.id: d.chosen for _, d in self.recording.decisions(self.compile_id) if d.forced}
@@ -107,9 +108,9 @@ class TrainingLadder(Ladder):
                 value.requires_grad_(item.meta.requires_grad)
         with deterministic(), torch.enable_grad():
             inputs = self.form.fresh(own)
-            edges = [torch.autograd.graph.get_gradient_edge(inputs[i]) for i in self.form.gradients_of]
+            edges = [torch.autograd.graph.get_gradient_edge(inputs[i]) for i in self.form.facts.gradients_of]
             ran = run_graph(self.captured, inputs, wide=dtype is not None, grad=True)
-            roots = [self.form.find(root, ran.outputs, inputs) for root in self.form.roots]
+            roots = [self.form.find(root, ran.outputs, inputs) for root in self.form.facts.roots]
             gradients = torch.autograd.grad(roots, edges, self._tangents(dtype), allow_unused=True)
         outputs, changed = (tuple(map(_plain, values)) for values in (ran.outputs, inputs))
         return Execution(outputs, changed, ran.values, ran.seconds, tuple(gradients))

@@ -8,36 +8,46 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 
-from ..entry import Compiled, apart, without_autocast
-from ..functional import AtenGraph, Captured, Constant, Output
-from .eager import Call, EagerForm, eager_of
-from .graphs import JointGraph, Partitioned
+from ..entry import Compiled, apart, eager_form, without_autocast
+from ..functional import Captured
+from .eager import Call, EagerFacts, EagerForm
 
 
 @dataclass(frozen=True)
-class Differentiable:
-    """What the autograd node needs to know of its graph.
+class NodeFacts:
+    """What the node knows of its graph.
 
-    `forward(*inputs)` returns `results` values for the program, then tensors, then sizes to save. `backward(values)`
-    takes a list of the saved tensors and sizes and of the tangents, which it empties, and returns the gradients of the
-    node's arguments. `tangents` are the positions of the results that have one; `constant` those that autograd does
-    not track. `reached` has, for each argument, the tangents without which it has no gradient.
+    The forward returns `results` values for the program, then `saved_tensors` tensors, then sizes to save. `tangents`
+    are the positions of the results that have one; `constant` those that autograd does not track. `reached` has, for
+    each of the node's `arguments`, the tangents without which it has no gradient. `changed` are the inputs that the
+    graph writes.
     """
 
-    forward: Callable[..., Sequence[Any]]
-    backward: Callable[[list[Any]], Sequence[Any]]
-    eager: EagerForm
     results: int
     saved_tensors: int
     tangents: tuple[int, ...]
     constant: tuple[int, ...]
     reached: tuple[frozenset[int], ...]
     arguments: int
+    changed: tuple[int, ...]
+    eager: EagerFacts
+
+
+@dataclass(frozen=True)
+class Differentiable:
+    """A graph and its derivative: `forward(*inputs)` returns what `facts` says; `backward(values)` takes a list of the
+    saved tensors and sizes and of the tangents, which it empties, and returns the gradients of the node's arguments."""
+
+    forward: Callable[..., Sequence[Any]]
+    backward: Callable[[list[Any]], Sequence[Any]]
+    eager: EagerForm
+    facts: NodeFacts
 
 
 class CompiledGraph(torch.autograd.Function):
@@ -50,34 +60,36 @@ class CompiledGraph(torch.autograd.Function):
         ctx.graph = graph
         ctx.call = graph.eager.remember(inputs)
         values = graph.forward(*inputs)
-        count = graph.results
-        last = count + graph.saved_tensors
+        facts = graph.facts
+        count = facts.results
+        last = count + facts.saved_tensors
         ctx.save_for_backward(*values[count:last])
         ctx.sizes = values[last:]
         results = values[:count]
-        if graph.constant:
-            ctx.mark_non_differentiable(*[results[i] for i in graph.constant])
+        if facts.constant:
+            ctx.mark_non_differentiable(*[results[i] for i in facts.constant])
         return results
 
     @staticmethod
     def backward(ctx: Any, *tangents: Any) -> Sequence[Any]:
         """The gradients of the inputs, from compiled code; in eager where they must be differentiable themselves."""
         graph: Differentiable = ctx.graph
+        facts = graph.facts
         if torch.is_grad_enabled():
             _ = ctx.saved_tensors  # raises where they were freed, or changed in place
-            return _differentiable_gradients(graph, ctx.call, [tangents[i] for i in graph.tangents])
-        given = [tangents[i] for i in graph.tangents]
+            return _differentiable_gradients(graph, ctx.call, [tangents[i] for i in facts.tangents])
+        given = [tangents[i] for i in facts.tangents]
         missing = {k for k, tangent in enumerate(given) if tangent is None}
         values = [*ctx.saved_tensors, *ctx.sizes, *given]
         if not _keeps_graph():
             ctx.maybe_clear_saved_tensors()
             ctx.call = None
-        if len(missing) == len(graph.tangents):
-            return (None,) * graph.arguments
+        if len(missing) == len(facts.tangents):
+            return (None,) * facts.arguments
         with torch._C._DisableAutocast() if _autocasts() else _nothing:
             gradients = graph.backward(values)
         if missing:
-            return tuple(None if needs <= missing else g for needs, g in zip(graph.reached, gradients))
+            return tuple(None if needs <= missing else g for needs, g in zip(facts.reached, gradients))
         return gradients
 
 
@@ -88,45 +100,21 @@ _nothing = nullcontext()
 
 
 def _differentiable_gradients(graph: Differentiable, call: Call, tangents: list[Any]) -> tuple[Any, ...]:
-    found: list[Any] = [None] * graph.arguments
-    for i, gradient in zip(graph.eager.gradients_of, graph.eager.gradients(call, tangents)):
+    found: list[Any] = [None] * graph.facts.arguments
+    for i, gradient in zip(graph.facts.eager.gradients_of, graph.eager.gradients(call, tangents)):
         found[i + 1] = gradient
     return tuple(found)
 
 
-def node_gradients(halves: Partitioned) -> AtenGraph:
-    """The backward with a gradient, or None, for each argument of the autograd node: the graph, then its inputs."""
-    none = Constant(None)
-    outputs: list[Output] = [none] * (len(halves.joint.forward.inputs) + 1)
-    for i, output in zip(halves.joint.gradients, halves.backward.outputs):
-        outputs[i + 1] = output
-    return replace(halves.backward, outputs=tuple(outputs))
-
-
-def _reached(joint: JointGraph) -> tuple[frozenset[int], ...]:
-    """For each argument of the autograd node, the tangents that lead to it."""
-    found: list[frozenset[int]] = [frozenset()] * (len(joint.forward.inputs) + 1)
-    for i, tangents in zip(joint.gradients, joint.reached):
-        found[i + 1] = tangents
-    return tuple(found)
-
-
 def training_entry(
-    captured: Captured, halves: Partitioned, forward: Compiled, backward: Compiled, outside: Compiled | None
+    captured: Captured, facts: NodeFacts, forward: Compiled, backward: Compiled, outside: Compiled | None
 ) -> Compiled:
     """The callable that stands for the captured graph: takes its inputs, returns its results, which require grad.
 
     `backward` returns what `node_gradients` says.
     """
-    joint = halves.joint
-    inside = len(joint.forward.mutations)
-    results = joint.forward_outputs - inside
-    tangents = tuple(k - inside for k in joint.tangents)
-    graph = Differentiable(
-        without_autocast(forward), backward, eager_of(captured, joint), results,
-        sum(s.kind != "size" for s in halves.saved), tangents,
-        tuple(i for i in range(results) if i not in tangents), _reached(joint), len(joint.forward.inputs) + 1,
-    )
+    eager = EagerForm(partial(_run_eager, captured.module), facts.eager)
+    graph = Differentiable(without_autocast(forward), backward, eager, facts)
 
     apply = _apply if captured.grad_enabled else torch.enable_grad()(_apply)  # gradients are on in a part of the graph
 
@@ -134,5 +122,8 @@ def training_entry(
         made = apply(graph, *inputs)
         return made if outside is None else outside(inputs, made)
 
-    changed = set(joint.forward.mutations.values()) | set(joint.assigned.values())
-    return apart(call, captured.module, joint.forward.inputs, changed) if changed else call
+    return apart(call, captured.module, captured.inputs, set(facts.changed)) if facts.changed else call
+
+
+def _run_eager(module: torch.fx.GraphModule, *inputs: Any) -> Sequence[Any]:
+    return eager_form(module)(*inputs)

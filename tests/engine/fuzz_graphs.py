@@ -35,7 +35,7 @@ from ptdebug.artifacts.context import CompileContext, run_stages
 from ptdebug.engine import build as compiler
 from ptdebug.engine.aten import LAZY_VIEWS, EngineUnsupported, FromGraph
 from ptdebug.engine.compile import STAGES
-from ptdebug.engine.entry import entry
+from ptdebug.engine.entry import EntryFacts, entry
 from ptdebug.engine.interpret import run as interpret
 from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -132,7 +132,7 @@ def results_of(programs: Sequence[Program], overrides: dict[str, str]) -> Iterat
     inputs = [t for program in programs for t in program.tensors()]
     with torch.no_grad():
         torch.manual_seed(programs[0].seed)
-        yield "kernels", list(entry(work.call, work.aten, graph)(*inputs)), inputs
+        yield "kernels", list(entry(work.call, EntryFacts.of(work.aten), graph)(*inputs)), inputs
         again = [t for program in programs for t in program.tensors()]
         torch.manual_seed(programs[0].seed)
         outputs = interpret(work.program, again)

@@ -1,0 +1,95 @@
+"""What the autograd node and its eager form must know of a joint graph, as plain data."""
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from ..functional import AtenGraph, Constant, FromGraph, Output, ViewOfGraph
+from ..passes.dead_code import has_effect
+from .eager import EagerFacts, Root
+from .function import NodeFacts
+from .graphs import JointGraph, Partitioned
+
+
+def node_facts(halves: Partitioned) -> NodeFacts:
+    """Those of the autograd node that runs these halves."""
+    joint = halves.joint
+    inside = len(joint.forward.mutations)
+    results = joint.forward_outputs - inside
+    tangents = tuple(k - inside for k in joint.tangents)
+    changed = set(joint.forward.mutations.values()) | set(joint.assigned.values())
+    return NodeFacts(
+        results, sum(s.kind != "size" for s in halves.saved), tangents,
+        tuple(i for i in range(results) if i not in tangents), _reached(joint), len(joint.forward.inputs) + 1,
+        tuple(sorted(changed)), eager_facts(joint),
+    )
+
+
+def node_gradients(halves: Partitioned) -> AtenGraph:
+    """The backward with a gradient, or None, for each argument of the autograd node: the graph, then its inputs."""
+    none = Constant(None)
+    outputs: list[Output] = [none] * (len(halves.joint.forward.inputs) + 1)
+    for i, output in zip(halves.joint.gradients, halves.backward.outputs):
+        outputs[i + 1] = output
+    return replace(halves.backward, outputs=tuple(outputs))
+
+
+def _reached(joint: JointGraph) -> tuple[frozenset[int], ...]:
+    """For each argument of the autograd node, the tangents that lead to it."""
+    found: list[frozenset[int]] = [frozenset()] * (len(joint.forward.inputs) + 1)
+    for i, tangents in zip(joint.gradients, joint.reached):
+        found[i + 1] = tangents
+    return tuple(found)
+
+
+def eager_facts(joint: JointGraph) -> EagerFacts:
+    """How to repeat a call of this graph in eager."""
+    changed = frozenset((*joint.forward.mutations.values(), *joint.assigned.values()))
+    return EagerFacts(
+        joint.gradients, tuple(_root(k, joint) for k in joint.tangents),
+        frozenset(joint.assigned.values()), changed, _read(joint, changed) - frozenset(joint.assigned.values()),
+        _autocast(), _random_devices(joint.forward),
+    )
+
+
+def _root(output: int, joint: JointGraph) -> Root:
+    if output in joint.assigned:
+        return Root("input", joint.assigned[output])
+    outputs = joint.forward.outputs
+    for kind, wanted in (("result", FromGraph), ("base", ViewOfGraph)):
+        for position, place in enumerate(outputs):
+            if isinstance(place, wanted) and place.index == output and not getattr(place, "detached", False):
+                return Root(kind, position)
+    raise AssertionError(f"graph output {output} is no result")
+
+
+def _read(joint: JointGraph, changed: frozenset[int]) -> frozenset[int]:
+    """Changed inputs whose value before the change reaches a result that has a tangent."""
+    placeholders = [n for n in joint.module.graph.nodes if n.op == "placeholder"]
+    outputs: Any = joint.module.graph.output_node().args[0]
+    seen, stack = set(), [outputs[k] for k in joint.tangents]
+    while stack:
+        node = stack.pop()
+        if node not in seen:
+            seen.add(node)
+            stack += node.all_input_nodes
+    return frozenset(i for i in changed if placeholders[i] in seen)
+
+
+def _autocast() -> tuple[tuple[str, torch.dtype], ...]:
+    kinds = ("cpu", "cuda")
+    return tuple((kind, torch.get_autocast_dtype(kind)) for kind in kinds if torch.is_autocast_enabled(kind))
+
+
+def _random_devices(aten: AtenGraph) -> tuple[torch.device, ...]:
+    """Devices of the random operators of a graph."""
+    found: dict[torch.device, None] = {}
+    for node in aten.module.graph.nodes:
+        value = node.meta.get("val")
+        if node.op == "call_function" and has_effect(node):
+            value = value[0] if isinstance(value, (tuple, list)) else value
+            if isinstance(value, torch.Tensor):
+                found[value.device] = None
+    return tuple(found)
