@@ -10,6 +10,7 @@ constant).
 """
 from __future__ import annotations
 
+import keyword
 import operator
 import re
 from collections.abc import Container, Iterator
@@ -23,8 +24,8 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..artifacts.context import CompileContext
-from .decompositions import OWN, REPLACED, described, promised, python_rules, rule_for
-from .fake_results import corrected
+from .decompositions import OWN, REPLACED, described, python_rules, rule_for
+from .fake_results import eager_strides
 from .functional import (
     LAZY_VIEWS,
     AtenGraph,
@@ -36,13 +37,9 @@ from .functional import (
     ViewOfInput,
     fake_mode_of,
 )
+from .random_fills import RANDOM_FILLS
 from .unsupported import EngineUnsupported as EngineUnsupported
 from .written import Written, repeats, versions
-
-RANDOM_FILLS = frozenset(
-    "bernoulli uniform normal_functional exponential geometric log_normal cauchy random".split()
-)
-"""What functionalization makes of in-place random fills: those fill memory in its order, functional forms do not."""
 
 
 def trace(captured: Captured, context: CompileContext, lowered: Container[Any] = ()) -> AtenGraph:
@@ -177,10 +174,10 @@ class AtenTracer(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = self._traced(func, args, kwargs or {})
         first = result[0] if isinstance(result, tuple) and result else result
-        strides = promised(func, args, first) if isinstance(first, torch.Tensor) else None
+        strides = eager_strides(func, first, args) if isinstance(first, torch.Tensor) else None
         if strides is None:
             return result
-        with self:
+        with self:  # a rule of several operators has made it
             window = torch.ops.aten.new_empty_strided.default(first, first.shape, strides)
             first = torch.ops.aten.copy.default(window, first)
         return (first, *result[1:]) if isinstance(result, tuple) else first
@@ -241,17 +238,36 @@ class AtenTracer(TorchDispatchMode):
     def _record(self, func: Any, args: Any, kwargs: Any) -> Any:
         if func._schema.is_mutable and any(True for _ in _written(func, args, kwargs)):
             raise EngineUnsupported(f"{func} changes its arguments in a way that has no functional form")
-        if func.overloadpacket.__name__ in RANDOM_FILLS and _scattered(args):
-            raise EngineUnsupported(f"{func} draws random numbers for a tensor that is not contiguous")
+        if keyword.iskeyword(func._overloadname):
+            raise EngineUnsupported(f"{func} cannot be written in a graph: a keyword of Python is part of its name")
+        if func in RANDOM_FILLS:
+            args = (self._to_fill(func, args[0]), *args[1:])
         node_args, node_kwargs = self._argument(args), self._argument(kwargs)
         node = self.graph.create_node("call_function", func, name=func.overloadpacket.__name__)
         # Set afterwards: torch warns of SymInts among the arguments of a new node. Here they stand for sizes.
         node.args, node.kwargs = node_args, node_kwargs
         if self.real:
             args, kwargs = self._fake(args), self._fake(kwargs)
-        out = corrected(func, func(*args, **kwargs), args)
+        out = func(*args, **kwargs)
+        first = out[0] if isinstance(out, tuple) else out
+        strides = eager_strides(func, first, args) if isinstance(first, torch.Tensor) else None
+        if strides is not None:
+            first = first.new_empty_strided(first.shape, strides)
+            out = (first, *out[1:]) if isinstance(out, tuple) else first
         self._finish(node, out)
         return out
+
+    def _to_fill(self, fill: Any, like: torch.Tensor) -> torch.Tensor:
+        """Memory with the strides in which eager fills `like`, whatever layout the graph will give to that."""
+        source = self.source()
+        asked = getattr(source.target, "__name__", source.target) if source is not None else ""
+        by_name = str(asked).partition(".")[0] == fill.overloadpacket.__name__  # in functional form, by the program
+        if repeats(like) or (by_name and not like.is_contiguous()):
+            raise EngineUnsupported(f"{fill} draws random numbers for a tensor that is not contiguous")
+        with self:
+            return torch.ops.aten.empty_strided.default(
+                like.shape, like.stride(), dtype=like.dtype, device=like.device
+            )
 
     def _fake(self, value: Any) -> Any:
         """`value` with the fake of each real tensor in its place."""
@@ -376,10 +392,6 @@ def functionalization() -> Iterator[None]:
 
 def _is_composite(func: Any) -> bool:
     return torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd")
-
-
-def _scattered(args: tuple[Any, ...]) -> bool:
-    return bool(args) and isinstance(args[0], torch.Tensor) and not args[0].is_contiguous()
 
 
 def _written(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[torch.Tensor]:

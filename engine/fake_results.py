@@ -1,6 +1,8 @@
-"""Where torch's fake kernels promise another result than ATen's kernels give: other strides, or a wrong size.
+"""Where torch's fake kernels, or rules made of several operators, promise another result than ATen's kernels give.
 
-Kernels are generated for what was promised, so the promise is put right while a graph is traced.
+Kernels are generated for what was promised, and a program that reads strides, or takes a view where eager copies, would
+see the difference: so the promise is put right while a graph is traced. To add an operator, add it to the row of
+`LAYOUTS` that says what its kernel does.
 """
 from __future__ import annotations
 
@@ -8,43 +10,101 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch._prims_common import compute_elementwise_output_strides, make_contiguous_strides_for
 
+from .random_fills import RANDOM_FILLS
 from .unsupported import EngineUnsupported
 
 aten = torch.ops.aten
+
+Strides = tuple[int, ...]
+Layout = Callable[..., "Strides | None"]
+"""(first result, the operator's arguments) -> the strides that eager gives that result; None: those it has."""
 
 SIZED_BY_DATA = frozenset((aten._unique.default,))
 """Operators whose results are as large as the data says; torch before 2.12 takes the size for data of zeros."""
 
 
-def corrected(func: Any, out: Any, args: Sequence[Any]) -> Any:
-    """`out`, the fake result of `func(*args)`, with the layout that ATen's kernel gives it.
+def eager_strides(operator: Any, result: torch.Tensor, args: Sequence[Any]) -> Strides | None:
+    """The strides that eager gives the (first) result of an operator; None where the fake tensor's are right, or sizes
+    vary. Raises EngineUnsupported where its size is not known."""
+    if operator in SIZED_BY_DATA and all(type(n) is int for n in result.shape):
+        raise EngineUnsupported(f"the size of the result of {operator} depends on data")
+    layout = LAYOUTS.get(operator)
+    if layout is None or result.device.type != "cpu":
+        return None
+    tensors = [result, *[a for a in args if isinstance(a, torch.Tensor)]]
+    if any(type(n) is not int for t in tensors for n in (*t.shape, *t.stride())):
+        return None
+    strides = layout(result, *args)
+    same = strides is None or all(n == 1 or a == b for n, a, b in zip(result.shape, strides, result.stride()))
+    return None if same else strides
 
-    Raises EngineUnsupported where its size is not known.
+
+# ---- element by element
+def _as_elements(out: torch.Tensor, *args: Any) -> Strides:
+    """As TensorIterator lays out the result of tensors that broadcast together; a rule made of several may not.
+
+    What has another dtype than they compute in is copied to that first, and the copy has no expanded dimensions.
     """
-    if func in SIZED_BY_DATA and all(type(n) is int for n in out[0].shape):
-        raise EngineUnsupported(f"the size of the result of {func} depends on data")
-    layout = LAYOUTS.get(func)
-    if layout is None or any(type(n) is not int for n in args[0].shape):
-        return out
-    first = out[0] if isinstance(out, tuple) else out
-    strides = layout(first, *args) if first.device.type == "cpu" else None
-    if strides is None:
-        return out
-    first = first.new_empty_strided(first.shape, strides)
-    return (first, *out[1:]) if isinstance(out, tuple) else first
+    tensors = [a for a in args if isinstance(a, torch.Tensor)]
+    common = out.dtype
+    if common is torch.bool:
+        for tensor in tensors:
+            common = torch.promote_types(common, tensor.dtype)
+    cast = [a if a.dtype is common else torch.empty_like(a, dtype=common) for a in tensors]
+    return tuple(compute_elementwise_output_strides(*[a.expand(out.shape) for a in cast]))
 
 
-def _max_unpool2d(out: torch.Tensor, x: torch.Tensor, *_: Any) -> list[int] | None:
+def _like_the_first(out: torch.Tensor, x: torch.Tensor, *_: Any) -> Strides:
+    """As `empty_like` of the first argument, where the result is not reduced."""
+    return tuple(torch.empty_like(x).stride()) if x.shape == out.shape else _row_major(out)
+
+
+def _of_the_first(out: torch.Tensor, x: torch.Tensor, *_: Any) -> Strides:
+    """Those of the first argument, gaps and all."""
+    return x.stride()
+
+
+def _angle(out: torch.Tensor, x: torch.Tensor) -> Strides | None:
+    return _row_major(out) if x.dtype.is_complex else None
+
+
+# ---- row by row
+def _row_major(out: torch.Tensor, *_: Any) -> Strides:
+    """Row-major whatever the input's layout."""
+    return tuple(make_contiguous_strides_for(out.shape))
+
+
+def _row_major_or_channels_last(out: torch.Tensor, x: torch.Tensor, *_: Any) -> Strides:
+    """Row-major, but channels last where the input is."""
+    formats = {4: torch.channels_last, 5: torch.channels_last_3d}
+    rank = out.dim()
+    if rank in formats and not x.is_contiguous() and x.is_contiguous(memory_format=formats[rank]):
+        return x.stride()
+    return _row_major(out)
+
+
+def _max_unpool2d(out: torch.Tensor, x: torch.Tensor, *_: Any) -> Strides | None:
     """The format of the input, as aten/src/ATen/native/MaxUnpooling.cpp has it."""
     if x.dim() != 4 or not x.is_contiguous(memory_format=torch.channels_last) or x.is_contiguous():
         return None
     channels, height, width = out.shape[1:]
-    return [channels * height * width, 1, channels * width, channels]
+    return channels * height * width, 1, channels * width, channels
 
 
-def _fourier(keep_last: bool) -> Callable[..., list[int] | None]:
-    def layout(out: torch.Tensor, x: torch.Tensor, dims: Sequence[int], *_: Any) -> list[int] | None:
+# ---- dimension by dimension
+def _nested(sizes: Sequence[int], order: Sequence[int]) -> Strides:
+    """Dense strides for dimensions that lie in `order`, the outermost first."""
+    strides, stride = [0] * len(sizes), 1
+    for d in reversed(order):
+        strides[d] = stride
+        stride *= sizes[d]
+    return tuple(strides)
+
+
+def _fourier(keep_last: bool) -> Layout:
+    def layout(out: torch.Tensor, x: torch.Tensor, dims: Sequence[int], *_: Any) -> Strides | None:
         """Transformed dimensions innermost, the others around them in the order in which they lie in the input.
 
         As `_exec_fft` in aten/src/ATen/native/mkl/SpectralOps.cpp; torch's fake kernels say so from 2.12 on.
@@ -55,35 +115,46 @@ def _fourier(keep_last: bool) -> Callable[..., list[int] | None]:
         moved = dims[:-1] if keep_last else dims
         inner = sorted(moved, key=x.stride, reverse=True) + dims[len(moved) :]
         outer = sorted([d for d in range(x.dim()) if d not in dims], key=x.stride, reverse=True)
-        strides, stride = [0] * x.dim(), 1
-        for d in reversed(outer + inner):
-            strides[d] = stride
-            stride *= out.shape[d]
-        return strides
+        return _nested(out.shape, outer + inner)
 
     return layout
 
 
-def _unique(position: int) -> Callable[..., list[int] | None]:
-    def layout(out: torch.Tensor, x: torch.Tensor, *rest: Any) -> list[int] | None:
+def _unique(position: int) -> Layout:
+    def layout(out: torch.Tensor, x: torch.Tensor, *rest: Any) -> Strides | None:
         """Slices along `dim`, the argument at `position`, one after the other (aten/src/ATen/native/Unique.cpp)."""
         dim = rest[position - 1] if len(rest) >= position else None
         if dim is None or x.numel() == 0:
             return None
-        strides, stride = [0] * x.dim(), 1
-        for d in (*[d for d in reversed(range(x.dim())) if d != dim % x.dim()], dim % x.dim()):
-            strides[d] = stride
-            stride *= x.shape[d]
-        return strides
+        dim %= x.dim()
+        return _nested(x.shape, [dim, *[d for d in range(x.dim()) if d != dim]])
 
     return layout
 
 
-LAYOUTS: dict[Any, Callable[..., list[int] | None]] = {
+LAYOUTS: dict[Any, Layout] = {
+    **dict.fromkeys((
+        aten.copysign.Tensor, aten.floor_divide.default, aten.div.Tensor_mode, aten.xlogy.Tensor,
+        aten.special_xlog1py.default, aten.sub.Tensor, aten.add.Tensor, aten.ldexp.Tensor, aten.heaviside.default,
+        aten.logaddexp.default, aten.logaddexp2.default, aten.clamp.Tensor, aten.logical_and.default,
+        aten.logical_or.default, aten.logical_xor.default,
+    ), _as_elements),
+    aten.huber_loss.default: _like_the_first,
+    **dict.fromkeys(RANDOM_FILLS, _of_the_first),
+    aten.angle.default: _angle,
+    **dict.fromkeys((
+        aten.log_sigmoid_forward.default, aten.im2col.default, aten.upsample_nearest1d.default,
+        aten._upsample_nearest_exact1d.default,
+    ), _row_major),
+    **dict.fromkeys((
+        aten.native_batch_norm.default, aten._native_batch_norm_legit.default,
+        aten._native_batch_norm_legit.no_stats, aten._native_batch_norm_legit_functional.default,
+        aten._native_batch_norm_legit_no_training.default, aten._batch_norm_with_update_functional.default,
+        aten._batch_norm_no_update.default,
+    ), _row_major_or_channels_last),
     aten.max_unpool2d.default: _max_unpool2d,
     aten._fft_r2c.default: _fourier(keep_last=True),
     aten._fft_c2c.default: _fourier(keep_last=False),
     aten.unique_dim.default: _unique(1),
     aten.unique_consecutive.default: _unique(3),
 }
-"""The strides of an operator's (first) result on the CPU, from its fake and its arguments; None: those it has."""

@@ -15,6 +15,7 @@ import torch
 from torch.utils._sympy.functions import FloorDiv, Mod, PythonMod
 
 from .ir import Axis, Buffer, ExternCall, Group, LoopBody, Plan, Program, Statement, View, identity, scalar_buffer
+from .random_fills import RANDOM_FILLS
 
 Environment = dict[sympy.Symbol, Any]  # symbol -> int, or int64 tensor over the index space
 
@@ -128,7 +129,8 @@ def resolve(value: Any, memory: Mapping[str, torch.Tensor], symbols: Mapping[sym
 
 def call(step: ExternCall, memory: dict[str, torch.Tensor], symbols: dict[sympy.Symbol, Any]) -> None:
     """Run an operator of ATen; its results become the step's buffers, and tell the symbols that it binds."""
-    result = step.target(*resolve(step.args, memory, symbols), **resolve(dict(step.kwargs), memory, symbols))
+    called = RANDOM_FILLS.get(step.target, step.target)
+    result = called(*resolve(step.args, memory, symbols), **resolve(dict(step.kwargs), memory, symbols))
     results = result if isinstance(result, (tuple, list)) else (result,)
     made = {name: value for name, value in zip(step.outputs, results) if name is not None}
     for symbol, buffer, dimension in step.binds:

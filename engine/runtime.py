@@ -12,6 +12,8 @@ from typing import Any
 
 import torch
 
+from .random_fills import RANDOM_FILLS
+
 
 def out_of_bounds(node: str) -> None:
     """Raise the IndexError that eager raises for an index that `node` found out of range."""
@@ -41,6 +43,7 @@ CALLED: dict[Any, Callable[..., Any]] = {
     # The same operators, whose arguments Python's bindings read in a third of the time.
     torch.ops.aten.mm.default: torch.mm, torch.ops.aten.addmm.default: torch.addmm,
     torch.ops.aten.bmm.default: torch.bmm, torch.ops.aten.baddbmm.default: torch.baddbmm,
+    **RANDOM_FILLS,
 }
 """What is called in place of an operator."""
 

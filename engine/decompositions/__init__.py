@@ -18,9 +18,7 @@ from torch._dispatch.python import enable_python_dispatcher
 
 from .by_torch import BY_TORCH
 from .foreach import foreach_rule
-from .layouts import max_pool1d
-from .layouts import promised as promised
-from .own import OWN, one_hot
+from .own import OWN, max_pool1d, one_hot
 
 
 def rule_for(operator: torch._ops.OpOverload) -> Callable[..., Any] | None:

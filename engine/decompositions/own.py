@@ -68,6 +68,28 @@ def one_hot(tensor: torch.Tensor, num_classes: int = -1) -> torch.Tensor:
     return (tensor.unsqueeze(-1) == classes).to(torch.int64)
 
 
+def max_pool1d(x: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+    """`torch.nn.functional.max_pool1d`, whose CPU kernel for what needs no gradients gives row-major results."""
+    result = torch.nn.functional.max_pool1d(x, *args, **kwargs)
+    needs_gradients = torch.is_grad_enabled() and x.requires_grad
+    if x.device.type != "cpu" or needs_gradients or not isinstance(result, torch.Tensor):
+        return result
+    return result.contiguous()
+
+
+# ---- random numbers
+@own(getattr(aten.random, "from"))
+def random_between(x: torch.Tensor, low: int, high: int | None, *, generator: Any = None) -> Any:
+    """Numbers below the difference, moved up: where the dtype holds all of these exactly, eager's."""
+    if x.dtype is torch.bool or type(low) is not int or type(high) is not int:
+        return NotImplemented
+    largest = int(2 / torch.finfo(x.dtype).eps) if x.dtype.is_floating_point else torch.iinfo(x.dtype).max
+    least = 0 if x.dtype is torch.uint8 else -largest
+    if not least <= low < high <= largest or high - low > largest:
+        return NotImplemented
+    return aten.add.Scalar(aten.random.to(x, high - low, generator=generator), low)
+
+
 # ---- element by element
 def _truth(x: torch.Tensor) -> torch.Tensor:
     return x if x.dtype is torch.bool else aten.ne.Scalar(x, 0)

@@ -133,7 +133,8 @@ def solve(region: Region, prices: Prices, forced: Mapping[Node, str]) -> Cut:
     try:
         side = network.cut()
     except Unbounded:
-        raise Unbounded(f"the backward needs what may be neither saved nor computed again: {', '.join(neither)}") from None
+        names = ", ".join(neither)
+        raise Unbounded(f"the backward needs what may be neither saved nor computed again: {names}") from None
     saved.update(n for n in entry if leave[n] in side and entry[n] not in side)
     return closed(region, saved)
 

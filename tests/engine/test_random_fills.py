@@ -1,0 +1,51 @@
+"""Random numbers that fill memory in place: eager's, whatever the strides, and the graph stays whole."""
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from .training.checking import P, check
+
+FILLS = {
+    "bernoulli_": (0.3,), "uniform_": (0, 2), "normal_": (1, 2), "exponential_": (2,), "geometric_": (0.3,),
+    "log_normal_": (), "cauchy_": (), "random_": (-3, 9),
+}
+
+
+@pytest.mark.parametrize(("fills", "dynamic"), [(list(FILLS), None), (["normal_"], True)])
+def test_a_fill_of_any_window(fills: list[str], dynamic: bool | None) -> None:
+    def program(x):
+        copies = []
+        for fill in fills:
+            copies += [x.clone(), x.clone()]
+            getattr(copies[-2].t(), fill)(*FILLS[fill])
+            getattr(copies[-1][:, ::2], fill)(*FILLS[fill])
+        return tuple(copies)
+
+    check(program, torch.randn(8, 12), calls=1, exact=True, dynamic=dynamic)
+
+
+def test_an_input_is_filled() -> None:
+    check(lambda x: (x.t().normal_(), x[:, ::2].exponential_(), x + 1), torch.randn(8, 12), calls=1, exact=True)
+
+
+def test_dropout_of_what_is_not_contiguous() -> None:
+    def program(x, y):
+        return F.dropout(x.t(), 0.5), F.dropout2d(y.transpose(1, 2), 0.5), F.alpha_dropout(x[:, ::2], 0.5)
+
+    check(program, P(5, 8), P(2, 3, 4, 5).detach().to(memory_format=torch.channels_last).requires_grad_())
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.int64, torch.bfloat16])
+@pytest.mark.parametrize("bounds", [(3, 9), (-2, 2), (-100, 100)])
+def test_bounds_that_a_dtype_may_not_hold(dtype: torch.dtype, bounds: tuple[int, int]) -> None:
+    if dtype is torch.uint8 and bounds[0] < 0:
+        return
+    reason = "a keyword of Python" if dtype is torch.int8 and bounds[1] == 100 else ""
+    check(lambda x: torch.empty(50, dtype=dtype).random_(*bounds), torch.zeros(1), calls=1, exact=True, fallback=reason)
+
+
+def test_a_copy_with_random_numbers_asked_for_by_name() -> None:
+    check(lambda x: x.t().bernoulli(0.3), torch.randn(5, 7), fallback="draws random numbers for a tensor")
+    check(lambda x: x.bernoulli(0.3), torch.randn(5, 7))
