@@ -382,10 +382,13 @@ class Interpreter:
         """Raise exc_type(*args) in the traced program; the arguments are plain Python constants."""
         self.raise_value(build.make_exception(self, exc_type, [build.constant(arg) for arg in args]))
 
-    def raise_value(self, exception: Value) -> NoReturn:
-        """Raise an exception Value in the traced program."""
-        if isinstance(exception, ExceptionValue) and exception.raised_at is None:
-            exception.raised_at = self.trace.safe_step()
+    def raise_value(self, exception: Value, again: bool = False) -> NoReturn:
+        """Raise an exception Value in the traced program; `again` where it goes on as it was."""
+        if isinstance(exception, ExceptionValue):
+            if exception.raised_at is None:
+                exception.raised_at = self.trace.safe_step()
+            if not again:
+                exception.raised_while(self.current_exception())
         raise ObservedException(exception)
 
     def current_exception(self) -> Value | None:

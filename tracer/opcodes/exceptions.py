@@ -65,7 +65,7 @@ def CHECK_EG_MATCH(tx: Interpreter, instruction: Instruction) -> None:
 
 @opcode("RERAISE")
 def RERAISE(tx: Interpreter, instruction: Instruction) -> None:
-    tx.raise_value(tx.pop())
+    tx.raise_value(tx.pop(), again=True)
 
 
 @opcode("RAISE_VARARGS")
@@ -74,7 +74,7 @@ def RAISE_VARARGS(tx: Interpreter, instruction: Instruction) -> None:
         current = tx.current_exception()
         if current is None:
             tx.raise_observed(RuntimeError, "No active exception to reraise")
-        tx.raise_value(current)
+        tx.raise_value(current, again=True)
     cause = tx.pop() if instruction.arg == 2 else None
     exception = exception_instance(tx, tx.pop())
     if cause is not None:
@@ -117,7 +117,7 @@ def WITH_EXCEPT_START(tx: Interpreter, instruction: Instruction) -> None:
     if tx.open_contexts and tx.open_contexts[-1].exit is leave:
         tx.open_contexts.pop()
     cls = build.from_python(tx, exception.python_type())
-    tx.push(leave.call(tx, [cls, exception, build.constant(None)], {}))
+    tx.push(leave.call(tx, [cls, exception, exception.getattr(tx, "__traceback__")], {}))
 
 
 @opcode("PREP_RERAISE_STAR", before=(3, 12))

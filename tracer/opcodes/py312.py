@@ -110,7 +110,7 @@ _INTRINSICS_2 = ("", "except*", *["a type parameter"] * 2, "a generic function o
 def CLEANUP_THROW(tx: Interpreter, instruction: Instruction) -> None:
     exception = tx.stack[-1]
     if not issubclass(exception.python_type(), StopIteration):
-        tx.raise_value(tx.pop())
+        tx.raise_value(tx.pop(), again=True)
     tx.popn(3)
     tx.push(build.constant(None))
     tx.push(exception.getattr(tx, "value"))

@@ -49,6 +49,15 @@ def is_python_method(found: Any) -> bool:
     return isinstance(found, (FunctionType, classmethod, staticmethod))
 
 
+def is_data_descriptor(found: Any) -> bool:
+    """Whether a member of a class comes before what instances have under its name: its own class, written in Python,
+    says how it is read and how it is set or deleted."""
+    kind = type(found)
+    if not is_python_method(lookup(kind, "__get__")):
+        return False
+    return lookup(kind, "__set__") is not MISSING or lookup(kind, "__delete__") is not MISSING
+
+
 def type_source(owner: Value) -> Source | None:
     """Where the class of `owner` is read."""
     return CallSource(owner.source, "type") if owner.source is not None else None

@@ -50,3 +50,4 @@ def make_slice(tx: object, parts: list[Value]) -> Value:
 
 REGISTRY["make_tuple"] = make_tuple
 REGISTRY["make_dict"] = make_dict
+REGISTRY["make_list"] = make_list

@@ -1,12 +1,14 @@
 """Exceptions that the traced program makes, raises and catches itself."""
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import GetSetDescriptorType, MemberDescriptorType, TracebackType
 from typing import TYPE_CHECKING, Any
 
+from ..sources import Source
 from .attributes import MISSING, bind, is_python_method, lookup
 from .base import Unsupported, Value
-from .constant import constant
+from .constant import constant, fold_result
 from .registry import REGISTRY, builds
 
 if TYPE_CHECKING:
@@ -14,6 +16,20 @@ if TYPE_CHECKING:
     from ..interpreter import Interpreter
 
 LINKS = ("__cause__", "__context__", "__suppress_context__", "__traceback__")
+
+
+class TracebackValue(Value):
+    """The traceback of an exception that the trace raised: nothing can be read from it."""
+
+    __slots__ = ()
+
+    def python_type(self) -> type:
+        """traceback."""
+        return TracebackType
+
+    def truth(self, tx: Interpreter) -> bool:
+        """It is true."""
+        return True
 
 
 class ExceptionValue(Value):
@@ -37,38 +53,82 @@ class ExceptionValue(Value):
         """Exceptions are true."""
         return True
 
+    def raised_while(self, handled: Value | None) -> None:
+        """It is raised while `handled` is being handled, which becomes its context."""
+        if handled is None or handled is self:
+            return
+        link: Value = handled
+        while isinstance(link, ExceptionValue):
+            if link.attributes.get("__context__") is self:  # Python breaks the cycle, too
+                link.attributes["__context__"] = constant(None)
+            link = link.attributes.get("__context__", constant(None))
+        self.attributes["__context__"] = handled
+
     def getattr(self, tx: Interpreter, name: str) -> Value:
-        """`args`, `value` of StopIteration, what the program set; links that it did not set are None."""
+        """`args`, what the program set, what the class computes; links that nobody set are None."""
         if name in self.attributes:
             return self.attributes[name]
         if name == "args":
             return REGISTRY["make_tuple"](tx, list(self.args))
         if name == "value" and issubclass(self.cls, StopIteration):
             return self.args[0] if self.args else constant(None)
+        if name == "code" and issubclass(self.cls, SystemExit) and len(self.args) == 1:
+            return self.args[0]
         if name == "__class__":
             return REGISTRY["from_python"](tx, self.cls)
         if name in LINKS:
+            if name == "__traceback__" and self.raised_at is not None:
+                return TracebackValue()
             return constant(False if name == "__suppress_context__" else None)
         found = lookup(self.cls, name)
         if found is MISSING:
             tx.raise_observed(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
+        if isinstance(found, (MemberDescriptorType, GetSetDescriptorType)) and name != "__dict__":
+            if issubclass(self.cls, (AttributeError, NameError, ImportError)) and name != "msg":
+                raise Unsupported("attribute", f"{self.describe()}.{name}")  # Python sets them where it raises
+            return fold_result(tx, getattr(self.as_real(), name))
         return bind(tx, found, name, self, self.cls, None)
 
     def base_method(self, tx: Interpreter, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
-        """`super().__init__(*args)` in a constructor of the program."""
+        """What BaseException defines: `super().__init__(*args)` in a constructor of the program, texts, notes."""
         if name == "__init__":
             self.args = tuple(args)
             return constant(None)
+        if name in ("__str__", "__repr__"):
+            return constant((str if name == "__str__" else repr)(self.as_real()))
+        if name == "add_note":
+            notes = self.attributes.setdefault("__notes__", REGISTRY["make_list"](tx, []))
+            return notes.call_method(tx, "append", args, {})
+        if name == "with_traceback":
+            self.attributes["__traceback__"] = args[0]
+            return self
         raise Unsupported("call", f"{self.describe()}.{name}")
 
     def as_real(self) -> BaseException:
-        """An exception with the same arguments, for its text; a class that makes its own text is left to eager."""
-        if any(is_python_method(lookup(self.cls, name)) for name in ("__str__", "__repr__")):
+        """An exception with the same arguments, for what Python's own classes say about them."""
+        real = self.cls.__new__(self.cls, *[arg.as_constant() for arg in self.args])
+        if not is_python_method(lookup(self.cls, "__init__")):
+            real.__init__(*real.args)  # type: ignore[misc]
+        return real
+
+    def text(self, tx: Interpreter, function: Callable[[Any], str]) -> Value:
+        """str or repr of the exception."""
+        name = f"__{function.__name__}__"
+        found = lookup(self.cls, name)
+        if is_python_method(found):
+            return bind(tx, found, name, self, self.cls, None).call(tx, [], {})
+        own_repr = is_python_method(lookup(self.cls, "__repr__"))
+        if found is BaseException.__str__ and len(self.args) == 1 and not self.args[0].is_constant():
+            return REGISTRY["text_of"](tx, self.args[0], str)
+        if own_repr and function is not repr and found is not BaseException.__str__:
             raise Unsupported("call", f"str() of {self.describe()}")
-        return self.cls.__new__(self.cls, *[arg.as_constant() for arg in self.args])
+        return constant(function(self.as_real()))
 
     def setattr(self, tx: Interpreter, name: str, value: Value) -> None:
         """Set an attribute of the exception; it is built with the exception where that escapes."""
+        if name == "args":
+            self.args = tuple(value.iterate(tx))
+            return
         self.attributes[name] = value
 
     def reconstruct(self, codegen: Codegen) -> None:
@@ -116,6 +176,8 @@ def make_exception(
 
 
 @builds(BaseException)
-def build_exception(tx: Interpreter, obj: object, source: object) -> Value:
-    """An exception that exists already: not followed."""
-    raise Unsupported("unknown-type", type(obj).__qualname__)
+def build_exception(tx: Interpreter, obj: BaseException, source: Source | None) -> Value:
+    """An exception that exists already, as one that eager raised: an object like others."""
+    if source is None:
+        raise Unsupported("unknown-type", type(obj).__qualname__)
+    return REGISTRY["object"](tx, obj, source)

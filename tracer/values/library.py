@@ -12,13 +12,14 @@ import warnings
 import weakref
 from collections.abc import Mapping, Sequence
 from importlib.machinery import ModuleSpec
-from types import FunctionType, MethodType, SimpleNamespace, TracebackType
+from types import FunctionType, MethodType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from ..sources import CallSource, Source
-from .base import Unsupported, Value
+from .base import Unsupported, Value, each
 from .classes import ClassValue
 from .constant import constant, fold
+from .exceptions import TracebackValue
 from .functions import FunctionValue, MethodValue, PartialValue
 from .handlers import NAMED, handles, pure
 from .objects import ObjectValue, new_object
@@ -107,13 +108,11 @@ def _partial(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 
 @handles(functools.reduce)
 def _reduce(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-    items = list(args[1].iterate(tx))
-    if len(args) > 2:
-        items.insert(0, args[2])
-    if not items:
+    items = each(tx, args[1])
+    total = args[2] if len(args) > 2 else next(items, None)
+    if total is None:
         tx.raise_observed(TypeError, "reduce() of empty iterable with no initial value")
-    total = items[0]
-    for item in items[1:]:
+    for item in items:
         total = args[0].call(tx, [total, item], {})
     return total
 
@@ -221,16 +220,6 @@ def _warn(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 
 
 # ---- exceptions ------------------------------------------------------------------------------------------------------
-class TracebackValue(Value):
-    """The traceback of an exception that the trace raised: nothing can be read from it."""
-
-    __slots__ = ()
-
-    def python_type(self) -> type:
-        """traceback."""
-        return TracebackType
-
-
 @handles(sys.exc_info)
 def _exc_info(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     exception = tx.current_exception()

@@ -12,8 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 from ..sources import AttrSource, Source
 from ..wording import in_words
-from .attributes import MISSING, BaseMethod, bind, is_python_method, lookup, stored_in_class, type_source
-from .base import Unsupported, Value
+from .attributes import (
+    MISSING,
+    BaseMethod,
+    bind,
+    is_data_descriptor,
+    is_python_method,
+    lookup,
+    stored_in_class,
+    type_source,
+)
+from .base import ObservedException, Unsupported, Value
 from .constant import REGISTRY, constant
 from .mappings import DictValue, fill_from_real
 from .operators import IN_PLACE, REFLECTED, UNARY
@@ -47,15 +56,24 @@ class ObjectValue(Value):
         custom = lookup(self.cls, "__getattribute__")
         if is_python_method(custom) and not REGISTRY["plain_getattribute"](self, custom, name):
             method = bind(tx, custom, "__getattribute__", self, self.cls, type_source(self))
-            return method.call(tx, [constant(name)], {})
+            return self._or_fallback(tx, name, lambda: method.call(tx, [constant(name)], {}))
         return self.generic_getattr(tx, name)
 
     def generic_getattr(self, tx: Interpreter, name: str) -> Value:
         """object.__getattribute__, then the class's `__getattr__`."""
-        found = self.find_attr(tx, name)
+        return self._or_fallback(tx, name, lambda: self.find_attr(tx, name))
+
+    def _or_fallback(self, tx: Interpreter, name: str, find: Callable[[], Value | None]) -> Value:
+        """What `find` finds; what `__getattr__` gives where it finds nothing, or raises AttributeError."""
+        fallback = lookup(self.cls, "__getattr__")
+        try:
+            found = find()
+        except ObservedException as raised:
+            if fallback is MISSING or not issubclass(raised.value.python_type(), AttributeError):
+                raise
+            found = None
         if found is not None:
             return found
-        fallback = lookup(self.cls, "__getattr__")
         if fallback is not MISSING:
             return bind(tx, fallback, "__getattr__", self, self.cls, type_source(self)).call(tx, [constant(name)], {})
         return tx.raise_observed(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
@@ -65,7 +83,7 @@ class ObjectValue(Value):
         if name == "__class__":
             return from_python(tx, self.cls)
         found = lookup(self.cls, name)
-        if isinstance(found, property):
+        if isinstance(found, property) or is_data_descriptor(found):
             return bind(tx, found, name, self, self.cls, type_source(self))
         if tx.effects.has_pending(self, name):
             stored = tx.effects.load_attr(self, name)
@@ -142,7 +160,7 @@ class ObjectValue(Value):
         found = lookup(self.cls, name)
         if isinstance(found, property):
             if found.fset is None:
-                tx.raise_observed(AttributeError, f"property '{name}' of '{self.cls.__name__}' object has no setter")
+                tx.raise_observed(AttributeError, f"property '{name}' of '{self.cls.__qualname__}' object has no setter")
             from_python(tx, found.fset).call(tx, [self, value], {})
             return
         if found is not MISSING and hasattr(type(found), "__set__") and not isinstance(found, MemberDescriptorType):
@@ -164,9 +182,37 @@ class ObjectValue(Value):
         if is_python_method(lookup(self.cls, "__delattr__")):
             self._special(tx, "__delattr__", [constant(name)])
             return
-        if self.find_attr(tx, name) is None:
-            tx.raise_observed(AttributeError, name)
+        self.generic_delattr(tx, name)
+
+    def generic_delattr(self, tx: Interpreter, name: str) -> None:
+        """object.__delattr__: a descriptor's deleter, or a side effect."""
+        found = lookup(self.cls, name)
+        if isinstance(found, property):
+            if found.fdel is None:
+                tx.raise_observed(AttributeError, f"property '{name}' of '{self.cls.__qualname__}' object has no deleter")
+            from_python(tx, found.fdel).call(tx, [self], {})
+            return
+        deleter = lookup(type(found), "__delete__")
+        if is_python_method(deleter):
+            from_python(tx, deleter).call(tx, [from_python(tx, found), self], {})
+            return
+        if isinstance(found, MemberDescriptorType):
+            if self.find_attr(tx, name) is None:
+                tx.raise_observed(AttributeError, name)
+        elif not self._has_own(tx, name):
+            tx.raise_observed(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
         tx.effects.delete_attr(self, name)
+
+    def _has_own(self, tx: Interpreter, name: str) -> bool:
+        """Whether the instance's dict has the attribute."""
+        if tx.effects.has_pending(self, name):
+            return not tx.effects.is_deleted(self, name)
+        own = instance_dict(self.real) if self.real is not None else _NO_DICT
+        if name in own:
+            self.read(tx, own[name], name)
+            return True
+        self.guard_not_hidden(tx, name)
+        return False
 
     # ---- special methods -------------------------------------------------------------------------------------------
     def method(self, tx: Interpreter, name: str) -> Value | None:
@@ -379,7 +425,7 @@ def _getattribute(tx: Interpreter, self: ObjectValue, name: Value) -> Value:
 
 
 def _delattr(tx: Interpreter, self: ObjectValue, name: Value) -> Value:
-    tx.effects.delete_attr(self, name.as_constant())
+    self.generic_delattr(tx, name.as_constant())
     return constant(None)
 
 
