@@ -49,6 +49,20 @@ def let_go(tx: Interpreter, value: Value) -> None:
         raise Unsupported("abandoned-generator", value.describe())
 
 
+def _thrown(tx: Interpreter, kind: Value, value: Value | None = None, traceback: Value | None = None) -> Value:
+    """The exception that `generator.throw(kind, value, traceback)` raises."""
+    given = [] if value is None or (value.is_constant() and value.as_constant() is None) else [value]
+    if issubclass(kind.python_type(), BaseException):
+        if given:
+            tx.raise_observed(TypeError, "instance exception may not have a separate value")
+        return kind
+    if given and issubclass(value.python_type(), BaseException):  # type: ignore[union-attr]
+        return given[0]
+    if issubclass(kind.python_type(), type) and issubclass(kind.as_constant(), BaseException):
+        return kind.call(tx, given, {})
+    raise Unsupported("generator", f"throw({kind.describe()})")
+
+
 class GeneratorValue(Value):
     """A generator object made in the trace. `frame` is its interpreter, stopped at the start or at a yield."""
 
@@ -186,8 +200,8 @@ class GeneratorValue(Value):
             return value  # type: ignore[return-value]
         if name == "close":
             return self.close(tx)
-        if name == "throw" and len(args) == 1 and issubclass(args[0].python_type(), BaseException):
-            value = self.resume(tx, build.constant(None), args[0])
+        if name == "throw" and args:
+            value = self.resume(tx, build.constant(None), _thrown(tx, *args))
             if value is None:
                 self.raise_stop(tx)
             return value  # type: ignore[return-value]

@@ -5,13 +5,14 @@ import functools
 from types import FunctionType, GetSetDescriptorType, MemberDescriptorType, WrapperDescriptorType
 from typing import TYPE_CHECKING, Any
 
-from ..sources import AttrSource, CallSource, Source
+from ..sources import AttrSource, CallSource, ItemSource, Source
 from .base import Unsupported, Value
-from .constant import BoundBuiltin, ConstantValue
+from .constant import BoundBuiltin, ConstantValue, constant
 from .functions import MethodValue
 from .registry import build, builds, from_python
 
 if TYPE_CHECKING:
+    from ..codegen import Codegen
     from ..interpreter import Interpreter
 
 MISSING = object()
@@ -162,8 +163,11 @@ class SuperValue(Value):
         found = lookup(kind, name, self.cls)
         if found is MISSING:
             tx.raise_observed(AttributeError, f"'super' object has no attribute '{name}'")
-        defining = next(base for base in kind.__mro__[kind.__mro__.index(self.cls) + 1 :] if name in base.__dict__)
-        source = getattr(from_python(tx, defining), "source", None)
+        place = next(i for i, c in enumerate(kind.__mro__) if i > kind.__mro__.index(self.cls) and name in c.__dict__)
+        source = getattr(from_python(tx, kind.__mro__[place]), "source", None)
+        of_kind = from_python(tx, kind).source if source is None else None
+        if of_kind is not None:
+            source = ItemSource(AttrSource(of_kind, "__mro__"), place)
         if is_class and not of_metaclass:
             return self._of_class(tx, found, name, source)
         if name == "__new__":
@@ -179,6 +183,10 @@ class SuperValue(Value):
         if name == "__init_subclass__":
             raise Unsupported("call", "super().__init_subclass__")
         return class_member(tx, getattr(found, "__func__", found), name, source)
+
+    def reconstruct(self, codegen: Codegen) -> None:
+        """super(cls, owner)."""
+        codegen.call_const(super, [constant(self.cls), self.owner])
 
     def describe(self) -> str:
         """For messages."""

@@ -125,7 +125,7 @@ class ModuleValue(ObjectValue):
         kind = value.python_type()
         if self.source is None or registered or issubclass(kind, (torch.nn.Parameter, torch.nn.Module)):
             raise Unsupported("set-attribute", f"{self.describe()}.{name}")
-        if isinstance(lookup(self.cls, name), property):
+        if hasattr(type(lookup(self.cls, name)), "__set__"):
             self.generic_setattr(tx, name, value)
             return
         tx.effects.store_attr(self, name, value)
