@@ -70,6 +70,30 @@ def _angle(out: torch.Tensor, x: torch.Tensor) -> Strides | None:
     return _row_major(out) if x.dtype.is_complex else None
 
 
+def _indexed(out: torch.Tensor, x: torch.Tensor, indices: Sequence[torch.Tensor | None], *_: Any) -> Strides | None:
+    """As TensorIterator lays out the input, with strides of 0 in the place of indexed dimensions, beside the indices.
+
+    As `make_info` in aten/src/ATen/native/TensorAdvancedIndexing.cpp, which torch's fake kernel follows but for
+    dimensions of size 1.
+    """
+    found = [i for i in indices if i is not None]
+    masks = any(i.dtype in (torch.bool, torch.uint8) for i in found)
+    if not found or masks or any(type(n) is not int for i in found for n in (*i.shape, *i.stride())) or 0 in out.shape:
+        return None
+    dims = list(range(x.dim()))
+    used = [d for d in dims if d < len(indices) and indices[d] is not None]
+    first = used[0]
+    if used[-1] - first + 1 != len(used):  # not side by side: they move to the front
+        first, x = 0, x.permute(used + [d for d in dims if d not in used])
+    last = first + len(used)
+    block = torch.broadcast_shapes(*[i.shape for i in found])
+    stride = (*x.stride()[:first], *[0] * len(block), *x.stride()[last:])
+    shape = (1,) * first + block + (1,) * (x.dim() - last)
+    places = [i.expand(block).reshape(shape) for i in found]
+    window = x.new_empty_strided(out.shape, stride)
+    return tuple(compute_elementwise_output_strides(window, *[p.expand(out.shape) for p in places]))
+
+
 # ---- row by row
 def _row_major(out: torch.Tensor, *_: Any) -> Strides:
     """Row-major whatever the input's layout."""
@@ -142,6 +166,7 @@ LAYOUTS: dict[Any, Layout] = {
     aten.huber_loss.default: _like_the_first,
     **dict.fromkeys(RANDOM_FILLS, _of_the_first),
     aten.angle.default: _angle,
+    aten.index.Tensor: _indexed,
     **dict.fromkeys((
         aten.log_sigmoid_forward.default, aten.im2col.default, aten.upsample_nearest1d.default,
         aten._upsample_nearest_exact1d.default,

@@ -218,8 +218,7 @@ class Builder:
     def input(self, shape: tuple[int, ...], dtype: torch.dtype, fill: str = "", bound: int = 0) -> Ref:
         """A new input, in some layout."""
         name = f"a{len(self.inputs)}"
-        dense = fill in ("index", "wrapped")  # torch's fake tensors do not know what layout permuted indices lead to
-        stride, offset, overlaps = (torch.empty(shape).stride(), 0, False) if dense else self.layout(shape)
+        stride, offset, overlaps = self.layout(shape)
         fill = fill or ("special" if self.odd and self.chance(0.7) else self.rng.choice(("normal", "normal", "small")))
         made = Input(name, shape, stride, offset, dtype, fill, self.rng.randrange(2**31), bound)
         self.inputs.append(made)
