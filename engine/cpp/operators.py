@@ -83,8 +83,7 @@ def _abs_integer(a: list[str], kind: str) -> str:
 
 
 def _sigmoid(a: list[str], kind: str) -> str:
-    exp = "exp_float" if kind == "float" else "exp"
-    return f"{_one(kind)} / ({_one(kind)} + {exp}({_neg(a, kind)}))"
+    return f"sigmoid_float({a[0]})" if kind == "float" else f"1.0 / (1.0 + exp({_neg(a, kind)}))"
 
 
 def _rsqrt(a: list[str], kind: str) -> str:

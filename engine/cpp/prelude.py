@@ -127,11 +127,10 @@ INLINE uint16 float_to_half(float x) {  // to nearest, ties to even
   uint32 half = magnitude < 0x38800000u ? subnormal : normal;
   return (uint16)(sign | (magnitude >= 0x47800000u ? special : half));
 }""",
-    "exp_float": """\
-INLINE float exp_float(float x) {
-  float clipped = x > 105.0f ? 105.0f : x < -105.0f ? -105.0f : x;
-  float n = __builtin_rintf(clipped * 1.442695041f);
-  float f = fused(n, -0.693145752f, clipped);
+    "exp_reduced": """\
+INLINE float exp_reduced(float x, float* power) {  // exp(x) over 2^n; n in the low bits of *power
+  float j = fused(x, 1.442695041f, 12582912.0f), n = j - 12582912.0f;
+  float f = fused(n, -0.693145752f, x);
   f = fused(n, -1.42860677e-6f, f);
   float p = 1.37805939e-3f;
   p = fused(p, f, 8.37312452e-3f);
@@ -139,11 +138,22 @@ INLINE float exp_float(float x) {
   p = fused(p, f, 1.66664720e-1f);
   p = fused(p, f, 4.99999851e-1f);
   p = fused(p, f, 1.0f);
-  p = fused(p, f, 1.0f);
-  p = x < -104.0f ? 0.0f : p;  // not by underflow, which takes a processor a hundred times as long
-  int32 scale = (int32)n, half = scale >> 1;
-  float y = p * bits_float((half + 127) << 23) * bits_float((scale - half + 127) << 23);
-  return x != x ? x : y;
+  *power = j;
+  return fused(p, f, 1.0f);
+}""",
+    "exp_float": """\
+INLINE float exp_float(float x) {  // the power of two in two factors: together they may be subnormal, or infinite
+  float low = x < -104.0f ? -104.0f : x, clipped = low > 89.0f ? 89.0f : low;
+  float j, p = exp_reduced(clipped, &j);
+  bool small = x < 0.0f;
+  float scale = small ? 0x1p-64f : 2.0f;
+  p = p * bits_float((float_bits(j) + (small ? 191 : 126)) << 23);
+  return p * (x < -104.0f ? 0.0f : scale);  // not by underflow, which takes a processor a hundred times as long
+}""",
+    "exp_within": """\
+INLINE float exp_within(float x) {  // exp where neither x nor the result is beyond the normal numbers
+  float j, p = exp_reduced(x, &j);
+  return bits_float(float_bits(p) + (float_bits(j) << 23));
 }""",
     "log_float": """\
 INLINE float log_float(float a) {
@@ -176,7 +186,8 @@ INLINE float erf_float(float a) {
   r = fused(r, t, -6.34846687e-1f);
   r = fused(r, t, -1.28717512e-1f);
   r = fused(r, t, -t);
-  float large = __builtin_copysignf(1.0f - exp_float(r), a);
+  uint32 bits = (uint32)float_bits(r), least = 0xc1c80000u;  // -25; integers compare faster
+  float large = __builtin_copysignf(1.0f - exp_within(bits_float((int32)(bits < least ? bits : least))), a);
   float q = -5.96761703e-4f;
   q = fused(q, s, 4.99119423e-3f);
   q = fused(q, s, -2.67681349e-2f);
@@ -189,7 +200,8 @@ INLINE float erf_float(float a) {
     "tanh_float": """\
 INLINE float tanh_float(float a) {  // 0.98 ulp at most, over all floats
   float t = __builtin_fabsf(a), s = a * a;
-  float large = __builtin_copysignf(1.0f - 2.0f / (exp_float(t + t) + 1.0f), a);
+  int32 bits = float_bits(t + t), most = 0x42000000;  // 32
+  float large = __builtin_copysignf(1.0f - 2.0f / (exp_within(bits_float(bits < most ? bits : most)) + 1.0f), a);
   float p = 1.21468947e-4f;
   p = fused(p, s, -8.41130095e-4f);
   p = fused(p, s, 3.0785827e-3f);
@@ -199,6 +211,12 @@ INLINE float tanh_float(float a) {  // 0.98 ulp at most, over all floats
   p = fused(p, s, 1.33331999e-1f);
   p = fused(p, s, -3.33333284e-1f);
   return t > 1.0f ? large : __builtin_copysignf(fused(p * s, t, t), a);
+}""",
+    "sigmoid_float": """\
+INLINE float sigmoid_float(float x) {  // 1 / (1 + exp(-x)), where what exp(-x) has below 2^-25 is lost
+  float low = x < -89.0f ? -89.0f : x, y = low > 25.0f ? 25.0f : low;
+  float j, p = exp_reduced(-y, &j);
+  return 1.0f / (1.0f + p * bits_float((float_bits(j) + 126) << 23) * 2.0f);
 }""",
     "log1p_float": """\
 INLINE float log1p_float(float a) {  // log(1 + a) = e log(2) + log(1 + f), f taken with what its rounding leaves
