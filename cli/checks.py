@@ -21,7 +21,7 @@ from ..artifacts.home import recordings_home
 
 OK, WARNING, MISSING = "ok", "warning", "missing"
 LOW_SPACE = 1 << 30  # bytes
-PACKAGES = ("bytecode", "msgspec", "safetensors", "sympy", "textual", "zstandard")
+PACKAGES = ("msgspec", "safetensors", "sympy", "textual", "zstandard")
 PROBE = r"""
 #include <stddef.h>
 extern "C" int omp_get_max_threads(void);

@@ -15,13 +15,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from types import BuiltinFunctionType, CellType, CodeType, FunctionType, ModuleType, WrapperDescriptorType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.fx
-from bytecode import CellVar, FreeVar, Instr
-from bytecode.instr import InstrLocation
 
+from .assembly import Cell, Instr, Label, Positions, TryBegin, TryEnd
 from .side_effects import CellValue, SideEffects
 from .sources import (
     AttrSource,
@@ -40,13 +39,12 @@ from .sources import (
 )
 from .values.base import NULL, Unsupported, Value
 
-if TYPE_CHECKING:
-    from bytecode import Label
-
 VERSION = sys.version_info[:2]
 OUTPUTS = "___outputs"
 STACK_ARGUMENT = "___stack_"
 """Beginning of the names of a resume function's arguments that hold the stack."""
+FIRST_ARGUMENT = "___first"
+"""The name of a resume function's first argument that holds the original's, which is a cell."""
 _PLAIN_CONSTANTS = (
     int, float, str, bytes, bool, complex, type(None), type(...), CodeType, FunctionType, BuiltinFunctionType,
     ModuleType, WrapperDescriptorType, type,
@@ -86,8 +84,8 @@ class Codegen:
         self.effects = effects
         self.plan = plan
         self.planning = planning
-        self.instructions: list[Any] = []
-        self.location = InstrLocation(code.co_firstlineno, None, None, None)
+        self.instructions: list[Instr | Label | TryBegin | TryEnd] = []
+        self.location: Positions = (code.co_firstlineno, None, None, None)
         self.rest: list[range] = []  # instructions, by number, that call what is the rest of this frame
         self.stored: dict[str, None] = {}  # temporary variables that hold something
         self._temporaries: dict[Any, str] = {}
@@ -191,14 +189,14 @@ class Codegen:
         """How many instructions there are so far."""
         return sum(isinstance(item, Instr) for item in self.instructions)
 
-    def emit(self, opname: str, *arg: Any) -> None:
+    def emit(self, opname: str, arg: Any = 0) -> None:
         """One instruction."""
         if not self.planning:
-            if opname == "STORE_FAST" and arg[0].startswith("___"):
-                self.stored[arg[0]] = None
-            self.instructions.append(Instr(opname, *arg, location=self.location))
+            if opname == "STORE_FAST" and arg.startswith("___"):
+                self.stored[arg] = None
+            self.instructions.append(Instr(opname, arg, self.location))
 
-    def label(self, label: Label | Any) -> None:
+    def label(self, label: Label | TryBegin | TryEnd) -> None:
         """Place a label (or the start or end of a try block)."""
         if not self.planning:
             self.instructions.append(label)
@@ -220,6 +218,12 @@ class Codegen:
         """The NULL of a CALL_FUNCTION_EX that is written out, after the callable: where 3.13 has it."""
         if VERSION >= (3, 13):
             self.emit("PUSH_NULL")
+
+    def push_null_of_call(self) -> None:
+        """The NULL that goes with the callable on top of the stack, where this version has it."""
+        self.emit("PUSH_NULL")
+        if VERSION < (3, 13):
+            self.emit("SWAP", 2)
 
     def push_function(self, function: Any) -> None:
         """Start a call of a constant."""
@@ -277,23 +281,20 @@ class Codegen:
             self.const(sys.modules[module])
             self.emit("DELETE_ATTR" if deleted else "STORE_ATTR", name)
 
-    def _variable(self, name: str) -> CellVar | FreeVar:
-        return FreeVar(name) if name in self.code.co_freevars else CellVar(name)
-
     def emit_cell(self, name: str) -> None:
         """Push a cell of the frame."""
         if self.planning:
             self.plan.live_cells.add(name)
-        self.emit("LOAD_CLOSURE" if VERSION < (3, 13) else "LOAD_FAST", self._variable(name))
+        self.emit("LOAD_CLOSURE" if VERSION < (3, 13) else "LOAD_FAST", Cell(name))
 
     def emit_cell_store(self, name: str) -> None:
         """Assign the top of the stack to a cell or free variable of the frame."""
-        self.emit("STORE_DEREF", self._variable(name))
+        self.emit("STORE_DEREF", Cell(name))
 
     def load_variable(self, name: str) -> None:
         """Push a local variable of the frame, as it was when the frame started."""
         if name in self._cells:
-            self.emit("LOAD_DEREF", self._variable(name))
+            self.emit("LOAD_DEREF", Cell(name))
         else:
             self.emit("LOAD_FAST", name)
 

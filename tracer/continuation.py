@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from bytecode import Label
+from .assembly import Label
 
 if TYPE_CHECKING:
     from .codegen import Codegen

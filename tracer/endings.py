@@ -11,11 +11,10 @@ from functools import partial
 from types import CodeType, GeneratorType
 from typing import Any
 
-from bytecode import CellVar, Instr, Label, TryBegin, TryEnd
-
 from . import suspended  # noqa: F401  (it says how generators in flight are rebuilt)
+from .assembly import Cell, Label, TryBegin, TryEnd, assemble
 from .capture import CapturedGraph
-from .codegen import OUTPUTS, STACK_ARGUMENT, VERSION, Codegen, Plan
+from .codegen import FIRST_ARGUMENT, OUTPUTS, STACK_ARGUMENT, VERSION, Codegen, Plan
 from .continuation import drive, return_continuation
 from .eval_frame import unobserved
 from .generators import GeneratorValue, dies_visibly
@@ -26,14 +25,22 @@ from .modes import LASTING, Modes, protected
 from .opcodes.control import JUMP_IF_FALSE, after_loop
 from .opcodes.py313 import JUMPS_ON_BOOL
 from .randomness import draws, taken_back
-from .resume import argument_count, argument_of, assemble, free_names, instruction_at, origin_of, resume_code
+from .resume import (
+    argument_count,
+    first_argument,
+    free_names,
+    instruction_at,
+    origin_of,
+    resume_arguments,
+    resume_code,
+)
 from .second_run import SecondRun, may_run_again
 from .slots import Slot, push_object, push_slot, slot_of
 from .sources import LocalSource
 from .tracebacks import hands_over
 from .values.base import NULL, Unsupported, Value
-from .values.mappings import DictIterator
-from .values.sequences import SequenceIterator
+from .values.dict_iterators import DictIterator
+from .values.sequence_iterators import SequenceIterator
 from .values.tensor import TensorValue
 
 _PUSH_NOTHING = ("STORE_", "DELETE_", "POP_", "JUMP_", "LIST_", "SET_", "MAP_ADD", "DICT_")
@@ -80,7 +87,7 @@ def write_code(root: Interpreter, body: Body, compile_graph: Compile) -> CodeTyp
             again.end()
     codegen.create_new_objects()
     body(codegen)
-    code = assemble(codegen.instructions, root.code, _stack_size(codegen.instructions))
+    code = assemble(codegen.instructions, root.code)
     hands_over(code, codegen.rest)
     return code
 
@@ -88,20 +95,10 @@ def write_code(root: Interpreter, body: Body, compile_graph: Compile) -> CodeTyp
 def _prologue(codegen: Codegen) -> None:
     code = codegen.code
     for name in code.co_cellvars:
-        codegen.emit("MAKE_CELL", CellVar(name))
+        codegen.emit("MAKE_CELL", Cell(name))
     if code.co_freevars:
         codegen.emit("COPY_FREE_VARS", len(code.co_freevars))
     codegen.emit("RESUME", 0)
-
-
-def _stack_size(instructions: list[Any]) -> int:
-    """An upper bound of the stack depth: each tail starts where the one before ended at most."""
-    depth = highest = 0
-    for item in instructions:
-        if isinstance(item, Instr):
-            depth = max(0, depth + item.stack_effect(jump=False))
-            highest = max(highest, depth)
-    return highest + 8
 
 
 def _finish_effects(root: Interpreter, codegen: Codegen) -> None:
@@ -174,10 +171,17 @@ class BreakBody:
         else:  # the original's answer is known, and the same for all that goes on in it
             info = code_info(origin.code)
             live = frozenset().union(*(live_at(info, index + origin.shift) for index in targets))
-        return tuple(
+        first = first_argument(root.code if origin is None else origin.code)
+        taken = (FIRST_ARGUMENT,) if first == FIRST_ARGUMENT and origin is None and self._first_cell() else ()
+        return taken + tuple(
             name for name in root.code.co_varnames
-            if (name in live or self._dies_visibly(name)) and self._is_bound_after(name)
+            if (name in live or name == first or self._dies_visibly(name)) and self._is_bound_after(name)
         )  # fmt: skip
+
+    def _first_cell(self) -> str:
+        """The first argument, a cell that has a value; "" for none."""
+        name = self.root.code.co_varnames[0]
+        return name if name in self.root.bound_cells() else ""
 
     def _dies_visibly(self, name: str) -> bool:
         """Whether the program sees when the object of a variable that is not read any more dies."""
@@ -300,8 +304,15 @@ class BreakBody:
         if VERSION >= (3, 13) and instruction.opname in JUMPS_ON_BOOL:
             codegen.emit("TO_BOOL")
         original = instruction_at(self.root.code, instruction.index)
+        if loads_method(instruction):  # whether the object, or NULL, goes with it would show only at run time
+            if instruction.opname == "LOAD_SUPER_ATTR":
+                codegen.emit(original.name, (original.arg[0] & ~1, original.arg[1]))
+            else:
+                codegen.load_attr(instruction.value)
+            codegen.push_null_of_call()
+            return
         name = original.name.replace("BACKWARD_NO_INTERRUPT", "FORWARD").replace("BACKWARD", "FORWARD")
-        codegen.emit(name, *([jumped] if instruction.target >= 0 else argument_of(original)))
+        codegen.emit(name, jumped if instruction.target >= 0 else original.arg)
 
     def _after(self, jump: bool) -> list[Slot]:
         """The stack after the instruction."""
@@ -310,9 +321,11 @@ class BreakBody:
         if jump and instruction.opname == "FOR_ITER":
             return before[:-1]
         size = len(before) + stack_effect(instruction, jump)
+        pair = [Slot.OBJECT, Slot.NULL] if VERSION >= (3, 13) else [Slot.NULL, Slot.OBJECT]
         if instruction.opname == "LOAD_GLOBAL" and instruction.arg & 1:
-            pair = [Slot.OBJECT, Slot.NULL] if VERSION >= (3, 13) else [Slot.NULL, Slot.OBJECT]
             return before + pair
+        if loads_method(instruction):
+            return before[: -3 if instruction.opname == "LOAD_SUPER_ATTR" else -1] + pair
         if instruction.opname == "PUSH_NULL":
             return [*before, Slot.NULL]
         if instruction.opname == "LOAD_FAST_AND_CLEAR" and not self.root.is_bound(instruction.value):
@@ -322,7 +335,6 @@ class BreakBody:
 
     def _continue(self, codegen: Codegen, index: int, stack: list[Slot]) -> None:
         """Take the stack into variables and return what the resume function for `index` gives."""
-        objects = [i for i, slot in enumerate(stack) if slot is not Slot.NULL]
         for i, slot in reversed(list(enumerate(stack))):
             if slot is Slot.HANDLING:  # the resume function starts to handle it again: of a group, what `except*` took
                 codegen.push_function(sys.exception)
@@ -330,8 +342,12 @@ class BreakBody:
             codegen.emit("STORE_FAST", "___null" if slot is Slot.NULL else f"{STACK_ARGUMENT}{i}")
             if slot is Slot.HANDLING:
                 codegen.emit("POP_EXCEPT")
-        arguments = [*(f"{STACK_ARGUMENT}{i}" for i in objects), *self.variables]
-        boxed = tuple(name for name in arguments if name in self._boxed())
+        if FIRST_ARGUMENT in self.variables and origin_of(self.root.code) is None:
+            codegen.load_variable(self._first_cell())
+            codegen.emit("STORE_FAST", FIRST_ARGUMENT)
+        arguments = resume_arguments(self.root.code, tuple(stack), self.variables)
+        die_visibly = self._boxed()
+        boxed = tuple(name for name in arguments if name in die_visibly)
         for name in boxed:
             for part in (("LOAD_FAST", name), ("BUILD_LIST", 1), ("STORE_FAST", name)):
                 codegen.emit(*part)
@@ -375,6 +391,13 @@ class BreakBody:
         for name in cells:
             codegen.emit_cell(name)
         codegen.emit("BUILD_TUPLE", len(cells))
+
+
+def loads_method(instruction: Instruction) -> bool:
+    """Whether it reads an attribute that is about to be called."""
+    if instruction.opname == "LOAD_METHOD":
+        return True
+    return VERSION >= (3, 12) and instruction.opname in ("LOAD_ATTR", "LOAD_SUPER_ATTR") and bool(instruction.arg & 1)
 
 
 def pushed(instruction: Instruction) -> int:

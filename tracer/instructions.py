@@ -6,20 +6,20 @@ from __future__ import annotations
 
 import builtins
 import dis
+import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from types import CodeType
 from typing import Any
 
 from ..artifacts.records import Location
 from . import opcodes as opcodes  # fills the table of handlers
+from .assembly import OPCODES, Operand, Word, jump_target, words
 from .opcodes.py313 import HALVES
 from .opcodes.registry import HANDLERS, Handler
 from .skips import is_program
 from .values.base import Unsupported
-
-_IGNORED = frozenset(("CACHE", "EXTENDED_ARG"))
 
 
 @dataclass(slots=True, eq=False)
@@ -69,7 +69,6 @@ class CodeInfo:
     instructions: list[Instruction]
     exceptions: list[Handled]
     of_program: bool
-    by_offset: dict[int, int] = field(default_factory=dict)
 
     @cached_property
     def prologue(self) -> int:
@@ -129,35 +128,46 @@ def code_info(code: CodeType) -> CodeInfo:
     """`code`, decoded."""
     instructions: list[Instruction] = []
     by_offset: dict[int, int] = {}
-    pending: list[int] = []
-    for raw in dis.get_instructions(code):
-        pending.append(raw.offset)
-        if raw.opname in _IGNORED:
-            continue
-        index = len(instructions)
-        for offset in pending:
-            by_offset[offset] = index
-        pending.clear()
-        arg = raw.arg if raw.arg is not None else 0
-        value = code.co_consts[arg] if raw.opname == "KW_NAMES" else raw.argval
-        halves = HALVES.get(raw.opname)
-        for opname, half in zip(halves, value) if halves else [(raw.opname, value)]:
+    for word in words(code):
+        by_offset[word.start] = len(instructions)
+        if word.name in HALVES:
+            places = word.arg >> 4, word.arg & 15
+            halves = [(opname, code.co_varnames[place]) for opname, place in zip(HALVES[word.name], places)]
+        else:
+            halves = [(word.name, _value(code, word))]
+        for opname, value in halves:
             handler = HANDLERS.get(opname, _unknown)
-            place = len(instructions), raw.offset
-            instructions.append(Instruction(*place, opname, arg, half, handler, raw.positions))
+            place = len(instructions), word.offset
+            instructions.append(Instruction(*place, opname, word.arg, value, handler, word.positions))
     for instruction in instructions:
-        if instruction.opname in _JUMPS:
+        if OPCODES[instruction.opname].operand is Operand.JUMP:
             instruction.target = by_offset[instruction.value]
     return CodeInfo(
         code=code,
         instructions=instructions,
         exceptions=_exception_table(code, by_offset, len(instructions)),
         of_program=is_program(code.co_filename),
-        by_offset=by_offset,
     )
 
 
-_JUMPS = frozenset(dis.opname[op] for op in (*dis.hasjrel, *dis.hasjabs))
+def _value(code: CodeType, word: Word) -> Any:
+    """What the argument of an instruction means, as `dis` has it."""
+    _, operand, shift, _, _ = OPCODES[word.name]
+    if operand is Operand.LOCAL or operand is Operand.CLOSURE:
+        return code._varname_from_oparg(word.arg)  # type: ignore[attr-defined]
+    if operand is Operand.CONSTANT:
+        return code.co_consts[word.arg]
+    if operand is Operand.NAME:
+        return code.co_names[word.arg >> shift]
+    if operand is Operand.JUMP:
+        return jump_target(word)
+    if word.name == "COMPARE_OP":
+        return dis.cmp_op[word.arg >> _COMPARE_SHIFT]
+    return word.arg
+
+
+_COMPARE_SHIFT = {(3, 11): 0, (3, 12): 4}.get(sys.version_info[:2], 5)
+"""The flags below the number of a comparison."""
 
 
 def _exception_table(code: CodeType, by_offset: dict[int, int], count: int) -> list[Handled]:

@@ -6,20 +6,16 @@ like any other, and a break in it makes the next one.
 """
 from __future__ import annotations
 
-import dis
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from types import CodeType
 from typing import Any
 
-from bytecode import Bytecode, CellVar, CompilerFlags, FreeVar, Instr, Label
-from bytecode.concrete import _ConvertBytecodeToConcrete
-
-from .codegen import STACK_ARGUMENT
-from .instructions import code_info
-from .opcodes.py313 import HALVES
+from .assembly import OPCODES, Cell, Instr, Label, Operand, TryBegin, TryEnd, assemble, at
+from .codegen import FIRST_ARGUMENT, STACK_ARGUMENT
+from .instructions import Instruction, code_info
 from .slots import Slot, push_slot
 from .wording import expression_of
 
@@ -47,8 +43,8 @@ def origin_of(code: CodeType) -> Origin | None:
 def resumed_line(code: CodeType) -> int:
     """The line at which a resume function goes on; the first line for any other code."""
     origin = origin_of(code)
-    line = instruction_at(origin.code, origin.index).lineno if origin is not None else None
-    return line if isinstance(line, int) else code.co_firstlineno
+    line = code_info(origin.code).instructions[origin.index].positions[0] if origin is not None else None
+    return line if line is not None else code.co_firstlineno
 
 
 def resume_name(code: CodeType) -> str:
@@ -92,69 +88,78 @@ def is_resume_code(code: CodeType) -> bool:
     return code in _ORIGINS
 
 
+@dataclass(frozen=True)
+class Parts:
+    """A code object as `assemble` takes it: `items` are its instructions, by number in `instructions`, and the labels
+    and try blocks between them. Not to be changed."""
+
+    items: list[Instr | Label | TryBegin | TryEnd]
+    instructions: list[Instr]
+
+
 @lru_cache(maxsize=512)
-def disassembled(code: CodeType) -> Bytecode:
-    """`code` as a list of instructions and labels, super-instructions taken apart; not to be changed."""
-    bytecode = Bytecode.from_code(code, conserve_exception_block_stackdepth=True)
-    if any(isinstance(item, Instr) and item.name in HALVES for item in bytecode):
-        bytecode[:] = [half for item in bytecode for half in _halves(item)]
-    return bytecode
+def disassembled(code: CodeType) -> Parts:
+    """`code` taken apart."""
+    info = code_info(code)
+    targets = {i.target for i in info.instructions if i.target >= 0} | {entry.target for entry in info.exceptions}
+    labels = {target: Label() for target in sorted(targets)}
+    between: dict[int, list[Label | TryBegin | TryEnd]] = {target: [label] for target, label in labels.items()}
+    for entry in info.exceptions:
+        begin = TryBegin(labels[entry.target], entry.lasti, entry.depth)
+        between.setdefault(entry.start, []).append(begin)
+        between.setdefault(entry.end, []).insert(0, TryEnd(begin))
+    instructions = [_taken_apart(code, i, labels) for i in info.instructions]
+    items: list[Instr | Label | TryBegin | TryEnd] = []
+    for index, instruction in enumerate(instructions):
+        items += between.get(index, ())
+        items.append(instruction)
+    return Parts([*items, *between.get(len(instructions), ())], instructions)
 
 
-def _halves(item: Any) -> list[Any]:
-    if not isinstance(item, Instr) or item.name not in HALVES:
-        return [item]
-    arguments: Any = item.arg
-    return [Instr(name, arg, location=item.location) for name, arg in zip(HALVES[item.name], arguments)]
+def _taken_apart(code: CodeType, instruction: Instruction, labels: dict[int, Label]) -> Instr:
+    opname, value, arg = instruction.opname, instruction.value, instruction.arg
+    _, operand, shift, _, _ = OPCODES[opname]
+    decoded: Any = value
+    if operand is Operand.JUMP:
+        decoded = labels[instruction.target]
+    elif operand is Operand.NUMBER:
+        decoded = arg
+    elif operand is Operand.NAME and shift:
+        decoded = arg & (1 << shift) - 1, value
+    elif operand is Operand.CLOSURE or (operand is Operand.LOCAL and _is_cell(code, value)):
+        decoded = Cell(value)
+    return Instr(opname, decoded, instruction.positions)
+
+
+def _is_cell(code: CodeType, name: str) -> bool:
+    """Whether an instruction on a variable by its place is on a cell. From 3.13 on cells are loaded like variables."""
+    return name in code.co_cellvars or name not in code.co_varnames
 
 
 def instruction_at(code: CodeType, index: int) -> Instr:
     """Instruction `index` (as in `instructions.code_info`) in the assembler's form."""
-    return _in_order(code)[index]
-
-
-@lru_cache(maxsize=512)
-def _in_order(code: CodeType) -> list[Instr]:
-    return [item for item in disassembled(code) if isinstance(item, Instr)]
-
-
-def argument_of(item: Instr) -> list[Any]:
-    """The argument of an instruction, as a list that is empty when it has none."""
-    return [] if item.opcode < dis.HAVE_ARGUMENT else [item.arg]
-
-
-def assemble(items: Sequence[Any], code: CodeType, stacksize: int, argnames: Sequence[str] | None = None) -> CodeType:
-    """A code object with the instructions `items` in the place of `code`'s.
-
-    Arguments, cells and local variables keep their places, unless `argnames` makes it a function of these, whose free
-    variables are all cells of `code`.
-    """
-    bytecode = Bytecode(list(items))
-    bytecode.name, bytecode.qualname, bytecode.filename = code.co_name, code.co_qualname, code.co_filename
-    bytecode.first_lineno = code.co_firstlineno
-    bytecode.docstring = code.co_consts[0] if code.co_consts and isinstance(code.co_consts[0], str) else None
-    if argnames is None:
-        bytecode.argcount = code.co_argcount
-        bytecode.posonlyargcount, bytecode.kwonlyargcount = code.co_posonlyargcount, code.co_kwonlyargcount
-        names: Sequence[str] = code.co_varnames
-        bytecode.flags = CompilerFlags(code.co_flags)
-        bytecode.cellvars, bytecode.freevars = list(code.co_cellvars), list(code.co_freevars)
-    else:
-        names = argnames
-        bytecode.argcount = len(argnames)
-        bytecode.flags = CompilerFlags(code.co_flags & ~0x0C)  # takes neither *args nor **kwargs
-        bytecode.cellvars, bytecode.freevars = [], free_names(code)
-    bytecode.argnames = list(names)[: argument_count(code) if argnames is None else len(names)]
-    converter = _ConvertBytecodeToConcrete(bytecode)
-    for name in names:
-        converter.add_varname(name)
-    concrete = converter.to_concrete_bytecode(compute_exception_stack_depths=False)
-    return concrete.to_code(stacksize=stacksize, compute_exception_stack_depths=False)
+    return disassembled(code).instructions[index]
 
 
 def argument_count(code: CodeType) -> int:
     """How many of `co_varnames` are parameters."""
     return code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & 4) + bool(code.co_flags & 8)
+
+
+def first_argument(code: CodeType) -> str | None:
+    """The variable in which `super()` without arguments finds the object, where `code` calls it: the first argument of
+    a function, which has to be the first of a resume function as well. A cell comes along as `FIRST_ARGUMENT`."""
+    if not code.co_argcount or "super" not in code.co_names or "__class__" not in code.co_freevars:
+        return None
+    return FIRST_ARGUMENT if code.co_varnames[0] in code.co_cellvars else code.co_varnames[0]
+
+
+def resume_arguments(code: CodeType, stack: tuple[Slot, ...], variables: tuple[str, ...]) -> list[str]:
+    """The arguments of `resume_code(code, ..., stack, variables)`, in order."""
+    origin = origin_of(code)
+    first = first_argument(code if origin is None else origin.code)
+    objects = [f"{STACK_ARGUMENT}{i}" for i, slot in enumerate(stack) if slot is not Slot.NULL]
+    return [*(v for v in variables if v == first), *objects, *(v for v in variables if v != first)]
 
 
 def free_names(code: CodeType) -> list[str]:
@@ -176,18 +181,18 @@ def resume_code(
     if origin is not None:
         return resume_code(origin.code, index + origin.shift, stack, variables, boxed)
     names = [f"{STACK_ARGUMENT}{i}" for i, slot in enumerate(stack) if slot is not Slot.NULL]
-    location = instruction_at(code, index).location
-    start = [Instr("COPY_FREE_VARS", len(free_names(code)), location=location)] if free_names(code) else []
-    start.append(Instr("RESUME", 0, location=location))
-    for name in boxed:
-        start += [Instr(*part, location=location) for part in _unboxed(name)]
-    for i, slot in enumerate(stack):
-        start += [Instr(*push, location=location) for push in push_slot(slot, f"{STACK_ARGUMENT}{i}")]
-    start += [Instr("DELETE_FAST", name, location=location) for name in names]  # what the stack drops may die
     here = Label()
-    start.append(Instr("JUMP_FORWARD", here, location=location))
+    prologue: list[tuple[Any, ...]] = [("COPY_FREE_VARS", len(free_names(code)))] if free_names(code) else []
+    prologue.append(("RESUME",))
+    for name in boxed:
+        prologue += _unboxed(name)
+    for i, slot in enumerate(stack):
+        prologue += push_slot(slot, f"{STACK_ARGUMENT}{i}")
+    prologue += [("DELETE_FAST", name) for name in names]  # what the stack drops may die
+    prologue.append(("JUMP_FORWARD", here))
+    start = at(instruction_at(code, index).location, prologue)
     body, dropped = body_of(code, index, here)
-    new = assemble([*start, *body], code, code.co_stacksize + 2, [*names, *variables])
+    new = assemble([*start, *body], code, code.co_stacksize + 2, resume_arguments(code, stack, variables))
     _ORIGINS[new] = Origin(code, dropped - len(start), index, len(start), boxed)
     return new
 
@@ -200,35 +205,19 @@ def _unboxed(name: str) -> list[tuple[Any, ...]]:
     ]  # fmt: skip
 
 
-def body_of(code: CodeType, index: int, here: Label) -> tuple[list[Any], int]:
+def body_of(code: CodeType, index: int, here: Label) -> tuple[list[Instr | Label | TryBegin | TryEnd], int]:
     """The instructions of `code` after its first RESUME, the label `here` before number `index`; how many are dropped.
     """
-    body: list[Any] = []
-    position = dropped = 0
-    in_prologue = True
-    for item in disassembled(code):
-        if not isinstance(item, Instr):
-            body.append(item)
-            continue
-        if in_prologue:
-            dropped += 1
-            in_prologue = item.name != "RESUME"
-        else:
+    parts = disassembled(code)
+    dropped = code_info(code).prologue + 1
+    body: list[Instr | Label | TryBegin | TryEnd] = []
+    position = 0
+    for item in parts.items:
+        if isinstance(item, Instr):
             if position == index:
                 body.append(here)
-            body.append(_freed(item, code))
-        position += 1
+            position += 1
+            if position <= dropped:
+                continue
+        body.append(item)
     return body, dropped
-
-
-def _freed(item: Instr, code: CodeType) -> Instr:
-    """An instruction on a cell of the original, on a free variable of the resume function. From 3.13 on the cell of a
-    parameter is loaded like the parameter."""
-    if isinstance(item.arg, CellVar):
-        return Instr(item.name, FreeVar(item.arg.name), location=item.location)
-    if isinstance(item.arg, str) and item.name in _ON_PLACES and item.arg in code.co_cellvars:
-        return Instr(item.name, FreeVar(item.arg), location=item.location)
-    return item
-
-
-_ON_PLACES = ("LOAD_FAST", "LOAD_FAST_CHECK", "STORE_FAST", "LOAD_FAST_AND_CLEAR", "DELETE_FAST")

@@ -11,10 +11,10 @@ import logging
 from types import CodeType
 
 import torch
-from bytecode import Label, TryBegin, TryEnd
 from torch.utils.checkpoint import _StopRecomputationError
 
 from ..artifacts.context import CHANGED_INPUTS
+from .assembly import Label, TryBegin, TryEnd
 from .codegen import VERSION, Codegen
 from .eval_frame import skip_code_with_callees
 from .graph import TraceGraph
@@ -30,7 +30,8 @@ def may_run_again(graph: TraceGraph, restartable: bool) -> bool:
     """Whether nothing that the program can see has changed when the graph raises: it writes to no input, or the
     compiler says so (`restartable`).
 
-    Raises Unsupported where that is not so and the program would catch what an operator may raise.
+    Raises Unsupported where that is not so and the program would catch what an operator may raise, or the graph checks
+    what it takes for granted.
     """
     fakes = [node.meta["val"] for node in graph.inputs.values()]
     versions = [graph.versions.get(node) for node in graph.inputs.values()]
@@ -41,6 +42,8 @@ def may_run_again(graph: TraceGraph, restartable: bool) -> bool:
         return True
     if graph.caught:
         raise Unsupported("may-raise", graph.caught)
+    if graph.assumed is not None:
+        raise graph.assumed.refused()
     return False
 
 

@@ -11,13 +11,12 @@ from functools import lru_cache
 from types import CodeType, FunctionType, GeneratorType
 from typing import Any
 
-from bytecode import Instr, Label, TryBegin, TryEnd
-
-from .codegen import STACK_ARGUMENT, Codegen
+from .assembly import Instr, Label, TryBegin, TryEnd, assemble, at
+from .codegen import FIRST_ARGUMENT, STACK_ARGUMENT, Codegen
 from .generators import GeneratorValue
 from .interpreter import Interpreter
 from .liveness import live_at, unbound_cell_read
-from .resume import argument_of, assemble, body_of, disassembled, free_names, instruction_at
+from .resume import body_of, disassembled, first_argument, free_names, instruction_at, resume_arguments
 from .slots import Slot, push_object, push_slot, slot_of
 from .values.base import Unsupported, Value
 from .values.constant import REGISTRY
@@ -50,20 +49,22 @@ def _exhausted() -> Iterator[Any]:
 def _push_started(codegen: Codegen, frame: Interpreter) -> None:
     if frame.info.reuses_cells or unbound_cell_read(frame.info, frame.index, frame.bound_cells()):
         raise Unsupported("generator", frame.code.co_qualname)
-    live = live_at(frame.info, frame.index)
-    variables = tuple(name for name in frame.code.co_varnames if name in live and name in frame.locals)
+    live, first = live_at(frame.info, frame.index), first_argument(frame.code)
+    if first == FIRST_ARGUMENT:
+        raise Unsupported("generator", frame.code.co_qualname)
+    wanted = [name for name in frame.code.co_varnames if name in live or name == first]
+    variables = tuple(name for name in wanted if name in frame.locals)
     slots = tuple(slot_of(value) for value in frame.stack)
     codegen.push_function(_resumed)
     codegen.const(suspended_code(frame.code, frame.index, slots, variables))
     codegen.const(frame.f_globals)
     cells: list[Value] = [frame.cells[name] for name in free_names(frame.code)]
     _push_tuple(codegen, cells)
-    objects = [value for value, slot in zip(frame.stack, slots) if slot is not Slot.NULL]
-    for value in objects:
-        push_object(codegen, value)
-    for name in variables:
-        codegen(frame.locals[name])
-    codegen.build("BUILD_TUPLE", len(objects) + len(variables))
+    held = {f"{STACK_ARGUMENT}{i}": value for i, value in enumerate(frame.stack) if slots[i] is not Slot.NULL}
+    arguments = resume_arguments(frame.code, slots, variables)
+    for name in arguments:
+        push_object(codegen, held[name]) if name in held else codegen(frame.locals[name])
+    codegen.build("BUILD_TUPLE", len(arguments))
     codegen.call(4)
 
 
@@ -84,32 +85,30 @@ def _resumed(code: CodeType, f_globals: dict[str, Any], closure: tuple[Any, ...]
 def suspended_code(code: CodeType, index: int, stack: tuple[Slot, ...], variables: tuple[str, ...]) -> CodeType:
     """The code of a generator that stands before instruction `index` of `code`, the RESUME after a yield."""
     yields, resumes = instruction_at(code, index - 1), instruction_at(code, index)
-    names = [f"{STACK_ARGUMENT}{i}" for i, slot in enumerate(stack) if slot is not Slot.NULL]
     location = yields.location
-    start: list[Any] = []
-    if free_names(code):
-        start.append(Instr("COPY_FREE_VARS", len(free_names(code)), location=location))
-    start += [Instr(*made, location=location) for made in (("RETURN_GENERATOR",), ("POP_TOP",), ("RESUME", 0))]
+    prologue: list[tuple[Any, ...]] = [("COPY_FREE_VARS", len(free_names(code)))] if free_names(code) else []
+    prologue += [("RETURN_GENERATOR",), ("POP_TOP",), ("RESUME",)]
     for i, slot in enumerate(stack):
-        start += [Instr(*push, location=location) for push in push_slot(slot, f"{STACK_ARGUMENT}{i}")]
+        prologue += push_slot(slot, f"{STACK_ARGUMENT}{i}")
+    start: list[Any] = [*at(location, prologue)]
     handled = _try_around(code, index - 1)
     if handled is not None:
         start.append(handled)
     start.append(Instr("LOAD_CONST", 0, location=location))  # what the one who rebuilds the generator gets
-    start += [Instr(item.name, *argument_of(item), location=location) for item in (yields, resumes)]
+    start += [Instr(item.name, item.arg, location) for item in (yields, resumes)]
     if handled is not None:
         start.append(TryEnd(handled))
     here = Label()
     start.append(Instr("JUMP_FORWARD", here, location=location))
     body, _ = body_of(code, index + 1, here)
-    return assemble([*start, *body], code, code.co_stacksize + 3, [*names, *variables])
+    return assemble([*start, *body], code, code.co_stacksize + 3, resume_arguments(code, stack, variables))
 
 
 def _try_around(code: CodeType, index: int) -> TryBegin | None:
     """A try block like the innermost one around instruction `index`, with the same handler."""
     around: TryBegin | None = None
     position = 0
-    for item in disassembled(code):
+    for item in disassembled(code).items:
         if isinstance(item, TryBegin):
             around = item
         elif isinstance(item, TryEnd):
@@ -118,7 +117,7 @@ def _try_around(code: CodeType, index: int) -> TryBegin | None:
             if position == index:
                 break
             position += 1
-    return TryBegin(around.target, around.push_lasti, around.stack_depth) if around is not None else None
+    return TryBegin(around.target, around.lasti, around.depth) if around is not None else None
 
 
 # ---- before the start ------------------------------------------------------------------------------------------------

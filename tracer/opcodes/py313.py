@@ -44,8 +44,7 @@ def TO_BOOL(tx: Interpreter, instruction: Instruction) -> None:
 @opcode("COMPARE_OP", since=(3, 13))
 def COMPARE_OP(tx: Interpreter, instruction: Instruction) -> None:
     left, right = tx.popn(2)
-    symbol = instruction.value.removeprefix("bool(").removesuffix(")")
-    value = operators.apply(tx, COMPARE[symbol], left, right)
+    value = operators.apply(tx, COMPARE[instruction.value], left, right)
     as_bool = instruction.arg & 16 and not _jump_follows(tx)
     tx.push(build.constant(value.truth(tx)) if as_bool else value)
 
@@ -82,7 +81,10 @@ def END_FOR(tx: Interpreter, instruction: Instruction) -> None:
 
 @opcode("MAKE_FUNCTION", since=(3, 13))
 def MAKE_FUNCTION(tx: Interpreter, instruction: Instruction) -> None:
-    code = tx.pop().as_constant()
+    code = tx.stack[-1].as_constant()
+    if code.co_freevars:
+        closure_of(tx, tx.stack[-2])  # where eager must make it, all of it: it cannot be rebuilt without its cells
+    tx.pop()
     tx.push(build.make_function(tx, code, code.co_name, tx.f_globals, (), {}, (), None))
 
 
