@@ -242,10 +242,11 @@ class SideEffects:
                 codegen(new)
                 codegen(target)
         elif change.kind == "items":
+            added = target.additions()
             codegen.push_null()
-            codegen.const(refill)
+            codegen.const(refill if added is None else add)
             codegen(target)
-            target.reconstruct(codegen)
+            (target if added is None else added).reconstruct(codegen)
         elif change.kind == "global":
             if self.globals[change.target, change.name] is not DELETED:
                 codegen(self.globals[change.target, change.name])
@@ -288,6 +289,16 @@ def discard(target: Any, name: str) -> None:
     """Delete an attribute that may have existed only while tracing."""
     with suppress(AttributeError):
         delattr(target, name)
+
+
+def add(target: Any, fresh: Any) -> None:
+    """Append the items of `fresh` to the list `target`, or store them in the dict, past any overridden method."""
+    if isinstance(target, list):
+        list.extend(target, fresh)
+        return
+    base: Any = OrderedDict if isinstance(target, OrderedDict) else dict
+    for key, item in fresh.items():
+        base.__setitem__(target, key, item)
 
 
 def refill(target: Any, fresh: Any) -> None:

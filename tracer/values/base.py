@@ -8,7 +8,7 @@ never guess. `tx` is the running `interpreter.Interpreter`; through it values re
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..sources import Source
@@ -145,6 +145,10 @@ class Value:
         """del value.name."""
         raise Unsupported("del", f"{self.describe()}.{name}")
 
+    def additions(self) -> Value | None:
+        """For a container that exists: what was put into it, where nothing else of it changed and it was not read."""
+        return None
+
     def reconstruct(self, codegen: Codegen) -> None:
         """Emit bytecode that pushes this object; only called for values without a source to load from."""
         raise Unsupported("reconstruct", self.describe())
@@ -156,6 +160,17 @@ class Value:
 
     def __repr__(self) -> str:
         return f"<{self.describe()}>"
+
+
+def each(tx: Interpreter, value: Value) -> Iterator[Value]:
+    """The items of iter(value), each when it is asked for: what runs between two of them sees what the first did."""
+    own = type(value)
+    if own.iter is Value.iter and own.next is Value.next:
+        yield from value.iterate(tx)
+        return
+    iterator = value.iter(tx) if own.iter is not Value.iter else value
+    while (item := iterator.next(tx)) is not None:
+        yield item
 
 
 class Null(Value):

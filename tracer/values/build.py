@@ -5,6 +5,7 @@ Importing this module imports every kind of value, which fills the tables of `re
 from __future__ import annotations
 
 from . import (  # noqa: F401  (they fill the tables)
+    accessors,
     autograd_function,
     builtins,
     checkpoint,
@@ -22,8 +23,10 @@ from . import (  # noqa: F401  (they fill the tables)
     pytree,
     regions,
     rewritten,
+    splitting,
     torch_functions,
     torch_modes,
+    written_in_c,
 )
 from .base import Value
 from .builtins import format_value

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from .attributes import MISSING, SuperValue, lookup
-from .base import ObservedException, Unsupported, Value
-from .constant import constant, fold
+from .base import ObservedException, Unsupported, Value, each
+from .constant import REGISTRY, constant, fold
 from .deques import DequeValue
 from .exceptions import ExceptionValue
 from .handlers import handles
@@ -138,6 +138,8 @@ def _super(tx: Interpreter, *args: Value) -> Value:
         raise Unsupported("call", "super() with one argument")
     name = tx.code.co_varnames[0] if tx.code.co_argcount else ""
     owner = tx.load_cell(name) if name in tx.cells else tx.load_local(name)
+    if "__class__" not in tx.cells:
+        tx.raise_observed(RuntimeError, "super(): __class__ cell not found")
     return SuperValue(tx.load_cell("__class__").as_constant(), owner)
 
 
@@ -196,17 +198,28 @@ def text_of(tx: Interpreter, value: Value, function: Callable[[Any], str]) -> Va
     if isinstance(value, TensorValue):
         raise Unsupported("data-dependent-value", f"{function.__name__}() of {value.describe()}")
     if isinstance(value, ExceptionValue):
-        return constant(function(value.as_real()))
+        return value.text(tx, function)
     if isinstance(value, ObjectValue):
-        names = ("__str__", "__repr__") if function is str else ("__repr__",)
-        for name in names:
-            found = getattr(value.cls, name)
-            if hasattr(found, "__code__"):
-                return value.method(tx, name).call(tx, [], {})  # type: ignore[union-attr]
-        raise Unsupported("call", f"{function.__name__}() of {value.describe()}")
+        return _text_of_object(tx, value, function)
     if not value.is_constant() and not isinstance(value, (ListValue, DictValue, SetValue)):
         raise Unsupported("call", f"{function.__name__}() of {value.describe()}")
     return fold(tx, function, [value])
+
+
+REGISTRY["text_of"] = text_of
+
+
+def _text_of_object(tx: Interpreter, value: ObjectValue, function: Callable[[Any], str]) -> Value:
+    """By `__str__` or `__repr__` of the program; of an exception that exists, by its arguments."""
+    name = f"__{function.__name__}__"
+    found = getattr(value.cls, name)
+    if found is object.__str__:
+        name, found = "__repr__", value.cls.__repr__
+    if hasattr(found, "__code__"):
+        return value.method(tx, name).call(tx, [], {})  # type: ignore[union-attr]
+    if isinstance(value.real, BaseException) and value.getattr(tx, "args").is_constant():
+        return constant(function(value.real))
+    raise Unsupported("call", f"{function.__name__}() of {value.describe()}")
 
 
 _CONVERSIONS: dict[str, Callable[[Any], str]] = {"s": str, "r": repr, "a": ascii}
@@ -277,7 +290,10 @@ def _filled(tx: Interpreter, made: DictValue, args: Args, items: Kwargs) -> Valu
 
 
 def _deque(tx: Interpreter, items: Value | None = None, maxlen: Value | None = None) -> Value:
-    return DequeValue(items.iterate(tx) if items is not None else [], maxlen.as_constant() if maxlen else None)
+    limit = maxlen.as_constant() if maxlen is not None else None
+    if limit is not None and (type(limit) is not int or limit < 0):
+        return fold(tx, deque, [constant(()), constant(limit)])  # raises
+    return DequeValue(items.iterate(tx) if items is not None else [], limit)
 
 
 def _slice(tx: Interpreter, *args: Value) -> Value:
@@ -293,39 +309,31 @@ def _range(tx: Interpreter, *args: Value) -> Value:
 # ---- folds over items ----------------------------------------------------------------------------------------------
 def _sum(tx: Interpreter, items: Value, start: Value | None = None) -> Value:
     total: Value = start if start is not None else constant(0)
-    for item in items.iterate(tx):
+    for item in each(tx, items):
         total = apply(tx, operator.add, total, item)
     return total
 
 
 def _any(tx: Interpreter, items: Value) -> Value:
-    return constant(any(item.truth(tx) for item in _lazily(tx, items)))
+    return constant(any(item.truth(tx) for item in each(tx, items)))
 
 
 def _all(tx: Interpreter, items: Value) -> Value:
-    return constant(all(item.truth(tx) for item in _lazily(tx, items)))
-
-
-def _lazily(tx: Interpreter, items: Value) -> Any:
-    iterator = items.iter(tx)
-    while (item := iterator.next(tx)) is not None:
-        yield item
+    return constant(all(item.truth(tx) for item in each(tx, items)))
 
 
 def _sorted(tx: Interpreter, items: Value, key: Value | None = None, reverse: Value | None = None) -> Value:
     return ListValue(sorted_items(tx, items.iterate(tx), key, reverse is not None and reverse.truth(tx)), list)
 
 
-def _extremum(better: Callable[..., Any], symbolic: Callable[..., Any], name: str) -> Callable[..., Value]:
+def _extremum(function: Any, better: Callable[..., Any], symbolic: Callable[..., Any]) -> Callable[..., Value]:
     def handler(tx: Interpreter, *args: Value, key: Value | None = None, default: Value | None = None) -> Value:
-        items = args[0].iterate(tx) if len(args) == 1 else args
-        if not items:
-            if default is not None:
-                return default
-            tx.raise_observed(ValueError, f"{name}() arg is an empty sequence")
-        best = items[0]
+        items = each(tx, args[0]) if len(args) == 1 else iter(args)
+        best = next(items, None)
+        if best is None:
+            return default if default is not None else fold(tx, function, [constant(())])  # raises
         best_key = key.call(tx, [best], {}) if key is not None and not _is_none(key) else best
-        for item in items[1:]:
+        for item in items:
             item_key = key.call(tx, [item], {}) if key is not None and not _is_none(key) else item
             if isinstance(best_key, NumberValue) or isinstance(item_key, NumberValue):
                 chosen = symbolic_extremum(tx, symbolic, best_key, item_key)
@@ -379,7 +387,7 @@ _TABLE: dict[Callable[..., Value], tuple[Any, ...]] = {
     _list: (list,), _tuple: (tuple,), _size: (torch.Size,), _set: (set,), _frozenset: (frozenset,), _dict: (dict,),
     _ordered_dict: (OrderedDict,), _defaultdict: (defaultdict,), _deque: (deque,), _slice: (slice,), _range: (range,),
     _sum: (sum,), _any: (any,), _all: (all,), _sorted: (sorted,), _round: (round,), _divmod: (divmod,), _pow: (pow,),
-    _extremum(operator.lt, torch.sym_min, "min"): (min,), _extremum(operator.gt, torch.sym_max, "max"): (max,),
+    _extremum(min, operator.lt, torch.sym_min): (min,), _extremum(max, operator.gt, torch.sym_max): (max,),
 }  # fmt: skip
 for _function, _callables in _TABLE.items():
     positional(_function, *_callables)

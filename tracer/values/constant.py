@@ -228,6 +228,8 @@ def fold(
         tx.raise_observed(type(error), *_plain(error.args))
     if result is NotImplemented:
         raise Unsupported("operator", getattr(function, "__name__", repr(function)))
+    if hasattr(type(result), "__next__"):  # each call makes a new one
+        return ItemsIterator([fold_result(tx, item) for item in result])
     return fold_result(tx, result)
 
 

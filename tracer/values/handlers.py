@@ -23,12 +23,18 @@ HANDLERS: dict[int, tuple[Any, Handler]] = {}
 """By id of the callable, which is kept alive beside its handler (some callables have no hash)."""
 
 
+_OF_CLASSES: dict[tuple[type, str], Handler] = {}
+"""By class and name: methods of a class itself, which are bound anew each time they are read (chain.from_iterable)."""
+
+
 def handles(*functions: Any) -> Callable[[Handler], Handler]:
     """Register the handler for calls of `functions`."""
 
     def register(handler: Handler) -> Handler:
         for function in functions:
             HANDLERS[id(function)] = (function, handler)
+            if isinstance(getattr(function, "__self__", None), type):
+                _OF_CLASSES[function.__self__, function.__name__] = handler
         return handler
 
     return register
@@ -44,7 +50,12 @@ def handler_of(function: Any) -> Handler | None:
     if entry is not None:
         return entry[1]
     name = getattr(function, "__name__", None)
-    return NAMED.get((getattr(function, "__module__", ""), name)) if type(name) is str else None
+    if type(name) is not str:
+        return None
+    owner = getattr(function, "__self__", None)
+    if isinstance(owner, type) and (owner, name) in _OF_CLASSES:
+        return _OF_CLASSES[owner, name]
+    return NAMED.get((getattr(function, "__module__", ""), name))
 
 
 def _public(module: Any) -> list[Any]:

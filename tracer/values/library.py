@@ -4,8 +4,10 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
+import json
 import logging
 import os
+import re
 import sys
 import typing
 import warnings
@@ -23,7 +25,7 @@ from .exceptions import TracebackValue
 from .functions import FunctionValue, MethodValue, PartialValue
 from .handlers import NAMED, handles, pure
 from .objects import ObjectValue, new_object
-from .registry import OPAQUE_CONSTANTS, build, builds, from_python
+from .registry import CONSTANT_TYPES, OPAQUE_CONSTANTS, build, builds, from_python
 from .sequences import TupleValue
 
 if TYPE_CHECKING:
@@ -37,7 +39,9 @@ OPAQUE_CONSTANTS.update((
     type(dataclasses.MISSING), ModuleSpec,
 ))  # fmt: skip
 
-pure(typing.get_origin, typing.get_args, os.getpid, inspect.getmodule)
+pure(typing.get_origin, typing.get_args, os.getpid, inspect.getmodule, sys.intern, json.loads, json.dumps)
+
+CONSTANT_TYPES.update((re.Pattern, re.Match))  # immutable, and their methods have no side effects
 
 
 # ---- dataclasses and inspect -----------------------------------------------------------------------------------------

@@ -8,14 +8,15 @@ from __future__ import annotations
 import enum
 import operator
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import BuiltinFunctionType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 from ..sources import AttrSource, ItemSource, KeySource, Source
 from ..wording import in_words
-from .base import Unsupported, Value
-from .constant import REGISTRY, BoundBuiltin, ItemsIterator, constant
+from .base import Unsupported, Value, each
+from .constant import REGISTRY, BoundBuiltin, constant, fold
+from .dict_iterators import DictIterator
 from .operators import equal
 from .registry import CONSTANT_TYPES, FRESH, build, builds, from_python, is_stable
 from .sequences import make_tuple
@@ -30,7 +31,7 @@ DICT_TYPES = (dict, OrderedDict, defaultdict)
 class DictValue(Value):
     """A dict. `items` maps keys (see `Value.key`) to Values; None for what is in `real` and was not read yet."""
 
-    __slots__ = ("default_factory", "items", "key_values", "keys_guarded", "kind", "real")
+    __slots__ = ("changes", "default_factory", "items", "key_values", "keys_guarded", "kind", "real", "stored")
 
     def __init__(self, kind: type = dict, source: Source | None = None) -> None:
         super().__init__(source)
@@ -39,7 +40,9 @@ class DictValue(Value):
         self.key_values: dict[Any, Value] = {}
         self.real: Any = None
         self.keys_guarded = True
+        self.stored: dict[Any, None] = {}  # keys to which the program assigned without looking which keys there are
         self.default_factory: Value | None = None
+        self.changes = 0  # how often a key came, went or moved
 
     def python_type(self) -> type:
         """dict, OrderedDict or defaultdict."""
@@ -122,6 +125,8 @@ class DictValue(Value):
 
     def length(self, tx: Interpreter) -> Value:
         """The number of items."""
+        if self.stored:
+            self.guard_keys(tx)
         if not self.keys_guarded and self.source is not None:
             tx.guards.add(self.source, "LENGTH", len(self.real))
         return constant(len(self.items))
@@ -134,6 +139,10 @@ class DictValue(Value):
     def iter(self, tx: Interpreter) -> Value:
         """An iterator over the keys."""
         return DictIterator(tx, self, "keys")
+
+    def reversed(self, tx: Interpreter) -> Value:
+        """An iterator over the keys from the end."""
+        return DictIterator(tx, self, "keys", -1)
 
     def contains(self, tx: Interpreter, item: Value) -> bool:
         """Whether there is such a key."""
@@ -186,10 +195,12 @@ class DictValue(Value):
     def setitem(self, tx: Interpreter, key: Value, value: Value) -> None:
         """Assign an item."""
         real_key = checked_key(tx, key)
-        self.guard_keys(tx)
+        if not self.keys_guarded:
+            self.stored[real_key] = None
         self.changed(tx)
         if real_key not in self.items:
             self.key_values[real_key] = key
+            self.changes += 1
         self.items[real_key] = value
 
     def delitem(self, tx: Interpreter, key: Value) -> None:
@@ -198,14 +209,22 @@ class DictValue(Value):
             tx.raise_observed(KeyError, key.as_constant())
         self.guard_keys(tx)
         self.changed(tx)
+        self.changes += 1
         del self.items[checked_key(tx, key)]
 
     def update(self, tx: Interpreter, other: Value) -> None:
         """dict.update with a mapping or an iterable of pairs."""
-        self.guard_keys(tx)
-        self.changed(tx)
         for key, value in pairs_of(tx, other):
             self.setitem(tx, key, value)
+
+    def additions(self) -> Value | None:
+        """What was stored in a dict whose keys the program did not ask for."""
+        if self.keys_guarded or not self.stored:
+            return None
+        added = DictValue(dict)
+        added.items = {key: self.items[key] for key in self.stored}
+        added.key_values = self.key_values
+        return added
 
     def updated(self, pairs: Iterable[tuple[str, Value]]) -> DictValue:
         """This dict, made in the trace, with items under constant keys."""
@@ -230,14 +249,14 @@ class DictValue(Value):
             return from_python(tx, self.kind)
         if hasattr(self.kind, name):
             return BoundBuiltin(self, name)
-        return tx.raise_observed(AttributeError, f"'{self.kind.__name__}' object has no attribute '{name}'")
+        return fold(tx, getattr, [constant(self.kind()), constant(name)])  # raises
 
     def call_method(self, tx: Interpreter, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         """A method from the table."""
         method = METHODS.get(name)
         if method is None:
             if not hasattr(self.kind, name):
-                tx.raise_observed(AttributeError, f"'{self.kind.__name__}' object has no attribute '{name}'")
+                return self.getattr(tx, name)  # raises
             raise Unsupported("call", f"{self.describe()}.{name}")
         return method(tx, self, *args, **kwargs)
 
@@ -311,6 +330,10 @@ class DictView(Value):
         """An iterator that fails when the dict changes its size."""
         return DictIterator(tx, self.owner, self.what)
 
+    def reversed(self, tx: Interpreter) -> Value:
+        """The same, from the end."""
+        return DictIterator(tx, self.owner, self.what, -1)
+
     def contains(self, tx: Interpreter, item: Value) -> bool:
         """`in` the view."""
         if self.what == "keys":
@@ -330,7 +353,7 @@ class DictView(Value):
 
     def call_method(self, tx: Interpreter, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         """The special methods."""
-        table = {"__iter__": self.iter, "__len__": self.length}
+        table = {"__iter__": self.iter, "__len__": self.length, "__reversed__": self.reversed}
         if name in table and not args:
             return table[name](tx)
         if name in ("isdisjoint", "__contains__"):
@@ -350,63 +373,6 @@ class DictView(Value):
         return f"the {self.what} of {self.owner.describe()}"
 
 
-class DictIterator(ItemsIterator):
-    """iter() of a dict or a view of one."""
-
-    __slots__ = ("owner", "what")
-
-    def __init__(self, tx: Interpreter, owner: DictValue, what: str) -> None:
-        owner.guard_keys(tx)
-        super().__init__([owner.key_value(tx, key) for key in owner.items])
-        self.owner = owner
-        self.what = what
-
-    def next(self, tx: Interpreter) -> Value | None:
-        """The next key, value or pair."""
-        if self.index <= len(self.items) != len(self.owner.items):
-            tx.raise_observed(RuntimeError, "dictionary changed size during iteration")
-        key = super().next(tx)
-        if key is None:
-            self.index = len(self.items) + 1
-            return None
-        return self._shown(tx, key)
-
-    def _shown(self, tx: Interpreter, key: Value) -> Value:
-        if self.what == "keys":
-            return key
-        value = self.owner.read(tx, key.key())
-        return value if self.what == "values" else make_tuple(tx, [key, value])
-
-    def iterate(self, tx: Interpreter) -> Sequence[Value]:
-        """What is left."""
-        return [self._shown(tx, key) for key in super().iterate(tx)]
-
-    def parts(self) -> tuple[Callable[..., Any], list[Value]]:
-        """The call that makes an iterator over the same dict, at the same place: function and arguments, the dict
-        first."""
-        if self.index <= len(self.items) != len(self.owner.items):
-            raise Unsupported("reconstruct", f"{self.describe()} of a dict that changed its size")
-        return view_iterator_at, [self.owner, constant(self.what), constant(self.index)]
-
-    def reconstruct(self, codegen: Codegen) -> None:
-        """That call, where the dict has its items."""
-        if codegen.effects.refills(self.owner):
-            raise Unsupported("reconstruct", f"{self.describe()} of a dict that changed")
-        codegen.call_const(*self.parts())
-
-    def describe(self) -> str:
-        """For messages."""
-        return f"an iterator over the {self.what}"
-
-
-def view_iterator_at(owner: Mapping[Any, Any], what: str, index: int) -> Any:
-    """iter(owner.keys()) (values, items) after `index` items."""
-    iterator = iter(getattr(owner, what)())
-    for _ in range(index):
-        next(iterator, None)
-    return iterator
-
-
 def checked_key(tx: Interpreter, key: Value) -> Any:
     """What stands for `key` in the dict; TypeError in the program when its type has no hash."""
     kind = key.python_type()
@@ -415,19 +381,21 @@ def checked_key(tx: Interpreter, key: Value) -> Any:
     return key.key()
 
 
-def pairs_of(tx: Interpreter, other: Value) -> list[tuple[Value, Value]]:
-    """The pairs that `dict(other)` would have."""
+def pairs_of(tx: Interpreter, other: Value) -> Iterator[tuple[Value, Value]]:
+    """The pairs that `dict(other)` would have, each when it is asked for."""
     storage = getattr(other, "storage", other)
     if isinstance(storage, DictValue):
-        return storage.pairs(tx)
+        yield from storage.pairs(tx)
+        return
     if hasattr(other.python_type(), "keys"):
-        keys = other.call_method(tx, "keys", [], {}).iterate(tx)
-        return [(key, other.getitem(tx, key)) for key in keys]
-    pairs = []
-    for item in other.iterate(tx):
-        key, value = item.iterate(tx)
-        pairs.append((key, value))
-    return pairs
+        for key in each(tx, other.call_method(tx, "keys", [], {})):
+            yield key, other.getitem(tx, key)
+        return
+    for item in each(tx, other):
+        pair = list(item.iterate(tx))
+        if len(pair) != 2:
+            raise Unsupported("raises", "ValueError: an item that is no pair of key and value")
+        yield pair[0], pair[1]
 
 
 def _is_none(value: Value) -> bool:
@@ -456,7 +424,8 @@ def fill_from_real(tx: Interpreter, value: DictValue, obj: Mapping[Any, Any]) ->
     value.real = obj
     value.keys_guarded = value.source is None
     if all(type(key) is str or _is_simple_key(key) for key in obj):
-        value.items = dict.fromkeys(obj)
+        value.items = obj.copy() if type(obj) is dict else dict.fromkeys(obj)  # a copy iterates as the dict does
+        value.items.update(dict.fromkeys(obj))
         return
     if value.source is None:
         raise Unsupported("unknown-type", "a dict with objects as keys")

@@ -11,10 +11,11 @@ import torch
 
 from ..sources import ItemSource, Source
 from ..wording import in_words
-from .base import Unsupported, Value
-from .constant import REGISTRY, BoundBuiltin, ItemsIterator, constant
+from .base import Unsupported, Value, each
+from .constant import REGISTRY, BoundBuiltin, constant
 from .operators import apply, equal
 from .registry import FRESH, RESULTS, build, builds, from_python, wrap_result
+from .sequence_iterators import SequenceIterator
 from .slices import as_index, position
 
 if TYPE_CHECKING:
@@ -54,6 +55,10 @@ class SequenceValue(Value):
     def iter(self, tx: Interpreter) -> Value:
         """An iterator that sees later changes of a list."""
         return SequenceIterator(self)
+
+    def reversed(self, tx: Interpreter) -> Value:
+        """An iterator from the end, that sees later changes too."""
+        return SequenceIterator(self, -1)
 
     def length(self, tx: Interpreter) -> Value:
         """The number of items."""
@@ -95,12 +100,26 @@ class SequenceValue(Value):
         return next(kind for kind in (list, tuple, deque) if issubclass(self.kind, kind))
 
     def _compare(self, tx: Interpreter, function: Any, left: SequenceValue, right: SequenceValue) -> Value:
-        for a, b in zip(left.items, right.items):
-            if not equal(tx, a, b):
+        pairs = list(zip(left.items, right.items))
+        for i, (a, b) in enumerate(pairs):
+            try:
+                is_equal = equal(tx, a, b)
+            except Unsupported:
+                if function is not operator.eq or len(left.items) != len(right.items):
+                    raise
+                return self._equal_by_data(tx, a, b, pairs[i + 1 :])
+            if not is_equal:
                 if function in (operator.eq, operator.ne):
                     return constant(function is operator.ne)
                 return apply(tx, function, a, b)
         return constant(function(len(left.items), len(right.items)))
+
+    def _equal_by_data(self, tx: Interpreter, a: Value, b: Value, rest: Sequence[tuple[Value, Value]]) -> Value:
+        """Whether two lists are equal whose items are, but for `a` and `b`, of which only data tells, and the `rest`."""
+        answer = apply(tx, operator.eq, a, b)
+        if not all(equal(tx, *pair) for pair in rest):
+            return constant(False)
+        return answer.call_method(tx, "item", [], {}) if issubclass(answer.python_type(), torch.Tensor) else answer
 
     def getattr(self, tx: Interpreter, name: str) -> Value:
         """Methods."""
@@ -231,11 +250,66 @@ def make_instance(kind: type, items: list[Any]) -> Any:
 
 
 class ListValue(SequenceValue):
-    """A list."""
+    """A list. The items of one that exists are read, and guarded, when the program looks at any of them: `real` is the
+    list until then, `added` what was appended meanwhile."""
 
-    __slots__ = ()
+    __slots__ = ("_items", "_tx", "added", "real")
 
     mutable = True
+
+    def __init__(self, items: Sequence[Value], kind: type, source: Source | None = None) -> None:
+        self.added: list[Value] = []
+        self.real: list[Any] | None = None
+        super().__init__(items, kind, source)
+
+    def exists_as(self, tx: Interpreter, real: list[Any]) -> None:
+        """It stands for the list `real`, of which nothing was read yet."""
+        self._tx = tx
+        self.real = real
+
+    @property
+    def items(self) -> list[Value]:  # type: ignore[override]
+        """All items."""
+        if self.real is not None:
+            real, self.real = self.real, None
+            assert self.source is not None
+            self._items = [*read_items(self._tx, real, self.source), *self.added]
+        return self._items
+
+    @items.setter
+    def items(self, items: list[Value]) -> None:
+        self._items = items
+
+    def add(self, item: Value) -> None:
+        """Append an item, which does not read the others."""
+        (self.items if self.real is None else self.added).append(item)
+
+    def getitem(self, tx: Interpreter, key: Value) -> Value:
+        """As sequences; one item of a list that exists is read alone."""
+        if self.real is not None and key.is_constant() and type(key.as_constant()) is int:
+            index = key.as_constant()
+            if index < 0 and index + len(self.added) >= 0:
+                return self.added[index]
+            index += len(self.added) if index < 0 else 0
+            if -len(self.real) <= index < len(self.real):
+                assert self.source is not None
+                return build(tx, self.real[index], ItemSource(self.source, index))
+        return super().getitem(tx, key)
+
+    def length(self, tx: Interpreter) -> Value:
+        """The number of items, which alone is guarded."""
+        if self.real is None:
+            return super().length(tx)
+        tx.guards.add(self.source, "LENGTH", len(self.real))
+        return constant(len(self.real) + len(self.added))
+
+    def additions(self) -> Value | None:
+        """What was appended to a list of which nothing was read."""
+        return ListValue(self.added, list) if self.real is not None else None
+
+    def describe(self) -> str:
+        """The type and the number of items."""
+        return super().describe() if self.real is None else f"a list `{in_words(self.source)}`"
 
     def is_constant(self) -> bool:
         """Never: it may change."""
@@ -286,71 +360,6 @@ class ListValue(SequenceValue):
         codegen.build("BUILD_LIST", len(self.items))
 
 
-class SequenceIterator(Value):
-    """iter() of a sequence: reads by index, so it sees what is appended meanwhile."""
-
-    __slots__ = ("index", "sequence")
-
-    def __init__(self, sequence: SequenceValue) -> None:
-        super().__init__()
-        self.sequence = sequence
-        self.index = 0
-
-    def python_type(self) -> type:
-        """The type of iterators over such a sequence."""
-        return type(iter(self.sequence.base()))
-
-    def next(self, tx: Interpreter) -> Value | None:
-        """The next item; None at the end, for good."""
-        if self.index < 0 or self.index >= len(self.sequence.items):
-            self.index = -1
-            return None
-        self.index += 1
-        return self.sequence.items[self.index - 1]
-
-    def iterate(self, tx: Interpreter) -> Sequence[Value]:
-        """What is left."""
-        rest = self.sequence.items[self.index :] if self.index >= 0 else []
-        self.index = -1
-        return rest
-
-    iter = ItemsIterator.iter
-    truth = ItemsIterator.truth
-
-    def call_method(self, tx: Interpreter, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
-        """`__next__` and `__iter__`."""
-        if name == "__next__":
-            item = self.next(tx)
-            if item is None:
-                tx.raise_observed(StopIteration)
-            return item
-        return self if name == "__iter__" else super().call_method(tx, name, args, kwargs)
-
-    def parts(self) -> tuple[Callable[..., Any], list[Value]]:
-        """The call that makes an iterator over the same sequence, at the same place: function and arguments, the
-        sequence first."""
-        return iterator_at, [self.sequence, constant(self.index)]
-
-    def reconstruct(self, codegen: Codegen) -> None:
-        """That call, where the sequence has its items."""
-        if codegen.effects.refills(self.sequence) and (self.index > 0 or self.sequence.base() is not list):
-            raise Unsupported("reconstruct", "an iterator over a list or deque that changed")
-        codegen.call_const(*self.parts())
-
-
-def iterator_at(sequence: Any, index: int) -> Any:
-    """iter(sequence) after `index` items; exhausted for -1."""
-    iterator = iter(sequence)
-    if index < 0:
-        return iter(())
-    if isinstance(sequence, deque):
-        for _ in range(index):
-            next(iterator)
-    else:
-        iterator.__setstate__(index)
-    return iterator
-
-
 # ---- methods -------------------------------------------------------------------------------------------------------
 def _index(tx: Interpreter, self: SequenceValue, item: Value, *bounds: Value) -> Value:
     first, last = ([as_index(tx, bound) for bound in bounds] + [0, len(self.items)][len(bounds) :])[:2]
@@ -379,7 +388,7 @@ _METHODS: dict[str, Callable[..., Value]] = {
     "__iter__": lambda tx, self: self.iter(tx),
     "__getitem__": lambda tx, self, key: self.getitem(tx, key),
     "__contains__": lambda tx, self, item: constant(self.contains(tx, item)),
-    "__reversed__": lambda tx, self: ItemsIterator(self.items[::-1]),
+    "__reversed__": lambda tx, self: self.reversed(tx),
     "__eq__": lambda tx, self, other: apply(tx, operator.eq, self, other),
     "__add__": lambda tx, self, other: apply(tx, operator.add, self, other),
     "__bool__": lambda tx, self: constant(self.truth(tx)),
@@ -387,11 +396,16 @@ _METHODS: dict[str, Callable[..., Value]] = {
 
 
 def _append(tx: Interpreter, self: ListValue, item: Value) -> None:
-    self.items.append(item)
+    self.add(item)
 
 
 def _extend(tx: Interpreter, self: ListValue, items: Value) -> None:
-    self.items.extend(items.iterate(tx))
+    if isinstance(items, (ListValue, TupleValue)):
+        for item in list(items.items):
+            self.add(item)
+    else:
+        for item in each(tx, items):  # one by one: the list may be looked at meanwhile
+            self.add(item)
 
 
 def _insert(tx: Interpreter, self: ListValue, index: Value, item: Value) -> None:
@@ -477,7 +491,8 @@ def build_list(tx: Interpreter, obj: list[Any], source: Source | None) -> Value:
         return ListValue([from_python(tx, item) for item in obj], list)
     value = ListValue([], list, source)
     tx.trace.values_by_id[id(obj)] = value
-    value.items = read_items(tx, obj, source)
+    tx.guards.add(source, "TYPE_MATCH", list)
+    value.exists_as(tx, obj)
     return value
 
 
