@@ -65,25 +65,34 @@ def new_context(compile_id: CompileId, memory_budget: float | None = None) -> Co
 def engine_backend(captured: CapturedGraph, context: CompileContext) -> Compiled:
     """The engine, guarded: whatever it raises, the graph runs (as captured, in eager) and the reason is recorded."""
     try:
-        compile_graph = _engine()
+        load_or_compile = _engine()
         with warnings.catch_warnings():  # what torch warns our engine of is not the program's business
             warnings.simplefilter("ignore")
-            compiled = compile_graph(captured, context)
+            compiled = load_or_compile(captured, context, _compiler)
     except Exception as error:
         compiled = _as_captured(captured, context, error)
+    for note in context.notes:
+        session.current().say(f"ptdebug: {note}")
     if context.fallback and not context.recording:  # a recording says so of the compilation
         session.current().say(f"ptdebug: a graph runs in eager: {context.fallback.splitlines()[0]}")
     return saving_inputs(session.current(), captured, context, compiled)
 
 
 @functools.cache
-def _engine() -> Backend:
-    """The engine, loaded when there is a graph (sympy and more). A backward that runs while a compiled function does is
-    no part of that: were its frames observed, the graph that it repeats in eager would be compiled, and so on."""
-    from ..engine.compile import compile_graph
+def _engine() -> Any:
+    """The engine's entrance, loaded when there is a graph. A backward that runs while a compiled function does is no
+    part of that: were its frames observed, the graph that it repeats in eager would be compiled, and so on."""
+    from ..engine.graph_cache import load_or_compile
     from ..engine.training.function import CompiledGraph
 
     eval_frame.skip_code_with_callees(CompiledGraph.backward.__code__)
+    return load_or_compile
+
+
+def _compiler() -> Any:
+    """The engine itself, loaded when there is something to compile."""
+    from ..engine.compile import compile_graph
+
     return compile_graph
 
 

@@ -20,12 +20,14 @@ from .build import Building, BuiltLibrary, CompilerMissing
 from .describe import describe_aten, describe_halves, describe_joint
 from .entry import EntryFacts, eager_form, entry
 from .functional import AtenGraph, Captured
+from .graph_cache.parts import Half, MakeParts, Parts, half_of
+from .graph_cache.values import Uncacheable
 from .ir import Group, KernelSignature, Plan, Program
 from .lowering import LOWERINGS, lower
 from .lowering.describe import loops_records
 from .training import outside
 from .training.facts import node_facts, node_gradients
-from .training.function import training_entry
+from .training.function import NodeFacts, training_entry
 from .training.graphs import JointGraph, Partitioned
 from .training.joint import shield_changed_inputs, trace_joint
 from .training.narrow import narrow_indices
@@ -33,6 +35,7 @@ from .training.partition import partition
 from .triton import TritonKernel, TritonUnsupported, describe_for_target, kernels_for_plan, warm_up
 
 Compiled = Callable[..., Sequence[Any]]
+Keep = Callable[[MakeParts], None]
 
 ENGINE_STAGES = (
     "joint", "forward", "backward", "partition", "passes", "loops", "fusion", "schedule", "kernels", "wrapper",
@@ -181,9 +184,12 @@ STAGES: tuple[Stage[Any, Any], ...] = (
 )
 
 
-def compile_graph(captured: Captured, context: CompileContext) -> Compiled:
+def compile_graph(
+    captured: Captured, context: CompileContext, keep: Keep | None = None
+) -> Compiled:
     """Compile `captured` for the device of its inputs; the result takes the graph's inputs and returns its outputs.
 
+    What was compiled, as data, is handed to `keep` (see `graph_cache`); what runs in eager is not.
     Falls back to running the captured graph in eager, with the reason recorded as a decision of kind "compile", when a
     stage raises. KeyboardInterrupt and SystemExit pass.
     """
@@ -194,8 +200,8 @@ def compile_graph(captured: Captured, context: CompileContext) -> Compiled:
     if any(isinstance(value, torch.Tensor) and value.is_cuda for value in captured.inputs):
         warm_up()
     try:
-        compiled = _train(captured, context) if training else None
-        return _infer(captured, context) if compiled is None else compiled
+        compiled = _train(captured, context, keep) if training else None
+        return _infer(captured, context, keep) if compiled is None else compiled
     except CompilerMissing as missing:
         return _eager(captured, context, str(missing))
     except (EngineUnsupported, TritonUnsupported, OverrideError) as unsupported:
@@ -205,15 +211,19 @@ def compile_graph(captured: Captured, context: CompileContext) -> Compiled:
         return _eager(captured, context, f"internal error in the engine: {type(error).__name__}: {error}", detail)
 
 
-def _infer(captured: Captured, context: CompileContext) -> Compiled:
+def _infer(captured: Captured, context: CompileContext, keep: Keep | None) -> Compiled:
     work: Wrapped = run_stages(STAGES, captured, context)
+    facts = EntryFacts.of(work.aten)
     for stage in ("joint", "backward", "partition"):
         context.absent(stage, "inference: no result needs gradients")
     context.restartable = True
-    return entry(work.call, EntryFacts.of(work.aten), captured)
+    compiled = entry(work.call, facts, captured)
+    if keep is not None:
+        keep(lambda: Parts(_kept(work), facts))
+    return compiled
 
 
-def _train(captured: Captured, context: CompileContext) -> Compiled | None:
+def _train(captured: Captured, context: CompileContext, keep: Keep | None) -> Compiled | None:
     """Forward and backward as one autograd node; None where no result needs a gradient after all."""
     with context.timed("joint"):
         joint = trace_joint(captured, context, LOWERINGS)
@@ -224,7 +234,25 @@ def _train(captured: Captured, context: CompileContext) -> Compiled | None:
     if around is not None:
         context.record("wrapper", around.record, "outside")
     call = None if around is None else wrapper.load(around, context.for_part("outside"))
-    return training_entry(captured, node_facts(trained.halves), trained.forward.call, trained.backward.call, call)
+    facts = node_facts(trained.halves)
+    if keep is not None:
+        keep(lambda: _trained_parts(trained, around, facts))
+    return training_entry(captured, facts, trained.forward.call, trained.backward.call, call)
+
+
+def _trained_parts(trained: Trained, around: wrapper.WrapperSource | None, facts: NodeFacts) -> Parts:
+    outside = None if around is None else half_of(around)
+    return Parts(_kept(trained.forward), None, _kept(trained.backward), outside, facts)
+
+
+def _kept(work: Wrapped) -> Half:
+    """The wrapper and the kernels of a graph as data. Raises Uncacheable for what has no such form."""
+    if work.triton:
+        raise Uncacheable("kernels for a GPU")
+    source = work.source
+    if source is None or not source.signatures:
+        return half_of(work.wrapper)
+    return half_of(work.wrapper, source.text, tuple(s.name for s in source.signatures))
 
 
 @dataclass(frozen=True)

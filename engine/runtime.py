@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from ..artifacts.context import CompileContext
 from .random_fills import RANDOM_FILLS
 
 
@@ -84,6 +85,11 @@ STANDARD: Mapping[str, Any] = {
     "changed": torch._C._increment_version, **({"empty_cuda": empty_cuda} if empty_cuda else {}),
 }
 """The names that every wrapper knows."""
+
+
+def wrapper_file(context: CompileContext) -> str:
+    """The name under which tracebacks show the wrapper of this compilation."""
+    return f"<ptdebug wrapper {context.id}{context.part and f' {context.part}'}>"
 
 
 def load(text: str, names: Mapping[str, Any], filename: str) -> Callable[..., tuple[Any, ...]]:

@@ -52,12 +52,7 @@ def generate(
 
 def load(source: WrapperSource, context: CompileContext) -> Callable[..., tuple[Any, ...]]:
     """Compile the source; tracebacks show its lines."""
-    return runtime.load(source.text, source.names, wrapper_file(context))
-
-
-def wrapper_file(context: CompileContext) -> str:
-    """The name under which tracebacks show the wrapper of this compilation."""
-    return f"<ptdebug wrapper {context.id}{context.part and f' {context.part}'}>"
+    return runtime.load(source.text, source.names, runtime.wrapper_file(context))
 
 
 class WrapperWriter:

@@ -2,10 +2,13 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+
+os.environ.setdefault("PTDEBUG_GRAPH_CACHE", "0")  # each test compiles what it tests
 
 
 @pytest.fixture(scope="session")

@@ -244,7 +244,7 @@ def test_custom_backend() -> None:
 
 
 def test_an_error_of_the_engine_stays_inside(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    def broken(captured: object, context: object) -> None:
+    def broken(captured: object, context: object, compiler: object) -> None:
         raise ZeroDivisionError("in the engine")
 
     monkeypatch.setattr("ptdebug.cli.wiring._engine", lambda: broken)

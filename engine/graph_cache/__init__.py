@@ -1,0 +1,92 @@
+"""Compiled graphs kept on disk: a second process runs what the first one compiled, without compiling.
+
+Walk: `key.py` (the name of a compilation, a hash of all that it depends on, with `values.py` and `state.py`),
+`parts.py` (a compiled graph as data, and back), `disk.py` (the files). What is not kept says why: a decision of kind
+"cache". A run that records does not read the cache, since a recording shows every stage.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from ...artifacts.context import CompileContext
+from ..build import CompilerMissing
+from ..entry import Compiled, entry
+from ..functional import Captured
+from ..runtime import wrapper_file
+from ..training.function import training_entry
+from . import disk, sizes
+from .key import key_of
+from .parts import MakeParts, Parts, call_of, decode, encode
+from .values import Uncacheable
+
+Compile = Callable[[Captured, CompileContext, Callable[[MakeParts], None]], Compiled]
+"""The compiler; it hands the description of a graph that it has compiled to its last argument."""
+
+
+def load_or_compile(captured: Captured, context: CompileContext, compiler: Callable[[], Compile]) -> Compiled:
+    """The compiled form of `captured`, from disk where this machine has compiled the same before.
+
+    `compiler()` loads the compiler, which a graph from disk does without.
+    """
+    with context.timed("cache"):
+        try:
+            key = key_of(captured, context)
+            found = _loaded(key, captured, context)
+        except Uncacheable as reason:
+            _say_why(str(reason), context)
+            key, found = "", None
+    if found is not None:
+        return found
+    before = sizes.count(captured)
+
+    def keep(make: MakeParts) -> None:
+        if key:
+            with context.timed("cache"):
+                _keep(key, make, sizes.since(captured, before), context)
+
+    return compiler()(captured, context, keep)
+
+
+def _loaded(key: str, captured: Captured, context: CompileContext) -> Compiled | None:
+    """What is kept under `key`, ready to be called; None where nothing is, or nothing that can be used."""
+    try:
+        content = disk.read(key)
+        if content is None:
+            return None
+        parts = decode(content)
+        call = _callable(parts, captured, context)
+        return call if sizes.assume(captured, parts.conditions) else None
+    except CompilerMissing:  # which the compiler says better
+        return None
+    except disk.Damaged as damaged:
+        context.notes.append(str(damaged))
+    except Exception as error:
+        disk.remove(key)
+        context.notes.append(f"a graph kept on disk cannot be used and is made again: {type(error).__name__}: {error}")
+    return None
+
+
+def _callable(parts: Parts, captured: Captured, context: CompileContext) -> Compiled:
+    call = call_of(parts.call, wrapper_file(context))
+    if parts.entry is not None:
+        context.restartable = True
+        return entry(call, parts.entry, captured)
+    assert parts.backward is not None and parts.node is not None
+    backward = call_of(parts.backward, wrapper_file(context.for_part("backward")))
+    outside = call_of(parts.outside, wrapper_file(context.for_part("outside"))) if parts.outside is not None else None
+    return training_entry(captured, parts.node, call, backward, outside)
+
+
+def _keep(key: str, make: MakeParts, conditions: tuple[str, ...], context: CompileContext) -> None:
+    try:
+        disk.write(key, encode(msgspec.structs.replace(make(), conditions=conditions)))
+    except Uncacheable as reason:
+        _say_why(str(reason), context)
+    except OSError as error:
+        context.notes.append(f"a graph is not kept on disk: {error}")
+
+
+def _say_why(reason: str, context: CompileContext) -> None:
+    context.decide("cache", "graph", ("disk", "compile"), "compile", f"not from disk, nor kept there: {reason}")

@@ -1,0 +1,76 @@
+"""The name of a compilation: a hash of everything that its result depends on.
+
+The graph: each node with what it calls, its arguments, and what is known of its result. The inputs: layout, gradients,
+which of them share memory. Then sizes that vary, the settings of torch, this machine, and our own code (`state.py`).
+
+Left out on purpose are the lines of the program that nodes come from: they are in comments of generated code, and in
+recordings, which are not made from what is cached.
+"""
+from __future__ import annotations
+
+import hashlib
+import os
+from typing import Any
+
+import torch
+import torch.fx
+
+from ...artifacts.context import CompileContext
+from ..functional import Captured, fake_mode_of
+from . import state
+from .values import Uncacheable, constant, fake_tensor, memory_of, string, target, text_of
+
+SWITCH = "PTDEBUG_GRAPH_CACHE"
+"""The environment variable that turns the cache off ("0")."""
+
+META = ("autograd", "recompute", "checkpoint")
+"""What the engine reads of a captured node besides its value; "stack", "module" and "origins" only name places."""
+
+
+def key_of(captured: Captured, context: CompileContext) -> str:
+    """The key of `captured`, compiled now. Raises Uncacheable with the reason where it has none."""
+    if os.environ.get(SWITCH) == "0":
+        raise Uncacheable(f"{SWITCH}=0")
+    if context.recording:
+        raise Uncacheable("a recording shows every stage")
+    if context.overrides or context.target:
+        raise Uncacheable("decisions are forced, or another target is described")
+    parts = [state.of_installation(), state.of_process(), str(context.memory_budget), *_graph(captured.module)]
+    parts += [str(captured.grad_enabled), str(getattr(captured, "inference_mode", False))]
+    parts += _inputs(captured.inputs)
+    parts.append(state.of_sizes(fake_mode_of(captured.inputs).shape_env))
+    return hashlib.sha256("\n".join(map(string, parts)).encode()).hexdigest()
+
+
+def _graph(module: torch.fx.GraphModule) -> list[str]:
+    return [_node(node, module) for node in module.graph.nodes]
+
+
+def _node(node: torch.fx.Node, module: torch.fx.GraphModule) -> str:
+    value = node.meta.get("val")
+    known = "" if node.op == "output" else text_of(value)
+    meta = text_of(tuple(node.meta.get(name) for name in META))
+    if node.op == "call_function":
+        called = target(node.target)
+    elif node.op == "get_attr":
+        called = constant(_attribute(module, str(node.target)))
+    elif node.op == "call_module":
+        raise Uncacheable("the graph calls a module")
+    else:
+        called = string(str(node.target))
+    return f"{node.op} {string(node.name)} {called} {text_of(node.args)}{text_of(node.kwargs)} {known} {meta}"
+
+
+def _attribute(module: torch.fx.GraphModule, path: str) -> Any:
+    found: Any = module
+    for name in path.split("."):
+        found = getattr(found, name)
+    return found
+
+
+def _inputs(inputs: tuple[Any, ...]) -> list[str]:
+    tensors = [value for value in inputs if isinstance(value, torch.Tensor)]
+    if any(tensor.device.type != "cpu" for tensor in tensors):
+        raise Uncacheable("a graph that does not run on the CPU alone")
+    bases = [fake_tensor(base) if (base := value._base) is not None else "" for value in tensors]
+    return [*map(text_of, inputs), memory_of(tensors), *bases]
