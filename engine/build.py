@@ -205,6 +205,8 @@ def _compile(compiler: str, text: bytes, folder: Path, key: str) -> str:
 
 
 def _load(path: Path, names: Sequence[str]) -> dict[str, Callable[..., int]]:
+    if not names:
+        return {}
     entry = getattr(ctypes.PyDLL(str(path)), ENTRY)
     entry.restype, entry.argtypes = ctypes.py_object, [ctypes.c_long]
     return {name: entry(position) for position, name in enumerate(names)}

@@ -10,6 +10,8 @@ from typing import Any
 
 import torch
 
+from .mersenne import fill_bernoulli
+
 aten = torch.ops.aten
 
 
@@ -22,8 +24,15 @@ def _filling(fill: Any) -> Callable[..., torch.Tensor]:
     return call
 
 
+def _bernoulli_(memory: torch.Tensor, p: float, generator: torch.Generator | None = None) -> torch.Tensor:
+    if generator is None and fill_bernoulli(memory, p):
+        return memory
+    filled: torch.Tensor = aten.bernoulli_.float(memory, p, generator=generator)
+    return filled
+
+
 RANDOM_FILLS: dict[Any, Callable[..., torch.Tensor]] = {
-    aten.bernoulli.p: _filling(aten.bernoulli_.float),
+    aten.bernoulli.p: _filling(_bernoulli_),
     aten.bernoulli.Tensor: _filling(aten.bernoulli_.Tensor),
     aten.uniform.default: _filling(aten.uniform_.default),
     aten.normal_functional.default: _filling(aten.normal_.default),

@@ -10,6 +10,7 @@ import torch.fx
 
 from ..aten import EngineUnsupported
 from ..ir import ExternCall
+from ..random_fills import RANDOM_FILLS
 from .index import Size
 from .values import Base, Value, strided
 from .views import viewed
@@ -68,6 +69,8 @@ def fallback(graph: GraphLowering, node: torch.fx.Node, args: Any, kwargs: Any, 
     fake = node.meta.get("val")
     if target in COPYING:
         target = _copying(node)
+    if target in RANDOM_FILLS:
+        args = (_memory_like(graph, args[0]), *args[1:])
     results = fake if isinstance(fake, (tuple, list)) else (fake,)
     outputs: list[str | None] = []
     binds: list[tuple[sympy.Symbol, str, int]] = []
@@ -91,6 +94,19 @@ def fallback(graph: GraphLowering, node: torch.fx.Node, args: Any, kwargs: Any, 
     step = ExternCall(name, target, call_args, call_kwargs, tuple(outputs), (), (node.name,), why, tuple(binds))
     graph.steps.append(step)
     return tuple(made) if several else made[0]
+
+
+def _memory_like(graph: GraphLowering, value: Value) -> Value:
+    """What a random fill takes for a lazy value, of which it wants the layout alone: memory as it is."""
+    if value.base.buffer or value.reindex is not None:
+        return value
+    base = Base(graph.node.name, value.size, value.base.stride, value.dtype, value.device)
+    base.buffer = graph.new_buffer(base)
+    target, layout = torch.ops.aten.empty_strided.default, argument_views(graph, (list(base.size), list(base.stride)))
+    options = {"dtype": base.dtype, "device": base.device}
+    why = "memory whose layout a random fill takes"
+    graph.steps.append(ExternCall(base.buffer, target, layout, options, (base.buffer,), (), (base.node,), why))
+    return Value(base, base.size)
 
 
 def number_of(graph: GraphLowering, node: torch.fx.Node, args: Any) -> sympy.Basic:

@@ -4,6 +4,7 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.nn.functional as F
+from ptdebug.engine import mersenne
 
 from .training.checking import P, check
 
@@ -49,3 +50,37 @@ def test_bounds_that_a_dtype_may_not_hold(dtype: torch.dtype, bounds: tuple[int,
 def test_a_copy_with_random_numbers_asked_for_by_name() -> None:
     check(lambda x: x.t().bernoulli(0.3), torch.randn(5, 7), fallback="draws random numbers for a tensor")
     check(lambda x: x.bernoulli(0.3), torch.randn(5, 7))
+
+
+@pytest.mark.parametrize("p", [0.0, 0.1, 0.5, 1.0])
+@pytest.mark.parametrize("drawn", [0, 1, 623])  # words of the generator that were taken before
+def test_many_draws_are_eagers_and_so_is_the_generator(p: float, drawn: int) -> None:
+    for count in (mersenne.MANY, mersenne.MANY + 311):
+        made = []
+        for fill in (mersenne.fill_bernoulli, torch.Tensor.bernoulli_):
+            torch.manual_seed(count)
+            torch.rand(drawn)
+            memory = torch.full((count,), -1.0)
+            assert fill(memory, p) is not False
+            made.append((memory, torch.get_rng_state(), torch.randn(7)))
+        assert all(torch.equal(ours, eagers) for ours, eagers in zip(*made))
+
+
+def test_draws_of_another_thread_meanwhile_are_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    draw = mersenne._checked()
+    assert draw is not None
+    torch.manual_seed(3)
+    expected = torch.rand(2)[1:]
+    torch.manual_seed(3)
+    monkeypatch.setattr(mersenne, "_checked", lambda: lambda *args: (draw(*args), torch.rand(1)))
+    assert not mersenne.fill_bernoulli(torch.empty(mersenne.MANY), 0.5)
+    assert torch.equal(torch.rand(1), expected)
+
+
+def test_a_large_dropout_in_a_program() -> None:
+    def program(x):
+        return F.dropout(x, 0.1) + x, torch.rand(3)
+
+    x = torch.randn(200, 100)
+    check(program, x, exact=True)
+    check(program, x.clone().requires_grad_())
