@@ -76,6 +76,12 @@ def nth_key(mapping: Any, index: int) -> Any:
     return list(dict.keys(mapping))[index]
 
 
+def builtin_new(cls: type) -> Any:
+    """The `__new__` that makes an instance in memory: past those that classes written in Python define."""
+    found = (base.__dict__.get("__new__") for base in cls.__mro__)
+    return next(new for new in found if isinstance(new, BuiltinFunctionType))
+
+
 class Codegen:
     """Emits instructions into `instructions`. `plan` is filled when `planning`, else followed."""
 
@@ -143,7 +149,7 @@ class Codegen:
                 self.push_function(CellType)
                 self.call(0)
             else:
-                self.push_function(cls.__new__)
+                self.push_function(builtin_new(cls))
                 self.const(cls)
                 self.call(1)
             name = self._temporaries[value] = f"___t{len(self._temporaries)}"

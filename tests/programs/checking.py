@@ -37,7 +37,7 @@ def leaves(value: Any, path: str, seen: dict[int, str]) -> list[tuple[str, Any]]
     if value is None or isinstance(value, (torch.Tensor, *PLAIN)):
         return [(path, value)]
     if isinstance(value, (set, frozenset)):
-        return [(path, (type(value), sorted(map(repr, value))))]
+        return [(path, (type(value), sorted(map(shown, value))))]
     if isinstance(value, type) or (callable(value) and not isinstance(value, torch.nn.Module)):
         return [(path, getattr(value, "__qualname__", str(type(value))))]
     if not isinstance(value, tuple):  # the interpreter may share tuples of constants
@@ -88,12 +88,17 @@ def _as_captured(module: torch.fx.GraphModule, inputs: Any) -> Callable[..., Any
 def described(leaf: Any) -> Any:
     """All of a leaf that must be equal; a tensor bit for bit."""
     if not isinstance(leaf, torch.Tensor):
-        return repr(leaf)
+        return leaf if type(leaf) is int else repr(leaf)
     data = leaf.detach().resolve_conj().contiguous().view(-1)
     numbers = data.view(torch.uint8).tolist() if data.numel() else []
     layout = tuple(leaf.shape), leaf.stride(), leaf.storage_offset()
     grad = leaf.requires_grad, leaf.grad_fn is None, leaf.is_inference(), leaf.is_conj()
     return type(leaf), leaf.dtype, layout, grad, numbers
+
+
+def shown(leaf: Any) -> str:
+    """The leaf as text; Python refuses to write integers of many thousand digits in decimals."""
+    return hex(leaf) if type(leaf) is int and leaf.bit_length() > 10_000 else repr(leaf)
 
 
 def sharing(found: list[tuple[str, Any]]) -> list[tuple[str, str, str]]:

@@ -20,11 +20,14 @@ import ptdebug
 import torch
 from ptdebug.tracer import dispatch
 
-from .checking import described, leaves, sharing
+from .checking import described, leaves, sharing, shown
 from .prelude import MARK
 
 FILE = "/random_program/program.py"
 _STATE = ("LOG", "TABLE", "COUNT", "CACHE")
+_ONE_FOR_TWO = sys.version_info < (3, 12)
+"""Once a function is warm, Python 3.11 runs STORE_FAST and LOAD_FAST as one instruction: what the second raises is then
+said to be at the line of the first."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +76,8 @@ def _chain(error: BaseException | None, seen: set[int]) -> list[Any]:
         lines, entry = [], error.__traceback__
         while entry is not None:
             if entry.tb_frame.f_code.co_filename == FILE:
-                lines.append(f"{entry.tb_frame.f_code.co_name}:{entry.tb_lineno}")
+                exact = not (_ONE_FOR_TWO and isinstance(error, UnboundLocalError) and entry.tb_next is None)
+                lines.append(f"{entry.tb_frame.f_code.co_name}:{entry.tb_lineno if exact else '?'}")
             entry = entry.tb_next
         described_chain.append([type(error).__name__, _text(error), " ".join(lines), _chain(error.__cause__, seen)])
         error = error.__context__
@@ -170,13 +174,14 @@ def difference(text: str, engine: bool = False, seconds: float = 60.0) -> Differ
 def _compared(expected: list[tuple[str, Any]], got: list[tuple[str, Any]], engine: bool) -> Difference | None:
     for (path, theirs), (our_path, ours) in zip(expected, got):
         if path != our_path:
-            return Difference(f"structure of {_place(path)}", f"{path}: {theirs}\n{our_path}: {ours}")
+            return Difference(f"structure of {_place(path)}", f"{path}: {shown(theirs):.5000}\n{our_path}: {shown(ours):.5000}")
         if engine and isinstance(theirs, torch.Tensor) and isinstance(ours, torch.Tensor):
             same = torch.allclose(theirs, ours, rtol=1e-3, atol=1e-4, equal_nan=True)
         else:
             same = described(theirs) == described(ours) or (engine and isinstance(theirs, float))
         if not same:
-            return Difference(_kind(path, theirs, ours), f"{path}\n  eager:    {theirs!r}\n  compiled: {ours!r}")
+            detail = f"{path}\n  eager:    {shown(theirs):.5000}\n  compiled: {shown(ours):.5000}"
+            return Difference(_kind(path, theirs, ours), detail)
     if len(expected) != len(got):
         return Difference("structure", f"{len(expected)} leaves in eager, {len(got)} compiled")
     if sharing(expected) != sharing(got):

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..values import build
+from ..values.attributes import lookup
 from ..values.base import NULL, Unsupported, Value
 from .registry import opcode
 
@@ -35,6 +36,20 @@ class MethodReference(Value):
     def describe(self) -> str:
         """For messages."""
         return f"the method {self.name} of {self.owner.describe()}"
+
+
+def method_of(tx: Interpreter, owner: Value, name: str) -> Value:
+    """`owner.name` about to be called. It is looked up now, before the arguments are computed; methods of builtin types,
+    which are sure to be there, when they are called."""
+    there = callable(lookup(owner.python_type(), name))
+    if there and type(owner).call_method is not Value.call_method:
+        return MethodReference(owner, name)
+    try:
+        return owner.getattr(tx, name)
+    except Unsupported as error:
+        if not there or "stack" in error.context:  # code of the program ran, in a property
+            raise
+        return MethodReference(owner, name)
 
 
 def call(tx: Interpreter, function: Value, args: list[Value], kwargs: Mapping[str, Value]) -> None:
@@ -91,8 +106,9 @@ def keyword_arguments(tx: Interpreter, mapping: Value) -> dict[str, Value]:
 @opcode("LOAD_METHOD", before=(3, 12))
 def LOAD_METHOD(tx: Interpreter, instruction: Instruction) -> None:
     owner = tx.stack[-1]
+    method = method_of(tx, owner, instruction.value)
     tx.stack[-1] = NULL
-    tx.stack.append(MethodReference(owner, instruction.value))
+    tx.stack.append(method)
 
 
 @opcode("LOAD_ATTR", before=(3, 12))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ..values import build, operators
 from ..values.base import NULL, Unsupported, Value
-from .calls import MethodReference
+from .calls import method_of
 from .registry import VERSION, opcode
 
 if TYPE_CHECKING:
@@ -20,8 +20,7 @@ def LOAD_ATTR(tx: Interpreter, instruction: Instruction) -> None:
     if not instruction.arg & 1:
         tx.push(owner.getattr(tx, instruction.value))
         return
-    method = MethodReference(owner, instruction.value)
-    tx.stack.extend(callable_pair(method))
+    tx.stack.extend(callable_pair(method_of(tx, owner, instruction.value)))
 
 
 def callable_pair(function: Value) -> tuple[Value, Value]:
@@ -35,7 +34,7 @@ def LOAD_SUPER_ATTR(tx: Interpreter, instruction: Instruction) -> None:
     args = [cls, instance] if instruction.arg & 2 else []
     owner = function.call(tx, args or [cls, instance], {})
     if instruction.arg & 1:
-        tx.stack.extend(callable_pair(MethodReference(owner, instruction.value)))
+        tx.stack.extend(callable_pair(owner.getattr(tx, instruction.value)))
     else:
         tx.push(owner.getattr(tx, instruction.value))
 

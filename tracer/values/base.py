@@ -170,6 +170,7 @@ def each(tx: Interpreter, value: Value) -> Iterator[Value]:
         return
     iterator = value.iter(tx) if own.iter is not Value.iter else value
     while (item := iterator.next(tx)) is not None:
+        tx.trace.turn()
         yield item
 
 

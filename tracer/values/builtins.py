@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from .attributes import MISSING, SuperValue, lookup
+from .attributes import MISSING, SuperValue, is_python_method, lookup
 from .base import ObservedException, Unsupported, Value, each
 from .constant import REGISTRY, constant, fold
 from .deques import DequeValue
@@ -126,6 +126,8 @@ def _id(tx: Interpreter, value: Value) -> Value:
 
 
 def _hash(tx: Interpreter, value: Value) -> Value:
+    if isinstance(value, ObjectValue) and is_python_method(lookup(value.cls, "__hash__")):
+        return value.call_method(tx, "__hash__", [], {})
     if not value.is_constant():
         raise Unsupported("call", f"hash() of {value.describe()}")
     return fold(tx, hash, [value])
@@ -230,6 +232,8 @@ def format_value(tx: Interpreter, value: Value, conversion: str, spec: Value | N
     if conversion:
         value = text_of(tx, value, _CONVERSIONS[conversion])
     pattern = spec.as_constant() if spec is not None else ""
+    if isinstance(value, ObjectValue) and is_python_method(lookup(value.cls, "__format__")):
+        return value.call_method(tx, "__format__", [constant(pattern)], {})
     if not pattern and not value.is_constant():
         return text_of(tx, value, str)
     if isinstance(value, NumberValue):
@@ -360,6 +364,8 @@ def _is_none(value: Value) -> bool:
 
 
 def _round(tx: Interpreter, value: Value, digits: Value | None = None) -> Value:
+    if isinstance(value, ObjectValue):
+        return value.call_method(tx, "__round__", [] if digits is None else [digits], {})
     if isinstance(value, TensorValue):
         return value.call_method(tx, "round", [] if digits is None else [digits], {})
     if isinstance(value, NumberValue):
@@ -370,6 +376,9 @@ def _round(tx: Interpreter, value: Value, digits: Value | None = None) -> Value:
 
 
 def _divmod(tx: Interpreter, left: Value, right: Value) -> Value:
+    for owner, other, name in ((left, right, "__divmod__"), (right, left, "__rdivmod__")):
+        if isinstance(owner, ObjectValue) and is_python_method(lookup(owner.cls, name)):
+            return owner.call_method(tx, name, [other], {})
     return TupleValue([apply(tx, operator.floordiv, left, right), apply(tx, operator.mod, left, right)], tuple)
 
 

@@ -10,7 +10,7 @@ from .base import Value
 from .constant import ItemsIterator, constant
 from .handlers import handles
 from .iterators import SteppedIterator, get_iter
-from .operators import apply
+from .operators import apply, equal
 from .sequences import make_tuple
 
 if TYPE_CHECKING:
@@ -128,13 +128,61 @@ for _arrange in (
     _arranging(_arrange)
 
 
+class GroupIterator(SteppedIterator):
+    """groupby(iterable, key): `ahead` is the item that was taken and not given to a group yet, with its key."""
+
+    __slots__ = ("ahead", "ahead_key", "current", "function", "group")
+
+    def __init__(self, source: Value, function: Value | None) -> None:
+        super().__init__(itertools.groupby, [source])
+        self.function = function
+        self.ahead: Value | None = None
+        self.ahead_key: Value | None = None
+        self.group: Value | None = None  # the key of the group that was given last
+        self.current: OneGroup | None = None
+
+    def step(self, tx: Interpreter) -> bool:
+        """Take one item; whether there was one."""
+        item = self.sources[0].next(tx)
+        if item is None:
+            return False
+        key = self.function.call(tx, [item], {}) if self.function is not None else item
+        self.ahead, self.ahead_key = item, key
+        return True
+
+    def next(self, tx: Interpreter) -> Value | None:
+        """The next key with its group; what is left of the group before is dropped."""
+        self.current = None
+        while self.ahead_key is None or (self.group is not None and equal(tx, self.group, self.ahead_key)):
+            if not self.step(tx):
+                return None
+        self.group = self.ahead_key
+        self.current = OneGroup(self, self.group)
+        return make_tuple(tx, [self.group, self.current])
+
+
+class OneGroup(SteppedIterator):
+    """The items of one group: none when the groupby has gone on."""
+
+    __slots__ = ("group",)
+
+    def __init__(self, groups: GroupIterator, key: Value) -> None:
+        super().__init__(itertools._grouper, [groups])  # type: ignore[attr-defined]
+        self.group = key
+
+    def next(self, tx: Interpreter) -> Value | None:
+        """The next item with this key."""
+        groups = self.sources[0]
+        assert isinstance(groups, GroupIterator)
+        if groups.current is not self or (groups.ahead is None and not groups.step(tx)):
+            return None
+        if groups.ahead_key is None or not equal(tx, self.group, groups.ahead_key):
+            return None
+        item, groups.ahead, groups.ahead_key = groups.ahead, None, None
+        return item
+
+
 @handles(itertools.groupby)
 def _groupby(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     key = args[1] if len(args) > 1 else kwargs.get("key")
-    groups: list[tuple[Value, list[Value]]] = []
-    for item in args[0].iterate(tx):
-        name = key.call(tx, [item], {}) if key is not None else item
-        if not groups or not apply(tx, operator.eq, groups[-1][0], name).truth(tx):
-            groups.append((name, []))
-        groups[-1][1].append(item)
-    return ItemsIterator([make_tuple(tx, [name, ItemsIterator(items)]) for name, items in groups])
+    return GroupIterator(get_iter(tx, args[0]), None if key is None or _is_none(key) else key)

@@ -4,8 +4,8 @@ from __future__ import annotations
 import operator
 from typing import TYPE_CHECKING
 
-from .base import Value
-from .constant import ItemsIterator, constant
+from .base import Value, each
+from .constant import constant
 from .mappings import METHODS, DictValue, DictView
 from .sequences import make_tuple
 
@@ -56,6 +56,7 @@ def _update(tx: Interpreter, self: DictValue, *others: Value, **items: Value) ->
 def _clear(tx: Interpreter, self: DictValue) -> Value:
     self.guard_keys(tx)
     self.changed(tx)
+    self.changes += 1
     self.items.clear()
     return constant(None)
 
@@ -72,7 +73,7 @@ def _move_to_end(tx: Interpreter, self: DictValue, key: Value, last: Value | Non
 
 def _fromkeys(tx: Interpreter, self: DictValue, keys: Value, value: Value | None = None) -> Value:
     fresh = DictValue(self.kind)
-    for key in keys.iterate(tx):
+    for key in each(tx, keys):
         fresh.setitem(tx, key, value if value is not None else constant(None))
     return fresh
 
@@ -112,5 +113,5 @@ METHODS.update({
     "__ne__": lambda tx, self, other: self.binary(tx, operator.ne, self, other) or constant(NotImplemented),
     "__or__": lambda tx, self, other: self.binary(tx, operator.or_, self, other) or constant(NotImplemented),
     "__ior__": lambda tx, self, other: self.binary(tx, operator.ior, self, other) or constant(NotImplemented),
-    "__reversed__": lambda tx, self: ItemsIterator(list(self.iterate(tx))[::-1]),
+    "__reversed__": lambda tx, self: self.reversed(tx),
 })

@@ -70,6 +70,7 @@ class SteppedIterator(Value):
         """All items that are left."""
         items = []
         while (item := self.next(tx)) is not None:
+            tx.trace.turn()
             items.append(item)
         return items
 
@@ -326,13 +327,41 @@ class SliceIterator(SteppedIterator):
 class CallIterator(SteppedIterator):
     """iter(function, sentinel)."""
 
-    __slots__ = ()
+    __slots__ = ("done",)
+
+    def __init__(self, function: Value, sentinel: Value) -> None:
+        super().__init__(type(iter(int, 1)), [function, sentinel])
+        self.done = False
 
     def next(self, tx: Interpreter) -> Value | None:
         """The function's result, until it equals the sentinel."""
         function, sentinel = self.sources
-        item = function.call(tx, [], {})
-        return None if apply(tx, operator.eq, item, sentinel).truth(tx) else item
+        item = function.call(tx, [], {}) if not self.done else sentinel
+        self.done = self.done or apply(tx, operator.eq, item, sentinel).truth(tx)
+        return item if not self.done else None
+
+
+class ReversedIterator(SteppedIterator):
+    """reversed(object with `__len__` and `__getitem__`): `index` is of the next item."""
+
+    __slots__ = ("index",)
+
+    def __init__(self, owner: Value, index: int) -> None:
+        super().__init__(reversed, [owner])
+        self.index = index
+
+    def next(self, tx: Interpreter) -> Value | None:
+        """The item before the last one."""
+        if self.index < 0:
+            return None
+        index, self.index = self.index, self.index - 1
+        try:
+            return self.sources[0].getitem(tx, constant(index))
+        except ObservedException as raised:
+            self.index = -1
+            if not issubclass(raised.value.python_type(), (IndexError, StopIteration)):
+                raise
+            return None
 
 
 # ---- handlers ------------------------------------------------------------------------------------------------------
@@ -342,7 +371,7 @@ def _iterators(tx: Interpreter, values: Args) -> list[Value]:
 
 @handles(builtins.iter)
 def _iter(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-    return get_iter(tx, args[0]) if len(args) == 1 else CallIterator(type(iter(int, 1)), args)
+    return get_iter(tx, args[0]) if len(args) == 1 else CallIterator(*args)
 
 
 @handles(builtins.next)
@@ -395,9 +424,10 @@ def _reversed(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         method = value.method(tx, "__reversed__")
         if method is not None:
             return method.call(tx, [], {})
-        count = as_index(tx, value.length(tx))
-        return ItemsIterator([value.getitem(tx, constant(i)) for i in range(count - 1, -1, -1)])
-    if value.is_constant() or isinstance(value, (SequenceValue, DictValue, DictView)):
+        return ReversedIterator(value, as_index(tx, value.length(tx)) - 1)
+    if isinstance(value, (SequenceValue, DictValue, DictView)):
+        return value.reversed(tx)
+    if value.is_constant():
         return ItemsIterator(list(value.iterate(tx))[::-1])
     raise Unsupported("call", f"reversed() of {value.describe()}")
 
@@ -434,4 +464,6 @@ def _cycle(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 def _islice(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     bounds = [None if b.is_constant() and b.as_constant() is None else as_index(tx, b) for b in args[1:]]
     part = slice(*bounds)
-    return SliceIterator(get_iter(tx, args[0]), part.start or 0, part.stop, part.step or 1)
+    start = part.start or 0
+    stop = None if part.stop is None else max(start, part.stop)  # what lies before the start is taken all the same
+    return SliceIterator(get_iter(tx, args[0]), start, stop, part.step or 1)

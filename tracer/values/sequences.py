@@ -181,7 +181,7 @@ class TupleValue(SequenceValue):
         fields = field_names(self.kind)
         if name in fields:
             return self.items[fields.index(name)]
-        if self.kind not in (tuple, torch.Size):
+        if self.kind not in (tuple, torch.Size) and name != "__class__":
             if name == "_fields":
                 return from_python(tx, tuple(fields))
             if name not in tuple.__dict__ and name not in _NAMED_METHODS:
@@ -246,7 +246,7 @@ def make_instance(kind: type, items: list[Any]) -> Any:
     """A tuple of type `kind`."""
     if kind is tuple:
         return tuple(items)
-    return kind(*items) if hasattr(kind, "_fields") else kind(items)
+    return kind._make(items) if hasattr(kind, "_fields") else kind(items)  # type: ignore[attr-defined]
 
 
 class ListValue(SequenceValue):
@@ -477,6 +477,8 @@ def build_tuple(tx: Interpreter, obj: tuple[Any, ...], source: Source | None) ->
     kind = type(obj)
     if kind not in (tuple, torch.Size) and not field_names(kind):
         return REGISTRY["object"](tx, obj, source)
+    if len(field_names(kind)) > len(obj):  # its class computes a field when it is read
+        raise Unsupported("unknown-type", kind.__qualname__)
     if source is None:
         return TupleValue([from_python(tx, item) for item in obj], kind)
     return TupleValue(read_items(tx, obj, source), kind, source)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..sources import Source
-from .base import Unsupported, Value
+from .base import Unsupported, Value, each
 from .constant import REGISTRY, BoundBuiltin, ItemsIterator, constant
 from .mappings import checked_key
 from .registry import FRESH, builds, from_python
@@ -73,8 +73,8 @@ class SetValue(Value):
         return list(self.kind(self.items))
 
     def iter(self, tx: Interpreter) -> Value:
-        """An iterator over the items."""
-        return ItemsIterator(self.iterate(tx))
+        """An iterator over the items, which fails when a set changes its size."""
+        return SetIterator(self, self.iterate(tx))
 
     def binary(self, tx: Interpreter, function: Callable[..., Any], left: Value, right: Value) -> Value | None:
         """Set algebra and comparison."""
@@ -106,7 +106,11 @@ class SetValue(Value):
         if name in _BY_OPERATOR:
             result: Value = self
             for arg in args or [SetValue()]:
-                other = arg if isinstance(arg, SetValue) else SetValue().filled(tx, arg.iterate(tx))
+                if name == "update" and not isinstance(arg, SetValue):
+                    tx.effects.mutated(self)
+                    self.filled(tx, each(tx, arg))  # one by one: the set may be looked at meanwhile
+                    continue
+                other = arg if isinstance(arg, SetValue) else SetValue().filled(tx, each(tx, arg))
                 result = self.binary(tx, _BY_OPERATOR[name], result, other)  # type: ignore[assignment]
             return result if not name.endswith("update") else constant(None)
         if name in _MUTATING and self.kind is set:
@@ -132,6 +136,29 @@ class SetValue(Value):
     def describe(self) -> str:
         """The type and the number of items."""
         return f"a {self.kind.__name__} of {len(self.items)}"
+
+
+class SetIterator(ItemsIterator):
+    """iter() of a set, in the order that it had at the start."""
+
+    __slots__ = ("owner",)
+
+    def __init__(self, owner: SetValue, items: Sequence[Value]) -> None:
+        super().__init__(items)
+        self.owner = owner
+
+    def python_type(self) -> type:
+        """set_iterator."""
+        return type(iter(set()))
+
+    def next(self, tx: Interpreter) -> Value | None:
+        """The next item; None at the end, for good."""
+        if self.index <= len(self.items) != len(self.owner.items):
+            tx.raise_observed(RuntimeError, "Set changed size during iteration")
+        item = super().next(tx)
+        if item is None:
+            self.index = len(self.items) + 1
+        return item
 
 
 _COMPARISONS = frozenset((operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge))

@@ -1,0 +1,237 @@
+"""Programs that change what they iterate over, and whose folds see what ran between two items."""
+# ruff: noqa: B007, B023, B909, F841 - programs as people write them
+
+from __future__ import annotations
+
+import collections
+import functools
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from .checking import call, check
+
+PROGRAMS: dict[str, Callable[..., Any]] = {}
+
+
+def program(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Put a program into the table."""
+    PROGRAMS[function.__name__] = function
+    return function
+
+
+@program
+def reversed_list_that_changes(compile):
+    def fn(x, ns, shrink):
+        seen = []
+        for n in reversed(ns):
+            seen.append(n)
+            if shrink:
+                del ns[-2:]
+            else:
+                ns[:1] = [n, n]
+        return x * len(seen), seen
+
+    fn = compile(fn)
+    numbers = [[1, 2, 3], [4, 5, 6, 7]]
+    return [fn(torch.ones(2), ns, shrink) for ns in numbers for shrink in (False, True)], numbers
+
+
+@program
+def reversed_list_across_a_break(compile):
+    def fn(x, ns):
+        seen = []
+        for n in reversed(ns):
+            seen.append(n)
+            ns[0] = n
+            print(n)
+            del ns[-1:]
+        return x * len(seen), seen
+
+    return compile(fn)(torch.ones(2), [1, 2, 3, 4, 5])
+
+
+@program
+def deque_that_changes(compile):
+    def fn(x, change, backwards):
+        items = collections.deque([1, 2, 3], maxlen=4)
+        seen = []
+        try:
+            for item in reversed(items) if backwards else items:
+                seen.append(item)
+                change(items)
+        except RuntimeError as error:
+            seen.append(str(error))
+        return x * len(seen), seen, items
+
+    fn = compile(fn)
+    changes = [
+        lambda d: d.append(1), lambda d: d.rotate(1), lambda d: d.reverse(), lambda d: d.extend([]),
+        lambda d: d.__setitem__(0, 7), lambda d: d.insert(0, 1), lambda d: d.clear(), lambda d: d.extendleft(d),
+    ]  # fmt: skip
+    return [fn(torch.ones(2), change, way) for change in changes for way in (False, True)]
+
+
+@program
+def errors_of_deques(compile):
+    def fn(x, act):
+        items = collections.deque([1, 2, 3], maxlen=3)
+        return x * act(items), items
+
+    fn = compile(fn)
+    acts = [
+        lambda d: d.remove(9), lambda d: d.insert(0, 1), lambda d: d[9], lambda d: d[0:1], lambda d: d.index(9),
+        lambda d: d.clear() or d.pop(), lambda d: d.popleft() and d.append(5) or d[-1], lambda d: d.sort(),
+    ]  # fmt: skip
+    return [call(fn, torch.ones(2), act) for act in acts]
+
+
+@program
+def dict_that_changes(compile):
+    def fn(x, make, change, view):
+        d = make(a=1, b=2, c=3)
+        seen = []
+        try:
+            for key in view(d):
+                seen.append(key)
+                change(d)
+                if len(seen) > 9:
+                    break
+        except RuntimeError as error:
+            seen.append(str(error))
+        return x * len(seen), seen, d
+
+    fn = compile(fn)
+    changes = [
+        lambda d: d.update(z=1), lambda d: (d.pop("b", 0), d.update(b=5)), lambda d: d.update(a=9),
+        lambda d: d.update(z=1) if len(d) == 3 and "c" in d else None,
+    ]  # fmt: skip
+    views = [iter, reversed, lambda d: d.items(), lambda d: d.values(), lambda d: reversed(d.items())]
+    makes = [dict, collections.OrderedDict]
+    return [call(fn, torch.ones(2), m, c, view) for m in makes for c in changes for view in views]
+
+
+@program
+def folds_take_items_one_by_one(compile):
+    def fn(x, log):
+        def items(n):
+            for i in range(n):
+                log.append(("item", i, len(log)))
+                yield i
+
+        def key(n):
+            log.append(("key", n))
+            return -n
+
+        def add(a, b):
+            log.append(("add", a, b))
+            return a + b
+
+        found = max(items(3), key=key), min(items(3), key=key), functools.reduce(add, items(3))
+        log.extend(items(2))
+        log += items(2)
+        queue = collections.deque(maxlen=2)
+        queue.extend(len(queue) for _ in range(4))
+        return x * found[0], found, queue
+
+    fn = compile(fn)
+    log: list[Any] = []
+    return [fn(torch.ones(2), log) for _ in range(2)], log
+
+
+@program
+def what_an_error_leaves_half_done(compile):
+    def fn(x, ns, d):
+        def items():
+            yield "a", 1
+            yield "b", 2
+            raise KeyError("c")
+
+        for act in (ns.extend, d.update, ns.__iadd__):
+            try:
+                act(items())
+            except KeyError:
+                ns.append(len(d))
+        return x + len(ns)
+
+    ns: list[Any] = [0]
+    d: dict[str, int] = {"a": 0}
+    return compile(fn)(torch.ones(2), ns, d), ns, d
+
+
+@program
+def groups_are_made_as_they_are_asked_for(compile):
+    def fn(x, log):
+        def items():
+            for i in range(7):
+                log.append(i)
+                yield i
+
+        kept = [(k, g) for k, g in itertools.groupby(items(), key=lambda i: i // 3)]
+        late = [(k, list(g)) for k, g in kept]
+        lists = []
+        for k, g in itertools.groupby(items(), key=lambda i: i // 3):
+            log.append(("key", k))
+            if k != 1:
+                lists.append((k, list(g)))
+        return x + 1, late, lists
+
+    log: list[Any] = []
+    return compile(fn)(torch.ones(2), log), log
+
+
+@program
+def attributes_are_read_before_the_arguments(compile):
+    class Owner:
+        @property
+        def found(self):
+            log.append("found")
+            print("found")
+            return lambda value: value + 1
+
+        def __getattr__(self, name):
+            log.append(name)
+            if name == "missing":
+                raise AttributeError(name)
+            return lambda value: value + 2
+
+    def fn(x, owner, ns):
+        def argument():
+            log.append("argument")
+            owner.act = lambda value: value - 1
+            return x
+
+        owner.act = lambda value: value * 2
+        results = [owner.act(argument()), owner.found(argument()), owner.other(argument())]
+        for bad in (owner, ns, x.sum, x):
+            try:
+                bad.missing(argument())
+            except AttributeError as error:
+                log.append(str(error))
+        return results
+
+    log: list[str] = []
+    return call(compile(fn), torch.ones(2), Owner(), [1]), log
+
+
+@program
+def a_function_is_made_after_a_break(compile):
+    def fn(x, ns):
+        def items():
+            yield from reversed(ns)
+
+        made = items()
+        next(made)
+        ns[0] = 17
+        print("broken")
+        return x + 1, list(made)
+
+    return compile(fn)(torch.ones(2), [1, 2, 3])
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_program(name):
+    check(PROGRAMS[name])
