@@ -61,6 +61,14 @@ class Plan:
     new_objects: dict[Value, None] = field(default_factory=dict)
     live_cells: set[str] = field(default_factory=set)
 
+    def expect(self, sources: Iterable[Source]) -> None:
+        """Count what will be loaded, and each step on the way there once for each that starts from it."""
+        for source in sources:
+            step: Source | None = source
+            while step is not None:
+                self.source_uses[step] += 1
+                step = step.base if self.source_uses[step] == 1 else None
+
 
 class Holder:
     """Holds a constant that a code object cannot hold itself (what is unhashable, or marshalled by value)."""
@@ -281,11 +289,25 @@ class Codegen:
 
     def store_global(self, module: str, name: str, deleted: bool) -> None:
         """Assign the top of the stack to a global ("" is the frame's own module), or delete it."""
-        if not module:
-            self.emit("DELETE_GLOBAL" if deleted else "STORE_GLOBAL", name)
+        if deleted:
+            self.push_function(dict.pop)
+            self._push_globals(module)
+            self.const(name)
+            self.const(None)
+            self.call(3)  # it may have been there only while tracing
+            self.emit("POP_TOP")
+        elif not module:
+            self.emit("STORE_GLOBAL", name)
         else:
             self.const(sys.modules[module])
-            self.emit("DELETE_ATTR" if deleted else "STORE_ATTR", name)
+            self.emit("STORE_ATTR", name)
+
+    def _push_globals(self, module: str) -> None:
+        if module:
+            self.const(sys.modules[module].__dict__)
+        else:
+            self.push_function(globals)
+            self.call(0)
 
     def emit_cell(self, name: str) -> None:
         """Push a cell of the frame."""

@@ -77,8 +77,7 @@ def write_code(root: Interpreter, body: Body, compile_graph: Compile) -> CodeTyp
                 compiled = taken_back(compiled)  # the second run draws the same numbers
         codegen.push_function(unobserved(compiled))
         sources = root.graph.used_inputs()
-        for source in sources:
-            plan.source_uses[source] += 1
+        plan.expect(sources)
         for source in sources:
             codegen.load_source(source)
         codegen.call(len(sources))
