@@ -35,6 +35,7 @@ from .resume import origin_of, stack_words
 from .shapes import DynamicPolicy, FrameShapes
 from .side_effects import CellValue, SideEffects
 from .values.base import ObservedException, Unsupported
+from .wording import expression_of
 
 _NO_FRAME = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
 _MAX_ATTEMPTS = 12
@@ -183,6 +184,8 @@ class _Conversion:
             if not isinstance(outcome, Stop):
                 return outcome
             stop = outcome
+            if stop.code == "long-loop":
+                return self._skip(reasons.message(stop.code, stop.detail, expression_of(stop.location)), stop)
             self.lost_seconds = time.perf_counter() - start
             break_step = stop.step if stop.earlier is None else stop.earlier
             root.trace.leave_modes()
@@ -198,7 +201,8 @@ class _Conversion:
             except Unsupported as error:
                 refused = self._refused(root, error)
                 if refused.earlier is None:
-                    return self._skip(reasons.message(refused.code, refused.detail), refused)
+                    expression = expression_of(refused.location)
+                    return self._skip(reasons.message(refused.code, refused.detail, expression), refused)
                 return refused
         if self.options.fullgraph:
             raise full_graph_error(self.frame.code, [found, *further_stops(root)])
@@ -239,6 +243,9 @@ class _Conversion:
             return self._skip("the graph breaks before the resume function has its stack again", stop)
         if root.info.reuses_cells:
             return self._skip("the graph breaks in a function whose comprehensions hide its closure variables", stop)
+        asks = self.info.reads_variables_by_name
+        if asks:
+            return self._skip(f"the graph breaks in a function that looks at its variables ({asks})", stop)
         unbound = unbound_cell_read(self.info, instruction.index, root.bound_cells()) if origin is None else None
         if unbound is not None:
             return self._skip(f"the graph breaks before the closure variable {unbound} may be read unbound", stop)

@@ -186,6 +186,7 @@ class GeneratorValue(Value):
         """All remaining values."""
         values = []
         while (value := self.next(tx)) is not None:
+            tx.trace.turn()
             values.append(value)
         return values
 

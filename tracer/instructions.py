@@ -86,6 +86,13 @@ class CodeInfo:
             for i in self.instructions
         )
 
+    @cached_property
+    def reads_variables_by_name(self) -> str:
+        """The builtin that this code names and that looks at its variables, which a resume function has others of; ""
+        where there is none."""
+        names = (i.value for i in self.instructions if i.opname in ("LOAD_GLOBAL", "LOAD_NAME"))
+        return next((name for name in names if name in ("locals", "eval", "exec")), "")
+
     def ends_generator(self, entry: Handled) -> bool:
         """Whether this is the handler of 3.12 and later around all of a generator, which only turns StopIteration."""
         return self.instructions[entry.target].opname == "CALL_INTRINSIC_1"

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 MAX_DEPTH = 80
 """Nested calls that are inlined; each takes about ten Python frames of ours."""
+MOST_TURNS = 50_000
+"""Turns of loops that are followed in one frame, which takes seconds. Transformers take some hundred."""
 
 
 class OpaqueValue(Value):
@@ -76,6 +78,7 @@ class Trace:
     f_globals: dict[str, Any]
     module_path: str = ""
     step: int = 0
+    turns: int = 0  # of loops, so far
     modes: Modes = field(default_factory=Modes.now)  # at the start of the frame
     inference_modes: list[Any] = field(default_factory=list)  # what holds those that are on, innermost last
     open_variables: list[Value] = field(default_factory=list)  # context variables that are set and not reset
@@ -88,6 +91,13 @@ class Trace:
     inlined: set[CodeType] = field(default_factory=set)
     generators: list[GeneratorValue] = field(default_factory=list)  # all that were made
 
+
+    def turn(self) -> None:
+        """Count a turn of a loop, the program's or ours over its items. What takes very many is slower to follow than
+        to run, may take all memory, and need not end."""
+        self.turns += 1
+        if self.turns > MOST_TURNS:
+            raise Unsupported("long-loop", f"{MOST_TURNS} turns")
 
     def safe_step(self) -> int:
         """Where the graph can break for eager to do what is being done now: before the `with` blocks that are open."""
@@ -153,6 +163,7 @@ class Interpreter:
         self.returned: Value | None = None
         self.yielded: Value | None = None
         self.handled: Value | None = None
+        self.locals_asked = False
         self.open_contexts: list[OpenContext] = []
         self.globals_source: Source | None = getattr(function, "globals_source", None)
         if self.globals_source is None and parent is not None and parent.f_globals is f_globals:

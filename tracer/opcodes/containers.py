@@ -120,7 +120,7 @@ def take(tx: Interpreter, iterator: Value, count: int) -> list[Value]:
 @opcode("UNPACK_SEQUENCE")
 def UNPACK_SEQUENCE(tx: Interpreter, instruction: Instruction) -> None:
     count = instruction.arg
-    values = take(tx, get_iter(tx, tx.pop()), count + 1)
+    values = take(tx, get_iter(tx, unpacked(tx, tx.pop())), count + 1)
     if len(values) < count:
         tx.raise_observed(ValueError, f"not enough values to unpack (expected {count}, got {len(values)})")
     if len(values) > count:
@@ -128,10 +128,18 @@ def UNPACK_SEQUENCE(tx: Interpreter, instruction: Instruction) -> None:
     tx.stack.extend(reversed(values))
 
 
+def unpacked(tx: Interpreter, value: Value) -> Value:
+    """What is unpacked, where its type can be iterated."""
+    kind = value.python_type()
+    if value.is_constant() and not hasattr(kind, "__iter__") and not hasattr(kind, "__getitem__"):
+        tx.raise_observed(TypeError, f"cannot unpack non-iterable {kind.__name__} object")
+    return value
+
+
 @opcode("UNPACK_EX")
 def UNPACK_EX(tx: Interpreter, instruction: Instruction) -> None:
     before, after = instruction.arg & 0xFF, instruction.arg >> 8
-    iterator = get_iter(tx, tx.pop())
+    iterator = get_iter(tx, unpacked(tx, tx.pop()))
     values = []
     while (value := iterator.next(tx)) is not None:
         values.append(value)

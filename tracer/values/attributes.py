@@ -9,7 +9,7 @@ from ..sources import AttrSource, CallSource, ItemSource, Source
 from .base import Unsupported, Value
 from .constant import BoundBuiltin, ConstantValue, constant
 from .functions import MethodValue
-from .registry import build, builds, from_python
+from .registry import build, builds, existing, from_python
 
 if TYPE_CHECKING:
     from ..codegen import Codegen
@@ -67,7 +67,7 @@ def type_source(owner: Value) -> Source | None:
 def class_member(tx: Interpreter, found: Any, name: str, cls_source: Source | None) -> Value:
     """The Value of what a class holds under `name`, unbound."""
     if cls_source is None:
-        return from_python(tx, found)
+        return existing(tx, found)
     return build(tx, found, AttrSource(cls_source, name))
 
 
@@ -100,13 +100,22 @@ def bind(tx: Interpreter, found: Any, name: str, owner: Value, cls: type, cls_so
         return _plain(tx, found, name, owner, cls_source)
     getter = lookup(kind, "__get__")
     if isinstance(getter, FunctionType):
-        descriptor = from_python(tx, found)  # no expression reads it: reading it off the class calls __get__
+        descriptor = _descriptor(tx, found, name, cls, cls_source)
         return from_python(tx, getter).call(tx, [descriptor, owner, from_python(tx, cls)], {})
     if isinstance(found, (MemberDescriptorType, GetSetDescriptorType)):
         raise Unsupported("attribute", f"{owner.describe()}.{name}")
     if callable(found):
         return BaseMethod(owner, name)
     raise Unsupported("attribute", f"{owner.describe()}.{name}")
+
+
+def _descriptor(tx: Interpreter, found: Any, name: str, cls: type, cls_source: Source | None) -> Value:
+    """A descriptor itself: reading it off the class would call its `__get__`."""
+    place = next((i for i, base in enumerate(cls.__mro__) if base.__dict__.get(name) is found), None)
+    if cls_source is None or place is None or tx.guards.value(cls_source) is not cls:
+        return from_python(tx, found)
+    owner = ItemSource(AttrSource(cls_source, "__mro__"), place) if place else cls_source
+    return build(tx, found, ItemSource(AttrSource(owner, "__dict__"), name))
 
 
 def _part(tx: Interpreter, function: Any, name: str, part: str, cls_source: Source | None) -> Value:

@@ -39,6 +39,11 @@ def bind_arguments(
     elif len(args) > count:
         _too_many(tx, signature, len(args), sum(name in names[count:] for name in kwargs))
     rest: dict[str, Value] = {}
+    if not code.co_flags & inspect.CO_VARKEYWORDS:
+        by_name = [name for name in names[: code.co_posonlyargcount] if name in kwargs]
+        if by_name:
+            message = "got some positional-only arguments passed as keyword arguments"
+            tx.raise_observed(TypeError, f"{signature.name}() {message}: '{', '.join(by_name)}'")
     for name, value in kwargs.items():
         if name in names[code.co_posonlyargcount :]:
             if name in bound:

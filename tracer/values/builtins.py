@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import operator
+import sys
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,6 @@ from .attributes import MISSING, SuperValue, is_python_method, lookup
 from .base import ObservedException, Unsupported, Value, each
 from .constant import REGISTRY, constant, fold
 from .deques import DequeValue
-from .exceptions import ExceptionValue
 from .handlers import handles
 from .mappings import DictValue
 from .number import NumberValue
@@ -23,6 +23,7 @@ from .sequences import ListValue, TupleValue, sorted_items
 from .sets import SetValue
 from .slices import SliceValue, as_index
 from .tensor import TensorValue
+from .texts import text_of
 
 if TYPE_CHECKING:
     from ..interpreter import Interpreter
@@ -193,37 +194,6 @@ def _repr(tx: Interpreter, value: Value) -> Value:
     return text_of(tx, value, repr)
 
 
-def text_of(tx: Interpreter, value: Value, function: Callable[[Any], str]) -> Value:
-    """str(value) or repr(value), where it does not depend on tensors."""
-    if isinstance(value, NumberValue):
-        return constant(function(value.specialize(tx)))
-    if isinstance(value, TensorValue):
-        raise Unsupported("data-dependent-value", f"{function.__name__}() of {value.describe()}")
-    if isinstance(value, ExceptionValue):
-        return value.text(tx, function)
-    if isinstance(value, ObjectValue):
-        return _text_of_object(tx, value, function)
-    if not value.is_constant() and not isinstance(value, (ListValue, DictValue, SetValue)):
-        raise Unsupported("call", f"{function.__name__}() of {value.describe()}")
-    return fold(tx, function, [value])
-
-
-REGISTRY["text_of"] = text_of
-
-
-def _text_of_object(tx: Interpreter, value: ObjectValue, function: Callable[[Any], str]) -> Value:
-    """By `__str__` or `__repr__` of the program; of an exception that exists, by its arguments."""
-    name = f"__{function.__name__}__"
-    found = getattr(value.cls, name)
-    if found is object.__str__:
-        name, found = "__repr__", value.cls.__repr__
-    if hasattr(found, "__code__"):
-        return value.method(tx, name).call(tx, [], {})  # type: ignore[union-attr]
-    if isinstance(value.real, BaseException) and value.getattr(tx, "args").is_constant():
-        return constant(function(value.real))
-    raise Unsupported("call", f"{function.__name__}() of {value.describe()}")
-
-
 _CONVERSIONS: dict[str, Callable[[Any], str]] = {"s": str, "r": repr, "a": ascii}
 
 
@@ -241,13 +211,25 @@ def format_value(tx: Interpreter, value: Value, conversion: str, spec: Value | N
     return fold(tx, format, [value, constant(pattern)])
 
 
+@handles(locals)
+def _locals(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    """The variables that are bound; before Python 3.13 later calls change the dict, so it is made once."""
+    if sys.version_info < (3, 13) and tx.locals_asked:
+        raise Unsupported("call", "locals")
+    tx.locals_asked = True
+    names = [*tx.code.co_varnames, *tx.cells]
+    bound = {name: tx.load_local(name) for name in names if name not in tx.cells and tx.is_bound(name)}
+    bound |= {name: tx.load_cell(name) for name in tx.bound_cells()}
+    return REGISTRY["make_dict"](tx, [constant(name) for name in bound], list(bound.values()))
+
+
 def _left_to_python(function: Any) -> None:
     @handles(function)
     def handler(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         raise Unsupported("call", function.__name__)
 
 
-for _function in (print, input, breakpoint, open, exec, eval, compile, globals, locals):
+for _function in (print, input, breakpoint, open, exec, eval, compile, globals):
     _left_to_python(_function)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..sources import AttrSource, Source
+from ..sources import AttrSource, CallSource, Source
 from .attributes import MISSING, bind, is_python_method, lookup, stored_in_class
 from .base import Unsupported, Value
 from .constant import BoundBuiltin, ItemsIterator, constant, fold
@@ -19,7 +19,8 @@ from .functions import BuiltinValue, MethodValue, build_builtin
 from .graph_functions import is_traced
 from .handlers import PURE, handler_of
 from .objects import new_object
-from .registry import CONSTANT_TYPES, build, builds, from_python, importable, is_stable
+from .operators import REFLECTED
+from .registry import CONSTANT_TYPES, build, builds, existing, from_python, importable, is_stable
 from .sequences import TupleValue, field_names
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ class ClassValue(Value):
         return self._member(tx, found, name)
 
     def _member(self, tx: Interpreter, found: Any, name: str) -> Value:
-        return build(tx, found, AttrSource(self.source, name)) if self.source is not None else from_python(tx, found)
+        return build(tx, found, AttrSource(self.source, name)) if self.source is not None else existing(tx, found)
 
     def _of_metaclass(self, tx: Interpreter, name: str) -> Value:
         found = lookup(type(self.cls), name)
@@ -96,7 +97,16 @@ class ClassValue(Value):
             real = getattr(self.cls, name)
         except AttributeError as error:
             tx.raise_observed(AttributeError, *error.args)
-        return BoundBuiltin(self, name) if callable(real) and not isinstance(real, type) else from_python(tx, real)
+        if callable(real) and not isinstance(real, type):
+            return BoundBuiltin(self, name)
+        if found is real and self.source is not None:
+            return build(tx, real, AttrSource(CallSource(self.source, "type"), name))
+        return existing(tx, real) if found is real else from_python(tx, real)
+
+    def _special(self, tx: Interpreter, name: str, *args: Value) -> Value | None:
+        """The call of a special method that the metaclass defines in Python; None where it does not."""
+        found = lookup(type(self.cls), name)
+        return from_python(tx, found).call(tx, [self, *args], {}) if isinstance(found, FunctionType) else None
 
     def setattr(self, tx: Interpreter, name: str, value: Value) -> None:
         """A side effect on the class. Methods and other descriptors, which instances do not read as they are, are left
@@ -149,6 +159,9 @@ class ClassValue(Value):
 
     def getitem(self, tx: Interpreter, key: Value) -> Value:
         """An enum member by name, or a parametrised type."""
+        special = self._special(tx, "__getitem__", key) if not isinstance(self.cls, enum.EnumMeta) else None
+        if special is not None:
+            return special
         if isinstance(self.cls, enum.EnumMeta) or hasattr(self.cls, "__class_getitem__"):
             return fold(tx, self.cls.__getitem__ if isinstance(self.cls, enum.EnumMeta) else self._subscript, [key])
         return super().getitem(tx, key)
@@ -161,24 +174,36 @@ class ClassValue(Value):
         if isinstance(self.cls, enum.EnumMeta):
             members: list[Any] = list(self.cls)
             return [constant(member) for member in members]
-        return super().iterate(tx)
+        return self.iter(tx).iterate(tx)
 
     def iter(self, tx: Interpreter) -> Value:
-        """An iterator over the members of an enum."""
-        return ItemsIterator(self.iterate(tx))
+        """An iterator over the members of an enum, or what the metaclass gives."""
+        if isinstance(self.cls, enum.EnumMeta):
+            return ItemsIterator(self.iterate(tx))
+        return self._special(tx, "__iter__") or super().iter(tx)
 
     def contains(self, tx: Interpreter, item: Value) -> bool:
         """Whether an enum has the member."""
         if isinstance(self.cls, enum.EnumMeta):
             return bool(fold(tx, self.cls.__contains__, [item]).as_constant())
+        special = self._special(tx, "__contains__", item)
+        if special is not None:
+            return special.truth(tx)
         return super().contains(tx, item)
 
     def length(self, tx: Interpreter) -> Value:
         """The number of an enum's members."""
-        return constant(len(self.cls)) if isinstance(self.cls, enum.EnumMeta) else super().length(tx)
+        if isinstance(self.cls, enum.EnumMeta):
+            return constant(len(self.cls))
+        return self._special(tx, "__len__") or super().length(tx)
 
     def binary(self, tx: Interpreter, function: Callable[..., Any], left: Value, right: Value) -> Value | None:
-        """`int | None`, and equality by identity."""
+        """`int | None`, equality by identity, or what the metaclass defines."""
+        names = REFLECTED.get(function)
+        if names is not None:
+            special = self._special(tx, names[0], right) if left is self else self._special(tx, names[1], left)
+            if special is not None and not (special.is_constant() and special.as_constant() is NotImplemented):
+                return special
         if left.is_constant() and right.is_constant():
             return fold(tx, function, [left, right])
         return None
@@ -207,6 +232,10 @@ class BuiltinNew(Value):
     def call(self, tx: Interpreter, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         """object.__new__(cls), tuple.__new__(cls, items), ..."""
         cls = args[0].as_constant()
+        if field_names(cls):
+            return TupleValue(args[1].iterate(tx), cls)
+        if not _is_made_by_builtin(cls, self.cls.__new__):
+            raise Unsupported("call", f"{self.describe()} of {cls.__qualname__}")
         return new_object(tx, cls, args[1].iterate(tx) if len(args) > 1 and issubclass(cls, (tuple, frozenset)) else ())
 
     def describe(self) -> str:
@@ -228,6 +257,8 @@ def instantiate(tx: Interpreter, cls_value: ClassValue, args: Sequence[Value], k
         made = new_object(tx, cls, items)
     elif id(cls) in PURE:
         return fold(tx, cls, args, kwargs)
+    elif getattr(cls, "__abstractmethods__", None) and new is object.__new__:
+        return fold(tx, object.__new__, [cls_value])  # raises
     else:
         raise Unsupported("call", cls_value.describe())
     init = lookup(cls, "__init__")
@@ -241,18 +272,19 @@ def instantiate(tx: Interpreter, cls_value: ClassValue, args: Sequence[Value], k
 _HEAP_TYPE = 1 << 9
 
 
-def _is_made_by_builtin(cls: type) -> bool:
-    """Whether instances need no more than `cls.__new__(cls)`: classes written in Python over object or a container."""
+def _is_made_by_builtin(cls: type, new: Any = None) -> bool:
+    """Whether instances need no more than `new(cls)`, where `new` is its `__new__` or the one that an override calls:
+    classes written in Python over object or a container, and object."""
+    if cls is object:
+        return True
     if not cls.__flags__ & _HEAP_TYPE or getattr(cls, "__abstractmethods__", None):
         return False
     if issubclass(cls, (torch.nn.Module, torch.Tensor, type)):
         return False
-    return lookup(cls, "__new__") in (object.__new__, dict.__new__, list.__new__, set.__new__, tuple.__new__) or (
-        lookup(cls, "__new__") in _CONTAINER_NEWS
-    )
+    return (lookup(cls, "__new__") if new is None else new) in _NEWS
 
 
-_CONTAINER_NEWS = tuple(kind.__new__ for kind in (frozenset,))
+_NEWS = tuple(kind.__new__ for kind in (object, dict, list, set, tuple, frozenset))
 
 
 def _named_tuple(tx: Interpreter, cls: type, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
@@ -281,6 +313,17 @@ def _refused(tx: Interpreter, cls: type, args: Sequence[Value], kwargs: Mapping[
     raise Unsupported("call", f"the class {cls.__module__}.{cls.__qualname__}")
 
 
+def _has_plain_new(cls: type) -> bool:
+    """Whether the `__new__` of a named tuple is the one that was made for it."""
+    return "_fields" in next(base for base in cls.__mro__ if "__new__" in base.__dict__).__dict__ or (
+        not hasattr(cls, "_fields")
+    )
+
+
+def _typed_dict(tx: Interpreter, cls: type, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+    return from_python(tx, dict).call(tx, args, kwargs)
+
+
 _STATELESS = (
     "torch.nn.modules.activation", "torch.nn.modules.dropout", "torch.nn.modules.loss", "transformers.activations",
 )  # fmt: skip
@@ -300,7 +343,8 @@ _REFUSED = ("torch._C", "torch.autograd", "threading")
 
 _FAMILIES: list[tuple[Callable[[type], bool], Callable[..., Value]]] = [
     (lambda cls: issubclass(cls, BaseException), _exception),
-    (lambda cls: issubclass(cls, tuple) and bool(field_names(cls)), _named_tuple),
+    (lambda cls: issubclass(cls, tuple) and bool(field_names(cls)) and _has_plain_new(cls), _named_tuple),
+    (typing.is_typeddict, _typed_dict),
     (lambda cls: isinstance(cls, enum.EnumMeta), lambda tx, cls, args, kwargs: fold(tx, cls, args, kwargs)),
     (lambda cls: issubclass(cls, torch.nn.Module), _stateless_module),
     (lambda cls: issubclass(cls, torch.Tensor), _refused),

@@ -25,7 +25,7 @@ from .attributes import (
 from .base import ObservedException, Unsupported, Value
 from .constant import REGISTRY, constant
 from .mappings import DictValue, fill_from_real
-from .operators import IN_PLACE, REFLECTED, UNARY
+from .operators import COMPARISONS, IN_PLACE, REFLECTED, UNARY
 from .registry import build, builds, from_python
 from .sequences import ListValue, TupleValue, read_items
 from .sets import SetValue
@@ -312,10 +312,28 @@ class ObjectValue(Value):
         names = REFLECTED.get(in_place or function)
         if names is None:
             return None
-        return self._answer(tx, names[0], right) if left is self else self._answer(tx, names[1], left)
+        if left is not self:
+            return self._answer(tx, names[1], left)
+        found = None
+        reflected_first = False
+        if isinstance(right, ObjectValue) and right is not left:
+            below = right.cls is not left.cls and issubclass(right.cls, left.cls)  # type: ignore[attr-defined]
+            own = lookup(right.cls, names[1]) is not lookup(self.cls, names[1])
+            reflected_first = below and (own or function in COMPARISONS)
+        if reflected_first:
+            found = right._answer(tx, names[1], left)  # type: ignore[attr-defined]
+        if found is None:
+            found = self._answer(tx, names[0], right)
+        if found is None and not reflected_first and isinstance(right, ObjectValue):
+            if right.cls is not self.cls or function in COMPARISONS:
+                found = right._answer(tx, names[1], left)
+        return found
 
     def _answer(self, tx: Interpreter, name: str, other: Value) -> Value | None:
         if lookup(self.cls, name) in (MISSING, getattr(object, name, None)):
+            if name == "__ne__":
+                equal = self._answer(tx, "__eq__", other)
+                return constant(not equal.truth(tx)) if equal is not None else None
             return constant(True) if name == "__eq__" and other is self else None
         result = self._special(tx, name, [other])
         if result is None or (result.is_constant() and result.as_constant() is NotImplemented):

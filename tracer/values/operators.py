@@ -81,6 +81,9 @@ REFLECTED: dict[Callable[..., Any], tuple[str, str]] = {
 }  # fmt: skip
 """The special method of each binary operator, and the one asked of the right operand."""
 
+COMPARISONS = frozenset((operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge))
+"""Those whose reflected form is asked for also where both operands have one type."""
+
 UNARY: dict[Callable[..., Any], str] = {
     operator.neg: "__neg__", operator.pos: "__pos__", operator.invert: "__invert__", operator.index: "__index__",
     operator.abs: "__abs__",

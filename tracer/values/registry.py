@@ -158,6 +158,14 @@ def from_python(tx: Interpreter, obj: Any) -> Value:
     return value
 
 
+def existing(tx: Interpreter, obj: Any) -> Value:
+    """As `from_python`, for an object that the program has and no expression reaches: changes of a copy of a container
+    would be lost."""
+    if type(obj) in FRESH and type(obj).__hash__ is None:
+        raise Unsupported("attribute", f"a {type(obj).__name__} that no expression reaches")
+    return from_python(tx, obj)
+
+
 def importable(obj: Any) -> Source | None:
     """The source of a class or function as a global of the module that defines it."""
     module, name = getattr(obj, "__module__", None), getattr(obj, "__qualname__", None)

@@ -115,7 +115,7 @@ class SequenceValue(Value):
         return constant(function(len(left.items), len(right.items)))
 
     def _equal_by_data(self, tx: Interpreter, a: Value, b: Value, rest: Sequence[tuple[Value, Value]]) -> Value:
-        """Whether two lists are equal whose items are, but for `a` and `b`, of which only data tells, and the `rest`."""
+        """Whether two lists are equal of whose items `a` and `b` only data tells, and `rest` comes after them."""
         answer = apply(tx, operator.eq, a, b)
         if not all(equal(tx, *pair) for pair in rest):
             return constant(False)
