@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import sympy
 import torch
 import torch.fx
 from torch._subclasses.fake_tensor import (
@@ -21,6 +22,7 @@ from torch._subclasses.fake_tensor import (
 from torch.fx._lazy_graph_module import _LazyGraphModule
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
+from .assumptions import Assumed, check_at_run_time
 from .capture import CapturedGraph
 from .catching import MAY_RAISE, is_caught
 from .shapes import says_not_negative
@@ -28,6 +30,7 @@ from .sources import Source
 from .subgraphs import Scope, Scopes
 from .values import build
 from .values.base import Unsupported, Value
+from .values.tensors_as_numbers import TAKE_SIZES, with_numbers
 
 if TYPE_CHECKING:
     from .interpreter import Interpreter
@@ -62,6 +65,8 @@ class TraceGraph:
         self.inputs: dict[Source, torch.fx.Node] = {}
         self.caught = ""  # an operator that may raise in a `try` that handles it
         self.versions: dict[torch.fx.Node, int | None] = {}  # of inputs when they came in; None: they have none
+        self.unchecked: list[sympy.Expr] = []  # what torch assumed for the operation that is being added
+        self.assumed: Assumed | None = None  # the first check that relies on a second run
         self.operations = 0
         self.sets_modes = False
 
@@ -128,11 +133,17 @@ class TraceGraph:
         Raises Unsupported when the result cannot be known without the data, and when the operator rejects its
         arguments: the program then runs it in eager and sees the real error.
         """
+        name = _target_name(target)
+        if name in TAKE_SIZES:
+            args = with_numbers(tx, name, op == "call_method", args)
         node_args = tuple(arg.as_proxy() for arg in args)
-        node_kwargs = {name: value.as_proxy() for name, value in kwargs.items()}
+        node_kwargs = {key: value.as_proxy() for key, value in kwargs.items()}
         if node_args and not isinstance(node_args[0], torch.fx.Node):
             target = _OUT_OF_PLACE.get(target, target)
         fake = self.run_fake(op, target, node_args, node_kwargs)
+        if self.unchecked:
+            check_at_run_time(tx, self.unchecked, name)
+            self.unchecked = []
         if self.shapes.shape_env.pending_fresh_unbacked_symbols:
             self._accept_unbacked(target, fake, tx)
         node = self.make(target, node_args, node_kwargs, op)
@@ -140,8 +151,8 @@ class TraceGraph:
         meta["val"] = fake
         meta["stack"] = tx.stack_locations()
         meta["module"] = tx.trace.module_path
-        if not self.caught and _target_name(target) in MAY_RAISE and is_caught(tx):
-            self.caught = _target_name(target)
+        if not self.caught and name in MAY_RAISE and is_caught(tx):
+            self.caught = name
         if tx.trace.context.recording:
             meta["origins"] = (str(tx.root().current.offset),)
         self.operations += 1
@@ -173,8 +184,7 @@ class TraceGraph:
         fake = self._run_fake(op, target, args, kwargs)
         if self.shapes.shape_env.num_deferred_runtime_asserts != count and target not in _CHECKS:
             # What torch assumes of such sizes would be an error of ours where it does not hold.
-            if not all(map(says_not_negative, self.shapes.assertions() - before)):
-                raise Unsupported("data-dependent-shape", f"{_target_name(target)}, fine for some sizes only")
+            self.unchecked = [e for e in self.shapes.assertions() - before if not says_not_negative(e)]
         return fake
 
     def _run_fake(self, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -196,7 +206,7 @@ class TraceGraph:
         except (DynamicOutputShapeException, GuardOnDataDependentSymNode) as error:
             raise Unsupported("data-dependent-shape", f"{_target_name(target)}") from error
         except (UnsupportedOperatorException, UnsupportedFakeTensorException, NotImplementedError) as error:
-            raise Unsupported("missing-fake-kernel", f"{_target_name(target)}") from error
+            raise Unsupported("missing-fake-kernel", str(target)) from error
         except Exception as error:
             first_line = str(error).partition("\n")[0]
             raise Unsupported("operator-error", f"{_target_name(target)}: {first_line}") from error

@@ -543,6 +543,35 @@ def a_mode_that_a_suspended_generator_has_entered(compile):
     return [f(torch.ones(2, requires_grad=True), mode) for mode in (False, True)]
 
 
+class Scaled(torch.nn.Linear):
+    def forward(self, x):
+        mine = lambda: self
+        for number in range(2):
+            print(number, mine() is self)
+            x = super().forward(x)
+        above = super()
+        print("done")
+        return above.forward(x)
+
+    def parts(self, x):
+        yield x
+        yield super().forward(x)
+
+
+@program
+def super_without_arguments_after_a_break(compile):
+    class Own(Scaled):
+        def forward(self, x):
+            print("own")
+            whole = super().forward(x)
+            parts = self.parts(x)
+            first = next(parts)
+            print("parts")
+            return whole, first, list(parts)
+
+    return compile(Own(2, 2))(torch.ones(1, 2))
+
+
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_compiled_program_is_the_program(name):
     check(PROGRAMS[name])
@@ -568,3 +597,30 @@ def test_each_iteration_is_captured_but_not_compiled_anew():
     assert len(graphs) <= 3
     fn(torch.ones(2), 25)
     assert len(graphs) <= 3
+
+
+def test_a_loop_that_is_too_long_to_follow_runs_in_eager(monkeypatch):
+    monkeypatch.setattr("ptdebug.tracer.interpreter.MOST_TURNS", 200)
+
+    def turns(x, n, log):
+        log.append(n)
+        while n > 0:
+            n -= 1
+        return x + n
+
+    def items(x, n, log):
+        log.append(sum(n for n in range(n)))
+        return x * log[-1]
+
+    def nested(x, n, log):
+        return turns(x, n // 2, log) + items(x, n // 2, log)
+
+    for function in (turns, items, nested):
+        for n in (30, 300):
+            dispatch.reset()
+            logs = [], []
+            compiled = ptdebug.compile(function, backend=lambda module, inputs: module.forward)
+            assert torch.equal(compiled(torch.ones(2), n, logs[0]), function(torch.ones(2), n, logs[1]))
+            assert logs[0] == logs[1]
+            reasons = [reason for reason in dispatch.stats()["reasons"] if reason.startswith("skipped: loops take")]
+            assert bool(reasons) == (n == 300), function

@@ -3,7 +3,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..values.base import Value
+from ..assumptions import assume
+from ..values.base import Unsupported, Value
 from ..values.iterators import get_iter
 from .registry import VERSION, opcode
 
@@ -22,17 +23,29 @@ def JUMP_FORWARD(tx: Interpreter, instruction: Instruction) -> None:
     tx.index = instruction.target
 
 
+def _truth(tx: Interpreter, value: Value, otherwise: int) -> bool:
+    """bool(value). What an `assert` asks (the instruction for what is not true is its own) and only data tells is true,
+    and the graph checks it."""
+    try:
+        return value.truth(tx)
+    except Unsupported as error:
+        if error.code != "data-dependent-branch" or tx.info.instructions[otherwise].opname != "LOAD_ASSERTION_ERROR":
+            raise
+        assume(tx, value, error.detail)
+        return True
+
+
 @opcode("POP_JUMP_FORWARD_IF_TRUE", "POP_JUMP_BACKWARD_IF_TRUE", before=(3, 12))
 @opcode("POP_JUMP_IF_TRUE", since=(3, 12))
 def POP_JUMP_IF_TRUE(tx: Interpreter, instruction: Instruction) -> None:
-    if tx.stack.pop().truth(tx):
+    if _truth(tx, tx.stack.pop(), otherwise=tx.index):
         tx.index = instruction.target
 
 
 @opcode("POP_JUMP_FORWARD_IF_FALSE", "POP_JUMP_BACKWARD_IF_FALSE", before=(3, 12))
 @opcode("POP_JUMP_IF_FALSE", since=(3, 12))
 def POP_JUMP_IF_FALSE(tx: Interpreter, instruction: Instruction) -> None:
-    if not tx.stack.pop().truth(tx):
+    if not _truth(tx, tx.stack.pop(), otherwise=instruction.target):
         tx.index = instruction.target
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.overrides
 
+from ..assumptions import assume
 from .base import Unsupported, Value
 from .constant import constant, fold
 from .context_manager import set_grad_mode
@@ -125,11 +126,12 @@ def _set_grad_enabled(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     return constant(None)
 
 
-def _checked_later(tx: Interpreter, condition: NumberValue, args: Args, kwargs: Kwargs) -> Value:
-    """A check of a number that only data tells: an operator that raises RuntimeError, as torch._check does; what it
-    says is known from here on."""
-    if args or kwargs:
-        raise Unsupported("data-dependent-branch", "torch._check with a message")
+def _checked_later(tx: Interpreter, condition: Value, args: Args, kwargs: Kwargs) -> Value:
+    """A check of what only data tells: it holds from here on. Without a message of its own, a number's is an operator
+    that raises RuntimeError as torch._check does; else the frame runs again for the message."""
+    if args or kwargs or isinstance(condition, TensorValue):
+        assume(tx, condition, "torch._check or torch._assert")
+        return constant(None)
     message = constant("Expected cond to be True, but got False. (Could this error message be improved? "
                        "If so, please report an enhancement request to PyTorch.)")
     tx.graph.call(torch.ops.aten._assert_scalar.default, [condition, message], {}, tx)
@@ -145,9 +147,8 @@ def _check_is_size(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 
 @handles(torch._assert, torch._check, torch._check_value, torch._check_index, torch._check_type, torch._check_with)
 def _check(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-    if isinstance(args[0], TensorValue):
-        raise Unsupported("data-dependent-branch", "torch._assert")
-    if isinstance(args[0], NumberValue) and isinstance(args[0].symbol, torch.SymBool):
+    by_data = isinstance(args[0], NumberValue) and isinstance(args[0].symbol, torch.SymBool)
+    if by_data or isinstance(args[0], TensorValue):
         return _checked_later(tx, args[0], args[1:], kwargs)
     if not args[0].truth(tx):
         raise Unsupported("raises", "torch._check failed")

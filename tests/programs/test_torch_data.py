@@ -1,0 +1,148 @@
+"""Programs whose numbers and sizes only data tells: what they assert, check and take for granted is checked when the
+graph runs, and where it does not hold they see what eager shows.
+
+PYTEST_DONT_REWRITE: the programs assert.
+"""
+# mypy: ignore-errors
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import ptdebug
+import pytest
+import torch
+from ptdebug.cli import wiring
+
+from .checking import call, check
+
+PROGRAMS: dict[str, Callable[..., Any]] = {}
+
+
+def program(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Put a program into the table."""
+    PROGRAMS[function.__name__] = function
+    return function
+
+
+@program
+def assertions(compile):
+    @compile
+    def f(x, log):
+        log.append(1)
+        assert (x > 0).all(), f"must be positive, {len(log)}"
+        assert x.sum() and x.max() < 50
+        n = x.sum().item()
+        assert n < 100
+        log.append(2)
+        return torch.zeros(n) + x.log().sum()
+
+    log = []
+    inputs = [1, 2], [-1, 2], [60, 3], [30, 49, 45], [3, 3, 3]
+    return [call(f, torch.tensor(values), log) for values in inputs], log
+
+
+@program
+def checks_with_messages(compile):
+    @compile
+    def f(x):
+        n = x[0].item()
+        torch._check(n > 2, lambda: f"too few: {n}")
+        torch._check_is_size(n)
+        torch._assert(x.max() < 100, "too large")
+        return x.new_zeros(n)
+
+    return [call(f, torch.tensor(values)) for values in ([3, 1], [1, 3], [5, 100], [4])]
+
+
+@program
+def caught_assertions(compile):
+    @compile
+    def f(x):
+        try:
+            assert x.sum() > 0
+            y = x * 2
+        except AssertionError:
+            y = x * 3
+        return y
+
+    return f(torch.ones(2)), f(-torch.ones(2))
+
+
+@program
+def parts_of_sizes_in_a_tensor(compile):
+    @compile
+    def f(x, sizes):
+        a, b = sizes.tolist()
+        first, second = x.split([a, b])
+        return first.sum(), second * 2, x.narrow(0, 1, sizes[0]).mean()
+
+    x = torch.arange(6.0)
+    return [call(f, x, torch.tensor(sizes)) for sizes in ([2, 4], [5, 1], [3, 2], [0, 6], [6, 0])]
+
+
+@program
+def tensors_as_sizes(compile):
+    @compile
+    def f(x, n):
+        wide = x.new_zeros(2, n, 3) + x.sum()
+        assert list(wide.size()) == [2, n, 3]
+        return wide.view(2 * n, 3).sum(0), torch.full((n, 2), 1.5), x[:2].expand(n, 2), x.view(n, -1)
+
+    return [call(f, torch.arange(6.0), torch.tensor(n)) for n in (1, 2, 3, 4, 6)]
+
+
+@program
+def lists_equal_by_data(compile):
+    @compile
+    def f(x, n):
+        return [2, n] == [x.shape[0], 3], [n, 5] == [3, 6], [1, n] == [2, n], (x * 2).sum()
+
+    return [f(torch.ones(2), torch.tensor(n)) for n in (3, 4)]
+
+
+@program
+def products_of_selected_rows(compile):
+    @compile
+    def f(x, mask, other):
+        rows, more = x[mask], x[other]
+        return rows @ more.t() if x.dim() == 2 else None, rows + more, torch.cat([rows, more]).view(-1, 2)
+
+    x = torch.arange(8.0).view(4, 2)
+    masks = [torch.tensor(bits, dtype=torch.bool) for bits in ([1, 0, 1, 0], [0, 1, 1, 0], [0, 0, 0, 1], [0] * 4)]
+    return [call(f, x, a, b) for a in masks for b in masks]
+
+
+@pytest.fixture
+def as_the_engine(monkeypatch):
+    """Graphs that run as captured, and may run once more as written, as the engine's do."""
+
+    def as_captured(captured, context):
+        context.restartable = True
+        return captured.module.forward
+
+    monkeypatch.setattr(wiring, "engine_backend", as_captured)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_what_only_data_tells_is_as_in_eager(name, as_the_engine, monkeypatch):
+    monkeypatch.setattr(ptdebug, "compile", lambda function, backend=None, **options: COMPILE(function, **options))
+    check(PROGRAMS[name])
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_another_backend_gets_graphs_without_such_checks(name):
+    check(PROGRAMS[name])
+
+
+COMPILE = ptdebug.compile
+
+
+def test_assertions_and_lengths_do_not_break_the_graph(as_the_engine):
+    def f(x, n):
+        assert (x > 0).any()
+        return x.narrow(0, 0, n) * 2, x.new_ones(n)
+
+    report = ptdebug.explain(f)(torch.ones(4), torch.tensor(3))
+    assert len(report.graphs) == 1 and not report.graph_breaks
