@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import io
 import linecache
 import logging
@@ -90,8 +91,9 @@ def _text(error: BaseException) -> str:
     return text.split("\n")[0] if isinstance(error, RuntimeError) else text
 
 
-def observe(text: str, compile: Callable[[Any], Any]) -> list[tuple[str, Any]]:
-    """All that the program shows, leaf by leaf."""
+def observe(text: str, compile: Callable[[Any], Any], collect: bool = False) -> list[tuple[str, Any]]:
+    """All that the program shows, leaf by leaf. `collect`: cycles of objects are collected after each call, and only
+    then."""
     module = load(text)
     torch.manual_seed(0)
     random.seed(0)
@@ -104,7 +106,8 @@ def observe(text: str, compile: Callable[[Any], Any]) -> list[tuple[str, Any]]:
     alive = []
     with contextlib.redirect_stdout(printed):
         for number, args in enumerate(calls):
-            alive.append(outcome(function, args))
+            with _collecting() if collect else contextlib.nullcontext():
+                alive.append(outcome(function, args))
             found += leaves(alive[-1], f"result{number}", seen)
             found += leaves(args, f"args{number}", seen)
             found.append((f"printed{number}", printed.getvalue()))
@@ -116,6 +119,16 @@ def observe(text: str, compile: Callable[[Any], Any]) -> list[tuple[str, Any]]:
         found.append((cls, {k: v for k, v in vars(getattr(module, cls)).items() if isinstance(v, (int, float))}))
     found.append(("Registered", list(module.Registered.made)))
     return found
+
+
+@contextlib.contextmanager
+def _collecting() -> Iterator[None]:
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.collect()
+        gc.enable()
 
 
 def _too_deep(found: list[tuple[str, Any]]) -> bool:
@@ -144,25 +157,41 @@ def time_limit(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGPROF, before)
 
 
-def run_in_eager(text: str, seconds: float = 60.0) -> list[tuple[str, Any]] | None:
+def run_in_eager(text: str, seconds: float = 60.0, collect: bool = False) -> list[tuple[str, Any]] | None:
     """What the program shows in eager; None when it does not end in time or memory."""
     try:
         with time_limit(seconds / 10):
-            return observe(text, lambda function: function)
+            return observe(text, lambda function: function, collect)
     except (TooSlow, MemoryError):
         return None  # an endless loop
 
 
 def difference(text: str, engine: bool = False, seconds: float = 60.0) -> Difference | None:
-    """The first difference between the program and its compiled form; None when there is none."""
-    dispatch.reset()
-    logging.getLogger("ptdebug").setLevel(logging.CRITICAL)
+    """The first difference between the program and its compiled form; None when there is none.
+
+    Where eager itself shows something else depending on when cycles of objects are collected (contextlib leaves one that
+    holds the frame, and with it the frame's generators), both are run with the collector held back.
+    """
     expected = run_in_eager(text, seconds)
     if expected is None or _too_deep(expected):
         return None
+    found = _difference(text, expected, engine, seconds)
+    if found is None:
+        return None
+    collected = run_in_eager(text, seconds, collect=True)
+    if collected is None or _compared(expected, collected, engine) is None:
+        return found
+    return _difference(text, collected, engine, seconds, collect=True)
+
+
+def _difference(
+    text: str, expected: list[tuple[str, Any]], engine: bool, seconds: float, collect: bool = False
+) -> Difference | None:
+    dispatch.reset()
+    logging.getLogger("ptdebug").setLevel(logging.CRITICAL)
     try:
         with time_limit(seconds):
-            got = observe(text, ptdebug.compile if engine else captured)
+            got = observe(text, ptdebug.compile if engine else captured, collect)
     except TooSlow:
         return Difference("too slow", f"more than {seconds} s")
     internal = [reason for reason in dispatch.stats()["reasons"] if reason.startswith("internal error")]
