@@ -24,6 +24,7 @@ from .break_records import Stop, break_record, full_graph_error
 from .capture import CapturedGraph, CompileOptions
 from .describe import bytecode_record
 from .endings import BreakBody, return_body, write_code
+from .garbage import fewer_collections
 from .graph import TraceGraph
 from .guards import GuardBuilder, needed_by
 from .instructions import CodeInfo, code_info
@@ -151,7 +152,7 @@ def convert_frame(
     start = time.perf_counter()
     conversion = _Conversion(frame, options, context)
     try:
-        with _state_preserved():
+        with fewer_collections(), _state_preserved():
             return conversion.run()
     finally:
         seconds = time.perf_counter() - start - conversion.backend_seconds
@@ -184,7 +185,7 @@ class _Conversion:
             if not isinstance(outcome, Stop):
                 return outcome
             stop = outcome
-            if stop.code == "long-loop":
+            if stop.code == "too-long":
                 return self._skip(reasons.message(stop.code, stop.detail, expression_of(stop.location)), stop)
             self.lost_seconds = time.perf_counter() - start
             break_step = stop.step if stop.earlier is None else stop.earlier

@@ -42,6 +42,7 @@ def generate(plan: Plan, context: CompileContext) -> CppSource:
     """
     writer, entries = Writer(), []
     written: dict[str, tuple[str, int]] = {}  # shape of a kernel's text -> name and first line of the one that has it
+    twins: dict[int, list[list[CodeLine]]] = {}  # by that line, the texts of those that were not written
     for item in plan.items:
         if not isinstance(item, Group) or item.device.type != "cpu":
             continue
@@ -57,18 +58,21 @@ def generate(plan: Plan, context: CompileContext) -> CppSource:
             writer.line()
             writer.lines += own.lines
         else:
-            _merge_origins(writer.lines, start, own.lines)
+            twins.setdefault(start, []).append(own.lines)
         entries.append(Entry(kernel.signature, function, kernel.pointer_types, kernel.shape.parallel != ""))
     if not entries:
         return CppSource((), ())
+    for start, texts in twins.items():
+        _merge_origins(writer.lines, start, texts)
     text = "\n".join([line.text for line in writer.lines])
     write_entries(writer, entries)
     head = [CodeLine(line) for line in prelude(text)]
     return CppSource((*head, *writer.lines), tuple([e.signature for e in entries]))
 
 
-def _merge_origins(lines: list[CodeLine], start: int, twin: list[CodeLine]) -> None:
-    """Give the lines of a kernel the origins of another one that has the same text."""
-    for offset, line in enumerate(twin):
-        shown = lines[start + offset]
-        lines[start + offset] = CodeLine(shown.text, (*shown.origins, *line.origins))
+def _merge_origins(lines: list[CodeLine], start: int, twins: list[list[CodeLine]]) -> None:
+    """Give the lines of a kernel the origins of others that have the same text."""
+    for position, same in enumerate(zip(*twins), start):
+        shown = lines[position]
+        origins = [origin for line in (shown, *same) for origin in line.origins]
+        lines[position] = CodeLine(shown.text, tuple(origins))
