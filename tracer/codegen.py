@@ -34,6 +34,7 @@ from .sources import (
     KeySource,
     LocalSource,
     ModuleGlobalSource,
+    ResultSource,
     SizeSource,
     Source,
 )
@@ -401,6 +402,14 @@ def _default(codegen: Codegen, source: DefaultSource) -> None:
     codegen.emit("BINARY_SUBSCR")
 
 
+def _result(codegen: Codegen, source: ResultSource) -> None:
+    codegen.push_null()
+    codegen.load_source(source.owner)
+    for value in (*source.args, *(value for _, value in source.kwargs)):
+        codegen.const(value)
+    codegen.call(len(source.args) + len(source.kwargs), tuple(name for name, _ in source.kwargs))
+
+
 def _size(codegen: Codegen, source: SizeSource) -> None:
     codegen.push_function(getattr(torch.Tensor, source.kind))
     codegen.load_source(source.owner)
@@ -427,6 +436,7 @@ _LOADERS: dict[type, Callable[[Codegen, Any], None]] = {
     CallSource: _call,
     CellSource: _cell,
     DefaultSource: _default,
+    ResultSource: _result,
     SizeSource: _size,
     ConstantSource: lambda codegen, source: codegen.const(source.value),
     ComputedSource: _computed,

@@ -186,7 +186,7 @@ class GeneratorValue(Value):
         """All remaining values."""
         values = []
         while (value := self.next(tx)) is not None:
-            tx.trace.turn()
+            tx.trace.spend()
             values.append(value)
         return values
 

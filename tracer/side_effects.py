@@ -104,6 +104,10 @@ class SideEffects:
         for held in (self.new, self.attributes, self.globals, self.cells, self.of_classes, self._order):
             held.clear()
 
+    def any(self) -> bool:
+        """Whether something changed so far."""
+        return bool(self._order)
+
     # ---- objects ---------------------------------------------------------------------------------------------------
     def track_new(self, value: Value, cls: type) -> Value:
         """`value` is an instance of `cls` made in the trace; it is built with `cls.__new__(cls)` where it escapes."""

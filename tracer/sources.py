@@ -115,6 +115,8 @@ class ItemSource(ChainedSource):
 
     @cached_property
     def expression(self) -> str:
+        if isinstance(self.key, type):
+            return f"{self.owner.expression}[{self.key.__qualname__}]"
         shape = getattr(self.key, "shape", None)  # of a tensor, whose numbers would say less and take long to print
         key = repr(self.key) if shape is None else f"<{type(self.key).__name__} {list(shape)} at {id(self.key):#x}>"
         return f"{self.owner.expression}[{key}]"
@@ -152,6 +154,21 @@ class CellSource(ChainedSource):
     @cached_property
     def expression(self) -> str:
         return f"{self.owner.expression}.__closure__[{self.index}].cell_contents"
+
+
+@dataclass(frozen=True, eq=False)
+class ResultSource(ChainedSource):
+    """`owner(*args, **kwargs)` of a function with a cache, for constants: the same object as long as the cache has it.
+    `text` tells 1 from True and 1.0."""
+
+    args: tuple[Any, ...]
+    kwargs: tuple[tuple[str, Any], ...]
+    text: str
+
+    @cached_property
+    def expression(self) -> str:
+        arguments = [*map(repr, self.args), *(f"{name}={value!r}" for name, value in self.kwargs)]
+        return f"{self.owner.expression}({', '.join(arguments)})"
 
 
 @dataclass(frozen=True, eq=False)

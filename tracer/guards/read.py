@@ -18,6 +18,7 @@ from ..sources import (
     KeySource,
     LocalSource,
     ModuleGlobalSource,
+    ResultSource,
     SizeSource,
     Source,
 )
@@ -88,6 +89,7 @@ _READERS: dict[type[Source], Callable[[Any, Any], Any]] = {
     CallSource: lambda owner, source: FUNCTIONS[source.function](owner),
     CellSource: lambda owner, source: owner.__closure__[source.index].cell_contents,
     DefaultSource: _default,
+    ResultSource: lambda owner, source: owner(*source.args, **dict(source.kwargs)),
     SizeSource: _size,
 }
 

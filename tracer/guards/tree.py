@@ -33,6 +33,7 @@ from ..sources import (
     KeySource,
     LocalSource,
     ModuleGlobalSource,
+    ResultSource,
     SizeSource,
     Source,
 )
@@ -40,7 +41,7 @@ from .builder import GuardBuilder, GuardSpec
 from .conditions import conditions_code, on_frame, on_number
 from .describe import type_name
 from .kinds import KINDS, is_same_constant
-from .read import FUNCTIONS, Scope, key_at
+from .read import FUNCTIONS, Scope
 
 Manager = Any
 """torch._C._dynamo.guards.GuardManager"""
@@ -317,7 +318,11 @@ def _item(tree: GuardTree, manager: Manager, source: ItemSource) -> Manager:
 
 
 def _key(tree: GuardTree, manager: Manager, source: KeySource) -> Manager:
-    return manager.lambda_manager(python_lambda=lambda owner: key_at(owner, source.index), **tree.step(source))
+    keys = list(tree.value(source.owner))
+    listed = manager.lambda_manager(  # once for all keys: to find each from the beginning would be quadratic
+        python_lambda=list, source=f"list({source.owner})", example_value=keys, guard_manager_enum=tree.plain
+    )
+    return listed.list_getitem_manager(key=source.index, **tree.step(source))
 
 
 def _call(tree: GuardTree, manager: Manager, source: CallSource) -> Manager:
@@ -350,6 +355,11 @@ def _default(tree: GuardTree, manager: Manager, source: DefaultSource) -> Manage
     return defaults.dict_getitem_manager(key=source.key, **tree.step(source))
 
 
+def _result(tree: GuardTree, manager: Manager, source: ResultSource) -> Manager:
+    kwargs = dict(source.kwargs)
+    return manager.lambda_manager(python_lambda=lambda owner: owner(*source.args, **kwargs), **tree.step(source))
+
+
 def _size(tree: GuardTree, manager: Manager, source: SizeSource) -> Manager:
     get = {
         "size": manager.tensor_property_size_manager,
@@ -364,5 +374,5 @@ _ROOTS: dict[type[Source], Callable[..., Manager]] = {
 }
 _STEPS: dict[type[Source], Callable[..., Manager]] = {
     AttrSource: _attribute, ItemSource: _item, KeySource: _key, CallSource: _call, CellSource: _cell,
-    DefaultSource: _default, SizeSource: _size,
+    DefaultSource: _default, ResultSource: _result, SizeSource: _size,
 }

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..sources import AttrSource, CallSource, ItemSource, Source
 from .base import Unsupported, Value
 from .constant import BoundBuiltin, ConstantValue, constant
-from .functions import MethodValue
+from .functions import MethodValue, PartialValue
 from .registry import build, builds, existing, from_python
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def bind(tx: Interpreter, found: Any, name: str, owner: Value, cls: type, cls_so
         source = AttrSource(AttrSource(cls_source, name), "__func__") if cls_source is not None else None
         function = build(tx, found.__func__, source) if source is not None else from_python(tx, found.__func__)
         return MethodValue(function, from_python(tx, cls))
-    if kind is property:
+    if isinstance(found, property) and kind.__get__ is property.__get__:
         return _part(tx, found.fget, name, "fget", cls_source).call(tx, [owner], {})
     if isinstance(found, functools.cached_property):
         value = _part(tx, found.func, name, "func", cls_source).call(tx, [owner], {})
@@ -93,7 +93,10 @@ def bind(tx: Interpreter, found: Any, name: str, owner: Value, cls: type, cls_so
     if isinstance(found, functools._lru_cache_wrapper):
         return MethodValue(class_member(tx, found, name, cls_source), owner)
     if isinstance(found, functools.partialmethod):
-        raise Unsupported("attribute", f"the partialmethod {name}")
+        if not isinstance(found.func, FunctionType):
+            raise Unsupported("attribute", f"the partialmethod {name}")
+        given = {word: existing(tx, value) for word, value in found.keywords.items()}
+        return PartialValue(MethodValue(from_python(tx, found.func), owner), [existing(tx, v) for v in found.args], given)
     if isinstance(found, WrapperDescriptorType) or not hasattr(kind, "__get__"):
         if isinstance(found, WrapperDescriptorType):
             return BaseMethod(owner, name)

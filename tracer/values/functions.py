@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
 from types import (
@@ -36,6 +37,10 @@ if TYPE_CHECKING:
 
 
 _MUTABLE = (list, dict, set, deque, OrderedDict, defaultdict)
+
+
+CODES: dict[CodeType, Callable[..., Value]] = {}
+"""By code: functions that Python's library makes one by one, `handler(tx, function, args)`."""
 
 
 class FunctionValue(Value):
@@ -155,7 +160,12 @@ class FunctionValue(Value):
         """Interpret the call."""
         self.tx = tx
         if self.function is not None:
+            if "_ptdebug_original" in self.function.__dict__:  # compiled by itself: here it is part of this graph
+                return self.getattr(tx, "_ptdebug_original").call(tx, args, kwargs)
             refuse_marked(self.function)
+            known = CODES.get(self.code)
+            if known is not None:
+                return known(tx, self, args)
         return tx.inline(self, args, kwargs)
 
     def bound_to(self, owner: Value) -> Value:
@@ -177,7 +187,7 @@ class FunctionValue(Value):
                 if self.source is not None and not is_stable(self.source):
                     tx.guards.add(self.source, "NO_ATTR", name)
                 tx.raise_observed(AttributeError, *error.args)
-            if self.source is not None and name in self.function.__dict__:
+            if self.source is not None and (name in self.function.__dict__ or name == "__annotations__"):
                 return build(tx, found, AttrSource(self.source, name))
             return from_python(tx, found)
         if name in ("__name__", "__qualname__"):
@@ -249,9 +259,17 @@ def make_real_function(
 def refuse_marked(function: Any) -> None:
     """Functions that the program marked as not to be compiled, and machinery of torch that must run for real."""
     if getattr(function, "_torchdynamo_disable", False) or getattr(function, "_ptdebug_disable", False):
-        raise Unsupported("disabled-function", getattr(function, "__qualname__", repr(function)))
+        raise Unsupported("disabled-function", _name_of_marked(function))
     if is_module_of_torch_internals(getattr(function, "__module__", None)):
         raise Unsupported("skipped-function", f"{function.__module__}.{function.__qualname__}")
+
+
+def _name_of_marked(function: Any) -> str:
+    """The name of what was marked; the mark wraps it. With the module where it is one of torch's own."""
+    original = getattr(function, "_torchdynamo_orig_callable", None) or inspect.unwrap(function)
+    name = getattr(original, "__qualname__", repr(original))
+    module = getattr(original, "__module__", None) or ""
+    return f"{module}.{name}" if module.partition(".")[0] == "torch" else name
 
 
 class MethodValue(Value):
@@ -506,15 +524,6 @@ def build_partial(tx: Interpreter, obj: functools.partial[Any], source: Source |
     function, args, keywords = parts
     pairs = keywords.pairs(tx)  # type: ignore[attr-defined]
     return PartialValue(function, args.iterate(tx), {key.as_constant(): value for key, value in pairs}, source)
-
-
-@builds(functools._lru_cache_wrapper)
-def build_lru_cache(tx: Interpreter, obj: Any, source: Source | None) -> Value:
-    """A cached function is interpreted anew: what it returns must not depend on the cache."""
-    if handler_of(obj) is not None or is_pure(obj):
-        return BuiltinValue(obj, source)
-    inner = obj.__wrapped__
-    return from_python(tx, inner) if source is None else build(tx, inner, AttrSource(source, "__wrapped__"))
 
 
 def make_function(

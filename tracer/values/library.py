@@ -1,8 +1,7 @@
-"""Handlers of library functions: dataclasses, inspect, functools, copy, warnings, logging, typing, weakref."""
+"""Handlers of library functions: dataclasses, inspect, warnings, logging, typing, weakref."""
 from __future__ import annotations
 
 import dataclasses
-import functools
 import inspect
 import json
 import logging
@@ -22,7 +21,7 @@ from .base import Unsupported, Value, each
 from .classes import ClassValue
 from .constant import constant, fold
 from .exceptions import TracebackValue
-from .functions import FunctionValue, MethodValue, PartialValue
+from .functions import FunctionValue, MethodValue
 from .handlers import NAMED, handles, pure
 from .objects import ObjectValue, new_object
 from .registry import CONSTANT_TYPES, OPAQUE_CONSTANTS, build, builds, from_python
@@ -99,43 +98,6 @@ def _asks(function: Any) -> None:
 
 for _function in (inspect.isclass, inspect.isfunction, inspect.ismethod, inspect.ismodule, inspect.isbuiltin):
     _asks(_function)
-
-
-# ---- functools -----------------------------------------------------------------------------------------------------
-@handles(functools.partial)
-def _partial(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-    function = args[0]
-    if isinstance(function, PartialValue):
-        return PartialValue(function.function, [*function.args, *args[1:]], {**function.kwargs, **kwargs})
-    return PartialValue(function, args[1:], kwargs)
-
-
-@handles(functools.reduce)
-def _reduce(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-    items = each(tx, args[1])
-    total = args[2] if len(args) > 2 else next(items, None)
-    if total is None:
-        tx.raise_observed(TypeError, "reduce() of empty iterable with no initial value")
-    for item in items:
-        total = args[0].call(tx, [total, item], {})
-    return total
-
-
-@handles(functools.update_wrapper)
-def _update_wrapper(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-    wrapper, wrapped = args[0], args[1] if len(args) > 1 else kwargs["wrapped"]
-    if not isinstance(wrapper, FunctionValue) or wrapper.function is not None:
-        raise Unsupported("call", "functools.update_wrapper of an existing function")
-    for name in ("__module__", "__name__", "__qualname__", "__doc__"):
-        wrapper.attributes[name] = wrapped.getattr(tx, name)
-    wrapper.attributes["__wrapped__"] = wrapped
-    return wrapper
-
-
-@handles(functools.wraps)
-def _wraps(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-    wrapped = args[0] if args else kwargs["wrapped"]
-    return PartialValue(from_python(tx, functools.update_wrapper), [], {"wrapped": wrapped})
 
 
 # ---- names, types ----------------------------------------------------------------------------------------------------
