@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from types import MethodType
+from types import GenericAlias, MethodType
 from typing import TYPE_CHECKING, Any
 
 from ..sources import Source
@@ -69,6 +69,13 @@ class ConstantValue(Value):
         if callable(found) and not isinstance(found, type):
             return BoundBuiltin(self, name)
         return fold_result(tx, found)
+
+    def call(self, tx: Interpreter, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        """`dict[str, int](...)` makes a dict; other constants are not called."""
+        origin = self.value.__origin__ if type(self.value) is GenericAlias else None
+        if origin not in (dict, list, set, frozenset, tuple):
+            return super().call(tx, args, kwargs)
+        return REGISTRY["from_python"](tx, origin).call(tx, args, kwargs)
 
     def call_method(self, tx: Interpreter, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         """A method of the object, run for real when all arguments are constants."""

@@ -18,6 +18,7 @@ from ..modes import exchange_grad_mode
 from ..sources import AttrSource, Source
 from .base import Unsupported, Value
 from .constant import constant
+from .handlers import handles
 from .registry import builds, from_python
 
 if TYPE_CHECKING:
@@ -271,6 +272,21 @@ CONSTRUCTORS: dict[Any, Callable[[Any, Sequence[Value], Mapping[str, Value]], Va
     torch.autocast: _autocast,
 }
 """What calling a class of torch's context managers gives."""
+
+
+def _by_its_class(cls: type, name: str) -> None:
+    """`cls.__enter__(manager)`, as contextlib.ExitStack calls it."""
+
+    @handles(getattr(cls, name))
+    def handler(tx: Interpreter, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        if not isinstance(args[0], ModeValue):
+            raise Unsupported("call", f"{cls.__module__}.{cls.__qualname__}.{name}")
+        return args[0].call_method(tx, name, args[1:], kwargs)
+
+
+for _manager in CONSTRUCTORS:
+    for _name in ("__enter__", "__exit__"):
+        _by_its_class(_manager, _name)
 
 
 @builds(torch.no_grad, torch.enable_grad, torch.set_grad_enabled)

@@ -138,7 +138,11 @@ class FloatValue(NumberValue):
 
 
 def _is_number(value: Value) -> bool:
-    return value.is_constant() and isinstance(value.as_constant(), (int, float))
+    if not value.is_constant():
+        return False
+    if hasattr(type(value.as_constant()), "__array__"):  # NumPy's scalars make NumPy's scalars
+        raise Unsupported("operator", f"arithmetic to {value.describe()} and a number that is not known")
+    return isinstance(value.as_constant(), (int, float))
 
 
 def _source_of(value: Value) -> Source | None:

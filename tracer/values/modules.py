@@ -17,7 +17,7 @@ from ..sources import AttrSource, ItemSource, ModuleGlobalSource, Source
 from .attributes import MISSING, bind, lookup, type_source
 from .base import Unsupported, Value
 from .constant import constant
-from .handlers import handles
+from .handlers import NAMED, handles
 from .mappings import DictValue
 from .objects import ObjectValue
 from .registry import CONSTANT_TYPES, build, build_constant, builds, from_python, is_stable
@@ -296,3 +296,17 @@ def build_python_module(tx: Interpreter, obj: ModuleType, source: Source | None)
     if source is not None and not is_stable(source):
         tx.guards.add(source, "ID_MATCH", obj)
     return PythonModuleValue(obj, source)
+
+
+_HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
+
+
+def _compiled_module(tx: Interpreter, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+    """The call of a module that the program compiled by itself: the original is part of this graph."""
+    if any(args[0].getattr(tx, hooks).truth(tx) for hooks in _HOOKS):
+        raise Unsupported("call", f"{args[0].describe()}, a compiled module with hooks of its own,")
+    original = args[0].getattr(tx, "_modules").getitem(tx, constant("_orig_mod"))
+    return original.call(tx, args[1:], kwargs)
+
+
+NAMED["ptdebug.cli.module", "__call__"] = _compiled_module

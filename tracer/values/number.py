@@ -113,10 +113,11 @@ class NumberValue(Value):
             if not isinstance(side, NumberValue) and not _is_number(side):
                 differs = side.is_constant() and function in (operator.eq, operator.ne)
                 return constant(function is operator.ne) if differs else None
+        tx.trace.spend(10)
         a, b = (side.symbol if isinstance(side, NumberValue) else side.as_constant() for side in (left, right))
         function = IN_PLACE.get(function, function)  # numbers have none, and FX would print `2 += s0`
         if function in _COMPARISONS and (_is_read_float(a) or _is_read_float(b)):
-            raise Unsupported("data-dependent-branch", f"a comparison of {self.describe()}")
+            raise Unsupported("data-dependent-branch", self.describe())
         try:
             result = function(a, b)
         except Exception:  # torch's symbols do not know it, or Python raises too: with the numbers of this call
@@ -241,7 +242,11 @@ def _known(symbol: Any) -> Any:
 
 
 def _is_number(value: Value) -> bool:
-    return value.is_constant() and isinstance(value.as_constant(), (int, float))
+    if not value.is_constant():
+        return False
+    if hasattr(type(value.as_constant()), "__array__"):  # NumPy's scalars make NumPy's scalars
+        raise Unsupported("operator", f"arithmetic to {value.describe()} and a number that is not known")
+    return isinstance(value.as_constant(), (int, float))
 
 
 def size_value(

@@ -18,6 +18,7 @@ from ..sources import Source
 from ..subgraphs import Scope, refuse_writes, versions
 from .base import Unsupported, Value
 from .functions import BuiltinValue
+from .handlers import NAMED
 from .number import NumberValue
 from .pytree import flatten, unflatten
 from .registry import builds
@@ -160,8 +161,16 @@ def _associative_scan(tx: Interpreter, operator: Any, args: Args) -> Value:
     return _run(tx, operator, [region], [], [xs])
 
 
+def _map(tx: Interpreter, operator: Any, args: Args) -> Value:
+    function, xs, additional = args
+    own = [_fresh(tx, value, True) for value in xs.iterate(tx)]
+    region = trace_region(tx, function, [*own, *additional.iterate(tx)], "the function of a map")
+    return _run(tx, operator, [region], [], [xs])
+
+
 _OPERATORS: dict[str, Callable[[Any, Any, Args], Value]] = {
     "cond": _cond, "while_loop": _while_loop, "scan": _scan, "associative_scan": _associative_scan,
+    "map_impl": _map,
 }  # fmt: skip
 """By the operator's name: how its functions become graphs."""
 
@@ -174,9 +183,17 @@ class HigherOrderValue(BuiltinValue):
     def call(self, tx: Interpreter, args: Args, kwargs: Mapping[str, Value]) -> Value:
         """Its entry of the table."""
         trace = _OPERATORS.get(self.function.name())
-        if trace is None or kwargs:
+        if trace is None or not set(kwargs) <= {"additional_inputs"}:
             raise Unsupported("call", self.describe())
-        return trace(tx, self.function, args)
+        return trace(tx, self.function, [*args, *kwargs.values()])
+
+
+def _marked_region(tx: Interpreter, args: Args, kwargs: Mapping[str, Value]) -> Value:
+    """A function marked with torch.compiler.nested_compile_region: part of the graph like any other."""
+    return args[0].call(tx, args[1:], kwargs)
+
+
+NAMED["torch._higher_order_ops.invoke_subgraph", "invoke_subgraph_placeholder"] = _marked_region
 
 
 @builds(HigherOrderOperator)

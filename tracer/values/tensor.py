@@ -199,7 +199,10 @@ _ATTRIBUTES: dict[str, Callable[[Any, TensorValue], Value]] = {
 
 def _is_operand(value: Value) -> bool:
     """Whether a tensor can be compared with `value`."""
-    return not value.is_constant() or isinstance(value.as_constant(), (bool, int, float, complex))
+    if not value.is_constant():
+        return True
+    constant = value.as_constant()
+    return isinstance(constant, (bool, int, float, complex)) or hasattr(type(constant), "__array__")
 
 
 # ---- methods with a result that is no tensor: handler(tx, self, args, kwargs) -> Value, or None for a node ----------

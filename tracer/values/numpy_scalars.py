@@ -1,0 +1,95 @@
+"""NumPy's scalars (`np.float64(0.5)`, `np.sqrt(64)`) as constants: NumPy computes with them while the frame is traced.
+
+An operator of torch takes one as the Python number that it is, so that is what stands in the graph. Arrays, and numbers
+that are not known, are left to eager.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..sources import Source
+from .base import Unsupported, Value
+from .constant import ConstantValue
+from .functions import BuiltinValue
+from .handlers import handler_of, handles
+from .objects import build_object
+from .registry import builds, from_python
+from .sequences import SequenceValue
+
+if TYPE_CHECKING:
+    from ..interpreter import Interpreter
+
+_FUNCTIONS = (
+    "sqrt cbrt exp exp2 expm1 log log2 log10 log1p sin cos tan arcsin arccos arctan arctan2 sinh cosh tanh hypot power"
+    " floor ceil trunc rint round abs absolute fabs sign maximum minimum clip mod fmod floor_divide add subtract multiply"
+    " divide true_divide negative square reciprocal isnan isinf isfinite prod sum mean max min isscalar deg2rad rad2deg"
+    " gcd lcm float_power logical_and logical_or logical_not"
+).split()
+"""Functions of NumPy that give a scalar for scalars, and for lists of them where they reduce."""
+
+
+class NumpyScalar(ConstantValue):
+    """A scalar of NumPy's."""
+
+    __slots__ = ()
+
+    def as_proxy(self) -> Any:
+        """The Python number."""
+        if isinstance(self.value, (np.integer, np.floating)):
+            return self.value.item()
+        raise Unsupported("not-a-constant", self.describe())
+
+
+@builds(np.generic)
+def build_numpy_scalar(tx: Interpreter, obj: Any, source: Source | None) -> Value:
+    """A scalar, guarded by type and value."""
+    if not isinstance(obj, (np.integer, np.floating, np.bool_)):
+        raise Unsupported("unknown-type", type(obj).__qualname__)
+    if source is not None:
+        tx.guards.add(source, "TYPE_MATCH", type(obj))
+        tx.guards.add(source, "EQUALS_MATCH", obj)
+    return NumpyScalar(obj, source)
+
+
+@builds(np.ufunc, type(np.prod))
+def build_numpy_function(tx: Interpreter, obj: Any, source: Source | None) -> Value:
+    """A function of NumPy, guarded by identity."""
+    if handler_of(obj) is None:
+        return build_object(tx, obj, source)
+    if source is not None:
+        tx.guards.add(source, "ID_MATCH", obj)
+    return BuiltinValue(obj, source)
+
+
+def _plain(value: Value) -> Any:
+    """The object behind a constant, or behind a list of them. Raises Unsupported for anything else."""
+    if isinstance(value, SequenceValue):
+        return [_plain(item) for item in value.items]
+    if not value.is_constant() or not isinstance(value.as_constant(), (int, float, np.generic, type(None))):
+        raise Unsupported("call", f"numpy on {value.describe()}")
+    return value.as_constant()
+
+
+def _computes(function: Callable[..., Any]) -> None:
+    """Calls of `function` on scalars are done while tracing."""
+
+    @handles(function)
+    def handler(tx: Interpreter, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        plain = [_plain(arg) for arg in args], {name: _plain(value) for name, value in kwargs.items()}
+        with np.errstate(all="raise"):  # what NumPy warns of, it does in eager
+            try:
+                result = function(*plain[0], **plain[1])
+            except Exception as error:
+                raise Unsupported("call", f"numpy.{function.__name__}") from error
+        if not isinstance(result, (np.generic, bool)):
+            raise Unsupported("call", f"numpy.{function.__name__}, which gives an array")
+        return from_python(tx, result)
+
+
+for _name in _FUNCTIONS:
+    _computes(getattr(np, _name))
+for _kind in (np.float16, np.float32, np.float64, np.int8, np.int16, np.int32, np.int64, np.uint8, np.bool_):
+    _computes(_kind)
