@@ -1,8 +1,9 @@
 """Why tracing stopped, in the program's words.
 
 `BREAKS` is the table of everything that the tracer gives up on: a stable code, a message template (`{detail}` is filled
-in by whoever raised `Unsupported`) and a hint that says what to change in the program. `CALLS` says it better for calls
-that many programs make: an entry is found by a part of the detail. Add an entry to add a reason.
+in by whoever raised `Unsupported`, `{expression}` is the program's text at the place) and a hint that says what to change
+in the program. `CALLS` says it better for calls that many programs make: an entry is found by a part of the detail.
+`EXPRESSIONS` does for what is best told from the program's text. Add an entry to add a reason.
 """
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ BREAKS: dict[str, BreakKind] = {
         "a value is taken out of a tensor into Python, which has to wait for the tensor: {detail}", _NUMBER
     ),
     "data-dependent-shape": BreakKind(
-        "how large the result is depends on values in a tensor: {detail}",
+        "how large the result is depends on values in a tensor: `{expression}`",
         "keep the size and blank out what is not wanted: torch.where(mask, x, 0) in the place of x[mask]",
     ),
     "raises": BreakKind(
@@ -63,6 +64,10 @@ BREAKS: dict[str, BreakKind] = {
     "forced-break": BreakKind("an override forbids to inline {detail}", "take the override away"),
     "disabled-function": BreakKind(
         "{detail} is marked as not to be compiled", "take the mark (torch.compiler.disable) away, or call it outside"
+    ),
+    "too-long": BreakKind(
+        "the function takes more Python than is followed ({detail}), so all of it runs in eager",
+        "let tensor operations do the loop's work, or compile the functions that it calls",
     ),
     "inline-depth": BreakKind(
         "calls nest too deeply: {detail}", "turn the recursion into a loop, or compile the function at the bottom"
@@ -97,8 +102,8 @@ BREAKS: dict[str, BreakKind] = {
         "{detail}, and that code need not run exactly once", "move the change out, and return what is to be kept"
     ),
     "missing-fake-kernel": BreakKind(
-        "the operator does not say which shape and dtype its result has: {detail}",
-        "register a fake implementation for it (torch.library.register_fake)",
+        "the operator {detail} does not say which shape and dtype its result has",
+        "register a fake implementation for it: torch.library.register_fake(name of the operator)",
     ),
     "generator": BreakKind(
         "a generator that has started is used after the graph: {detail}", "use it up inside, or make a list of it"
@@ -123,7 +128,10 @@ CALLS: dict[str, BreakKind] = {
     r"^(input|breakpoint|open)\b": BreakKind("{detail}() talks to the world outside of the graph", _MESSAGES),
     r"^logging\.": BreakKind("a message that is shown is logged ({detail}), which a graph cannot", _MESSAGES),
     r"^warnings\.warn": BreakKind("a warning is shown, which a graph cannot", _MESSAGES),
-    r"^time\.": BreakKind(
+    r"^time\.sleep": BreakKind(
+        "time.sleep lets the program wait, which a graph cannot", "wait before or after the compiled function is called"
+    ),
+    r"^(time|datetime)\.|^(datetime|date)\.(now|today|utcnow)": BreakKind(
         "{detail} reads the clock, which a graph cannot",
         "take the time around the call of the compiled function (torch.profiler for what happens inside)",
     ),
@@ -132,6 +140,16 @@ CALLS: dict[str, BreakKind] = {
     ),
     r"Tensor\.tolist": BreakKind(
         "a tensor becomes a Python list ({detail}): Python has to wait for the values", _NUMBER
+    ),
+    r"^an? \w*(iterator|generator|zip|map|enumerate|filter)\b.*__next__": BreakKind(
+        "the loop goes on over an iterator that was begun before an earlier break of this function, so Python takes each "
+        "next step of it",
+        "take away the break in the loop's body (or in the generator): this one goes with it",
+    ),
+    r"__build_class__": BreakKind("a class is made inside the function", "define the class at the top of the file"),
+    r"^an? (float|int|uint|complex)\d+\b": BreakKind(
+        "a number is read out of a NumPy array ({detail})",
+        "use the torch function of the same name and keep the number a tensor",
     ),
     r"Tensor\.(numpy|__array__)": BreakKind(
         "a tensor becomes a NumPy array ({detail})",
@@ -167,36 +185,110 @@ CALLS: dict[str, BreakKind] = {
         "a module or object is copied ({detail}), which makes parameters that the graph does not know",
         "copy it once, before the compiled function is called",
     ),
-    r"ndarray|numpy": BreakKind(
-        "this NumPy call has no counterpart in the graph: {detail}", "use torch's functions, or do it after the call"
-    ),
     r"^the class io\.|(String|Bytes)IO": BreakKind(
         "{detail} is made, which holds data outside of the graph", "make it before the call, or write after the call"
     ),
-    r"^(random|numpy\.random)\.": BreakKind(
+    r"^(random|numpy\.random)\.|SystemRandom": BreakKind(
         "{detail} takes a random number from a generator that is not torch's", "use torch.rand and its kin"
+    ),
+    r"ndarray|numpy": BreakKind(
+        "this NumPy call has no counterpart in the graph: {detail}", "use torch's functions, or do it after the call"
+    ),
+    r"^torch\.autograd\.(grad|backward)": BreakKind(
+        "gradients are computed by {detail} inside of the compiled function",
+        "compile the forward and the loss, and take gradients of what it returns; or use torch.func.grad",
+    ),
+    r"^torch\.\w+\.\w+|^torch\.\w+$": BreakKind(
+        "{detail} is a function of torch that runs outside of graphs",
+        "call it before or after the compiled function",
+    ),
+    r"^the text of ": BreakKind(
+        "{detail} is made, so Python has to wait for its values",
+        "make texts of what the compiled function returns, or leave it out while compiling: "
+        "`if not torch.compiler.is_compiling(): ...`",
     ),
 }
 """By regular expression on the detail, for codes that say that a call cannot be followed."""
 
 _CALL_CODES = ("call", "data-dependent-value", "global-state", "skipped-function")
+_ONLY = {"disabled-function": r"^torch\.", "not-a-constant": r"ndarray|numpy"}
+"""Codes for which `CALLS` is asked only where the detail is of this kind."""
+
+_TURNS = BreakKind(
+    "how often the loop runs depends on values in a tensor: `{expression}`",
+    "loop a fixed number of times and blank out with torch.where what is not wanted, or use torch.while_loop",
+)
+_ASSERTION = BreakKind(
+    BREAKS["data-dependent-branch"].message,
+    "check it before the call of the compiled function, or on what it returns",
+)
+_FOLD = BreakKind(
+    "`{expression}` compares or tests the items one by one in Python, which depends on values in a tensor",
+    "use the tensor's own function, which makes one tensor: x.max(), x.min(), x.sort(), x.any(), x.all()",
+)
+_TEXT = BreakKind("the text of a tensor's values is made: `{expression}`", CALLS["^the text of "].hint)
+_CHOSEN = BreakKind(
+    "what is taken here is chosen by numbers in a tensor: `{expression}`",
+    "index with tensors that keep a dimension (`x[i, j]` of two tensors of indices), or use torch.gather",
+)
+
+_LEFT = BreakKind(
+    "a `with` block is left that was entered before an earlier break in it, so Python leaves it",
+    "take away the break inside of the block: this one goes with it",
+)
+
+EXPRESSIONS: tuple[tuple[str, str, str, BreakKind], ...] = (
+    ("data-dependent-value", "", r"^range\(", _TURNS),
+    ("data-dependent-branch", "", r"^range\(", _TURNS),
+    ("data-dependent-shape", "^unbind$", "", _TURNS),
+    ("data-dependent-shape", "^getitem$", r"\]$", _CHOSEN),
+    ("data-dependent-branch", "", r"^assert\b", _ASSERTION),
+    ("data-dependent-branch", "", r"^(max|min|sorted|any|all)\(", _FOLD),
+    ("not-a-constant", "", r"""^(f["']|str\(|repr\(|format\()""", _TEXT),
+    ("call", "__next__$", r"^with\b", _LEFT),
+)
+"""(code, regular expressions on the detail and on the program's text, what is said)."""
 
 
-def _kind(code: str, detail: str) -> BreakKind | None:
-    if code in _CALL_CODES:
+def _kind(code: str, detail: str, expression: str) -> BreakKind | None:
+    for wanted, about, pattern, kind in EXPRESSIONS:
+        if code == wanted and re.search(about, detail) and re.search(pattern, expression):
+            return kind
+    if code in _CALL_CODES or re.search(_ONLY.get(code, "$^"), detail):
         for pattern, kind in CALLS.items():
             if re.search(pattern, detail):
                 return kind
     return BREAKS.get(code)
 
 
-def message(code: str, detail: str) -> str:
-    """The message of a break. An unknown code gives the code itself: a missing entry never hides a break."""
-    kind = _kind(code, detail)
-    return kind.message.format(detail=detail) if kind is not None else f"{code}: {detail}"
+def message(code: str, detail: str, expression: str = "") -> str:
+    """The message of a break at `expression`. An unknown code gives the code itself: a missing entry never hides a
+    break."""
+    kind = _kind(code, detail, expression)
+    if kind is None:
+        return f"{code}: {detail}"
+    detail = _UNNAMED.sub("", detail).replace("a ndarray", "an ndarray")
+    detail = _SYMBOLS.sub(f"`{expression}`", detail) if expression else detail
+    if kind is BREAKS.get("call") and expression and not _is_named_in(detail, expression):
+        detail = f"{detail}, which `{expression}` comes to call,"
+    return kind.message.format(detail=detail, expression=expression or detail)
 
 
-def hint(code: str, detail: str = "") -> str:
+def hint(code: str, detail: str = "", expression: str = "") -> str:
     """What to change in the program, or ""."""
-    kind = _kind(code, detail)
+    kind = _kind(code, detail, expression)
     return kind.hint if kind is not None else ""
+
+
+_SYMBOLS = re.compile(r"(the number )?`[^`]*\bz?(u|s|uf|f)\d+\b[^`]*`")
+"""Names that torch gives to numbers which data tells (u0, zuf0): nobody has written them."""
+
+
+_UNNAMED = re.compile(r" `a value from before line \d+[^`]*`")
+"""What a part of the function before an earlier break has left on the stack: the message says as much without it."""
+
+
+def _is_named_in(detail: str, expression: str) -> bool:
+    """Whether the last name of a detail stands in the program's text."""
+    name = re.search(r"(\w+)\W*$", detail)
+    return name is None or name[1] in expression or name[1].startswith("__")

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
 MAX_DEPTH = 80
 """Nested calls that are inlined; each takes about ten Python frames of ours."""
-MOST_TURNS = 50_000
-"""Turns of loops that are followed in one frame, which takes seconds. Transformers take some hundred."""
+MOST_WORK = 50_000
+"""Turns of loops and calls that are followed in one frame: some seconds. Transformers take some thousand."""
 
 
 class OpaqueValue(Value):
@@ -78,7 +78,7 @@ class Trace:
     f_globals: dict[str, Any]
     module_path: str = ""
     step: int = 0
-    turns: int = 0  # of loops, so far
+    work: int = 0  # so far, as `spend` counts it
     modes: Modes = field(default_factory=Modes.now)  # at the start of the frame
     inference_modes: list[Any] = field(default_factory=list)  # what holds those that are on, innermost last
     open_variables: list[Value] = field(default_factory=list)  # context variables that are set and not reset
@@ -92,12 +92,13 @@ class Trace:
     generators: list[GeneratorValue] = field(default_factory=list)  # all that were made
 
 
-    def turn(self) -> None:
-        """Count a turn of a loop, the program's or ours over its items. What takes very many is slower to follow than
-        to run, may take all memory, and need not end."""
-        self.turns += 1
-        if self.turns > MOST_TURNS:
-            raise Unsupported("long-loop", f"{MOST_TURNS} turns")
+    def spend(self, amount: int = 1) -> None:
+        """Count a turn of a loop, the program's or ours over its items, and a call that is inlined; an operation on a
+        symbol counts as ten. What takes very many is slower to follow than to run, may take all memory, and need not
+        end."""
+        self.work += amount
+        if self.work > MOST_WORK:
+            raise Unsupported("too-long", f"{MOST_WORK} turns of loops and calls")
 
     def safe_step(self) -> int:
         """Where the graph can break for eager to do what is being done now: before the `with` blocks that are open."""
@@ -229,6 +230,7 @@ class Interpreter:
         if self.depth >= MAX_DEPTH:
             raise Unsupported("inline-depth", function.code.co_qualname)
         self._decide_inline(function)
+        self.trace.spend()
         variables = function.bind(self, args, kwargs)
         info = code_info(function.code)
         child = Interpreter(self.trace, info, function.f_globals, variables, self, function.closure, function)

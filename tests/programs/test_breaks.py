@@ -600,7 +600,7 @@ def test_each_iteration_is_captured_but_not_compiled_anew():
 
 
 def test_a_loop_that_is_too_long_to_follow_runs_in_eager(monkeypatch):
-    monkeypatch.setattr("ptdebug.tracer.interpreter.MOST_TURNS", 200)
+    monkeypatch.setattr("ptdebug.tracer.interpreter.MOST_WORK", 200)
 
     def turns(x, n, log):
         log.append(n)
@@ -622,5 +622,5 @@ def test_a_loop_that_is_too_long_to_follow_runs_in_eager(monkeypatch):
             compiled = ptdebug.compile(function, backend=lambda module, inputs: module.forward)
             assert torch.equal(compiled(torch.ones(2), n, logs[0]), function(torch.ones(2), n, logs[1]))
             assert logs[0] == logs[1]
-            reasons = [reason for reason in dispatch.stats()["reasons"] if reason.startswith("skipped: loops take")]
+            reasons = [reason for reason in dispatch.stats()["reasons"] if reason.startswith("skipped: the function takes more")]
             assert bool(reasons) == (n == 300), function

@@ -20,6 +20,12 @@ def RETURN_VALUE(tx: Interpreter, instruction: Instruction) -> None:
 
 @opcode("JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT")
 def JUMP_FORWARD(tx: Interpreter, instruction: Instruction) -> None:
+    _jump(tx, instruction)
+
+
+def _jump(tx: Interpreter, instruction: Instruction) -> None:
+    if instruction.target <= instruction.index:
+        tx.trace.spend()
     tx.index = instruction.target
 
 
@@ -39,20 +45,20 @@ def _truth(tx: Interpreter, value: Value, otherwise: int) -> bool:
 @opcode("POP_JUMP_IF_TRUE", since=(3, 12))
 def POP_JUMP_IF_TRUE(tx: Interpreter, instruction: Instruction) -> None:
     if _truth(tx, tx.stack.pop(), otherwise=tx.index):
-        tx.index = instruction.target
+        _jump(tx, instruction)
 
 
 @opcode("POP_JUMP_FORWARD_IF_FALSE", "POP_JUMP_BACKWARD_IF_FALSE", before=(3, 12))
 @opcode("POP_JUMP_IF_FALSE", since=(3, 12))
 def POP_JUMP_IF_FALSE(tx: Interpreter, instruction: Instruction) -> None:
     if not _truth(tx, tx.stack.pop(), otherwise=instruction.target):
-        tx.index = instruction.target
+        _jump(tx, instruction)
 
 
 @opcode("JUMP_IF_TRUE_OR_POP", before=(3, 12))
 def JUMP_IF_TRUE_OR_POP(tx: Interpreter, instruction: Instruction) -> None:
     if tx.stack[-1].truth(tx):
-        tx.index = instruction.target
+        _jump(tx, instruction)
     else:
         tx.stack.pop()
 
@@ -62,7 +68,7 @@ def JUMP_IF_FALSE_OR_POP(tx: Interpreter, instruction: Instruction) -> None:
     if tx.stack[-1].truth(tx):
         tx.stack.pop()
     else:
-        tx.index = instruction.target
+        _jump(tx, instruction)
 
 
 def is_none(value: Value) -> bool:
@@ -74,14 +80,14 @@ def is_none(value: Value) -> bool:
 @opcode("POP_JUMP_IF_NONE", since=(3, 12))
 def POP_JUMP_IF_NONE(tx: Interpreter, instruction: Instruction) -> None:
     if is_none(tx.stack.pop()):
-        tx.index = instruction.target
+        _jump(tx, instruction)
 
 
 @opcode("POP_JUMP_FORWARD_IF_NOT_NONE", "POP_JUMP_BACKWARD_IF_NOT_NONE", before=(3, 12))
 @opcode("POP_JUMP_IF_NOT_NONE", since=(3, 12))
 def POP_JUMP_IF_NOT_NONE(tx: Interpreter, instruction: Instruction) -> None:
     if not is_none(tx.stack.pop()):
-        tx.index = instruction.target
+        _jump(tx, instruction)
 
 
 @opcode("GET_ITER")

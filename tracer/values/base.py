@@ -68,7 +68,7 @@ class Value:
 
     def as_constant(self) -> Any:
         """The Python object itself: numbers, strings, None, dtypes, tuples of such, ..."""
-        raise Unsupported("not-a-constant", repr(self))
+        raise Unsupported("not-a-constant", self.describe())
 
     def as_proxy(self) -> Any:
         """What stands for this value in an argument list of an FX node: a Proxy, a constant, a tree of them."""
@@ -170,7 +170,7 @@ def each(tx: Interpreter, value: Value) -> Iterator[Value]:
         return
     iterator = value.iter(tx) if own.iter is not Value.iter else value
     while (item := iterator.next(tx)) is not None:
-        tx.trace.turn()
+        tx.trace.spend()
         yield item
 
 

@@ -70,7 +70,7 @@ class SteppedIterator(Value):
         """All items that are left."""
         items = []
         while (item := self.next(tx)) is not None:
-            tx.trace.turn()
+            tx.trace.spend()
             items.append(item)
         return items
 

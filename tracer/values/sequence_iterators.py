@@ -44,7 +44,7 @@ class SequenceIterator(Value):
         """What is left."""
         rest = []
         while (item := self.next(tx)) is not None:
-            tx.trace.turn()
+            tx.trace.spend()
             rest.append(item)
         return rest
 

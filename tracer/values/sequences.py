@@ -268,7 +268,7 @@ class ListValue(SequenceValue):
         self.real = real
 
     @property
-    def items(self) -> list[Value]:  # type: ignore[override]
+    def items(self) -> list[Value]:
         """All items."""
         if self.real is not None:
             real, self.real = self.real, None
@@ -309,7 +309,7 @@ class ListValue(SequenceValue):
 
     def describe(self) -> str:
         """The type and the number of items."""
-        return super().describe() if self.real is None else f"a list `{in_words(self.source)}`"
+        return super().describe() if self.real is None or self.source is None else f"a list `{in_words(self.source)}`"
 
     def is_constant(self) -> bool:
         """Never: it may change."""
@@ -438,6 +438,7 @@ def sorted_items(tx: Interpreter, items: Sequence[Value], key: Value | None, rev
     keys = list(items) if no_key else [key.call(tx, [item], {}) for item in items]  # type: ignore[union-attr]
 
     def compare(left: int, right: int) -> int:
+        tx.trace.spend()
         return -1 if apply(tx, operator.lt, keys[left], keys[right]).truth(tx) else 0
 
     return [items[i] for i in sorted(range(len(keys)), key=functools.cmp_to_key(compare), reverse=reverse)]
