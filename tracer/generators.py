@@ -11,7 +11,7 @@ from .codegen import STACK_ARGUMENT
 from .sources import ItemSource, LocalSource
 from .values import build
 from .values.base import ObservedException, Unsupported, Value
-from .values.constant import REGISTRY
+from .values.constant import REGISTRY, BoundBuiltin
 
 if TYPE_CHECKING:
     from .interpreter import Interpreter
@@ -189,6 +189,16 @@ class GeneratorValue(Value):
             tx.trace.spend()
             values.append(value)
         return values
+
+    def getattr(self, tx: Interpreter, name: str) -> Value:
+        """Its names, and its methods."""
+        if name in ("__name__", "__qualname__"):
+            return build.constant(getattr(self.frame.code, f"co_{name.strip('_')}"))
+        if name in ("__next__", "__iter__", "send", "throw", "close"):
+            return BoundBuiltin(self, name)
+        if not hasattr(GeneratorType, name):
+            tx.raise_observed(AttributeError, f"'generator' object has no attribute '{name}'")
+        return super().getattr(tx, name)
 
     def call_method(self, tx: Interpreter, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         """next, send, throw and close, as the program calls them."""

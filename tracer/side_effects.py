@@ -104,9 +104,9 @@ class SideEffects:
         for held in (self.new, self.attributes, self.globals, self.cells, self.of_classes, self._order):
             held.clear()
 
-    def any(self) -> bool:
-        """Whether something changed so far."""
-        return bool(self._order)
+    def reach_outside(self) -> bool:
+        """Whether something that exists outside of the trace changed so far."""
+        return any(_is_older(change.target, 0) for change in self._order.values())
 
     # ---- objects ---------------------------------------------------------------------------------------------------
     def track_new(self, value: Value, cls: type) -> Value:

@@ -96,7 +96,8 @@ def bind(tx: Interpreter, found: Any, name: str, owner: Value, cls: type, cls_so
         if not isinstance(found.func, FunctionType):
             raise Unsupported("attribute", f"the partialmethod {name}")
         given = {word: existing(tx, value) for word, value in found.keywords.items()}
-        return PartialValue(MethodValue(from_python(tx, found.func), owner), [existing(tx, v) for v in found.args], given)
+        method = MethodValue(from_python(tx, found.func), owner)
+        return PartialValue(method, [existing(tx, value) for value in found.args], given)
     if isinstance(found, WrapperDescriptorType) or not hasattr(kind, "__get__"):
         if isinstance(found, WrapperDescriptorType):
             return BaseMethod(owner, name)

@@ -194,6 +194,12 @@ class ItemsIterator(Value):
             return constant(len(self.items) - self.index)
         return super().call_method(tx, name, args, kwargs)
 
+    def getattr(self, tx: Interpreter, name: str) -> Value:
+        """Its methods."""
+        if hasattr(self.python_type(), name):
+            return BoundBuiltin(self, name)
+        return tx.raise_observed(AttributeError, f"'{self.python_type().__name__}' object has no attribute '{name}'")
+
     def reconstruct(self, codegen: Codegen) -> None:
         """An iterator over a tuple of what is left."""
         rest = self.items[self.index :]

@@ -69,6 +69,8 @@ class ExceptionValue(Value):
         if name in self.attributes:
             return self.attributes[name]
         if name == "args":
+            if issubclass(self.cls, OSError) and len(self.args) > 2:  # it takes the names of files out
+                return fold_result(tx, self.as_real().args)
             return REGISTRY["make_tuple"](tx, list(self.args))
         if name == "value" and issubclass(self.cls, StopIteration):
             return self.args[0] if self.args else constant(None)
@@ -106,9 +108,10 @@ class ExceptionValue(Value):
 
     def as_real(self) -> BaseException:
         """An exception with the same arguments, for what Python's own classes say about them."""
-        real = self.cls.__new__(self.cls, *[arg.as_constant() for arg in self.args])
+        args = [arg.as_constant() for arg in self.args]
+        real = self.cls.__new__(self.cls, *args)
         if not is_python_method(lookup(self.cls, "__init__")):
-            real.__init__(*real.args)  # type: ignore[misc]
+            real.__init__(*args)  # type: ignore[misc]
         return real
 
     def text(self, tx: Interpreter, function: Callable[[Any], str]) -> Value:

@@ -93,7 +93,7 @@ class CachedFunction(Value):
                 source, args = AttrSource(owner.source, real.__name__), args[1:]
                 real = real.__get__(owner.real)
         known = all(arg.is_constant() for arg in (*args, *kwargs.values()))
-        if source is None or not known or tx.effects.any() or is_library(self.real.__module__):
+        if source is None or not known or tx.effects.reach_outside() or is_library(self.real.__module__):
             with tx.effects.sealed(f"{self.describe()}, which has a cache,"):
                 return self.inner.call(tx, args if source is self.source else [owner, *args], kwargs)  # type: ignore[list-item]
         values = tuple(arg.as_constant() for arg in args)
@@ -155,7 +155,7 @@ class NewCachedFunction(Value):
             if value.python_type().__hash__ is None:
                 tx.raise_observed(TypeError, f"unhashable type: '{value.python_type().__name__}'")
         keys = tuple(arg.key() for arg in args), {name: value.key() for name, value in kwargs.items()}
-        key: Any = functools._make_key(*keys, self.typed)  # type: ignore[attr-defined]
+        key: Any = functools._make_key(*keys, self.typed)
         if key in self.cache:
             self.hits += 1
             self.cache.move_to_end(key)
@@ -171,7 +171,7 @@ class NewCachedFunction(Value):
         """cache_info and cache_clear."""
         if name == "cache_info":
             numbers = self.hits, self.misses, self.limit, len(self.cache)
-            return TupleValue([constant(number) for number in numbers], functools._CacheInfo)  # type: ignore[attr-defined]
+            return TupleValue([constant(number) for number in numbers], functools._CacheInfo)
         if name == "cache_clear":
             self.cache.clear()
             self.hits = self.misses = 0

@@ -61,6 +61,7 @@ class SteppedIterator(Value):
         return self.kind
 
     truth = ItemsIterator.truth
+    getattr = ItemsIterator.getattr
 
     def iter(self, tx: Interpreter) -> Value:
         """Itself."""

@@ -17,7 +17,7 @@ from types import FunctionType, MethodType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from ..sources import CallSource, Source
-from .base import Unsupported, Value, each
+from .base import Unsupported, Value
 from .classes import ClassValue
 from .constant import constant, fold
 from .exceptions import TracebackValue

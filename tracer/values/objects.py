@@ -5,10 +5,11 @@ Special methods written in Python are interpreted. A class that derives from dic
 """
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType, GetSetDescriptorType, MemberDescriptorType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..sources import AttrSource, Source
 from ..wording import in_words
@@ -123,6 +124,8 @@ class ObjectValue(Value):
 
     def _instance_attr(self, tx: Interpreter, name: str, found: Any) -> Value | None:
         """What the real object has in its `__dict__` or in a slot."""
+        if isinstance(self.real, threading.local):
+            return self._of_this_thread(tx, name)
         own = instance_dict(self.real)
         if name in own:
             return self.read(tx, own[name], name)
@@ -160,7 +163,7 @@ class ObjectValue(Value):
         found = lookup(self.cls, name)
         if isinstance(found, property):
             if found.fset is None:
-                tx.raise_observed(AttributeError, f"property '{name}' of '{self.cls.__qualname__}' object has no setter")
+                self._refuse_property(tx, name, "setter")
             from_python(tx, found.fset).call(tx, [self, value], {})
             return
         if found is not MISSING and hasattr(type(found), "__set__") and not isinstance(found, MemberDescriptorType):
@@ -177,6 +180,9 @@ class ObjectValue(Value):
             tx.raise_observed(AttributeError, start + what)
         tx.effects.store_attr(self, name, value, raw=raw or is_python_method(lookup(self.cls, "__setattr__")))
 
+    def _refuse_property(self, tx: Interpreter, name: str, what: str) -> NoReturn:
+        tx.raise_observed(AttributeError, f"property '{name}' of '{self.cls.__qualname__}' object has no {what}")
+
     def delattr(self, tx: Interpreter, name: str) -> None:
         """del object.name."""
         if is_python_method(lookup(self.cls, "__delattr__")):
@@ -189,7 +195,7 @@ class ObjectValue(Value):
         found = lookup(self.cls, name)
         if isinstance(found, property):
             if found.fdel is None:
-                tx.raise_observed(AttributeError, f"property '{name}' of '{self.cls.__qualname__}' object has no deleter")
+                self._refuse_property(tx, name, "deleter")
             from_python(tx, found.fdel).call(tx, [self], {})
             return
         deleter = lookup(type(found), "__delete__")
@@ -314,19 +320,23 @@ class ObjectValue(Value):
             return None
         if left is not self:
             return self._answer(tx, names[1], left)
-        found = None
-        reflected_first = False
-        if isinstance(right, ObjectValue) and right is not left:
-            below = right.cls is not left.cls and issubclass(right.cls, left.cls)  # type: ignore[attr-defined]
-            own = lookup(right.cls, names[1]) is not lookup(self.cls, names[1])
-            reflected_first = below and (own or function in COMPARISONS)
-        if reflected_first:
-            found = right._answer(tx, names[1], left)  # type: ignore[attr-defined]
+        if not isinstance(right, ObjectValue):
+            return self._answer(tx, names[0], right)
+        return self._answer_of_both(tx, names, right, function in COMPARISONS)
+
+    def _answer_of_both(
+        self, tx: Interpreter, names: tuple[str, str], right: ObjectValue, compares: bool
+    ) -> Value | None:
+        """The special method of this object, or the reflected one of `right`: first where that is of a subclass which
+        has its own (or always, for comparisons); not at all for one type, but for comparisons."""
+        same_type = right.cls is self.cls
+        own = compares or lookup(right.cls, names[1]) is not lookup(self.cls, names[1])
+        reflected_first = not same_type and issubclass(right.cls, self.cls) and own
+        found = right._answer(tx, names[1], self) if reflected_first else None
         if found is None:
             found = self._answer(tx, names[0], right)
-        if found is None and not reflected_first and isinstance(right, ObjectValue):
-            if right.cls is not self.cls or function in COMPARISONS:
-                found = right._answer(tx, names[1], left)
+        if found is None and not reflected_first and (compares or not same_type):
+            found = right._answer(tx, names[1], self)
         return found
 
     def _answer(self, tx: Interpreter, name: str, other: Value) -> Value | None:
@@ -370,10 +380,22 @@ class ObjectValue(Value):
         else:
             super().reconstruct(codegen)
 
+    def _of_this_thread(self, tx: Interpreter, name: str) -> Value | None:
+        """An attribute of a `threading.local`, whose `__dict__` is another in each thread: only getattr finds it."""
+        if type(self.real) is not threading.local or self.source is None:
+            raise Unsupported("attribute", f"{self.describe()}.{name}, of which each thread has its own")
+        if not hasattr(self.real, name):
+            return None
+        return build(tx, getattr(self.real, name), AttrSource(self.source, name))
+
     def describe(self) -> str:
-        """For messages."""
+        """For messages: what it is called where it is a function of NumPy's, which has classes of its own for these."""
+        if callable(self.real) and self.cls.__module__.startswith(("numpy", "_cython")):
+            named = getattr(self.real, "__qualname__", "") or getattr(self.real, "__name__", "")
+            if named:
+                return f"{self.real.__module__}.{named}"
         where = f" `{in_words(self.source)}`" if self.source is not None else ""
-        return f"a {self.cls.__qualname__}{where}"
+        return f"{'an' if self.cls.__qualname__[0].lower() in 'aeiou' else 'a'} {self.cls.__qualname__}{where}"
 
 
 class InstanceDict(DictValue):

@@ -50,6 +50,7 @@ class SequenceIterator(Value):
 
     iter = ItemsIterator.iter
     truth = ItemsIterator.truth
+    getattr = ItemsIterator.getattr
 
     def call_method(self, tx: Interpreter, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         """`__next__` and `__iter__`."""

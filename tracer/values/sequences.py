@@ -105,9 +105,11 @@ class SequenceValue(Value):
             try:
                 is_equal = equal(tx, a, b)
             except Unsupported:
-                if function is not operator.eq or len(left.items) != len(right.items):
+                rest = pairs[i + 1 :]
+                plain = all(item.is_constant() for pair in rest for item in pair)  # comparing them shows nothing
+                if function is not operator.eq or len(left.items) != len(right.items) or not plain:
                     raise
-                return self._equal_by_data(tx, a, b, pairs[i + 1 :])
+                return self._equal_by_data(tx, a, b, rest)
             if not is_equal:
                 if function in (operator.eq, operator.ne):
                     return constant(function is operator.ne)
@@ -117,6 +119,8 @@ class SequenceValue(Value):
     def _equal_by_data(self, tx: Interpreter, a: Value, b: Value, rest: Sequence[tuple[Value, Value]]) -> Value:
         """Whether two lists are equal of whose items `a` and `b` only data tells, and `rest` comes after them."""
         answer = apply(tx, operator.eq, a, b)
+        if getattr(answer, "fake", None) is not None and answer.fake.numel() != 1:  # type: ignore[attr-defined]
+            raise Unsupported("operator-error", "bool() of a tensor of many values")
         if not all(equal(tx, *pair) for pair in rest):
             return constant(False)
         return answer.call_method(tx, "item", [], {}) if issubclass(answer.python_type(), torch.Tensor) else answer

@@ -20,7 +20,7 @@ from .tensor import TensorValue
 if TYPE_CHECKING:
     from ..interpreter import Interpreter
 
-_BRACKETS = {list: "[{}]", tuple: "({})"}
+_BRACKETS: dict[type, str] = {list: "[{}]", tuple: "({})"}
 
 _AGAINST_RECURSION = tuple(
     wrap(repr).__code__

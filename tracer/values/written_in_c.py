@@ -1,4 +1,4 @@
-"""Functions of Python's library that are written in C, as the Python that they stand for: heapq, bisect, Counter's loop.
+"""Functions of Python's library that are written in C, as the Python that they stand for: heapq, bisect, Counter's.
 
 The forms follow Lib/heapq.py and Lib/bisect.py of CPython, which say step by step which items are compared.
 """
@@ -129,16 +129,16 @@ def _count_elements(mapping: MutableMapping[Any, int], iterable: Iterable[Any]) 
         mapping[item] = mapping.get(item, 0) + 1
 
 
-_FORMS: dict[Callable[..., Any], Callable[..., Any]] = {
+_FORMS: dict[Callable[..., Any], Any] = {
     _heapq.heappush: _heappush, _heapq.heappop: _heappop, _heapq.heapreplace: _heapreplace,
     _heapq.heappushpop: _heappushpop, _heapq.heapify: _heapify, bisect.bisect_left: _bisect_left,
     bisect.bisect_right: _bisect_right, bisect.insort_left: _insort_left, bisect.insort_right: _insort_right,
-    _collections._count_elements: _count_elements,  # type: ignore[attr-defined]
+    _collections._count_elements: _count_elements,
     **{form: form for form in (_up, _down, _bisect_left, _bisect_right)},  # which the others call
 }  # fmt: skip
 
 
-def _as_python(function: Callable[..., Any], form: Callable[..., Any]) -> None:
+def _as_python(function: Callable[..., Any], form: Any) -> None:
     @handles(function)
     def handler(tx: Interpreter, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         return tx.inline(make_existing(tx, form), args, kwargs)

@@ -1,0 +1,292 @@
+"""Programs that use Python's library: functools, itertools, operator, collections, heapq, regular expressions; and
+containers that grow from call to call. All are captured whole."""
+from __future__ import annotations
+
+import bisect
+import collections
+import functools
+import heapq
+import itertools
+import json
+import operator
+import re
+import types
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from ptdebug.tracer.statistics import STATISTICS
+
+from .checking import call, check
+
+PROGRAMS: dict[str, Callable[..., Any]] = {}
+X = torch.arange(6.0).view(2, 3)
+
+
+def program(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Put a program into the table."""
+    PROGRAMS[function.__name__] = function
+    return function
+
+
+@program
+def accessors(compile):
+    first = operator.itemgetter("a")
+    scaled = operator.methodcaller("mul", 2)
+
+    def fn(x, d):
+        o = operator
+        found = [
+            o.itemgetter(1)([5, 6]), o.itemgetter("a", "b")(d), o.attrgetter("shape")(x), o.itemgetter(-1)(x),
+            o.attrgetter("dtype", "device.type")(x), o.methodcaller("sum", dim=0)(x), o.itemgetter(slice(2))([1, 2, 3]),
+        ]  # fmt: skip
+        pairs = sorted({"p": 3, "q": 1}.items(), key=o.itemgetter(1), reverse=True)
+        spaces = sorted([types.SimpleNamespace(n=2), types.SimpleNamespace(n=1)], key=o.attrgetter("n"))
+        try:
+            first({})
+        except KeyError as error:
+            missing = error.args
+        return found, pairs, [space.n for space in spaces], first(d) * x, scaled(x), missing, o.itemgetter(0)
+
+    f = compile(fn)
+    *rest, getter = f(X, {"a": 1, "b": X})
+    return rest, getter([7])
+
+
+@program
+def one_iterable_for_several(compile):
+    def fn(x):
+        taken = []
+
+        def source():
+            for i in range(4):
+                taken.append(i)
+                yield x * i
+
+        a, b = itertools.tee(source())
+        heads = next(a), next(a), len(taken), next(b), len(taken)
+        c, d = itertools.tee(b)
+        rest = list(c), next(d), list(a)
+        chosen = list(itertools.compress("abcd", [1, 0, 1, 1])), list(itertools.compress(source(), [0, 1]))
+        flat = list(itertools.chain.from_iterable([[x], (x, 2)]))
+        return heads, rest, chosen, flat, taken
+
+    f = compile(fn)
+    return [f(X) for _ in range(2)]
+
+
+@program
+def throwing_classes(compile):
+    def waiting(x):
+        try:
+            yield x
+        except KeyError as error:
+            yield x + len(error.args)
+        yield x * 3
+
+    def fn(x):
+        found = []
+        for thrown in ((KeyError,), (KeyError("a", "b"),), (KeyError, "c"), (KeyError, KeyError(1, 2, 3), None)):
+            generator = waiting(x)
+            next(generator)
+            found.append((generator.throw(*thrown), next(generator)))
+        other = waiting(x)
+        next(other)
+        try:
+            other.throw(ValueError, 4)
+        except ValueError as error:
+            found.append(error.args)
+        return found
+
+    f = compile(fn)
+    return [f(X) for _ in range(2)]
+
+
+@program
+def heaps_and_bisection(compile):
+    def fn(x):
+        heap = [5, 1, 4, 3]
+        heapq.heapify(heap)
+        heapq.heappush(heap, 0)
+        beams = []
+        for score, name in ((0.5, "a"), (0.25, "b"), (0.75, "c")):
+            heapq.heappush(beams, (-score, name))
+        best = [heapq.heappop(beams)[1] for _ in range(2)]
+        places = bisect.bisect_left([1, 3, 3], 3), bisect.bisect([1, 3, 3], 3), bisect.bisect([3, 1], 2, key=lambda v: -v)
+        ordered = [1, 5]
+        bisect.insort(ordered, 3)
+        try:
+            heapq.heappop([])
+        except IndexError as error:
+            message = str(error)
+        return x * heapq.heappop(heap), heap, heapq.heapreplace(heap, 9), best, places, ordered, message
+
+    f = compile(fn)
+    return [f(X) for _ in range(2)]
+
+
+@program
+def counters(compile):
+    def fn(x, seen):
+        counts = collections.Counter("hello")
+        counts.update("lo")
+        seen["calls"] += 1
+        ordered = counts.most_common(2), sorted(collections.Counter(ab=2, c=1).elements())
+        sums = counts + collections.Counter(z=1), counts - collections.Counter(l=9), counts.total(), counts["nope"]
+        return x * ordered[0][0][1], ordered, sums, dict(counts)
+
+    f, seen = compile(fn), collections.Counter()
+    return [f(X, seen) for _ in range(2)], seen
+
+
+@program
+def caches(compile):
+    runs = []
+
+    @functools.lru_cache(maxsize=None)
+    def table(n):
+        runs.append(n)
+        return [1.0 / (i + 1) for i in range(n)]
+
+    @functools.cache
+    def frequencies(n, base=10.0):
+        runs.append(base)
+        return base ** torch.arange(float(n))
+
+    class Sizes:
+        @functools.lru_cache  # noqa: B019 - as people write it
+        def of(self, n):
+            runs.append("size")
+            return n * 2
+
+    sizes = Sizes()
+
+    def fn(x):
+        @functools.lru_cache(maxsize=2)
+        def fib(n):
+            return n if n < 2 else fib(n - 1) + fib(n - 2)
+
+        return x * frequencies(3), table(3), x + sizes.of(4), frequencies(3), fib(10), fib.cache_info().misses
+
+    f = compile(fn)
+    return [f(X) for _ in range(3)], runs, frequencies(3) is frequencies(3)
+
+
+@program
+def dispatch_and_partials(compile):
+    @functools.singledispatch
+    def size(value):
+        raise TypeError(type(value).__name__)
+
+    @size.register
+    def _(value: torch.Tensor):
+        return value.numel()
+
+    @size.register(list)
+    @size.register(tuple)
+    def _(value):
+        return sum(map(size, value))
+
+    class Layer:
+        gain = 3
+
+        def scale(self, x, by):
+            return x * by + self.gain
+
+        quadruple = functools.partialmethod(scale, by=4)
+
+    def fn(x):
+        try:
+            size(3)
+        except TypeError as error:
+            refused = str(error)
+        backwards = sorted([3, 1, 2], key=functools.cmp_to_key(lambda a, b: b - a))
+        return x * size([x, (x, x)]), refused, Layer().quadruple(x), backwards
+
+    f = compile(fn)
+    return [f(X) for _ in range(2)]
+
+
+@program
+def patterns(compile):
+    numbered = re.compile(r"(\w+)\.(\d+)")
+
+    def fn(x, key):
+        match = numbered.match(key)
+        found = [m.group() for m in re.finditer(r"\d", "a1b2")]
+        return x * int(match.group(2)), match.groups(), re.sub(r"\d", "N", key), found, json.loads('{"a": [1]}')
+
+    f = compile(fn)
+    return [f(X, "layer.3") for _ in range(2)]
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_captured_program_is_the_program(name):
+    STATISTICS.clear()
+    check(PROGRAMS[name])
+    assert not [reason for reason in STATISTICS.reasons if not reason.startswith("recompile")]
+    assert STATISTICS.graphs > 0
+
+
+def growing(compile):
+    """Containers that each call adds to, of which it reads one item at most."""
+    shapes, kept, by_name, grouped = [1], [X], {}, collections.defaultdict(list)
+
+    class Probe(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.means = []
+
+        def forward(self, x):
+            self.means.append(x.mean())
+            shapes.append(tuple(x.shape))
+            kept.extend([x, x + 1])
+            by_name["last"] = x
+            grouped["a"].append(2)
+            return x * shapes[0] + kept[0], kept[-1]
+
+    probe = Probe()
+    f = compile(probe)
+    return [f(X + i) for i in range(5)], probe.means, shapes, kept, by_name, grouped
+
+
+def test_containers_that_are_added_to_are_not_compiled_for_again():
+    STATISTICS.clear()
+    check(growing)
+    assert STATISTICS.recompiles <= 1  # the key of `grouped` is not there at first
+
+
+def test_containers_that_are_added_to_and_then_read():
+    def use(compile):
+        items, table = [1, 2], {"a": 1}
+
+        def fn(x, how):
+            items.append(3)
+            table["b"] = 2
+            if how == 0:
+                return x, items[-1], items[1], len(items), list(table), len(table)
+            if how == 1:
+                items.insert(0, 9)
+                table["a"] = 5
+                return x + 1, items[0], [k for k in table], "a" in table
+            iterator = iter(items)
+            items.append(4)
+            del table["b"]
+            return x + 2, list(iterator), items == [1], table
+
+        f = compile(fn)
+        return [call(f, X, how) for how in (0, 1, 2, 0, 1)], items, table
+
+    check(use)
+
+
+def test_the_class_of_tensors_is_a_key():
+    def use(compile):
+        handlers = {torch.Tensor: torch.sin, int: abs}
+        f = compile(lambda x: handlers[type(x)](x))
+        return [f(X) for _ in range(2)]
+
+    STATISTICS.clear()
+    check(use)
+    assert not STATISTICS.reasons
