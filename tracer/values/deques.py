@@ -31,6 +31,10 @@ class DequeValue(ListValue):
         self.changes = 0
         self.trim()
 
+    def as_constant(self) -> Any:
+        """A deque of the items now, for functions that only read it."""
+        return deque(super().as_constant(), self.maxlen)
+
     def trim(self, left: bool = False) -> None:
         """Drop what is over `maxlen`: at the right end after an append at the left, else at the left."""
         if self.maxlen is not None and len(self.items) > self.maxlen:

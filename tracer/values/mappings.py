@@ -56,7 +56,10 @@ class DictValue(Value):
         """A dict of the items now, for functions that only read it."""
         if self.real is not None:
             raise Unsupported("not-a-constant", self.describe())
-        return {key: value.as_constant() for key, value in self.items.items()}  # type: ignore[union-attr]
+        items = {key: value.as_constant() for key, value in self.items.items()}  # type: ignore[union-attr]
+        if self.kind is defaultdict:
+            return defaultdict(self.default_factory and self.default_factory.as_constant(), items)
+        return items if self.kind is dict else self.kind(items)
 
     def as_proxy(self) -> Any:
         """A dict of what stands for the items."""

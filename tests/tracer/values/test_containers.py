@@ -122,15 +122,31 @@ def errors_are_caught(x):
     return x, found
 
 
+def texts(x):
+    ordered, default = OrderedDict(a=1, b=2), defaultdict(int, c=3)
+    return str(ordered), f"{ordered!r}", repr([default]), str({"d": ordered}), str(deque([1], 2))
+
+
 @pytest.mark.parametrize(
     "function",
     [
-        list_methods, tuples, named_tuples, return_types, dict_methods, ordered_and_default, object_keys, sets, deques,
+        list_methods, texts, tuples, named_tuples, return_types, dict_methods, ordered_and_default, object_keys, sets, deques,
         comprehensions, errors_are_caught,
     ],
 )  # fmt: skip
 def test_made_in_the_trace(check, function):
     check(lambda x: (x + 1, function(x)), X)
+
+
+def equality_of_data(x, y):
+    return (x.sum(), 1) == (y.sum(), 1), [x.sum(), 1] == [y.sum(), 2], (x.mean(), "a") == (x.sum() / 6, "a")
+
+
+def test_equal_where_only_data_tells(check):
+    check(equality_of_data, X, X + 1)
+    fast = optimize(lambda x, y: (x, 1) == (y, 2), CompileOptions(lambda captured, context: captured.module.forward))
+    with pytest.raises(RuntimeError, match="more than one value"):
+        fast(X, X.clone())
 
 
 def test_list_argument_is_changed(check):
