@@ -6,7 +6,7 @@ they continue (`Frame.origin`, which `Break.resumes` names).
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from .recording import Recording
@@ -45,15 +45,17 @@ class BreakCosts:
         self._calls = {owner: runtime.calls for owner, runtime in recording.records(Runtime)}
         self._recording = recording
 
-    def of(self, found: Break, owners: Iterable[str]) -> BreakCost:
-        """The cost of one break, which the compilations `owners` met."""
-        owners = list(owners)
-        total = BreakCost(seconds=found.seconds * len(owners))
-        after = dict.fromkeys(
-            other for owner in owners for origin in found.resumes for other in self._continued[_process(owner), origin]
-        )
-        for other in after:
-            unfused = max((self._unfused(owner, other, found.kept) for owner in owners), default=0)
+    def of(self, met: Sequence[tuple[str, Break]]) -> BreakCost:
+        """The cost of one break, which each of some compilations met. They go on after it in different functions where
+        the function that breaks was part of others' graphs."""
+        total = BreakCost(seconds=sum(found.seconds for _, found in met))
+        before: dict[str, list[tuple[str, Break]]] = defaultdict(list)
+        for owner, found in met:
+            for origin in found.resumes:
+                for other in self._continued[_process(owner), origin]:
+                    before[other].append((owner, found))
+        for other, sides in before.items():
+            unfused = max(self._unfused(owner, other, found.kept) for owner, found in sides)
             seconds, calls = self._seconds.get(other, 0.0), self._calls.get(other, 0)
             total += BreakCost(int(other in self._graphs), unfused, seconds, calls)
         return total

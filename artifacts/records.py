@@ -17,6 +17,8 @@ from typing import Any
 import msgspec
 
 SCHEMA = "ptdebug/1"
+LIMIT_REACHED = " times, the limit: "
+"""In the reason of a compilation that was not made any more, since its function was compiled too often."""
 
 STAGES = (
     "frame", "bytecode", "capture", "breaks", "guards", "bytecode_out", "joint", "forward", "backward", "partition",

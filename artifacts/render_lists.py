@@ -95,7 +95,7 @@ def cost_text(found: Break, cost: BreakCost) -> str:
     """What a break cost, in a sentence."""
     if not found.resume:
         return f"the whole function runs without being compiled; {cost.seconds:.2f} s of tracing for nothing"
-    parts = [f"{plural(cost.graphs, 'graph')} more"]
+    parts = [f"{plural(cost.graphs, 'graph') if cost.graphs else 'no graph'} more"]
     if cost.unfused:
         parts.append(f"up to {plural(cost.unfused, 'kernel')} that could have been fused with another")
     parts.append(f"{cost.seconds:.2f} s of compiling")
@@ -162,8 +162,8 @@ def recompile_lines(
     took = f", which took {seconds:.2f} s" if seconds is not None else ""
     head = f"{resumed_function(function)} was compiled again{took}" if function else "compiled again"
     texts = [f"{head}  ({owner})" if owner else head]
-    texts += [f"  because: {record.what or record.guard}: {_change(record)}"]
-    texts += [f"  and: {other}" for other in record.also]
+    texts += [f"  because: {record.what or record.guard}{_change(record)}"]
+    texts += [f"  and: {other.removeprefix('and ')}" for other in record.also]
     texts += [f"  called from: {_place_text(record.call_site, source)}"] if record.call_site else []
     texts += [f"  needed by: {_place_text(record.location, source)}"] if record.location else []
     texts += [f"  to avoid: {record.hint}"] if record.hint else []
@@ -180,8 +180,8 @@ def resumed_function(name: str) -> str:
 
 def _change(record: Recompile) -> str:
     if record.expected == "true":
-        return f"no longer true: {record.actual}"
-    return f"was {record.expected}, is now {record.actual}"
+        return f" is no longer true: {record.actual}"
+    return f": was {record.expected}, is now {record.actual}"
 
 
 def _place_text(place: Location, source: SourceText) -> str:

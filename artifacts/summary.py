@@ -6,7 +6,7 @@ from typing import Any
 
 from .break_costs import BreakCost, BreakCosts
 from .recording import CompileInfo, Recording
-from .records import SCHEMA, Break, Breaks, Graph, Guard, Guards, Recompile, Runtime, Schedule
+from .records import LIMIT_REACHED, SCHEMA, Break, Breaks, Graph, Guard, Guards, Recompile, Runtime, Schedule
 
 TIMINGS = ("capture", "joint", "passes", "lowering", "scheduling", "codegen", "kernels")
 NOT_OPERATIONS = ("placeholder", "get_attr", "output")
@@ -19,21 +19,21 @@ def operations(graph: Graph) -> int:
 
 def breaks(recording: Recording, compile_id: str | None = None) -> list[tuple[str, Break, int]]:
     """Each graph break once, with the compilation that met it first and how many compilations met it."""
-    return [(owners[0], found, len(owners)) for found, owners in _places(recording, compile_id)]
+    return [(*met[0], len(met)) for met in _places(recording, compile_id)]
 
 
 def break_costs(recording: Recording, compile_id: str | None = None) -> list[BreakCost]:
     """What each of `breaks` cost, in their order."""
     costs = BreakCosts(recording)
-    return [costs.of(found, owners) for found, owners in _places(recording, compile_id)]
+    return [costs.of(met) for met in _places(recording, compile_id)]
 
 
-def _places(recording: Recording, compile_id: str | None) -> list[tuple[Break, list[str]]]:
-    places: dict[tuple[Any, ...], tuple[Break, list[str]]] = {}
+def _places(recording: Recording, compile_id: str | None) -> list[list[tuple[str, Break]]]:
+    places: dict[tuple[Any, ...], list[tuple[str, Break]]] = {}
     for owner, record in recording.records(Breaks, compile_id):
         for found in record.breaks:
             key = (found.code, found.location.file, found.location.line, found.location.column, found.source)
-            places.setdefault(key, (found, []))[1].append(owner)
+            places.setdefault(key, []).append((owner, found))
     return list(places.values())
 
 
@@ -45,6 +45,13 @@ def guards(recording: Recording, compile_id: str | None = None) -> list[tuple[st
 def recompiles(recording: Recording, compile_id: str | None = None) -> list[tuple[str, Recompile]]:
     """The compilations that a failed guard caused, each with that guard."""
     return recording.records(Recompile, compile_id)
+
+
+def limits(recording: Recording, compile_id: str | None = None) -> list[tuple[str, str]]:
+    """The functions that are not compiled any more since they were compiled too often, and what was said of it."""
+    if compile_id:
+        return []
+    return [(info.id, info.reason) for info in recording.compiles() if LIMIT_REACHED in info.reason]
 
 
 def summary(recording: Recording) -> dict[str, Any]:

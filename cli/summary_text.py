@@ -11,10 +11,14 @@ MOST_LINES = 10
 
 def summary_lines(document: dict[str, Any], session: Session, look_closer: str) -> list[str]:
     """At most ten lines; the last one is the command to look closer."""
-    found = [*session.messages, *_fallbacks(document), *_breaks(document), *_recompiles(document)]  # the worst first
+    said = list(session.messages)
+    fallbacks = [line for line in _fallbacks(document) if not any(line.partition("): ")[2] in told for told in said)]
+    breaks, recompiles = _breaks(document), _recompiles(document)
+    found = [*said, *fallbacks, *breaks, *recompiles]  # the worst first
     room = MOST_LINES - 3
     if len(found) > room:
-        found = [*found[: room - 1], f"  ... and {len(found) - room + 1} more"]
+        hidden = _counts(len(found) - room + 1, (("recompilation", recompiles), ("graph break", breaks)))
+        found = [*found[: room - 1], f"  ... and {hidden} more"]
     where = [f"  recording: {_short(document['recording'])}"] if document["recording"] else []
     return [_headline(document, session), *found, *where, f"  look closer: {look_closer}"]
 
@@ -42,6 +46,16 @@ def _seconds(document: dict[str, Any]) -> str:
 
 def _count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _counts(hidden: int, kinds: tuple[tuple[str, list[str]], ...]) -> str:
+    """`12 graph breaks, 3 recompilations` of the last `hidden` lines, whose kinds are given from the last on."""
+    texts = []
+    for noun, lines in kinds:
+        number = min(hidden, len(lines))
+        hidden -= number
+        texts += [_count(number, noun)] if number else []
+    return ", ".join([*([_count(hidden, "note")] if hidden else []), *reversed(texts)])
 
 
 def _breaks(document: dict[str, Any]) -> list[str]:

@@ -31,19 +31,20 @@ class Stop:
 def break_record(stop: Stop, body: BreakBody | None, instruction: str, seconds: float) -> records.Break:
     """The record of a break; `body` is the ending that goes on after it, None where the whole frame runs in eager."""
     location = stop.location
+    expression = expression_of(location)
     resumed: list[CodeType] = body.resumed if body is not None else []
     return records.Break(
         id=f"break_{stop.step}",
         code=stop.code,
-        message=reasons.message(stop.code, stop.detail),
-        hint=reasons.hint(stop.code, stop.detail),
+        message=reasons.message(stop.code, stop.detail, expression),
+        hint=reasons.hint(stop.code, stop.detail, expression),
         location=location,
         source=line_of(location),
         stack=stop.stack,
         on_stack=stop.on_stack,
         instruction=instruction,
         resume=resume_name(resumed[0]) if resumed else "",
-        expression=expression_of(location),
+        expression=expression,
         resumes=tuple(dict.fromkeys(map(resume_id, resumed))),
         kept=body.kept_tensors() if body is not None else (),
         seconds=seconds,
@@ -58,9 +59,10 @@ def full_graph_error(code: CodeType, stops: Sequence[Stop]) -> reasons.FullGraph
         + ("." if one else f": it breaks in {len(stops)} places.")
     ]
     for number, stop in enumerate(stops, 1):
-        place, hint = stop.location, reasons.hint(stop.code, stop.detail)
+        place, expression = stop.location, expression_of(stop.location)
+        hint = reasons.hint(stop.code, stop.detail, expression)
         lines.append(f"  {'' if one else f'{number}. '}{place.file}:{place.line}: {line_of(place)}")
-        lines.append(f"     {expression_of(place)}: {reasons.message(stop.code, stop.detail)} [{stop.code}]")
+        lines.append(f"     {expression}: {reasons.message(stop.code, stop.detail, expression)} [{stop.code}]")
         if hint:
             lines.append(f"     to change: {hint}")
     return reasons.FullGraphError("\n".join(lines))

@@ -26,7 +26,7 @@ import torch
 from torch.utils._device import DeviceContext
 
 from ..artifacts.context import CompileContext, CompileId
-from ..artifacts.records import Argument, Frame, Location, Recompile, Runtime, TensorMeta
+from ..artifacts.records import LIMIT_REACHED, Argument, Frame, Location, Recompile, Runtime, TensorMeta
 from . import eval_frame
 from .breaks import FullGraphError
 from .capture import CompileOptions
@@ -122,8 +122,8 @@ class Dispatcher:
         if not state.limit_said:
             state.limit_said = True
             code, limit = frame.f_code, self.options.recompile_limit
-            last = f"; the last reason: {reason.guard}, got {reason.actual}" if reason is not None else ""
-            text = f"was compiled {limit} times, the limit: other calls of it run in eager{last}"
+            last = f"; the last time because {reason.what} was {reason.expected}, is {reason.actual}" if reason else ""
+            text = f"was compiled {limit}{LIMIT_REACHED}other calls of it run in eager{last}"
             log.warning("%s (%s:%d) %s", code.co_qualname, code.co_filename, code.co_firstlineno, text)
             STATISTICS.reasons[f"recompile limit ({limit}) reached: {code.co_qualname}"] += 1
             _Compilation(self.options, frame, CompileId(state.frame, state.compiles)).refused(text)
@@ -341,6 +341,7 @@ def optimize(fn: Callable[..., Any], options: CompileOptions) -> Callable[..., A
     eval_frame.skip_code(compiled.__code__)
     functools.update_wrapper(compiled, fn, updated=())
     compiled.__dict__["_torchdynamo_orig_callable"] = fn  # as torch.compile's wrappers have it
+    compiled.__dict__["_ptdebug_original"] = fn
     return compiled
 
 

@@ -70,7 +70,8 @@ def stack_words(code: CodeType) -> Callable[[str], str]:
         return str
     names = [name for name in code.co_varnames[: code.co_argcount] if name.startswith(STACK_ARGUMENT)]
     info = code_info(origin.code)
-    text = expression_of(info.location(info.instructions[origin.index - 1]))
+    place = info.location(info.instructions[origin.index - 1])
+    text = expression_of(place) if place.line == place.end_line else ""  # of a whole `with` block, for one
 
     def words(sentence: str) -> str:
         for name in origin.boxed:

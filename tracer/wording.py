@@ -23,6 +23,8 @@ from .sources import (
 
 _MODULE_DICTS = frozenset(("_modules", "_parameters", "_buffers"))
 _LONGEST = 100
+_BLOCK = re.compile(r"(async |)(for|with|while|class|def|match)\b.*:$")
+"""The first line of a block: what is said of the statement is not about its body."""
 
 
 def in_words(source: Source) -> str:
@@ -66,6 +68,8 @@ def line_of(location: Location) -> str:
 def expression_of(location: Location) -> str:
     """The text between the location's columns, on one line; the whole line where no columns are known."""
     if location.column < 0 or location.end_column < 0:
+        return line_of(location)
+    if location.end_line > location.line and _BLOCK.match(line_of(location)):
         return line_of(location)
     lines = [linecache.getline(location.file, number) for number in range(location.line, location.end_line + 1)]
     if not lines or not lines[0]:

@@ -3,9 +3,9 @@ from __future__ import annotations
 
 import argparse
 
-from ...artifacts.listing import plural
+from ...artifacts.listing import Line, plural
 from ...artifacts.render_lists import recompile_lines
-from ...artifacts.summary import recompile_document, recompiles
+from ...artifacts.summary import limits, recompile_document, recompiles
 from ..printing import add_selector, print_json, print_lines, selected
 
 EXAMPLE = "ptdebug recompiles @"
@@ -29,6 +29,7 @@ def run(arguments: argparse.Namespace) -> int:
             print("no recompilations")
             return 0
         print(f"{plural(len(found), 'time')} a function was compiled again; {sum(seconds.values()):.1f} s")
+        print_lines([Line(f"  {infos[owner].function} {why}") for owner, why in limits(recording, selector.compile)])
         for number, (owner, record) in enumerate(found, 1):
             print()
             lines = recompile_lines(record, recording.source, infos[owner].function, owner, seconds[owner])

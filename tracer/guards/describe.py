@@ -52,7 +52,8 @@ def subject(value: Any) -> str:
     if isinstance(value, types.ModuleType):
         return f"the module `{value.__name__}`"
     if isinstance(value, types.BuiltinFunctionType):
-        return f"the builtin `{value.__name__}`"
+        of_torch = getattr(torch, value.__name__, None) is value
+        return f"the {'function `torch.' if of_torch else 'builtin `'}{value.__name__}`"
     if isinstance(value, torch.nn.Module):
         return f"a {type(value).__qualname__} module"
     return f"an object of class `{type_name(type(value))}`"

@@ -12,12 +12,13 @@ from functools import partial
 from types import CodeType
 from typing import Any
 
+import torch
 from torch._C._dynamo.guards import GlobalStateGuard
 
 from ...artifacts.records import Location, Recompile
 from ..lean import without_dynamo
 from ..resume import stack_words
-from ..sources import GLOBAL_STATE, Source
+from ..sources import GLOBAL_STATE, AttrSource, SizeSource, Source
 from ..wording import in_words
 from .conditions import condition_code, on_frame
 from .describe import describe
@@ -79,7 +80,8 @@ def _number(entry: Any) -> int:
 
 
 def _differences(entry: Any, reported: str, scope: Scope) -> list[Difference]:
-    """What does not hold: first what C++ reported, then the rest, each tensor or object once."""
+    """What does not hold: first what C++ reported, then the rest, each tensor or object once. What C++ alone can see
+    of a tensor follows from the rest, where there is any (from inference mode, for one)."""
     failed = _failed_check(entry.checks, reported)
     if failed is None:
         text = _without_prefix(reported)
@@ -90,6 +92,8 @@ def _differences(entry: Any, reported: str, scope: Scope) -> list[Difference]:
         if check.source not in seen and _fails(check, scope):
             seen.add(check.source)
             found += _of(check, scope)
+    if len(found) > 1 and failed.kind == "TENSOR_MATCH" and not _fails(failed, scope):
+        del found[0]
     return list(dict.fromkeys(found))
 
 
@@ -107,6 +111,32 @@ def _fails(check: Check, scope: Scope) -> bool:
 
 
 _ABOUT = {"LENGTH": "len({})", "DICT_KEYS": "the keys of {}", "TYPE_MATCH": "type({})"}
+_PARTS = {"_modules": "the submodules of {}", "_parameters": "the parameters of {}", "_buffers": "the buffers of {}"}
+_COMPLETE = "build the module completely before the first call"
+
+
+def _about(check: Check) -> tuple[str, str]:
+    """What a guard is about, in words, and what avoids it where that depends on what it is about."""
+    source = check.source
+    if check.kind in ("LENGTH", "DICT_KEYS") and isinstance(source, AttrSource) and source.name in _PARTS:
+        return _PARTS[source.name].format(in_words(source.owner)), _COMPLETE
+    return _ABOUT.get(check.kind, "{}").format(in_words(source)), ""
+
+
+_NUMBER = (
+    "a number that has changed once is an input of the graph from then on, so other values need no new compilation; "
+    "each is compiled once only where the function tests it, and for 0 and 1"
+)
+_STRING = "each value of a string is compiled once: use few, or pass what the string stands for"
+
+
+def _constant_hint(expected: Any, value: Any) -> str:
+    """What avoids a recompilation for another constant."""
+    if type(value) is not type(expected):
+        return KINDS["TYPE_MATCH"].hint
+    if type(value) in (int, float):
+        return _NUMBER
+    return _STRING if type(value) is str else ""
 
 
 def _of(check: Check, scope: Scope) -> list[Difference]:
@@ -117,10 +147,10 @@ def _of(check: Check, scope: Scope) -> list[Difference]:
         found = special(check, scope)
         if found:
             return found
-    what = _ABOUT.get(check.kind, "{}").format(in_words(check.source))
+    what, hint = _about(check)
     expected = kind.expected(check.expectation)
     if check.source is GLOBAL_STATE:
-        what = ", ".join(check.expectation) if check.kind == "NO_ALIASING" else "a setting of torch"
+        what = _variables(check.expectation) if check.kind == "NO_ALIASING" else "a setting of torch"
         actual = kind.actual(None, check.expectation) if check.kind == "NO_ALIASING" else "changed"
         return [Difference(check.code, what, expected, actual, check.location, kind.hint)]
     try:
@@ -129,11 +159,18 @@ def _of(check: Check, scope: Scope) -> list[Difference]:
         missing = _missing(check.source, scope)
         guard, gone = f"{missing} exists", f"{type(error).__name__}: not there"
         return [Difference(guard, in_words(missing), "present", gone, check.location, kind.hint)]
+    if check.kind == "EQUALS_MATCH":
+        hint = _constant_hint(check.expectation, value)
     try:
         actual = kind.actual(value, check.expectation)
     except Exception:
         actual = describe(value)
-    return [Difference(check.code, what, expected, actual, check.location, kind.hint)]
+    return [Difference(check.code, what, expected, actual, check.location, hint or kind.hint)]
+
+
+def _variables(expressions: Sequence[str]) -> str:
+    """`x, y` of L['y'] and L['x'], as the tree lists them."""
+    return ", ".join(re.sub(r"^[LG]\['(\w+)'\]", r"\1", text) for text in reversed(expressions))
 
 
 # ---- C++'s report ---------------------------------------------------------------------------------------------------
@@ -163,22 +200,30 @@ def _names(text: str, expression: str) -> bool:
 def _settings(check: Check, scope: Scope) -> list[Difference]:
     rows = differences(check.expectation, settings_now(GlobalStateGuard()))
     return [
-        Difference("global state", what, before, now, check.location, hint)
+        Difference(f"{what} == {before}", what, before, now, check.location, hint)
         for what, before, now, hint in rows
     ]
 
 
 _TENSOR_HINTS = {
     "type()": "call the function with tensors of one class",
-    ".dtype": "convert before the call (x.to(torch.float32)), or accept one compilation for each dtype",
+    ".dtype": "convert before the call ({name}.to({expected})), or accept one compilation for each dtype",
     ".device": "nothing: each device needs code of its own",
-    ".requires_grad": "pass x.detach() where no gradient is wanted; with and without gradients are compiled once each",
+    ".requires_grad": "pass {name}.detach() where no gradient is wanted; with and without gradients are compiled once "
+    "each",
     ".dim()": "reshape to one number of dimensions before the call; each number is compiled once",
-    ".size()": "a size that changed once is a symbol from then on, unless dynamic=False, mark_static or a parameter "
-    "keeps it a number; mark it before the first call with torch._dynamo.mark_dynamic(x, {})",
-    ".stride()": "pass x.contiguous(): another memory layout is compiled anew",
+    ".size()": "mark it before the first call with torch._dynamo.mark_dynamic({name}, {dim}); a size that changed once is "
+    "a symbol from then on all the same, unless dynamic=False, mark_static or a parameter keeps it a number",
+    ".stride()": "pass {name}.contiguous(): another memory layout is compiled anew",
     " dispatch keys": "call the function always inside of torch.inference_mode() or always outside; do not mix its "
     "tensors with others",
+}
+
+
+_PARAMETER_HINTS = {
+    ".dtype": "convert the module once, before the first call",
+    ".device": "move the module once, before the first call",
+    ".requires_grad": "freeze parameters before the first call; frozen or not, each is compiled once",
 }
 
 
@@ -194,7 +239,9 @@ def _tensor(check: Check, scope: Scope) -> list[Difference]:
         kind, _, index = what.partition("[")
         words = f"{where}{kind[:-1]}{index[:-1]})" if index else f"{where}{what}"
         words = f"type({where})" if what == "type()" else words
-        hint = _TENSOR_HINTS[kind].format(index[:-1])
+        hint = _TENSOR_HINTS[kind].format(name=where, dim=index[:-1], expected=expected)
+        if isinstance(scope.value(check.source), torch.nn.Parameter):
+            hint = _PARAMETER_HINTS.get(kind, hint)
         found.append(Difference(guard, words, expected, actual, check.location, hint))
     sizes = [d for d in found if ".stride()" not in d.guard and "dispatch keys" not in d.guard]
     return sizes or found  # strides follow from sizes, and keys from both
@@ -219,6 +266,9 @@ def _condition(check: Check, scope: Scope) -> list[Difference]:
         except Exception as error:
             values = type(error).__name__
         hint = next(hint for pattern, hint in _SHAPE_HINTS if re.search(pattern, guard.expression))
+        strided = next((s for s in guard.sources if isinstance(s, SizeSource) and s.kind == "stride"), None)
+        if strided is not None:
+            hint = _TENSOR_HINTS[".stride()"].format(name=in_words(strided.owner))
         where = {name: in_words(source) for name, source in zip(guard.names, guard.sources)}
         what = _SYMBOL.sub(partial(_renamed, where), guard.expression)
         found.append(Difference(code, what, "true", values, guard.location or check.location, hint))

@@ -252,7 +252,7 @@ def _dims(numbers: tuple[int | None, ...]) -> str:
 def tensor_differences(value: Any, e: TensorExpectation) -> list[tuple[str, str, str]]:
     """(what, expected, actual) for each respect in which `value` is not what was expected."""
     if not isinstance(value, torch.Tensor):
-        return [("type()", e.cls, describe(value))]
+        return [("type()", e.cls, type_name(type(value)))]
     sizes, strides = tuple(value.size()), tuple(value.stride())
     found = [
         ("type()", e.cls, type_name(type(value))),

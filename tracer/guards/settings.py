@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.utils._device import DeviceContext
 
 from .describe import type_name
 
@@ -50,8 +51,8 @@ _SETTINGS: dict[str, Setting] = {
     ),
     "torch_function": Setting("handling of __torch_function__", "call the function under the same handling"),
     "function_modes": Setting(
-        "the active torch function modes (`with torch.device(...)` is one)",
-        "call the function always inside of these `with` blocks or always outside",
+        "the default device (torch.set_default_device, `with torch.device(...)`) or another torch function mode",
+        "set it once before the first call, or call the function always inside of the `with` block or always outside",
     ),
 }
 
@@ -63,7 +64,7 @@ def settings_now(guard: Any = None) -> dict[str, str]:
     """All settings as text, by name; those in `guard` (a C++ GlobalStateGuard) as they were when it was made."""
     found = _flat(json.loads(guard.__getstate__())) if hasattr(guard, "__getstate__") else {}
     modes = [torch._C._get_function_stack_at(i) for i in range(torch._C._len_torch_function_stack())]
-    found["function_modes"] = ", ".join(type_name(type(mode)) for mode in modes) or "none"
+    found["function_modes"] = ", ".join(map(_mode_text, modes)) or "none"
     found["inference_mode"] = _text(torch.is_inference_mode_enabled())
     return found
 
@@ -95,6 +96,10 @@ def _flat(state: dict[str, Any]) -> dict[str, str]:
     for name, value in state.items():
         found[name] = _DTYPES.get(value, str(value)) if name == "default_dtype" else _text(value)
     return found
+
+
+def _mode_text(mode: Any) -> str:
+    return f"device {mode.device}" if isinstance(mode, DeviceContext) else type_name(type(mode))
 
 
 def _text(value: Any) -> str:
