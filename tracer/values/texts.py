@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from .base import Unsupported, Value
 from .constant import REGISTRY, constant, fold
+from .deques import DequeValue
 from .exceptions import ExceptionValue
 from .mappings import DictValue
 from .number import NumberValue
@@ -41,7 +42,7 @@ def text_of(tx: Interpreter, value: Value, function: Callable[[Any], str]) -> Va
         return _text_of_object(tx, value, function)
     if isinstance(value, (ListValue, TupleValue)) and value.python_type() in _BRACKETS:
         return _text_of_items(tx, value)
-    if not value.is_constant() and not isinstance(value, (DictValue, SetValue)):
+    if not value.is_constant() and not isinstance(value, (DequeValue, DictValue, SetValue)):
         raise Unsupported("call", f"{function.__name__}() of {value.describe()}")
     return fold(tx, function, [value])
 
