@@ -13,7 +13,7 @@ import torch.nn as nn
 import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from .checking import check
+from .checking import call, check
 
 PROGRAMS: dict[str, Callable[..., Any]] = {}
 
@@ -349,6 +349,41 @@ def mode_objects_kept(compile):
 
     f = compile(f, fullgraph=True)
     return f(torch.ones(2, 2, requires_grad=True)), f(torch.ones(2, 2))
+
+
+@program
+def modes_entered_by_an_exit_stack(compile):
+    import contextlib
+
+    def f(x, fast, fail):
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(torch.no_grad())
+            if fast:
+                stack.enter_context(torch.autocast("cpu", dtype=torch.bfloat16))
+            stack.callback(lambda: None)
+            y = x @ x
+            if fail:
+                raise ValueError("inside")
+        return y, x * 3, torch.is_grad_enabled()
+
+    f = compile(f, fullgraph=False)
+    x = torch.ones(2, 2, requires_grad=True)
+    return [call(f, x, fast, fail) for fast in (False, True) for fail in (False, True)]
+
+
+@program
+def a_break_inside_of_an_exit_stack(compile):
+    import contextlib
+
+    def f(x):
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(torch.no_grad())
+            y = x * 2
+            print(torch.is_grad_enabled())
+            z = y + x
+        return z, (x * 3).requires_grad
+
+    return compile(f)(torch.ones(2, requires_grad=True))
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

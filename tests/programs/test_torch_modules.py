@@ -509,6 +509,27 @@ def state_dict_inside(compile):
     return compile(f)(torch.ones(1, 2))
 
 
+@program
+def compiled_parts_of_a_compiled_module(compile):
+    part, act = compile(nn.Linear(2, 2)), compile(lambda x, scale=1.0: x.sin() * scale)
+
+    class Whole(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.part = part
+
+        def forward(self, x):
+            return act(self.part(x), scale=2.0)
+
+    whole = Whole()
+    f = compile(lambda x: whole(x), fullgraph=True)
+    out = [f(torch.ones(1, 2)), part(torch.ones(1, 2))]
+    hook = part.register_forward_hook(lambda module, args, result: result + 1)
+    out.append(compile(lambda x: whole(x))(torch.ones(1, 2)))
+    hook.remove()
+    return out
+
+
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_program_with_modules_is_the_program(name: str) -> None:
     check(PROGRAMS[name])

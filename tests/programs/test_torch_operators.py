@@ -374,6 +374,77 @@ def functions_of_torch(compile):
     return compile(f, fullgraph=True)(torch.randn(3, 2))
 
 
+@program
+def numbers_of_numpy(compile):
+    class Scaled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scale, self.count, self.half = np.sqrt(8), np.int64(3), np.float32(0.1)
+
+        def forward(self, x):
+            x = x / np.sqrt(x.shape[-1]) + self.count * self.half
+            return x.view(np.prod(x.shape[:2]), -1) * self.scale, self.half * x == self.half, type(self.half * 2)
+
+    m = Scaled()
+    f = compile(m)
+    out = [f(torch.ones(3, 4, 2)), f(torch.ones(3, 4, 5)), f(torch.ones(3, 4, 6))]
+    m.scale = 2.0
+    out.append(f(torch.ones(3, 4, 2)))
+    m.half = np.float64(0.1)
+    return out, f(torch.ones(3, 4, 2, dtype=torch.float16))
+
+
+@program
+def functions_of_numpy_on_numbers(compile):
+    def f(x, k, rate):
+        y = x * np.log(2.0) + np.clip(k, 0, 2) - np.mean([1, 2]) + np.maximum(1, k) * np.power(2, 3)
+        number = np.exp(1) if isinstance(np.float32(1), np.floating) else np.isscalar(k)
+        return y, number, type(number), np.bool_(True), k == np.int64(2), x[np.int64(0)], rate * np.float32(2)
+
+    f = compile(f)
+    return [f(torch.ones(2), k, rate) for k, rate in ((1, 0.5), (2, 0.25), (3, 0.125))]
+
+
+@program
+def numpy_that_warns(compile):
+    import warnings
+
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        out = compile(lambda x: x + np.log(0.0))(torch.ones(2))
+    return out, [str(w.message) for w in seen if w.category is RuntimeWarning]
+
+
+@program
+def maps_and_marked_regions(compile):
+    from torch._higher_order_ops.map import map as mapped
+    from torch._higher_order_ops.scan import scan
+
+    weight = torch.randn(3)
+
+    @torch.compiler.nested_compile_region
+    def region(x):
+        return x.sin() * 2
+
+    def f(x):
+        total, rows = scan(lambda carry, row: (carry + row, carry * row * weight), torch.zeros(3), x)
+        return mapped(lambda row, other: row * other + weight, x, torch.ones(3)), total, rows, region(x) + region(x + 1)
+
+    return compile(f, fullgraph=True)(torch.randn(4, 3))
+
+
+@program
+def chains_of_distributions(compile):
+    import torch.distributions as D
+
+    def f(x):
+        scaled = D.TransformedDistribution(D.Normal(x, 1.0), [D.ExpTransform(), D.AffineTransform(0.0, 2.0)])
+        mixed = D.MixtureSameFamily(D.Categorical(torch.ones(3)), D.Normal(x, 1.0))
+        return scaled.log_prob(x.exp()), mixed.log_prob(x), D.Gamma(x.exp(), 1.0).rsample()
+
+    return compile(f)(torch.randn(3))
+
+
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_program_with_operators_is_the_program(name: str) -> None:
     check(PROGRAMS[name])
