@@ -1,8 +1,8 @@
 """Why tracing stopped, in the program's words.
 
 `BREAKS` is the table of everything that the tracer gives up on: a stable code, a message template (`{detail}` is filled
-in by whoever raised `Unsupported`, `{expression}` is the program's text at the place) and a hint that says what to change
-in the program. `CALLS` says it better for calls that many programs make: an entry is found by a part of the detail.
+in by whoever raised `Unsupported`, `{expression}` is the program's text at the place) and a hint that says what to
+change in the program. `CALLS` says it better for calls that many programs make: an entry is found by a part of the detail.
 `EXPRESSIONS` does for what is best told from the program's text. Add an entry to add a reason.
 """
 from __future__ import annotations
@@ -142,8 +142,8 @@ CALLS: dict[str, BreakKind] = {
         "a tensor becomes a Python list ({detail}): Python has to wait for the values", _NUMBER
     ),
     r"^an? \w*(iterator|generator|zip|map|enumerate|filter)\b.*__next__": BreakKind(
-        "the loop goes on over an iterator that was begun before an earlier break of this function, so Python takes each "
-        "next step of it",
+        "the loop goes on over an iterator that was begun before an earlier break of this function, so Python takes "
+        "each next step of it",
         "take away the break in the loop's body (or in the generator): this one goes with it",
     ),
     r"__build_class__": BreakKind("a class is made inside the function", "define the class at the top of the file"),
@@ -268,7 +268,7 @@ def message(code: str, detail: str, expression: str = "") -> str:
     if kind is None:
         return f"{code}: {detail}"
     detail = _UNNAMED.sub("", detail).replace("a ndarray", "an ndarray")
-    detail = _SYMBOLS.sub(f"`{expression}`", detail) if expression else detail
+    detail = _SYMBOLS.sub(lambda _: f"`{expression}`", detail) if expression else detail
     if kind is BREAKS.get("call") and expression and not _is_named_in(detail, expression):
         detail = f"{detail}, which `{expression}` comes to call,"
     return kind.message.format(detail=detail, expression=expression or detail)

@@ -211,7 +211,7 @@ class GeneratorValue(Value):
             return value  # type: ignore[return-value]
         if name == "close":
             return self.close(tx)
-        if name == "throw" and args:
+        if name == "throw" and args and (len(args) == 1 or VERSION < (3, 12)):  # then more arguments give a warning
             value = self.resume(tx, build.constant(None), _thrown(tx, *args))
             if value is None:
                 self.raise_stop(tx)

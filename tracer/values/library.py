@@ -40,6 +40,10 @@ OPAQUE_CONSTANTS.update((
 
 pure(typing.get_origin, typing.get_args, os.getpid, inspect.getmodule, sys.intern, json.loads, json.dumps)
 
+pure(
+    re.compile, re.escape, re.findall, re.finditer, re.fullmatch, re.match, re.search, re.split, re.sub, re.subn,
+)  # fmt: skip
+
 CONSTANT_TYPES.update((re.Pattern, re.Match))  # immutable, and their methods have no side effects
 
 
