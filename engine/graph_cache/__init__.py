@@ -37,6 +37,9 @@ def load_or_compile(captured: Captured, context: CompileContext, compiler: Calla
         except Uncacheable as reason:
             _say_why(str(reason), context)
             key, found = "", None
+        except Exception as error:  # of ours, or of a torch that is not the one known
+            context.notes.append(f"a graph has no key for the cache on disk: {type(error).__name__}: {error}")
+            key, found = "", None
     if found is not None:
         return found
     before = sizes.count(captured)

@@ -53,12 +53,14 @@ def of_process() -> str:
     """
     if _functorch.get_dynamic_layer_stack_depth() or torch._C._len_torch_dispatch_stack():
         raise Uncacheable("a transform or a dispatch mode is active")
+    if torch._C._len_torch_function_stack():  # a default device is one, too
+        raise Uncacheable("a mode of the program's own is active")
     settings: list[Any] = [(name, _asked(getattr(torch._C, name))) for name in _getters()]
     settings += [
         torch.get_num_threads(), torch.get_default_dtype(), torch._C._get_default_device(),
         torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch._C._is_fwd_grad_enabled(),
         torch.is_anomaly_enabled(), torch.backends.mkldnn.is_available(), torch.backends.mkl.is_available(),
-        _precisions(), torch.backends.mha.get_fastpath_enabled(), torch._C._len_torch_function_stack(),
+        _precisions(), torch.backends.mha.get_fastpath_enabled(),
         _functorch.get_inplace_requires_grad_allowed(), torch.is_autocast_cache_enabled(),
         [(kind, torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)) for kind in ("cpu", "cuda")],
         sorted(item for item in os.environ.items() if _ENVIRONMENT.match(item[0])),

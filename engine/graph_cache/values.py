@@ -74,8 +74,6 @@ def fake_tensor(value: torch.Tensor) -> str:
         raise Uncacheable(f"a tensor of type {type(value).__qualname__}")
     if value.layout is not torch.strided or value.is_quantized or value.is_nested:
         raise Uncacheable(f"a tensor of layout {value.layout}")
-    if any(name is not None for name in getattr(value, "names", ())):
-        raise Uncacheable("a tensor with named dimensions")
     grad = value.grad_fn
     flags = (
         value.requires_grad, value.is_leaf, value.is_conj(), value.is_neg(), value.is_inference(),
