@@ -41,6 +41,12 @@ from .random_fills import RANDOM_FILLS
 from .unsupported import EngineUnsupported as EngineUnsupported
 from .written import Written, repeats, versions
 
+METADATA = frozenset(getattr(torch.ops.aten, name).default for name in ("size", "stride", "storage_offset"))
+"""What kernels ask of a tensor whose sizes vary, if they need numbers: those are assumed from then on."""
+
+SYMBOLS_REFUSED = ("SymIntArrayRef expected to contain only concrete integers", "dispatch_on_subclass called with NO")
+"""What torch's own check of a write in place says, which runs on tensors without data, where Python makes the check."""
+
 
 def trace(captured: Captured, context: CompileContext, lowered: Container[Any] = ()) -> AtenGraph:
     """Functionalize and decompose `captured`; operators in `lowered` are kept as they are.
@@ -183,7 +189,7 @@ class AtenTracer(TorchDispatchMode):
         return (first, *result[1:]) if isinstance(result, tuple) else first
 
     def _traced(self, func: Any, args: Any, kwargs: Any) -> Any:
-        if func.namespace == "prim":
+        if func.namespace == "prim" or func in METADATA:
             return func(*args, **kwargs)
         if func not in self.lowered or func in OWN:
             composite = _is_composite(func)
@@ -383,6 +389,8 @@ def functionalization() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:  # a write through as_strided or to elements that share memory
+        if any(text in str(error) for text in SYMBOLS_REFUSED):
+            raise EngineUnsupported("a tensor whose sizes vary is written by an operator that wants numbers") from error
         if "functionaliz" not in str(error) and "two bool tensors" not in str(error):
             raise
         raise EngineUnsupported(str(error).partition(". ")[0]) from error

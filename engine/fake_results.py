@@ -52,8 +52,17 @@ def _as_elements(out: torch.Tensor, *args: Any) -> Strides:
     if common is torch.bool:
         for tensor in tensors:
             common = torch.promote_types(common, tensor.dtype)
-    cast = [a if a.dtype is common else torch.empty_like(a, dtype=common) for a in tensors]
-    return tuple(compute_elementwise_output_strides(*[a.expand(out.shape) for a in cast]))
+    return _together(out, *[a if a.dtype is common else torch.empty_like(a, dtype=common) for a in tensors])
+
+
+def _together(out: torch.Tensor, *tensors: torch.Tensor) -> Strides:
+    """As elements of tensors that are not converted."""
+    return tuple(compute_elementwise_output_strides(*[t.expand(out.shape) for t in tensors]))
+
+
+def _second_first(out: torch.Tensor, gradient: torch.Tensor, x: torch.Tensor, *_: Any) -> Strides:
+    """As elements, where the kernel takes what it was in the forward before the gradient."""
+    return _as_elements(out, x, gradient)
 
 
 def _like_the_first(out: torch.Tensor, x: torch.Tensor, *_: Any) -> Strides:
@@ -91,7 +100,7 @@ def _indexed(out: torch.Tensor, x: torch.Tensor, indices: Sequence[torch.Tensor 
     shape = (1,) * first + block + (1,) * (x.dim() - last)
     places = [i.expand(block).reshape(shape) for i in found]
     window = x.new_empty_strided(out.shape, stride)
-    return tuple(compute_elementwise_output_strides(window, *[p.expand(out.shape) for p in places]))
+    return _together(out, window, *places)
 
 
 # ---- row by row
@@ -107,6 +116,11 @@ def _row_major_or_channels_last(out: torch.Tensor, x: torch.Tensor, *_: Any) -> 
     if rank in formats and not x.is_contiguous() and x.is_contiguous(memory_format=formats[rank]):
         return x.stride()
     return _row_major(out)
+
+
+def _rolled(out: torch.Tensor, x: torch.Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> Strides:
+    """Two parts joined; of all elements in a row where there are no dimensions."""
+    return _row_major_or_channels_last(out, x) if dims else _row_major(out)
 
 
 def _max_unpool2d(out: torch.Tensor, x: torch.Tensor, *_: Any) -> Strides | None:
@@ -162,15 +176,25 @@ LAYOUTS: dict[Any, Layout] = {
         aten.special_xlog1py.default, aten.sub.Tensor, aten.add.Tensor, aten.ldexp.Tensor, aten.heaviside.default,
         aten.logaddexp.default, aten.logaddexp2.default, aten.clamp.Tensor, aten.logical_and.default,
         aten.logical_or.default, aten.logical_xor.default,
+        aten.elu_backward.default, aten.gelu_backward.default, aten.hardshrink_backward.default,
+        aten.hardsigmoid_backward.default, aten.hardswish_backward.default, aten.hardtanh_backward.default,
+        aten.logit_backward.default, aten.mish_backward.default,
+        aten.sigmoid_backward.default, aten.silu_backward.default, aten.softplus_backward.default,
+        aten.softshrink_backward.default, aten.tanh_backward.default,
     ), _as_elements),
-    aten.huber_loss.default: _like_the_first,
+    **dict.fromkeys((aten.polar.default, aten.complex.default), _together),
+    **dict.fromkeys((aten.leaky_relu_backward.default, aten.threshold_backward.default), _second_first),
+    **dict.fromkeys((aten.huber_loss.default, aten.index_fill.int_Scalar, aten.index_fill.int_Tensor), _like_the_first),
     **dict.fromkeys(RANDOM_FILLS, _of_the_first),
     aten.angle.default: _angle,
     aten.index.Tensor: _indexed,
     **dict.fromkeys((
         aten.log_sigmoid_forward.default, aten.im2col.default, aten.upsample_nearest1d.default,
-        aten._upsample_nearest_exact1d.default,
+        aten._upsample_nearest_exact1d.default, aten._softmax_backward_data.default,
+        aten._log_softmax_backward_data.default, aten.mse_loss_backward.default, aten.huber_loss_backward.default,
+        aten.smooth_l1_loss_backward.default, aten.isin.Tensor_Tensor, aten.take.default,
     ), _row_major),
+    aten.roll.default: _rolled,
     **dict.fromkeys((
         aten.native_batch_norm.default, aten._native_batch_norm_legit.default,
         aten._native_batch_norm_legit.no_stats, aten._native_batch_norm_legit_functional.default,

@@ -95,6 +95,16 @@ def _truth(x: torch.Tensor) -> torch.Tensor:
     return x if x.dtype is torch.bool else aten.ne.Scalar(x, 0)
 
 
+SIXTH = torch.tensor(1 / 6, dtype=torch.float32).item()
+"""A sixth as eager's kernel has it, for doubles too (aten/src/ATen/native/cpu/Activation.cpp)."""
+
+
+@own(aten.hardsigmoid_backward.default)
+def hardsigmoid_backward(grad: torch.Tensor, x: torch.Tensor) -> Any:
+    """torch's reference has the sixth of a double."""
+    return torch.where((x > -3) & (x < 3), grad * SIXTH, 0.0)
+
+
 @own(aten.logical_and.default)
 def logical_and(x: torch.Tensor, y: torch.Tensor) -> Any:
     """By operators whose fake results have eager's strides; those of `logical_and` have not."""

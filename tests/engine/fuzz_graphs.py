@@ -30,25 +30,25 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch.fx
 from ptdebug.artifacts.context import CompileContext, run_stages
 from ptdebug.engine import build as compiler
 from ptdebug.engine.aten import LAZY_VIEWS, EngineUnsupported, FromGraph
 from ptdebug.engine.compile import STAGES
 from ptdebug.engine.entry import EntryFacts, entry
 from ptdebug.engine.interpret import run as interpret
-from torch._subclasses.fake_tensor import FakeTensorMode
 
 if __name__ == "__main__":  # run as a file: its siblings are found beside it
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
     __package__ = Path(__file__).resolve().parent.name
 
-from . import fuzz_rare_operators  # noqa: F401  (adds rules)
+from . import fuzz_backward_operators, fuzz_rare_operators  # noqa: F401  (they add rules)
+from .fuzz_capture import captured, faked, varied
 from .fuzz_compare import difference, execute, random_states
 from .fuzz_operators import step
-from .fuzz_programs import Builder, Input, Program, apply, mapped, refs
+from .fuzz_programs import Builder, Input, Program, apply, refs
 
 BATCH = 8  # programs of one graph
+DYNAMIC = 0.2  # share of the graphs whose sizes vary
 SHRINKS = 80  # attempts to make a failing program smaller
 OVERRIDES = (
     {},
@@ -75,6 +75,7 @@ class Failure:
     program: Program
     what: str
     overrides: tuple[tuple[str, str], ...] = ()
+    dynamic: bool = False
 
 
 # ---- programs --------------------------------------------------------------------------------------------------------
@@ -90,84 +91,66 @@ def build(seed: int) -> Program:
 
 
 # ---- compiling -------------------------------------------------------------------------------------------------------
-@dataclass(frozen=True)
-class Captured:
-    """The part of a captured graph that the engine reads."""
-
-    module: torch.fx.GraphModule
-    inputs: tuple[Any, ...]
-    grad_enabled: bool = False
-
-
-def captured(programs: Sequence[Program]) -> Captured:
-    """Programs side by side as one graph, with the fake values that a tracer would find."""
-    mode = FakeTensorMode()
-    graph = torch.fx.Graph()
-    nodes: dict[tuple[int, str], torch.fx.Node] = {}
-    fakes: dict[tuple[int, str], Any] = {}
-    inputs = []
-    for p, program in enumerate(programs):
-        for given in program.inputs:
-            node = nodes[p, given.name] = graph.placeholder(f"p{p}_{given.name}")
-            node.meta["val"] = mode.from_tensor(given.make(), static_shapes=True)
-            inputs.append(node.meta["val"])
-            fakes[p, given.name] = mode.from_tensor(given.make(), static_shapes=True)
-    for p, program in enumerate(programs):
-        for call in program.calls:
-            own = {name: node for (q, name), node in nodes.items() if q == p}
-            values = {name: fake for (q, name), fake in fakes.items() if q == p}
-            node = graph.call_function(call.target, mapped(call.args, own), mapped(call.kwargs, own))
-            with mode, torch.no_grad():
-                fakes[p, call.name] = node.meta["val"] = apply(call, values)
-            nodes[p, call.name] = node
-    graph.output(tuple(nodes[p, name] for p, program in enumerate(programs) for name in program.results))
-    return Captured(torch.fx.GraphModule({}, graph), tuple(inputs))
-
-
-def results_of(programs: Sequence[Program], overrides: dict[str, str]) -> Iterator[tuple[str, list[Any], list[Any]]]:
-    """(who, results, inputs afterwards) of the compiled graph, and of the interpreter for what the graph computes."""
-    graph = captured(programs)
+def results_of(
+    programs: Sequence[Program], overrides: dict[str, str], dynamic: bool = False
+) -> Iterator[tuple[str, Sequence[Program], list[Any], list[Any]]]:
+    """(who, what ran, results, inputs afterwards): of the compiled graph, of the interpreter for what the graph
+    computes and, where sizes vary, of the compiled graph on other sizes."""
+    made = faked(programs, dynamic)
+    if not made:
+        return
+    graph = captured(made)
     context = CompileContext(overrides=overrides)
     work = run_stages(STAGES, graph, context)
-    inputs = [t for program in programs for t in program.tensors()]
+    call = entry(work.call, EntryFacts.of(work.aten), graph)
+    ran = [one.program for one in made]
     with torch.no_grad():
-        torch.manual_seed(programs[0].seed)
-        yield "kernels", list(entry(work.call, EntryFacts.of(work.aten), graph)(*inputs)), inputs
-        again = [t for program in programs for t in program.tensors()]
-        torch.manual_seed(programs[0].seed)
-        outputs = interpret(work.program, again)
-    made = len(work.aten.mutations)
-    yield (
-        "interpreter",
-        [
-            (LAZY_VIEWS[o.lazily] if o.lazily else lambda x: x)(outputs[o.index - made])
-            if isinstance(o, FromGraph)
-            else None
-            for o in work.aten.outputs
-        ],
-        again,
-    )
+        yield "kernels", ran, *_run(lambda inputs: list(call(*inputs)), ran)
+        yield "interpreter", ran, *_run(lambda inputs: _interpreted(work, inputs), ran)
+        if dynamic and (others := varied(made)) != ran:
+            yield "other sizes", others, *_run(lambda inputs: list(call(*inputs)), others)
 
 
-def check(programs: Sequence[Program], overrides: dict[str, str]) -> list[Failure]:
+def _run(function: Callable[[list[Any]], list[Any]], programs: Sequence[Program]) -> tuple[list[Any], list[Any]]:
+    """(results, inputs afterwards) of a function on new inputs of programs."""
+    inputs = [t for program in programs for t in program.tensors()]
+    torch.manual_seed(programs[0].seed)
+    return function(inputs), inputs
+
+
+def _interpreted(work: Any, inputs: list[Any]) -> list[Any]:
+    """The results that the graph itself computes; None for views of inputs, and the like."""
+    outputs, made = interpret(work.program, inputs), len(work.aten.mutations)
+    lazily = [LAZY_VIEWS[o.lazily] if isinstance(o, FromGraph) and o.lazily else lambda x: x for o in work.aten.outputs]
+    return [
+        view(outputs[o.index - made]) if isinstance(o, FromGraph) else None
+        for o, view in zip(work.aten.outputs, lazily)
+    ]
+
+
+def check(programs: Sequence[Program], overrides: dict[str, str], dynamic: bool = False) -> list[Failure]:
     """The failures among programs that are compiled together, then each alone where something is wrong."""
     forced = tuple(overrides.items())
     try:
-        found = _compare(programs, overrides)
+        found = _compare(programs, overrides, dynamic)
     except EngineUnsupported as left:  # the graph would run in eager
         if len(programs) > 1:
-            return [failure for program in programs for failure in check([program], overrides)]
+            return [failure for program in programs for failure in check([program], overrides, dynamic)]
         LEFT[str(left)] += 1
         return []
     except Exception as error:
         if len(programs) > 1:
-            alone = [failure for program in programs for failure in check([program], overrides)]
-            return alone or [Failure(programs[0], f"together only: {_summary(error)}", forced)]
-        return [Failure(programs[0], f"raised {_summary(error)}", forced)]
+            alone = [failure for program in programs for failure in check([program], overrides, dynamic)]
+            return alone or [Failure(programs[0], f"together only: {_summary(error)}", forced, dynamic)]
+        return [Failure(programs[0], f"raised {_summary(error)}", forced, dynamic)]
     if not found or len(programs) == 1:
         return found
-    alone = [failure for f in found for failure in check([f.program], overrides)]
+    alone = [failure for f in found for failure in check([_by_seed(programs, f)], overrides, dynamic)]
     return alone or [replace(f, what=f"together only: {f.what}") for f in found]
+
+
+def _by_seed(programs: Sequence[Program], failure: Failure) -> Program:
+    return next(program for program in programs if program.seed == failure.program.seed)
 
 
 def _summary(error: Exception) -> str:
@@ -176,13 +159,12 @@ def _summary(error: Exception) -> str:
     return f"{type(error).__name__}: {first_line} ({Path(where.filename).name}:{where.name})"
 
 
-def _compare(programs: Sequence[Program], overrides: dict[str, str]) -> list[Failure]:
+def _compare(programs: Sequence[Program], overrides: dict[str, str], dynamic: bool) -> list[Failure]:
     failures = []
     blamed = set()
-    states = random_states(programs)
-    for who, results, inputs in results_of(programs, overrides):
+    for who, ran, results, inputs in results_of(programs, overrides, dynamic):
         rest, memory = iter(results), iter(inputs)
-        for program, state in zip(programs, states):
+        for program, state in zip(ran, random_states(ran)):
             got = [next(rest) for _ in program.results]
             mine = [next(memory) for _ in program.inputs]
             if program.seed in blamed:
@@ -190,7 +172,7 @@ def _compare(programs: Sequence[Program], overrides: dict[str, str]) -> list[Fai
             what = difference(program, got, mine, overrides.get("rounding:*", ""), state)
             if what:
                 blamed.add(program.seed)
-                failures.append(Failure(program, f"{who}: {what}", tuple(overrides.items())))
+                failures.append(Failure(program, f"{who}: {what}", tuple(overrides.items()), dynamic))
     return failures
 
 
@@ -217,7 +199,7 @@ def _fails(program: Program, like: Failure) -> Failure | None:
     try:
         with torch.no_grad():
             execute(program, program.tensors())
-        found = check([program], dict(like.overrides))
+        found = check([program], dict(like.overrides), like.dynamic)
     except Exception:
         return None
     return found[0] if found and found[0].what[:9] == like.what[:9] else None
@@ -281,21 +263,10 @@ def fuzz(first: int, count: int, report: Callable[[int, int, list[Failure]], Non
     for start in range(first, first + count, BATCH):
         seeds = range(start, min(start + BATCH, first + count))
         report(start, 0, [])
-        overrides = random.Random(start).choice(OVERRIDES)
-        programs = []
-        for seed in seeds:
-            program = build(seed)
-            if program.calls and _traceable(program):
-                programs.append(program)
-        report(start, len(seeds), check(programs, overrides) if programs else [])
-
-
-def _traceable(program: Program) -> bool:
-    try:
-        captured([program])
-    except Exception:  # what fake tensors refuse, a tracer leaves to eager
-        return False
-    return True
+        chosen = random.Random(start)
+        overrides, dynamic = chosen.choice(OVERRIDES), chosen.random() < DYNAMIC
+        programs = [program for program in map(build, seeds) if program.calls]
+        report(start, len(seeds), check(programs, overrides, dynamic) if programs else [])
 
 
 def worker(first: int, count: int) -> None:
@@ -311,7 +282,7 @@ def worker(first: int, count: int) -> None:
                     "seed": failure.program.seed,
                     "what": small.what,
                     "program": str(small.program),
-                    "overrides": dict(failure.overrides),
+                    "overrides": dict(failure.overrides) | ({"sizes": "vary"} if failure.dynamic else {}),
                 }
             )
         print(json.dumps({"start": start, "done": done, "failures": found, "left": left}), flush=True)
@@ -322,7 +293,7 @@ def worker(first: int, count: int) -> None:
 
 
 def supervise(
-    first: int, count: int, jobs: int, seconds: float, options: list[str], chunk: int = 128
+    first: int, count: int, jobs: int, seconds: float, options: list[str], chunk: int = 512
 ) -> dict[str, list[dict[str, Any]]]:
     """Run workers over all seeds; the failures, by what went wrong."""
     chunks: queue.Queue[tuple[int, int]] = queue.Queue()
@@ -425,8 +396,8 @@ def main() -> int:
         return 0
     if arguments.show is not None:
         program = build(arguments.show)
-        found = [f for o in OVERRIDES for f in check([program], o)]
-        print(program, *[f"# {f.overrides} {f.what}" for f in found], sep="\n")
+        found = [f for o in OVERRIDES for vary in (False, True) for f in check([program], o, vary)]
+        print(program, *[f"# {f.overrides} {'sizes vary ' * f.dynamic}{f.what}" for f in found], sep="\n")
         return 1 if found else 0
     options = ["--fast"] if arguments.fast else []
     failures = supervise(arguments.seed, arguments.count, arguments.jobs, arguments.seconds, options)

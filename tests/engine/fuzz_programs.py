@@ -57,12 +57,17 @@ class Input:
     bound: int = 0
     data: torch.Tensor | None = None
 
+    @property
+    def span(self) -> int:
+        """Elements of the memory, from its start."""
+        if 0 in self.shape:
+            return self.offset
+        return self.offset + 1 + sum((n - 1) * s for n, s in zip(self.shape, self.stride))
+
     def make(self) -> torch.Tensor:
         """A new tensor."""
-        span = self.offset + (
-            1 + sum((n - 1) * s for n, s in zip(self.shape, self.stride)) if 0 not in self.shape else 0
-        )
-        memory = filled(span, self.dtype, self.fill, self.seed, self.bound) if self.data is None else self.data.clone()
+        own = self.data is None
+        memory = filled(self.span, self.dtype, self.fill, self.seed, self.bound) if own else self.data.clone()
         return memory.as_strided(self.shape, self.stride, self.offset)
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""What the fuzz calls, continued: bits, random numbers, attention, gradients' kernels, views in another dtype."""
+"""What the fuzz calls, continued: bits, integers, order, odd sizes, random numbers, attention, views in a dtype."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from .fuzz_operators import rule
-from .fuzz_programs import RANDOM, Builder
+from .fuzz_programs import RANDOM, Builder, Ref
 
 VIEWED = {4: (torch.int32, torch.float32), 8: (torch.int64, torch.float64), 2: (torch.int16, torch.float16)}
 
@@ -95,22 +95,85 @@ def _solid_windows(b: Builder) -> Any:
     return b.emit(name, x, size, *(() if "adaptive" in name else (b.rng.choice((1, 2)), size // 2)))
 
 
-@rule(3)
-def _gradients(b: Builder) -> Any:
-    """Kernels that only a backward calls."""
-    aten = "torch.ops.aten."
-    x = b.input((2, 3, 6, 4), b.dtype("f"))
+@rule(4)
+def _integers(b: Builder) -> Any:
+    """Integer arithmetic where Python's rules, C's and overflow differ."""
+    x = b.tensor("i")
     value = b.values[x.name]
-    name = b.rng.choice(("avg_pool2d", "embedding", "threshold", "gelu", "tanh"))
-    if name == "avg_pool2d":
-        gradient = b.input((2, 3, 3, 2), value.dtype)
-        return b.emit(f"{aten}avg_pool2d_backward", gradient, x, [2], [2], [0], False, True, None)
-    if name == "embedding":
-        index = b.input((5,), torch.int64, "index", 7)
-        return b.emit(f"{aten}embedding_dense_backward", b.input((5, 3), value.dtype), index, 7, -1, b.chance(0.3))
-    y = b.input((2, 3, 6, 4), value.dtype)
-    if name == "threshold":
-        return b.emit(f"{aten}threshold_backward", x, y, 0)
-    if name == "gelu":
-        return b.emit(f"{aten}gelu_backward", x, y)
-    return b.emit(f"{aten}tanh_backward", x, y)
+    name = b.rng.choice(("floor_divide", "remainder", "fmod", "div", "pow", "mul", "add", "sub", "abs", "neg", "square",
+                         "bitwise_left_shift", "bitwise_right_shift", "cumsum", "cumprod", "sum", "prod"))
+    if name in ("abs", "neg", "square"):
+        return b.emit(f"torch.{name}", x)
+    if name in ("cumsum", "cumprod", "sum", "prod"):
+        dtype = {"dtype": value.dtype} if b.chance(0.5) else {}
+        return b.emit(f"torch.{name}", x, b.dim(x), **dtype)
+    if name.startswith("bitwise"):
+        return b.emit(f"torch.{name}", x, b.rng.choice((0, 1, 7, value.element_size() * 8, 70, -1)))
+    y = b.rng.choice((1, 2, 3, -2, 7, -1)) if b.chance(0.5) else b.partner(x, "i")
+    options = {"rounding_mode": b.rng.choice(("floor", "trunc"))} if name == "div" else {}
+    return b.emit(f"torch.{name}", *((x, y) if b.chance(0.7) or not isinstance(y, Ref) else (y, x)), **options)
+
+
+@rule(3)
+def _odd_sizes(b: Builder) -> Any:
+    """Reductions and joins of nothing and of one."""
+    shape = [b.rng.choice((0, 1, 1, 3)) for _ in range(b.rng.choice((1, 2, 3)))]
+    x = b.input(tuple(shape), b.dtype())
+    name = b.rng.choice(("sum", "mean", "prod", "any", "all", "logsumexp", "cumsum", "softmax", "var", "amax", "argmax",
+                         "cat", "sort", "median", "norm", "diff", "std"))
+    if name == "cat":
+        return b.emit("torch.cat", [x, b.input((0,), b.dtype()), x], b.dim(x))
+    if name in ("var", "std"):
+        return b.emit(f"torch.{name}", x, (b.dim(x),), correction=b.rng.choice((0, 1, 2, 0.5)))
+    if name == "norm":
+        return b.emit("torch.linalg.vector_norm", x, b.rng.choice((0, 1, 2)), b.dim(x))
+    if name == "softmax":
+        return b.emit("F.softmax", x, b.dim(x))
+    return b.emit(f"torch.{name}", x, dim=b.dim(x))
+
+
+@rule(3)
+def _ordered(b: Builder) -> Any:
+    x = b.tensor(least=1)
+    n = b.values[x.name].shape[b.dim(x)] if b.values[x.name].dim() == 1 else 0
+    edges = b.emit("torch.sort", b.input((b.rng.randint(1, 9),), b.values[x.name].dtype, "small"))
+    options: list[tuple[Any, ...]] = [
+        ("torch.topk", x, min(2, n or 1), b.dim(x)),
+        ("torch.kthvalue", x, 1, b.dim(x)),
+        ("torch.sort", x, b.dim(x), b.chance(0.5)),
+        ("torch.argsort", x, b.dim(x)),
+        ("torch.diff", x),
+        ("torch.cummax", x, b.dim(x)),
+        ("torch.cummin", x, b.dim(x)),
+        ("torch.flip", x, (b.dim(x),)),
+        ("torch.histc", x, 4, -2, 2),
+        ("torch.searchsorted", edges, x),
+        ("torch.bucketize", x, edges),
+    ]
+    name, *args = b.rng.choice(options)
+    if name in ("torch.searchsorted", "torch.bucketize"):
+        found = None if edges is None else b.values[edges.name]  # or where they lay
+        if found is None or found.dtype != b.values[x.name].dtype or bool((found[1:] < found[:-1]).any()):
+            return None
+        return b.emit(name, *args, right=b.chance(0.5), out_int32=b.chance(0.2))
+    return b.emit(name, *args)
+
+
+@rule(2)
+def _index_arithmetic(b: Builder) -> Any:
+    """Indices that a program computes."""
+    x = b.tensor("fi", least=1)
+    n = b.values[x.name].shape[0]
+    places = b.emit("torch.arange", b.rng.randint(1, 9))
+    if places is None or n == 0:
+        return None
+    for function, number in (("torch.mul", b.rng.choice((1, 2, -1, -3))), ("torch.add", b.rng.randint(-3, 5))):
+        places = places and b.emit(function, places, number)
+    places = places and b.emit(b.rng.choice(("torch.remainder", "torch.remainder", "torch.fmod")), places, n)
+    if places is None:
+        return None
+    if b.chance(0.3):
+        value = b.values[x.name]
+        source = b.input((b.values[places.name].shape[0], *value.shape[1:]), value.dtype)
+        return b.emit("torch.index_put", x, (places,), source, True)
+    return b.emit("operator.getitem", x, (places,))

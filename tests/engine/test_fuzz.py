@@ -70,7 +70,7 @@ def test_a_failing_program_shrinks_to_the_call_that_is_wrong(monkeypatch):
         Call("v2", "torch.floor", (Ref("v1"),)),
         Call("v3", "torch.cos", (Ref("v2"),)),
     )
-    wrong = lambda programs, overrides: [
+    wrong = lambda programs, overrides, dynamic: [
         Failure(p, "kernels: wrong") for p in programs if any(c.function == "torch.floor" for c in p.calls)]
     monkeypatch.setattr(fuzz_graphs, "check", wrong)
     program = Program(0, _program(calls[0]).inputs, calls, ("v3", "v2", "v1"))

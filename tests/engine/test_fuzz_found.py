@@ -80,12 +80,36 @@ FOUND = {
     "slice_scatter of nothing into an expanded tensor": program(
         [given("a", (3, 8, 2), stride=(32, 0, 1)), given("b", (0, 8, 2))],
         ("torch.slice_scatter", (A, B, 0, 2, 2), {})),
+    "an index of a tensor whose dimension of size 1 has a strange stride": program(
+        [given("a", (1, 3, 1, 4), stride=(1, 8, 100, 2)), given("b", (2,), torch.int64, fill="index", bound=1)],
+        ("torch.ops.aten.index.Tensor", (A, [None, None, B]), {})),
+    "gradients have the strides of elements, in the order of the kernel": program(
+        [given("a", (4, 1, 3, 4), stride=(16, 4, 4, 1)), given("b", (4, 1, 3, 4), stride=(12, 48, 1, 3))],
+        ("torch.ops.aten.hardtanh_backward", (B, A, -1, 1), {}), ("torch.ops.aten.threshold_backward", (B, A, 0), {}),
+        ("torch.ops.aten._log_softmax_backward_data", (B, A, 3, torch.float32), {}), results=("v0", "v1", "v2")),
+    "a sixth of a double is eager's": program(
+        [given("a", (9,), torch.float64), given("b", (9,), torch.float64)],
+        ("torch.ops.aten.hardsigmoid_backward", (A, B), {})),
+    "copies of what is not contiguous": program(
+        [given("a", (3, 1, 4), stride=(1, 3, 3)), given("b", (4, 2), torch.int64, (1, 4), fill="index", bound=3),
+         given("c", (2,), torch.int64, fill="index", bound=3)],
+        ("torch.roll", (A, 1, 1), {}), ("torch.take", (A, B), {}), ("torch.index_fill", (A, 0, C, 0.5), {}),
+        ("torch.isin", (A, C), {}), results=("v0", "v1", "v2", "v3")),
 }
 
 
 def test_programs_that_were_wrong_give_eagers_results():
     failures = check(list(FOUND.values()), {})
     assert not failures, "\n".join(f"{f.program}\n# {f.what}" for f in failures)
+
+
+def test_sizes_that_vary_where_a_kernel_wants_numbers():
+    wide = program([given("a", (2, 2, 3, 4, 5)), given("b", (3, 4))],
+                   ("F.interpolate", (A, None, 2.0, "trilinear"), {}), ("torch.sin", (B,), {}), results=("v0", "v1"))
+    assert not check([wide], {}, dynamic=True)
+    written = program([given("a", (9, 2, 5)), given("b", (2,), torch.int64, fill="index", bound=9)],
+                      ("torch.Tensor.index_fill_", (A, 0, B, 7.25), {}))
+    assert not check([written], {}, dynamic=True)
 
 
 def test_a_variance_of_single_elements_is_nan_for_infinities():
