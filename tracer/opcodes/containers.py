@@ -69,7 +69,7 @@ def LIST_APPEND(tx: Interpreter, instruction: Instruction) -> None:
 
 @opcode("LIST_EXTEND")
 def LIST_EXTEND(tx: Interpreter, instruction: Instruction) -> None:
-    value = tx.pop()
+    value = iterable(tx, tx.pop(), "Value after * must be an iterable, not {}")
     tx.stack[-instruction.arg].call_method(tx, "extend", [value], {})
 
 
@@ -117,10 +117,13 @@ def take(tx: Interpreter, iterator: Value, count: int) -> list[Value]:
     return values
 
 
+_UNPACKED = "cannot unpack non-iterable {} object"
+
+
 @opcode("UNPACK_SEQUENCE")
 def UNPACK_SEQUENCE(tx: Interpreter, instruction: Instruction) -> None:
     count = instruction.arg
-    values = take(tx, get_iter(tx, unpacked(tx, tx.pop())), count + 1)
+    values = take(tx, get_iter(tx, iterable(tx, tx.pop(), _UNPACKED)), count + 1)
     if len(values) < count:
         tx.raise_observed(ValueError, f"not enough values to unpack (expected {count}, got {len(values)})")
     if len(values) > count:
@@ -128,18 +131,18 @@ def UNPACK_SEQUENCE(tx: Interpreter, instruction: Instruction) -> None:
     tx.stack.extend(reversed(values))
 
 
-def unpacked(tx: Interpreter, value: Value) -> Value:
-    """What is unpacked, where its type can be iterated."""
+def iterable(tx: Interpreter, value: Value, message: str) -> Value:
+    """The value, where its type can be iterated; TypeError in the program with `message` for a constant that cannot."""
     kind = value.python_type()
     if value.is_constant() and not hasattr(kind, "__iter__") and not hasattr(kind, "__getitem__"):
-        tx.raise_observed(TypeError, f"cannot unpack non-iterable {kind.__name__} object")
+        tx.raise_observed(TypeError, message.format(kind.__name__))
     return value
 
 
 @opcode("UNPACK_EX")
 def UNPACK_EX(tx: Interpreter, instruction: Instruction) -> None:
     before, after = instruction.arg & 0xFF, instruction.arg >> 8
-    iterator = get_iter(tx, unpacked(tx, tx.pop()))
+    iterator = get_iter(tx, iterable(tx, tx.pop(), _UNPACKED))
     values = []
     while (value := iterator.next(tx)) is not None:
         values.append(value)

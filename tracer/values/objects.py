@@ -6,6 +6,7 @@ Special methods written in Python are interpreted. A class that derives from dic
 from __future__ import annotations
 
 import threading
+import sys
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType, GetSetDescriptorType, MemberDescriptorType
@@ -34,6 +35,9 @@ from .sets import SetValue
 if TYPE_CHECKING:
     from ..codegen import Codegen
     from ..interpreter import Interpreter
+
+
+VERSION = sys.version_info[:2]
 
 
 class ObjectValue(Value):
@@ -77,7 +81,10 @@ class ObjectValue(Value):
             return found
         if fallback is not MISSING:
             return bind(tx, fallback, "__getattr__", self, self.cls, type_source(self)).call(tx, [constant(name)], {})
-        return tx.raise_observed(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
+        shown = self.cls.__name__
+        if VERSION >= (3, 13) and isinstance(lookup(self.cls, name), MemberDescriptorType):
+            shown = f"{self.cls.__module__}.{self.cls.__qualname__}"
+        return tx.raise_observed(AttributeError, f"'{shown}' object has no attribute '{name}'")
 
     def find_attr(self, tx: Interpreter, name: str) -> Value | None:
         """object.__getattribute__; None where it raises AttributeError."""
@@ -175,7 +182,10 @@ class ObjectValue(Value):
         if self.source is None and not tx.effects.is_new(self):
             raise Unsupported("set-attribute", f"{self.describe()}.{name}")
         if not self.cls.__dictoffset__ and not isinstance(found, MemberDescriptorType):
-            what = f"has no attribute '{name}'" if found is MISSING else f"attribute '{name}' is read-only"
+            missing = f"has no attribute '{name}'"
+            if VERSION >= (3, 13):
+                missing += " and no __dict__ for setting new attributes"
+            what = missing if found is MISSING else f"attribute '{name}' is read-only"
             start = f"'{self.cls.__name__}' object "
             tx.raise_observed(AttributeError, start + what)
         tx.effects.store_attr(self, name, value, raw=raw or is_python_method(lookup(self.cls, "__setattr__")))
