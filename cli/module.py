@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch.nn.modules.module import _has_any_global_hook
 
+from ..tracer.statistics import STATISTICS
 from .wiring import Request
 
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
@@ -39,12 +40,16 @@ class OptimizedModule(torch.nn.Module):
 
     def _compiled(self, module: torch.nn.Module) -> Callable[..., Any]:
         compiled = self._request.optimize(module.__call__)
-        if not hasattr(module, "_infer_parameters"):
+        lazy = [part for part in module.modules() if hasattr(part, "_initialize_hook")]
+        if not lazy:
             return compiled
 
         def initialize_first(*args: Any, **kwargs: Any) -> Any:
-            if hasattr(module, "_initialize_hook"):  # a lazy module that has not seen an input yet
-                module._infer_parameters(module, args, kwargs)  # type: ignore[operator]
+            while lazy and not hasattr(lazy[-1], "_initialize_hook"):
+                lazy.pop()
+            if lazy:  # the call that makes parameters and draws their values
+                STATISTICS.skipped(f"the first call of {type(lazy[-1]).__name__} makes its parameters, in eager")
+                return module(*args, **kwargs)
             return compiled(*args, **kwargs)
 
         return initialize_first

@@ -14,7 +14,7 @@ import torch.nn as nn
 import torch.nn.functional as F
 from torch.nn.utils import parametrizations, parametrize
 
-from .checking import check
+from .checking import call, check
 
 PROGRAMS: dict[str, Callable[..., Any]] = {}
 
@@ -528,6 +528,61 @@ def compiled_parts_of_a_compiled_module(compile):
     out.append(compile(lambda x: whole(x))(torch.ones(1, 2)))
     hook.remove()
     return out
+
+
+@program
+def registered_parts_replaced(compile):
+    class Swapping(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b = nn.Linear(2, 2), nn.Tanh()
+            self.p, self.q = nn.Parameter(torch.ones(2)), nn.Parameter(torch.zeros(2))
+            self.register_buffer("mean", torch.ones(2))
+            self.register_buffer("late", None)
+
+        def forward(self, x):
+            self.a, self.b = self.b, self.a
+            self.p, self.q = self.q, self.p
+            self.mean = self.mean * 0.5 + x.detach().mean(0)
+            self.late = x.detach() * 3
+            listed = [name for name, _ in self.named_buffers()], [type(m).__name__ for m in self.children()]
+            total = sum(p.sum() for p in self.parameters()) + sum(b.sum() for b in self.buffers())
+            return self.a(self.b(x)) + self.p * total, listed, self._buffers["mean"] + 1
+
+    m, other = Swapping(), nn.Parameter(torch.eye(2))
+    f = compile(m, fullgraph=True)
+    out = [f(torch.ones(3, 2)), f(torch.ones(3, 2)), list(m._modules), m]
+
+    def borrowed(x):
+        own, linear.weight = linear.weight, other
+        y = linear(x)
+        linear.weight = own
+        return y, linear(x)
+
+    linear = nn.Linear(2, 2)
+    return out, compile(borrowed, fullgraph=True)(torch.ones(1, 2)), linear
+
+
+@program
+def wrong_kinds_of_parts(compile):
+    m = nn.Linear(2, 2)
+
+    def f(x, name, value):
+        setattr(m, name, value)
+        return m(x)
+
+    f = compile(f)
+    wrong = [("weight", torch.ones(2, 2)), ("bias", 3), ("bias", None), ("in_features", 5)]
+    return [call(f, torch.ones(1, 2), name, value) for name, value in wrong], m, m.in_features
+
+
+@program
+def lazy_parts_of_a_module(compile):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        m = nn.Sequential(nn.Sequential(nn.LazyConv2d(2, 3), nn.LazyBatchNorm2d()), nn.Flatten(), nn.LazyLinear(2))
+        f = compile(m, fullgraph=True)
+        return [f(torch.randn(2, 1, 5, 5)) for _ in range(3)], m, [type(part).__name__ for part in m.modules()]
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

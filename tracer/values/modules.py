@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ..interpreter import Interpreter
 
 _TABLES = ("_parameters", "_buffers", "_modules")
+_KINDS = {"_parameters": torch.nn.Parameter, "_buffers": torch.Tensor, "_modules": torch.nn.Module}
 _MODULE_GETATTR = torch.nn.Module.__getattr__
 _MODULE_SETATTR = torch.nn.Module.__setattr__
 _FORWARD_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
@@ -120,15 +121,36 @@ class ModuleValue(ObjectValue):
 
     def module_setattr(self, tx: Interpreter, name: str, value: Value) -> None:
         """nn.Module.__setattr__."""
-        own = self.real.__dict__
-        registered = any(name in own[table] for table in ("_parameters", "_modules"))
-        kind = value.python_type()
-        if self.source is None or registered or issubclass(kind, (torch.nn.Parameter, torch.nn.Module)):
+        if self.source is None:
             raise Unsupported("set-attribute", f"{self.describe()}.{name}")
-        if hasattr(type(lookup(self.cls, name)), "__set__"):
+        table = next((table for table in _TABLES if self._holds(tx, table, name)), None)
+        kind = value.python_type()
+        if table is not None:
+            if kind is not type(None) and not issubclass(kind, _KINDS[table]):
+                raise Unsupported("set-attribute", f"{self.describe()}.{name}")
+            self._store_entry(tx, table, name, value)
+        elif issubclass(kind, (torch.nn.Parameter, torch.nn.Module)):
+            raise Unsupported("set-attribute", f"{self.describe()}.{name}")
+        elif hasattr(type(lookup(self.cls, name)), "__set__"):
             self.generic_setattr(tx, name, value)
-            return
-        tx.effects.store_attr(self, name, value)
+        else:
+            tx.effects.store_attr(self, name, value)
+
+    def _holds(self, tx: Interpreter, table: str, name: str) -> bool:
+        """Whether `_parameters`, `_buffers` or `_modules` has an entry for the name now."""
+        entries = self.real.__dict__.get(table)
+        known = tx.trace.values_by_id.get(id(entries))
+        return name in known.items if isinstance(known, DictValue) else entries is not None and name in entries
+
+    def _store_entry(self, tx: Interpreter, table: str, name: str, value: Value) -> None:
+        """Another parameter, buffer or submodule under a name that has one. A parameter that the trace made, or hooks
+        that see what is registered, are left to eager."""
+        hooks = f"_global{table.removesuffix('s')}_registration_hooks"
+        tx.guards.add(ModuleGlobalSource(nn_module.__name__, hooks), "LENGTH", len(vars(nn_module)[hooks]))
+        made = table == "_parameters" and value.source is None and not value.is_constant()
+        if made or vars(nn_module)[hooks]:
+            raise Unsupported("set-attribute", f"{self.describe()}.{name}")
+        self.getattr(tx, table).setitem(tx, constant(name), value)
 
     # ---- calls -----------------------------------------------------------------------------------------------------
     def call(self, tx: Interpreter, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
