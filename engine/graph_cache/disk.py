@@ -8,12 +8,14 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
+import time
 from pathlib import Path
 
 from ..build import cache_folder
 
 LIMIT_BYTES = 256 << 20
 LIMIT_ENTRIES = 4096
+ABANDONED = 3600  # seconds after which a file that was not renamed belongs to a process that was killed
 _SUFFIX = ".graph"
 
 
@@ -67,7 +69,8 @@ def _trim(folder: Path) -> None:
             stat = item.stat()
         except OSError:
             continue
-        entries.append((stat.st_mtime, stat.st_size, Path(item.path)))
+        if item.name.endswith(_SUFFIX) or time.time() - stat.st_mtime > ABANDONED:
+            entries.append((stat.st_mtime, stat.st_size, Path(item.path)))
     total, count = sum(size for _, size, _ in entries), len(entries)
     for _, size, path in sorted(entries):
         if total <= LIMIT_BYTES and count <= LIMIT_ENTRIES:

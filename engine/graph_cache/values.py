@@ -115,7 +115,7 @@ def constant(value: Any) -> str:
 
 def bytes_of(tensor: torch.Tensor) -> bytes:
     """The elements of a CPU tensor in the order of its dimensions."""
-    flat = tensor.detach().contiguous().reshape(-1)
+    flat = tensor.detach().clone(memory_format=torch.contiguous_format).reshape(-1)  # also one element is strided by 1
     content: bytes = flat.view(torch.uint8).numpy().tobytes() if flat.numel() else b""
     return content
 
