@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..sources import ComputedSource, ConstantSource, Source
-from .base import Value
+from .base import Unsupported, Value
 from .constant import REGISTRY, constant
 from .number import NumberValue
 from .operators import IN_PLACE
