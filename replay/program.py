@@ -23,6 +23,7 @@ from safetensors.torch import load_file, save_file
 from ..artifacts.recording import Recording, RecordingError
 from ..artifacts.records import Breaks, Frame, SavedInputs
 from .compare import Comparison, compare, worst
+from .rungs import SEED
 
 TIMEOUT_SECONDS = 600
 
@@ -42,7 +43,7 @@ def run_program(
         spec = {
             "command": meta.get("command", []), "folder": meta.get("folder", "."), "file": os.path.realpath(frame.file),
             "function": frame.function.rpartition(".")[2], "line": frame.line, "outputs": str(outputs),
-            "inputs": _save_locals(Path(folder, "inputs.safetensors"), inputs, values),
+            "inputs": _save_locals(Path(folder, "inputs.safetensors"), inputs, values), "seed": SEED,
         }
         Path(folder, "spec.json").write_text(json.dumps(spec))
         command = [sys.executable, "-m", f"{__package__}.probe", str(Path(folder, "spec.json"))]

@@ -18,6 +18,8 @@ from ..engine import interpret
 from ..engine.functional import LAZY_VIEWS, AtenGraph, Constant, FromGraph, FromInput, ViewOfGraph
 from ..engine.ir import Group, KernelSignature, LoopBody, Plan, Program
 
+SEED = 0
+"""What the random operators of each way to run a call start from."""
 WIDER = {torch.float32: torch.float64, torch.float16: torch.float64, torch.bfloat16: torch.float64}
 WIDER_METHODS = {"float": "double", "half": "double", "bfloat16": "double"}
 
@@ -202,7 +204,7 @@ def written(step: Any) -> Iterator[str]:
 def deterministic() -> Iterator[None]:
     """Random operators of each rung start from the same state."""
     with torch.random.fork_rng():
-        torch.manual_seed(0)
+        torch.manual_seed(SEED)
         yield
 
 

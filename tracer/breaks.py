@@ -2,8 +2,8 @@
 
 `BREAKS` is the table of everything that the tracer gives up on: a stable code, a message template (`{detail}` is filled
 in by whoever raised `Unsupported`, `{expression}` is the program's text at the place) and a hint that says what to
-change in the program. `CALLS` says it better for calls that many programs make: an entry is found by a part of the detail.
-`EXPRESSIONS` does for what is best told from the program's text. Add an entry to add a reason.
+change in the program. `CALLS` says it better for calls that many programs make: an entry is found by a part of the
+detail. `EXPRESSIONS` does for what is best told from the program's text. Add an entry to add a reason.
 """
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ CALLS: dict[str, BreakKind] = {
     r"Tensor\.register_hook|register_post_accumulate": BreakKind(
         "{detail} puts a hook on a tensor that the graph computes", "register the hook on an input, before the call"
     ),
-    r"^(torch\.)?manual_seed|\.seed\b": BreakKind(
+    r"\bmanual_seed\b|\.seed\b": BreakKind(
         "{detail} starts the random numbers anew, for the whole process", "seed before the compiled function is called"
     ),
     r"^torch\.(save|load)\b": BreakKind("{detail} reads or writes a file", "save what the compiled function returns"),
@@ -211,8 +211,6 @@ CALLS: dict[str, BreakKind] = {
 """By regular expression on the detail, for codes that say that a call cannot be followed."""
 
 _CALL_CODES = ("call", "data-dependent-value", "global-state", "skipped-function")
-_ONLY = {"disabled-function": r"^torch\.", "not-a-constant": r"ndarray|numpy"}
-"""Codes for which `CALLS` is asked only where the detail is of this kind."""
 
 _TURNS = BreakKind(
     "how often the loop runs depends on values in a tensor: `{expression}`",
@@ -254,7 +252,7 @@ def _kind(code: str, detail: str, expression: str) -> BreakKind | None:
     for wanted, about, pattern, kind in EXPRESSIONS:
         if code == wanted and re.search(about, detail) and re.search(pattern, expression):
             return kind
-    if code in _CALL_CODES or re.search(_ONLY.get(code, "$^"), detail):
+    if code in _CALL_CODES or (code == "not-a-constant" and "ndarray" in detail):
         for pattern, kind in CALLS.items():
             if re.search(pattern, detail):
                 return kind

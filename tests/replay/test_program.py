@@ -16,12 +16,17 @@ def scaled(x, factor):
     y = torch.softmax(x * 2, -1)
     return y * factor, (y * factor).sum()
 
+@torch.compile
+def noisy(x):
+    return torch.dropout(x, 0.5, True) * 2
+
 def main():
     torch.manual_seed(0)
     for _ in range(3):
         x = torch.randn(4, 8)
         with torch.no_grad():
             scaled(x, torch.tensor(3.0))
+    noisy(x)
 
 main()
 """
@@ -51,6 +56,11 @@ def test_the_program_in_eager_is_the_lowest_rung(recorded):
     assert [r["verdict"] for r in document["rungs"][:4]] == ["equal"] * 4
     assert document["verdict"] in ("equal", "rounding")
     assert document["drift"] == []
+
+
+def test_random_numbers_of_the_program_are_those_of_its_graph(recorded):
+    document = json.loads(ptdebug(recorded, "replay", "r:1/0", "--json").stdout)
+    assert [(r["stage"], r["verdict"]) for r in document["rungs"][:2]] == [("program", "equal"), ("capture", "equal")]
 
 
 def test_a_program_that_changed_since_is_not_run(recorded):

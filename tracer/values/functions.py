@@ -258,18 +258,21 @@ def make_real_function(
 
 def refuse_marked(function: Any) -> None:
     """Functions that the program marked as not to be compiled, and machinery of torch that must run for real."""
-    if getattr(function, "_torchdynamo_disable", False) or getattr(function, "_ptdebug_disable", False):
-        raise Unsupported("disabled-function", _name_of_marked(function))
-    if is_module_of_torch_internals(getattr(function, "__module__", None)):
-        raise Unsupported("skipped-function", f"{function.__module__}.{function.__qualname__}")
+    marked = getattr(function, "_torchdynamo_disable", False) or getattr(function, "_ptdebug_disable", False)
+    if not marked and not is_module_of_torch_internals(getattr(function, "__module__", None)):
+        return
+    name = _name_of_marked(function)
+    if marked and not name.startswith("torch."):
+        raise Unsupported("disabled-function", name)
+    raise Unsupported("global-state" if name.endswith("seed") else "skipped-function", name)
 
 
 def _name_of_marked(function: Any) -> str:
-    """The name of what was marked; the mark wraps it. With the module where it is one of torch's own."""
+    """The name of what was marked; the mark wraps it. With the module, unless it is the program's and marked."""
     original = getattr(function, "_torchdynamo_orig_callable", None) or inspect.unwrap(function)
     name = getattr(original, "__qualname__", repr(original))
     module = getattr(original, "__module__", None) or ""
-    return f"{module}.{name}" if module.partition(".")[0] == "torch" else name
+    return f"{module}.{name}" if is_module_of_torch_internals(module) or module.partition(".")[0] == "torch" else name
 
 
 class MethodValue(Value):

@@ -1,0 +1,235 @@
+"""What is said of a break and of a recompilation: in the words of the program's text, about the program's own lines."""
+from __future__ import annotations
+
+import os
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy
+import ptdebug
+import pytest
+import torch
+from ptdebug.artifacts.recording import Recording
+from ptdebug.artifacts.records import Recompile
+from ptdebug.artifacts.summary import break_costs, breaks, limits, recompiles
+from ptdebug.cli.main import main
+
+X = torch.linspace(0.1, 1.2, 12).reshape(3, 4)
+LOCAL = threading.local()
+SETTINGS = {"depth": 2}
+
+
+def text_of_a_tensor(x):
+    name = f"{x.mean():.2f}"
+    return x + 1, name
+
+
+def turns_by_data(x):
+    for _ in range(int(x.sum())):
+        x = x + 1
+    return x
+
+
+def branch_on_a_size(x):
+    kept = x[x > 0.5]
+    if kept.shape[0] > 3:
+        kept = kept * 2
+    return kept
+
+
+def branch_on_a_number(x):
+    scale = float(x.max())
+    if scale > 1:
+        x = x / scale
+    return x
+
+
+def builtin_fold(x):
+    return x * max(x[0])
+
+
+def sleeps(x):
+    y = x + 1
+    time.sleep(0)
+    return y * 2
+
+
+def numpy_function(x):
+    return x + torch.from_numpy(numpy.median(x.numpy(), axis=0))
+
+
+def numpy_random(x):
+    return x * numpy.random.rand()
+
+
+def makes_a_class(x):
+    class Local:
+        scale = 3
+
+    return x * Local.scale
+
+
+def sets_the_environment(x):
+    os.environ["PTDEBUG_TEST_OF_WORDS"] = "1"
+    return x + 1
+
+
+def calls_c(x):
+    return x * len(struct.pack("f", 1.5))
+
+
+def asserts(x):
+    assert (x < 100).all(), "too large"
+    return x + 1
+
+
+def loops_over_a_break(x):
+    for number in range(2):
+        x = x + number
+        print(end="")
+        x = x * 2
+    return x
+
+
+@dataclass(frozen=True)
+class Said:
+    """The last break of `function`: its code and expression, parts of what is said, and of what to change."""
+
+    function: Callable[..., Any]
+    code: str
+    expression: str
+    why: str
+    change: str
+
+
+SAID = (
+    Said(text_of_a_tensor, "not-a-constant", 'f"{x.mean():.2f}"', "the text of a tensor's values", "is_compiling"),
+    Said(turns_by_data, "data-dependent-value", "range(int(x.sum()))", "how often the loop runs", "torch.while_loop"),
+    Said(branch_on_a_size, "data-dependent-branch", "kept.shape[0] > 3", "`kept.shape[0] > 3`", "torch.where"),
+    Said(branch_on_a_number, "data-dependent-branch", "scale > 1", "`scale > 1`", "torch.where"),
+    Said(builtin_fold, "data-dependent-branch", "max(x[0])", "one by one in Python", "x.max()"),
+    Said(sleeps, "call", "time.sleep(0)", "wait", "before or after"),
+    Said(numpy_function, "call", "numpy.median(x.numpy(), axis=0)", "numpy.median", "torch's functions"),
+    Said(numpy_random, "call", "numpy.random.rand()", "a generator that is not torch's", "torch.rand"),
+    Said(makes_a_class, "call", "class Local:", "a class is made", "at the top of the file"),
+    Said(sets_the_environment, "call", 'os.environ["PTDEBUG_TEST_OF_WORDS"]', "comes to call", "before or after"),
+    Said(calls_c, "call", 'struct.pack("f", 1.5)', "_struct.pack", "torch.library.custom_op"),
+    Said(asserts, "data-dependent-branch", 'assert (x < 100).all(), "too large"', "values in a tensor", "check it"),
+    Said(loops_over_a_break, "call", "for number in range(2):", "goes on over an iterator", "the loop's body"),
+)
+
+
+@pytest.mark.parametrize("said", SAID, ids=lambda said: said.function.__name__)
+def test_a_break_is_told_in_the_words_of_its_line(said: Said, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PTDEBUG_TEST_OF_WORDS", "0")
+    with torch.no_grad():
+        report = ptdebug.explain(said.function, backend=lambda graph, _: graph)(X.clone())
+    found = {found.expression: found for found in report.graph_breaks}[said.expression]
+    assert (found.code, found.location.file) == (said.code, __file__), found.message
+    assert said.why in found.message and said.change in found.hint
+    for words in (found.message, found.hint):
+        assert not any(leak in words for leak in ("zuf", "u0", "___stack", "_fn", "value from before", "<the")), words
+
+
+class Gate(torch.nn.Module):
+    def forward(self, x):
+        if x.sum() > 1000:
+            x = x / 2
+        return x + 1
+
+
+class Gates(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.gates = torch.nn.ModuleList(Gate() for _ in range(2))
+
+    def forward(self, x):
+        for gate in self.gates:
+            x = gate(x * 2)
+        return x
+
+
+def by_mode(x, mode):
+    return getattr(x, mode)()
+
+
+def by_setting(x):
+    return x * SETTINGS["depth"] * LOCAL.factor
+
+
+def plain(x):
+    return x * 2
+
+
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recording]:
+    folder = tmp_path_factory.mktemp("words")
+
+    def compiled(function: Any, **options: Any) -> Any:
+        return ptdebug.compile(function, backend=lambda graph, _: graph, **options)
+
+    with ptdebug.record("words", out=folder), torch.no_grad():
+        compiled(Gates())(X)
+        many = compiled(by_mode)
+        for mode in ("sum", "mean", "amax", "amin", "std", "var", "median", "prod", "exp", "sin"):
+            many(X, mode)
+        LOCAL.factor = 2
+        settings = compiled(by_setting)
+        settings(X)
+        LOCAL.factor = 3
+        settings(X)
+        SETTINGS["depth"] = 5
+        settings(X)
+        module = torch.nn.Sequential(torch.nn.Linear(4, 4))
+        grown = compiled(module)
+        grown(X)
+        module.append(torch.nn.Linear(4, 4))
+        grown(X)
+        module[0].weight.requires_grad_(False)
+        grown(X)
+        doubled = compiled(plain)
+        doubled(X)
+        doubled(X.bfloat16())
+        with torch.inference_mode():
+            doubled(X)
+        with torch.device("cpu"):
+            doubled(X)
+    with Recording.open(folder / "words") as opened:
+        yield opened
+
+
+def changes(recording: Recording) -> dict[str, Recompile]:
+    return {found.what: found for _, found in recompiles(recording)}
+
+
+def test_a_recompilation_is_told_in_the_words_of_the_program(recording: Recording) -> None:
+    found = changes(recording)
+    local, depth = found["LOCAL.factor"], found["SETTINGS['depth']"]
+    assert (local.expected, local.actual) == ("2", "3") and (depth.expected, depth.actual) == ("2", "5")
+    assert "changed once" in depth.hint
+    grown, frozen = found["the submodules of self"], found["self[0].weight.requires_grad"]
+    assert (grown.expected, grown.actual) == ("['0']", "['0', '1']") and "completely" in grown.hint
+    assert (frozen.expected, frozen.actual) == ("True", "False") and "freeze" in frozen.hint
+    assert found["x.dtype"].hint.startswith("convert before the call (x.to(torch.float32))")
+    assert (found["inference mode"].expected, found["inference mode"].actual) == ("off", "on")
+    assert next(f.actual for what, f in found.items() if what.startswith("the default device")) == "device cpu"
+    assert all(f.guard and f.expected != f.actual and f.hint for f in found.values())
+
+
+def test_the_limit_is_said_once(recording: Recording, capsys: pytest.CaptureFixture[str]) -> None:
+    ((_, why),) = limits(recording)
+    assert why.startswith("was compiled 8 times") and "mode was 'prod', is 'exp'" in why
+    assert main(["recompiles", str(recording.path)]) == 0
+    assert capsys.readouterr().out.count("was compiled 8 times, the limit") == 1
+
+
+def test_a_break_in_a_called_module_costs_all_its_calls(recording: Recording) -> None:
+    found = [(place, cost) for place, cost in zip(breaks(recording), break_costs(recording))]
+    ((_, gate, times), cost) = next(entry for entry in found if entry[0][1].expression == "x.sum() > 1000")
+    assert Path(gate.location.file) == Path(__file__) and gate.location.function == "Gate.forward"
+    assert times >= 2 and cost.graphs >= 1 and cost.passes >= 2
