@@ -482,8 +482,8 @@ def build_tuple(tx: Interpreter, obj: tuple[Any, ...], source: Source | None) ->
     kind = type(obj)
     if kind not in (tuple, torch.Size) and not field_names(kind):
         return REGISTRY["object"](tx, obj, source)
-    if len(field_names(kind)) > len(obj):  # its class computes a field when it is read
-        raise Unsupported("unknown-type", kind.__qualname__)
+    if any(getattr(kind, name) is not getattr(tuple, name) for name in ("__iter__", "__len__", "__getitem__")):
+        raise Unsupported("unknown-type", kind.__qualname__)  # its class computes an item when it is read
     if source is None:
         return TupleValue([from_python(tx, item) for item in obj], kind)
     return TupleValue(read_items(tx, obj, source), kind, source)
