@@ -169,8 +169,8 @@ def run_in_eager(text: str, seconds: float = 60.0, collect: bool = False) -> lis
 def difference(text: str, engine: bool = False, seconds: float = 60.0) -> Difference | None:
     """The first difference between the program and its compiled form; None when there is none.
 
-    Where eager itself shows something else depending on when cycles of objects are collected (contextlib leaves one that
-    holds the frame, and with it the frame's generators), both are run with the collector held back.
+    Where eager itself shows something else depending on when cycles of objects are collected (contextlib leaves one
+    that holds the frame, and with it the frame's generators), both are run with the collector held back.
     """
     expected = run_in_eager(text, seconds)
     if expected is None or _too_deep(expected):
@@ -203,7 +203,8 @@ def _difference(
 def _compared(expected: list[tuple[str, Any]], got: list[tuple[str, Any]], engine: bool) -> Difference | None:
     for (path, theirs), (our_path, ours) in zip(expected, got):
         if path != our_path:
-            return Difference(f"structure of {_place(path)}", f"{path}: {shown(theirs):.5000}\n{our_path}: {shown(ours):.5000}")
+            detail = f"{path}: {shown(theirs):.5000}\n{our_path}: {shown(ours):.5000}"
+            return Difference(f"structure of {_place(path)}", detail)
         if engine and isinstance(theirs, torch.Tensor) and isinstance(ours, torch.Tensor):
             same = torch.allclose(theirs, ours, rtol=1e-3, atol=1e-4, equal_nan=True)
         else:

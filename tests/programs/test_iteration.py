@@ -1,5 +1,5 @@
 """Programs that change what they iterate over, and whose folds see what ran between two items."""
-# ruff: noqa: B007, B023, B909, F841 - programs as people write them
+# ruff: noqa: B007, B023, B909, C405, C416, F841 - programs as people write them
 
 from __future__ import annotations
 
@@ -112,6 +112,43 @@ def dict_that_changes(compile):
     views = [iter, reversed, lambda d: d.items(), lambda d: d.values(), lambda d: reversed(d.items())]
     makes = [dict, collections.OrderedDict]
     return [call(fn, torch.ones(2), m, c, view) for m in makes for c in changes for view in views]
+
+
+@program
+def order_of_sets(compile):
+    def fn(x, ns):
+        shown = {3, 17, 33, 1, 65, 9}
+        taken = set(range(0, 90, 7))
+        for n in (0, 7, 14, 21, 28):
+            taken.remove(n)
+        made = [shown, set([9, 65, 33, 17, 3, 1]), taken, shown | {129}, shown - {3}, shown & taken, set(ns)]
+        made += [taken.union([5], {6}), taken.intersection([35, 77, 3]), frozenset(ns) | {70, 71}, taken.copy()]
+        grown = {q * 8 for q in range(9)}
+        grown -= {8, 16}
+        grown |= {1, 9}
+        grown.update([1, 2], {100: 0, 200: 0})
+        orders = [list(one) for one in (*made, grown)], str(taken)
+        print(grown)
+        return x * len(grown), orders, list(grown), [n for n in ns], made
+
+    fn = compile(fn)
+    return [fn(torch.ones(2), ns) for ns in ([8, 4, 16, 0], {8, 0, 16}, {16, 0, 8}, dict.fromkeys(range(0, 99, 8)))]
+
+
+@program
+def set_that_changes(compile):
+    def fn(x, change):
+        items, seen = {1, 2, 3}, []
+        try:
+            for item in items:
+                seen.append(item)
+                change(items)
+        except RuntimeError as error:
+            seen.append(str(error))
+        return x * len(seen), seen, items
+
+    fn = compile(fn)
+    return [fn(torch.ones(2), change) for change in (lambda s: s.add(9), lambda s: s.discard(9), lambda s: s.clear())]
 
 
 @program

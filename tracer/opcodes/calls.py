@@ -39,8 +39,8 @@ class MethodReference(Value):
 
 
 def method_of(tx: Interpreter, owner: Value, name: str) -> Value:
-    """`owner.name` about to be called. It is looked up now, before the arguments are computed; methods of builtin types,
-    which are sure to be there, when they are called."""
+    """`owner.name` about to be called. It is looked up now, before the arguments are computed; methods of builtin
+    types, which are sure to be there, when they are called."""
     there = callable(lookup(owner.python_type(), name))
     if there and type(owner).call_method is not Value.call_method:
         return MethodReference(owner, name)

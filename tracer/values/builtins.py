@@ -249,11 +249,13 @@ def _size(tx: Interpreter, items: Value | None = None) -> Value:
 
 
 def _set(tx: Interpreter, items: Value | None = None) -> Value:
-    return SetValue(set).filled(tx, items.iterate(tx) if items is not None else [])
+    return SetValue(set).made_from(tx, items) if items is not None else SetValue(set)
 
 
 def _frozenset(tx: Interpreter, items: Value | None = None) -> Value:
-    return SetValue(frozenset).filled(tx, items.iterate(tx) if items is not None else [])
+    if isinstance(items, SetValue) and items.kind is frozenset:
+        return items
+    return SetValue(frozenset).made_from(tx, items) if items is not None else SetValue(frozenset)
 
 
 def _dict(tx: Interpreter, *args: Value, **items: Value) -> Value:

@@ -58,7 +58,8 @@ class DictValue(Value):
             raise Unsupported("not-a-constant", self.describe())
         items = {key: value.as_constant() for key, value in self.items.items()}  # type: ignore[union-attr]
         if self.kind is defaultdict:
-            return defaultdict(self.default_factory and self.default_factory.as_constant(), items)
+            factory = self.default_factory
+            return defaultdict(factory.as_constant() if factory is not None else None, items)
         return items if self.kind is dict else self.kind(items)
 
     def as_proxy(self) -> Any:

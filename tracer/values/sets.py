@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..sources import Source
 from .base import Unsupported, Value, each
 from .constant import REGISTRY, BoundBuiltin, ItemsIterator, constant
-from .mappings import checked_key
+from .mappings import DictValue, checked_key
 from .registry import FRESH, builds, from_python
 
 if TYPE_CHECKING:
@@ -17,19 +17,44 @@ if TYPE_CHECKING:
 
 
 class SetValue(Value):
-    """A set or frozenset: `items` maps keys (see `Value.key`) to Values."""
+    """A set or frozenset: `items` maps keys (see `Value.key`) to Values. `real` is a set of the keys that was made in
+    the same way: the order of a set depends on how it came to be."""
 
-    __slots__ = ("items", "kind")
+    __slots__ = ("items", "kind", "real", "shared")
 
     def __init__(self, kind: type = set, source: Source | None = None) -> None:
         super().__init__(source)
         self.kind = kind
         self.items: dict[Any, Value] = {}
+        self.real: Any = kind()
+        self.shared = False  # whether `real` is the program's own
 
     def filled(self, tx: Interpreter, items: Iterable[Value]) -> SetValue:
-        """This set with `items` added."""
+        """This set with `items` added, one by one."""
+        if self.kind is frozenset:
+            for item in items:
+                self.items.setdefault(checked_key(tx, item), item)
+            self.real = frozenset(list(self.items))
+            return self
         for item in items:
-            self.items.setdefault(checked_key(tx, item), item)
+            key = checked_key(tx, item)
+            self.items.setdefault(key, item)
+            self.changing().add(key)
+        return self
+
+    def changing(self) -> Any:
+        """`real`, to be changed."""
+        if self.shared:
+            self.real, self.shared = self.real.copy(), False
+        return self.real
+
+    def made_from(self, tx: Interpreter, other: Value) -> SetValue:
+        """This set, empty so far, with what `other` has: set(other)."""
+        if not isinstance(other, (SetValue, DictValue)):
+            return self.filled(tx, each(tx, other))
+        keys = other.iterate(tx) if isinstance(other, DictValue) else other.items.values()
+        self.items = {key.key(): key for key in keys}
+        self.real = self.kind(keys_of(other))
         return self
 
     def python_type(self) -> type:
@@ -42,7 +67,9 @@ class SetValue(Value):
 
     def as_constant(self) -> Any:
         """The set as it is now."""
-        return self.kind(item.as_constant() for item in self.items.values())
+        if not all(item.is_constant() for item in self.items.values()):
+            raise Unsupported("not-a-constant", self.describe())
+        return self.real
 
     def key(self) -> Any:
         """Frozen sets are equal when their items are."""
@@ -65,12 +92,12 @@ class SetValue(Value):
         if len(self.items) > 1:
             if not all(item.is_constant() for item in self.items.values()):
                 raise Unsupported("iterate", f"{self.describe()}: its order is not known")
-            return [self.items[key] for key in self._python_order()]
+            if self.shared and self.source is not None:
+                order = list(self.real)
+                same_order = (lambda real: list(real) == order, f"list({{}}) == {order!r}")
+                tx.guards.add(self.source, "LAMBDA", same_order)
+            return [self.items[key] for key in self.real]
         return list(self.items.values())
-
-    def _python_order(self) -> list[Any]:
-        """The order in which CPython iterates over a set with this history (insertions only)."""
-        return list(self.kind(self.items))
 
     def iter(self, tx: Interpreter) -> Value:
         """An iterator over the items, which fails when a set changes its size."""
@@ -87,12 +114,15 @@ class SetValue(Value):
         plain = _IN_PLACE.get(function)
         if plain is not None and left.kind is set:
             tx.effects.mutated(left)
-            left.items = _combined(plain, left, right)
+            left.items = _combined(plain, left.items, right.items)
+            left.real = function(left.changing(), right.real)
             return left
+        function = plain or function
         if function not in _ALGEBRA:
             return None
         result = SetValue(left.kind)
-        result.items = _combined(function, left, right)
+        result.items = _combined(function, left.items, right.items)
+        result.real = function(left.real, right.real)
         return result
 
     def getattr(self, tx: Interpreter, name: str) -> Value:
@@ -104,15 +134,7 @@ class SetValue(Value):
     def call_method(self, tx: Interpreter, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         """A method from the tables."""
         if name in _BY_OPERATOR:
-            result: Value = self
-            for arg in args or [SetValue()]:
-                if name == "update" and not isinstance(arg, SetValue):
-                    tx.effects.mutated(self)
-                    self.filled(tx, each(tx, arg))  # one by one: the set may be looked at meanwhile
-                    continue
-                other = arg if isinstance(arg, SetValue) else SetValue().filled(tx, each(tx, arg))
-                result = self.binary(tx, _BY_OPERATOR[name], result, other)  # type: ignore[assignment]
-            return result if not name.endswith("update") else constant(None)
+            return self._combined_with(tx, name, args)
         if name in _MUTATING and self.kind is set:
             tx.effects.mutated(self)
             return _MUTATING[name](tx, self, *args) or constant(None)
@@ -121,9 +143,42 @@ class SetValue(Value):
             raise Unsupported("call", f"{self.describe()}.{name}")
         return method(tx, self, *args)
 
+    def _combined_with(self, tx: Interpreter, name: str, args: Sequence[Value]) -> Value:
+        """union, update, intersection, ... with any number of iterables."""
+        if name == "update":
+            return self._updated(tx, args)
+        in_place = name.endswith("update")
+        if in_place:
+            tx.effects.mutated(self)
+        function = _BY_OPERATOR[name]
+        result = self if in_place else SetValue(self.kind)
+        items, given = self.items, []
+        for arg in args:
+            other = arg if isinstance(arg, SetValue) else SetValue().made_from(tx, arg)
+            items = _combined(_IN_PLACE.get(function, function), items, other.items)
+            given.append(keys_of(arg) if isinstance(arg, (SetValue, DictValue)) else list(other.items))
+        real = getattr(self.changing() if in_place else self.real, name)(*given)
+        result.items = items if args else dict(items)
+        if in_place:
+            return constant(None)
+        result.real = real
+        return result
+
+    def _updated(self, tx: Interpreter, args: Sequence[Value]) -> Value:
+        tx.effects.mutated(self)
+        for arg in args:
+            if isinstance(arg, (SetValue, DictValue)):
+                for item in arg.items.values() if isinstance(arg, SetValue) else arg.iterate(tx):
+                    self.items.setdefault(checked_key(tx, item), item)
+                self.changing().update(keys_of(arg))
+            else:
+                self.filled(tx, each(tx, arg))  # one by one: the set may be looked at meanwhile
+        return constant(None)
+
     def reconstruct(self, codegen: Codegen) -> None:
         """Push the items, then a set of them."""
         frozen = self.kind is frozenset
+        self._check_order(codegen)
         if frozen:
             codegen.push_null()
             codegen.const(frozenset)
@@ -133,9 +188,28 @@ class SetValue(Value):
         if frozen:
             codegen.call(1)
 
+    def _check_order(self, codegen: Codegen) -> None:
+        """A set that is made of the items anew, or emptied and filled with them, has the order of this one."""
+        if not all(item.is_constant() for item in self.items.values()):
+            return
+        made: set[Any] = set()
+        for key in self.items:
+            made.add(key)
+        fresh: Any = frozenset(made) if self.kind is frozenset else made
+        if codegen.effects.refills(self):
+            fresh = set()
+            fresh.update(made)
+        if list(fresh) != list(self.real):
+            raise Unsupported("reconstruct", f"{self.describe()}, whose order comes of how it was made,")
+
     def describe(self) -> str:
         """The type and the number of items."""
         return f"a {self.kind.__name__} of {len(self.items)}"
+
+
+def keys_of(other: SetValue | DictValue) -> Any:
+    """A set or dict of the same keys: Python looks at them all at once, not one by one."""
+    return other.real if isinstance(other, SetValue) else dict.fromkeys(other.items)
 
 
 class SetIterator(ItemsIterator):
@@ -176,11 +250,12 @@ _BY_OPERATOR = {
 }  # fmt: skip
 
 
-def _combined(function: Callable[..., Any], left: SetValue, right: SetValue) -> dict[Any, Value]:
-    keys = function(left.items.keys(), right.items.keys())
-    both = {**right.items, **left.items}
-    ordered = [key for key in (*left.items, *right.items) if key in keys]
-    return {key: both[key] for key in ordered}
+def _combined(
+    function: Callable[..., Any], left: Mapping[Any, Value], right: Mapping[Any, Value]
+) -> dict[Any, Value]:
+    keys = function(left.keys(), right.keys())
+    both = {**right, **left}
+    return {key: both[key] for key in (*left, *right) if key in keys}
 
 
 def _add(tx: Interpreter, self: SetValue, item: Value) -> None:
@@ -190,10 +265,12 @@ def _add(tx: Interpreter, self: SetValue, item: Value) -> None:
 def _remove(tx: Interpreter, self: SetValue, item: Value) -> None:
     if self.items.pop(checked_key(tx, item), None) is None:
         tx.raise_observed(KeyError, item.as_constant())
+    self.changing().discard(item.key())
 
 
 def _discard(tx: Interpreter, self: SetValue, item: Value) -> None:
     self.items.pop(checked_key(tx, item), None)
+    self.changing().discard(item.key())
 
 
 def _pop(tx: Interpreter, self: SetValue) -> Value:
@@ -201,12 +278,19 @@ def _pop(tx: Interpreter, self: SetValue) -> Value:
         tx.raise_observed(KeyError, "pop from an empty set")
     if len(self.items) > 1:
         raise Unsupported("call", "set.pop: which item is not known")
+    self.changing().pop()
     return self.items.popitem()[1]
 
 
-def _init(tx: Interpreter, self: SetValue, items: Value | None = None) -> None:
+def _clear(tx: Interpreter, self: SetValue) -> None:
     self.items.clear()
-    self.filled(tx, items.iterate(tx) if items is not None else [])
+    self.changing().clear()
+
+
+def _init(tx: Interpreter, self: SetValue, items: Value | None = None) -> None:
+    _clear(tx, self)
+    if items is not None:
+        self._updated(tx, [items])
 
 
 _MUTATING: dict[str, Callable[..., Value | None]] = {
@@ -215,12 +299,12 @@ _MUTATING: dict[str, Callable[..., Value | None]] = {
     "remove": _remove,
     "discard": _discard,
     "pop": _pop,
-    "clear": lambda tx, self: self.items.clear(),
+    "clear": _clear,
 }
 
 
 def _copy(tx: Interpreter, self: SetValue) -> Value:
-    return SetValue(self.kind).filled(tx, self.items.values())
+    return SetValue(self.kind).made_from(tx, self)
 
 
 def _related(function: Callable[..., Any]) -> Callable[..., Value]:
@@ -249,6 +333,8 @@ def build_set(tx: Interpreter, obj: Any, source: Source | None) -> Value:
         return REGISTRY["object"](tx, obj, source)
     value = SetValue(type(obj), source)
     value.filled(tx, [from_python(tx, item) for item in obj])
+    if all(item.is_constant() for item in value.items.values()):
+        value.real, value.shared = obj, type(obj) is set
     if source is not None:
         tx.guards.add(source, "TYPE_MATCH", type(obj))
         expected = frozenset(obj)
