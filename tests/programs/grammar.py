@@ -54,6 +54,7 @@ EXPRESSIONS: dict[str, list[str]] = {
         "list(<G>)[0] if <B> else <T>", "(*<LT>, <T>)[0]", "{**<DT>, 'q': <T>}['q']", "noisy(<T>)", "deep(<T>, <N> % 3)",
         "types.SimpleNamespace(a=<T>).a", "next(tensors(<T>, 2))", "torch.tensor([<N>, <N>, 1.0]) + <T>",
         "torch.arange(<N> % 3 + 3)[:3] + <T>", "drive(chain_waiting(<T>, <N> % 3))", "<T>.add(<T>, alpha=<N>)",
+        "operator.itemgetter(0)(<LT>)", "operator.methodcaller('add', <T>)(<T>)", "operator.itemgetter('b', 'a')({'a': <T>, 'b': <T>})[1]",
     ],
     "N": [
         "<N> + <N>", "<N> * <N> % 1000", "<N> - <N>", "<N> // (<N> * <N> + 1)", "<N> % 3", "-<N>", "~<N>", "<N> & 3", "<N> | 1",
@@ -71,6 +72,9 @@ EXPRESSIONS: dict[str, list[str]] = {
         "<LN>.index(<N>) if <N> in <LN> else 0", "next((q for q in <I> if q > 1), -1)", "<O>.size", "len(<O>.tags)",
         "type(<O>).scale", "Base.made % 2", "len(dir(Mask)) * 0", "(lambda *a, **k: len(a) + len(k))(*<LN>, **<DN>)",
         "any(<B|q:N> for q in <I>) + 0", "itertools.accumulate(<LN>) and 2", "len(<A>) if hasattr(<A>, '__len__') else 0",
+        "collections.Counter(<LN>).total()", "len(collections.Counter(<S>).most_common(1))", "bisect.bisect(sorted(<LN>), <N>)",
+        "heapq.nsmallest(1, [*<LN>, <N>])[0]", "next(itertools.tee(<LN>)[1], 0)", "operator.itemgetter(-1)([0, *<LN>])", "hash(Frozen(<N>)) % 5",
+        "len(re.findall('a', <S>))", "len([*<LN>, <N>][1:])", "functools.lru_cache(lambda q: q + 1)(<N>)",
     ],
     "F": [
         "<F> + <N>", "<F> * <F>", "<N> / 2", "math.sqrt(abs(<F>))", "float(<N>)", "math.sin(<F>)", "round(<F>, 1)",
@@ -86,7 +90,8 @@ EXPRESSIONS: dict[str, list[str]] = {
         "Frozen(<N>) < Frozen(<N>)", "Ranked(<N>) >= Ranked(<N>)", "Mask.A in (Mask.A | Mask.B)", "bool(<O>)", "bool(<LN>)",
         "isinstance(<T>, torch.Tensor)", "<T>.dtype == torch.float32", "<T>.requires_grad", "torch.is_grad_enabled()",
         "Color.RED is Color.pick(<N>)", "<T>.shape == <T>.shape", "<S>.isdigit()", "type(<A>) is int", "1 in <SN>",
-        "<P> is <P>", "re.match('a', <S>) is not None", "<O> is <O>", "<LT> is <LT>",
+        "<P> is <P>", "re.match('a', <S>) is not None", "<O> is <O>", "<LT> is <LT>", "Ranked(<N>) != Ranked(<N>)", "<O> != <O>",
+        "Frozen(<N>) != Frozen(<N>)",
     ],
     "S": [
         "f'{<N.var>}-{<N.var>}'", "f'{<F.var>:.2f}'", "f'{<S.var>!r:>6}'", "<S>.upper()", "<S> + <S>", "<S> * 2", "<S>[::-1]", "str(<N>)",
@@ -100,6 +105,7 @@ EXPRESSIONS: dict[str, list[str]] = {
         "' '.join(<S>.split(','))", "repr(Frozen(<N>))", "repr(Color.RED)", "str(Mask.A | Mask.C)", "<S>.center(5, '*')",
         "str(Point(<N>, <N>))", "str(dataclasses.asdict(Frozen(<N>)))", "max(<S>, 'b', key=len)", "Ranked.title",
         "''.join(map(str, <LN>))", "str(sorted(vars(Frozen(<N>)).items()))",
+        "repr(Config(width=<N>))", "str(Boom(<N>, <S>))", "repr(KeyError(<S>))", "f'{[Frozen(<N>)]}'", "'/'.join(re.split('[ab]', <S>))",
     ],
     "LT": [
         "[<T>, <T>]", "[<T|q:N> for q in range(2)]", "[t * 2 for t in <LT>]", "<LT> + <LT>", "<LT>[:2]", "list(<G>) + [<T>]",
@@ -125,6 +131,7 @@ EXPRESSIONS: dict[str, list[str]] = {
         "list(itertools.filterfalse(lambda q: q % 2, <LN>))", "list(itertools.starmap(pow, [(2, 3), (<N>, 2)]))",
         "list(itertools.repeat(<N>, 2))", "[b for b in itertools.islice(itertools.cycle([1, 2]), 3)]",
         "[len(b) for b in itertools.permutations([1, 2], 2)]", "list(collections.ChainMap(<DN>, {'q': 1}).values())",
+        "sorted(<LN>, key=functools.cmp_to_key(lambda a, b: b - a))", "list(itertools.tee(<I>)[0])", "[*heapq.merge(sorted(<LN>), [1, 4])]",
     ],
     "DN": [
         "{'a': <N>, 'b': <N>}", "dict(a=<N>)", "{**<DN>, 'a': <N>}", "{c: i for i, c in enumerate(<S>)}", "<DN> | <DN>",
@@ -287,6 +294,13 @@ random.shuffle(<LN.own>)
 (<T.new>, (<N.new>, <N.new>)) = (<T>, (<N>, <N>))
 if (<N.new> := <N>) > 1: LOG.append('walrus')
 checked(<T>, 2)
+heapq.heappush(<LN.own>, <N>)
+bisect.insort(<LN.own>, <N>)
+del <O.own>.size
+LOG.append(repr(Config(width=<N>)))
+LOG.extend(<LN>)
+<N.new> = LOG[0] if LOG and isinstance(LOG[0], int) else 0
+TABLE.update(last=<N>)
 """.strip().split("\n")
 
 _COMPOUND: list[tuple[str, float]] = [
@@ -321,6 +335,8 @@ _COMPOUND: list[tuple[str, float]] = [
     ("try:\n    try:\n        <BODY>\n        raise Boom(<N>)\n    finally:\n        <BODY>\nexcept Boom as error:\n    <N.new> = error.code", 1),
     ("try:\n    raise Boomer(<N>, <S>)\nexcept Boom as error:\n    <BODY>\n    LOG.append(repr(error))", 1),
     ("try:\n    try:\n        <DN>['missing']\n    except KeyError as first:\n        raise Boom(1) from first\nexcept Boom as second:\n    LOG.append(repr(second.__cause__))\n    <BODY>", 1),
+    ("try:\n    try:\n        raise Boom(<N>)\n    except Boom:\n        <LN>[99]\nexcept IndexError as error:\n    <BODY>\n    LOG.append((repr(error.__context__), error.__traceback__ is None, error.__suppress_context__))", 1),
+    ("<Z.new> = catching(3)\nnext($Z)\n$Z.throw(KeyError)\n<BODY>\n$Z.close()", 1),
     ("try:\n    <LN>[99]\nexcept IndexError as error:\n    print(error)\n    <BODY>", 1),
     ("try:\n    raise ExceptionGroup('g', [ValueError(<N>), Boom(2)])\nexcept* ValueError as group:\n    LOG.append(len(group.exceptions))\nexcept* Boom:\n    <BODY>", 1),
     ("with <M>:\n    <BODY>", 4),

@@ -7,8 +7,8 @@ MARK = "# ---- the program"
 """The line between what all programs share and the program itself."""
 
 PRELUDE = '''\
-import abc, collections, contextlib, copy, dataclasses, enum, functools, itertools, json, math, operator, random, re
-import string, types, typing, zlib
+import abc, bisect, collections, contextlib, copy, dataclasses, enum, functools, heapq, itertools, json, math, operator
+import random, re, string, types, typing, zlib
 import torch
 
 LOG = []
