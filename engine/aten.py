@@ -38,6 +38,7 @@ from .functional import (
     fake_mode_of,
 )
 from .random_fills import RANDOM_FILLS
+from .unbacked import unbacked_in
 from .unsupported import EngineUnsupported as EngineUnsupported
 from .written import Written, repeats, versions
 
@@ -449,6 +450,15 @@ def _outputs(
     return tuple(outputs), values
 
 
+def _has_own_symbols(fake: torch.Tensor, base: torch.Tensor) -> bool:
+    """Whether sizes of the program's view are numbers that only data tells: in the engine's graph they are others."""
+    if not unbacked_in(fake):
+        return False
+    if torch._functionalize_has_data_mutation(base):  # type: ignore[attr-defined]
+        raise EngineUnsupported("a view of an input that is written, of a size that only data tells, is returned")
+    return True
+
+
 def _output(
     inputs: tuple[Any, ...], wrapped: tuple[Any, ...], storages: dict[int, int], result: torch.Tensor,
     values: list[torch.Tensor], fake: torch.Tensor | None,
@@ -464,7 +474,7 @@ def _output(
     inner = torch._from_functional_tensor(result)
     if base is not None:
         # Not the functional tensor's layout: a view of a mutated input has that of the new value there.
-        layout = inner if fake is None else fake
+        layout = inner if fake is None or _has_own_symbols(fake, wrapped[base]) else fake
         detached = inputs[base].requires_grad and not layout.requires_grad
         differentiable = fake is not None and fake.grad_fn is not None
         if differentiable:
