@@ -178,10 +178,13 @@ class _Conversion:
         start = time.perf_counter()
         for _ in range(_MAX_ATTEMPTS):
             root = self._start(break_step)
+            outcome: ConvertedFrame | Skip | Stop | None = None
             try:
                 outcome = self._attempt(root, stop)
             finally:
                 root.trace.end()
+                if not isinstance(outcome, ConvertedFrame):
+                    root.trace.guards.forget()
             if not isinstance(outcome, Stop):
                 return outcome
             stop = outcome

@@ -209,6 +209,7 @@ class _Compilation:
         guards.watch(tree.watched, describe)
         self.context.record("guards", lambda: record_guards(tree.checks, converted.needed_by, converted.story))
         _REGISTRY.running[str(self.id)] = (weakref.ref(guards), _counters(converted.code))
+        converted.guards.forget()
         return eval_frame.install(converted.code, guards)
 
     def _failed(self, error: Exception) -> str:

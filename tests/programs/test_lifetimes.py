@@ -145,3 +145,25 @@ def test_nothing_of_the_program_waits_for_the_garbage_collector(function):
         assert [reference() for reference in held] == [None, None]
     finally:
         gc.enable()
+
+
+def test_what_a_varying_float_was_computed_beside_dies_with_the_frame():
+    died = []
+
+    class Held:
+        def __del__(self):
+            died.append(len(died))
+
+    def fn(x, v, held):
+        (x - v).masked_fill  # noqa: B018 - read and dropped
+        return (x - v) * 2
+
+    compiled = ptdebug.compile(fn, backend=lambda module, inputs: module.forward)
+    gc.collect()
+    gc.disable()
+    try:
+        for v in (1.5, 2.5, 3.5, 4.5):
+            compiled(torch.ones(2), v, Held())
+            assert len(died) == int(v)
+    finally:
+        gc.enable()

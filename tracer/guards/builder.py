@@ -76,6 +76,12 @@ class GuardBuilder:
                 location = self.locate()
             self._specs[key] = GuardSpec(len(self._specs), source, kind, value, location)
 
+    def forget(self) -> None:
+        """The guards are written, or not wanted: let go of the program's objects, which may die before we do."""
+        self.scope = Scope({}, {}, {})
+        self.closure = None
+        self._specs.clear()
+
     def value(self, source: Source) -> Any:
         """The real object behind `source` in this frame."""
         return self.scope.value(source)
