@@ -92,4 +92,4 @@ def _keep(key: str, make: MakeParts, conditions: tuple[str, ...], context: Compi
 
 
 def _say_why(reason: str, context: CompileContext) -> None:
-    context.decide("cache", "graph", ("disk", "compile"), "compile", f"not from disk, nor kept there: {reason}")
+    context.decide("cache", "graph", ("compile",), "compile", f"not from disk, nor kept there: {reason}")
