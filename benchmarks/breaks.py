@@ -3,7 +3,8 @@
     python benchmarks/breaks.py [WORKLOAD ...] [--suite FILE] [--reasons] [--json FILE]
 
 Captured graphs run as they are: nothing is compiled. Each workload has one process for each of the two, with fresh
-weights in both. Ours is compared with eager bit for bit. `--suite` is a Python file with `names()`, `build(name)`,
+weights in both. Ours is compared with eager: a program that asks whether it is
+compiled may compute otherwise then. `--suite` is a Python file with `names()`, `build(name)`,
 `make_step(workload, fn)` and `observe(workload, result)`, as in the shared bench; without it the workloads are those of
 `workloads.py`.
 """
@@ -13,6 +14,7 @@ import argparse
 import importlib.util
 import json
 import logging
+import math
 import os
 import subprocess
 import sys
@@ -99,16 +101,19 @@ def ours(suite: Any, name: str) -> dict[str, Any]:
     reasons = {why: times for why, times in stats["reasons"].items() if not why.startswith("skipped: it has no tensor")}
     return {
         "breaks": stats["graph_breaks"], "graphs": stats["graphs"], "reasons": reasons,
-        "equal": [label for label, _ in got] == [label for label, _ in expected]
-        and all(same(a, b) for (_, a), (_, b) in zip(got, expected)),
+        "difference": math.inf if [label for label, _ in got] != [label for label, _ in expected]
+        else max((difference(a, b) for (_, a), (_, b) in zip(got, expected)), default=0.0),
     }
 
 
-def same(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Bit for bit, where NaN is NaN."""
+def difference(a: torch.Tensor, b: torch.Tensor) -> float:
+    """The largest absolute difference; 0 where all are equal bit for bit or both NaN, infinite for another shape."""
     if a.shape != b.shape or a.dtype != b.dtype:
-        return False
-    return torch.equal(a, b) or (a.is_floating_point() and torch.allclose(a, b, 0.0, 0.0, equal_nan=True))
+        return math.inf
+    if torch.equal(a, b) or not a.numel():
+        return 0.0
+    apart = torch.where(a.isnan() & b.isnan(), 0.0, (a.double() - b.double()).abs())
+    return float(apart.nan_to_num(math.inf).max())
 
 
 def stock(suite: Any, name: str) -> dict[str, Any]:
@@ -158,8 +163,8 @@ def line(name: str, found: dict[str, dict[str, Any]]) -> str:
     notes = [f"{compiler}: {found[compiler]['error'][:80]}" for compiler in COMPILERS if "error" in found[compiler]]
     if not notes and mine["breaks"] and mine["breaks"] >= theirs["breaks"]:
         notes.append("not fewer")
-    if not mine.get("equal", True):
-        notes.append("DIFFERENT VALUES")
+    if mine.get("difference", 0.0):
+        notes.append(f"values differ by {mine['difference']:.1e}")
     return f"{name:28s} {'   '.join(cells)}   {', '.join(notes)}".rstrip()
 
 
