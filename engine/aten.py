@@ -24,8 +24,8 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..artifacts.context import CompileContext
+from . import fake_results
 from .decompositions import OWN, REPLACED, described, python_rules, rule_for
-from .fake_results import eager_strides
 from .functional import (
     LAZY_VIEWS,
     AtenGraph,
@@ -181,7 +181,7 @@ class AtenTracer(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = self._traced(func, args, kwargs or {})
         first = result[0] if isinstance(result, tuple) and result else result
-        strides = eager_strides(func, first, args) if isinstance(first, torch.Tensor) else None
+        strides = fake_results.eager_strides(func, first, args) if isinstance(first, torch.Tensor) else None
         if strides is None:
             return result
         with self:  # a rule of several operators has made it
@@ -256,8 +256,9 @@ class AtenTracer(TorchDispatchMode):
         if self.real:
             args, kwargs = self._fake(args), self._fake(kwargs)
         out = func(*args, **kwargs)
+        fake_results.check(func, out, args)
         first = out[0] if isinstance(out, tuple) else out
-        strides = eager_strides(func, first, args) if isinstance(first, torch.Tensor) else None
+        strides = fake_results.eager_strides(func, first, args) if isinstance(first, torch.Tensor) else None
         if strides is not None:
             first = first.new_empty_strided(first.shape, strides)
             out = (first, *out[1:]) if isinstance(out, tuple) else first

@@ -25,11 +25,17 @@ SIZED_BY_DATA = frozenset((aten._unique.default,))
 """Operators whose results are as large as the data says; torch before 2.12 takes the size for data of zeros."""
 
 
+def check(operator: Any, out: Any, args: Sequence[Any]) -> None:
+    """Raises EngineUnsupported where the fake result of a call of ATen has a size or dtypes that cannot be trusted."""
+    if operator in SIZED_BY_DATA and all(type(n) is int for n in out[0].shape):
+        raise EngineUnsupported(f"the size of the result of {operator} depends on data")
+    if operator is aten._native_batch_norm_legit_functional.default and out[3].dtype != args[3].dtype:
+        raise EngineUnsupported(f"{operator} keeps statistics in {args[3].dtype}, its fake kernel in {out[3].dtype}")
+
+
 def eager_strides(operator: Any, result: torch.Tensor, args: Sequence[Any]) -> Strides | None:
     """The strides that eager gives the (first) result of an operator; None where the fake tensor's are right, or sizes
-    vary. Raises EngineUnsupported where its size is not known."""
-    if operator in SIZED_BY_DATA and all(type(n) is int for n in result.shape):
-        raise EngineUnsupported(f"the size of the result of {operator} depends on data")
+    vary."""
     layout = LAYOUTS.get(operator)
     if layout is None or result.device.type != "cpu":
         return None

@@ -39,7 +39,7 @@ def faked(programs: Sequence[Program], dynamic: bool = False) -> list[Faked]:
     for number, program in enumerate(programs):
         names = [f"p{number}_{given.name}" for given in program.inputs]
         inputs = tuple(_fake(mode, given, dynamic, name) for given, name in zip(program.inputs, names))
-        values: dict[str, Any] = {i.name: _twin(mode, fake) for i, fake in zip(program.inputs, inputs)}
+        values: dict[str, Any] = {i.name: _twin(mode, i, fake) for i, fake in zip(program.inputs, inputs)}
         try:
             with mode, torch.no_grad():
                 for call in program.calls:
@@ -70,8 +70,7 @@ def captured(programs: Sequence[Faked]) -> Captured:
 # ---- fakes -----------------------------------------------------------------------------------------------------------
 def _fake(mode: FakeTensorMode, given: Input, dynamic: bool, name: str) -> torch.Tensor:
     if not dynamic or not _is_dense(given) or given.data is not None:
-        memory = torch.empty(given.span, dtype=given.dtype, device="meta")
-        return FakeTensor(mode, memory.as_strided(given.shape, given.stride, given.offset), torch.device("cpu"))
+        return _fixed(mode, given)
     from torch._dynamo.source import ConstantSource
 
     sizes = [DimDynamic.DYNAMIC if n > 1 else DimDynamic.STATIC for n in given.shape]
@@ -80,8 +79,15 @@ def _fake(mode: FakeTensorMode, given: Input, dynamic: bool, name: str) -> torch
     )
 
 
-def _twin(mode: FakeTensorMode, fake: torch.Tensor) -> torch.Tensor:
+def _fixed(mode: FakeTensorMode, given: Input) -> torch.Tensor:
+    memory = torch.empty(given.span, dtype=given.dtype, device="meta")
+    return FakeTensor(mode, memory.as_strided(given.shape, given.stride, given.offset), torch.device("cpu"))
+
+
+def _twin(mode: FakeTensorMode, given: Input, fake: torch.Tensor) -> torch.Tensor:
     """Another fake like one: the program writes to it while the first stays an input."""
+    if not any(isinstance(n, torch.SymInt) for n in fake.shape):
+        return _fixed(mode, given)
     with mode:
         storage = torch.empty(fake.untyped_storage().nbytes() // fake.element_size(), dtype=fake.dtype)
         return storage.as_strided(fake.shape, fake.stride(), fake.storage_offset())

@@ -48,7 +48,7 @@ from .fuzz_operators import step
 from .fuzz_programs import Builder, Input, Program, apply, refs
 
 BATCH = 8  # programs of one graph
-DYNAMIC = 0.2  # share of the graphs whose sizes vary
+DYNAMIC = 0.1  # share of the graphs whose sizes vary
 SHRINKS = 80  # attempts to make a failing program smaller
 OVERRIDES = (
     {},

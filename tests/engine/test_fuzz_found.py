@@ -112,6 +112,13 @@ def test_sizes_that_vary_where_a_kernel_wants_numbers():
     assert not check([written], {}, dynamic=True)
 
 
+def test_statistics_in_16_bits_are_not_read_as_32():
+    sixteen = [given("a", (2, 3, 6, 4), torch.bfloat16), given("b", (3,), torch.bfloat16, fill="small"),
+               given("c", (3,), torch.bfloat16, fill="index", bound=5)]
+    for overrides in ({}, {"decompose:*": "keep"}):
+        assert not check([program(sixteen, ("F.batch_norm", (A, B, C, None, None, True), {}))], overrides)
+
+
 def test_a_variance_of_single_elements_is_nan_for_infinities():
     one = program([given("a", (1, 4), data=torch.tensor([1.0, math.inf, math.nan, 2.0]))],
                   ("torch.var", (A, (0,)), {"correction": 0}))
