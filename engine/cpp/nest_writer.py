@@ -150,6 +150,9 @@ class NestWriter:
                     self._update(part, s)
                 else:
                     self.statements.emit(part, s)
+            if depth == len(self.loops) - 1:
+                masked = [s for s in part.statements if s.op == "load" and s.mask and depths[s.mask] <= depth]
+                self.statements.starts(part, masked, self.loops[-1])
 
     # ---- loops -------------------------------------------------------------------------------------------------------
     def _striped_tree(self, first: str, last: str) -> None:

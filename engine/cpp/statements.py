@@ -1,7 +1,7 @@
 """Statements of the loop IR as lines of C++, each value named once in a scope."""
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -98,7 +98,10 @@ class StatementWriter:
     def _load(self, part: Part, s: Statement) -> str:
         forwarded = self.scopes.get(("stored", s.buffer, s.index))
         kind = ctype(s.dtype)
-        element = self._element(part, s) if forwarded is None else forwarded
+        start = self.scopes.get(("start", part.key, s.name)) if forwarded is None else None
+        element = forwarded or self._element(part, s)
+        if start is not None:
+            element = f"{buffer_name(s.buffer)}[{start} + {self.scopes.get(('step', part.key, s.name))}]"
         if forwarded is not None or s.buffer in self.kernel.arrays:
             text = element
         elif s.dtype is torch.bool:
@@ -107,7 +110,44 @@ class StatementWriter:
             text = f"{kind.load}({element})" if kind.load else element
         if not s.mask:
             return text
+        if start is not None and _chosen_by_mask(part, s):
+            return text
+        if start is not None:
+            name = self.scopes.name(f"{s.buffer}_{s.name}_any")
+            self.writer.line(f"const {kind.value} {name} = {text};", origins_of(part.body.name, s.name, s.origins))
+            text = name
         return f"{self.value(part, s.mask)} ? {text} : {literal(s.value or 0, s.dtype)}"
+
+    def starts(self, part: Part, loads: Iterable[Statement], inner: Axis) -> None:
+        """Before the loop over `inner`, say where masked loads start whose mask is one for the whole loop.
+
+        Without its mask it starts at 0, if as many elements are there. So nothing is loaded under a mask in the loop:
+        gcc has no vector code for a mask that is the same in all lanes.
+        """
+        for s in loads:
+            if s.index is None or not self._is_there(part, s, inner):
+                continue
+            rest = s.index.subs(inner.symbol, 0)
+            name = self.scopes.name(f"{s.buffer}_{s.name}_start")
+            text = f"{self.value(part, s.mask)} ? {c_expression(rest)} : 0"
+            self.writer.line(f"const int64 {name} = {text};", origins_of(part.body.name, s.name, s.origins))
+            self.scopes.put(("start", part.key, s.name), name)
+            self.scopes.put(("step", part.key, s.name), c_expression(s.index - rest))
+
+    def _is_there(self, part: Part, s: Statement, inner: Axis) -> bool:
+        """Whether a load, without its mask, could start at the first element of its buffer."""
+        assert s.index is not None
+        step, from_data = s.index.coeff(inner.symbol), {x.name for x in part.body.statements if x.op == "indirect"}
+        if s.buffer in self.kernel.written | self.kernel.local.keys():
+            return False
+        if any(x.name in from_data for x in s.index.free_symbols):
+            return False
+        buffer = self.kernel.program.buffers[s.buffer]
+        if not all(n.is_Integer for n in (step, inner.extent, *buffer.size, *buffer.stride)) or 0 in buffer.size:
+            return False
+        last = sum((n - 1) * stride for n, stride in zip(buffer.size, buffer.stride))
+        linear = s.index.subs(inner.symbol, 0) + step * inner.symbol == s.index
+        return linear and 0 < step and step * (inner.extent - 1) <= last
 
     def _store(self, part: Part, s: Statement) -> None:
         value = self.value(part, s.args[0])
@@ -203,6 +243,12 @@ class StatementWriter:
         if node not in self.kernel.bounds:
             self.kernel.bounds.append(node)
         return 1 + self.kernel.bounds.index(node)
+
+
+def _chosen_by_mask(part: Part, s: Statement) -> bool:
+    """Whether all that is made of a masked load is a choice by the same mask: what it is elsewhere is nobody's."""
+    uses = [x for x in part.body.statements if s.name in x.args or s.name == x.mask]
+    return all(x.op == "where" and x.args[:2] == (s.mask, s.name) and x.args[2] != s.name for x in uses)
 
 
 _RULES: dict[str, Callable[[StatementWriter, Part, Statement], str]] = {

@@ -187,3 +187,14 @@ def _evaluations(kernels: Built, op: str) -> int:
     """How often an operation is computed."""
     bodies = [b for g in kernels.groups for b in g.bodies if any(s.op == op for s in b.statements)]
     return sum(math.prod(int(a.extent) for a in b.axes) for b in bodies)
+
+
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+def test_padding_of_rows_that_a_whole_vector_shares(layout):
+    def program(x):
+        y = F.pad(x, (1, 2, 2, 1))
+        return y * 2 + F.pad(x, (2, 1, 1, 2), value=0.5), F.pad(x, (-1, 4, -2, 5), value=-1.0).relu()
+
+    torch.manual_seed(0)
+    check(program, torch.randn(2, 18, 4, 5).to(memory_format=layout))
+    check(lambda x: F.pad(x, (0, 0, 3, -2)) + 1, torch.randn(2, 40))  # one row of padding after the other, and none left
