@@ -5,8 +5,8 @@ Special methods written in Python are interpreted. A class that derives from dic
 """
 from __future__ import annotations
 
-import threading
 import sys
+import threading
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType, GetSetDescriptorType, MemberDescriptorType
