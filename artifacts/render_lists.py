@@ -133,7 +133,7 @@ def symbol_lines(symbol: Symbol, source: SourceText) -> list[Line]:
         where = f"  {_place_text(event.location, source)}" if event.location else ""
         texts.append((f"#   {event.text}{where}", place_refs((event.location,)) if event.location else ()))
     if not symbol.events:
-        texts.append(("#   nothing in the function depends on its value", ()))
+        texts.append(("#   no line of the function narrows it", ()))
     return [Line(printable(text), "", origins) for text, origins in texts]
 
 

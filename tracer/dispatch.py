@@ -87,7 +87,10 @@ class Dispatcher:
             return _fruitless(state, _PATIENCE)
         with _compiling:
             _REGISTRY.touched[id(code)] = weakref.ref(code)
-            return self._compile(frame, state, wanted)
+            try:
+                return self._compile(frame, state, wanted)
+            except (FullGraphError, MarkedDynamicError) as error:
+                raise error.with_traceback(None) from error.__cause__  # how it was found out is not the program's
 
     def _compile(self, frame: Any, state: CodeState, wanted: bool) -> Verdict:
         mine = [e.guard_manager for e in eval_frame.entries(frame.f_code) if e.backend is self]

@@ -383,7 +383,7 @@ KINDS: dict[str, Kind] = {
         _install_global_state,
         lambda x, e: "grad mode, autocast, default dtype and device, deterministic algorithms, threads and function "
         "modes are as they were",
-        expected=lambda e: "as it was when compiled",
+        expected=lambda e: "grad mode, autocast, default dtype and device, threads and modes as when compiled",
         hint="call the function under the same torch settings",
     ),
     # ---- implied: the tree adds these itself
