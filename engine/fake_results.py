@@ -125,8 +125,9 @@ def _row_major_or_channels_last(out: torch.Tensor, x: torch.Tensor, *_: Any) -> 
 
 
 def _rolled(out: torch.Tensor, x: torch.Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> Strides:
-    """Two parts joined; of all elements in a row where there are no dimensions."""
-    return _row_major_or_channels_last(out, x) if dims else _row_major(out)
+    """Two parts joined, one of them empty where nothing moves; of all elements in a row where no dimension is given."""
+    moves = len(dims) > 0 and all(x.shape[d] and n % x.shape[d] for n, d in zip(shifts, dims))
+    return _row_major_or_channels_last(out, x) if moves else _row_major(out)
 
 
 def _max_unpool2d(out: torch.Tensor, x: torch.Tensor, *_: Any) -> Strides | None:
@@ -199,6 +200,7 @@ LAYOUTS: dict[Any, Layout] = {
         aten._upsample_nearest_exact1d.default, aten._softmax_backward_data.default,
         aten._log_softmax_backward_data.default, aten.mse_loss_backward.default, aten.huber_loss_backward.default,
         aten.smooth_l1_loss_backward.default, aten.isin.Tensor_Tensor, aten.take.default,
+        aten.native_layer_norm_backward.default,
     ), _row_major),
     aten.roll.default: _rolled,
     **dict.fromkeys((

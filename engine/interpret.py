@@ -205,7 +205,10 @@ class _BodyRun:
         flat.index_put_((place,), value, accumulate=s.mode == "add")
 
     def _constant(self, s: Statement) -> torch.Tensor:
-        return torch.full((1,) * len(self.extents), s.value, dtype=s.dtype, device=self.device)  # type: ignore[arg-type]
+        whole = type(s.value) is int and s.dtype is not None and not s.dtype.is_floating_point  # wraps, as in eager
+        dtype = torch.int64 if whole else s.dtype
+        value = torch.full((1,) * len(self.extents), s.value, dtype=dtype, device=self.device)  # type: ignore[arg-type]
+        return value.to(s.dtype)
 
     def _index(self, s: Statement) -> torch.Tensor:
         return self._place(s.index)

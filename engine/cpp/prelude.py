@@ -322,21 +322,22 @@ template <typename T> INLINE T maximum(T a, T b) { return a != a ? a : b != b ? 
 template <typename T> INLINE T sign(T x) { return (T)((x > T(0)) - (x < T(0))); }""",
     "floor_divide": """\
 template <typename T> INLINE T floor_divide(T a, T b) {  // rounds down; 0 for a zero divisor (status says so)
-  T d = b == 0 ? T(1) : b, q = d == T(-1) ? T(-a) : T(a / d), r = d == T(-1) ? T(0) : T(a % d);
+  bool turns = b < 0 && b == T(-1);  // not so 255 of bytes
+  T d = b == 0 ? T(1) : b, q = turns ? T(-a) : T(a / d), r = turns ? T(0) : T(a % d);
   return b == 0 ? T(0) : T(q - ((r != 0) & ((r < 0) != (d < 0))));
 }""",
     "floor_remainder": """\
 template <typename T> INLINE T floor_remainder(T a, T b) {  // has the sign of the divisor
-  T d = b == 0 ? T(1) : b, r = d == T(-1) ? T(0) : T(a % d);
+  T d = b == 0 ? T(1) : b, r = b < 0 && b == T(-1) ? T(0) : T(a % d);
   return b == 0 ? T(0) : T(r + (((r != 0) & ((r < 0) != (d < 0))) ? d : T(0)));
 }""",
     "truncated_divide": """\
 template <typename T> INLINE T truncated_divide(T a, T b) {
-  return b == 0 ? T(0) : b == T(-1) ? T(-a) : T(a / b);
+  return b == 0 ? T(0) : b < 0 && b == T(-1) ? T(-a) : T(a / b);
 }""",
     "truncated_remainder": """\
 template <typename T> INLINE T truncated_remainder(T a, T b) {
-  return b == 0 || b == T(-1) ? T(0) : T(a % b);
+  return b == 0 || (b < 0 && b == T(-1)) ? T(0) : T(a % b);
 }""",
     "floor_divide_float": """\
 template <typename T> INLINE T floor_divide_float(T a, T b) {  // as Python's //: exact, through the remainder

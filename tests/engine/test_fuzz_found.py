@@ -87,6 +87,13 @@ FOUND = {
         [given("a", (4, 1, 3, 4), stride=(16, 4, 4, 1)), given("b", (4, 1, 3, 4), stride=(12, 48, 1, 3))],
         ("torch.ops.aten.hardtanh_backward", (B, A, -1, 1), {}), ("torch.ops.aten.threshold_backward", (B, A, 0), {}),
         ("torch.ops.aten._log_softmax_backward_data", (B, A, 3, torch.float32), {}), results=("v0", "v1", "v2")),
+    "255 is no -1 to bytes": program(
+        [given("a", (4,), torch.uint8, data=torch.tensor([1, 7, 200, 255], dtype=torch.uint8))],
+        ("torch.remainder", (A, -1), {}), ("torch.floor_divide", (A, -1), {}), ("torch.remainder", (A, 300), {}),
+        ("torch.fmod", (A, 255), {}), ("torch.div", (A, 255), {"rounding_mode": "trunc"}),
+        results=("v0", "v1", "v2", "v3", "v4")),
+    "a roll that moves nothing is row-major": program(
+        [given("a", (2, 3, 9, 8), stride=(216, 1, 24, 3))], ("torch.roll", (A, 0, -4), {})),
     "a sixth of a double is eager's": program(
         [given("a", (9,), torch.float64), given("b", (9,), torch.float64)],
         ("torch.ops.aten.hardsigmoid_backward", (A, B), {})),
