@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import builtins
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import CodeType
@@ -49,6 +49,10 @@ class OpaqueValue(Value):
     def python_type(self) -> type:
         """Its type, which is guarded."""
         return self.cls
+
+    def binary(self, tx: Interpreter, function: Callable[..., Any], left: Value, right: Value) -> Value | None:
+        """What its type makes of an operator is not known, `==` included."""
+        raise Unsupported("operator", f"{function.__name__} to {self.describe()}")
 
     def describe(self) -> str:
         """For messages."""

@@ -482,7 +482,8 @@ def build_tuple(tx: Interpreter, obj: tuple[Any, ...], source: Source | None) ->
     kind = type(obj)
     if kind not in (tuple, torch.Size) and not field_names(kind):
         return REGISTRY["object"](tx, obj, source)
-    if any(getattr(kind, name) is not getattr(tuple, name) for name in ("__iter__", "__len__", "__getitem__")):
+    computed = any(getattr(kind, name) is not getattr(tuple, name) for name in ("__iter__", "__len__", "__getitem__"))
+    if computed and kind is not torch.Size:
         raise Unsupported("unknown-type", kind.__qualname__)  # its class computes an item when it is read
     if source is None:
         return TupleValue([from_python(tx, item) for item in obj], kind)
