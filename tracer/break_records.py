@@ -31,15 +31,15 @@ class Stop:
 def break_record(stop: Stop, body: BreakBody | None, instruction: str, seconds: float) -> records.Break:
     """The record of a break; `body` is the ending that goes on after it, None where the whole frame runs in eager."""
     location = stop.location
-    expression = expression_of(location)
+    expression, line = expression_of(location), line_of(location)
     resumed: list[CodeType] = body.resumed if body is not None else []
     return records.Break(
         id=f"break_{stop.step}",
         code=stop.code,
-        message=reasons.message(stop.code, stop.detail, expression),
-        hint=reasons.hint(stop.code, stop.detail, expression),
+        message=reasons.message(stop.code, stop.detail, expression, line),
+        hint=reasons.hint(stop.code, stop.detail, expression, line),
         location=location,
-        source=line_of(location),
+        source=line,
         stack=stop.stack,
         on_stack=stop.on_stack,
         instruction=instruction,
@@ -59,10 +59,10 @@ def full_graph_error(code: CodeType, stops: Sequence[Stop]) -> reasons.FullGraph
         + ("." if one else f": it breaks in {len(stops)} places.")
     ]
     for number, stop in enumerate(stops, 1):
-        place, expression = stop.location, expression_of(stop.location)
-        hint = reasons.hint(stop.code, stop.detail, expression)
-        lines.append(f"  {'' if one else f'{number}. '}{place.file}:{place.line}: {line_of(place)}")
-        lines.append(f"     {expression}: {reasons.message(stop.code, stop.detail, expression)} [{stop.code}]")
+        place, expression, line = stop.location, expression_of(stop.location), line_of(stop.location)
+        hint = reasons.hint(stop.code, stop.detail, expression, line)
+        lines.append(f"  {'' if one else f'{number}. '}{place.file}:{place.line}: {line}")
+        lines.append(f"     {expression}: {reasons.message(stop.code, stop.detail, expression, line)} [{stop.code}]")
         if hint:
             lines.append(f"     to change: {hint}")
     return reasons.FullGraphError("\n".join(lines))

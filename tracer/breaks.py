@@ -242,15 +242,16 @@ EXPRESSIONS: tuple[tuple[str, str, str, BreakKind], ...] = (
     ("data-dependent-shape", "^getitem$", r"\]$", _CHOSEN),
     ("data-dependent-branch", "", r"^assert\b", _ASSERTION),
     ("data-dependent-branch", "", r"^(max|min|sorted|any|all)\(", _FOLD),
-    ("not-a-constant", "", r"""^(f["']|str\(|repr\(|format\()""", _TEXT),
+    ("not-a-constant", "", r"""^(f["']|\{|str\(|repr\(|format\()""", _TEXT),
     ("call", "__next__$", r"^with\b", _LEFT),
 )
-"""(code, regular expressions on the detail and on the program's text, what is said)."""
+"""(code, regular expressions on the detail and on the program's text, what is said). Which part of a line an
+instruction is about differs between versions of Python, so the text is the expression and, below it, its line."""
 
 
-def _kind(code: str, detail: str, expression: str) -> BreakKind | None:
+def _kind(code: str, detail: str, text: str) -> BreakKind | None:
     for wanted, about, pattern, kind in EXPRESSIONS:
-        if code == wanted and re.search(about, detail) and re.search(pattern, expression):
+        if code == wanted and re.search(about, detail) and re.search(pattern, text, re.M):
             return kind
     if code in _CALL_CODES or (code == "not-a-constant" and "ndarray" in detail):
         for pattern, kind in CALLS.items():
@@ -259,10 +260,10 @@ def _kind(code: str, detail: str, expression: str) -> BreakKind | None:
     return BREAKS.get(code)
 
 
-def message(code: str, detail: str, expression: str = "") -> str:
-    """The message of a break at `expression`. An unknown code gives the code itself: a missing entry never hides a
-    break."""
-    kind = _kind(code, detail, expression)
+def message(code: str, detail: str, expression: str = "", line: str = "") -> str:
+    """The message of a break at `expression` in `line`. An unknown code gives the code itself: a missing entry never
+    hides a break."""
+    kind = _kind(code, detail, f"{expression}\n{line}")
     if kind is None:
         return f"{code}: {detail}"
     detail = _UNNAMED.sub("", detail).replace("a ndarray", "an ndarray")
@@ -272,9 +273,9 @@ def message(code: str, detail: str, expression: str = "") -> str:
     return kind.message.format(detail=detail, expression=expression or detail)
 
 
-def hint(code: str, detail: str = "", expression: str = "") -> str:
+def hint(code: str, detail: str = "", expression: str = "", line: str = "") -> str:
     """What to change in the program, or ""."""
-    kind = _kind(code, detail, expression)
+    kind = _kind(code, detail, f"{expression}\n{line}")
     return kind.hint if kind is not None else ""
 
 
