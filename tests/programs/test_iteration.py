@@ -1,9 +1,11 @@
-"""Programs that change what they iterate over, and whose folds see what ran between two items."""
+"""Programs that change what they iterate over, whose folds see what ran between two items, or that compare what a break
+left."""
 # ruff: noqa: B007, B023, B909, C405, C416, F841 - programs as people write them
 
 from __future__ import annotations
 
 import collections
+import decimal
 import functools
 import itertools
 from collections.abc import Callable
@@ -267,6 +269,18 @@ def a_function_is_made_after_a_break(compile):
         return x + 1, list(made)
 
     return compile(fn)(torch.ones(2), [1, 2, 3])
+
+
+@program
+def objects_that_a_break_left_are_compared(compile):
+    def fn(x, y, number):
+        size, items = x.shape, reversed([1, 2])
+        print("broken")
+        sizes = size == y.shape, y.shape == size, size != (x + 1).shape, size == (2,), list(size)
+        return x + 1, sizes, items == items, items != 3, (items, 1) == (items, 1), number == 1.5, number in [2, 1.5]
+
+    fn = compile(fn)
+    return [fn(torch.ones(2), torch.zeros(n), decimal.Decimal("1.5")) for n in (2, 3)]
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

@@ -9,7 +9,7 @@ import sys
 import threading
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
-from types import FunctionType, GetSetDescriptorType, MemberDescriptorType
+from types import FunctionType, GetSetDescriptorType, MemberDescriptorType, WrapperDescriptorType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..sources import AttrSource, Source
@@ -355,6 +355,8 @@ class ObjectValue(Value):
                 equal = self._answer(tx, "__eq__", other)
                 return constant(not equal.truth(tx)) if equal is not None else None
             return constant(True) if name == "__eq__" and other is self else None
+        if self.storage is None and isinstance(lookup(self.cls, name), WrapperDescriptorType):
+            raise Unsupported("operator", f"{name} to {self.describe()}")  # written in C, for this class
         result = self._special(tx, name, [other])
         if result is None or (result.is_constant() and result.as_constant() is NotImplemented):
             return None
