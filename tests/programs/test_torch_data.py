@@ -57,6 +57,23 @@ def checks_with_messages(compile):
 
 
 @program
+def branches_that_raise(compile):
+    @compile
+    def f(x, log):
+        log.append("in")
+        if (x < 0).any():
+            raise ValueError(f"negative: {x.min().item()}")
+        if not torch.isfinite(x).all():
+            raise ValueError("not finite")
+        log.append("out")
+        return torch.distributions.Normal(x, x).log_prob(x * 2)
+
+    log = []
+    values = [1.0, 2.0], [-1.0, 2.0], [float("inf"), 1.0], [0.0, 1.0], [3.0, 4.0]
+    return [call(f, torch.tensor(given), log) for given in values], log
+
+
+@program
 def caught_assertions(compile):
     @compile
     def f(x):
@@ -142,7 +159,9 @@ COMPILE = ptdebug.compile
 def test_assertions_and_lengths_do_not_break_the_graph(as_the_engine):
     def f(x, n):
         assert (x > 0).any()
-        return x.narrow(0, 0, n) * 2, x.new_ones(n)
+        if (x > 5).any():
+            raise ValueError("too large")
+        return x.narrow(0, 0, n) * 2, x.new_ones(n), torch.distributions.Normal(x, 1.0).log_prob(x)
 
     report = ptdebug.explain(f)(torch.ones(4), torch.tensor(3))
     assert len(report.graphs) == 1 and not report.graph_breaks

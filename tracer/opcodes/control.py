@@ -1,7 +1,10 @@
 """Jumps, loops, return."""
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
+
+import torch
 
 from ..assumptions import assume
 from ..values.base import Unsupported, Value
@@ -29,29 +32,48 @@ def _jump(tx: Interpreter, instruction: Instruction) -> None:
     tx.index = instruction.target
 
 
-def _truth(tx: Interpreter, value: Value, otherwise: int) -> bool:
-    """bool(value). What an `assert` asks (the instruction for what is not true is its own) and only data tells is true,
-    and the graph checks it."""
+def _truth(tx: Interpreter, value: Value, if_true: int, if_false: int) -> bool:
+    """bool(value). Where only data tells and one of the two instructions that may come next only raises, as after an
+    `assert`, the program goes the other way, and the graph checks that."""
     try:
         return value.truth(tx)
     except Unsupported as error:
-        if error.code != "data-dependent-branch" or tx.info.instructions[otherwise].opname != "LOAD_ASSERTION_ERROR":
+        if error.code != "data-dependent-branch":
             raise
-        assume(tx, value, error.detail)
-        return True
+        if _only_raises(tx.info.instructions, if_false):
+            assume(tx, value, error.detail)
+            return True
+        if not issubclass(value.python_type(), torch.Tensor) or not _only_raises(tx.info.instructions, if_true):
+            raise
+        assume(tx, value.call_method(tx, "logical_not", [], {}), error.detail)
+        return False
+
+
+def _only_raises(instructions: Sequence[Instruction], index: int) -> bool:
+    """Whether what begins at `index` makes an exception and raises it, without another branch."""
+    for instruction in instructions[index : index + _LONGEST_RAISE]:
+        if instruction.opname == "RAISE_VARARGS":
+            return True
+        if instruction.target >= 0 or instruction.opname.startswith(("RETURN", "STORE", "YIELD", "DELETE")):
+            return False
+    return False
+
+
+_LONGEST_RAISE = 80
+"""Instructions that make a message, at most."""
 
 
 @opcode("POP_JUMP_FORWARD_IF_TRUE", "POP_JUMP_BACKWARD_IF_TRUE", before=(3, 12))
 @opcode("POP_JUMP_IF_TRUE", since=(3, 12))
 def POP_JUMP_IF_TRUE(tx: Interpreter, instruction: Instruction) -> None:
-    if _truth(tx, tx.stack.pop(), otherwise=tx.index):
+    if _truth(tx, tx.stack.pop(), if_true=instruction.target, if_false=tx.index):
         _jump(tx, instruction)
 
 
 @opcode("POP_JUMP_FORWARD_IF_FALSE", "POP_JUMP_BACKWARD_IF_FALSE", before=(3, 12))
 @opcode("POP_JUMP_IF_FALSE", since=(3, 12))
 def POP_JUMP_IF_FALSE(tx: Interpreter, instruction: Instruction) -> None:
-    if not _truth(tx, tx.stack.pop(), otherwise=instruction.target):
+    if not _truth(tx, tx.stack.pop(), if_true=tx.index, if_false=instruction.target):
         _jump(tx, instruction)
 
 

@@ -155,6 +155,15 @@ def _check(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     return constant(None)
 
 
+def _valid(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    """What torch.distributions raises for where it does not hold: as `assert`."""
+    assume(tx, tx.graph.call(torch._is_all_true, args[:1], {}, tx), "the arguments of a distribution")
+    return constant(True)
+
+
+NAMED["torch.distributions.distribution", "_all_true_or_runtime_assert"] = _valid
+
+
 @handles(torch.sym_int)
 def _sym_int(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     return _symbolic(tx, int, args[0])
