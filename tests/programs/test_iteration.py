@@ -86,7 +86,7 @@ def errors_of_deques(compile):
     fn = compile(fn)
     acts = [
         lambda d: d.remove(9), lambda d: d.insert(0, 1), lambda d: d[9], lambda d: d[0:1], lambda d: d.index(9),
-        lambda d: d.clear() or d.pop(), lambda d: d.popleft() and d.append(5) or d[-1], lambda d: d.sort(),
+        lambda d: d.clear() or d.pop(), lambda d: (d.popleft() and d.append(5)) or d[-1], lambda d: d.sort(),
     ]  # fmt: skip
     return [call(fn, torch.ones(2), act) for act in acts]
 
