@@ -59,15 +59,18 @@ def _work(options: argparse.Namespace) -> int:
     from .generate import program
 
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
+    report = sys.stdout
     for seed in range(options.seed, options.seed + options.count):
         engine = bool(options.engine) and seed % options.engine == 0
-        print(json.dumps({"started": seed}), flush=True)
+        sys.stdout = report  # where memory or time runs out, it may have been left redirected
+        print(json.dumps({"started": seed}), file=report, flush=True)
         faulthandler.dump_traceback_later(_STUCK, exit=True)
         if options.eager:
             run_in_eager(program(seed))
             continue
         found = difference(program(seed), engine)
-        print(json.dumps({"seed": seed, "kind": found and found.kind, "detail": found and found.detail}), flush=True)
+        entry = {"seed": seed, "kind": found and found.kind, "detail": found and found.detail}
+        print(json.dumps(entry), file=report, flush=True)
     return 0
 
 
@@ -79,15 +82,15 @@ def _chunk(options: argparse.Namespace, first: int, count: int) -> list[dict[str
         command = [sys.executable, __file__, "--worker", "--seed", str(first), "--count", str(end - first),
                    "--engine", str(options.engine)]  # fmt: skip
         done = subprocess.run(command, capture_output=True, text=True, check=False)
-        started = first - 1
+        started = finished = first - 1
         for line in done.stdout.splitlines():
             if not line.startswith("{"):
                 continue
             entry = json.loads(line)
-            started = entry.get("started", started)
+            started, finished = entry.get("started", started), entry.get("seed", finished)
             if entry.get("kind"):
                 failures.append(entry)
-        if done.returncode == 0:
+        if done.returncode == 0 and finished == end - 1:
             return failures
         last = done.stderr.strip().splitlines()[-1:] or [""]
         if not _dies_in_eager(started):
