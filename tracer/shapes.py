@@ -287,6 +287,10 @@ class FrameShapes:
         """The conditions on unbacked symbols that torch has assumed so far, and would have checked at run time."""
         return {a.expr for group in self.shape_env.deferred_runtime_asserts.values() for a in group}
 
+    def settled(self) -> set[sympy.Symbol]:
+        """The unbacked symbols in whose place torch puts another expression."""
+        return {symbol for symbol in self.shape_env.replacements if symbol not in self.shape_env.backed_var_to_val}
+
     def static_dims(self, tensor: torch.Tensor) -> tuple[Sizes, Sizes]:
         """Sizes and strides that a TENSOR_MATCH checks; None where a symbol's conditions say what is allowed."""
         return self._dims.get(id(tensor)) or (tuple(tensor.size()), tuple(tensor.stride()))

@@ -44,6 +44,34 @@ def assertions(compile):
 
 
 @program
+def equalities(compile):
+    @compile
+    def asserted(x):
+        n = x[0].item()
+        assert n == 3, n
+        return x.new_zeros(n)
+
+    @compile
+    def checked(x):
+        n = x[0].item()
+        torch._check(n == 3, lambda: f"not three: {n}")
+        return x.new_zeros(n) + 1
+
+    @compile
+    def of_two(x):
+        a, b = x.tolist()
+        assert a == b
+        return x.new_ones(a, b)
+
+    @compile
+    def of_masks(x):
+        return x[x > 1] + x[x > 2]
+
+    inputs = [[3, 1], [2, 2], [4, 3], [3, 3]]
+    return [call(f, torch.tensor(values)) for f in (asserted, checked, of_two, of_masks) for values in inputs]
+
+
+@program
 def checks_with_messages(compile):
     @compile
     def f(x):
@@ -144,6 +172,13 @@ def as_the_engine(monkeypatch):
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_what_only_data_tells_is_as_in_eager(name, as_the_engine, monkeypatch):
+    monkeypatch.setattr(ptdebug, "compile", lambda function, backend=None, **options: COMPILE(function, **options))
+    check(PROGRAMS[name])
+
+
+@pytest.mark.parametrize("name", sorted(PROGRAMS.keys() - {"tensors_as_sizes"}))
+def test_the_engine_runs_the_checks(name, monkeypatch):
+    """Not `tensors_as_sizes`: what is expanded to a size that turns out to be 1 has another stride there than in eager."""
     monkeypatch.setattr(ptdebug, "compile", lambda function, backend=None, **options: COMPILE(function, **options))
     check(PROGRAMS[name])
 
