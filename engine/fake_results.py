@@ -25,6 +25,10 @@ SIZED_BY_DATA = frozenset((aten._unique.default,))
 """Operators whose results are as large as the data says; torch before 2.12 takes the size for data of zeros."""
 
 
+LAID_OUT_BY_INPUT = frozenset((aten.unique_dim.default, aten.unique_consecutive.default))
+"""Operators whose result has a size that only data tells, and strides that the sizes of the input do."""
+
+
 def check(operator: Any, out: Any, args: Sequence[Any]) -> None:
     """Raises EngineUnsupported where the fake result of a call of ATen has a size or dtypes that cannot be trusted."""
     if operator in SIZED_BY_DATA and all(type(n) is int for n in out[0].shape):
@@ -39,12 +43,17 @@ def eager_strides(operator: Any, result: torch.Tensor, args: Sequence[Any]) -> S
     layout = LAYOUTS.get(operator)
     if layout is None or result.device.type != "cpu":
         return None
-    tensors = [result, *[a for a in args if isinstance(a, torch.Tensor)]]
-    if any(type(n) is not int for t in tensors for n in (*t.shape, *t.stride())):
+    if any(_varies(a) for a in args if isinstance(a, torch.Tensor)):
         return None
+    if _varies(result):
+        return layout(result, *args) if operator in LAID_OUT_BY_INPUT else None
     strides = layout(result, *args)
     same = strides is None or all(n == 1 or a == b for n, a, b in zip(result.shape, strides, result.stride()))
     return None if same else strides
+
+
+def _varies(tensor: torch.Tensor) -> bool:
+    return any(type(n) is not int for n in (*tensor.shape, *tensor.stride()))
 
 
 # ---- element by element
