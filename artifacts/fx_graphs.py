@@ -57,6 +57,7 @@ def _node_record(node: torch.fx.Node, origin_stage: str) -> Node:
         stack=tuple(node.meta.get("stack", ())),
         module=node.meta.get("module", ""),
         origins=tuple(f"{origin_stage}#{origin}" for origin in node.meta.get("origins", ())),
+        checkpoint=node.meta.get("checkpoint") or 0,
     )
 
 

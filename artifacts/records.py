@@ -132,6 +132,7 @@ class Node(Record, frozen=True):
     """One FX node. `id` is its name. Arguments are JSON-like trees whose leaves may be NodeRef.
 
     `stack` is the program's, innermost last, without torch's or our frames; `module` the nn.Module path it ran in.
+    `checkpoint` numbers the region of torch.utils.checkpoint that the node is in; 0 for none.
     """
 
     id: str
@@ -143,6 +144,7 @@ class Node(Record, frozen=True):
     stack: tuple[Location, ...] = ()
     module: str = ""
     origins: tuple[Ref, ...] = ()
+    checkpoint: int = 0
 
 
 class Graph(Record, frozen=True):

@@ -27,7 +27,7 @@ class ReplayError(Exception):
     exit_code = 2
 
 
-def graph_module(record: Graph, symbols: Mapping[str, int], trust: bool = False) -> torch.fx.GraphModule:
+def graph_module(record: Graph, symbols: Mapping[str, float], trust: bool = False) -> torch.fx.GraphModule:
     """A graph module that computes what `record` says; node names are kept.
 
     `symbols` gives the value of each size symbol ("s0") that stands in the arguments. Raises ReplayError for a target
@@ -39,12 +39,14 @@ def graph_module(record: Graph, symbols: Mapping[str, int], trust: bool = False)
     for node in record.nodes:
         made = nodes[node.id] = _rebuild(graph, root, nodes, node, symbols, trust)
         made.meta["stack"], made.meta["module"] = tuple(node.stack), node.module
+        if node.checkpoint:
+            made.meta.update(recompute="always", checkpoint=node.checkpoint)
     return torch.fx.GraphModule(root, graph, record.name or "Recorded")
 
 
 def _rebuild(
     graph: torch.fx.Graph, root: torch.nn.Module, nodes: dict[str, torch.fx.Node], node: Node,
-    symbols: Mapping[str, int], trust: bool,
+    symbols: Mapping[str, float], trust: bool,
 ) -> torch.fx.Node:
     def value(tree: Any) -> Any:
         return argument(tree, nodes, symbols)
@@ -106,7 +108,7 @@ def _attribute(name: str) -> Callable[..., Any]:
 
 
 # ---- arguments: the plain data that artifacts/fx_graphs.py writes, read back -----------------------------------------
-def argument(tree: Any, nodes: Mapping[str, Any], symbols: Mapping[str, int]) -> Any:
+def argument(tree: Any, nodes: Mapping[str, Any], symbols: Mapping[str, float]) -> Any:
     """An argument tree with nodes, dtypes, symbolic sizes, ... in place of their plain forms."""
     if isinstance(tree, NodeRef):
         return nodes[tree.node]
@@ -132,7 +134,7 @@ def _torch_object(text: str) -> Any:
     return torch.device(text)
 
 
-FORMS: dict[str, Callable[[Any, Mapping[str, Any], Mapping[str, int]], Any]] = {
+FORMS: dict[str, Callable[[Any, Mapping[str, Any], Mapping[str, float]], Any]] = {
     "float": lambda content, nodes, symbols: float(content),
     "torch": lambda content, nodes, symbols: _torch_object(content),
     "slice": lambda content, nodes, symbols: slice(*(argument(v, nodes, symbols) for v in content)),
@@ -164,7 +166,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
 }
 
 
-def size_value(expression: int | str, symbols: Mapping[str, int]) -> Any:
+def size_value(expression: int | str, symbols: Mapping[str, float]) -> Any:
     """The value of a recorded size ("2*s0 + 1"). Only arithmetic is evaluated; raises ReplayError for the rest."""
     if isinstance(expression, int):
         return expression

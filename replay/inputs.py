@@ -59,15 +59,15 @@ def clones(values: tuple[Any, ...], device: str = "cpu", dtype: torch.dtype | No
     return tuple(clone(v) for v in values)
 
 
-def bind_symbols(graph: Graph, inputs: tuple[Any, ...]) -> dict[str, int]:
-    """The value of each size symbol of `graph`, read off the inputs where it stands alone."""
-    symbols: dict[str, int] = {}
+def bind_symbols(graph: Graph, inputs: tuple[Any, ...]) -> dict[str, float]:
+    """The value of each symbol of `graph` (a size, or a number that varies), read off the inputs where it stands alone."""
+    symbols: dict[str, float] = {}
     placeholders = [node for node in graph.nodes if node.op == "placeholder"]
     for node, value in zip(placeholders, inputs):
         meta = node.value
         if isinstance(meta, TensorMeta) and isinstance(value, torch.Tensor):
             for names, numbers in ((meta.shape, value.shape), (meta.stride, value.stride())):
                 symbols.update({n: int(v) for n, v in zip(names, numbers) if isinstance(n, str) and n.isidentifier()})
-        elif isinstance(meta, str) and meta.isidentifier() and isinstance(value, int):
+        elif isinstance(meta, str) and meta.isidentifier() and isinstance(value, (int, float)):
             symbols[meta] = value
     return symbols

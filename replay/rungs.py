@@ -17,6 +17,7 @@ import torch.fx
 from ..engine import interpret
 from ..engine.functional import LAZY_VIEWS, AtenGraph, Constant, FromGraph, FromInput, ViewOfGraph
 from ..engine.ir import Group, KernelSignature, LoopBody, Plan, Program
+from ..engine.random_fills import RANDOM_FILLS
 
 SEED = 0
 """What the random operators of each way to run a call start from."""
@@ -77,7 +78,7 @@ def _call(node: torch.fx.Node, args: Any, kwargs: Any, wide: bool) -> Any:
     if node.op == "call_method":
         name = WIDER_METHODS.get(target, target) if wide else target
         return getattr(args[0], name)(*args[1:], **kwargs)
-    return target(*args, **kwargs)
+    return RANDOM_FILLS.get(target, target)(*args, **kwargs)
 
 
 def _widened(tree: Any) -> Any:
