@@ -46,6 +46,7 @@ log = logging.getLogger("ptdebug")
 _KEY = "ptdebug"  # of our part of torch's frame state
 _PATIENCE = 8  # calls of a compiled function that may find nothing to compile before we stop looking
 _INTERNAL_ERROR = "internal error"
+_TOO_DEEP = "Python's stack is too deep to trace it here"
 _frame_numbers = itertools.count()
 _compiling = threading.RLock()
 
@@ -116,8 +117,8 @@ class Dispatcher:
             return outcome
         if mine:
             return eval_frame.CACHED_ONLY_HERE
-        if self.options.fullgraph and outcome == _INTERNAL_ERROR:
-            return eval_frame.SKIP_WITH_CALLEES  # what it calls is not held to fullgraph for a fault of ours
+        if self.options.fullgraph and outcome in (_INTERNAL_ERROR, _TOO_DEEP):
+            return eval_frame.SKIP_WITH_CALLEES  # what it calls is not held to fullgraph for that
         return _fruitless(state, _PATIENCE if wanted else 1)
 
     def _limit_reached(self, frame: Any, state: CodeState, reason: Recompile | None) -> Verdict:
@@ -174,6 +175,9 @@ class _Compilation:
         except (FullGraphError, MarkedDynamicError) as error:
             self._finish("failed", str(error))
             raise
+        except RecursionError as error:
+            log.debug("%s", "".join(traceback.format_exception(error)))
+            return self._finish("skipped", _TOO_DEEP)
         except Exception as error:
             return self._failed(error)
         STATISTICS.compiled(converted)

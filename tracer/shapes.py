@@ -398,6 +398,11 @@ class FrameShapes:
                 + "\n".join(lines) + "\nTake the mark away, use maybe_mark_dynamic, or change the lines above."
             )
 
+    def may_fix(self, symbols: Sequence[sympy.Symbol]) -> bool:
+        """Whether guards may leave one value only of each: it is known at the call, and not marked dynamic."""
+        sources = [self._symbols.get(symbol) for symbol in symbols]
+        return all(source is not None and self.policy.reasons.get(source.expression) != _MARKED for source in sources)
+
     # ---- conditions -------------------------------------------------------------------------------------------------
     def conditions(self) -> Iterator[ShapeGuard]:
         """What must hold of the symbols' values for the trace to be valid; each symbol's range first."""

@@ -33,21 +33,31 @@ def call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
 
 def leaves(value: Any, path: str, seen: dict[int, str]) -> list[tuple[str, Any]]:
-    """(path, leaf) of a tree of objects; an object that comes again is named by where it was first."""
+    """(path, leaf) of a tree of objects; an object that comes again is named by where it was first. Without recursion:
+    a chain of exceptions may be a thousand deep."""
+    found: list[tuple[str, Any]] = []
+    pending = [(path, value)]
+    while pending:
+        place, part = pending.pop()
+        leaf, parts = _opened(part, place, seen)
+        found.append((place, leaf))
+        pending += [(f"{place}.{key}", inner) for key, inner in reversed(parts)]
+    return found
+
+
+def _opened(value: Any, path: str, seen: dict[int, str]) -> tuple[Any, list[tuple[Any, Any]]]:
+    """What stands for one object itself, and its named parts."""
     if value is None or isinstance(value, (torch.Tensor, *PLAIN)):
-        return [(path, value)]
+        return value, []
     if isinstance(value, (set, frozenset)):
-        return [(path, (type(value), sorted(map(shown, value))))]
+        return (type(value), sorted(map(shown, value))), []
     if isinstance(value, type) or (callable(value) and not isinstance(value, torch.nn.Module)):
-        return [(path, getattr(value, "__qualname__", str(type(value))))]
+        return getattr(value, "__qualname__", str(type(value))), []
     if not isinstance(value, tuple):  # the interpreter may share tuples of constants
         if id(value) in seen:
-            return [(path, ("again", seen[id(value)]))]
+            return ("again", seen[id(value)]), []
         seen[id(value)] = path
-    found = [(path, type(value).__name__)]
-    for key, part in _parts(value):
-        found += leaves(part, f"{path}.{key}", seen)
-    return found
+    return type(value).__name__, _parts(value)
 
 
 def _parts(value: Any) -> list[tuple[Any, Any]]:

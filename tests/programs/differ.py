@@ -67,22 +67,34 @@ def outcome(function: Callable[..., Any], args: Any) -> Any:
     try:
         return function(*args)
     except Exception as error:
-        return ("raised", *_chain(error, set()))
+        return ("raised", *_chain(error))
 
 
-def _chain(error: BaseException | None, seen: set[int]) -> list[Any]:
-    described_chain: list[Any] = []
-    while error is not None and id(error) not in seen:
-        seen.add(id(error))
-        lines, entry = [], error.__traceback__
-        while entry is not None:
-            if entry.tb_frame.f_code.co_filename == FILE:
-                exact = not (_ONE_FOR_TWO and isinstance(error, UnboundLocalError) and entry.tb_next is None)
-                lines.append(f"{entry.tb_frame.f_code.co_name}:{entry.tb_lineno if exact else '?'}")
-            entry = entry.tb_next
-        described_chain.append([type(error).__name__, _text(error), " ".join(lines), _chain(error.__cause__, seen)])
-        error = error.__context__
+def _chain(error: BaseException) -> list[list[str]]:
+    """The exception, and each that is the cause or context of an earlier one of the list, which is named by number."""
+    described_chain: list[list[str]] = []
+    seen: set[int] = set()
+    pending: list[tuple[str, BaseException | None]] = [("", error)]
+    while pending:
+        role, current = pending.pop()
+        if current is None or id(current) in seen:
+            continue
+        seen.add(id(current))
+        number = len(described_chain)
+        described_chain.append([role, type(current).__name__, _text(current), _lines(current)])
+        pending += [(f"context of {number}", current.__context__), (f"cause of {number}", current.__cause__)]
     return described_chain
+
+
+def _lines(error: BaseException) -> str:
+    """The lines of the program that its traceback goes through."""
+    lines, entry = [], error.__traceback__
+    while entry is not None:
+        if entry.tb_frame.f_code.co_filename == FILE:
+            exact = not (_ONE_FOR_TWO and isinstance(error, UnboundLocalError) and entry.tb_next is None)
+            lines.append(f"{entry.tb_frame.f_code.co_name}:{entry.tb_lineno if exact else '?'}")
+        entry = entry.tb_next
+    return " ".join(lines)
 
 
 def _text(error: BaseException) -> str:

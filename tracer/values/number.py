@@ -133,6 +133,8 @@ class NumberValue(Value):
         if isinstance(result, torch.SymBool) and not free_unbacked_symbols(result):
             return constant(NumberValue(result).truth(tx))
         value = _known(result) if type(result) in _TYPES else result
+        if value is None and _is_too_large(result.node.expr):
+            value = _fixed(tx, result)
         if value is not None:
             return constant(value)
         graph = tx.graph
@@ -203,6 +205,33 @@ class NumberValue(Value):
 
 
 _UNARY = (operator.neg, operator.pos, operator.abs, abs)
+
+
+MOST_TERMS, MOST_NESTED = 500, 50
+"""Of a formula over symbols. sympy takes time that grows faster than the formula, and Python's stack for its depth."""
+
+
+def _is_too_large(formula: sympy.Basic) -> bool:
+    pending, terms = [(formula, 0)], 0
+    while pending:
+        part, depth = pending.pop()
+        terms += 1
+        if terms > MOST_TERMS or depth > MOST_NESTED:
+            return True
+        pending += [(argument, depth + 1) for argument in part.args]
+    return False
+
+
+def _fixed(tx: Interpreter, number: Any) -> int | float | bool:
+    """The number at this call; each symbol of its formula gets a guard that it is what it is now, so that the formulas
+    that follow are short."""
+    symbols = sorted(number.node.expr.free_symbols, key=str)
+    if not tx.graph.shapes.may_fix(symbols):
+        size = f"more than {MOST_TERMS} terms or {MOST_NESTED} levels"
+        raise Unsupported("too-long", f"a number with a formula of {size}")
+    for symbol in symbols:
+        number.node.shape_env.evaluate_expr(symbol)
+    return NumberValue(number).specialize(tx)
 
 
 _COMPARISONS = (operator.lt, operator.le, operator.eq, operator.ne, operator.gt, operator.ge)

@@ -296,6 +296,59 @@ def test_exceptions_of_the_program_pass():
     assert eval_frame.current_callback() is None
 
 
+def test_a_compilation_that_the_stack_is_too_deep_for_is_left_out_and_said(caplog):
+    def backend(captured, context):
+        return backend(captured, context)
+
+    recorder = Keeping()
+    make = lambda i: CompileContext(i, recorder=recorder, recording=True)
+    compiled = dispatch.optimize(scale, CompileOptions(backend, make_context=make))
+    with caplog.at_level(logging.WARNING, logger="ptdebug"):
+        same(compiled, scale, torch.randn(3))
+    assert not caplog.records
+    assert {end[1:] for end in recorder.ends} == {("skipped", "Python's stack is too deep to trace it here")}
+
+
+def nested(x, n):
+    for _ in range(200):
+        n = min(50, n + 1) * 2 % 97
+    return x + n
+
+
+def shared(x, n):
+    numbers = [n, n + 3, 5]
+    for _ in range(8):
+        numbers.append(min(numbers) % 4 - 1)
+        numbers.append(max(numbers) // 3 + min(numbers))
+    return x * numbers[-1]
+
+
+@pytest.mark.parametrize("function", [nested, shared])
+def test_a_number_whose_formula_grows_without_end_is_fixed(function):
+    compiles = Compiles()
+    compiled = compiles(function)
+    for n in (3, 5, 7, -4, 5):
+        same(compiled, function, torch.ones(2), n)
+    assert compiles.count == 4  # one for each number
+
+
+def test_a_size_that_is_marked_dynamic_is_not_fixed_by_a_formula_that_grows():
+    def function(x):
+        n = x.size(0)
+        for _ in range(200):
+            n = min(50, n + 1) * 2 % 97
+        return x + n
+
+    compiles = Compiles()
+    compiled = compiles(function)
+    for n in (3, 5):
+        x = torch.ones(n)
+        torch._dynamo.mark_dynamic(x, 0)
+        same(compiled, function, x)
+    reasons = {reason for _, status, reason in compiles.recorder.ends if status == "skipped"}
+    assert compiles.count == 0 and len(reasons) == 1 and "a number with a formula of more than" in reasons.pop()
+
+
 def test_an_error_of_the_backend_is_ours_not_the_programs(caplog):
     def backend(captured, context):
         raise ZeroDivisionError("backend bug")
