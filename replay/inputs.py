@@ -60,7 +60,7 @@ def clones(values: tuple[Any, ...], device: str = "cpu", dtype: torch.dtype | No
 
 
 def bind_symbols(graph: Graph, inputs: tuple[Any, ...]) -> dict[str, float]:
-    """The value of each symbol of `graph` (a size, or a number that varies), read off the inputs where it stands alone."""
+    """The value of each symbol of `graph` (a size or a number that varies), read off the inputs where it is alone."""
     symbols: dict[str, float] = {}
     placeholders = [node for node in graph.nodes if node.op == "placeholder"]
     for node, value in zip(placeholders, inputs):

@@ -221,7 +221,7 @@ class Ladder:
         try:
             with deterministic():
                 ran = run()
-        except RecordingError as error:
+        except (RecordingError, ReplayError) as error:
             self.rungs.append(Rung(stage, self.device, "absent", why=str(error)))
             return
         except Exception as error:  # eager ran through: whatever is raised here is a difference

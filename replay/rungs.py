@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 import torch.fx
+import torch.utils._pytree
 
 from ..engine import interpret
 from ..engine.functional import LAZY_VIEWS, AtenGraph, Constant, FromGraph, FromInput, ViewOfGraph
@@ -78,7 +79,19 @@ def _call(node: torch.fx.Node, args: Any, kwargs: Any, wide: bool) -> Any:
     if node.op == "call_method":
         name = WIDER_METHODS.get(target, target) if wide else target
         return getattr(args[0], name)(*args[1:], **kwargs)
-    return RANDOM_FILLS.get(target, target)(*args, **kwargs)
+    function = RANDOM_FILLS.get(target, target)
+    try:
+        return function(*args, **kwargs)
+    except RuntimeError:
+        dense = torch.utils._pytree.tree_map_only(torch.Tensor, torch.Tensor.contiguous, args)
+        if not isinstance(target, torch._ops.OpOverload) or target._schema.is_mutable or _same(dense, args):
+            raise
+        return function(*dense, **kwargs)  # a pass chose strides that our kernels read, and ATen's does not
+
+
+def _same(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
+    leaves = torch.utils._pytree.tree_leaves
+    return all(a is b for a, b in zip(leaves(one), leaves(other)))
 
 
 def _widened(tree: Any) -> Any:

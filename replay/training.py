@@ -167,10 +167,12 @@ class TrainingLadder(Ladder):
 
     def _run_recorded(self, module: torch.fx.GraphModule, aten: AtenGraph, inputs: tuple[Any, ...]) -> Execution:
         """A recorded graph on the inputs of the one traced again, which has numbers where sizes were inputs."""
-        placeholders = [n for n in module.graph.nodes if n.op == "placeholder"]
-        if len(placeholders) > len(inputs):
-            supply = iter(inputs)
-            inputs = tuple(self.symbols[n.name] if n.name in self.symbols else next(supply) for n in placeholders)
+        names = [n.name for n in module.graph.nodes if n.op == "placeholder"]
+        numbers = [name in self.symbols for name in names] if len(names) > len(inputs) else []
+        if len(names) != len(inputs) + sum(numbers):
+            raise ReplayError("the cut made again keeps other values than the recorded one, whose halves stand alone")
+        supply = iter(inputs)
+        inputs = tuple(self.symbols[name] if number else next(supply) for name, number in zip(names, numbers)) or inputs
         return run_aten(aten, module, inputs)
 
     def _passed_half(self, half: str, aten: AtenGraph, inputs: tuple[Any, ...]) -> Execution:

@@ -197,4 +197,4 @@ def test_padding_of_rows_that_a_whole_vector_shares(layout):
 
     torch.manual_seed(0)
     check(program, torch.randn(2, 18, 4, 5).to(memory_format=layout))
-    check(lambda x: F.pad(x, (0, 0, 3, -2)) + 1, torch.randn(2, 40))  # one row of padding after the other, and none left
+    check(lambda x: F.pad(x, (0, 0, 3, -2)) + 1, torch.randn(2, 40))  # padding after padding, no element left

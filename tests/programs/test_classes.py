@@ -206,7 +206,7 @@ def super_of_local_classes(compile):
 
     class D(B, C):
         def __init__(self, *args, **more):
-            super(D, self).__init__(*args, **more)
+            super(D, self).__init__(*args, **more)  # noqa: UP008 - the form with arguments is what is tested
             self.log.append("D")
 
         def f(self, t):
@@ -441,7 +441,7 @@ def calls_that_do_not_fit(compile):
             if how == 0:
                 scale(x=y, b=1)
             if how == 1:
-                first, second = 5
+                first, second = 5  # noqa: RUF059
             if how == 2:
                 first, *rest, last = [1]
             if how == 3:

@@ -1,6 +1,6 @@
 """Programs that change what they iterate over, whose folds see what ran between two items, or that compare what a break
 left."""
-# ruff: noqa: B007, B023, B909, C405, C416, F841 - programs as people write them
+# ruff: noqa: C405, C416 - programs as people write them
 
 from __future__ import annotations
 

@@ -178,7 +178,7 @@ def test_what_only_data_tells_is_as_in_eager(name, as_the_engine, monkeypatch):
 
 @pytest.mark.parametrize("name", sorted(PROGRAMS.keys() - {"tensors_as_sizes"}))
 def test_the_engine_runs_the_checks(name, monkeypatch):
-    """Not `tensors_as_sizes`: what is expanded to a size that turns out to be 1 has another stride there than in eager."""
+    """Not `tensors_as_sizes`: what is expanded to a size that turns out to be 1 has another stride than in eager."""
     monkeypatch.setattr(ptdebug, "compile", lambda function, backend=None, **options: COMPILE(function, **options))
     check(PROGRAMS[name])
 

@@ -130,7 +130,8 @@ def texts(x):
 @pytest.mark.parametrize(
     "function",
     [
-        list_methods, texts, tuples, named_tuples, return_types, dict_methods, ordered_and_default, object_keys, sets, deques,
+        list_methods, texts, tuples, named_tuples, return_types, dict_methods, ordered_and_default, object_keys, sets,
+        deques,
         comprehensions, errors_are_caught,
     ],
 )  # fmt: skip
