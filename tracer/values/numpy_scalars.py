@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 _FUNCTIONS = (
     "sqrt cbrt exp exp2 expm1 log log2 log10 log1p sin cos tan arcsin arccos arctan arctan2 sinh cosh tanh hypot power"
     " floor ceil trunc rint round abs absolute fabs sign maximum minimum clip mod fmod floor_divide add subtract"
-    " multiply divide true_divide negative square reciprocal isnan isinf isfinite prod sum mean max min isscalar deg2rad"
-    " rad2deg"
+    " multiply divide true_divide negative square reciprocal isnan isinf isfinite prod sum mean max min isscalar"
+    " deg2rad rad2deg"
     " gcd lcm float_power logical_and logical_or logical_not"
 ).split()
 """Functions of NumPy that give a scalar for scalars, and for lists of them where they reduce."""
