@@ -10,6 +10,7 @@ import collections
 import contextlib
 import io
 import random
+import re
 import traceback
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -41,7 +42,7 @@ def leaves(value: Any, path: str, seen: dict[int, str]) -> list[tuple[str, Any]]
         place, part = pending.pop()
         leaf, parts = _opened(part, place, seen)
         found.append((place, leaf))
-        pending += [(f"{place}.{key}", inner) for key, inner in reversed(parts)]
+        pending += [(re.sub(" at 0x[0-9a-f]+", "", f"{place}.{key}"), inner) for key, inner in reversed(parts)]
     return found
 
 

@@ -15,7 +15,7 @@ import resource
 import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 if __package__ in (None, ""):
@@ -25,7 +25,7 @@ if __package__ in (None, ""):
 CHUNK = 250
 """How many programs a worker runs: it imports torch and more first, which takes as long as twenty programs."""
 _MEMORY = 6 << 30  # address space of a worker, in bytes: a program that runs away ends
-_STUCK = 900.0  # seconds after which a worker ends that no signal can stop
+_STUCK = 150.0  # seconds after which a worker ends that no signal can stop
 
 
 def main() -> int:
@@ -118,9 +118,10 @@ def _run(options: argparse.Namespace) -> int:
     kinds: dict[str, list[dict[str, object]]] = collections.defaultdict(list)
     done = 0
     with ThreadPoolExecutor(options.jobs) as pool:
-        for failures in pool.map(lambda first: _chunk(options, first, min(CHUNK, end - first)), firsts):
-            done = min(options.count, done + CHUNK)
-            for failure in failures:
+        chunks = {pool.submit(_chunk, options, first, min(CHUNK, end - first)): first for first in firsts}
+        for chunk in as_completed(chunks):
+            done += min(CHUNK, end - chunks[chunk])
+            for failure in chunk.result():
                 kinds[str(failure["kind"])].append(failure)
                 if len(kinds[str(failure["kind"])]) == 1:
                     print(f"NEW seed {failure['seed']}: {failure['kind']}\n{failure['detail']}", flush=True)
