@@ -146,7 +146,44 @@ class BoundBuiltin(Value):
         return f"the method {self.name} of {self.owner.describe()}"
 
 
-class ItemsIterator(Value):
+class OneByOneIterator(Value):
+    """An iterator whose class has `next(tx)`: the next item, None at the end."""
+
+    __slots__ = ()
+
+    def iter(self, tx: Interpreter) -> Value:
+        """Itself."""
+        return self
+
+    def iterate(self, tx: Interpreter) -> Sequence[Value]:
+        """What is left."""
+        rest = []
+        while (item := self.next(tx)) is not None:
+            tx.trace.spend()
+            rest.append(item)
+        return rest
+
+    def truth(self, tx: Interpreter) -> bool:
+        """Iterators are true."""
+        return True
+
+    def call_method(self, tx: Interpreter, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        """`__next__` and `__iter__`."""
+        if name == "__next__":
+            item = self.next(tx)
+            if item is None:
+                tx.raise_observed(StopIteration)
+            return item
+        return self if name == "__iter__" else super().call_method(tx, name, args, kwargs)
+
+    def getattr(self, tx: Interpreter, name: str) -> Value:
+        """Its methods."""
+        if hasattr(self.python_type(), name):
+            return BoundBuiltin(self, name)
+        return tx.raise_observed(AttributeError, f"'{self.python_type().__name__}' object has no attribute '{name}'")
+
+
+class ItemsIterator(OneByOneIterator):
     """An iterator over items that are known: those of an immutable sequence, or of a snapshot."""
 
     __slots__ = ("index", "items")
@@ -167,38 +204,17 @@ class ItemsIterator(Value):
         self.index += 1
         return self.items[self.index - 1]
 
-    def iter(self, tx: Interpreter) -> Value:
-        """Itself."""
-        return self
-
     def iterate(self, tx: Interpreter) -> Sequence[Value]:
         """What is left."""
         rest = self.items[self.index :]
         self.index = len(self.items)
         return rest
 
-    def truth(self, tx: Interpreter) -> bool:
-        """Iterators are true."""
-        return True
-
     def call_method(self, tx: Interpreter, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
-        """`__next__` and `__iter__`."""
-        if name == "__next__":
-            item = self.next(tx)
-            if item is None:
-                tx.raise_observed(StopIteration)
-            return item
-        if name == "__iter__":
-            return self
+        """How many items are left, too."""
         if name == "__length_hint__":
             return constant(len(self.items) - self.index)
         return super().call_method(tx, name, args, kwargs)
-
-    def getattr(self, tx: Interpreter, name: str) -> Value:
-        """Its methods."""
-        if hasattr(self.python_type(), name):
-            return BoundBuiltin(self, name)
-        return tx.raise_observed(AttributeError, f"'{self.python_type().__name__}' object has no attribute '{name}'")
 
     def reconstruct(self, codegen: Codegen) -> None:
         """An iterator over a tuple of what is left."""

@@ -2,11 +2,11 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from .base import Unsupported, Value
-from .constant import REGISTRY, ItemsIterator, constant
+from .constant import REGISTRY, OneByOneIterator, constant
 
 if TYPE_CHECKING:
     from ..codegen import Codegen
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _END = object()
 
 
-class DictIterator(Value):
+class DictIterator(OneByOneIterator):
     """iter() of a dict or a view of one, from the end where `step` is -1. Python's own iterator over the keys says what
     comes of changes meanwhile; `taken` counts its items, -1 at the end."""
 
@@ -60,25 +60,6 @@ class DictIterator(Value):
             return shown
         value = self.owner.read(tx, key)
         return value if self.what == "values" else REGISTRY["make_tuple"](tx, [shown, value])
-
-    def iterate(self, tx: Interpreter) -> Sequence[Value]:
-        """What is left."""
-        rest = []
-        while (item := self.next(tx)) is not None:
-            rest.append(item)
-        return rest
-
-    iter = ItemsIterator.iter
-    truth = ItemsIterator.truth
-
-    def call_method(self, tx: Interpreter, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
-        """`__next__` and `__iter__`."""
-        if name == "__next__":
-            item = self.next(tx)
-            if item is None:
-                tx.raise_observed(StopIteration)
-            return item
-        return self if name == "__iter__" else super().call_method(tx, name, args, kwargs)
 
     def parts(self) -> tuple[Callable[..., Any], list[Value]]:
         """The call that makes an iterator over the same dict, at the same place: function and arguments, the dict

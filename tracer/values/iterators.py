@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from .base import ObservedException, Unsupported, Value
-from .constant import REGISTRY, ItemsIterator, constant
+from .constant import REGISTRY, ItemsIterator, OneByOneIterator, constant
 from .handlers import handles
 from .mappings import DictValue, DictView
 from .objects import ObjectValue
@@ -46,7 +46,7 @@ def _next_of_object(tx: Interpreter, value: ObjectValue) -> Value | None:
 REGISTRY["next_of"] = _next_of_object
 
 
-class SteppedIterator(Value):
+class SteppedIterator(OneByOneIterator):
     """An iterator that computes its next item from `sources`. `kind` is the type that the program sees."""
 
     __slots__ = ("kind", "sources")
@@ -59,27 +59,6 @@ class SteppedIterator(Value):
     def python_type(self) -> type:
         """zip, enumerate, itertools.chain, ..."""
         return self.kind
-
-    truth = ItemsIterator.truth
-    getattr = ItemsIterator.getattr
-
-    def iter(self, tx: Interpreter) -> Value:
-        """Itself."""
-        return self
-
-    def iterate(self, tx: Interpreter) -> Sequence[Value]:
-        """All items that are left."""
-        items = []
-        while (item := self.next(tx)) is not None:
-            tx.trace.spend()
-            items.append(item)
-        return items
-
-    def call_method(self, tx: Interpreter, name: str, args: Args, kwargs: Kwargs) -> Value:
-        """`__next__` and `__iter__`."""
-        if name == "__next__":
-            return _next(tx, [self], {})
-        return self if name == "__iter__" else super().call_method(tx, name, args, kwargs)
 
     def describe(self) -> str:
         """The type."""

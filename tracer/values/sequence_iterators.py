@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from .base import Unsupported, Value
-from .constant import ItemsIterator, constant
+from .constant import OneByOneIterator, constant
 
 if TYPE_CHECKING:
     from ..codegen import Codegen
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .sequences import SequenceValue
 
 
-class SequenceIterator(Value):
+class SequenceIterator(OneByOneIterator):
     """iter(sequence), or reversed(sequence) where `step` is -1. `index` is of the next item; negative at the end."""
 
     __slots__ = ("index", "sequence", "step")
@@ -39,27 +39,6 @@ class SequenceIterator(Value):
             return None
         self.index += self.step
         return self.sequence.items[index]
-
-    def iterate(self, tx: Interpreter) -> Sequence[Value]:
-        """What is left."""
-        rest = []
-        while (item := self.next(tx)) is not None:
-            tx.trace.spend()
-            rest.append(item)
-        return rest
-
-    iter = ItemsIterator.iter
-    truth = ItemsIterator.truth
-    getattr = ItemsIterator.getattr
-
-    def call_method(self, tx: Interpreter, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
-        """`__next__` and `__iter__`."""
-        if name == "__next__":
-            item = self.next(tx)
-            if item is None:
-                tx.raise_observed(StopIteration)
-            return item
-        return self if name == "__iter__" else super().call_method(tx, name, args, kwargs)
 
     def parts(self) -> tuple[Callable[..., Any], list[Value]]:
         """The call that makes an iterator over the same sequence, at the same place: function and arguments, the
