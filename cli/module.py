@@ -63,6 +63,9 @@ class OptimizedModule(torch.nn.Module):
     def __reduce__(self) -> tuple[Any, ...]:
         return OptimizedModule, (self._orig_mod, self._request)
 
+    def __bool__(self) -> bool:
+        return bool(self._orig_mod)
+
     def __len__(self) -> int:
         module = self._orig_mod
         if isinstance(module, Sized):

@@ -141,6 +141,7 @@ def test_module_attributes_are_the_originals() -> None:
     with pytest.raises(TypeError, match="does not support len"):
         len(compiled)
     assert len(ptdebug.compile(nn.Sequential(nn.ReLU(), nn.ReLU()))) == 2
+    assert compiled and not ptdebug.compile(nn.Sequential())  # `compiled or net`, as in eager
 
 
 def test_module_modes_and_moves() -> None:
