@@ -1,8 +1,9 @@
 """Are two values equal, apart by rounding, or different?
 
 Rounding is judged against a float64 reference, where there is one: a result may be as far from it as eager's result is,
-times `FACTOR`, measured over the whole tensor, because two right orders of adding disagree element by element. Without
-a reference the distance to eager itself counts.
+times `FACTOR`, measured over the whole tensor, because two right orders of adding disagree element by element. The
+largest of few such distances is mostly luck, so a small tensor may be `FACTOR_OF_FEW` as far. Without a reference the
+distance to eager itself counts.
 """
 from __future__ import annotations
 
@@ -13,6 +14,10 @@ from typing import Any
 import torch
 
 FACTOR = 2.0
+FACTOR_OF_FEW = 4.0
+FEW = 64
+"""Elements. Where errors are normal, the largest of 16 is over twice another largest of 16 once in 55 draws, over four
+times once in 20,000; of 64 it is over twice once in 700."""
 SLACK_ULPS = 4.0
 """Below this many units in the last place of the largest magnitude, a distance counts as rounding in any case."""
 
@@ -82,7 +87,8 @@ def _distance(value: torch.Tensor, eager: torch.Tensor, reference: torch.Tensor 
     if reference is not None and reference.shape == eager.shape:
         r = reference.to(wide)[finite]
         measured = (v - r).abs().max().item()
-        allowed = max(FACTOR * (e - r).abs().max().item(), allowed)
+        factor = FACTOR_OF_FEW if r.numel() < FEW else FACTOR
+        allowed = max(factor * (e - r).abs().max().item(), allowed)
         why = "distance to float64, against eager's own"
     else:
         allowed = max(allowed, 1e3 * epsilon * top)

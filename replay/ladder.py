@@ -99,6 +99,7 @@ class Captured:
     module: torch.fx.GraphModule
     inputs: tuple[Any, ...]
     grad_enabled: bool = False
+    input_names: tuple[str, ...] = ()
 
 
 @dataclass
@@ -276,15 +277,16 @@ class Ladder:
                     yield node.id, ran.values[node.id], name
 
     def _buffer_pairs(self, stage: str, ran: Execution) -> Iterator[tuple[str, Any, str]]:
-        """(buffer, its value, the captured node whose value it should be)."""
+        """(buffer, its value, the captured node whose last piece it is)."""
         steps = self.work.program.steps if stage == "loops" else self.work.plan.items
         nodes = {n.name: n for n in self.work.aten.module.graph.nodes}
+        last = {origin: name for name, n in nodes.items() for origin in n.meta.get("origins", ())}
         for step in steps:
             makers = dict(makers_of(step))
             for name in written(step):
-                for maker in makers.get(name, ()):
+                for maker in makers.get(name, ())[:1]:
                     for origin in nodes[maker].meta.get("origins", ()) if maker in nodes else ():
-                        if name in ran.values:
+                        if name in ran.values and last[origin] == maker:
                             yield name, ran.values[name], origin
 
     def _location(self, node: str) -> Location | None:
@@ -326,7 +328,7 @@ def makers_of(step: Any) -> Iterator[tuple[str, tuple[str, ...]]]:
     elif hasattr(step, "bodies"):
         for body in step.bodies:
             yield from makers_of(body)
-    else:
+    elif step.target is not torch.ops.aten.empty_strided.default:  # memory that a later step fills has no value yet
         yield from ((name, tuple(reversed(step.origins))) for name in step.outputs if name)
 
 

@@ -28,6 +28,15 @@ def test_a_result_closer_to_float64_than_eagers_is_rounding_however_far_from_eag
     assert found.max_abs > 0.09
 
 
+def test_the_largest_of_few_distances_may_be_further():
+    exact = torch.zeros(16, dtype=torch.float64) + 1e-9
+    exact[0] = 1.0
+    eager, ours = (exact + 1e-6).float(), (exact + 3e-6).float()
+    assert compare(ours, eager, exact).verdict == "rounding"
+    many = [torch.cat([t] * 8) for t in (ours, eager, exact)]
+    assert compare(*many).verdict == "different"
+
+
 def test_what_is_never_rounding():
     x = torch.tensor([1.0, 2.0])
     assert compare(x.double(), x).verdict == "different"
