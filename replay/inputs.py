@@ -1,6 +1,7 @@
 """The kept inputs of a compiled graph, as tensors again: same strides, same aliasing."""
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -71,3 +72,17 @@ def bind_symbols(graph: Graph, inputs: tuple[Any, ...]) -> dict[str, float]:
         elif isinstance(meta, str) and meta.isidentifier() and isinstance(value, (int, float)):
             symbols[meta] = value
     return symbols
+
+
+_SPELLINGS = (
+    (re.compile(r"\b[LG]\['(\w+)'\]"), r"\1"),
+    (re.compile(r"(?:\._modules|\._parameters|\._buffers|\.__dict__)\['(\d+)'\]"), r"[\1]"),
+    (re.compile(r"(?:\._modules|\._parameters|\._buffers|\.__dict__)\['(\w+)'\]"), r".\1"),
+)
+
+
+def in_words(name: str) -> str:
+    """An input's name as the program would write it: `model.layers[0].weight`, without the dicts that modules keep."""
+    for pattern, spelling in _SPELLINGS:
+        name = pattern.sub(spelling, name)
+    return name

@@ -27,7 +27,7 @@ from ..engine.training.graphs import FORWARD, JointGraph
 from ..engine.training.joint import trace_joint
 from .compare import compare, worst
 from .graphs import ReplayError, graph_module
-from .inputs import clones
+from .inputs import clones, in_words
 from .ladder import Captured, Difference, Ladder, Report, Rung, makers_of
 from .rungs import Execution, deterministic, results_of, run_aten, run_graph, run_kernels, run_loops, written
 
@@ -203,7 +203,7 @@ class TrainingLadder(Ladder):
             self.first = self._locate(stage, ran) or Difference(stage, where, None, comparison)
 
     def _names(self, ran: Execution) -> list[str]:
-        names = [item.name for item in self.kept.inputs]
+        names = [in_words(item.name) for item in self.kept.inputs]
         return [*(f"result {i}" for i in range(len(ran.outputs))), *names,
                 *(f"gradient of {names[i]}" for i in self.joint.gradients)][: len(ran.observed())]
 
