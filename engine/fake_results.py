@@ -11,8 +11,10 @@ from typing import Any
 
 import torch
 from torch._prims_common import compute_elementwise_output_strides, make_contiguous_strides_for
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from .random_fills import RANDOM_FILLS
+from .unbacked import unbacked_in
 from .unsupported import EngineUnsupported
 
 aten = torch.ops.aten
@@ -38,22 +40,31 @@ def check(operator: Any, out: Any, args: Sequence[Any]) -> None:
 
 
 def eager_strides(operator: Any, result: torch.Tensor, args: Sequence[Any]) -> Strides | None:
-    """The strides that eager gives the (first) result of an operator; None where the fake tensor's are right, or sizes
-    vary."""
+    """The strides that eager gives the (first) result of an operator; None where the fake tensor's are right, or where
+    only data tells sizes. Sizes that vary are compared, which is a guard on the order of strides."""
     layout = LAYOUTS.get(operator)
     if layout is None or result.device.type != "cpu":
         return None
-    if any(_varies(a) for a in args if isinstance(a, torch.Tensor)):
+    if any(map(unbacked_in, _tensors(args))) or (operator not in LAID_OUT_BY_INPUT and unbacked_in(result)):
         return None
-    if _varies(result):
-        return layout(result, *args) if operator in LAID_OUT_BY_INPUT else None
     strides = layout(result, *args)
-    same = strides is None or all(n == 1 or a == b for n, a, b in zip(result.shape, strides, result.stride()))
-    return None if same else strides
+    if strides is None or all(_is_one(n) or _same(a, b) for n, a, b in zip(result.shape, strides, result.stride())):
+        return None
+    return strides
 
 
-def _varies(tensor: torch.Tensor) -> bool:
-    return any(type(n) is not int for n in (*tensor.shape, *tensor.stride()))
+def _tensors(args: Sequence[Any]) -> list[torch.Tensor]:
+    flat = [part for a in args for part in (a if isinstance(a, (tuple, list)) else (a,))]
+    return [a for a in flat if isinstance(a, torch.Tensor)]
+
+
+def _is_one(size: Any) -> bool:
+    return type(size) is int and size == 1
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Whether two strides are equal for all sizes: a coincidence of those at hand is no guard."""
+    return one == other if type(one) is type(other) is int else statically_known_true(one == other)
 
 
 # ---- element by element
@@ -102,7 +113,7 @@ def _indexed(out: torch.Tensor, x: torch.Tensor, indices: Sequence[torch.Tensor 
     """
     found = [i for i in indices if i is not None]
     masks = any(i.dtype in (torch.bool, torch.uint8) for i in found)
-    if not found or masks or any(type(n) is not int for i in found for n in (*i.shape, *i.stride())) or 0 in out.shape:
+    if not found or masks or 0 in out.shape:
         return None
     dims = list(range(x.dim()))
     used = [d for d in dims if d < len(indices) and indices[d] is not None]

@@ -24,6 +24,7 @@ SYMBOL_HINT = 128  # what a symbolic size counts as in scores
 ROW_LIMIT = 512 * 1024  # bytes that one iteration of shared loops may leave for the next body: the second-level cache
 MAX_BODIES, MAX_BUFFERS = 48, 60
 SMALL = 16 * 1024  # bytes: groups that touch less are fused for the sake of fewer calls
+MOST_MEANS = 4096  # rows whose means a kernel keeps between the two passes of a variance
 SHORT = 32  # iterations of a loop beside which an expensive value is not computed by itself, without vectors
 SIBLING_SHARE = 0.1  # of their traffic that siblings must have in common
 
@@ -252,6 +253,9 @@ class Fusion:
             if first.device == "cpu" and _one_by_one((*fixed, *moved), shared):
                 refusal = Refusal("an expensive value would be computed one by one, beside a short loop", "longer rows")
                 continue
+            if first.device == "cpu" and _keeps_means((*fixed, *moved), shared):
+                refusal = Refusal("a variance would keep the means of many rows", "fewer rows in one iteration")
+                continue
             found = conflict(fixed, moved, axes[:shared])
             if found is None and not dependent:
                 found = crossing(fixed, moved, axes[:shared])
@@ -259,7 +263,8 @@ class Fusion:
                 unfit = self._too_coarse(fixed, moved, axes[:shared])
                 return unfit if unfit is not None else (list(fixed) + list(moved), axes[:shared])
             refusal = refusal or found
-        if (not first.axes and not second.axes) or self._small(first, second):
+        means = first.device == "cpu" and _keeps_means((*first.bodies, *second.bodies), 0)
+        if (not first.axes and not second.axes) or (self._small(first, second) and not means):
             found = conflict(first.bodies, second.bodies, ())
             if found is None:
                 return first.bodies + second.bodies, ()
@@ -313,6 +318,17 @@ def _one_by_one(bodies: Sequence[LoopBody], shared: int) -> bool:
     if len(lengths) == len(inner) or not all(n.is_Integer and n < SHORT for n in lengths) or not lengths:
         return False
     return any(s.op in HEAVY for b, loops in zip(bodies, inner) if not loops for s in b.statements)
+
+
+def _keeps_means(bodies: Iterable[LoopBody], shared: int) -> bool:
+    """True when a body would run its two passes of a variance over more rows, one after the other, than a few."""
+    for b in bodies:
+        rows = sympy.Mul(*[a.extent for a in b.axes[shared:]])
+        if any(s.op == "reduce" and s.mode == "welford" for s in b.statements) and not (
+            rows.is_Integer and rows <= MOST_MEANS
+        ):
+            return True
+    return False
 
 
 def _one_pass(writers: Iterable[LoopBody], readers: Iterable[LoopBody], shared: Sequence[Axis]) -> bool:

@@ -45,6 +45,8 @@ def faked(programs: Sequence[Program], dynamic: bool = False) -> list[Faked]:
                 for call in program.calls:
                     values[call.name] = apply(call, values)
         except Exception:
+            if mode.shape_env is not None:
+                mode.shape_env.pending_fresh_unbacked_symbols.clear()  # of a kernel that then refused
             continue
         made.append(Faked(program, inputs, values))
     return made

@@ -18,6 +18,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+import torch.nn.functional as F
+from torch._decomp import decomposition_table
 
 from .fuzz_operators import ACTIVATIONS, BINARY, UNARY
 from .fuzz_programs import LOW, RANDOM, Call, Program, apply, kind_of, mapped, refs
@@ -39,11 +41,26 @@ EXACT = frozenset(
 ELEMENTWISE = frozenset(name.rpartition(".")[2] for name in (*UNARY, *ACTIVATIONS, *BINARY))
 """Functions each of whose results comes from one element: its error says nothing about larger or smaller results."""
 
+CHOOSING = frozenset("clamp clamp_ relu relu_ relu6 hardtanh maximum minimum max min amax amin aminmax".split())
+"""Functions that choose one of their values: which bits of a NaN arrive is nobody's."""
+
+
+def _group_norm(x: torch.Tensor, groups: int, weight: torch.Tensor) -> torch.Tensor:
+    """By its definition; eager's kernel takes the weight into the factor and the mean, in which infinities meet."""
+    channel = [1, -1, *[1] * (x.dim() - 2)]
+    return F.group_norm(x, groups) * weight.view(channel)
+
+
 BY_PARTS: dict[str, Any] = {
     "torch.var_mean": lambda x, *args: (torch.var(x, *args), torch.mean(x, *args)),
     "torch.std_mean": lambda x, *args: (torch.std(x, *args), torch.mean(x, *args)),
+    "torch.ops.aten.native_layer_norm_backward": decomposition_table[torch.ops.aten.native_layer_norm_backward.default],
+    "F.group_norm": _group_norm,
 }
-"""Functions whose results eager also gives one by one: of a row with an infinity they say otherwise by its place."""
+"""Functions with a second way to their results: where infinities meet on the way, one gives NaN and the other not.
+
+Eager's own ways differ so for variances: of a row with an infinity, they say otherwise by its place.
+"""
 
 FROM_ONE = frozenset(("gelu", "ndtr", "log_ndtr"))
 """Functions that take a small result from 1: its error is that of results near 1."""
@@ -88,7 +105,19 @@ def execute(
                     result.copy_(changed(result, change, error, snap))
             else:
                 values[call.name] = changed(result, change, error, snap)
+        elif snap and name in CHOOSING and isinstance(result, torch.Tensor) and kind_of(result.dtype) == "f":
+            _forget_nans(values, call.name, result, name.endswith("_"))
     return [values[name] for name in program.results]
+
+
+def _forget_nans(values: dict[str, Any], name: str, result: torch.Tensor, in_place: bool) -> None:
+    """The result of a call with all its NaNs the same one."""
+    plain_nans = torch.where(result.isnan(), torch.nan, result)
+    if in_place:
+        with contextlib.suppress(RuntimeError):  # overlapping memory
+            result.copy_(plain_nans)
+    else:
+        values[name] = plain_nans
 
 
 def changed(value: Any, change: random.Random, error: torch.Tensor | None = None, snap: bool = False) -> Any:
@@ -111,7 +140,7 @@ def changed(value: Any, change: random.Random, error: torch.Tensor | None = None
         whole = value.round()
         reach = 4 * eps * value.double().abs() + 4 * error.nan_to_num(posinf=0.0)
         moved = torch.where((value.double() - whole.double()).abs() <= reach, whole, moved)
-    moved = torch.where(value.isnan(), value.copysign(torch.tensor(-1.0 if snap else 1.0)), moved)
+    moved = torch.where(value.isnan(), value.copysign(value.new_tensor(-1.0 if snap else 1.0)), moved)
     return torch.where(error.isinf(), toss.to(value.dtype), moved)
 
 

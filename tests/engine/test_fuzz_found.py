@@ -119,6 +119,32 @@ def test_sizes_that_vary_where_a_kernel_wants_numbers():
     assert not check([written], {}, dynamic=True)
 
 
+VARYING = {
+    "a gradient of elements": program(
+        [given("a", (8, 9, 1, 9), stride=(1, 8, 648, 72)), given("b", (8, 9, 1, 9))],
+        ("torch.ops.aten.hardtanh_backward", (B, A, -1, 1), {})),
+    "angles of complex numbers": program([given("a", (4, 3), torch.complex64, (1, 4))], ("torch.angle", (A,), {})),
+    "rows of a gradient": program(
+        [given("a", (5, 7), stride=(1, 5)), given("b", (5, 1)), given("c", (7,))],
+        ("torch.ops.aten.native_layer_norm_backward", (A, A, [7], B, B, C, C, [True, True, True]), {}),
+        ("operator.getitem", (V0, 0), {}), results=("v1",)),
+    "an index": program(
+        [given("a", (3, 1, 4, 5), stride=(1, 12, 3, 12)), given("b", (2,), torch.int64, fill="index", bound=3)],
+        ("torch.ops.aten.index.Tensor", (A, [None, None, B]), {})),
+}
+
+
+def test_strides_are_eagers_at_sizes_that_vary():
+    failures = check(list(VARYING.values()), {}, dynamic=True)
+    assert not failures, "\n".join(f"{f.program}\n# {f.what}" for f in failures)
+
+
+def test_a_variance_of_rows_whose_number_varies_keeps_no_means():
+    both = program([given("a", (1, 4, 16, 17), stride=(17, 17, 68, 1))], ("torch.sub", (A, -1.5), {}),
+                   ("torch.std_mean", (A, -3), {}), ("operator.getitem", (V1, 1), {}), results=("v2", "v0"))
+    assert not check([both], {"variance:*": "welford"}, dynamic=True)
+
+
 def test_statistics_in_16_bits_are_not_read_as_32():
     sixteen = [given("a", (2, 3, 6, 4), torch.bfloat16), given("b", (3,), torch.bfloat16, fill="small"),
                given("c", (3,), torch.bfloat16, fill="index", bound=5)]
