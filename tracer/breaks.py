@@ -39,6 +39,10 @@ BREAKS: dict[str, BreakKind] = {
         "how large the result is depends on values in a tensor: `{expression}`",
         "keep the size and blank out what is not wanted: torch.where(mask, x, 0) in the place of x[mask]",
     ),
+    "random-value": BreakKind(
+        "what happens here depends on a number that Python's random gives when the program runs: {detail}",
+        "draw it before the call of the compiled function and pass it as an argument; or use torch.rand and torch.where",
+    ),
     "raises": BreakKind(
         "an exception is raised here and leaves the compiled function: {detail}",
         "nothing, if it is an error; eager raises it with its traceback",

@@ -29,6 +29,7 @@ from .sources import (
     ComputedSource,
     ConstantSource,
     DefaultSource,
+    DrawSource,
     GlobalSource,
     ItemSource,
     KeySource,
@@ -187,7 +188,7 @@ class Codegen:
             self.emit("LOAD_FAST", name)
             return
         _LOADERS[type(source)](self, source)
-        if not isinstance(source, LocalSource) and (self.planning or self.plan.source_uses[source] > 1):
+        if not isinstance(source, (LocalSource, DrawSource)) and (self.planning or self.plan.source_uses[source] > 1):
             self._temporaries[source] = self.save()
 
     def load_cell_source(self, source: Source) -> None:
@@ -437,6 +438,7 @@ _LOADERS: dict[type, Callable[[Codegen, Any], None]] = {
     CellSource: _cell,
     DefaultSource: _default,
     ResultSource: _result,
+    DrawSource: lambda codegen, source: codegen.emit("LOAD_FAST", source.variable),
     SizeSource: _size,
     ConstantSource: lambda codegen, source: codegen.const(source.value),
     ComputedSource: _computed,

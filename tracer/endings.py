@@ -11,6 +11,8 @@ from functools import partial
 from types import CodeType, GeneratorType
 from typing import Any
 
+import torch
+
 from . import suspended  # noqa: F401  (it says how generators in flight are rebuilt)
 from .assembly import Cell, Label, TryBegin, TryEnd, assemble
 from .capture import CapturedGraph
@@ -24,7 +26,8 @@ from .liveness import ENDS, READS, live_at
 from .modes import LASTING, Modes, protected
 from .opcodes.control import JUMP_IF_FALSE, after_loop
 from .opcodes.py313 import JUMPS_ON_BOOL
-from .randomness import draws, taken_back
+from .randomness import draws as draws_numbers
+from .randomness import taken_back
 from .resume import (
     argument_count,
     first_argument,
@@ -66,29 +69,42 @@ def write_code(root: Interpreter, body: Body, compile_graph: Compile) -> CodeTyp
             raise Unsupported("abandoned-generator", generator.describe(), earlier=root.trace.step)
     codegen = Codegen(root.code, root.effects, plan, planning=False)
     _prologue(codegen)
-    if root.graph.operations or plan.nodes:  # without operations on tensors, results may be numbers
-        compiled = compile_graph(root.graph.finish(list(plan.nodes), root.trace.modes))
-        if root.graph.sets_modes:
-            compiled = protected(compiled, root.trace.modes)
-        again = None
-        if root.trace.options.run_again and may_run_again(root.graph, root.trace.context.restartable):
-            again = SecondRun(codegen, root.code)
-            if any(map(draws, root.graph.graph.nodes)):
-                compiled = taken_back(compiled)  # the second run draws the same numbers
-        codegen.push_function(unobserved(compiled))
-        sources = root.graph.used_inputs()
-        plan.expect(sources)
-        for source in sources:
-            codegen.load_source(source)
-        codegen.call(len(sources))
-        codegen.emit("STORE_FAST", OUTPUTS)
-        if again is not None:
-            again.end()
+    _call_graph(root, codegen, compile_graph)
     codegen.create_new_objects()
     body(codegen)
     code = assemble(codegen.instructions, root.code)
     hands_over(code, codegen.rest)
     return code
+
+
+def _call_graph(root: Interpreter, codegen: Codegen, compile_graph: Compile) -> None:
+    """Draw what the frame draws from Python's generators, then call the graph, where there is one."""
+    graph, draws, options = root.graph, root.trace.draws, root.trace.options
+    has_graph = bool(graph.operations or codegen.plan.nodes)  # without operations on tensors, results may be numbers
+    if not has_graph and not draws.made:
+        return
+    compiled, again = None, None
+    if has_graph:
+        compiled = compile_graph(graph.finish(list(codegen.plan.nodes), root.trace.modes))
+        if graph.sets_modes:
+            compiled = protected(compiled, root.trace.modes)
+    if options.run_again and may_run_again(graph, root.trace.context.restartable):
+        if draws.made:
+            draws.remember(codegen)
+        again = SecondRun(codegen, root.code)
+        if compiled is not None and any(map(draws_numbers, graph.graph.nodes)):
+            compiled = taken_back(compiled)  # the second run draws the same numbers
+    draws.emit(codegen)
+    if compiled is not None:
+        codegen.push_function(unobserved(compiled))
+        sources = graph.used_inputs()
+        codegen.plan.expect(sources)
+        for source in sources:
+            codegen.load_source(source)
+        codegen.call(len(sources))
+        codegen.emit("STORE_FAST", OUTPUTS)
+    if again is not None:
+        again.end(draws.take_back if draws.made else None)
 
 
 def _prologue(codegen: Codegen) -> None:
@@ -105,6 +121,11 @@ def _finish_effects(root: Interpreter, codegen: Codegen) -> None:
     root.effects.apply(changes, codegen)
     if root.trace.open_variables:
         raise Unsupported("global-state", f"{root.trace.open_variables[-1].describe()}, set and not reset,")
+    for mode in root.trace.overrides.modes:  # entered and not left: so they are after the frame
+        codegen.push_function(torch._C._push_on_torch_function_stack)
+        codegen(mode)
+        codegen.call(1)
+        codegen.emit("POP_TOP")
     now = Modes.now()
     for name in root.trace.modes.differences(now):
         if name not in LASTING:

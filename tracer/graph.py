@@ -211,6 +211,9 @@ class TraceGraph:
             raise Unsupported("data-dependent-shape", f"{_target_name(target)}") from error
         except (UnsupportedOperatorException, UnsupportedFakeTensorException, NotImplementedError) as error:
             raise Unsupported("missing-fake-kernel", str(target)) from error
+            decided_by = getattr(getattr(error, "cond", None), "free_symbols", ())
+            if not self.shapes.shape_env.drawn.isdisjoint(decided_by):
+                raise Unsupported("random-value", _target_name(target)) from error
         except Exception as error:
             first_line = str(error).partition("\n")[0]
             raise Unsupported("operator-error", f"{_target_name(target)}: {first_line}") from error

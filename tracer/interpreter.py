@@ -17,6 +17,7 @@ from ..artifacts.context import CompileContext
 from ..artifacts.records import Location
 from .capture import CompileOptions
 from .codegen import STACK_ARGUMENT
+from .draws import Draws
 from .generators import GeneratorValue, is_generator, refuse_coroutine
 from .graph import TraceGraph
 from .instructions import CodeInfo, Instruction, code_info
@@ -95,7 +96,7 @@ class Trace:
     inlined: set[CodeType] = field(default_factory=set)
     generators: list[GeneratorValue] = field(default_factory=list)  # all that were made
 
-
+    draws: Draws = field(default_factory=Draws)
     def spend(self, amount: int = 1) -> None:
         """Count a turn of a loop, the program's or ours over its items, and a call that is inlined; an operation on a
         symbol counts as ten. What takes very many is slower to follow than to run, may take all memory, and need not

@@ -8,6 +8,7 @@ all side effects before it. A graph that changes its inputs in place is left out
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from types import CodeType
 
 import torch
@@ -57,8 +58,9 @@ class SecondRun:
         self.begin = TryBegin(self.handler, False, 0)
         codegen.label(self.begin)
 
-    def end(self) -> None:
-        """The end of the call; where it raised, the frame's own code is called and its result returned."""
+    def end(self, undo: Callable[[Codegen], None] | None) -> None:
+        """The end of the call; where it raised, what `undo` emits runs, then the frame's own code, whose result is
+        returned."""
         codegen, after = self.codegen, Label()
         codegen.label(TryEnd(self.begin))
         codegen.emit("JUMP_FORWARD", after)
@@ -68,6 +70,8 @@ class SecondRun:
         codegen.emit("LOAD_FAST", _ERROR)
         codegen.call(1)
         codegen.emit("STORE_FAST", _ERROR)
+        if undo is not None:
+            undo(codegen)
         own = as_written(self.code)
         start = codegen.count()
         codegen.push_null()

@@ -101,6 +101,7 @@ class CaptureShapeEnv(ShapeEnv):
     def __init__(self, **options: Any) -> None:
         self.settled: list[tuple[sympy.Symbol, sympy.Expr, Location | None]] = []
         super().__init__(**options)
+        self.drawn: set[sympy.Symbol] = set()  # those that stand for numbers of Python's random
 
     def _set_replacement(self, a: sympy.Symbol, tgt: sympy.Expr, msg: str) -> None:
         super()._set_replacement(a, tgt, msg)
@@ -265,6 +266,12 @@ class FrameShapes:
         self._fakes[id(tensor)] = (tensor, fake)
         return fake
 
+    def stands_for(self, tensor: torch.Tensor, other: torch.Tensor) -> None:
+        """`other` has the sizes of `tensor`, which has a fake."""
+        self._fakes[id(other)] = other, self._fakes[id(tensor)][1]
+        if id(tensor) in self._dims:
+            self._dims[id(other)] = self._dims[id(tensor)]
+
     def symbolic_int(self, value: int, source: Source) -> torch.SymInt | int:
         """The int behind `source`: a symbol when it has been seen to vary, else `value` itself (guard on it then)."""
         if not self.policy.number(source, value):
@@ -281,6 +288,17 @@ class FrameShapes:
         symbol = self.shape_env.create_unspecified_symbol(value, source=theirs, dynamic_dim=DimDynamic.DYNAMIC)
         self._bind(symbol, source, value)
         made: Any = self.shape_env.create_symfloatnode(symbol, hint=value, source=theirs)
+        return made
+
+    def drawn(self, kind: type, bounds: tuple[int, int] | None = None) -> torch.SymInt | torch.SymFloat:
+        """A symbol for an int (between `bounds`, both included) or a float that is drawn before the graph runs."""
+        env = self.shape_env
+        made = env.create_unbacked_symint() if kind is int else env.create_unbacked_symfloat()
+        symbol = made.node.expr
+        env.pending_fresh_unbacked_symbols.remove(symbol)
+        env.drawn.add(symbol)
+        if bounds is not None:
+            env.var_to_range[symbol] &= ValueRanges(*bounds)
         return made
 
     def assertions(self) -> set[sympy.Expr]:

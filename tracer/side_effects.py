@@ -190,6 +190,10 @@ class SideEffects:
         finally:
             self._seals.pop()
 
+    def is_sealed(self) -> bool:
+        """Whether what exists outside must not change now."""
+        return bool(self._seals)
+
     def _note(self, key: tuple[Any, ...], change: _Change) -> None:
         for start, what in self._seals:
             if _is_older(change.target, start):

@@ -241,6 +241,24 @@ def call_text(function: Callable[..., Any], args: Sequence[str]) -> str:
 
 
 @dataclass(frozen=True, eq=False)
+class DrawSource(Source):
+    """What draw number `number` of the frame gave (see `draws.py`); `text` is the call. No guard can read it: guards
+    are checked before anything is drawn."""
+
+    number: int
+    text: str
+
+    @cached_property
+    def expression(self) -> str:
+        return f"{self.text} (draw {self.number})"
+
+    @property
+    def variable(self) -> str:
+        """The local variable that holds it."""
+        return f"___draw_{self.number}"
+
+
+@dataclass(frozen=True, eq=False)
 class GlobalStateSource(Source):
     """No object: what is checked without one (grad mode, autocast, the function mode stack; expressions on sizes)."""
 

@@ -11,6 +11,7 @@ from .sources import (
     CellSource,
     ComputedSource,
     DefaultSource,
+    DrawSource,
     GlobalSource,
     ItemSource,
     KeySource,
@@ -44,6 +45,8 @@ def in_words(source: Source) -> str:
         return f"{source.function}({in_words(source.owner)})"
     if isinstance(source, ComputedSource):
         return call_text(source.function, [in_words(arg) for arg in source.args])
+    if isinstance(source, DrawSource):
+        return source.text
     if isinstance(source, KeySource):
         return f"key {source.index} of {in_words(source.owner)}"
     if isinstance(source, DefaultSource):

@@ -54,7 +54,7 @@ EXPRESSIONS: dict[str, list[str]] = {
         "list(<G>)[0] if <B> else <T>", "(*<LT>, <T>)[0]", "{**<DT>, 'q': <T>}['q']", "noisy(<T>)", "deep(<T>, <N> % 3)",
         "types.SimpleNamespace(a=<T>).a", "next(tensors(<T>, 2))", "torch.tensor([<N>, <N>, 1.0]) + <T>",
         "torch.arange(<N> % 3 + 3)[:3] + <T>", "drive(chain_waiting(<T>, <N> % 3))", "<T>.add(<T>, alpha=<N>)",
-        "operator.itemgetter(0)(<LT>)", "operator.methodcaller('add', <T>)(<T>)", "operator.itemgetter('b', 'a')({'a': <T>, 'b': <T>})[1]",
+        "<T> * random.uniform(1, 2)", "<T> + random.randint(0, 5)", "operator.itemgetter(0)(<LT>)", "operator.methodcaller('add', <T>)(<T>)", "operator.itemgetter('b', 'a')({'a': <T>, 'b': <T>})[1]",
     ],
     "N": [
         "<N> + <N>", "<N> * <N> % 1000", "<N> - <N>", "<N> // (<N> * <N> + 1)", "<N> % 3", "-<N>", "~<N>", "<N> & 3", "<N> | 1",
@@ -67,6 +67,7 @@ EXPRESSIONS: dict[str, list[str]] = {
         "len({<N>, <N>, <N>})", "(z := <N>) + z", "int('12') + <N>", "Color.pick(<N>).value", "Level.HIGH + <N>",
         "len(<SN>)", "Frozen(<N>).n", "Config(width=<N>).width", "Ranked(<N>).n", "operator.index(Ranked(<N>))",
         "len(<Q>)", "Counter0()['a']", "remember(<S>, <N>)", "int(<T>.sum() > 0)", "zlib.crc32(<S>.encode()) % 7",
+        "random.randrange(1, 6)", "random.choice([1, 2, 4])", "random.getrandbits(3)",
         "max(<I>, key=lambda q: -q, default=0)", "len(list(<G>))", "math.comb(5, <N> % 5)", "<N>.bit_length()",
         "collections.Counter(<S>)['a']", "pow(2, <N> % 5)", "[*<I>, 3][0]", "len(json.dumps(<LN>))", "hash(<N>) % 5",
         "<LN>.index(<N>) if <N> in <LN> else 0", "next((q for q in <I> if q > 1), -1)", "<O>.size", "len(<O>.tags)",
@@ -80,6 +81,7 @@ EXPRESSIONS: dict[str, list[str]] = {
         "<F> + <N>", "<F> * <F>", "<N> / 2", "math.sqrt(abs(<F>))", "float(<N>)", "math.sin(<F>)", "round(<F>, 1)",
         "min(<F>, <F>)", "<F> // 2", "Config().rate", "random.random()", "<T>.sum().item()", "float('1.5')", "abs(<F>)",
         "(<F> if <B> else <F>)", "math.fsum([<F>, <N>])", "math.hypot(<F>, 1)", "random.choice([<F>, 2.5])",
+        "random.uniform(<F>, <N>)", "random.gauss(0, 1)", "RNG.random()", "random.Random(<N>).random()",
     ],
     "B": [
         "<N> > <N>", "<N> == <N>", "<S> == <S>", "<N> in <LN>", "not <B>", "<B> and <B>", "<B> or <B>", "<F> < <F>",
@@ -124,7 +126,7 @@ EXPRESSIONS: dict[str, list[str]] = {
         "list(itertools.chain.from_iterable([<LN>, <LN>]))", "[len(p) for p in itertools.combinations(<LN>, 2)]",
         "[a for a, b in itertools.pairwise(<LN>)]", "list(itertools.takewhile(lambda q: q < 3, <I>))", "list(<Q>)",
         "list(itertools.islice(itertools.count(<N>), 3))", "[len(list(g)) for _, g in itertools.groupby(sorted(<LN>))]",
-        "[q for r in [<LN>, <LN>] for q in r]", "random.sample([1, 2, 3, 4], 2)", "list(dict.fromkeys(<LN>))",
+        "[q for r in [<LN>, <LN>] for q in r]", "random.sample([1, 2, 3, 4], 2)", "random.choices(<LN>, k=2)", "RNG.sample(range(9), 2)", "list(dict.fromkeys(<LN>))",
         "[x for x in <I>]", "[n for n in range(3)]", "list(delegating(2))", "[*<I>, *<I>]", "list(Steps(3))", "copy.deepcopy(<LN>)",
         "list(zip(*[<LN>, <LN>]))[:0]", "[int(c.isalpha()) for c in <S>]", "list(itertools.compress(<LN>, [1, 0, 1]))",
         "list(itertools.zip_longest(<LN>, [1]))[:0]", "list(itertools.dropwhile(lambda q: q < 2, <LN>))", "[(k := q) for q in <LN>]",
@@ -281,6 +283,9 @@ assert <B> or True
 <G.new> = (<T|t:T> for t in <LT>)
 <N.new> = sum(<I>)
 random.shuffle(<LN.own>)
+random.seed(<N>)
+RNG.seed(<S>)
+LOG.append(random.random())
 <N.new> = random.randint(0, 3)
 <T.new> = torch.rand(2, 3)
 <LT.new> = list(<G>)

@@ -15,6 +15,7 @@ LOG = []
 TABLE = {}
 COUNT = 0
 CACHE = collections.OrderedDict()
+RNG = random.Random(4)
 
 
 class Boom(Exception):

@@ -14,6 +14,7 @@ from . import (  # noqa: F401  (they fill the tables)
     context_variables,
     copying,
     dict_methods,
+    drawn,
     floats,
     functional,
     functorch,

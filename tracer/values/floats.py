@@ -99,27 +99,8 @@ class FloatValue(NumberValue):
         return self.computed_by(tx, getattr(float, name), [self, *args])
 
     def computed_by(self, tx: Interpreter, function: Callable[..., Any], args: Sequence[Value]) -> Value:
-        """`function(*args)` of numbers: a float is an input of its own, anything else is guarded and known.
-
-        Where it raises, or an argument has no source, this float is specialised.
-        """
-        sources = [_source_of(arg) for arg in args]
-        numbers = [arg.number if isinstance(arg, FloatValue) else _number_of(arg) for arg in args]
-        try:
-            result = None if None in sources else function(*numbers)
-        except (ArithmeticError, ValueError, TypeError):
-            result = None
-        if result is None:
-            known = [constant(arg.specialize(tx)) if isinstance(arg, FloatValue) else arg for arg in args]
-            return REGISTRY["apply_numbers"](tx, function, known)
-        source = ComputedSource(function, tuple(s for s in sources if s is not None))
-        if type(result) is float and math.isfinite(result):
-            value = self.trace.values_by_source.get(source)
-            if value is None:
-                value = self.trace.values_by_source[source] = FloatValue(tx, result, source)
-            return value
-        self.trace.guards.add(source, "COMPUTED", result)
-        return constant(result)
+        """`function(*args)`."""
+        return compute(tx, function, args)
 
     def converted(self, tx: Interpreter, kind: type) -> Value:
         """int(number), which is then known; float(number) is the number."""
@@ -135,6 +116,35 @@ class FloatValue(NumberValue):
 
         assert self.source is not None
         return f"the number `{in_words(self.source)}`"
+
+
+def compute(tx: Interpreter, function: Callable[..., Any], args: Sequence[Value]) -> Value:
+    """`function(*args)` of numbers: a float is an input of its own, anything else is guarded and known. What is
+    computed from a drawn number is known as little as that.
+
+    Where it raises, or an argument has no source, the floats are specialised.
+    """
+    sources = [_source_of(arg) for arg in args]
+    try:
+        result = None if None in sources else function(*map(_number_of, args))
+    except (ArithmeticError, ValueError, TypeError):
+        result = None
+    if result is None:
+        known = [constant(arg.specialize(tx)) if isinstance(arg, FloatValue) else arg for arg in args]
+        return REGISTRY["apply_numbers"](tx, function, known)
+    source = ComputedSource(function, tuple(s for s in sources if s is not None))
+    value = tx.trace.values_by_source.get(source)
+    if value is not None:
+        return value
+    if any(isinstance(arg, NumberValue) and arg.is_drawn for arg in args):
+        value = REGISTRY["computed_from_drawn"](tx, source, result)
+    elif type(result) is float and math.isfinite(result):
+        value = FloatValue(tx, result, source)
+    else:
+        tx.trace.guards.add(source, "COMPUTED", result)
+        return constant(result)
+    tx.trace.values_by_source[source] = value
+    return value
 
 
 def _is_number(value: Value) -> bool:
@@ -154,6 +164,8 @@ def _source_of(value: Value) -> Source | None:
 def _number_of(value: Value) -> Any:
     if value.is_constant():
         return value.as_constant()
+    if isinstance(value, FloatValue) or (isinstance(value, NumberValue) and value.is_drawn):
+        return value.number  # type: ignore[attr-defined]
     return value.symbol.node.hint if isinstance(value, NumberValue) else None
 
 

@@ -43,6 +43,10 @@ CODES: dict[CodeType, Callable[..., Value]] = {}
 """By code: functions that Python's library makes one by one, `handler(tx, function, args)`."""
 
 
+BOUND: dict[type, Callable[..., Value]] = {}
+"""By the exact type of their owner: bound methods written in C, `builder(tx, method, source)`."""
+
+
 class FunctionValue(Value):
     """A Python function: `function` when it exists outside the trace, else made by MAKE_FUNCTION.
 
@@ -496,6 +500,9 @@ def build_builtin(tx: Interpreter, obj: Any, source: Source | None) -> Value:
 
 
 def _is_bound_anew(obj: Any) -> bool:
+    bound = BOUND.get(type(getattr(obj, "__self__", None)))
+    if bound is not None:
+        return bound(tx, obj, source)
     """Whether reading the attribute makes a new object each time ("".join)."""
     return isinstance(obj, (BuiltinFunctionType, MethodWrapperType)) and not isinstance(
         getattr(obj, "__self__", None), (type(torch), type(None))

@@ -36,6 +36,9 @@ class NumberValue(Value):
 
     __slots__ = ("_make_node", "_node", "_operands", "symbol")
 
+    is_drawn = False
+    """Whether Python's random gives it, and there is no value of this call to decide by."""
+
     def __init__(
         self, symbol: Any, node: torch.fx.Node | None = None, make_node: Callable[[], torch.fx.Node] | None = None,
         source: Source | None = None, operands: Sequence[Value] = (),
@@ -87,7 +90,12 @@ class NumberValue(Value):
         try:
             return kind(self.symbol)
         except Exception as error:
-            raise Unsupported("data-dependent-value", self.describe()) from error
+            raise Unsupported(self._code("value"), self.describe()) from error
+
+    def _code(self, what: str) -> str:
+        """Of the break where the number would have to be known."""
+        drawn = getattr(self.symbol.node.shape_env, "drawn", ())
+        return f"data-dependent-{what}" if self.symbol.node.expr.free_symbols.isdisjoint(drawn) else "random-value"
 
     def as_proxy(self) -> Any:
         """Its node, or the number once it is known."""
@@ -99,7 +107,7 @@ class NumberValue(Value):
         try:
             return bool(self.symbol)
         except Exception as error:
-            raise Unsupported("data-dependent-branch", self.describe()) from error
+            raise Unsupported(self._code("branch"), self.describe()) from error
 
     def key(self) -> Any:
         """As a key of a dict the number is specialised."""
