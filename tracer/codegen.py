@@ -86,12 +86,6 @@ def nth_key(mapping: Any, index: int) -> Any:
     return list(dict.keys(mapping))[index]
 
 
-def builtin_new(cls: type) -> Any:
-    """The `__new__` that makes an instance in memory: past those that classes written in Python define."""
-    found = (base.__dict__.get("__new__") for base in cls.__mro__)
-    return next(new for new in found if isinstance(new, BuiltinFunctionType))
-
-
 class Codegen:
     """Emits instructions into `instructions`. `plan` is filled when `planning`, else followed."""
 
@@ -147,23 +141,25 @@ class Codegen:
 
     def new_object(self, value: Value) -> None:
         """Push an object made in the trace (an instance, a cell); it was created right after the graph ran."""
-        if self.planning:
+        if self.planning and value not in self.plan.new_objects:
             self.plan.new_objects[value] = None
+            self._create(value)  # what it is made from has to be there, too
         self.emit("LOAD_FAST", self._temporaries.get(value, "___new"))
 
     def create_new_objects(self) -> None:
         """Create, still empty, the objects that escape; their contents are side effects."""
         for value in self.plan.new_objects:
-            cls = self.effects.new.get(value, CellType)
-            if cls is CellType:
-                self.push_function(CellType)
-                self.call(0)
-            else:
-                self.push_function(builtin_new(cls))
-                self.const(cls)
-                self.call(1)
+            self._create(value)
             name = self._temporaries[value] = f"___t{len(self._temporaries)}"
             self.emit("STORE_FAST", name)
+
+    def _create(self, value: Value) -> None:
+        cls = self.effects.new.get(value, CellType)
+        if cls is CellType:
+            self.push_function(CellType)
+            self.call(0)
+        else:
+            value.create(self, cls)
 
     def load_node(self, node: torch.fx.Node) -> None:
         """Push the run-time value of a node of the graph."""
@@ -379,6 +375,7 @@ def _key(codegen: Codegen, source: KeySource) -> None:
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "type": type, "len": len, "list": list, "tuple": tuple, "iter": iter, "referent": operator.call,
+    "tensor_of": torch.from_numpy,
 }
 
 
@@ -438,8 +435,8 @@ _LOADERS: dict[type, Callable[[Codegen, Any], None]] = {
     CellSource: _cell,
     DefaultSource: _default,
     ResultSource: _result,
-    DrawSource: lambda codegen, source: codegen.emit("LOAD_FAST", source.variable),
     SizeSource: _size,
     ConstantSource: lambda codegen, source: codegen.const(source.value),
     ComputedSource: _computed,
+    DrawSource: lambda codegen, source: codegen.emit("LOAD_FAST", source.variable),
 }

@@ -36,6 +36,7 @@ from .guards import build_tree, explain_recompile, record_guards
 from .guards.describe import describe, type_name
 from .guards.read import Scope
 from .lean import without_dynamo
+from .modes import without_overrides
 from .resume import is_resume_code, resume_id, resume_name, resumed_line
 from .shapes import DynamicPolicy, MarkedDynamicError
 from .skips import involves_tensors, program_frames, skip_reason
@@ -296,6 +297,7 @@ def _place(code: types.CodeType) -> tuple[str, str, int]:
     return resume_name(code), code.co_filename, resumed_line(code)
 
 
+@without_overrides
 def _argument(name: str, value: Any) -> Argument:
     tensor = None
     if isinstance(value, torch.Tensor) and value.layout is torch.strided:

@@ -30,6 +30,7 @@ from .sources import Source
 from .subgraphs import Scope, Scopes
 from .values import build
 from .values.base import Unsupported, Value
+from .values.overrides import override_node
 from .values.tensors_as_numbers import TAKE_SIZES, with_numbers
 
 if TYPE_CHECKING:
@@ -133,6 +134,8 @@ class TraceGraph:
         Raises Unsupported when the result cannot be known without the data, and when the operator rejects its
         arguments: the program then runs it in eager and sees the real error.
         """
+        if tx.trace.overrides.may_ask and (answer := override_node(tx, target, op, args, kwargs)) is not None:
+            return answer
         name = _target_name(target)
         if name in TAKE_SIZES:
             args = with_numbers(tx, name, op == "call_method", args)
@@ -208,12 +211,12 @@ class TraceGraph:
         except DataDependentOutputException as error:
             raise Unsupported("data-dependent-value", str(error.func)) from error
         except (DynamicOutputShapeException, GuardOnDataDependentSymNode) as error:
-            raise Unsupported("data-dependent-shape", f"{_target_name(target)}") from error
-        except (UnsupportedOperatorException, UnsupportedFakeTensorException, NotImplementedError) as error:
-            raise Unsupported("missing-fake-kernel", str(target)) from error
             decided_by = getattr(getattr(error, "cond", None), "free_symbols", ())
             if not self.shapes.shape_env.drawn.isdisjoint(decided_by):
                 raise Unsupported("random-value", _target_name(target)) from error
+            raise Unsupported("data-dependent-shape", f"{_target_name(target)}") from error
+        except (UnsupportedOperatorException, UnsupportedFakeTensorException, NotImplementedError) as error:
+            raise Unsupported("missing-fake-kernel", str(target)) from error
         except Exception as error:
             first_line = str(error).partition("\n")[0]
             raise Unsupported("operator-error", f"{_target_name(target)}: {first_line}") from error

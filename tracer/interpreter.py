@@ -28,6 +28,7 @@ from .sources import GlobalSource, ItemSource, LocalSource, ModuleGlobalSource, 
 from .values import build
 from .values.base import ObservedException, Unsupported, Value
 from .values.exceptions import ExceptionValue
+from .values.overrides import OverrideState
 
 if TYPE_CHECKING:
     from .guards import GuardBuilder
@@ -42,6 +43,8 @@ class OpaqueValue(Value):
     """An object that lay on the stack when the graph broke and that no Value describes: it can only be passed on."""
 
     __slots__ = ("cls",)
+
+    identified = False
 
     def __init__(self, source: Source, cls: type) -> None:
         super().__init__(source)
@@ -87,6 +90,7 @@ class Trace:
     modes: Modes = field(default_factory=Modes.now)  # at the start of the frame
     inference_modes: list[Any] = field(default_factory=list)  # what holds those that are on, innermost last
     open_variables: list[Value] = field(default_factory=list)  # context variables that are set and not reset
+    overrides: OverrideState = field(default_factory=OverrideState)  # who has a say in functions of torch
     active: Interpreter | None = None  # the innermost frame that runs
     root: Interpreter | None = None  # the outermost
     values_by_source: dict[Source, Value] = field(default_factory=dict)
@@ -95,8 +99,8 @@ class Trace:
     keep_alive: list[Any] = field(default_factory=list)
     inlined: set[CodeType] = field(default_factory=set)
     generators: list[GeneratorValue] = field(default_factory=list)  # all that were made
-
     draws: Draws = field(default_factory=Draws)
+
     def spend(self, amount: int = 1) -> None:
         """Count a turn of a loop, the program's or ours over its items, and a call that is inlined; an operation on a
         symbol counts as ten. What takes very many is slower to follow than to run, may take all memory, and need not

@@ -8,13 +8,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
-from typing import Any
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
 import torch
 import torch.autograd.forward_ad as forward_ad
 from torch._C import _functorch
 
 _DEVICES = ("cpu", "cuda")
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 @dataclass(frozen=True)
@@ -135,6 +139,17 @@ LASTING: dict[str, Callable[[Any], Any]] = {
     "grad": torch._C._set_grad_enabled, "default_dtype": torch.set_default_dtype, "deterministic": set_deterministic,
 }  # fmt: skip
 """Modes that a plain call sets for good, with their setters: the frame sets them again after its graph."""
+
+
+def without_overrides(function: Callable[P, R]) -> Callable[P, R]:
+    """`function`, while the program's `__torch_function__` is not asked: what it reads of tensors is ours to read."""
+
+    @wraps(function)
+    def run(*args: P.args, **kwargs: P.kwargs) -> R:
+        with torch._C.DisableTorchFunctionSubclass():
+            return function(*args, **kwargs)
+
+    return run
 
 
 def exchange_grad_mode(enabled: bool) -> bool:

@@ -10,6 +10,8 @@ from typing import Any
 
 import torch
 
+from ..modes import without_overrides
+
 _PLAIN = (int, float, complex, bool, str, bytes, type(None), torch.dtype, torch.device, torch.layout,
           torch.memory_format, slice, range)
 _LIMIT = 80
@@ -32,6 +34,7 @@ def describe(value: Any) -> str:
     return subject(value)
 
 
+@without_overrides
 def describe_tensor(tensor: torch.Tensor) -> str:
     """`float32[3, 4] on cpu`; the class too where it is not Tensor or Parameter."""
     dtype = str(tensor.dtype).removeprefix("torch.")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..modes import without_overrides
 from .conditions import conditions_code
 from .describe import describe, subject, type_name
 
@@ -222,6 +223,7 @@ class TensorExpectation:
     dispatch_keys: str
 
 
+@without_overrides
 def _install_tensor(tree: GuardTree, spec: GuardSpec) -> TensorExpectation:
     tensor = tree.value(spec.source) if spec.value is None else spec.value
     sizes, strides = tree.shapes.static_dims(tensor)
@@ -249,6 +251,7 @@ def _dims(numbers: tuple[int | None, ...]) -> str:
     return "[" + ", ".join("*" if n is None else str(n) for n in numbers) + "]"
 
 
+@without_overrides
 def tensor_differences(value: Any, e: TensorExpectation) -> list[tuple[str, str, str]]:
     """(what, expected, actual) for each respect in which `value` is not what was expected."""
     if not isinstance(value, torch.Tensor):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import BuiltinFunctionType
 from typing import TYPE_CHECKING, Any
 
 from ..sources import Source
@@ -50,6 +51,9 @@ class Value:
     """
 
     __slots__ = ("serial", "source")
+
+    identified = True
+    """Whether two of these that are not one Value are two objects."""
 
     resumable = False
     """For context managers: `reconstruct` pushes a fresh one equal to this, so a break inside its block is possible."""
@@ -153,6 +157,12 @@ class Value:
         """Emit bytecode that pushes this object; only called for values without a source to load from."""
         raise Unsupported("reconstruct", self.describe())
 
+    def create(self, codegen: Codegen, cls: type) -> None:
+        """Emit bytecode that pushes a new object, still empty, for one that the trace made: an instance of `cls`."""
+        codegen.push_function(builtin_new(cls))
+        codegen.const(cls)
+        codegen.call(1)
+
     def describe(self) -> str:
         """A few words for messages to the user: "a list of 3", "the module `self.layers`"."""
         where = f" `{in_words(self.source)}`" if self.source is not None else ""
@@ -160,6 +170,12 @@ class Value:
 
     def __repr__(self) -> str:
         return f"<{self.describe()}>"
+
+
+def builtin_new(cls: type) -> Any:
+    """The `__new__` that makes an instance in memory: past those that classes written in Python define."""
+    found = (base.__dict__.get("__new__") for base in cls.__mro__)
+    return next(new for new in found if isinstance(new, BuiltinFunctionType))
 
 
 def each(tx: Interpreter, value: Value) -> Iterator[Value]:

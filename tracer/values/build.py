@@ -27,6 +27,8 @@ from . import (  # noqa: F401  (they fill the tables)
     regions,
     rewritten,
     splitting,
+    tensor_subclasses,
+    torch_function_modes,
     torch_functions,
     torch_modes,
     written_in_c,

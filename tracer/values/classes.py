@@ -12,7 +12,7 @@ import torch
 from ..sources import AttrSource, CallSource, Source
 from .attributes import MISSING, bind, is_python_method, lookup, stored_in_class
 from .base import Unsupported, Value
-from .constant import BoundBuiltin, ItemsIterator, constant, fold
+from .constant import REGISTRY, BoundBuiltin, ItemsIterator, constant, fold
 from .context_manager import CONSTRUCTORS
 from .exceptions import make_exception
 from .functions import BuiltinValue, MethodValue, build_builtin
@@ -232,6 +232,8 @@ class BuiltinNew(Value):
     def call(self, tx: Interpreter, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         """object.__new__(cls), tuple.__new__(cls, items), ..."""
         cls = args[0].as_constant()
+        if issubclass(cls, torch.Tensor):
+            return REGISTRY["new_tensor"](tx, cls, args[1:])
         if field_names(cls):
             return TupleValue(args[1].iterate(tx), cls)
         if not _is_made_by_builtin(cls, self.cls.__new__):
@@ -347,7 +349,7 @@ _FAMILIES: list[tuple[Callable[[type], bool], Callable[..., Value]]] = [
     (typing.is_typeddict, _typed_dict),
     (lambda cls: isinstance(cls, enum.EnumMeta), lambda tx, cls, args, kwargs: fold(tx, cls, args, kwargs)),
     (lambda cls: issubclass(cls, torch.nn.Module), _stateless_module),
-    (lambda cls: issubclass(cls, torch.Tensor), _refused),
+    (lambda cls: issubclass(cls, torch.Tensor), lambda tx, *call: REGISTRY["make_tensor"](tx, *call)),
     (lambda cls: cls.__module__.startswith(_REFUSED) and not is_traced(cls), _refused),
 ]
 """(predicate, make(tx, cls, args, kwargs)): what calling a class of the family gives. First match."""

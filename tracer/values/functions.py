@@ -401,6 +401,10 @@ class BuiltinValue(Value):
     def call(self, tx: Interpreter, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         """By the tables: a handler, a node of the graph, or evaluation on constants."""
         function = self.function
+        if tx.trace.overrides.may_ask and (is_graph_function(function) or REGISTRY["is_overridable"](function)):
+            asked = REGISTRY["override"](tx, function, args, kwargs)
+            if asked is not None:
+                return asked
         handler = handler_of(function)
         if handler is not None:
             return handler(tx, args, kwargs)
@@ -419,6 +423,8 @@ class BuiltinValue(Value):
         if kind in (MethodDescriptorType, WrapperDescriptorType) and args:
             return REGISTRY["base_method"](tx, args[0], function, args[1:], kwargs)
         owner = getattr(function, "__self__", None)
+        if isinstance(owner, GetSetDescriptorType) and function.__name__ == "__get__":  # Tensor.shape.__get__(x)
+            return args[0].getattr(tx, owner.__name__)
         if isinstance(owner, (str, bytes, tuple, int, float)):
             return fold(tx, function, args, kwargs)
         raise Unsupported("call", self.describe())
@@ -494,15 +500,15 @@ def _is_programs_method(tx: Interpreter, obj: FunctionType, source: Source) -> b
 )  # fmt: skip
 def build_builtin(tx: Interpreter, obj: Any, source: Source | None) -> Value:
     """A callable that is not Python."""
+    bound = BOUND.get(type(getattr(obj, "__self__", None)))
+    if bound is not None:
+        return bound(tx, obj, source)
     if source is not None and not is_stable(source) and not _is_bound_anew(obj):
         tx.guards.add(source, "ID_MATCH", obj)
     return BuiltinValue(obj, source)
 
 
 def _is_bound_anew(obj: Any) -> bool:
-    bound = BOUND.get(type(getattr(obj, "__self__", None)))
-    if bound is not None:
-        return bound(tx, obj, source)
     """Whether reading the attribute makes a new object each time ("".join)."""
     return isinstance(obj, (BuiltinFunctionType, MethodWrapperType)) and not isinstance(
         getattr(obj, "__self__", None), (type(torch), type(None))
@@ -550,4 +556,5 @@ def make_function(
     return FunctionValue(code, code.co_qualname, f_globals, defaults, kwdefaults, closure)
 
 
+REGISTRY["existing_function"] = make_existing
 REGISTRY["python_method"] = lambda tx, owner, method: MethodValue(from_python(tx, method.__func__), owner)

@@ -28,9 +28,11 @@ from .base import ObservedException, Unsupported, Value
 from .constant import REGISTRY, constant
 from .mappings import DictValue, fill_from_real
 from .operators import COMPARISONS, IN_PLACE, REFLECTED, UNARY
+from .overrides import note_class
 from .registry import build, builds, from_python
 from .sequences import ListValue, TupleValue, read_items
 from .sets import SetValue
+from .tensor import TensorValue
 
 if TYPE_CHECKING:
     from ..codegen import Codegen
@@ -505,6 +507,7 @@ def storage_kind(cls: type) -> type | None:
 def new_object(tx: Interpreter, cls: type, items: Sequence[Value] = ()) -> ObjectValue:
     """cls.__new__(cls), made in the trace."""
     value = ObjectValue(cls)
+    note_class(tx, cls)
     kind = storage_kind(cls)
     if kind in (tuple, frozenset):
         value.storage = TupleValue(items, tuple) if kind is tuple else SetValue(frozenset).filled(tx, items)
@@ -532,6 +535,7 @@ def build_object(tx: Interpreter, obj: Any, source: Source | None) -> ObjectValu
     if source is not None:
         tx.guards.add(source, "TYPE_MATCH", cls)
     value = ObjectValue(cls, obj, source)
+    note_class(tx, cls)
     kind = storage_kind(cls)
     if kind is not None:
         tx.trace.values_by_id[id(obj)] = value
@@ -563,7 +567,7 @@ def _base_method(
     tx: Interpreter, owner: Value, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]
 ) -> Value:
     """A builtin's unbound method called on `owner`: `dict.update(d, ...)`, `torch.Tensor.add(x, y)`."""
-    if isinstance(owner, ObjectValue):
+    if isinstance(owner, (ObjectValue, TensorValue)):
         return owner.base_method(tx, function.__name__, args, kwargs)
     return owner.call_method(tx, function.__name__, args, kwargs)
 

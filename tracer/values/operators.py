@@ -48,6 +48,8 @@ def same(left: Value, right: Value) -> bool:
     if left.is_constant() and right.is_constant():
         a, b = left.as_constant(), right.as_constant()
         return a is b or (type(a) is type(b) and type(a) in _INTERNED and a == b)
+    if not (left.identified and right.identified) and left.python_type() is right.python_type():
+        raise Unsupported("operator", f"`is` to {left.describe()} and {right.describe()}")
     return False
 
 

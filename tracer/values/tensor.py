@@ -6,15 +6,17 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 import torch.fx
 
 from ..sources import AttrSource, Source
 from ..wording import expression_of, in_words
 from .base import Unsupported, Value
-from .constant import BoundBuiltin, ItemsIterator, constant
+from .constant import REGISTRY, BoundBuiltin, ItemsIterator, constant
 from .number import size_value
 from .operators import IN_PLACE, apply
+from .overrides import call_method, override
 from .registry import RESULTS, build, builds, from_python
 from .sequences import TupleValue, make_list
 
@@ -55,6 +57,10 @@ class TensorValue(Value):
     # ---- attributes ------------------------------------------------------------------------------------------------
     def getattr(self, tx: Interpreter, name: str) -> Value:
         """Metadata as constants; views (`T`, `data`, `real`) as nodes; methods."""
+        if tx.trace.overrides.may_ask:
+            asked = override(tx, operator.attrgetter(name), [self], {})
+            if asked is not None:
+                return asked
         if tx.effects.has_pending(self, name):
             stored = tx.effects.load_attr(self, name)
             if stored is None:
@@ -93,7 +99,7 @@ class TensorValue(Value):
             return constant(function is operator.ne)
         if function in IN_PLACE and not isinstance(left, TensorValue):
             function = IN_PLACE[function]
-        return tx.graph.call(function, [left, right], {}, tx)
+        return tx.graph.call(function, [_without_numpy(tx, left), _without_numpy(tx, right)], {}, tx)
 
     def unary(self, tx: Interpreter, function: Callable[..., Any]) -> Value:
         """A node; an index is the data."""
@@ -115,12 +121,16 @@ class TensorValue(Value):
 
     def length(self, tx: Interpreter) -> Value:
         """Size of dimension 0."""
+        if tx.trace.overrides.may_ask and (asked := override(tx, len, [self], {})) is not None:
+            return asked
         if self.fake.dim() == 0:
             tx.raise_observed(TypeError, "len() of a 0-d tensor")
         return self.sizes(tx).items[0]
 
     def iterate(self, tx: Interpreter) -> Sequence[Value]:
         """The slices along dimension 0."""
+        if tx.trace.overrides.may_ask:
+            self.call_method(tx, "dim", [], {})  # Tensor.__iter__ is two calls that may be overridden
         if self.fake.dim() == 0:
             tx.raise_observed(TypeError, "iteration over a 0-d tensor")
         return tx.graph.call("unbind", [self, constant(0)], {}, tx, op="call_method").iterate(tx)
@@ -132,6 +142,10 @@ class TensorValue(Value):
     # ---- methods ---------------------------------------------------------------------------------------------------
     def call_method(self, tx: Interpreter, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         """From the table, else a node."""
+        if tx.trace.overrides.may_ask and hasattr(torch.Tensor, name):
+            asked = override(tx, call_method(name), [self, *args], kwargs)
+            if asked is not None:
+                return asked
         method = METHODS.get(name)
         if method is not None:
             result = method(tx, self, args, kwargs)
@@ -140,6 +154,10 @@ class TensorValue(Value):
         elif not hasattr(torch.Tensor, name):
             return self.getattr(tx, name).call(tx, args, kwargs)
         return tx.graph.call(name, [self, *args], kwargs, tx, op="call_method")
+
+    def base_method(self, tx: Interpreter, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        """A method of torch.Tensor, past any override."""
+        return self.call_method(tx, name, args, kwargs)
 
     def sizes(self, tx: Interpreter) -> TupleValue:
         """The torch.Size."""
@@ -195,6 +213,11 @@ _ATTRIBUTES: dict[str, Callable[[Any, TensorValue], Value]] = {
     "__class__": lambda tx, self: from_python(tx, self.kind),
     "nbytes": lambda tx, self: apply(tx, operator.mul, _numel(tx, self, [], {}), constant(self.fake.itemsize)),
 }
+
+
+def _without_numpy(tx: Interpreter, value: Value) -> Value:
+    """A number of NumPy's as Python's, which is what torch takes it for."""
+    return value.call_method(tx, "item", [], {}) if issubclass(value.python_type(), np.number) else value
 
 
 def _is_operand(value: Value) -> bool:
@@ -355,9 +378,9 @@ _PLAIN_TYPES = {torch.Tensor, torch.nn.Parameter, getattr(torch.nn, "Buffer", to
 
 @builds(torch.Tensor)
 def build_tensor(tx: Interpreter, obj: torch.Tensor, source: Source | None) -> Value:
-    """An input of the graph. Subclasses other than parameters are left to eager."""
-    if type(obj) not in _PLAIN_TYPES:
-        raise Unsupported("unknown-type", f"the tensor subclass {type(obj).__qualname__}")
+    """An input of the graph."""
+    if type(obj) not in _PLAIN_TYPES and source is not None:
+        return REGISTRY["tensor_subclass"](tx, obj, source)
     if source is None:
         raise Unsupported("unknown-type", "a tensor that is no variable of the program")
     wrapped = torch._C._functorch.is_functorch_wrapped_tensor(obj)

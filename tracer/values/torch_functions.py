@@ -36,9 +36,8 @@ def _always(result: Any) -> Callable[..., Value]:
 for _result, _functions in (
     (True, (torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling)),
     (False, (torch.compiler.is_exporting, torch.jit.is_scripting, torch.jit.is_tracing, torch._C._is_tracing,
-             torch.overrides.has_torch_function, torch._C._has_torch_function, torch._C._has_torch_function_unary,
-             torch._C._has_torch_function_variadic, torch.overrides.is_tensor_method_or_property)),
-    (0, (torch._C._len_torch_dispatch_stack, torch._C._len_torch_function_stack)),
+             torch.overrides.is_tensor_method_or_property)),
+    (0, (torch._C._len_torch_dispatch_stack,)),
     (None, (torch._C._get_tracing_state, torch._C._log_api_usage_once)),
 ):  # fmt: skip
     handles(*_functions)(_always(_result))

@@ -1,0 +1,121 @@
+"""What changes whom torch asks (`overrides.py`): modes of functions, and blocks in which nobody is asked."""
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import torch
+import torch.overrides
+
+from .base import Unsupported, Value
+from .constant import constant
+from .context_manager import CONSTRUCTORS, ModeValue
+from .functions import BuiltinValue
+from .handlers import handles
+from .overrides import asks, override
+
+if TYPE_CHECKING:
+    from ..codegen import Codegen
+    from ..interpreter import Interpreter
+
+Args = Sequence[Value]
+Kwargs = Mapping[str, Value]
+_C = torch._C
+
+
+# ---- questions about it ----------------------------------------------------------------------------------------------
+@handles(torch.overrides.has_torch_function, _C._has_torch_function)
+def _has_override(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    return constant(asks(tx, args[0].iterate(tx)))
+
+
+@handles(_C._has_torch_function_unary, _C._has_torch_function_variadic)
+def _any_has_override(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    return constant(asks(tx, args))
+
+
+@handles(torch.overrides.handle_torch_function)
+def _handle(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    """What Python functions of torch call when one of their arguments is to be asked."""
+    public = args[0]
+    answer = override(tx, public.as_constant(), args[2:], kwargs) if isinstance(public, BuiltinValue) else None
+    if answer is None:
+        answer = override(tx, getattr(public, "function"), args[2:], kwargs)  # noqa: B009
+    if answer is None:
+        raise Unsupported("call", f"{public.describe()} with __torch_function__")
+    return answer
+
+
+@handles(_C._len_torch_function_stack)
+def _stack_length(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    return constant(_C._len_torch_function_stack() + len(tx.trace.overrides.modes))
+
+
+@handles(_C._is_torch_function_enabled)
+def _is_enabled(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    return constant(tx.trace.overrides.on_types)
+
+
+# ---- modes -----------------------------------------------------------------------------------------------------------
+@handles(_C._push_on_torch_function_stack)
+def _push(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    """`with mode:` begins."""
+    if isinstance(args[0], ModeValue) or args[0].is_constant():
+        raise Unsupported("context-manager", args[0].describe())
+    tx.trace.overrides.modes = [*tx.trace.overrides.modes, args[0]]
+    return constant(None)
+
+
+@handles(_C._pop_torch_function_stack)
+def _pop(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    """It ends."""
+    modes = tx.trace.overrides.modes
+    if not modes:
+        raise Unsupported("context-manager", "a mode of functions that was entered outside of the traced function")
+    tx.trace.overrides.modes = modes[:-1]
+    return modes[-1]
+
+
+class DisabledValue(ModeValue):
+    """`torch._C.DisableTorchFunctionSubclass()`, and `DisableTorchFunction()`, which puts modes out of force, too."""
+
+    __slots__ = ("before", "cls")
+
+    def __init__(self, cls: type) -> None:
+        super().__init__()
+        self.cls = cls
+        self.before: tuple[list[Value], bool] | None = None
+
+    def python_type(self) -> type:
+        """The manager's class."""
+        return self.cls
+
+    def enter(self, tx: Interpreter) -> Value:
+        """Ask nobody."""
+        state = tx.trace.overrides
+        self.before = state.modes, state.on_types
+        state.modes, state.on_types = [] if self.cls is _C.DisableTorchFunction else state.modes, False
+        return constant(None)
+
+    def leave(self, tx: Interpreter) -> None:
+        """As before."""
+        if self.before is None:
+            raise Unsupported("context-manager", f"{self.describe()} is left before it was entered")
+        tx.trace.overrides.modes, tx.trace.overrides.on_types = self.before
+
+    def clone(self) -> ModeValue:
+        """A fresh one."""
+        return DisabledValue(self.cls)
+
+    def reconstruct(self, codegen: Codegen) -> None:
+        """`cls()`."""
+        codegen.push_function(self.cls)
+        codegen.call(0)
+
+    def describe(self) -> str:
+        """For messages."""
+        return f"torch._C.{self.cls.__name__}()"
+
+
+CONSTRUCTORS[_C.DisableTorchFunctionSubclass] = lambda *_: DisabledValue(_C.DisableTorchFunctionSubclass)
+CONSTRUCTORS[_C.DisableTorchFunction] = lambda *_: DisabledValue(_C.DisableTorchFunction)
