@@ -88,7 +88,7 @@ def nests_of(bodies: Sequence[LoopBody], outer: int) -> list[Nest]:
             _place(nests, after, ())
         else:
             nests.append(Nest(inner, inside=nests_of([body], len(body.axes))))
-    return nests
+    return nests if crowded else _drawn_together(nests)
 
 
 def _is_row(body: LoopBody, outer: int) -> bool:
@@ -137,6 +137,38 @@ def _place(nests: list[Nest], part: Part, loops: tuple[Axis, ...], crowded: bool
                 nest.parts.append(renamed)
                 return
     nests.append(Nest(loops, [part]))
+
+
+def _drawn_together(nests: list[Nest]) -> list[Nest]:
+    """`nests`, those that can wait moved into a later one which reads what they store: it stays in registers there."""
+    for late in range(1, len(nests)):
+        for early in reversed(range(late)):
+            moved = _waiting(nests, early, late)
+            if moved:
+                joined = Nest(nests[late].loops, [*moved, *nests[late].parts])
+                return _drawn_together([*nests[:early], *nests[early + 1:late], joined, *nests[late + 1:]])
+    return nests
+
+
+def _waiting(nests: Sequence[Nest], early: int, late: int) -> list[Part]:
+    """The parts of the nest `early` as parts of the nest `late`, which reads from it; [] where they cannot be."""
+    first, second = nests[early], nests[late]
+    if first.inside or second.inside or not first.loops or any(p.body.reduction_axes for p in first.parts):
+        return []
+    if tuple(a.extent for a in first.loops) != tuple(a.extent for a in second.loops):
+        return []
+    stored = {s.buffer for p in first.parts for s in p.stores}
+    touched = {s.buffer for p in first.parts for s in p.loads} | stored
+    if not any(s.buffer in stored for p in second.parts for s in p.loads):
+        return []
+    between = [p for nest in nests[early + 1:late] for p in nest.all_parts]
+    if any(s.buffer in stored for p in between for s in p.loads) or any(s.buffer in touched for p in between
+                                                                        for s in p.stores):
+        return []
+    renamed = [_renamed(p, first.loops, second.loops) for p in first.parts]
+    parts = [p for p in renamed if p is not None]
+    fits = len(parts) == len(renamed) and all(_compatible(Nest(second.loops, parts), p) for p in second.parts)
+    return parts if fits else []
 
 
 def _earliest(nests: list[Nest], part: Part) -> int:

@@ -31,7 +31,7 @@ _VECTOR64 = ("exp", "log", "erf")
 _VECTOR2 = ("pow", "atan2", "hypot")
 _SCALAR = ("lgamma",)
 _SCALAR2 = ("fmod", "nextafter")
-_THREADS = ("omp_get_num_threads", "omp_get_thread_num")
+_THREADS = ("omp_get_num_threads", "omp_get_thread_num", "omp_get_max_threads")
 
 
 def _declarations() -> dict[str, str]:
@@ -87,10 +87,20 @@ INLINE float {name}_float(float x) {{ return (float){name}((double)x); }}
 
 
 FUNCTIONS: dict[str, str] = {
+    "lanes_each": """\
+INLINE int64 lanes_each(int64 lanes, int64 least, int64 most) {  // lanes of a block: each thread gets one
+  const int64 threads = omp_get_max_threads(), each = ((lanes + threads - 1) / threads + 15) / 16 * 16;
+  return each < least ? least : each > most ? most : each;
+}""",
     "float_bits": """\
 INLINE int32 float_bits(float x) { int32 bits; __builtin_memcpy(&bits, &x, 4); return bits; }""",
     "bits_float": """\
 INLINE float bits_float(int32 bits) { float x; __builtin_memcpy(&x, &bits, 4); return x; }""",
+    "whole": """\
+HIDDEN int64 nothing;
+int64 nothing = 0;
+// A whole number that was a float and becomes one again: gcc must not make `trunc` of it, which has a negative zero.
+template <typename T> INLINE T whole(T x) { return x + (T)nothing; }""",
     "bits_as": """\
 template <typename To, typename From> INLINE To bits_as(From x) {
   To y; __builtin_memcpy(&y, &x, sizeof(To)); return y;

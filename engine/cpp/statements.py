@@ -206,7 +206,14 @@ class StatementWriter:
             return value
         if old.value in ("float", "double") and new.bytes < 4:
             return f"({new.value})(int32){value}"
-        return f"({new.value}){value}"
+        back = new.value in ("float", "double") and self._was_float(part, s.args[0])
+        return f"({new.value})whole({value})" if back else f"({new.value}){value}"
+
+    def _was_float(self, part: Part, name: str) -> bool:
+        """Whether a whole number was cut from a float."""
+        made = next(x for x in part.body.statements if x.name == name)
+        kinds = {x.name: x.dtype for x in part.body.statements}
+        return made.op == "cast" and kinds[made.args[0]].is_floating_point and not made.dtype.is_floating_point
 
     def _bitcast(self, part: Part, s: Statement) -> str:
         value = self.value(part, s.args[0])

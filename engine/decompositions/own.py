@@ -65,7 +65,7 @@ def one_hot(tensor: torch.Tensor, num_classes: int = -1) -> torch.Tensor:
     torch._assert_async((tensor >= 0).all(), f"{message}non-negative.")
     torch._assert_async((tensor < num_classes).all(), f"{message}smaller than num_classes.")
     classes = torch.arange(num_classes, dtype=tensor.dtype, device=tensor.device)
-    return (tensor.unsqueeze(-1) == classes).to(torch.int64)
+    return (tensor.unsqueeze(-1) == classes).to(torch.int64, memory_format=torch.contiguous_format)
 
 
 def max_pool1d(x: torch.Tensor, *args: Any, **kwargs: Any) -> Any:

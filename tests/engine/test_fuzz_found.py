@@ -97,6 +97,11 @@ FOUND = {
     "a sixth of a double is eager's": program(
         [given("a", (9,), torch.float64), given("b", (9,), torch.float64)],
         ("torch.ops.aten.hardsigmoid_backward", (A, B), {})),
+    "what is cut to a whole number has no negative zero": program(
+        [given("a", (40,))], ("torch.Tensor.to", (A, torch.int32), {}), ("torch.copysign", (2.5, V0), {}),
+        ("torch.Tensor.to", (V0, torch.float32), {}), results=("v1", "v2")),
+    "one_hot is row-major": program(
+        [given("a", (9, 2, 7), torch.int64, (1, 63, 9), fill="index", bound=4)], ("F.one_hot", (A, 5), {})),
     "copies of what is not contiguous": program(
         [given("a", (3, 1, 4), stride=(1, 3, 3)), given("b", (4, 2), torch.int64, (1, 4), fill="index", bound=3),
          given("c", (2,), torch.int64, fill="index", bound=3)],
@@ -128,6 +133,9 @@ VARYING = {
         [given("a", (5, 7), stride=(1, 5)), given("b", (5, 1)), given("c", (7,))],
         ("torch.ops.aten.native_layer_norm_backward", (A, A, [7], B, B, C, C, [True, True, True]), {}),
         ("operator.getitem", (V0, 0), {}), results=("v1",)),
+    "loops over two inputs that a later one reads": program(
+        [given("a", (1, 2, 4, 7)), given("b", (1, 2, 4, 7))], ("F.log_softmax", (A, 0), {}),
+        ("torch.ops.aten._log_softmax_backward_data", (B, V0, 0, torch.float32), {}), results=("v1",)),
     "an index": program(
         [given("a", (3, 1, 4, 5), stride=(1, 12, 3, 12)), given("b", (2,), torch.int64, fill="index", bound=3)],
         ("torch.ops.aten.index.Tensor", (A, [None, None, B]), {})),
