@@ -59,7 +59,7 @@ class Draws:
         self.made.append(Draw(function, owner, tuple(args), names, result))
         return result
 
-    # ---- in the code that takes the frame's place ---------------------------------------------------------------------
+    # ---- in the code that takes the frame's place --------------------------------------------------------------------
     def remember(self, codegen: Codegen) -> None:
         """Keep the states of the generators that the calls change."""
         owners = self._owners()

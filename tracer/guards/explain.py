@@ -250,6 +250,9 @@ def _tensor(check: Check, scope: Scope) -> list[Difference]:
 _SYMBOL = re.compile(r"\b[a-z_]+\d+\b")
 _SHAPE_HINTS: tuple[tuple[str, str], ...] = (
     (r"^2 <= ", "nothing: sizes 0 and 1 are compiled on their own, since they broadcast"),
+    (r"^\w+ == \d+$|^\d+ == \w+$",
+     "the line named fixes this size to one number (a Python loop over it, or an operator that unrolls its steps), "
+     "so each is compiled anew: pad to a few sizes, or compile what is inside of the loop"),
     (r"==", "the line named needs these sizes to be equal; other sizes are compiled for each relation"),
     ("", "the line named decides by the size; each way it goes is compiled once"),
 )

@@ -30,6 +30,7 @@ from . import (  # noqa: F401  (they fill the tables)
     tensor_subclasses,
     torch_function_modes,
     torch_functions,
+    recurrent,
     torch_modes,
     written_in_c,
 )

@@ -236,8 +236,9 @@ def _draw(
     why = "it is drawn before the graph runs, in the program's order"
     if tx.trace.context.decide("random", subject, ("input", "break"), "input", why) == "break":
         raise Unsupported("call", text)
+    generator = owner.source if owner is not None else None
     sources = [source for source, _ in given]
-    return tx.trace.draws.add(function, owner.source if owner is not None else None, sources, tuple(kwargs), text), example
+    return tx.trace.draws.add(function, generator, sources, tuple(kwargs), text), example
 
 
 def _refuse_here(tx: Interpreter, text: str) -> None:
@@ -251,7 +252,7 @@ def _refuse_here(tx: Interpreter, text: str) -> None:
 
 def _is_of_program(node: torch.fx.Node) -> bool:
     if isinstance(node.target, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
-        return str(node.target).partition(".")[0] not in ("aten", "prims")
+        return str(node.target).partition(".")[0] not in ("aten", "prims", "ptdebug")
     return node.op == "get_attr"
 
 
