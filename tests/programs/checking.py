@@ -9,10 +9,13 @@ from __future__ import annotations
 import collections
 import contextlib
 import io
+import itertools
+import os
 import random
 import re
 import traceback
-from collections.abc import Callable, Mapping
+import types
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -21,6 +24,10 @@ import torch
 from torch.fx._lazy_graph_module import _LazyGraphModule
 
 PLAIN = (int, float, str, bool, complex, bytes, torch.dtype, torch.device, slice)
+
+Seen = dict[int, tuple[str, Any]]
+"""By id, where an object was first and the object itself: one that is gone would leave its id to another."""
+_LIBRARIES = (os.path.dirname(torch.__file__), os.path.dirname(os.__file__))
 
 
 def call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -33,7 +40,7 @@ def call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         return ("raised", type(error), str(error), lines, type(error.__cause__), type(error.__context__))
 
 
-def leaves(value: Any, path: str, seen: dict[int, str]) -> list[tuple[str, Any]]:
+def leaves(value: Any, path: str, seen: Seen) -> list[tuple[str, Any]]:
     """(path, leaf) of a tree of objects; an object that comes again is named by where it was first. Without recursion:
     a chain of exceptions may be a thousand deep."""
     found: list[tuple[str, Any]] = []
@@ -46,22 +53,56 @@ def leaves(value: Any, path: str, seen: dict[int, str]) -> list[tuple[str, Any]]
     return found
 
 
-def _opened(value: Any, path: str, seen: dict[int, str]) -> tuple[Any, list[tuple[Any, Any]]]:
+def _opened(value: Any, path: str, seen: Seen) -> tuple[Any, list[tuple[Any, Any]]]:
     """What stands for one object itself, and its named parts."""
-    if value is None or isinstance(value, (torch.Tensor, *PLAIN)):
+    if value is None or isinstance(value, PLAIN):
         return value, []
+    if isinstance(value, torch.Tensor):
+        first = seen.setdefault(id(value), (path, value))[0] == path
+        return value, [*_grad(value), *vars(value).items()] if first else []
     if isinstance(value, (set, frozenset)):
         return (type(value), sorted(map(shown, value))), []
     if isinstance(value, type) or (callable(value) and not isinstance(value, torch.nn.Module)):
-        return getattr(value, "__qualname__", str(type(value))), []
+        name = getattr(value, "__qualname__", str(type(value)))
+        if not isinstance(value, types.FunctionType) or value.__code__.co_filename.startswith(_LIBRARIES):
+            return name, []
+        if id(value) in seen:
+            return ("again", seen[id(value)][0]), []
+        seen[id(value)] = path, value
+        return name, _held(value)
     if not isinstance(value, tuple):  # the interpreter may share tuples of constants
         if id(value) in seen:
-            return ("again", seen[id(value)]), []
-        seen[id(value)] = path
+            return ("again", seen[id(value)][0]), []
+        seen[id(value)] = path, value
     return type(value).__name__, _parts(value)
 
 
+def _grad(tensor: torch.Tensor) -> list[tuple[str, Any]]:
+    return [("grad", tensor.grad)] if tensor.is_leaf and tensor.grad is not None else []
+
+
+def _held(function: types.FunctionType) -> list[tuple[str, Any]]:
+    """What calls of a function may change: its defaults, attributes and variables of functions around it."""
+    held = [("defaults", function.__defaults__), *vars(function).items()]
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or ()):
+        with contextlib.suppress(ValueError):  # an empty cell
+            held.append((name, cell.cell_contents))
+    return held
+
+
+def _drained(iterator: Iterator[Any]) -> list[tuple[str, Any]]:
+    """The next items of an iterator or generator that the program left behind, and how it ends."""
+    items: list[Any] = []
+    try:
+        items.extend(itertools.islice(iterator, 5))
+    except Exception as error:
+        items.append(("raised", type(error).__name__, str(error)))
+    return [(f"next{number}", item) for number, item in enumerate(items)]
+
+
 def _parts(value: Any) -> list[tuple[Any, Any]]:
+    if isinstance(value, Iterator):
+        return [*_drained(value), *getattr(value, "__dict__", {}).items()]
     if isinstance(value, Mapping):
         return list(value.items())
     if isinstance(value, (list, tuple, collections.deque)):
@@ -97,7 +138,10 @@ def _as_captured(module: torch.fx.GraphModule, inputs: Any) -> Callable[..., Any
 
 
 def described(leaf: Any) -> Any:
-    """All of a leaf that must be equal; a tensor bit for bit."""
+    """All of a leaf that must be equal; a tensor or array bit for bit."""
+    if isinstance(leaf, (np.ndarray, np.generic)) and leaf.dtype != object:
+        strides = [stride for stride, size in zip(leaf.strides, leaf.shape) if size > 1]
+        return type(leaf), leaf.dtype, leaf.shape, strides, leaf.flags.writeable, leaf.tobytes()
     if not isinstance(leaf, torch.Tensor):
         return leaf if type(leaf) is int else repr(leaf)
     data = leaf.detach().resolve_conj().contiguous().view(-1)
@@ -113,14 +157,28 @@ def shown(leaf: Any) -> str:
 
 
 def sharing(found: list[tuple[str, Any]]) -> list[tuple[str, str, str]]:
-    """For each tensor the first one with its memory, and the first that is the same object."""
-    tensors = [(path, leaf) for path, leaf in found if isinstance(leaf, torch.Tensor)]
-    memory: dict[int, str] = {}
+    """For each tensor or array the first one with its memory, and the first that is the same object."""
+    tensors = [(path, leaf) for path, leaf in found if isinstance(leaf, (torch.Tensor, np.ndarray))]
+    memory: list[tuple[int, int, str]] = []
     objects: dict[int, str] = {}
-    return [
-        (path, memory.setdefault(leaf.untyped_storage()._cdata, path), objects.setdefault(id(leaf), path))
-        for path, leaf in tensors
-    ]
+    pairs = []
+    for path, leaf in tensors:
+        start, stop = _span(leaf)
+        memory.append((start, stop, path))
+        first = next(known for begin, end, known in memory if begin < stop and start < end)
+        pairs.append((path, first, objects.setdefault(id(leaf), path)))
+    return pairs
+
+
+def _span(leaf: torch.Tensor | np.ndarray[Any, Any]) -> tuple[int, int]:
+    """Where its memory begins and ends: of a tensor the whole storage; where there is none, a place of its own."""
+    if isinstance(leaf, np.ndarray):
+        start, stop = np.lib.array_utils.byte_bounds(leaf)
+        return (start, stop) if leaf.size else (-id(leaf), 1 - id(leaf))
+    storage = leaf.untyped_storage()
+    if not storage.data_ptr() or not storage.nbytes():
+        return -storage._cdata, 1 - storage._cdata
+    return storage.data_ptr(), storage.data_ptr() + storage.nbytes()
 
 
 def check(program: Callable[..., Any]) -> None:

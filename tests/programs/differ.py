@@ -21,11 +21,11 @@ import ptdebug
 import torch
 from ptdebug.tracer import dispatch
 
-from .checking import described, leaves, sharing, shown
+from .checking import Seen, described, leaves, sharing, shown
 from .prelude import MARK
 
 FILE = "/random_program/program.py"
-_STATE = ("LOG", "TABLE", "COUNT", "CACHE")
+_ATTRIBUTES = (int, float, str, list, dict, tuple)
 _ONE_FOR_TWO = sys.version_info < (3, 12)
 """Once a function is warm, Python 3.11 runs STORE_FAST and LOAD_FAST as one instruction: what the second raises is then
 said to be at the line of the first."""
@@ -37,6 +37,13 @@ class Difference:
 
     kind: str
     detail: str
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """The program cannot be compared, for eager itself does not end in the time, memory or stack that it may have."""
+
+    reason: str
 
 
 class TooSlow(BaseException):
@@ -81,7 +88,9 @@ def _chain(error: BaseException) -> list[list[str]]:
             continue
         seen.add(id(current))
         number = len(described_chain)
-        described_chain.append([role, type(current).__name__, _text(current), _lines(current)])
+        told = [role, type(current).__name__, _text(current), _lines(current)]
+        told += map(str, getattr(current, "__notes__", ()))
+        described_chain.append([*told, "from"] if current.__suppress_context__ else told)
         pending += [(f"context of {number}", current.__context__), (f"cause of {number}", current.__cause__)]
     return described_chain
 
@@ -114,7 +123,7 @@ def observe(text: str, compile: Callable[[Any], Any], collect: bool = False) -> 
     function = compile(module.f)
     calls = module.make_calls()
     found: list[tuple[str, Any]] = []
-    seen: dict[int, str] = {}
+    seen: Seen = {}
     alive = []
     with contextlib.redirect_stdout(printed):
         for number, args in enumerate(calls):
@@ -123,13 +132,29 @@ def observe(text: str, compile: Callable[[Any], Any], collect: bool = False) -> 
             found += leaves(alive[-1], f"result{number}", seen)
             found += leaves(args, f"args{number}", seen)
             found.append((f"printed{number}", printed.getvalue()))
-            found.append((f"random{number}", (random.getstate()[1][-1], random.random(), torch.rand(1).item())))
-            found.append((f"modes{number}", (torch.is_grad_enabled(),)))
-    for name in _STATE:
-        found += leaves(getattr(module, name), name, seen)
-    for cls in ("Base", "Child", "Guarded", "Slotted"):
-        found.append((cls, {k: v for k, v in vars(getattr(module, cls)).items() if isinstance(v, (int, float))}))
-    found.append(("Registered", list(module.Registered.made)))
+            draws = random.getstate()[1][-1], random.random(), torch.rand(1).item(), np.random.rand()
+            found.append((f"random{number}", draws))
+            found.append((f"modes{number}", _modes()))
+    return found + _state(module, seen)
+
+
+def _modes() -> tuple[Any, ...]:
+    """What a program may set for all of torch."""
+    autocast = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")
+    inference = torch.is_inference_mode_enabled(), torch.are_deterministic_algorithms_enabled()
+    return torch.is_grad_enabled(), torch.get_default_dtype(), torch.get_default_device(), autocast, inference
+
+
+def _state(module: types.ModuleType, seen: Seen) -> list[tuple[str, Any]]:
+    """The globals of the program's module: objects with all that they hold, functions with their defaults and cells,
+    the plain attributes of classes."""
+    found: list[tuple[str, Any]] = []
+    for name, value in list(vars(module).items()):
+        if isinstance(value, type) and value.__module__ == module.__name__:
+            plain = {key: part for key, part in vars(value).items() if key[:1] != "_" and isinstance(part, _ATTRIBUTES)}
+            found += leaves(plain, name, seen)
+        elif not name.startswith("__") and not isinstance(value, (type, types.ModuleType)):
+            found += leaves(value, name, seen)
     return found
 
 
@@ -169,30 +194,49 @@ def time_limit(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGPROF, before)
 
 
-def run_in_eager(text: str, seconds: float = 60.0, collect: bool = False) -> list[tuple[str, Any]] | None:
-    """What the program shows in eager; None when it does not end in time or memory."""
+def _in_eager(text: str, seconds: float, collect: bool = False) -> list[tuple[str, Any]] | Skipped:
+    """What the program shows in eager."""
     try:
-        with time_limit(seconds / 10):
-            return observe(text, lambda function: function, collect)
-    except (TooSlow, MemoryError):
-        return None  # an endless loop
+        with time_limit(seconds):
+            found = observe(text, lambda function: function, collect)
+    except TooSlow:
+        return Skipped(f"eager takes more than {seconds:.0f} s")
+    except MemoryError:
+        return Skipped("eager runs out of memory")
+    if _too_deep(found):
+        return Skipped("eager runs out of stack or memory")
+    return found
 
 
 def difference(text: str, engine: bool = False, seconds: float = 60.0) -> Difference | None:
+    """The first difference between the program and its compiled form; None when there is none."""
+    found = verdict(text, engine, seconds)
+    return found if isinstance(found, Difference) else None
+
+
+def verdict(
+    text: str, engine: bool = False, seconds: float = 60.0, entering: Callable[[str], None] = lambda _: None
+) -> Difference | Skipped | None:
     """The first difference between the program and its compiled form; None when there is none.
 
+    `seconds`: of processor time for the compiled program, thirty times what eager may take. `entering` is told which of
+    the two, "eager" or "compiled", is about to run: where the process dies, this says in which.
     Where eager itself shows something else depending on when cycles of objects are collected (contextlib leaves one
     that holds the frame, and with it the frame's generators), both are run with the collector held back.
     """
-    expected = run_in_eager(text, seconds)
-    if expected is None or _too_deep(expected):
-        return None
+    entering("eager")
+    expected = _in_eager(text, seconds / 30)
+    if isinstance(expected, Skipped):
+        return expected
+    entering("compiled")
     found = _difference(text, expected, engine, seconds)
     if found is None:
         return None
-    collected = run_in_eager(text, seconds, collect=True)
-    if collected is None or _compared(expected, collected, engine) is None:
+    entering("eager")
+    collected = _in_eager(text, seconds / 30, collect=True)
+    if isinstance(collected, Skipped) or compared(expected, collected, engine) is None:
         return found
+    entering("compiled")
     return _difference(text, collected, engine, seconds, collect=True)
 
 
@@ -209,10 +253,11 @@ def _difference(
     internal = [reason for reason in dispatch.stats()["reasons"] if reason.startswith("internal error")]
     if internal:
         return Difference(internal[0].split("0x")[0][:160], "")
-    return _compared(expected, got, engine)
+    return compared(expected, got, engine)
 
 
-def _compared(expected: list[tuple[str, Any]], got: list[tuple[str, Any]], engine: bool) -> Difference | None:
+def compared(expected: list[tuple[str, Any]], got: list[tuple[str, Any]], engine: bool) -> Difference | None:
+    """The first leaf in which two runs differ, or what shares memory in one of them only."""
     for (path, theirs), (our_path, ours) in zip(expected, got):
         if path != our_path:
             detail = f"{path}: {shown(theirs):.5000}\n{our_path}: {shown(ours):.5000}"

@@ -79,8 +79,8 @@ class Maker:
 
     def result(self, scope: Scope) -> list[str]:
         """The last line of `f`: a handful of what there is."""
-        kinds = self.random.choices(["T", "N", "LT", "S", "DN", "F", "B", "O"], k=self.random.randint(1, 4))
-        names = [self.random.choice(scope.names(kind)) for kind in kinds]
+        kinds = self.random.choices(["T", "N", "LT", "S", "DN", "F", "B", "O", "G", "C"], k=self.random.randint(1, 4))
+        names = [self.random.choice(scope.names(kind) or ["x"]) for kind in kinds]
         extra = self.expression(self.random.choice(["T", "T", "LT", "S", "P"]), scope, 2)
         return [f"return {', '.join([*names, extra])}"]
 

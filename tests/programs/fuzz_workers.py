@@ -1,0 +1,149 @@
+"""Worker processes of the random programs: what each program came to, also where its worker ends in it.
+
+A worker writes a line of JSON before each of a program's runs ("eager", "compiled") and one with its outcome. Each run
+has its own allowance of processor time, which the kernel enforces: a loop inside of C hears no signal handler.
+"""
+from __future__ import annotations
+
+import faulthandler
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+_MEMORY = 4 << 30  # address space of a worker beyond what it has once torch is loaded, in bytes
+_PROCESSOR = 100  # seconds of processor time after which one run of a program ends with its worker
+_STUCK = 600.0  # seconds by the clock after which a worker ends, where it waits and uses no processor
+_OUT = "out of time or memory"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a program came to. `kind` of the difference, with its `detail`; or why it was `skipped`; or it agrees."""
+
+    seed: int
+    kind: str = ""
+    detail: str = ""
+    skipped: str = ""
+
+
+@dataclass(frozen=True)
+class _Death:
+    """A worker ended in a program. `run` is what it was running: "eager", "compiled" or "" (between the two)."""
+
+    seed: int
+    run: str
+    how: str
+    stderr: str
+
+
+def work(first: int, count: int, engine: int) -> int:
+    """In a worker: run the programs, and write what each came to. `engine`: each how manieth with the real engine."""
+    from .differ import Skipped, verdict
+    from .generate import program
+
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + _MEMORY, used + _MEMORY))
+    report = sys.stdout
+    for seed in range(first, first + count):
+        sys.stdout = report  # where memory or time runs out, it may have been left redirected
+
+        def entering(run: str, seed: int = seed) -> None:
+            print(json.dumps({"seed": seed, "run": run}), file=report, flush=True)
+            allow_processor(_PROCESSOR)
+
+        entering("")
+        faulthandler.dump_traceback_later(_STUCK, exit=True)
+        found = verdict(program(seed), bool(engine) and seed % engine == 0, entering=entering)
+        if found is None:
+            outcome = Outcome(seed)
+        elif isinstance(found, Skipped):
+            outcome = Outcome(seed, skipped=found.reason)
+        else:
+            outcome = Outcome(seed, found.kind, found.detail)
+        print(json.dumps(asdict(outcome)), file=report, flush=True)
+    return 0
+
+
+def allow_processor(seconds: int) -> None:
+    """Have the kernel end this process after so much more processor time."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    limit = int(used.ru_utime + used.ru_stime) + seconds
+    resource.setrlimit(resource.RLIMIT_CPU, (limit, resource.getrlimit(resource.RLIMIT_CPU)[1]))
+
+
+def chunk(first: int, count: int, engine: int) -> list[Outcome]:
+    """What `count` programs came to, run in worker processes, each failure once more in one of its own."""
+    outcomes: list[Outcome] = []
+    end = first + count
+    while first < end:
+        found, death = _worker(first, end - first, engine)
+        outcomes += [_confirmed(outcome, engine) if outcome.kind else outcome for outcome in found]
+        if death is None:
+            break
+        outcomes.append(_alone(death, engine))
+        first = death.seed + 1
+    return outcomes
+
+
+def _worker(first: int, count: int, engine: int) -> tuple[list[Outcome], _Death | None]:
+    """Run programs in one worker until it is done or ends."""
+    script = Path(__file__).with_name("fuzz.py")
+    command = [sys.executable, str(script), "--worker", "--seed", str(first), "--count", str(count),
+               "--engine", str(engine)]  # fmt: skip
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "2"}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    outcomes: list[Outcome] = []
+    last, run = first, ""
+    for line in done.stdout.splitlines():
+        entry = json.loads(line) if line.startswith('{"seed"') else {}
+        if "run" in entry:
+            last, run = entry["seed"], entry["run"]
+        elif entry:
+            outcomes.append(Outcome(**entry))
+    if done.returncode == 0 and len(outcomes) == count:
+        return outcomes, None
+    return outcomes, _Death(last, run, _how(done.returncode, done.stderr), done.stderr[-2000:])
+
+
+def _how(code: int, stderr: str) -> str:
+    """How a worker ended, in words."""
+    if code == -signal.SIGXCPU or "Timeout (" in stderr or code == -signal.SIGKILL:
+        return _OUT
+    if any(word in stderr for word in ("MemoryError", "bad_alloc", "not enough memory", "TooSlow")):
+        return _OUT
+    last = stderr.strip().splitlines()[-1:] or [""]
+    return f"{signal.Signals(-code).name if code < 0 else f'exit code {code}'} {last[0][:100]}".strip()
+
+
+def _alone(death: _Death, engine: int) -> Outcome:
+    """What a program comes to whose worker ended, in a worker of its own. Where eager ends it too, nothing can be
+    compared: one that doubles a list without end takes all the memory that a worker may have, and where an allocation
+    of the interpreter then fails is nobody's promise; nor does Python 3.13.0 notice each recursion without end."""
+    found, again = _worker(death.seed, 1, engine)
+    if again is None:
+        if found[0].kind or found[0].skipped:
+            return found[0]
+        if death.how == _OUT:
+            return Outcome(death.seed)
+        return Outcome(death.seed, f"after other programs only: worker ends: {death.how}", death.stderr)
+    if again.run != "compiled":
+        return Outcome(death.seed, skipped=f"eager ends the process: {again.how}")
+    return Outcome(death.seed, f"compiled ends the process: {again.how}", again.stderr)
+
+
+def _confirmed(outcome: Outcome, engine: int) -> Outcome:
+    """A difference, run once more in a worker of its own. One that only comes after other programs is one too, unless
+    it is that memory or time ran out."""
+    found, death = _worker(outcome.seed, 1, engine)
+    if death is not None:
+        return _alone(death, engine)
+    if found[0].kind or found[0].skipped:
+        return found[0]
+    if "MemoryError" in outcome.detail or outcome.kind == "too slow":
+        return found[0]
+    return replace(outcome, kind=f"after other programs only: {outcome.kind}")
