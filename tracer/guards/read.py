@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ..array_memory import tensor_of
 from ..sources import (
     AttrSource,
     CallSource,
@@ -79,6 +80,7 @@ def _size(owner: Any, source: SizeSource) -> int:
 
 FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "type": type, "len": len, "list": list, "tuple": tuple, "set": set, "referent": lambda reference: reference(),
+    "tensor_of": tensor_of,
 }
 """The functions that a CallSource may name."""
 

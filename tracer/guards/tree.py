@@ -235,6 +235,9 @@ class GuardTree:
 
     def add_to_alias_check(self, source: Source, tensor: torch.Tensor, manager: Manager) -> None:
         """Tensors that were different must stay so. What modules own is left out: it rarely changes, and is costly."""
+        if isinstance(source, CallSource) and source.function == "tensor_of":  # a new one each time, of the same array
+            manager = self.manager(source.owner)
+            tensor = self.value(source.owner)
         if not isinstance(tensor, torch.nn.Parameter) and not self._is_owned_by_module(source):
             self._unaliased.append((source, tensor, manager))
 

@@ -1,0 +1,306 @@
+"""Programs that use NumPy on tensors: arrays over their memory, NumPy's dtypes, views, numbers and warnings."""
+# mypy: ignore-errors
+# ruff: noqa: RUF059 - programs as people write them
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import ptdebug
+import pytest
+import torch
+import torch.nn as nn
+from ptdebug.cli import wiring
+
+from .checking import call, check, described
+
+PROGRAMS: dict[str, Callable[..., Any]] = {}
+
+
+def program(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Put a program into the table."""
+    PROGRAMS[function.__name__] = function
+    return function
+
+
+@program
+def arrays_share_memory_with_tensors(compile):
+    def f(x, a):
+        n = x.numpy()
+        n[0] = 5
+        part = n[1:]
+        part += 1
+        t = torch.from_numpy(n)
+        t.mul_(2)
+        a[a > 1] = 9
+        return n, part, t, x, a, a[::2], torch.from_numpy(a), torch.as_tensor(a), np.asarray(x)
+
+    return compile(f, fullgraph=True)(torch.arange(4.0), np.arange(4))
+
+
+@program
+def tensors_of_parts_of_arrays(compile):
+    def f(x):
+        part = torch.from_numpy(x.numpy()[1:])
+        first = torch.as_tensor(x.numpy()[:2])
+        return part, part.storage_offset(), part.as_strided((2,), (1,)), first, torch.from_numpy(x[2:].numpy())
+
+    return compile(f)(torch.arange(4.0))
+
+
+@program
+def promotion_is_that_of_numpy(compile):
+    def f(f4, f8, i4, i8, u1, b):
+        mixed = f4 + f8, f4 + i4, i4 + u1, f4 * 2, f4 * 2.5, u1 + 1, i4 / 2, b + b, b * 3, u1 * b, f4 * np.float64(2)
+        scalars = f4.sum() + f8.sum(), i4.sum() + 1, u1[0] + i4[0], f4[0] * 2.0, b.sum(), i8.mean()
+        unary = -i4, abs(i4), ~b, np.sqrt(i4), np.floor(f4), np.sign(f8), np.square(u1)
+        compared = f4 > i4, u1 == 3, (f4 > 1) & b, np.logical_not(f4), np.maximum(f4, 1), np.minimum(i4, f8)
+        whole = i8 // 2, i8 % 3, f8 // 2, f8 % -2, i8**2, f4**2, i8 << 1, i8 >> 1, i8 & 3, i8 ^ i8
+        return mixed, scalars, unary, compared, whole
+
+    r = np.arange(4)
+    return compile(f)(*(r.astype(d) for d in ("f4", "f8", "i4", "i8", "u1", "?")))
+
+
+@program
+def reductions(compile):
+    def f(x, i):
+        n = x.numpy()
+        some = n.sum(), n.mean(), n.sum(0), n.max(1), np.amin(n), n.sum(axis=(0, 1), keepdims=True), n.prod(axis=0)
+        spread = np.var(n, axis=0), n.std(axis=1, ddof=1)
+        places = np.argmax(n), n.argmin(axis=1), n.any(), (n > 2).all(axis=0), (n > 1).sum(), np.mean(n > 1)
+        running = n.cumsum(), np.cumsum(i, axis=1), np.diff(n), i.sum(dtype=np.float32), i.astype("i2").sum(0)
+        return some, spread, places, running, np.sum(n.T, axis=0), n.T.max(1), type(n.sum()), n.sum().dtype
+
+    return compile(f, fullgraph=True)(torch.arange(6.0).view(2, 3), np.arange(6).reshape(2, 3))
+
+
+@program
+def indexing(compile):
+    def f(a, i, m):
+        numbers = a[0, 1], a[-1, -1], a[0].max(), a[i[0]] if a.ndim == 1 else None
+        views = a[0], a[:, 1], a[..., 0], a[None], a[1:, ::2], a.T, a.reshape(-1)
+        copies = a[i], a[:, i], a[[0, 1]], a[m], a[i].sum()
+        a[1:] = a[:-1]
+        a[m, :] = -1
+        a[0, 0] += 7
+        return numbers, views, copies, a
+
+    f = compile(f)
+    return f(np.arange(12.0).reshape(3, 4), np.array([2, 0]), np.array([True, False, True]))
+
+
+@program
+def shapes_and_choices(compile):
+    def f(x):
+        n = x.numpy()
+        joined = np.concatenate([n, n], axis=1), np.stack([n, n]), np.vstack([n, n[:1]]), np.hstack([n.T, n.T])
+        moved = n.T, n.T + 1, np.transpose(n), n.swapaxes(0, 1), np.expand_dims(n, 0), n[:1].squeeze(), n.flatten()
+        cut = np.split(n, 2), np.tile(n, 2), np.repeat(n, 2, axis=0), np.roll(n, 1), np.tril(n)
+        chosen = np.where(n > 1, n, 0), np.clip(n, 1, 3), n.round(), np.round(n, 1), n.clip(1, 2), np.outer(n[0], n[1])
+        made = np.zeros_like(n.T), np.zeros((2, 3)), np.ones(2, "i4"), np.full((2,), 7), np.arange(5), np.eye(2)
+        return joined, moved, cut, chosen, made, np.array([1, 2.5]), n @ n.T, n.dot(n[0]), n.copy(), n.T.copy()
+
+    return compile(f, fullgraph=True)(torch.arange(6.0).view(2, 3))
+
+
+@program
+def numbers_of_arrays(compile):
+    def f(x, a):
+        s = a.sum()
+        kinds = type(s), s.dtype, isinstance(s, float), isinstance(s, np.floating), s.shape, s.ndim
+        mixed = x * s, s * x, s + 1, s / 2, s * a, -s, abs(s), x + a[1], np.float32(s) * 2, np.int64(a[2])
+        return kinds, mixed, float(s) + 1, int(a[0]), s.item(), torch.tensor(s), a.tolist(), len(a), a.size
+
+    return compile(f)(torch.ones(2), np.arange(3.0))
+
+
+@program
+def loops_over_arrays(compile):
+    def f(a):
+        seen = []
+        for row in a:
+            a[1, 0] = 9  # rows are views, numbers are not
+            for number in row:
+                seen.append(number * 2)
+            seen.append(row)
+        return seen, list(a[0]), sum(a[0])
+
+    return compile(f)(np.arange(4.0).reshape(2, 2))
+
+
+class Normalized(nn.Module):
+    """Keeps NumPy arrays, as data pipelines do."""
+
+    def __init__(self):
+        super().__init__()
+        self.mean, self.std = np.array([0.5, 0.25], "f4"), np.float32(2)
+        self.seen = np.zeros(2, "f4")
+
+    def forward(self, x):
+        self.seen += x.detach().numpy().sum(0)
+        return (x - torch.from_numpy(self.mean)) / self.std
+
+
+@program
+def arrays_that_modules_keep(compile):
+    m = Normalized()
+    f = compile(m)
+    out = [f(torch.ones(n, 2)) for n in (3, 4, 5)]
+    m.mean = np.array([1.0, 2.0])
+    return out, f(torch.ones(3, 2)), m.seen
+
+
+@program
+def other_arrays_at_the_next_call(compile):
+    def f(a, b):
+        a += 1
+        return a + b, a is b
+
+    f, r = compile(f), np.arange(6.0)
+    read_only = np.arange(3)
+    read_only.flags.writeable = False
+    calls = [(r[:3], r[3:]), (r[:3], r[:3]), (r[:4], r[1:5]), (np.ones(3, "f4"), np.ones(3)), (np.ones(2), read_only[:2]),
+             (np.ones(3)[::-1], np.ones(3)), (np.ones((2, 2)).T, np.ones((2, 2))), (np.ones(2), 3), (np.ones(2, ">f4"), 1)]
+    return [call(f, a, b) for a, b in calls], r
+
+
+@program
+def what_raises(compile):
+    def f(a, b, do):
+        a += 1
+        return do(a, b)
+
+    does = [
+        lambda a, b: a + b[:2], lambda a, b: a[b[0] + 9], lambda a, b: a - (a > 1), lambda a, b: (a > 1) - (a > 2),
+        lambda a, b: a.nothing, lambda a, b: a.reshape(7), lambda a, b: np.concatenate([a, a[None]]),
+        lambda a, b: b.astype("u1") + 300, lambda a, b: torch.sin(a), lambda a, b: np.uint8(3) ** a,
+    ]
+    f = compile(f)
+    return [call(f, np.arange(3.0), np.arange(3), do)[:3] for do in does]
+
+
+@program
+def warnings_are_shown(compile):
+    def f(a, i):
+        return 1 / a, np.log(a), a * 1e308 * 10, i[0] * i[0], (a - 1).astype("u1"), np.sqrt(a - 1)
+
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        out = compile(f)(np.arange(3.0), np.array([2**40]))
+    with np.errstate(all="raise"):
+        raised = call(compile(lambda a: 1 / a), np.zeros(2))[:3]
+    return out, [str(w.message) for w in seen if w.category is RuntimeWarning], raised
+
+
+@program
+def between_breaks(compile):
+    def f(x):
+        n = x.numpy()
+        m = n + 1
+        print(m.shape)
+        m += n
+        n[0] = 3
+        print(len(m))
+        it = iter(m)
+        first = next(it)
+        print("more")
+        return n, m, torch.from_numpy(m), first, next(it)
+
+    return compile(f)(torch.ones(3))
+
+
+@program
+def gradients_and_arrays(compile):
+    def f(w, a):
+        scale = w.detach().numpy().max() + 1
+        y = (w * torch.from_numpy(a) * scale).sum()
+        a += 1  # what was saved for the backward is this memory
+        return y
+
+    def backward(function):
+        w, a = torch.arange(3.0, requires_grad=True), np.arange(3, dtype="f4")
+        function(w, a).backward()
+        return w.grad, a, call(compile(lambda w: w.numpy()), w)[:3]
+
+    return backward(compile(f)), backward(f)
+
+
+@program
+def random_numbers_of_numpy(compile):
+    def f(x):
+        return x + float(np.random.rand()), x.numpy() + np.random.randn(2).astype("f4")
+
+    return compile(f)(torch.ones(2))
+
+
+@program
+def kinds_of_tensors(compile):
+    def f(a, x):
+        made = torch.tensor(a), torch.tensor(a, dtype=torch.float64), torch.asarray(a), torch.as_tensor(a).double()
+        return made, torch.from_numpy(x.numpy()), np.asarray(x, dtype=np.float64), np.asarray(x)[1:], x.numpy(force=True)
+
+    with torch.inference_mode():
+        inside = compile(f)(np.arange(3, dtype="f4"), torch.ones(2))
+    return inside, compile(f)(np.arange(3, dtype="f4"), torch.ones(2))
+
+
+@pytest.fixture
+def as_the_engine(monkeypatch):
+    """Graphs that run as captured, and may run once more as written, as the engine's do."""
+
+    def as_captured(captured, context):
+        context.restartable = True
+        return captured.module.forward
+
+    monkeypatch.setattr(wiring, "engine_backend", as_captured)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_program_with_numpy_is_the_program(name, as_the_engine, monkeypatch):
+    monkeypatch.setattr(ptdebug, "compile", lambda function, backend=None, **options: COMPILE(function, **options))
+    check(PROGRAMS[name])
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_another_backend_gets_graphs_that_cannot_warn(name, monkeypatch):
+    monkeypatch.setattr(ptdebug, "compile", lambda function, fullgraph=False, **options: COMPILE(function, **options))
+    check(PROGRAMS[name])
+
+
+COMPILE = ptdebug.compile
+
+
+def test_arrays_do_not_break_the_graph():
+    def f(x, a):
+        y = (x.numpy() - a.mean(axis=0)) / (a.std(axis=0) + 1)
+        y[y < 0] = 0
+        return torch.from_numpy(y) * x
+
+    found = ptdebug.explain(f)(torch.randn(4, 3), np.random.rand(4, 3).astype("f4"))
+    assert not found.graph_breaks
+    assert len(found.graphs) == 1
+
+
+@pytest.mark.parametrize("name", ["arrays_share_memory_with_tensors", "reductions", "indexing", "warnings_are_shown"])
+def test_the_engine_computes_what_numpy_does(name):
+    expected = PROGRAMS[name](lambda f=None, **_: f or (lambda g: g))
+    got = PROGRAMS[name](ptdebug.compile)
+    _close(got, expected)
+
+
+def _close(got: Any, expected: Any) -> None:
+    assert type(got) is type(expected)
+    if isinstance(expected, (list, tuple)):
+        assert len(got) == len(expected)
+        for one, other in zip(got, expected):
+            _close(one, other)
+    elif isinstance(expected, (torch.Tensor, np.ndarray, np.generic)):
+        assert got.dtype == expected.dtype
+        assert got.shape == expected.shape
+        np.testing.assert_allclose(got, expected, rtol=1e-6)
+    else:
+        assert described(got) == described(expected)

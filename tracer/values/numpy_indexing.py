@@ -1,0 +1,152 @@
+"""`array[key]` and `array[key] = value`: views for slices, numbers for indices, copies for arrays of places.
+
+Left to eager: steps below zero (a view of a kind that tensors do not have), places mixed with indices, assignment to
+many places from an array (the last of two equal places wins, which torch does not promise).
+"""
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from .base import Unsupported, Value
+from .constant import constant
+from .ndarrays import INDEXING, ArrayValue, NdarrayValue, NumpyNumber, laid_out, plain, result, written
+from .number import NumberValue
+from .numpy_dtypes import asked, sample
+from .numpy_ufuncs import operand
+from .sequences import SequenceValue, TupleValue
+from .slices import SliceValue
+from .tensor import TensorValue
+
+if TYPE_CHECKING:
+    from ..interpreter import Interpreter
+
+_INDEX, _PART, _PLACES = "index", "part", "places"
+
+
+def _kind(key: Value) -> str:
+    """How a part of a key selects. Raises Unsupported for what is left to eager."""
+    if isinstance(key, NdarrayValue) or isinstance(key, SequenceValue):
+        return _PLACES
+    if isinstance(key, SliceValue):
+        step = key.parts[2]
+        if step.is_constant() and (step.as_constant() is None or step.as_constant() > 0):
+            return _PART
+    elif isinstance(key, NumberValue) and key.python_type() is int:
+        return _INDEX
+    elif key.is_constant():
+        value = key.as_constant()
+        if value is None or value is Ellipsis:
+            return _PART
+        if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
+            return _INDEX
+    raise Unsupported("subscript", f"an array by {key.describe()}")
+
+
+def _parts(key: Value) -> list[Value]:
+    return list(key.items) if isinstance(key, TupleValue) else [key]
+
+
+def _places(tx: Interpreter, key: Value, what: str) -> TensorValue:
+    """An array (or list) of places as a tensor."""
+    if isinstance(key, SequenceValue):
+        places = np.asarray(plain(key))
+        if places.dtype not in (np.int64, np.bool_) or places.ndim != 1:
+            raise Unsupported("subscript", what)
+        options = {"device": constant(torch.device("cpu"))}
+        made = tx.graph.call(torch.tensor, [constant(places.tolist())], options, tx)
+        assert isinstance(made, TensorValue)
+        return made
+    assert isinstance(key, NdarrayValue)
+    if key.dtype.kind not in "bi" or key.fake.dim() == 0:
+        raise Unsupported("subscript", what)
+    if key.dtype.kind == "i" and key.dtype != np.int64:
+        wide = tx.graph.call("to", [key.tensor, constant(torch.int64)], {}, tx, op="call_method")
+        assert isinstance(wide, TensorValue)
+        return wide
+    return key.tensor
+
+
+def _index(key: Value) -> Value:
+    """An index or a slice in Python's own numbers."""
+    if isinstance(key, SliceValue):
+        return SliceValue([_index(part) for part in key.parts])
+    if key.is_constant() and isinstance(key.as_constant(), np.integer):
+        return constant(int(key.as_constant()))
+    return key
+
+
+def _get(tx: Interpreter, array: ArrayValue, key: Value) -> Value:
+    what = f"{array.describe()} by {key.describe()}"
+    parts = _parts(key)
+    if len(parts) == 1 and isinstance(parts[0], NumpyNumber) and parts[0].dtype.kind == "i" and array.fake.dim() == 1:
+        return result(tx, _call(tx, array, [_long(tx, parts[0])]), scalar=True)
+    kinds = [_kind(part) for part in parts]
+    if _PLACES in kinds:
+        return _copy(tx, array, parts, kinds, what)
+    found = _call(tx, array, [_index(part) for part in parts])
+    if kinds.count(_INDEX) == len(kinds) == array.fake.dim():
+        return result(tx, tx.graph.call("clone", [found], {}, tx, op="call_method"), scalar=True)
+    if isinstance(array, NumpyNumber):
+        raise Unsupported("subscript", what)
+    assert isinstance(found, TensorValue)
+    return NdarrayValue(found)
+
+
+def _call(tx: Interpreter, array: ArrayValue, parts: Sequence[Value]) -> Value:
+    key = TupleValue(parts, tuple) if len(parts) != 1 else parts[0]
+    return tx.graph.call(operator.getitem, [array.tensor, key], {}, tx)
+
+
+def _long(tx: Interpreter, number: NumpyNumber) -> Value:
+    return tx.graph.call("to", [number.tensor, constant(torch.int64)], {}, tx, op="call_method")
+
+
+def _copy(tx: Interpreter, array: ArrayValue, parts: list[Value], kinds: list[str], what: str) -> Value:
+    """What stands at places: those alone, or with whole dimensions."""
+    whole = [kind == _PLACES or _is_whole(part) for part, kind in zip(parts, kinds)]
+    if not all(whole):
+        raise Unsupported("subscript", what)
+    selectors: list[Any] = []
+    taken: list[Value] = []
+    for part, kind in zip(parts, kinds):
+        if kind != _PLACES:
+            selectors.append(slice(None))
+            taken.append(part)
+            continue
+        places = _places(tx, part, what)
+        dtype = np.dtype(bool) if places.fake.dtype is torch.bool else np.dtype(np.int64)
+        ones = sample(dtype, places.fake)
+        selectors.append(ones if dtype.kind == "b" else np.zeros_like(ones))
+        taken.append(places)
+    found = _call(tx, array, taken)
+    like = asked(operator.getitem, sample(array.dtype, array.fake), tuple(selectors))
+    return result(tx, laid_out(tx, found, like))
+
+
+def _is_whole(part: Value) -> bool:
+    return isinstance(part, SliceValue) and all(p.is_constant() and p.as_constant() is None for p in part.parts)
+
+
+def _set(tx: Interpreter, array: NdarrayValue, key: Value, value: Value) -> None:
+    what = f"{array.describe()} by {key.describe()}"
+    parts = _parts(key)
+    kinds = [_kind(part) for part in parts]
+    taken = [_places(tx, part, what) if kind == _PLACES else _index(part) for part, kind in zip(parts, kinds)]
+    single = not isinstance(value, ArrayValue) or value.fake.dim() == 0
+    if _PLACES in kinds and not (single and (len(parts) == 1 or kinds.count(_PLACES) == len(kinds))):
+        raise Unsupported("set-item", what)
+    number = operand(tx, value, array.dtype, unsafe=True)
+    written(tx, array)
+    if not single:  # it may be part of the same memory
+        number = tx.graph.call("clone", [number], {}, tx, op="call_method")
+    where = TupleValue(taken, tuple) if len(taken) != 1 else taken[0]
+    tx.graph.call(operator.setitem, [array.tensor, where, number], {}, tx)
+
+
+INDEXING["get"] = _get
+INDEXING["set"] = _set
