@@ -142,8 +142,8 @@ class Codegen:
     def new_object(self, value: Value) -> None:
         """Push an object made in the trace (an instance, a cell); it was created right after the graph ran."""
         if self.planning and value not in self.plan.new_objects:
+            self._create(value)  # what it is made from has to be there before
             self.plan.new_objects[value] = None
-            self._create(value)  # what it is made from has to be there, too
         self.emit("LOAD_FAST", self._temporaries.get(value, "___new"))
 
     def create_new_objects(self) -> None:
@@ -169,6 +169,8 @@ class Codegen:
         fake = node.meta["val"]
         if isinstance(fake, torch.Tensor) and torch._C._functorch.is_functorch_wrapped_tensor(fake):
             raise Unsupported("reconstruct", "a tensor of a transform of torch.func that has ended")
+        if "hooked" in node.meta:  # what the program does to the tensor itself happens behind its hooks
+            raise Unsupported("call", "Tensor.register_hook", earlier=node.meta["without"])
         position = self.plan.nodes.setdefault(node, len(self.plan.nodes))
         self.emit("LOAD_FAST", OUTPUTS)
         self.emit("LOAD_CONST", position)

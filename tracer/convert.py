@@ -107,7 +107,7 @@ class RootInterpreter(Interpreter):
 
     def _stop(self, error: Unsupported) -> Stop:
         self.note_place(error)
-        earlier = None
+        earlier = error.context.get("earlier")
         if error.code == "raises" and 0 <= self.raise_step < self.trace.step:
             earlier = self.raise_step  # so that eager raises it, with its traceback and context
         if self.open_contexts:

@@ -63,7 +63,10 @@ def write_code(root: Interpreter, body: Body, compile_graph: Compile) -> CodeTyp
     compiled.
     """
     plan = Plan()
-    body(Codegen(root.code, root.effects, plan, planning=True))
+    planned = Codegen(root.code, root.effects, plan, planning=True)
+    for value in root.effects.made_first:
+        planned.new_object(value)
+    body(planned)
     for generator in root.trace.generators:
         if generator.has_cleanup() and not plan.uses[generator]:
             raise Unsupported("abandoned-generator", generator.describe(), earlier=root.trace.step)

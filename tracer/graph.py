@@ -154,6 +154,7 @@ class TraceGraph:
         meta["val"] = fake
         meta["stack"] = tx.stack_locations()
         meta["module"] = tx.trace.module_path
+        meta["step"] = tx.trace.step
         if not self.caught and name in MAY_RAISE and is_caught(tx):
             self.caught = name
         if tx.trace.context.recording:

@@ -96,6 +96,7 @@ class SideEffects:
         self.globals: dict[tuple[str, str], Value] = {}
         self.cells: dict[int, CellValue] = {}
         self.of_classes: dict[str, dict[type, Value]] = {}  # the classes whose attribute of that name was stored
+        self.made_first: list[Value] = []  # new objects whose making is seen: hooks
         self._order: dict[tuple[Any, ...], _Change] = {}
         self._seals: list[tuple[int, str]] = []
 

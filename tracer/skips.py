@@ -67,7 +67,8 @@ def file_skip_reason(filename: str) -> str:
     if path.startswith(_OURS) and not path.startswith((_TESTS, _EXAMPLES, _BENCHMARKS)):
         return "ptdebug itself"
     if path.startswith(_TORCH):
-        return "" if path.startswith(_NN_MODULES) and not path.endswith("module.py") else "torch itself"
+        inner = path.endswith(("module.py", "_functions.py"))
+        return "" if path.startswith(_NN_MODULES) and not inner else "torch itself"
     for site in _SITE:
         if site in path:
             package = path.rsplit(site, 1)[1].split(os.sep, 1)[0].removesuffix(".py")

@@ -20,7 +20,7 @@ from .context_manager import set_grad_mode
 from .handlers import handles
 from .registry import from_python
 from .sequences import TupleValue
-from .tensor import TensorValue
+from .tensor import NodeValue, TensorValue
 
 if TYPE_CHECKING:
     from ..interpreter import Interpreter
@@ -175,17 +175,17 @@ def _with_backward(tx: Interpreter, cls: type, context: ContextValue, inputs: Ar
         forward=forward.close((tuple(results), tuple(saved))),
         backward=backward.close(tuple(gradients)),
         gradients=len(own),
-        strides=tuple([_strides(value.fake) for value in traced.tensors]),
+        strides=tuple([strides_of(value.fake) for value in traced.tensors]),
         fixed=tuple([position[id(value)] for value in context.fixed]),
         dirty=tuple([position[id(value)] for value in context.dirty]),
         once=cls.backward.__code__.co_qualname.startswith("once_differentiable"),  # type: ignore[attr-defined]
     )
     target = captured_function(plan)
-    outputs = tx.graph.call(target, [_Node(node) for node in forward.lifted], {}, tx)
+    outputs = tx.graph.call(target, [NodeValue(node) for node in forward.lifted], {}, tx)
     return _rebuilt(tx, traced, outputs.iterate(tx))
 
 
-def _strides(fake: torch.Tensor) -> tuple[int, ...] | None:
+def strides_of(fake: torch.Tensor) -> tuple[int, ...] | None:
     if fake.is_contiguous():
         return None
     if not all(isinstance(n, int) for n in fake.stride()):
@@ -232,20 +232,6 @@ def _backward(
     if any(not (g.is_constant() and g.as_constant() is None) for g in gradients[len(inputs) :]):
         raise Unsupported("call", f"the backward of {cls.__qualname__}, which returns too many gradients")
     return nodes
-
-
-class _Node(Value):
-    """A node as an argument."""
-
-    __slots__ = ("node",)
-
-    def __init__(self, node: torch.fx.Node) -> None:
-        super().__init__()
-        self.node = node
-
-    def as_proxy(self) -> torch.fx.Node:
-        """The node."""
-        return self.node
 
 
 # ---- the Function that the graph calls -------------------------------------------------------------------------------

@@ -32,6 +32,7 @@ from . import (  # noqa: F401  (they fill the tables)
     regions,
     rewritten,
     splitting,
+    tensor_hooks,
     tensor_subclasses,
     torch_function_modes,
     torch_functions,

@@ -190,7 +190,8 @@ class ModuleValue(ObjectValue):
             tx.guards.add(ModuleGlobalSource(nn_module.__name__, f"_global{name}"), "LENGTH", len(everywhere))
             if everywhere:
                 return True
-        return any(own[name] for name in _FORWARD_HOOKS)
+        tables = [(own[name], tx.trace.values_by_id.get(id(own[name]))) for name in _FORWARD_HOOKS]
+        return any(held if known is None else known.truth(tx) for held, known in tables)  # as the program changed it
 
     def key(self) -> Any:
         """Modules are keys by identity."""

@@ -180,6 +180,20 @@ class TensorValue(Value):
         return f"the tensor `{text or self.node.name}`"
 
 
+class NodeValue(Value):
+    """A node as an argument."""
+
+    __slots__ = ("node",)
+
+    def __init__(self, node: torch.fx.Node) -> None:
+        super().__init__()
+        self.node = node
+
+    def as_proxy(self) -> torch.fx.Node:
+        """The node."""
+        return self.node
+
+
 _CONSTANT_ATTRIBUTES = frozenset(
     "dtype device layout ndim requires_grad is_leaf is_cuda is_cpu is_sparse is_quantized is_meta is_mps is_xpu"
     " is_mkldnn is_nested itemsize is_sparse_csr is_ipu is_vulkan is_mtia is_maia is_xla output_nr retains_grad".split()
@@ -364,8 +378,8 @@ METHODS: dict[str, Callable[..., Value | None]] = {
     **{
         name: _refused(name)
         for name in (
-            "backward", "register_hook", "retain_grad", "detach_", "set_", "resize_", "resize_as_",
-            "untyped_storage", "storage", "share_memory_", "register_post_accumulate_grad_hook", "__deepcopy__",
+            "backward", "detach_", "set_", "resize_", "resize_as_",
+            "untyped_storage", "storage", "share_memory_", "__deepcopy__",
             "__reduce_ex__", "pin_memory", "apply_", "map_", "map2_", "__setstate__", "to_sparse", "__torch_function__",
         )
     },

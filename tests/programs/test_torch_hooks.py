@@ -1,0 +1,236 @@
+"""Programs that put hooks on tensors and modules, and ask for gradients of what they compute."""
+# mypy: ignore-errors
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import ptdebug
+import pytest
+import torch
+import torch.nn as nn
+from ptdebug.tracer.statistics import STATISTICS
+
+from .checking import call, check, described, observe
+
+PROGRAMS: dict[str, Callable[..., Any]] = {}
+WHOLE: set[str] = set()
+"""Those that are captured without a break."""
+
+
+def program(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Put a program into the table."""
+    PROGRAMS[function.__name__] = function
+    return function
+
+
+def whole(function: Callable[..., Any]) -> Callable[..., Any]:
+    """As `program`, for one that must not break."""
+    WHOLE.add(function.__name__)
+    return program(function)
+
+
+def ones(*shape):
+    return torch.ones(*shape, requires_grad=True)
+
+
+@whole
+def on_an_input(compile):
+    seen = []
+
+    def f(x):
+        handle = x.register_hook(lambda g: seen.append(g.clone()))
+        x.register_hook(lambda g: g * 5)
+        return x.sin(), handle
+
+    x = ones(3)
+    f = compile(f)
+    y, handle = f(x)
+    y.sum().backward()
+    handle.remove()
+    f(x)[0].sum().backward()
+    return x.grad, seen, type(handle).__name__
+
+
+@whole
+def in_order_and_removed(compile):
+    log = []
+
+    def f(x, y):
+        first = x.register_hook(lambda g: log.append("a"))
+        x.register_hook(lambda g: log.append("b"))
+        y.register_hook(lambda g: g + 1)
+        first.remove()
+        x.register_hook(lambda g: log.append("c"))
+        return (x * y).sum()
+
+    x, z = ones(3), ones(3)
+    compile(f)(x, z * 3).backward()
+    return log, x.grad, z.grad
+
+
+@whole
+def after_accumulation(compile):
+    got = []
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.w = nn.Parameter(torch.ones(3))
+
+        def forward(self, x):
+            self.w.register_post_accumulate_grad_hook(lambda p: got.append(p.grad.clone()))
+            return (x * self.w).sum()
+
+    m = Model()
+    compile(m)(torch.ones(3)).backward()
+    return m.w.grad, got
+
+
+@whole
+def that_closes_over_a_tensor(compile):
+    def f(x):
+        y = x.exp().detach()
+        x.register_hook(lambda g: g * y)
+        z = x * 2
+        z.register_hook(lambda g: g * y)
+        return (z * z).sin().sum()
+
+    x = ones(3)
+    compile(f)(x).backward()
+    return x.grad
+
+
+@whole
+def on_what_the_graph_computes(compile):
+    def double(g):
+        return g * 2
+
+    def inner(x):
+        y = x * 2
+        z = y.sin()
+        y.register_hook(double)
+        return y * z
+
+    def f(x):
+        a = x + 1
+        for _ in range(2):
+            a = a * 2
+            a.register_hook(lambda g: g + 1)
+            a.register_hook(lambda g: None)
+        return (inner(a) * a).sum()
+
+    x = ones(3)
+    compile(f)(x).backward()
+    return x.grad
+
+
+@program
+def that_notes_what_it_sees(compile):
+    seen = []
+
+    def f(x):
+        y = x * 2
+        z = y.sin()
+        y.register_hook(lambda g: seen.append(g.clone()))
+        y.retain_grad()
+        return (y * y + z).sum(), y
+
+    x = ones(3)
+    out, y = compile(f)(x)
+    out.backward()
+    return x.grad, y.grad, seen
+
+
+@program
+def on_a_tensor_that_changes(compile):
+    def f(y):
+        y.register_hook(lambda g: g * 10)
+        y.mul_(2)
+        z = y * 3
+        z.register_hook(lambda g: g * 100)
+        z.mul_(2)
+        return (z * z).sum()
+
+    x = ones(3)
+    compile(f)(x * 3).backward()
+    return x.grad
+
+
+@program
+def refused_by_torch(compile):
+    def without(x):
+        x.register_hook(lambda g: g)
+        return x + 1
+
+    def wrong(x):
+        y = x * 2
+        y.register_hook(lambda g: g[0])
+        return y.sum()
+
+    first = call(compile(without), torch.ones(3))
+    return first[:3], call(lambda: compile(wrong)(ones(3)).backward())[:2]
+
+
+@program
+def gradients_inside(compile):
+    def f(x):
+        y = x * 2
+        z = (y.sin() * y).sum()
+        (g,) = torch.autograd.grad(z, y)
+        return g * 2, z
+
+    def h(x):
+        z = (x.sin() * x).sum()
+        return torch.autograd.grad(z, x, create_graph=True)[0] * 2
+
+    x = ones(3)
+    second = compile(h)(x)
+    second.sum().backward()
+    return compile(f)(x), second, x.grad
+
+
+@program
+def of_modules(compile):
+    log = []
+    m = nn.Sequential(nn.Linear(2, 2), nn.Tanh())
+    m[0].register_full_backward_hook(lambda mod, gi, go: log.append((len(gi), go[0].clone())))
+    changed = nn.Linear(2, 2)
+    changed.register_full_backward_hook(lambda mod, gi, go: (gi[0] * 2,))
+    changed.register_full_backward_pre_hook(lambda mod, go: (go[0] + 1,))
+    x = ones(1, 2)
+    compile(lambda x: m(changed(x.sin()).cos()) + 1)(x).sum().backward()
+    return x.grad, log, m[0].weight.grad, changed.weight.grad
+
+
+@whole
+def of_a_module_for_one_call(compile):
+    m = nn.Linear(2, 2)
+
+    def f(x):
+        handle = m.register_forward_hook(lambda mod, i, o: o * 2)
+        y = m(x)
+        handle.remove()
+        return y, m(x)
+
+    return compile(f)(torch.ones(1, 2))
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_program_with_hooks_is_the_program(name: str) -> None:
+    STATISTICS.clear()
+    check(PROGRAMS[name])
+    assert not STATISTICS.graph_breaks or name not in WHOLE
+
+
+@pytest.mark.parametrize("name", [name for name in PROGRAMS if name != "of_a_module_for_one_call"])
+def test_the_engine_gives_the_gradients(name: str) -> None:
+    expected, _ = observe(PROGRAMS[name], lambda f=None, **_: f)
+    got, _ = observe(PROGRAMS[name], ptdebug.compile)
+    assert [path for path, _ in got] == [path for path, _ in expected]
+    for (path, ours), (_, theirs) in zip(got, expected):
+        if isinstance(theirs, torch.Tensor):
+            torch.testing.assert_close(ours, theirs, msg=path)
+        else:
+            assert described(ours) == described(theirs), path
