@@ -101,6 +101,10 @@ BREAKS: dict[str, BreakKind] = {
         "{detail} is needed after the graph, and cannot be made anew there",
         "do not keep it beyond the compiled function",
     ),
+    "local-class": BreakKind(
+        "the class {detail} is made inside the function, and is needed after the graph",
+        "define the class at the top of the file",
+    ),
     "metadata-mutation": BreakKind("{detail} changes the shape of a tensor in place", "use the out-of-place form"),
     "effect-in-region": BreakKind(
         "{detail}, and that code need not run exactly once", "move the change out, and return what is to be kept"
@@ -168,7 +172,8 @@ CALLS: dict[str, BreakKind] = {
         "compile the forward and the loss, and call .backward() on what it returns; or use torch.func.grad",
     ),
     r"Tensor\.register_hook|register_post_accumulate": BreakKind(
-        "{detail} puts a hook on a tensor that the graph computes", "register the hook on an input, before the call"
+        "{detail} puts a hook on a tensor that the graph computes",
+        "register the hook on an input; one that only computes a new gradient is part of the graph"
     ),
     r"\bmanual_seed\b|\.seed\b": BreakKind(
         "{detail} starts the random numbers anew, for the whole process", "seed before the compiled function is called"
