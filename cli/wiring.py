@@ -35,11 +35,12 @@ class Request:
     fullgraph: bool = False
     recompile_limit: int | None = None
     memory_budget: float | None = None
+    freezing: bool | None = None
 
     def options(self) -> CompileOptions:
         """The same for the tracer."""
         backend = engine_backend if isinstance(self.backend, str) else custom_backend(self.backend)
-        make_context = functools.partial(new_context, memory_budget=self.memory_budget)
+        make_context = functools.partial(new_context, memory_budget=self.memory_budget, freezing=self.freezing)
         ours = isinstance(self.backend, str)  # what another's graph raises is the program's
         options = CompileOptions(backend, make_context, self.dynamic, self.fullgraph, run_again=ours)
         if self.recompile_limit is not None:
@@ -51,14 +52,18 @@ class Request:
         return dispatch.optimize(function, self.options())
 
 
-def new_context(compile_id: CompileId, memory_budget: float | None = None) -> CompileContext:
+def new_context(
+    compile_id: CompileId, memory_budget: float | None = None, freezing: bool | None = None
+) -> CompileContext:
     """The context of a compilation that starts now, in the session that is in force now.
 
-    Without a memory budget of its own, that of `torch._functorch.config` holds, which programs set for stock.
+    Without a memory budget or a wish about freezing, those of stock's configuration hold, which programs set.
     """
     context = session.current().context(compile_id)
     stock = getattr(sys.modules.get("torch._functorch.config"), "activation_memory_budget", 1.0)
     context.memory_budget = stock if memory_budget is None else memory_budget
+    stock = getattr(sys.modules.get("torch._inductor.config"), "freezing", False)
+    context.freezing = stock if freezing is None else freezing
     return context
 
 

@@ -14,13 +14,14 @@ import torch
 
 from ..artifacts.context import CompileContext, OverrideError, Stage, run_stages
 from ..artifacts.records import AnyRecord, Kernel
-from . import cpp, library, passes, scheduler, wrapper
+from . import cpp, freezing, library, passes, scheduler, wrapper
 from .aten import EngineUnsupported, needs_gradients, trace
 from .build import Building, BuiltLibrary, CompilerMissing
 from .describe import describe_aten, describe_halves, describe_joint
 from .entry import EntryFacts, eager_form, entry
+from .freezing.call import FrozenCall
 from .functional import AtenGraph, Captured
-from .graph_cache.parts import Half, MakeParts, Parts, half_of
+from .graph_cache.parts import FoldingPart, Half, MakeParts, Parts, half_of
 from .graph_cache.values import Uncacheable
 from .ir import Group, KernelSignature, Plan, Program
 from .lowering import LOWERINGS, lower
@@ -33,6 +34,7 @@ from .training.joint import shield_changed_inputs, trace_joint
 from .training.narrow import narrow_indices
 from .training.partition import partition
 from .triton import TritonKernel, TritonUnsupported, describe_for_target, kernels_for_plan, warm_up
+from .wrapper_source import WrapperSource
 
 Compiled = Callable[..., Sequence[Any]]
 Keep = Callable[[MakeParts], None]
@@ -86,18 +88,22 @@ class Built(Generated):
 class Wrapped(Built):
     """With the wrapper, which is the compiled graph."""
 
-    wrapper: wrapper.WrapperSource
+    wrapper: WrapperSource
     call: Compiled
 
 
 # ---- the stages ------------------------------------------------------------------------------------------------------
 def _aten(captured: Captured, context: CompileContext) -> Traced:
-    return Traced(trace(captured, context, LOWERINGS))
+    aten = trace(captured, context, LOWERINGS)
+    freezing.mark(aten, captured, context)
+    return Traced(aten)
 
 
 def _passes(work: Traced, context: CompileContext) -> Traced:
     aten = passes.run(work.aten, context)
+    freezing.fold(aten, context)
     library.choose(aten, context)
+    aten = freezing.finish(aten, context)
     names = [n.name for n in aten.module.graph.nodes if n.op == "placeholder"]
     aten.module.meta["mutations"] = {out: names[index] for out, index in aten.mutations.items()}
     return Traced(aten)
@@ -150,7 +156,11 @@ def _for_target(work: Generated, context: CompileContext) -> tuple[tuple[str, st
 
 def _wrapper(work: Built, context: CompileContext) -> Wrapped:
     source = wrapper.generate(work.aten, work.plan, work.kernels, work.signatures)
-    return Wrapped(**vars(work), wrapper=source, call=wrapper.load(source, context))
+    call: Compiled = wrapper.load(source, context)
+    folding = work.aten.folding
+    if folding is not None:
+        call = FrozenCall(call, wrapper.load(folding.source, context.for_part("folding")), folding.positions)
+    return Wrapped(**vars(work), wrapper=source, call=call)
 
 
 def _kernel_record(source: cpp.CppSource, library: BuiltLibrary) -> Kernel:
@@ -219,7 +229,7 @@ def _infer(captured: Captured, context: CompileContext, keep: Keep | None) -> Co
     context.restartable = True
     compiled = entry(work.call, facts, captured)
     if keep is not None:
-        keep(lambda: Parts(_kept(work), facts))
+        keep(lambda: Parts(_kept(work), facts, folding=_kept_folding(work.aten)))
     return compiled
 
 
@@ -240,7 +250,7 @@ def _train(captured: Captured, context: CompileContext, keep: Keep | None) -> Co
     return training_entry(captured, facts, trained.forward.call, trained.backward.call, call)
 
 
-def _trained_parts(trained: Trained, around: wrapper.WrapperSource | None, facts: NodeFacts) -> Parts:
+def _trained_parts(trained: Trained, around: WrapperSource | None, facts: NodeFacts) -> Parts:
     outside = None if around is None else half_of(around)
     return Parts(_kept(trained.forward), None, _kept(trained.backward), outside, facts)
 
@@ -253,6 +263,10 @@ def _kept(work: Wrapped) -> Half:
     if source is None or not source.signatures:
         return half_of(work.wrapper)
     return half_of(work.wrapper, source.text, tuple(s.name for s in source.signatures))
+
+
+def _kept_folding(aten: AtenGraph) -> FoldingPart | None:
+    return None if aten.folding is None else FoldingPart(half_of(aten.folding.source), aten.folding.positions)
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,8 @@ import torch
 import torch.fx
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
+from .wrapper_source import Folding
+
 
 class Captured(Protocol):
     """What the engine needs of a captured graph (see tracer/capture.py, which has the full account)."""
@@ -21,6 +23,8 @@ class Captured(Protocol):
     def module(self) -> torch.fx.GraphModule: ...
     @property
     def inputs(self) -> tuple[Any, ...]: ...
+    @property
+    def input_names(self) -> tuple[str, ...]: ...
     @property
     def grad_enabled(self) -> bool: ...
 
@@ -98,6 +102,8 @@ class AtenGraph:
 
     Of a backward, the inputs from `first_tangent` on are gradients that come from outside: at run time one may be None,
     for zeros, or have other strides. Its inputs come in a list, which it empties: what is dead is freed at once.
+
+    `folding` makes further inputs, after the captured graph's, from frozen ones (see `freezing/`).
     """
 
     module: torch.fx.GraphModule
@@ -105,6 +111,7 @@ class AtenGraph:
     mutations: dict[int, int]
     outputs: tuple[Output, ...]
     first_tangent: int | None = None
+    folding: Folding | None = None
 
     @property
     def is_backward(self) -> bool:

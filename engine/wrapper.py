@@ -6,7 +6,6 @@ be decided now is not left for then. Sizes that vary are read from the inputs on
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import sympy
@@ -14,33 +13,13 @@ import torch
 from torch.utils._sympy.printers import PythonPrinter
 
 from ..artifacts.context import CHANGED_INPUTS, CompileContext
-from ..artifacts.records import CodeLine, Wrapper
+from ..artifacts.records import CodeLine
 from . import runtime
 from .aten import pairs_numbers
 from .functional import LAZY_VIEWS, AtenGraph, Constant, FromGraph, FromInput, Output, ViewOfGraph, ViewOfInput
 from .ir import Buffer, ExternCall, Foreach, Group, KernelSignature, Plan, View, scalar_buffer
 from .scheduler.memory import touched_by
-
-
-@dataclass(frozen=True)
-class WrapperSource:
-    """The wrapper's text with origins, and the objects that its names stand for.
-
-    `operators` says which of the names are operators of ATen ("aten.mm.default").
-    """
-
-    lines: tuple[CodeLine, ...]
-    names: Mapping[str, Any]
-    operators: Mapping[str, str]
-
-    @property
-    def text(self) -> str:
-        """Python source that defines `call(*inputs) -> tuple`."""
-        return "\n".join(line.text for line in self.lines) + "\n"
-
-    def record(self) -> Wrapper:
-        """The record of stage `wrapper`."""
-        return Wrapper("call", "python", self.lines)
+from .wrapper_source import WrapperSource
 
 
 def generate(

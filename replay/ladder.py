@@ -207,10 +207,13 @@ class Ladder:
 
     def _compile(self) -> str:
         """Make the later stages again; the reason where that fails."""
-        forced = {d.id: d.chosen for _, d in self.recording.decisions(self.compile_id) if d.forced}
+        decisions = [decision for _, decision in self.recording.decisions(self.compile_id)]
+        forced = {d.id: d.chosen for d in decisions if d.forced}
         context = CompileContext(CompileId(0, 0), self.collector, forced, recording=True)
+        context.freezing = any(d.kind == "freezing" and d.chosen == "fold" for d in decisions)
+        names = tuple(item.name for item in self.kept.inputs)
         try:
-            self.work = run_stages(STAGES, Captured(self.captured, self._fakes()), context)
+            self.work = run_stages(STAGES, Captured(self.captured, self._fakes(), input_names=names), context)
         except Exception as error:
             return f"{type(error).__name__}: {error}"
         return ""

@@ -19,6 +19,7 @@ from ..engine import interpret
 from ..engine.functional import LAZY_VIEWS, AtenGraph, Constant, FromGraph, FromInput, ViewOfGraph
 from ..engine.ir import Group, KernelSignature, LoopBody, Plan, Program
 from ..engine.random_fills import RANDOM_FILLS
+from ..engine.runtime import load
 
 SEED = 0
 """What the random operators of each way to run a call start from."""
@@ -114,10 +115,21 @@ def _snapshot(value: Any) -> Any:
 
 def run_aten(aten: AtenGraph, module: torch.fx.GraphModule, inputs: tuple[Any, ...]) -> Execution:
     """Run an ATen graph and give its results as the program sees them: mutations written back, views made."""
-    ran = run_graph(module, inputs)
+    own = sum(node.op == "placeholder" for node in module.graph.nodes) == len(inputs)
+    ran = run_graph(module, inputs if own else _with_folded(aten, inputs))
     offset = len(aten.mutations)
     outputs = _assemble(aten, inputs, ran.outputs[:offset], ran.outputs[offset:])
     return Execution(outputs, inputs, ran.values, ran.seconds)
+
+
+def _with_folded(aten: AtenGraph, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The inputs of a graph, and those that are computed from frozen ones."""
+    folding = aten.folding
+    if folding is None:
+        return inputs
+    with torch.no_grad():
+        fold = load(folding.source.text, folding.source.names, "<ptdebug replay folding>")
+        return (*inputs, *fold(*(inputs[index] for index in folding.positions)))
 
 
 def _assemble(
@@ -183,7 +195,7 @@ def _run_steps(
     aten: AtenGraph, program: Program, steps: Sequence[Any], inputs: tuple[Any, ...], run_one: Callable[..., None]
 ) -> Execution:
     memory: dict[str, torch.Tensor] = dict(program.constants)
-    memory |= {n: v for n, v in zip(program.inputs, inputs) if isinstance(v, torch.Tensor)}
+    memory |= {n: v for n, v in zip(program.inputs, _with_folded(aten, inputs)) if isinstance(v, torch.Tensor)}
     symbols = interpret.symbol_values(program, inputs)
     for buffer in program.buffers.values():
         if buffer.role == "intermediate":

@@ -13,6 +13,7 @@ import msgspec
 from ...artifacts.context import CompileContext
 from ..build import CompilerMissing
 from ..entry import Compiled, entry
+from ..freezing.call import FrozenCall
 from ..functional import Captured
 from ..runtime import wrapper_file
 from ..training.function import training_entry
@@ -73,6 +74,9 @@ def _loaded(key: str, captured: Captured, context: CompileContext) -> Compiled |
 
 def _callable(parts: Parts, captured: Captured, context: CompileContext) -> Compiled:
     call = call_of(parts.call, wrapper_file(context))
+    if parts.folding is not None:
+        fold = call_of(parts.folding.call, wrapper_file(context.for_part("folding")))
+        call = FrozenCall(call, fold, parts.folding.positions)
     if parts.entry is not None:
         context.restartable = True
         return entry(call, parts.entry, captured)

@@ -43,6 +43,13 @@ class Half(msgspec.Struct, frozen=True):
     kernels: tuple[str, ...] = ()
 
 
+class FoldingPart(msgspec.Struct, frozen=True):
+    """What makes further inputs of a graph from frozen ones, and where those stand among its inputs."""
+
+    call: Half
+    positions: tuple[int, ...]
+
+
 class Parts(msgspec.Struct, frozen=True):
     """A compiled graph. Of an inference graph `call` and `entry` are there; of a training graph `call` is its forward.
 
@@ -55,6 +62,7 @@ class Parts(msgspec.Struct, frozen=True):
     outside: Half | None = None
     node: NodeFacts | None = None
     conditions: tuple[str, ...] = ()
+    folding: FoldingPart | None = None
 
 
 MakeParts = Callable[[], Parts]

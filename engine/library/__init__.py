@@ -4,7 +4,7 @@ The last rewrites of an ATen graph, and the only ones that look at the machine: 
 "library" whose options carry a cost in microseconds. Walk: `measure.py` runs a call once on this machine and keeps what
 it cost on disk; `bias.py` takes the bias out of products whose consumers are loops; `convolution.py` knows the ways of
 computing one convolution; `layouts.py` chooses among them for a whole graph, as a layout is shared by neighbours;
-`gradients.py` takes the gradients of depthwise convolutions apart;
+`packing.py` packs frozen weights of convolutions; `gradients.py` takes the gradients of depthwise convolutions apart;
 `products.py` chooses the library of a matrix product; `rows.py` lays out its matrices, also in a joint graph.
 """
 from __future__ import annotations
@@ -18,6 +18,7 @@ from ..functional import AtenGraph
 from .bias import split_bias
 from .gradients import part_gradients
 from .layouts import choose_layouts, turn_images
+from .packing import pack_convolutions
 from .products import choose_products
 from .rows import pad_rows
 
@@ -33,8 +34,8 @@ def lay_out(aten: AtenGraph, context: CompileContext) -> None:
 def choose(aten: AtenGraph, context: CompileContext) -> None:
     """Rewrite `aten` in place for the library calls that are cheapest here; recorded as a pass if it changed."""
     start = time.perf_counter()
-    matches = (*choose_layouts(aten, context), *part_gradients(aten, context), *split_bias(aten, context),
-               *choose_products(aten, context))
+    matches = (*choose_layouts(aten, context), *pack_convolutions(aten, context), *part_gradients(aten, context),
+               *split_bias(aten, context), *choose_products(aten, context))
     _record(aten, context, (*matches, *pad_rows(aten, context), *turn_images(aten, context)), start)
 
 

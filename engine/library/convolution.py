@@ -1,7 +1,8 @@
 """The ways of computing one 2-d convolution, and what each costs here.
 
 - `contiguous`: ATen, on images as PyTorch stores them (N, C, H, W).
-- `channels-last`: ATen, on images whose channels are innermost; the weight stays as it is, and ATen turns it.
+- `channels-last`: ATen, on images whose channels are innermost; the weight stays as it is, and ATen turns it. A frozen
+  weight is packed for oneDNN instead, which then adds what `packing.py` finds after the convolution.
 - `product`: channels-last, for 1x1 kernels: one matrix product over all pixels (those that the stride visits).
 """
 from __future__ import annotations
@@ -32,6 +33,7 @@ class Convolution:
     padding: tuple[int, ...]
     dilation: tuple[int, ...]
     groups: int
+    frozen: bool = False
 
     def costs(self) -> dict[str, float]:
         """Seconds of each way, by its name."""
@@ -39,7 +41,8 @@ class Convolution:
 
     def describe(self) -> str:
         """All that the time depends on."""
-        return f"{self.image} {self.weight} {self.bias} {self.stride} {self.padding} {self.dilation} {self.groups}"
+        rest = f"{self.stride} {self.padding} {self.dilation} {self.groups}{' frozen' if self.frozen else ''}"
+        return f"{self.image} {self.weight} {self.bias} {rest}"
 
     @property
     def is_product(self) -> bool:
@@ -60,11 +63,15 @@ class Convolution:
             down, across = self.stride
             pixels, columns = turned.permute(0, 2, 3, 1)[:, ::down, ::across], weight.flatten(1).t()
             calls[PRODUCT] = lambda: aten.mm.default(pixels.reshape(-1, self.image[1]), columns)
+        if self.frozen:
+            order = (list(self.padding), list(self.stride), list(self.dilation), self.groups)
+            packed = torch.ops.mkldnn._reorder_convolution_weight(weight, *order, list(self.image))
+            calls[LAST] = lambda: torch.ops.mkldnn._convolution_pointwise(turned, packed, bias, *order, "none", [], "")
         return calls
 
 
-def recognize(node: torch.fx.Node) -> Convolution | None:
-    """The convolution that a node computes; None for what is left as it is."""
+def recognize(node: torch.fx.Node, frozen: frozenset[torch.fx.Node] = frozenset()) -> Convolution | None:
+    """The convolution that a node computes; None for what is left as it is. `frozen` are nodes known beforehand."""
     if node.target is not aten.convolution.default:
         return None
     arguments: tuple[Any, ...] = node.args
@@ -72,10 +79,22 @@ def recognize(node: torch.fx.Node) -> Convolution | None:
     values = [n.meta["val"] for n in (image, weight, node)]
     if transposed or node.kwargs or not _plain((image, weight, node)) or any(v.dim() != 4 for v in values):
         return None
+    packs = weight in frozen and torch.backends.mkldnn.is_available()
     return Convolution(
         node, tuple(values[0].shape), tuple(values[1].shape), bias is not None,
-        _pair(stride), _pair(padding), _pair(dilation), groups,
+        _pair(stride), _pair(padding), _pair(dilation), groups, packs,
     )
+
+
+def recognize_turned(node: torch.fx.Node) -> bool:
+    """Whether a node is a 2-d float32 convolution of static sizes on the CPU, of an image with channels innermost."""
+    if node.target is not aten.convolution.default or node.kwargs or node.args[6]:
+        return False
+    image, weight = (cast(torch.fx.Node, n).meta["val"] for n in node.args[:2])
+    static = all(isinstance(s, int) and s > 0 for v in (image, weight) for s in v.shape)
+    if image.dtype != torch.float32 or image.device.type != "cpu" or image.dim() != 4 or not static:
+        return False
+    return bool(image.is_contiguous(memory_format=torch.channels_last) and weight.is_contiguous())
 
 
 def widen(node: torch.fx.Node) -> torch.fx.Node | None:

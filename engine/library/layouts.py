@@ -19,6 +19,7 @@ import torch.fx
 
 from ...artifacts.context import CompileContext
 from ...artifacts.records import Option, RuleMatch
+from ..freezing.parameters import frozen_nodes
 from ..functional import AtenGraph
 from ..lowering.registry import COMPOSITE, GATHER, POINTWISE, RESHAPE, VIEW
 from ..lowering.reuse import kind_of
@@ -40,7 +41,8 @@ def choose_layouts(graph: AtenGraph, context: CompileContext) -> list[RuleMatch]
     promised = [n.meta["val"] if isinstance(n, torch.fx.Node) else None for n in _results(graph.module.graph)]
     matches = _widened(graph.module.graph)
     nodes = list(graph.module.graph.nodes)
-    convolutions = [found for found in map(recognize, nodes) if found is not None]
+    frozen = frozen_nodes(graph.module.graph)
+    convolutions = [found for found in (recognize(node, frozen) for node in nodes) if found is not None]
     if not convolutions:
         return matches
     costs = {c.node: c.costs() for c in convolutions}

@@ -1,8 +1,9 @@
 """The library of a matrix product with a weight stored by rows of outputs, as `nn.Linear` keeps it: MKL or oneDNN.
 
-Both take the weight as it is. Which is faster depends on the processor's maker and on the shape. What oneDNN could add
-in the same call (an activation, a sum) is not asked for: a loop kernel does it in about the time that the library loses
-by it, and does more.
+Both take the weight as it is; a frozen one is also offered to MKL packed, in the order in which its kernels read it,
+which helps most where few rows are multiplied. Which is faster depends on the processor's maker and on the shape. What
+oneDNN could add in the same call (an activation, a sum) is not asked for: a loop kernel does it in about the time that
+the library loses by it, and does more.
 """
 from __future__ import annotations
 
@@ -14,58 +15,74 @@ import torch.fx
 
 from ...artifacts.context import CompileContext
 from ...artifacts.records import Option, RuleMatch
+from ..freezing.parameters import frozen_nodes
 from ..functional import AtenGraph
+from ..runtime import callable_of
 from .measure import Call, costs
 
 aten = torch.ops.aten
 
-MKL, ONEDNN = "mkl", "onednn"
-WORTH = 0.9  # of MKL's time, below which oneDNN is taken
-SMALL = 1 << 20  # multiplications: below, the overhead of a call decides, and MKL's is the smaller
+MKL, ONEDNN, PACKED = "mkl", "onednn", "mkl-packed"
+WORTH = 0.9  # of MKL's time, below which another way is taken
+SMALL = 1 << 20  # multiplications: below, the overhead of a call decides, and MKL's is the smallest
+SMALL_PACKED = 1 << 16  # the same where the weight may be packed
 
 
 @dataclass(frozen=True)
 class Product:
-    """`rows @ weight.T (+ bias)` in float32: `rows` (m, k), `weight` (n, k), all of static sizes."""
+    """`rows @ weight.T (+ bias)` in float32: `rows` (m, k), `weight` (n, k), all of static sizes. `frozen`: the weight
+    is known when the product runs for the first time."""
 
     node: torch.fx.Node
     shape: tuple[int, int, int]
     bias: bool
+    frozen: bool
+
+    def describe(self) -> str:
+        """All that the time depends on, besides the machine."""
+        return f"product {self.shape} {self.bias}{' frozen' if self.frozen else ''}"
 
     def calls(self) -> dict[str, Call]:
         """Each way, on made-up data."""
         m, n, k = self.shape
         rows, weight = torch.full((m, k), 0.5), torch.full((n, k), 0.5)
         bias = torch.full((n,), 0.5) if self.bias else None
-        plain: Call = lambda: aten.mm.default(rows, weight.t())
+        calls: dict[str, Call] = {MKL: lambda: torch.mm(rows, weight.t())}
         if bias is not None:
-            plain = lambda: aten.addmm.default(bias, rows, weight.t())
-        return {MKL: plain, ONEDNN: lambda: _onednn()(rows, weight, bias, "none", [], "")}
+            calls[MKL] = lambda: torch.addmm(bias, rows, weight.t())
+        calls[ONEDNN] = lambda: _onednn()(rows, weight, bias, "none", [], "")
+        if self.frozen:
+            packed, product = torch.ops.mkl._mkl_reorder_linear_weight(weight, m), callable_of(_packed_product())
+            calls[PACKED] = lambda: product(rows, packed, weight, bias, m)
+        return calls
 
 
 def choose_products(graph: AtenGraph, context: CompileContext) -> list[RuleMatch]:
     """Send each product to the library that is faster here, a decision of kind "library"."""
     matches = []
     available = torch.backends.mkldnn.is_available() and torch.backends.mkl.is_available()
+    frozen = frozen_nodes(graph.module.graph) if available else frozenset()
     for node in list(graph.module.graph.nodes) if available else ():
-        found = _recognize(node)
+        found = _recognize(node, frozen)
         if found is None:
             continue
-        known = costs(f"product {found.shape} {found.bias}", found.calls)
-        default = ONEDNN if known[ONEDNN] < WORTH * known[MKL] else MKL
+        known = costs(found.describe(), found.calls)
+        default = min(known, key=known.__getitem__)
+        default = default if known[default] < WORTH * known[MKL] else MKL
         why = f"{default} is the faster for {found.shape[0]} rows of {found.shape[2]} to {found.shape[1]} here"
         options = [Option(name, -seconds * 1e6) for name, seconds in known.items()]
         origins = (f"forward#{node.name}",)
-        if context.decide("library", f"product-{node.name}", options, default, why, origins=origins) == MKL:
+        chosen = context.decide("library", f"product-{node.name}", options, default, why, origins=origins)
+        if chosen == MKL:
             continue
-        call = _with_onednn(found)
-        matches.append(RuleMatch("onednn", (node.name,), (call.name,), why))
+        call = _with_onednn(found) if chosen == ONEDNN else _packed(found)
+        matches.append(RuleMatch(chosen, (node.name,), (call.name,), why))
         node.replace_all_uses_with(call)
         node.graph.erase_node(node)
     return matches
 
 
-def _recognize(node: torch.fx.Node) -> Product | None:
+def _recognize(node: torch.fx.Node, frozen: frozenset[torch.fx.Node]) -> Product | None:
     if node.target not in (aten.mm.default, aten.addmm.default) or node.kwargs:
         return None
     *bias, rows, columns = [cast(torch.fx.Node, n).meta["val"] for n in node.args]
@@ -75,25 +92,55 @@ def _recognize(node: torch.fx.Node) -> Product | None:
     if not all(isinstance(size, int) for v in tensors for size in (*v.shape, *v.stride())):
         return None
     (m, k), n = rows.shape, columns.shape[1]
-    if m * n * k < SMALL or not rows.is_contiguous() or not columns.t().is_contiguous() or 1 in (m, n, k):
+    packs = node.args[-1] in frozen
+    if m * n * k < (SMALL_PACKED if packs else SMALL) or 1 in (m, n, k)[packs:]:
+        return None
+    if not rows.is_contiguous() or not columns.t().is_contiguous():
         return None
     if any(tuple(v.shape) != (n,) or not v.is_contiguous() for v in bias):
         return None
-    return Product(node, (m, n, k), bool(bias))
+    return Product(node, (m, n, k), bool(bias), packs)
 
 
 def _with_onednn(found: Product) -> torch.fx.Node:
-    *bias, rows, columns = found.node.args
-    graph = found.node.graph
+    *bias, rows, _ = found.node.args
+    graph, weight = found.node.graph, _weight(found.node)
     with graph.inserting_before(found.node):
-        weight = graph.call_function(aten.permute.default, (columns, [1, 0]))
         arguments: tuple[Any, ...] = (rows, weight, bias[0] if bias else None, "none", [], "")
         call = graph.call_function(_onednn(), arguments)
-    weight.meta.update(found.node.meta)
-    weight.meta["val"] = cast(torch.fx.Node, columns).meta["val"].t()
     call.meta.update(found.node.meta)
     return call
 
 
+def _packed(found: Product) -> torch.fx.Node:
+    *bias, rows, _ = found.node.args
+    graph, weight, count = found.node.graph, _weight(found.node), found.shape[0]
+    with graph.inserting_before(found.node):
+        packed = graph.call_function(torch.ops.mkl._mkl_reorder_linear_weight.default, (weight, count))
+        arguments = (rows, packed, weight, bias[0] if bias else None, count)
+        call = graph.call_function(_packed_product(), arguments)
+    packed.meta.update(found.node.meta)
+    packed.meta.update(val=weight.meta["val"], packed=True)
+    call.meta.update(found.node.meta)
+    return call
+
+
+def _weight(product: torch.fx.Node) -> torch.fx.Node:
+    """The weight as it is stored, by rows of outputs: what the product's operand is the transpose of."""
+    columns = cast(torch.fx.Node, product.args[-1])
+    turned = columns.target is aten.t.default or (columns.target is aten.permute.default and columns.args[1] == [1, 0])
+    if turned:
+        return columns.all_input_nodes[0]
+    with product.graph.inserting_before(product):
+        weight = product.graph.call_function(aten.permute.default, (columns, [1, 0]))
+    weight.meta.update(product.meta)
+    weight.meta["val"] = columns.meta["val"].t()
+    return weight
+
+
 def _onednn() -> Any:
     return torch.ops.mkldnn._linear_pointwise.default
+
+
+def _packed_product() -> Any:
+    return torch.ops.mkl._mkl_linear.default

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 from ..functional import FromGraph, Output, ViewOfGraph
 from ..ir import Plan
-from ..wrapper import WrapperSource, WrapperWriter
+from ..wrapper import WrapperWriter
+from ..wrapper_source import WrapperSource
 from .graphs import Partitioned
 
 

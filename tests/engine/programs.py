@@ -19,6 +19,7 @@ class Captured:
     module: torch.fx.GraphModule
     inputs: tuple[Any, ...]
     grad_enabled: bool = False
+    input_names: tuple[str, ...] = ()
 
 
 class Keeping:

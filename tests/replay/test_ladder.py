@@ -4,6 +4,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,7 @@ sys.modules["engine_programs"] = programs
 _spec.loader.exec_module(programs)
 
 
-def record(folder: Path, program, *inputs) -> Recording:
+def record(folder: Path, program, *inputs, frozen: tuple[str, ...] = ()) -> Recording:
     """A recording of one graph, made by the engine with the real writer."""
     writer = RecordingWriter(folder, command=["test"], compiler="ptdebug")
     captured = programs.capture(program, *inputs)
@@ -35,10 +36,12 @@ def record(folder: Path, program, *inputs) -> Recording:
     writer.begin("0/0", "forward", "model.py", 1)
     context.record("capture", lambda: graph_record(captured.module.graph, "capture", "bytecode"))
     names = [n.name for n in captured.module.graph.nodes if n.op == "placeholder"]
+    sources = tuple(f"L['m']._parameters['{n}']" if n in frozen else n for n in names)
+    captured, context.freezing = replace(captured, input_names=sources), bool(frozen)
     tensors = {n: x for n, x in zip(names, inputs) if isinstance(x, torch.Tensor)}
     (folder / "tensors").mkdir(exist_ok=True)
     save_file({n: x.flatten() for n, x in tensors.items()}, folder / "tensors" / "0-0-inputs.safetensors")
-    saved = [SavedInput(n, tensor_meta(x), n) for n, x in tensors.items()]
+    saved = [SavedInput(source, tensor_meta(tensors[n]), n) for source, n in zip(sources, names) if n in tensors]
     context.record("runtime", lambda: SavedInputs(tuple(saved), "tensors/0-0-inputs.safetensors"), "inputs")
     compile_graph(captured, context)
     writer.end("0/0", "compiled", "", context.seconds)
@@ -69,6 +72,18 @@ def test_every_rung_runs_and_none_is_different(tmp_path):
     assert document["verdict"] == report.verdict
     assert set(document) >= {"schema", "selector", "verdict", "first_difference", "rungs"}
     json.dumps(document, allow_nan=False)
+
+
+def test_a_frozen_graph_is_replayed_frozen(tmp_path):
+    def program(x, w):
+        return F.linear(x, w.sin()).relu()
+
+    inputs = torch.randn(64, 64), torch.randn(64, 64)
+    recording = record(tmp_path / "rec", program, *inputs, frozen=("w",))
+    report = ladder.Ladder(recording, "0/0").climb()
+    verdicts = {rung.stage: rung.verdict for rung in report.rungs}
+    assert {verdicts[stage] for stage in ("capture", "forward", "passes", "loops", "kernels")} <= {"equal", "rounding"}
+    assert not report.drift and recording.artifact("0/0", "wrapper", "folding").lines
 
 
 def test_a_wrong_lowering_is_found_with_its_node_and_line(tmp_path, monkeypatch):

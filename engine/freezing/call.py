@@ -1,0 +1,69 @@
+"""The call of a graph with frozen inputs: computes what they determine when they are new, and keeps it.
+
+Nothing here needs the compiler: a graph that is loaded from disk runs with it.
+"""
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from operator import attrgetter, itemgetter
+from typing import Any
+
+import torch
+
+Compiled = Callable[..., Sequence[Any]]
+
+_VERSION = attrgetter("_version")
+
+
+@dataclass(frozen=True)
+class _Known:
+    """The values for one set of tensors as they were: how often each had been written, and where it lay. `watches` end
+    with the tensors."""
+
+    identities: tuple[int, ...]
+    state: tuple[int, ...]
+    values: tuple[Any, ...]
+    watches: tuple[weakref.ref[torch.Tensor], ...]
+
+
+class FrozenCall:
+    """`call(*inputs, *fold(*frozen))`, where `fold` runs when a frozen input is another tensor, was written in a way
+    that torch counts, or lies elsewhere. The values of each set of tensors are kept as long as all of them live: models
+    that share the code do not push out each other's.
+    """
+
+    def __init__(self, call: Compiled, fold: Compiled, positions: tuple[int, ...]) -> None:
+        self.call = call
+        self.fold = fold
+        self.count = len(positions)
+        self.pick = itemgetter(*positions)
+        self.latest: _Known | None = None
+        self.known: dict[tuple[int, ...], _Known] = {}
+
+    def __call__(self, *inputs: Any) -> Sequence[Any]:
+        frozen = self.pick(inputs) if self.count > 1 else (self.pick(inputs),)
+        identities, found = tuple(map(id, frozen)), self.latest
+        if found is None or found.identities != identities:
+            found = self.known.get(identities)
+        state = (*map(_VERSION, frozen), *map(torch.Tensor.data_ptr, frozen))
+        if found is None or found.state != state:
+            found = self._folded(frozen, identities, state)
+        self.latest = found
+        return self.call(*inputs, *found.values)
+
+    def _folded(self, frozen: tuple[Any, ...], identities: tuple[int, ...], state: tuple[int, ...]) -> _Known:
+        owner = weakref.ref(self)
+
+        def forget(_: object) -> None:
+            self = owner()
+            if self is not None:
+                dropped = self.known.pop(identities, None)
+                if dropped is self.latest:
+                    self.latest = None
+
+        values = tuple(self.fold(*frozen))
+        found = _Known(identities, state, values, tuple(weakref.ref(tensor, forget) for tensor in frozen))
+        self.known[identities] = found
+        return found
