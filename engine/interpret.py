@@ -113,6 +113,8 @@ def resolve(value: Any, memory: Mapping[str, torch.Tensor], symbols: Mapping[sym
     """A View as a tensor, an expression as a number, trees of them likewise."""
     if isinstance(value, View):
         tensor = memory[value.buffer]
+        if tensor.layout is not torch.strided:  # a weight in a library's own order, which is only handed on
+            return tensor
         shape, stride = ([integer(s, symbols) for s in numbers] for numbers in (value.size, value.stride))
         offset = tensor.storage_offset() + integer(value.offset, symbols)
         window = tensor.as_strided(shape, stride, offset)
