@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from . import suspended  # noqa: F401  (it says how generators in flight are rebuilt)
+from .aliasing import guard_distinct
 from .assembly import Cell, Label, TryBegin, TryEnd, assemble
 from .capture import CapturedGraph
 from .codegen import FIRST_ARGUMENT, OUTPUTS, STACK_ARGUMENT, VERSION, Codegen, Plan
@@ -120,6 +121,7 @@ def _prologue(codegen: Codegen) -> None:
 
 
 def _finish_effects(root: Interpreter, codegen: Codegen) -> None:
+    guard_distinct(root)
     changes = root.effects.push_operands(codegen)
     root.effects.apply(changes, codegen)
     if root.trace.open_variables:

@@ -109,6 +109,11 @@ class SideEffects:
         """Whether something that exists outside of the trace changed so far."""
         return any(_is_older(change.target, 0) for change in self._order.values())
 
+    def changed_outside(self) -> set[Value]:
+        """The objects from outside of the trace whose attributes or items changed, and the cells."""
+        changes = [change for change in self._order.values() if change.kind != "global"]
+        return {change.target for change in changes if change.target.source is not None}
+
     # ---- objects ---------------------------------------------------------------------------------------------------
     def track_new(self, value: Value, cls: type) -> Value:
         """`value` is an instance of `cls` made in the trace; it is built with `cls.__new__(cls)` where it escapes."""

@@ -155,6 +155,11 @@ class CellSource(ChainedSource):
     def expression(self) -> str:
         return f"{self.owner.expression}.__closure__[{self.index}].cell_contents"
 
+    @cached_property
+    def cell(self) -> Source:
+        """Where the cell itself is."""
+        return ItemSource(AttrSource(self.owner, "__closure__"), self.index)
+
 
 @dataclass(frozen=True, eq=False)
 class ResultSource(ChainedSource):
@@ -236,7 +241,8 @@ def call_text(function: Callable[..., Any], args: Sequence[str]) -> str:
     if function in _PREFIX:
         return f"({_PREFIX[function]}{args[0]})"
     owner = getattr(function, "__objclass__", None)
-    module = "" if function.__module__ in ("builtins", "_operator", None) else f"{function.__module__}."
+    hidden = function.__module__ in ("builtins", "_operator", None) or function.__module__.startswith("ptdebug.")
+    module = "" if hidden else f"{function.__module__}."
     return f"{f'{owner.__name__}.' if owner is not None else module}{function.__name__}({', '.join(args)})"
 
 

@@ -290,3 +290,45 @@ def test_the_class_of_tensors_is_a_key():
     STATISTICS.clear()
     check(use)
     assert not STATISTICS.reasons
+
+
+class Scores(dict):
+    """A dict whose own `get` is not the one that `base` gives."""
+
+    def get(self, key):
+        return 100
+
+    def base(self):
+        return super().get
+
+
+@pytest.mark.parametrize("methods", [
+    ("xa".index, "xxa".index, ["a"].count, ["a", "a"].count, ("a",).count, ("a", "a").count),
+    ({"a": 4}.get, {"a": 5}.get, {"a": 5}.__getitem__, Scores(a=3).get, Scores(a=3).base(), Scores(a=9).base()),
+    ({"a"}.__contains__, {"b"}.__contains__, collections.Counter("aa").get, [].index, [1].index, b"a".index),
+], ids=["texts", "tables", "sets"])  # fmt: skip
+def test_bound_methods_as_arguments_are_those_of_their_objects(methods):
+    def use(compile):
+        f = compile(lambda x, method: x + method("a"))
+        return [call(f, X, method) for method in methods]
+
+    check(use)
+
+
+def test_bound_methods_change_and_compare_as_their_objects_do():
+    def use(compile):
+        first, second = [], [1]
+
+        def fn(x, add, rows):
+            before = len(rows)
+            add(x + 1)
+            return x * len(rows), before, add == rows.append, add != rows.append, add is rows.append, x.sin == x.sin
+
+        f = compile(fn)
+        found = [f(X, add, rows) for add in (first.append, second.append, first.extend) for rows in (first, second)]
+        g = compile(lambda method: method())
+        return found, [g(method) for method in (X.sin, X.cos, (X + 1).cos)], first, second
+
+    STATISTICS.clear()
+    check(use)
+    assert not any("graph break" in why for why in STATISTICS.reasons)

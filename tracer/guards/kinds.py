@@ -378,6 +378,10 @@ KINDS: dict[str, Kind] = {
         _install_same, lambda x, e: f"{x} is {e}", lambda e: f"the same object as {e}", lambda v, e: "another object",
         key=lambda value: value, hint="pass the same object in both places, as at the first call", fails=_untold,
     ),
+    "DISTINCT": Kind(
+        _install_computed, lambda x, e: x, lambda e: "different objects", lambda v, e: "one object twice",
+        hint="pass different objects, as at the first call: the function changes one of them", fails=lambda v, e: not v,
+    ),
     "LAMBDA": Kind(
         _install_lambda, lambda x, e: e.replace("{}", x), lambda e: e.replace("{}", "it"), key=lambda value: value[1],
         hint="keep it as it was at the first call", fails=_untold,

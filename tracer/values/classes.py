@@ -12,10 +12,11 @@ import torch
 from ..sources import AttrSource, CallSource, Source
 from .attributes import MISSING, bind, is_python_method, lookup, stored_in_class
 from .base import Unsupported, Value
+from .bound_methods import build_bound
 from .constant import REGISTRY, BoundBuiltin, ItemsIterator, constant, fold
 from .context_manager import CONSTRUCTORS
 from .exceptions import make_exception
-from .functions import BuiltinValue, MethodValue, build_builtin
+from .functions import BuiltinValue, MethodValue
 from .graph_functions import is_traced
 from .handlers import PURE, handler_of
 from .objects import new_object
@@ -378,4 +379,4 @@ def build_new(tx: Interpreter, obj: Any, source: Source | None) -> Value:
     owner = getattr(obj, "__self__", None)
     if getattr(obj, "__name__", "") == "__new__" and isinstance(owner, type):
         return BuiltinNew(owner)
-    return build_builtin(tx, obj, source)
+    return build_bound(tx, obj, source)

@@ -111,8 +111,8 @@ class BoundBuiltin(Value):
 
     __slots__ = ("name", "owner")
 
-    def __init__(self, owner: Value, name: str) -> None:
-        super().__init__()
+    def __init__(self, owner: Value, name: str, source: Source | None = None) -> None:
+        super().__init__(source)
         self.owner = owner
         self.name = name
 
@@ -127,6 +127,18 @@ class BoundBuiltin(Value):
     def call(self, tx: Interpreter, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         """The call of the method."""
         return self.owner.call_method(tx, self.name, args, kwargs)
+
+    def binary(self, tx: Interpreter, function: Callable[..., Any], left: Value, right: Value) -> Value | None:
+        """Methods are equal when their names are and their owners are one object."""
+        if function.__name__ not in ("eq", "ne") or not isinstance(left, BoundBuiltin):
+            return None
+        if not isinstance(right, BoundBuiltin):
+            return None
+        first, second = left.owner, right.owner
+        if first is not second and first.is_constant() and second.is_constant():
+            raise Unsupported("operator", f"{function.__name__} to {left.describe()}: its owner may be the other's")
+        same = left.name == right.name and first is second
+        return constant(same == (function.__name__ == "eq"))
 
     def getattr(self, tx: Interpreter, name: str) -> Value:
         """`__name__` and `__self__`."""

@@ -6,13 +6,12 @@ import inspect
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
 from types import (
-    BuiltinFunctionType,
+    CellType,
     CodeType,
     FunctionType,
     GetSetDescriptorType,
     MethodDescriptorType,
     MethodType,
-    MethodWrapperType,
     WrapperDescriptorType,
 )
 from typing import TYPE_CHECKING, Any
@@ -95,11 +94,24 @@ class FunctionValue(Value):
     def _cell(self, index: int, cell: Any) -> CellValue:
         assert self.tx is not None
         if self.source is not None:
-            return self.tx.effects.cell_for(cell, CellSource(self.source, index, self.code.co_freevars[index]))
+            source = CellSource(self.source, index, self.code.co_freevars[index])
+            known = self.tx.effects.cell_for(cell, source)
+            if known.source is not source and not is_stable(source):
+                self._guard_shared(known, source)
+            return known
         if type(cell.cell_contents) in _MUTABLE:  # changes of it must reach the real one
             raise Unsupported("attribute", f"a free variable of {self.describe()}, which no expression reaches")
         content = from_python(self.tx, cell.cell_contents)
         return CellValue(content, real=cell)
+
+    def _guard_shared(self, known: CellValue, source: CellSource) -> None:
+        """A second way to a variable: it must stay the same one. No guard can reach the cells of the frame's own
+        function; what is in them can be told."""
+        assert self.tx is not None
+        if isinstance(known.source, CellSource):
+            self.tx.guards.add(source.cell, "DUPLICATE_INPUT", known.source.cell)
+        elif known.real is not None and not _is_empty(known.real):
+            build(self.tx, known.real.cell_contents, source)
 
     @property
     def defaults(self) -> tuple[Value, ...]:
@@ -454,6 +466,10 @@ class BuiltinValue(Value):
         return f"{module}.{name}" if module else str(name)
 
 
+def _is_empty(cell: CellType) -> bool:
+    return cell == CellType()  # cells compare by content, and an empty one is like no other
+
+
 # ---- real functions ------------------------------------------------------------------------------------------------
 @builds(FunctionType)
 def build_function(tx: Interpreter, obj: FunctionType, source: Source | None) -> Value:
@@ -495,7 +511,7 @@ def _is_programs_method(tx: Interpreter, obj: FunctionType, source: Source) -> b
 
 
 @builds(
-    BuiltinFunctionType, MethodDescriptorType, WrapperDescriptorType, MethodWrapperType, GetSetDescriptorType,
+    MethodDescriptorType, WrapperDescriptorType, GetSetDescriptorType,
     torch._ops.OpOverload, torch._ops.OpOverloadPacket, type(dict.__dict__["fromkeys"]),
 )  # fmt: skip
 def build_builtin(tx: Interpreter, obj: Any, source: Source | None) -> Value:
@@ -503,16 +519,9 @@ def build_builtin(tx: Interpreter, obj: Any, source: Source | None) -> Value:
     bound = BOUND.get(type(getattr(obj, "__self__", None)))
     if bound is not None:
         return bound(tx, obj, source)
-    if source is not None and not is_stable(source) and not _is_bound_anew(obj):
+    if source is not None and not is_stable(source):
         tx.guards.add(source, "ID_MATCH", obj)
     return BuiltinValue(obj, source)
-
-
-def _is_bound_anew(obj: Any) -> bool:
-    """Whether reading the attribute makes a new object each time ("".join)."""
-    return isinstance(obj, (BuiltinFunctionType, MethodWrapperType)) and not isinstance(
-        getattr(obj, "__self__", None), (type(torch), type(None))
-    )
 
 
 @builds(MethodType)
