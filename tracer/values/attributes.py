@@ -2,13 +2,19 @@
 from __future__ import annotations
 
 import functools
-from types import FunctionType, GetSetDescriptorType, MemberDescriptorType, WrapperDescriptorType
+from types import (
+    ClassMethodDescriptorType,
+    FunctionType,
+    GetSetDescriptorType,
+    MemberDescriptorType,
+    WrapperDescriptorType,
+)
 from typing import TYPE_CHECKING, Any
 
 from ..sources import AttrSource, CallSource, ItemSource, Source
 from .base import Unsupported, Value
 from .constant import BoundBuiltin, ConstantValue, constant
-from .functions import MethodValue, PartialValue
+from .functions import BuiltinValue, MethodValue, PartialValue
 from .registry import build, builds, existing, from_python
 
 if TYPE_CHECKING:
@@ -195,6 +201,8 @@ class SuperValue(Value):
             return MethodValue(function, self.owner)
         if name == "__init_subclass__":
             raise Unsupported("call", "super().__init_subclass__")
+        if isinstance(found, ClassMethodDescriptorType):
+            return MethodValue(BuiltinValue(found), self.owner)  # read from the class, it would be bound to that
         return class_member(tx, getattr(found, "__func__", found), name, source)
 
     def reconstruct(self, codegen: Codegen) -> None:

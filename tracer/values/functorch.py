@@ -22,6 +22,7 @@ from .graph_functions import ALLOWED
 from .handlers import handles
 from .sequences import TupleValue
 from .tensor import TensorValue
+from .tensor_hooks import gradients_break
 
 if TYPE_CHECKING:
     from ..interpreter import Interpreter
@@ -178,7 +179,7 @@ def _autograd_grad(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     tensors = [given[name] for name in names[:2]]
     tensors = [one if issubclass(one.python_type(), (tuple, list)) else TupleValue([one], tuple) for one in tensors]
     if not all(_is_wrapped(one) for one in tensors[1].iterate(tx)) or not set(given) <= {*names, "allow_unused"}:
-        raise Unsupported("call", "torch.autograd.grad")
+        raise gradients_break(tx, tensors[1].iterate(tx))
     create = given.get("create_graph", constant(False))
     retain = given.get("retain_graph", constant(None))
     retain = create if retain.is_constant() and retain.as_constant() is None else retain

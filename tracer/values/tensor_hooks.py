@@ -17,8 +17,6 @@ from torch.utils.hooks import RemovableHandle
 from .autograd_function import FunctionPlan, captured_function, strides_of
 from .base import ObservedException, Unsupported, Value
 from .constant import BoundBuiltin, constant
-from .handlers import handles
-from .sequences import ListValue, TupleValue
 from .tensor import METHODS, NodeValue, TensorValue
 
 if TYPE_CHECKING:
@@ -194,14 +192,9 @@ class CapturedHandle(Value):
 
 
 # ---- gradients with respect to tensors that the graph computes -------------------------------------------------------
-@handles(torch.autograd.grad)
-def _grad(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-    """A break, as early as the tensors were made with respect to which gradients are asked for."""
-    wanted = args[1] if len(args) > 1 else kwargs.get("inputs")
-    tensors = wanted.items if isinstance(wanted, (TupleValue, ListValue)) else [wanted]
-    steps = [
-        tensor.node.meta["step"] + 1 for tensor in tensors
-        if isinstance(tensor, TensorValue) and tensor.node.users and tensor.node.meta.get("step", -1) >= 0
-    ]  # fmt: skip
+def gradients_break(tx: Interpreter, tensors: Sequence[Value]) -> Unsupported:
+    """The break of torch.autograd.grad, as early as the tensors were made whose gradients are asked for."""
+    made = [tensor.node for tensor in tensors if isinstance(tensor, TensorValue) and tensor.node.users]
+    steps = [node.meta["step"] + 1 for node in made if "step" in node.meta]
     earlier = {"earlier": min(steps)} if steps and min(steps) < tx.trace.step else {}
-    raise Unsupported("call", "torch.autograd.grad", **earlier)
+    return Unsupported("call", "torch.autograd.grad", **earlier)
