@@ -34,6 +34,7 @@ from .convert import ConvertedFrame, Skip, convert_frame
 from .eval_frame import EntryGuards, Verdict
 from .guards import build_tree, explain_recompile, record_guards
 from .guards.describe import describe, type_name
+from .guards.interrupted import KEPT, raise_kept
 from .guards.read import Scope
 from .lean import without_dynamo
 from .modes import without_overrides
@@ -42,6 +43,7 @@ from .shapes import DynamicPolicy, MarkedDynamicError
 from .skips import involves_tensors, program_frames, skip_reason
 from .statistics import STATISTICS
 from .tracebacks import as_in_eager
+from .values.handlers import handler_of
 
 log = logging.getLogger("ptdebug")
 _KEY = "ptdebug"  # of our part of torch's frame state
@@ -334,13 +336,17 @@ def optimize(fn: Callable[..., Any], options: CompileOptions) -> Callable[..., A
     target = _visible(fn)
     set_callback, registry = eval_frame.set_callback, _REGISTRY
     enter_region, leave_region = eval_frame.enter_region, eval_frame.leave_region
+    loaded = sys.modules.get
 
     def compiled(*args: Any, **kwargs: Any) -> Any:
-        if registry.eager:
+        if registry.eager or ((dynamo := loaded(_DYNAMO)) is not None and _asks_for_eager(dynamo)):
             return fn(*args, **kwargs)
         region, before = enter_region(), set_callback(dispatcher)
         try:
-            return target(*args, **kwargs)
+            result = target(*args, **kwargs)
+            if KEPT:
+                raise_kept()
+            return result
         except BaseException as error:
             as_in_eager(error)
             raise
@@ -355,6 +361,14 @@ def optimize(fn: Callable[..., Any], options: CompileOptions) -> Callable[..., A
     return compiled
 
 
+_DYNAMO = "torch._dynamo.eval_frame"
+
+
+def _asks_for_eager(dynamo: types.ModuleType) -> bool:
+    """Whether torch.compiler.set_stance("force_eager") is in force, which is noted there."""
+    return getattr(getattr(dynamo, "_stance", None), "stance", "") == "force_eager"
+
+
 def _visible(fn: Callable[..., Any]) -> Callable[..., Any]:
     """A callable with a frame that the hook looks at, and that runs `fn`."""
     function = fn.__func__ if isinstance(fn, types.MethodType) else fn
@@ -363,7 +377,8 @@ def _visible(fn: Callable[..., Any]) -> Callable[..., Any]:
         if forward is not None:
             _REGISTRY.wanted.add(forward)
         return fn
-    if isinstance(function, types.FunctionType) and not function.__code__.co_flags & 0x20:
+    known = handler_of(function) is not None  # its code is not interpreted
+    if isinstance(function, types.FunctionType) and not known and not function.__code__.co_flags & 0x20:
         _REGISTRY.wanted.add(function.__code__)
         return fn
 
