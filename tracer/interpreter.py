@@ -252,6 +252,19 @@ class Interpreter:
             self.trace.active = self
             child.forget()
 
+    def run_class_body(self, function: Any) -> dict[str, Value]:
+        """Interpret the body of a class statement; its variables in order."""
+        self.trace.spend()
+        info = code_info(function.code)
+        child = Interpreter(self.trace, info, function.f_globals, {}, self, function.closure, function)
+        self.trace.active = child
+        try:
+            child.run()
+            return dict(child.locals)
+        finally:
+            self.trace.active = self
+            child.forget()
+
     def _decide_inline(self, function: Any) -> None:
         """Whether a callee becomes part of the graph is a decision, asked once for each function and compilation."""
         context, code = self.trace.context, function.code

@@ -97,6 +97,7 @@ class SideEffects:
         self.cells: dict[int, CellValue] = {}
         self.of_classes: dict[str, dict[type, Value]] = {}  # the classes whose attribute of that name was stored
         self.made_first: list[Value] = []  # new objects whose making is seen: hooks
+        self.local_classes: dict[type, tuple[int, Any, Any]] = {}  # that the trace made: at which step, where
         self._order: dict[tuple[Any, ...], _Change] = {}
         self._seals: list[tuple[int, str]] = []
 
@@ -211,6 +212,18 @@ class SideEffects:
     def refills(self, container: Value) -> bool:
         """Whether the side effects give the container its items anew: an iterator over it must be made after that."""
         return ("items", container) in self._order and (container.source is not None or container in self.new)
+
+    def refuse_local_class(self, value: Any) -> None:
+        """Raises Unsupported where a constant is a class that the trace made, or a tuple with one: the class statement
+        is to run in eager."""
+        if type(value) is tuple:
+            for item in value:
+                self.refuse_local_class(item)
+        elif isinstance(value, type) and value in self.local_classes:
+            step, location, stack = self.local_classes[value]
+            error = Unsupported("local-class", value.__qualname__, earlier=step)
+            error.context.update(location=location, stack=stack)
+            raise error
 
     # ---- replay ----------------------------------------------------------------------------------------------------
     def push_operands(self, codegen: Codegen) -> list[_Change]:

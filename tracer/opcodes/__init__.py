@@ -5,6 +5,7 @@
 """
 from . import (
     calls,
+    classes,
     containers,
     control,
     exceptions,
@@ -19,6 +20,6 @@ from . import (
 )
 
 __all__ = [
-    "calls", "containers", "control", "exceptions", "functions", "matching", "operators", "py311", "py312", "py313",
-    "stack", "variables",
+    "calls", "classes", "containers", "control", "exceptions", "functions", "matching", "operators", "py311", "py312",
+    "py313", "stack", "variables",
 ]

@@ -1,4 +1,4 @@
-"""Making functions and classes; generators."""
+"""Making functions; generators."""
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
@@ -44,11 +44,6 @@ def closure_of(tx: Interpreter, cells: Value) -> tuple[CellValue, ...]:
 def by_name(tx: Interpreter, mapping: Value) -> dict[str, Value]:
     """The items of a dict of keyword defaults."""
     return {key.as_constant(): mapping.getitem(tx, key) for key in mapping.iterate(tx)}
-
-
-@opcode("LOAD_BUILD_CLASS")
-def LOAD_BUILD_CLASS(tx: Interpreter, instruction: Instruction) -> None:
-    raise Unsupported("opcode", "a class statement inside the function")
 
 
 # ---- generators -----------------------------------------------------------------------------------------------------

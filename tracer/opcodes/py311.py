@@ -1,4 +1,4 @@
-"""What stands in class bodies, modules and coroutines only, none of which is traced; and what only CPython 3.11 has,
+"""What stands in modules and coroutines only, none of which is traced; and what only CPython 3.11 has,
 beyond the handlers marked `before=(3, 12)` in the other files."""
 from __future__ import annotations
 
@@ -12,9 +12,7 @@ if TYPE_CHECKING:
     from ..interpreter import Interpreter
 
 
-@opcode("PRINT_EXPR", "LOAD_CLASSDEREF", "IMPORT_STAR", "ASYNC_GEN_WRAP", before=(3, 12))
-@opcode("LOAD_LOCALS", "LOAD_FROM_DICT_OR_GLOBALS", "LOAD_FROM_DICT_OR_DEREF", since=(3, 12))
-@opcode("LOAD_NAME", "STORE_NAME", "DELETE_NAME", "SETUP_ANNOTATIONS")
+@opcode("PRINT_EXPR", "IMPORT_STAR", "ASYNC_GEN_WRAP", before=(3, 12))
 @opcode("GET_AWAITABLE", "GET_AITER", "GET_ANEXT", "BEFORE_ASYNC_WITH", "END_ASYNC_FOR")
-def of_modules_and_classes(tx: Interpreter, instruction: Instruction) -> None:
-    raise Unsupported("opcode", f"{instruction.opname} (of a module, a class body or a coroutine)")
+def of_modules_and_coroutines(tx: Interpreter, instruction: Instruction) -> None:
+    raise Unsupported("opcode", f"{instruction.opname} (of a module or a coroutine)")

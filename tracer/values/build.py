@@ -9,6 +9,7 @@ from . import (  # noqa: F401  (they fill the tables)
     autograd_function,
     builtins,
     checkpoint,
+    class_statements,
     classes,
     combining,
     context_variables,

@@ -282,6 +282,8 @@ def _is_made_by_builtin(cls: type, new: Any = None) -> bool:
         return True
     if not cls.__flags__ & _HEAP_TYPE or getattr(cls, "__abstractmethods__", None):
         return False
+    if lookup(cls, "__del__") is not MISSING:  # it runs where the object dies
+        return False
     if issubclass(cls, (torch.nn.Module, torch.Tensor, type)):
         return False
     return (lookup(cls, "__new__") if new is None else new) in _NEWS

@@ -129,11 +129,6 @@ def _method_type(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     return MethodValue(args[0], args[1])
 
 
-@handles(property)
-def _property(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-    raise Unsupported("call", "property() in a traced function")
-
-
 # ---- messages ------------------------------------------------------------------------------------------------------
 def _logging_method(name: str, level: int) -> None:
     """A call that the logger's level drops does nothing; one that would be shown is left to eager."""
