@@ -171,6 +171,7 @@ class _BodyRun:
         rules: dict[str, Callable[[Statement], torch.Tensor]] = {
             "load": self._load, "constant": self._constant, "index": self._index, "cast": self._cast,
             "bitcast": self._bitcast, "indirect": self._indirect, "reduce": self._reduce, "part": self._part,
+            "scan": self._scan,
         }
         for s in self.body.statements:
             if s.op == "store":
@@ -203,6 +204,8 @@ class _BodyRun:
     def _store(self, s: Statement) -> None:
         flat = flattened(self.memory[s.buffer])
         space = [*self.extents[:len(self.body.axes)], *([1] * len(self.body.reduction_axes))]
+        if self.body.scans:
+            space = self.extents
         place, value = self._place(s.index).expand(space), self.values[s.args[0]].expand(space)
         flat.index_put_((place,), value, accumulate=s.mode == "add")
 
@@ -231,14 +234,22 @@ class _BodyRun:
         self.environment[sympy.Symbol(s.name, integer=True, nonnegative=True)] = value
         return value
 
-    def _reduce(self, s: Statement) -> torch.Tensor:
+    def _rows(self, s: Statement) -> torch.Tensor:
+        """The values of the argument of `s`, those of all reduction axes in the last dimension."""
         outer = len(self.body.axes)
         value = self.values[s.args[0]]
         value = value.expand(*value.shape[:outer], *self.extents[outer:])
-        rows = value.reshape(*value.shape[:outer], math.prod(self.extents[outer:]))
+        return value.reshape(*value.shape[:outer], math.prod(self.extents[outer:]))
+
+    def _reduce(self, s: Statement) -> torch.Tensor:
+        rows = self._rows(s)
         result = _reduced(s.mode, rows, s.dtype)
         self.values[s.name + "#"] = rows
-        return result.reshape(*value.shape[:outer], *([1] * len(self.body.reduction_axes)))
+        return result.reshape(*rows.shape[:-1], *([1] * len(self.body.reduction_axes)))
+
+    def _scan(self, s: Statement) -> torch.Tensor:
+        rows = self._rows(s)
+        return _scanned(s.mode, rows, s.dtype).reshape(*rows.shape[:-1], *self.extents[len(self.body.axes):])
 
     def _part(self, s: Statement) -> torch.Tensor:
         rows = self.values[s.args[0] + "#"].to(s.dtype)
@@ -267,6 +278,15 @@ def _reduced(kind: str, rows: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     if rows.shape[-1] == 0:
         return torch.full(rows.shape[:-1], identity(kind, dtype), dtype=dtype, device=rows.device)
     return rows.amax(-1) if kind == "max" else rows.amin(-1)
+
+
+def _scanned(kind: str, rows: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    if kind in ("sum", "prod"):
+        return (torch.cumsum if kind == "sum" else torch.cumprod)(rows, -1, dtype=dtype)
+    if kind == "logsumexp":
+        return torch.logcumsumexp(rows, -1)
+    values, places = (torch.cummax if kind.endswith("max") else torch.cummin)(rows, -1)
+    return places if kind.startswith("arg") else values
 
 
 _FUNCTIONS: dict[Any, Callable[[Any, Any], Any]] = {

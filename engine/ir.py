@@ -12,7 +12,14 @@ symbols, size symbols (s0, s1, ...: integer, positive) and the names of statemen
       store buf3[i0], t3
 
 A statement that depends on a reduction axis without a `reduce` between runs once for each point of the full space;
-every other one once for each point of `axes`. Everything is immutable data: a body prints, parses back, hashes, diffs
+every other one once for each point of `axes`. In a body that scans, the reduction axes run in order, and everything,
+stores too, runs once for each of their points:
+
+    body buf4[i0: 4096] reduce [r0: 1024]
+      t0 = load x[1024*i0 + r0] : float64
+      t1 = scan sum t0 : float64
+      store buf4[1024*i0 + r0], t1
+ Everything is immutable data: a body prints, parses back, hashes, diffs
 and runs in the reference interpreter.
 
 A *program* is a list of steps in execution order: loop bodies, and calls of ATen (`ExternCall`) on views of buffers.
@@ -46,7 +53,10 @@ RANDOM_OPS = ("rand", "randn")  # of (seed, offset): Philox
 REDUCE_OPS = ("reduce", "part")  # part: one result of a reduction that has several (`value` is its index)
 REDUCTIONS = ("sum", "prod", "max", "min", "argmax", "argmin", "any", "all", "welford")  # welford: mean, m2, count
 
-OPS = MEMORY_OPS + VALUE_OPS + CONVERT_OPS + UNARY_OPS + BINARY_OPS + TERNARY_OPS + RANDOM_OPS + REDUCE_OPS
+SCAN_OPS = ("scan",)
+SCANS = ("sum", "prod", "max", "min", "argmax", "argmin", "logsumexp")  # of equal extremes, the last one's place
+
+OPS = MEMORY_OPS + SCAN_OPS + VALUE_OPS + CONVERT_OPS + UNARY_OPS + BINARY_OPS + TERNARY_OPS + RANDOM_OPS + REDUCE_OPS
 
 
 @dataclass(frozen=True)
@@ -58,7 +68,8 @@ class Statement:
     "add" adds in that order); constant: value; index: index; cast/bitcast: dtype;
     indirect: args[0] an integer, `bound` its size (negative values wrap, others raise IndexError as in eager; with
     `mode` "strict" negative ones raise too, with "unchecked" none does: the compiler made the value);
-    reduce: `mode` one of REDUCTIONS; part: value (which result). `origins` are names of ATen nodes.
+    reduce: `mode` one of REDUCTIONS; scan: `mode` one of SCANS, the reduction of this point and all before it; part:
+    value (which result). `origins` are names of ATen nodes.
     """
 
     name: str
@@ -90,6 +101,11 @@ class LoopBody:
     axes: tuple[Axis, ...]
     reduction_axes: tuple[Axis, ...]
     statements: tuple[Statement, ...]
+
+    @property
+    def scans(self) -> bool:
+        """Whether it scans: its reduction axes run in order, and it stores at each of their points."""
+        return any(s.op == "scan" for s in self.statements)
 
     @property
     def reads(self) -> tuple[str, ...]:

@@ -176,7 +176,7 @@ def _fields(op: str, text: str, symbols: Symbols) -> dict[str, Any]:
         head, _, bound = text.partition(" < ")
         mode, _, name = head.rpartition(" ")
         return {"args": (name,), "bound": parse_expr(bound, symbols), "mode": mode}
-    if op == "reduce":
+    if op in ("reduce", "scan"):
         mode, _, name = text.partition(" ")
         return {"args": (name,), "mode": mode}
     if op == "part":

@@ -92,7 +92,7 @@ def _operands(s: Statement) -> str:
     if s.op == "indirect":
         mode = f"{s.mode} " if s.mode else ""
         return f"{mode}{s.args[0]} < {format_expr(s.bound)}"
-    if s.op == "reduce":
+    if s.op in ("reduce", "scan"):
         return f"{s.mode} {s.args[0]}"
     if s.op == "part":
         return f"{s.args[0]} {s.value}"

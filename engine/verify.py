@@ -14,6 +14,7 @@ from .ir import (
     BINARY_OPS,
     OPS,
     REDUCTIONS,
+    SCANS,
     UNARY_OPS,
     Axis,
     Buffer,
@@ -31,7 +32,8 @@ from .ir_text import format_expr, format_statement
 COMPARISONS = frozenset(("eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf"))
 LOGICAL = frozenset(("logical_and", "logical_or", "logical_xor", "logical_not"))
 ARITY = {"load": 0, "constant": 0, "index": 0, "where": 3, "fma": 3, "store": 1, "cast": 1, "bitcast": 1, "indirect": 1,
-         "reduce": 1, "part": 1, "rand": 2, "randn": 2, **dict.fromkeys(UNARY_OPS, 1), **dict.fromkeys(BINARY_OPS, 2)}
+         "reduce": 1, "scan": 1, "part": 1, "rand": 2, "randn": 2,
+         **dict.fromkeys(UNARY_OPS, 1), **dict.fromkeys(BINARY_OPS, 2)}
 SIXTEEN_BITS = (torch.float16, torch.bfloat16)
 
 
@@ -212,12 +214,12 @@ class _BodyCheck:
             return
         symbols = set() if s.index is None else s.index.free_symbols
         varies = bool(symbols & self.inner) or any(a in self.varies for a in (*s.args, s.mask))
-        varies = varies or any(str(x) in self.varies for x in symbols)
+        varies = varies or s.op == "scan" or any(str(x) in self.varies for x in symbols)
         after = any(a in self.reduced for a in (*s.args, s.mask)) or any(str(x) in self.reduced for x in symbols)
         if varies and after:
             raise VerifyError("it needs a reduction's result inside the reduction's own loop")
-        if varies and s.op == "store":
-            raise VerifyError("a store inside the reduction loop")
+        if s.op == "store" and varies is not self.body.scans:
+            raise VerifyError("a store inside the reduction loop" if varies else "a scan stores at each of its points")
         if varies:
             self.varies.add(s.name)
         if after:
@@ -277,6 +279,16 @@ def _check_reduce(c: _BodyCheck, s: Statement) -> None:
         _expect(s.dtype is torch.bool, "any and all are of bools")
 
 
+def _check_scan(c: _BodyCheck, s: Statement) -> None:
+    _expect(s.mode in SCANS, f"unknown scan {s.mode!r}")
+    _expect(bool(c.body.reduction_axes), "no reduction axes")
+    _expect(not any(x.op == "reduce" for x in c.body.statements), "a body reduces or scans, not both")
+    if s.mode in ("argmax", "argmin"):
+        _expect(s.dtype is torch.int64, "a position is an int64")
+    else:
+        _expect(c.dtype(s.args[0]) is s.dtype, f"{s.args[0]} is {c.dtype(s.args[0])}")
+
+
 def _check_part(c: _BodyCheck, s: Statement) -> None:
     _expect(c.known[s.args[0]].mode == "welford", f"{s.args[0]} is no reduction with parts")
     _expect(s.value in (0, 1, 2), "a part is 0, 1 or 2")
@@ -309,8 +321,8 @@ def _same(c: _BodyCheck, s: Statement, args: Iterable[str]) -> None:
 
 _RULES: dict[str, Callable[[_BodyCheck, Statement], None]] = {
     "load": _check_load, "store": _check_store, "constant": _check_constant, "index": _check_index,
-    "indirect": _check_indirect, "reduce": _check_reduce, "part": _check_part, "bitcast": _check_bitcast,
-    "where": _check_where,
+    "indirect": _check_indirect, "reduce": _check_reduce, "scan": _check_scan, "part": _check_part,
+    "bitcast": _check_bitcast, "where": _check_where,
 }
 
 Range = tuple[sympy.Expr | None, sympy.Expr | None]

@@ -18,7 +18,8 @@ from .scatter import free_axes, owner, scatters, worth_owning
 PARALLEL_WORK = 60_000  # simple operations; fewer are done before a thread has woken up
 FEW = 4  # outer iterations that are too few to be shared out
 CHUNKS = 32  # of a reduction that runs in parallel itself; fixed, so that results do not depend on threads
-LANES = 128  # elements of a block in lane mode
+LANES = 128  # elements of a block in lane mode, at least, where threads share the blocks
+WIDE = 1024  # at most: whoever reads down a narrow block is in another page at each row
 LANE_SCRATCH = 64 * 1024  # elements that the rows of all lanes of a block may take: about the second-level cache
 EXPENSIVE_COST = 8
 NEAR = (1, 2)  # steps of a vector loop: neighbours, or the real parts of complex numbers
@@ -89,9 +90,11 @@ def _scatter_shape(
     return forms[context.decide("scatter", group.kernel, tuple(forms), default, why)]
 
 
-def lane_width(row: int) -> int:
-    """Lanes of a block when a kernel keeps `row` elements for each: as many as fit, by whole vectors."""
-    return max(16, min(LANES, LANE_SCRATCH // max(row, 1) // 16 * 16))
+def lane_width(row: int, extent: sympy.Expr) -> int:
+    """Lanes of a block when a kernel keeps `row` elements for each: as many as fit and there are, by whole vectors."""
+    there = static(extent)
+    most = WIDE if there is None else min(WIDE, -(-there // 16) * 16)
+    return max(16, min(most, LANE_SCRATCH // max(row, 1) // 16 * 16))
 
 
 def prefers_lanes(bodies: Sequence[LoopBody], lane: Axis) -> bool:
@@ -101,7 +104,7 @@ def prefers_lanes(bodies: Sequence[LoopBody], lane: Axis) -> bool:
         inner = body.reduction_axes or tuple(a for a in body.axes if a != lane)[-1:]
         if not inner or (body.axes[-1] == lane and not body.reduction_axes):
             continue
-        names = {s.name for s in cut(body)[0].statements} if body.reduction_axes else None
+        names = {s.name for s in cut(body)[0].statements} if body.reduction_axes and not body.scans else None
         for position, form in index_forms(body).items():
             s = body.statements[position]
             if form is None or (names is not None and (s.op == "store" or s.name not in names)):

@@ -58,7 +58,8 @@ class Kernel:
         self.arrays: dict[str, Scratch] = {}
         self.outer_names: frozenset[str] = frozenset()
         self.lane: Axis | None = None
-        self.width = LANES
+        self.width = LANES  # lanes that a block has room for
+        self.step = str(LANES)  # and how many it has
         self.loops_around: tuple[Axis, ...] = ()
         self.owner: Statement | None = None  # the index that says which thread does an iteration
         self.changes: dict[str, int] = {}  # buffer -> stores so far: what was loaded before one is not what is there
@@ -130,26 +131,35 @@ class Kernel:
             self.outer_names |= {self.lane.symbol.name}
         self._plan_arrays()
         if self.lane is not None:
-            self.width = lane_width(sum(scratch.elements for scratch in self.arrays.values()))
+            self.width = lane_width(sum(s.elements for s in self.arrays.values()), self.lane.extent)
+            self.step = self._lane_step(outer, self.lane)
         chunks = self._chunks() if self.shape.parallel == "chunks" else 0
         loops = [loop_header(a) for a in outer]
         if chunks:
             ends = [f"{at} * ({c_expression(outer[0].extent)}) / {chunks}" for at in ("chunk", "(chunk + 1)")]
             loops[0] = loop_header(outer[0], *ends)
         if self.lane is not None:
-            loops.append(lane_header(self.lane, self.width))
+            loops.append(lane_header(self.lane, self.step))
         if self.shape.parallel == "outer" and loops:
             collapse = f" collapse({self.shape.shared})" if self.shape.shared > 1 else ""
             self.writer.line(f"#pragma omp parallel for{collapse}{self.shape.condition} schedule(static)")
         with self._owners(), self._added(chunks), self._loops(loops):
             if self.lane is not None:
-                self.writer.line(lane_end(self.lane, self.width))
+                self.writer.line(lane_end(self.lane, self.step))
             for name, scratch in self.arrays.items():
                 size = scratch.elements * (self.width if self.lane is not None else 1)
                 kind = ctype(self.local[name]).value
                 self.writer.line(f"{kind} {buffer_name(name)}[{size}];", [ref("loops", "", name)])
             for nest in self.nests:
                 self._nest(nest, self.lane)
+
+    def _lane_step(self, outer: Sequence[Axis], lane: Axis) -> str:
+        """How many lanes a block has: as fit, or where threads share the blocks, so few that there is one for each."""
+        if self.shape.parallel != "outer" or self.width <= LANES:
+            return str(self.width)
+        lanes = c_expression(sympy.Mul(*[a.extent for a in outer], lane.extent))
+        self.writer.line(f"const int64 lanes = lanes_each({lanes}, {LANES}, {self.width});")
+        return "lanes"
 
     @contextmanager
     def _owners(self) -> Iterator[None]:
@@ -209,9 +219,9 @@ class Kernel:
     def _plan_arrays(self) -> None:
         for name in sorted(needing_arrays(self.nests, self.local.keys(), self.lane is not None)):
             terms: dict[object, int] = {}
-            for nest, store in stores_of(self.nests, name):
-                extents = {a.symbol.name: a.extent for a in nest.loops}
-                form = form_of(store.index, nest.loops, self.group.axes)
+            for loops, store in stores_of(self.nests, name):
+                extents = {a.symbol.name: a.extent for a in loops}
+                form = form_of(store.index, loops, self.group.axes)
                 for atom, factor in form.terms.items():
                     if atom.name not in self.outer_names:
                         terms[factor] = int(extents[atom.name])
@@ -226,11 +236,11 @@ class Kernel:
         loops = nest.loops if own is None else nest.loops[:-1]
         headers = [loop_header(a) for a in loops]
         if own is not None:
-            headers.append(lane_header(own, self.width))
+            headers.append(lane_header(own, self.step))
         if self.shape.parallel == "nests":
             self.writer.line(f"#pragma omp parallel for schedule(static){self.shape.condition}")
         with self._loops(headers):
             if own is not None:
-                self.writer.line(lane_end(own, self.width))
+                self.writer.line(lane_end(own, self.step))
             for inner in nest.inside:
                 NestWriter(self, inner, own or lane, nest.loops).emit()

@@ -15,6 +15,7 @@ from .indices import c_expression
 from .nests import Nest, Part
 from .operators import EXPENSIVE
 from .reductions import Accumulator, Place
+from .scans import Scan
 from .scatter import free_axes
 from .scope import origins_of
 from .statements import StatementWriter
@@ -33,12 +34,12 @@ def loop_header(a: Axis, first: str = "0", last: str = "") -> str:
     return f"for (int64 {a.symbol} = {first}; {a.symbol} < {last or c_expression(a.extent)}; {a.symbol}++)"
 
 
-def lane_header(a: Axis, width: int) -> str:
+def lane_header(a: Axis, width: str) -> str:
     """The loop over blocks of lanes of an axis."""
     return f"for (int64 {a.symbol}_0 = 0; {a.symbol}_0 < {c_expression(a.extent)}; {a.symbol}_0 += {width})"
 
 
-def lane_end(a: Axis, width: int) -> str:
+def lane_end(a: Axis, width: str) -> str:
     """Where the block of lanes ends."""
     g, extent = a.symbol, c_expression(a.extent)
     return f"const int64 {g}_1 = {g}_0 + {width} < {extent} ? {g}_0 + {width} : {extent};"
@@ -51,6 +52,16 @@ class Reduction:
     part: Part
     statement: Statement
     accumulator: Accumulator
+    name: str
+
+
+@dataclass
+class Running:
+    """A scan of the nest: what it keeps, and the variable that this is called."""
+
+    part: Part
+    statement: Statement
+    accumulator: Scan
     name: str
 
 
@@ -71,7 +82,9 @@ class NestWriter:
         checked = any(s.op == "indirect" and s.mode != "unchecked" for p in self.nest.parts for s in p.statements)
         self.outside = self.scopes.name("outside") if checked else ""
         self.statements = StatementWriter(self.kernel, self.lane, self.outside)
-        self.threads = self.kernel.shape.parallel == "nests" and not self.around and bool(self.nest.loops)
+        self.threads = self.kernel.shape.parallel == "nests" and not (self.around or self.nest.scans) and bool(
+            self.nest.loops)
+        self.scans = [self._running(p, s) for p in self.nest.parts for s in p.statements if s.op == "scan"]
         reduces = [(p, s) for p in self.nest.parts for s in p.statements if s.op == "reduce"]
         wide = bool(reduces) and self._sums_are_long()
         for part, s in reduces:
@@ -95,6 +108,7 @@ class NestWriter:
         self.in_order = bool(moded) and not (
             self.loops and all((last or b.axes[-1].symbol) in free_axes(b) for b in moded)
         )
+        self.in_order |= bool(self.scans) and self.lane is None
 
     def emit(self) -> None:
         """Write the nest."""
@@ -106,7 +120,7 @@ class NestWriter:
                 for s in part.statements:
                     self.statements.emit(part, s)
         else:
-            self._declare(self.reductions)
+            self._declare([*self.reductions, *self.scans])
             if self.threads and self.reductions:
                 self._emit_depth(0)
                 self._in_chunks()
@@ -128,7 +142,9 @@ class NestWriter:
         elsewhere = len(self.loops) if self.lane is not None else 0  # results of reductions: one for each lane
         depths: dict[str, int] = {}
         for s in part.statements:
-            if s.op in ("store", "reduce"):
+            if s.op in ("store", "reduce", "scan"):
+                if s.op == "scan":
+                    depths[s.name] = len(self.loops)
                 continue
             depth = max((depths.get(a, elsewhere) for a in (*s.args, *([s.mask] if s.mask else ()))), default=0)
             if s.index is not None:
@@ -148,6 +164,8 @@ class NestWriter:
                     continue
                 if s.op == "reduce":
                     self._update(part, s)
+                elif s.op == "scan":
+                    self._advance(part, s)
                 else:
                     self.statements.emit(part, s)
             if depth == len(self.loops) - 1:
@@ -261,7 +279,7 @@ class NestWriter:
         with self.writer.block(loop_header(self.lane, f"{g}_0", f"{g}_1")):
             yield
 
-    def _declare(self, reductions: Sequence[Reduction]) -> None:
+    def _declare(self, reductions: Sequence[Reduction | Running]) -> None:
         for r in reductions:
             origins = origins_of(r.part.body.name, r.statement.name, r.statement.origins)
             for f in r.accumulator.fields:
@@ -269,23 +287,44 @@ class NestWriter:
                     self.writer.line(f"{f.type} {r.name}{f.suffix} = {f.start};", origins)
                 else:
                     self.writer.line(f"{f.type} {r.name}{f.suffix}[{self.kernel.width}];", origins)
-                    every = f"for (int64 k = 0; k < {self.kernel.width}; k++)"
+                    every = f"for (int64 k = 0; k < {self.kernel.step}; k++)"
                     self.writer.line(f"{every} {r.name}{f.suffix}[k] = {f.start};", origins)
 
     def _update(self, part: Part, s: Statement) -> None:
         reduction = next((r for r in self.reductions if r.part is part and r.statement is s), None)
         if reduction is None:  # a maximum that its argmax finds as well
             return
-        position: sympy.Expr = sympy.S.Zero
-        for a in self.nest.loops:
-            position = position * a.extent + a.symbol
         value = self.statements.value(part, s.args[0])
-        place, at = self._at(self._variable(reduction)), sympy.expand(position)
+        place, at = self._at(self._variable(reduction)), self._position()
         if self.stripes is not None:
             place, at = self.stripes.place(reduction), self.stripes.position(at)
         for text in reduction.accumulator.update(place, value, c_expression(at)):
             self.writer.line(text, origins_of(part.body.name, s.name, s.origins))
 
+    def _position(self) -> sympy.Expr:
+        """Which point of the nest's loops this is."""
+        position: sympy.Expr = sympy.S.Zero
+        for a in self.nest.loops:
+            position = position * a.extent + a.symbol
+        return sympy.expand(position)
+
+    # ---- scans -------------------------------------------------------------------------------------------------------
+    def _running(self, part: Part, s: Statement) -> Running:
+        operand = next(x.dtype for x in part.body.statements if x.name == s.args[0])
+        return Running(part, s, Scan(s.mode, s.dtype, operand), self.scopes.name(f"{part.body.name}_{s.name}_so_far"))
+
+    def _advance(self, part: Part, s: Statement) -> None:
+        """Take the value of this point into what is kept, which is the value of the scan here."""
+        scan = next(r for r in self.scans if r.part is part and r.statement is s)
+        origins = origins_of(part.body.name, s.name, s.origins)
+        value, place = self.statements.value(part, s.args[0]), self._at(scan.name)
+        for text in scan.accumulator.update(place, value, c_expression(self._position())):
+            self.writer.line(text, origins)
+        name = self.scopes.name(f"{s.origins[-1] if s.origins else part.body.name}_{s.name}")
+        self.writer.line(f"const {ctype(s.dtype).value} {name} = {scan.accumulator.result(place)};", origins)
+        self.scopes.put(("value", part.key, s.name), name)
+
+    # ---- reductions over threads -------------------------------------------------------------------------------------
     def _in_chunks(self) -> None:
         """Run the outermost loop in chunks of fixed number, in parallel, and join their results in order."""
         a = self.loops[0]

@@ -52,6 +52,11 @@ class Nest:
     inside: list[Nest] = field(default_factory=list)
 
     @property
+    def scans(self) -> bool:
+        """Whether its loops run in order, which no others should."""
+        return any(p.body.scans for p in self.parts)
+
+    @property
     def all_parts(self) -> list[Part]:
         """The parts of the nest and of the nests inside it."""
         return self.parts + [p for n in self.inside for p in n.all_parts]
@@ -82,6 +87,8 @@ def nests_of(bodies: Sequence[LoopBody], outer: int) -> list[Nest]:
         inner = body.axes[outer:]
         if not body.reduction_axes:
             _place(nests, Part(body, body.statements), inner, crowded)
+        elif body.scans and not inner:
+            nests.append(Nest(body.reduction_axes, [Part(body, body.statements)]))
         elif not inner:
             over, after = cut(body)
             _place(nests, over, body.reduction_axes)
@@ -131,7 +138,9 @@ def _place(nests: list[Nest], part: Part, loops: tuple[Axis, ...], crowded: bool
         positions = sorted(fit, key=lambda at: len(own - known[at]))
     for position in positions:
         nest = nests[position]
-        if not nest.inside and tuple(a.extent for a in nest.loops) == extents and (not loops or _related(nest, part)):
+        if nest.inside or nest.scans or tuple(a.extent for a in nest.loops) != extents:
+            continue
+        if not loops or _related(nest, part):
             renamed = _renamed(part, loops, nest.loops)
             if renamed is not None and _compatible(nest, renamed):
                 nest.parts.append(renamed)
@@ -153,9 +162,9 @@ def _drawn_together(nests: list[Nest]) -> list[Nest]:
 def _waiting(nests: Sequence[Nest], early: int, late: int) -> list[Part]:
     """The parts of the nest `early` as parts of the nest `late`, which reads from it; [] where they cannot be."""
     first, second = nests[early], nests[late]
-    if first.inside or second.inside or not first.loops or any(p.body.reduction_axes for p in first.parts):
+    if first.inside or not first.loops or any(p.body.reduction_axes for p in first.parts):
         return []
-    if tuple(a.extent for a in first.loops) != tuple(a.extent for a in second.loops):
+    if second.inside or second.scans or [a.extent for a in first.loops] != [a.extent for a in second.loops]:
         return []
     stored = {s.buffer for p in first.parts for s in p.stores}
     touched = {s.buffer for p in first.parts for s in p.loads} | stored

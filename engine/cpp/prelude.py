@@ -96,6 +96,11 @@ INLINE int64 lanes_each(int64 lanes, int64 least, int64 most) {  // lanes of a b
 INLINE int32 float_bits(float x) { int32 bits; __builtin_memcpy(&bits, &x, 4); return bits; }""",
     "bits_float": """\
 INLINE float bits_float(int32 bits) { float x; __builtin_memcpy(&x, &bits, 4); return x; }""",
+    "log_add_exp": """\
+INLINE double log_add_exp(double x, double y) {
+  const double low = y != y || y < x ? y : x, high = y != y || x < y ? y : x;
+  return low != high || low - low == 0.0 ? log1p(exp(low - high)) + high : x;
+}""",
     "whole": """\
 HIDDEN int64 nothing;
 int64 nothing = 0;

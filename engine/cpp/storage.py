@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from ..ir import Statement
+from ..ir import Axis, Statement
 from ..lowering.index import Linear, Size
 from .nests import Nest
 
@@ -54,6 +54,7 @@ def needing_arrays(nests: Sequence[Nest], internal: Collection[str], lanes: bool
     return needed
 
 
-def stores_of(nests: Sequence[Nest], name: str) -> list[tuple[Nest, Statement]]:
-    """The statements that store a buffer, with the nests they stand in."""
-    return [(n, s) for n in nests for p in n.all_parts for s in p.stores if s.buffer == name]
+def stores_of(nests: Sequence[Nest], name: str) -> list[tuple[tuple[Axis, ...], Statement]]:
+    """The statements that store a buffer, with the loops of the nests they stand in."""
+    found = [(n.loops, s) for n in nests for p in n.parts for s in p.stores if s.buffer == name]
+    return found + [((*n.loops, *loops), s) for n in nests for loops, s in stores_of(n.inside, name)]

@@ -23,6 +23,7 @@ from . import (
     pointwise,
     pooling,
     reductions,
+    scans,
     scatter,
     searching,
     upsampling,
@@ -32,7 +33,7 @@ from .graph import GraphLowering
 from .registry import LOWERINGS
 
 __all__ = ["LOWERINGS", "activations", "creation", "indexing", "joining", "lower", "normalization", "pointwise",
-           "pooling", "reductions", "scatter", "searching", "upsampling", "views"]
+           "pooling", "reductions", "scans", "scatter", "searching", "upsampling", "views"]
 
 
 def lower(module: torch.fx.GraphModule, context: CompileContext) -> Program:

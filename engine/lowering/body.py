@@ -175,6 +175,12 @@ class BodyBuilder:
             return self.constant(0, dtype) if kind in ("argmax", "argmin") else self.cast(name, dtype)
         return self._emit("reduce", (name,), dtype, mode=kind)
 
+    def scan(self, kind: str, name: str, dtype: torch.dtype) -> str:
+        """The reduction of this point of the body's reduction axes and all before it."""
+        if not self.reduces:
+            return self.constant(0, dtype) if kind in ("argmax", "argmin") else self.cast(name, dtype)
+        return self._emit("scan", (name,), dtype, mode=kind)
+
     def part(self, name: str, which: int, dtype: torch.dtype) -> str:
         """One result of a reduction that has several (Welford: mean, sum of squared deviations, count)."""
         if self.nothing:
