@@ -98,7 +98,7 @@ def cost_text(found: Break, cost: BreakCost) -> str:
     parts = [f"{plural(cost.graphs, 'graph') if cost.graphs else 'no graph'} more"]
     if cost.unfused:
         parts.append(f"up to {plural(cost.unfused, 'kernel')} that could have been fused with another")
-    parts.append(f"{cost.seconds:.2f} s of compiling")
+    parts.append(f"{cost.seconds:.2f} s {'to compile what follows on its own' if cost.graphs else 'of compiling'}")
     return ", ".join(parts) + (f"; passed {plural(cost.passes, 'time')}" if cost.passes else "")
 
 

@@ -8,6 +8,7 @@ detail. `EXPRESSIONS` does for what is best told from the program's text. Add an
 from __future__ import annotations
 
 import re
+import sys
 from dataclasses import dataclass
 
 
@@ -133,11 +134,30 @@ _MESSAGES = "leave it out while compiling: `if not torch.compiler.is_compiling()
 
 CALLS: dict[str, BreakKind] = {
     r"\bprint\b": BreakKind("print() shows something while the function runs, which a graph cannot", _MESSAGES),
+    r"\b(TextIOWrapper|Buffered(Writer|Reader|Random)|FileIO)\b|`sys\.std(in|out|err)`": BreakKind(
+        "a file or the terminal is read or written, which a graph cannot: `{expression}`", _MESSAGES
+    ),
     r"^(input|breakpoint|open)\b": BreakKind("{detail}() talks to the world outside of the graph", _MESSAGES),
     r"^logging\.": BreakKind("a message that is shown is logged ({detail}), which a graph cannot", _MESSAGES),
     r"^warnings\.warn": BreakKind("a warning is shown, which a graph cannot", _MESSAGES),
     r"^time\.sleep": BreakKind(
         "time.sleep lets the program wait, which a graph cannot", "wait before or after the compiled function is called"
+    ),
+    r"^(subprocess|(the class )?(threading|multiprocessing|queue|concurrent))\.": BreakKind(
+        "`{expression}` starts, or waits for, threads or processes ({detail})",
+        "do it before or after the compiled function is called",
+    ),
+    r"^(posix|nt)\.(?!(un)?(put|set)env)": BreakKind(
+        "`{expression}` calls the operating system ({detail})",
+        "do it before the compiled function is called, and pass on what it gives",
+    ),
+    r"^the class torch\.nn\.": BreakKind(
+        "a module is made inside the function, with new parameters at each call: `{expression}`",
+        "make it once, in __init__ or before the compiled function is called",
+    ),
+    r"Tensor\.requires_grad_$": BreakKind(
+        "a tensor that the graph computes begins to need gradients: `{expression}`",
+        "call requires_grad_() on the input before the call, or use torch.func.grad",
     ),
     r"^(time|datetime)\.|^(datetime|date)\.(now|today|utcnow)": BreakKind(
         "{detail} reads the clock, which a graph cannot",
@@ -233,6 +253,11 @@ _FOLD = BreakKind(
     "`{expression}` compares or tests the items one by one in Python, which depends on values in a tensor",
     "use the tensor's own function, which makes one tensor: x.max(), x.min(), x.sort(), x.any(), x.all()",
 )
+_DECIDES = BreakKind(
+    "what `{expression}` does depends on values in a tensor: {detail}",
+    "use the tensor's own function in its place (x.median(), x.sort(), ...), or call it on what the compiled function "
+    "returns",
+)
 _TEXT = BreakKind("the text of a tensor's values is made: `{expression}`", CALLS["^the text of "].hint)
 _CHOSEN = BreakKind(
     "what is taken here is chosen by numbers in a tensor: `{expression}`",
@@ -251,6 +276,7 @@ EXPRESSIONS: tuple[tuple[str, str, str, BreakKind], ...] = (
     ("data-dependent-shape", "^getitem$", r"\]$", _CHOSEN),
     ("data-dependent-branch", "", r"^assert\b", _ASSERTION),
     ("data-dependent-branch", "", r"^(max|min|sorted|any|all)\(", _FOLD),
+    ("data-dependent-branch", "^the number `", r"\A(?!.*\.(item|tolist)\(\)$)[a-z_]+(\.[a-z_]+)+\(.*\)$", _DECIDES),
     ("not-a-constant", "", r"""^(f["']|\{|str\(|repr\(|format\()""", _TEXT),
     ("call", "__next__$", r"^with\b", _LEFT),
 )
@@ -285,7 +311,14 @@ def message(code: str, detail: str, expression: str = "", line: str = "") -> str
 def hint(code: str, detail: str = "", expression: str = "", line: str = "") -> str:
     """What to change in the program, or ""."""
     kind = _kind(code, detail, f"{expression}\n{line}")
+    if kind is BREAKS["call"] and detail.removeprefix("the class ").lstrip("_").partition(".")[0] in _STANDARD:
+        return _OUTSIDE
     return kind.hint if kind is not None else ""
+
+
+_OUTSIDE = BREAKS["skipped-function"].hint
+_STANDARD = sys.stdlib_module_names
+"""Python's own modules: their functions compute no tensors, so no custom operator is advised."""
 
 
 _SYMBOLS = re.compile(r"(the number )?`[^`]*\bz?(u|s|uf|f)\d+\b[^`]*`")

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import threading
 import typing
 from collections.abc import Callable
 from typing import Any
@@ -500,5 +501,23 @@ def test_a_function_that_looks_at_its_variables_has_its_own_after_a_break():
 
         f = compile(fn)
         return [f(X) for _ in range(2)]
+
+    check(use)
+
+
+def test_attributes_of_thread_locals_are_set():
+    class Own(threading.local):
+        pass
+
+    def use(compile):
+        plain, own = threading.local(), Own()
+
+        def fn(x):
+            plain.calls = getattr(plain, "calls", 0) + 1
+            own.last = x + plain.calls
+            return x * plain.calls
+
+        f = compile(fn)
+        return [f(X) for _ in range(3)], plain.calls, own.last
 
     check(use)

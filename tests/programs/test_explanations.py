@@ -109,7 +109,7 @@ def test_guards_know_line_node_and_name(recording: Recording) -> None:
 def test_the_commands_read_well(recording: Recording, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["breaks", str(recording.path)]) == 0
     out = capsys.readouterr().out
-    assert "2 places where a function does not fit into one graph" in out
+    assert "graph breaks at 2 places in 1 function" in out
     assert "change: " in out and "cost: " in out and "(y.sum() >" in out
     assert main(["recompiles", str(recording.path)]) == 0
     out = capsys.readouterr().out

@@ -2,7 +2,10 @@
 from __future__ import annotations
 
 import os
+import queue
+import statistics
 import struct
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -21,6 +24,7 @@ from ptdebug.cli.main import main
 
 X = torch.linspace(0.1, 1.2, 12).reshape(3, 4)
 LOCAL = threading.local()
+JOBS: queue.Queue[int] = queue.Queue()
 SETTINGS = {"depth": 2}
 
 
@@ -97,6 +101,32 @@ def loops_over_a_break(x):
     return x
 
 
+def writes(x):
+    sys.stderr.write("")
+    return x + 1
+
+
+def makes_a_layer(x):
+    return torch.nn.Linear(4, 2)(x)
+
+
+def asks_the_system(x):
+    return x * os.path.exists("no such file")
+
+
+def fills_a_queue(x):
+    JOBS.put(1)
+    return x + 1
+
+
+def middle_of_a_list(x):
+    return x - statistics.median(x[0].tolist())
+
+
+def begins_to_need_gradients(x):
+    return x.clone().requires_grad_() * 2
+
+
 @dataclass(frozen=True)
 class Said:
     """The last break of `function` in the line with `expression` (which part of the line is marked differs between
@@ -110,6 +140,12 @@ class Said:
 
 
 SAID = (
+    Said(writes, "call", 'sys.stderr.write("")', "a file or the terminal is", "is_compiling"),
+    Said(makes_a_layer, "call", "torch.nn.Linear(4, 2)", "a module is made", "in __init__"),
+    Said(asks_the_system, "call", 'os.path.exists("no such file")', "the operating system", "pass on what it gives"),
+    Said(fills_a_queue, "skipped-function", "JOBS.put(1)", "threads or processes", "before or after"),
+    Said(middle_of_a_list, "data-dependent-branch", "statistics.median(x[0].tolist())", "depends on", "x.median()"),
+    Said(begins_to_need_gradients, "call", "x.clone().requires_grad_()", "begins to need", "torch.func.grad"),
     Said(text_of_a_tensor, "not-a-constant", 'f"{x.mean():.2f}"', "the text of a tensor's values", "is_compiling"),
     Said(turns_by_data, "data-dependent-value", "range(int(x.sum()))", "how often the loop runs", "torch.while_loop"),
     Said(branch_on_a_size, "data-dependent-branch", "kept.shape[0] > 3", "`kept.shape[0] > 3`", "torch.where"),
@@ -120,7 +156,7 @@ SAID = (
     Said(numpy_random, "call", "numpy.random.rand()", "a generator that is not torch's", "torch.rand"),
     Said(makes_a_class, "call", "class Local:", "a class is made", "at the top of the file"),
     Said(sets_the_environment, "call", 'os.environ["PTDEBUG_TEST_OF_WORDS"]', "comes to call", "before or after"),
-    Said(calls_c, "call", 'struct.pack("f", 1.5)', "_struct.pack", "torch.library.custom_op"),
+    Said(calls_c, "call", 'struct.pack("f", 1.5)', "_struct.pack", "before or after"),
     Said(asserts, "data-dependent-branch", 'assert (x < 100).all(), "too large"', "values in a tensor", "check it"),
     Said(loops_over_a_break, "call", "for number in range(2):", "goes on over an iterator", "the loop's body"),
 )

@@ -183,7 +183,10 @@ class ObjectValue(Value):
             return
         if self.source is None and not tx.effects.is_new(self):
             raise Unsupported("set-attribute", f"{self.describe()}.{name}")
-        if not self.cls.__dictoffset__ and not isinstance(found, MemberDescriptorType):
+        in_dict = self.cls.__dictoffset__ or self.cls is threading.local
+        if not in_dict and not isinstance(found, MemberDescriptorType):
+            if lookup(self.cls, "__setattr__") is not object.__setattr__:  # a class in C with a way of its own
+                raise Unsupported("set-attribute", f"{self.describe()}.{name}")
             missing = f"has no attribute '{name}'"
             if VERSION >= (3, 13):
                 missing += " and no __dict__ for setting new attributes"
