@@ -17,6 +17,7 @@ from ..artifacts.records import AnyRecord, Kernel
 from . import cpp, freezing, library, passes, scheduler, wrapper
 from .aten import EngineUnsupported, needs_gradients, trace
 from .build import Building, BuiltLibrary, CompilerMissing
+from .control import compile_around, has_control_flow
 from .describe import describe_aten, describe_halves, describe_joint
 from .entry import EntryFacts, eager_form, entry
 from .freezing.call import FrozenCall
@@ -210,6 +211,8 @@ def compile_graph(
     if any(isinstance(value, torch.Tensor) and value.is_cuda for value in captured.inputs):
         warm_up()
     try:
+        if has_control_flow(captured):
+            return compile_around(captured, context, compile_graph)
         compiled = _train(captured, context, keep) if training else None
         return _infer(captured, context, keep) if compiled is None else compiled
     except CompilerMissing as missing:
