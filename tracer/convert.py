@@ -147,6 +147,8 @@ def convert_frame(
     """
     if code.co_flags & _NO_FRAME:
         return Skip("a generator or coroutine runs in eager")
+    if not code.co_flags & inspect.CO_NEWLOCALS:
+        return Skip("the body of a class or module runs in eager")
     frame = FrameState(code, f_locals, f_globals, f_builtins, closure or (), policy)
     context.record("bytecode", lambda: bytecode_record(code, "original"))
     start = time.perf_counter()

@@ -363,6 +363,8 @@ _COMPOUND: list[tuple[str, float]] = [
     ("<Z.new> = closing(<T>, 2)\ntry:\n    <T.new> = next($Z)\n    <BODY>\nfinally:\n    $Z.close()", 1),
     ("for <T.new> in list(closing(<T>, 2)):\n    <BODY>", 1),
     ("<add.new>, <get.new> = make_counter(<N>)".replace("<add.new>", "add").replace("<get.new>", "get") + "\nadd(<N>)\n<BODY>\n<N.new> = add(1) + get()", 1),
+    ("class Local:\n    k, t = <N>, <T>\n    def __init__(self, n=<N>):\n        self.n = n\n    def run(self, a):\n        <FUNCTION T a:T>\n<T.new> = Local(<N>).run(<T>) + Local.k + Local.t", 1),
+    ("@dataclasses.dataclass\nclass Local:\n    t: object\n    n: int = 2\n    def run(self, a):\n        return a * self.n + self.t\n<T.new> = Local(<T>).run(<T>)\nLOG.append(repr(Local(1, <N>)))\n<BODY>", 0.5),
     ("class Local(Base):\n    def __call__(self, a):\n        <FUNCTION T a:T>\n<O.new> = Local(<T>, <N>)", 0.5),
     ("match <A>:\n    case int() as m if m > 1:\n        <BODY>\n    case [a, *_]:\n        <BODY>\n    case {'a': _}:\n        <BODY>\n    case str():\n        <BODY>\n    case _:\n        <BODY>", 1),
     ("match (<N>, <S>):\n    case (0, _):\n        <BODY>\n    case (m, 'ab' | 'key'):\n        LOG.append(m)\n    case _:\n        <BODY>", 1),

@@ -309,6 +309,21 @@ def code_that_runs_when_classes_are_made_or_objects_die(compile):
 
 
 @broken
+def tensors_in_the_body(compile):
+    def fn(x):
+        class Made:
+            rows = [x + 1, x * 2]
+            total = sum(rows).sin()
+
+            def run(self, t, by=x.mean() + x.sum().item()):
+                return t * by + self.total
+
+        return Made().run(x), Made
+
+    return [result for result, _ in twice(compile, fn, X)]
+
+
+@broken
 def an_error_in_the_body(compile):
     def fn(x, n):
         y = x + 1

@@ -76,7 +76,7 @@ def makes_a_class(x):
     class Local:
         scale = 3
 
-    return x * Local.scale
+    return x * Local.scale, Local
 
 
 def sets_the_environment(x):
@@ -154,7 +154,7 @@ SAID = (
     Said(sleeps, "call", "time.sleep(0)", "wait", "before or after"),
     Said(numpy_function, "call", "numpy.median(x.numpy(), axis=0)", "numpy.median", "torch's functions"),
     Said(numpy_random, "call", "numpy.random.rand()", "a generator that is not torch's", "torch.rand"),
-    Said(makes_a_class, "call", "class Local:", "a class is made", "at the top of the file"),
+    Said(makes_a_class, "local-class", "class Local:", "Local is made inside the function", "at the top of the file"),
     Said(sets_the_environment, "call", 'os.environ["PTDEBUG_TEST_OF_WORDS"]', "comes to call", "before or after"),
     Said(calls_c, "call", 'struct.pack("f", 1.5)', "_struct.pack", "before or after"),
     Said(asserts, "data-dependent-branch", 'assert (x < 100).all(), "too large"', "values in a tensor", "check it"),
