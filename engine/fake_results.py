@@ -35,6 +35,9 @@ def check(operator: Any, out: Any, args: Sequence[Any]) -> None:
     """Raises EngineUnsupported where the fake result of a call of ATen has a size or dtypes that cannot be trusted."""
     if operator in SIZED_BY_DATA and all(type(n) is int for n in out[0].shape):
         raise EngineUnsupported(f"the size of the result of {operator} depends on data")
+    if operator is aten.linalg_vector_norm.default and len(args) > 2 and args[2] and not (len(args) > 3 and args[3]):
+        if out.dim() == args[0].dim():  # torch 2.11, of dimensions of size 1
+            raise EngineUnsupported(f"the fake result of {operator} keeps the dimensions that it reduces")
     if operator is aten._native_batch_norm_legit_functional.default and out[3].dtype != args[3].dtype:
         raise EngineUnsupported(f"{operator} keeps statistics in {args[3].dtype}, its fake kernel in {out[3].dtype}")
 

@@ -5,7 +5,8 @@
 builds programs from the seeds SEED, SEED+1, ..., compiles several side by side as one graph, and compares results,
 changed inputs, strides, dtypes and shared memory with eager's; what the reference interpreter makes of the loop IR is
 compared too. Workers are processes: a crash or a hang is a failure of the programs that were running. A failing
-program is shrunk and printed. Exit code 1 if any failed.
+program is shrunk and printed. After `--limit` seconds no more are run: the last lines say how many were. Exit code 1 if
+any failed.
 
     python tests/engine/fuzz_graphs.py --show SEED        # that program, and how it differs
 """
@@ -49,6 +50,7 @@ from .fuzz_programs import Builder, Input, Program, apply, refs
 
 BATCH = 8  # programs of one graph
 DYNAMIC = 0.1  # share of the graphs whose sizes vary
+CHUNK = 256  # programs of one worker
 SHRINKS = 80  # attempts to make a failing program smaller
 OVERRIDES = (
     {},
@@ -269,14 +271,14 @@ def fuzz(first: int, count: int, report: Callable[[int, int, list[Failure]], Non
         report(start, len(seeds), check(programs, overrides, dynamic) if programs else [])
 
 
-def worker(first: int, count: int) -> None:
+def worker(first: int, count: int, shrinks: bool) -> None:
     """Run seeds and write a line of JSON for each batch, before and after it."""
 
     def report(start: int, done: int, failures: list[Failure]) -> None:
         found = []
         left = dict(LEFT)
         for failure in failures:
-            small = shrink(failure)
+            small = shrink(failure) if shrinks else failure
             found.append(
                 {
                     "seed": failure.program.seed,
@@ -293,12 +295,12 @@ def worker(first: int, count: int) -> None:
 
 
 def supervise(
-    first: int, count: int, jobs: int, seconds: float, options: list[str], chunk: int = 512
-) -> dict[str, list[dict[str, Any]]]:
-    """Run workers over all seeds; the failures, by what went wrong."""
+    first: int, count: int, jobs: int, seconds: float, limit: float, options: list[str]
+) -> tuple[int, dict[str, list[dict[str, Any]]]]:
+    """Run workers over all seeds; (programs that were run, failures by what went wrong)."""
     chunks: queue.Queue[tuple[int, int]] = queue.Queue()
-    for start in range(first, first + count, chunk):
-        chunks.put((start, min(chunk, first + count - start)))
+    for start in range(first, first + count, CHUNK):
+        chunks.put((start, min(CHUNK, first + count - start)))
     failures: dict[str, list[dict[str, Any]]] = collections.defaultdict(list)
     done = [0]
     began, lock = time.time(), threading.Lock()
@@ -309,7 +311,14 @@ def supervise(
                 start, size = chunks.get_nowait()
             except queue.Empty:
                 return
-            reached, made, found = _watch(start, size, seconds, options)
+            if time.time() >= began + limit:
+                return
+            try:
+                reached, made, found = _watch(start, size, seconds, began + limit, options)
+            except OSError:  # no memory for a process: later there may be
+                chunks.put((start, size))
+                time.sleep(10)
+                continue
             with lock:
                 done[0] += made
                 for failure in found:
@@ -329,15 +338,18 @@ def supervise(
         thread.start()
     for thread in threads:
         thread.join()
-    return failures
+    return done[0], failures
 
 
 def _kind(what: str) -> str:
     return " ".join(w for w in what.split() if not any(c.isdigit() for c in w))[:90]
 
 
-def _watch(start: int, size: int, seconds: float, options: list[str]) -> tuple[int, int, list[dict[str, Any]]]:
-    """Run one worker; (seed to go on from, programs done, failures), its crash or hang among them."""
+def _watch(
+    start: int, size: int, seconds: float, end: float, options: list[str]
+) -> tuple[int, int, list[dict[str, Any]]]:
+    """Run one worker until the time `end`; (seed to go on from, programs done, failures), its crash or hang among them.
+    """
     environment = {**os.environ, "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "2")}
     command = [sys.executable, __file__, "--worker", "--seed", str(start), "--count", str(size), *options]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
@@ -353,14 +365,19 @@ def _watch(start: int, size: int, seconds: float, options: list[str]) -> tuple[i
     made, at, open_batch, found = 0, start, False, []
     while True:
         try:
-            line = lines.get(timeout=seconds)
+            line = lines.get(timeout=max(0.0, min(seconds, end - time.time())))
         except queue.Empty:
             process.kill()
+            if time.time() >= end:
+                process.wait()
+                return start + size, made, found
             line, reason = None, f"hangs for {seconds:.0f} s"
         else:
             reason = ""
         if line is None:
             break
+        if not line.startswith('{"start": '):  # what a library prints
+            continue
         news = json.loads(line)
         at, open_batch = news["start"], news["done"] == 0
         made += news["done"]
@@ -384,6 +401,8 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--seed", type=int, default=random.randrange(10**9))
     parser.add_argument("--seconds", type=float, default=180, help="after which a batch hangs")
+    parser.add_argument("--limit", type=float, default=float("inf"), help="seconds after which no more programs run")
+    parser.add_argument("--no-shrink", action="store_true", help="print failing programs as they are")
     parser.add_argument("--fast", action="store_true", help="let g++ optimize nothing, which takes a third of the time")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--show", type=int, help="print the program of this seed and check it alone")
@@ -392,16 +411,18 @@ def main() -> int:
     if arguments.fast:
         compiler.FLAGS = tuple("-O0" if flag == "-O2" else flag for flag in compiler.FLAGS)
     if arguments.worker:
-        worker(arguments.seed, arguments.count)
+        worker(arguments.seed, arguments.count, not arguments.no_shrink)
         return 0
     if arguments.show is not None:
         program = build(arguments.show)
         found = [f for o in OVERRIDES for vary in (False, True) for f in check([program], o, vary)]
         print(program, *[f"# {f.overrides} {'sizes vary ' * f.dynamic}{f.what}" for f in found], sep="\n")
         return 1 if found else 0
-    options = ["--fast"] if arguments.fast else []
-    failures = supervise(arguments.seed, arguments.count, arguments.jobs, arguments.seconds, options)
-    print(f"\n{arguments.count} programs from seed {arguments.seed}: {sum(map(len, failures.values()))} failed")
+    options = [f"--{name}" for name in ("fast", "no-shrink") if getattr(arguments, name.replace("-", "_"))]
+    done, failures = supervise(
+        arguments.seed, arguments.count, arguments.jobs, arguments.seconds, arguments.limit, options)
+    failed = sum(map(len, failures.values()))
+    print(f"\n{done} of {arguments.count} programs from seed {arguments.seed} ran: {failed} failed")
     if LEFT:
         print(f"{sum(LEFT.values())} left to eager: " + "; ".join(f"{n} {why}" for why, n in LEFT.most_common()))
     for what, cases in sorted(failures.items(), key=lambda item: -len(item[1])):

@@ -197,7 +197,7 @@ class Builder:
         if fits and self.chance(0.85):
             return Ref(self.rng.choice(fits[-4:] if self.chance(0.6) else fits))
         if shape is None:
-            shape = self.shape(self.rng.randint(least, min(most, 4)))
+            shape = self.shape(self.rng.randint(least, max(least, min(most, 4))))
         return self.input(shape, self.dtype(kinds))
 
     def partner(self, other: Ref, kinds: str = "fib") -> Ref:
@@ -234,8 +234,11 @@ class Builder:
 
     def layout(self, shape: tuple[int, ...]) -> tuple[tuple[int, ...], int, bool]:
         """(strides, offset, whether elements share memory) for a shape."""
-        kind = self.rng.choice(("dense",) * 6 + ("permuted", "permuted", "sliced", "sliced", "expanded", "overlapping"))
+        kinds = ("permuted", "permuted", "channels last", "sliced", "sliced", "expanded", "overlapping")
+        kind = self.rng.choice(("dense",) * 6 + kinds)
         order = list(range(len(shape)))
+        if kind == "channels last" and len(shape) > 3:
+            order = [0, *order[2:], 1]
         if kind == "permuted":
             self.rng.shuffle(order)
         stride = [0] * len(shape)

@@ -72,6 +72,57 @@ def _random(b: Builder) -> Any:
     return b.emit(name, *args)
 
 
+@rule(6)
+def _overloads(b: Builder) -> Any:
+    """Overloads that torch's own functions seldom call, and those that only rules of the compiler do."""
+    x, y, truth = b.tensor("f", least=1), b.tensor("i"), b.tensor("b")
+    bits = b.input(tuple(b.values[y.name].shape), b.values[y.name].dtype, "index", 7)
+    number = b.rng.choice((1, 2, 3, 5))
+    options: list[tuple[Any, ...]] = [
+        *[(f"bitwise_{name}.Scalar_Tensor", number, y) for name in ("and", "or", "xor", "left_shift", "right_shift")],
+        *[(f"bitwise_{name}_shift.{overload}", y, by) for name in ("left", "right")
+          for overload, by in (("Tensor", bits), ("Tensor_Scalar", number))],
+        ("bitwise_not.default", y),
+        ("sub.Scalar", x, number, 2),
+        ("fmod.Scalar", x, number),
+        ("square.default", x),
+        ("copysign.Scalar", x, -0.0),
+        ("pow.Scalar", 2, x),
+        ("std_mean.correction", x, [b.dim(x)]),
+        ("where.ScalarOther", truth, b.partner(truth), b.scalar()),
+        ("where.Scalar", truth, b.scalar(), b.scalar()),
+        ("floor_divide.Scalar", x, number),
+        ("_reshape_alias.default", x, list(b.values[x.name].shape), list(b.values[x.name].stride())),
+        ("_unsafe_index_put.default", x, [b.input((3,), torch.int64, "index", max(1, len(b.values[x.name])))],
+         b.input((), b.values[x.name].dtype), True),
+        ("ones.default", [2, number]),
+        ("numpy_T.default", x),
+    ]
+    name, *args = b.rng.choice(options)
+    return b.emit(f"torch.ops.aten.{name}", *args)
+
+
+@rule(3)
+def _formats(b: Builder) -> Any:
+    """Images and volumes with their channels innermost, and copies that make them so or not."""
+    rank = b.rng.choice((4, 4, 5))
+    x = b.tensor("fi", least=rank, most=rank)
+    formats = (torch.channels_last if rank == 4 else torch.channels_last_3d, torch.contiguous_format)
+    name = b.rng.choice(("torch.clone", "torch.Tensor.contiguous", "torch.zeros_like", "torch.Tensor.to"))
+    dtype = (b.dtype(),) if name.endswith("to") else ()
+    return b.emit(name, x, *dtype, memory_format=b.rng.choice((*formats, torch.preserve_format)))
+
+
+@rule(1)
+def _solid_windows_backward(b: Builder) -> Any:
+    x = b.input((1, 2, 3, 4, 5), b.dtype("f"))
+    y = b.emit("F.avg_pool3d", x, 2, 1, 0)
+    if y is None:
+        return None
+    gradient = b.input(tuple(b.values[y.name].shape), b.values[x.name].dtype)
+    return b.emit("torch.ops.aten.avg_pool3d_backward", gradient, x, [2], [1], [0], False, True, None)
+
+
 @rule(2)
 def _attention(b: Builder) -> Any:
     heads, rows, keys, width = (b.rng.choice((1, 2, 3, 8)) for _ in range(4))
