@@ -287,6 +287,8 @@ def laid_out(tx: Interpreter, tensor: Value, like: np.ndarray[Any, Any]) -> Valu
     assert isinstance(tensor, TensorValue)
     order = order_of(like)
     plain = order == sorted(order)
+    if len(order) != tensor.fake.dim():
+        raise Unsupported("call", "numpy with a result of another shape than torch's")
     if tensor.fake.permute(order).is_contiguous():
         return tensor
     if plain:

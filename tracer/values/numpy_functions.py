@@ -232,7 +232,14 @@ def _reshape(tx: Interpreter, a: Value, shape: Value) -> Value:
 
 @on_arrays(np.ravel)
 def _ravel(tx: Interpreter, a: Value) -> Value:
-    return reshaped(tx, array(a, "ravel"), constant(-1))
+    return raveled(tx, array(a, "ravel"))
+
+
+def raveled(tx: Interpreter, a: ArrayValue) -> Value:
+    """In a row: a view where the array has no holes, else a copy (a row with holes, too)."""
+    if not a.fake.is_contiguous():
+        return result(tx, method(tx, "reshape", method(tx, "clone", a.tensor), constant(-1)))
+    return reshaped(tx, a, constant(-1))
 
 
 @on_arrays(np.transpose)
@@ -246,12 +253,16 @@ def transposed(tx: Interpreter, a: Value, axes: Value | None = None) -> Value:
 @on_arrays(np.swapaxes)
 def swapped(tx: Interpreter, a: Value, axis1: Value, axis2: Value) -> Value:
     """A view with two axes exchanged."""
-    return view(tx, array(a, "swapaxes"), "transpose", axis1, axis2)
+    given = array(a, "swapaxes")
+    asked(np.swapaxes, sample(given.dtype, given.fake), plain(axis1), plain(axis2))
+    return view(tx, given, "transpose", axis1, axis2)
 
 
 @on_arrays(np.moveaxis)
 def _moveaxis(tx: Interpreter, a: Value, source: Value, destination: Value) -> Value:
-    return view(tx, array(a, "moveaxis"), "movedim", source, destination)
+    given = array(a, "moveaxis")
+    asked(np.moveaxis, sample(given.dtype, given.fake), plain(source), plain(destination))
+    return view(tx, given, "movedim", source, destination)
 
 
 @on_arrays(np.expand_dims)
@@ -263,8 +274,10 @@ def _expand_dims(tx: Interpreter, a: Value, axis: Value) -> Value:
 
 @on_arrays(np.squeeze)
 def squeezed(tx: Interpreter, a: Value, axis: Value | None = None) -> Value:
-    """A view without dimensions of size 1; one that is named must be."""
+    """A view without dimensions of size 1 (one that is named must be); the array itself where there are none."""
     given, axes = array(a, "squeeze"), plain(axis)
+    if axes is None and all(size != 1 for size in given.fake.shape):
+        return given
     if axes is None:
         return view(tx, given, "squeeze")
     for one in axes if isinstance(axes, tuple) else (axes,):
@@ -421,7 +434,9 @@ def taken(tx: Interpreter, a: Value, indices: Value, axis: Value | None = None) 
     if not isinstance(indices, NdarrayValue | SequenceValue) or where not in (None, 0):
         raise Unsupported("call", "numpy.take along another axis")
     flat = given if where == 0 or given.fake.dim() == 1 else reshaped(tx, given, constant(-1))
-    return flat.getitem(tx, indices)
+    found = flat.getitem(tx, indices)
+    assert isinstance(found, NdarrayValue)
+    return result(tx, laid_out(tx, found.tensor, np.ones((1,) * found.fake.dim())))
 
 
 @on_arrays(np.diff)
@@ -443,8 +458,9 @@ def _less_one(tx: Interpreter, given: ArrayValue) -> Value:
 def _sort(tx: Interpreter, a: Value, axis: Value | None = None) -> Value:
     """Values only: where equal ones stand shows in nothing, but for zeros of two signs."""
     given = array(a, "sort")
-    if given.dtype.kind not in "iu" or not given.fake.is_contiguous():
-        raise Unsupported("call", f"numpy.sort of {given.dtype}")
+    if not given.fake.is_contiguous():
+        raise Unsupported("call", "numpy.sort of an array that is not contiguous")
+    computing_dtype(asked(np.sort, sample(given.dtype, given.fake), plain(axis, -1)).dtype, "numpy.sort")
     made = tx.graph.call(torch.sort, [given.tensor, constant(plain(axis, -1))], {}, tx)
     return result(tx, made.iterate(tx)[0])
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from ..assumptions import rely_on_second_run
 from .base import Unsupported, Value
 from .constant import constant
 from .ndarrays import INDEXING, ArrayValue, NdarrayValue, NumpyNumber, laid_out, plain, result, written
@@ -84,6 +85,7 @@ def _get(tx: Interpreter, array: ArrayValue, key: Value) -> Value:
     what = f"{array.describe()} by {key.describe()}"
     parts = _parts(key)
     if len(parts) == 1 and isinstance(parts[0], NumpyNumber) and parts[0].dtype.kind == "i" and array.fake.dim() == 1:
+        rely_on_second_run(tx, "subscript", what)
         return result(tx, _call(tx, array, [_long(tx, parts[0])]), scalar=True)
     kinds = [_kind(part) for part in parts]
     if _PLACES in kinds:
@@ -112,20 +114,41 @@ def _copy(tx: Interpreter, array: ArrayValue, parts: list[Value], kinds: list[st
     if not all(whole):
         raise Unsupported("subscript", what)
     selectors: list[Any] = []
-    taken: list[Value] = []
-    for part, kind in zip(parts, kinds):
-        if kind != _PLACES:
+    taken = _selected(tx, array, parts, kinds, what)
+    for places in taken:
+        if not isinstance(places, TensorValue):
             selectors.append(slice(None))
-            taken.append(part)
             continue
-        places = _places(tx, part, what)
         dtype = np.dtype(bool) if places.fake.dtype is torch.bool else np.dtype(np.int64)
         ones = sample(dtype, places.fake)
         selectors.append(ones if dtype.kind == "b" else np.zeros_like(ones))
-        taken.append(places)
     found = _call(tx, array, taken)
     like = asked(operator.getitem, sample(array.dtype, array.fake), tuple(selectors))
     return result(tx, laid_out(tx, found, like))
+
+
+def _selected(
+    tx: Interpreter, array: ArrayValue, parts: list[Value], kinds: list[str], what: str
+) -> list[Value]:
+    """The parts for torch; arrays of places as tensors. Whether places are in range shows when the graph runs: NumPy's
+    error then comes from a second run. Masks must have the shape of what they select from."""
+    taken: list[Value] = []
+    dim = 0
+    for part, kind in zip(parts, kinds):
+        if kind != _PLACES:
+            taken.append(_index(part))
+            dim += 1
+            continue
+        places = _places(tx, part, what)
+        if places.fake.dtype is torch.bool:
+            if tuple(places.fake.shape) != tuple(array.fake.shape[dim : dim + places.fake.dim()]):
+                raise Unsupported("subscript", what)
+            dim += places.fake.dim()
+        else:
+            rely_on_second_run(tx, "subscript", what)
+            dim += 1
+        taken.append(places)
+    return taken
 
 
 def _is_whole(part: Value) -> bool:
@@ -136,7 +159,10 @@ def _set(tx: Interpreter, array: NdarrayValue, key: Value, value: Value) -> None
     what = f"{array.describe()} by {key.describe()}"
     parts = _parts(key)
     kinds = [_kind(part) for part in parts]
-    taken = [_places(tx, part, what) if kind == _PLACES else _index(part) for part, kind in zip(parts, kinds)]
+    whole = all(kind == _PLACES or _is_whole(part) for part, kind in zip(parts, kinds))
+    if _PLACES in kinds and not whole:
+        raise Unsupported("set-item", what)
+    taken = _selected(tx, array, parts, kinds, what) if whole else [_index(part) for part in parts]
     single = not isinstance(value, ArrayValue) or value.fake.dim() == 0
     if _PLACES in kinds and not (single and (len(parts) == 1 or kinds.count(_PLACES) == len(kinds))):
         raise Unsupported("set-item", what)

@@ -21,14 +21,13 @@ from .ndarrays import (
     laid_out,
     plain,
     result,
-    same_memory,
     shape_value,
     tensor_from,
     written,
 )
 from .number import NumberValue
 from .numpy_dtypes import named_dtype, sample, torch_dtype
-from .numpy_functions import clipped, dot, method, repeated, reshaped, rounded, squeezed, swapped, taken, transposed
+from .numpy_functions import clipped, dot, method, raveled, repeated, reshaped, rounded, squeezed, swapped, taken, transposed
 from .numpy_scalars import NumpyScalar
 from .numpy_ufuncs import cast, operand
 from .operators import apply
@@ -57,10 +56,6 @@ def _strides(tx: Interpreter, array: ArrayValue) -> Value:
     return constant(tuple(stride * array.dtype.itemsize for stride in array.fake.stride()))
 
 
-def _real(tx: Interpreter, array: ArrayValue) -> Value:
-    return array if isinstance(array, NumpyNumber) else NdarrayValue(same_memory(tx, array.tensor))
-
-
 ATTRIBUTES.update({
     "shape": shape_value,
     "dtype": lambda tx, array: constant(array.dtype),
@@ -69,7 +64,7 @@ ATTRIBUTES.update({
     "itemsize": lambda tx, array: constant(array.dtype.itemsize),
     "nbytes": _nbytes,
     "strides": _strides,
-    "real": _real,
+    "real": lambda tx, array: array,
     "T": lambda tx, array: array if isinstance(array, NumpyNumber) else transposed(tx, array),
 })  # fmt: skip
 
@@ -112,7 +107,7 @@ def _reshape(tx: Interpreter, array: Value, *sizes: Value) -> Value:
 
 def _ravel(tx: Interpreter, array: Value) -> Value:
     assert isinstance(array, ArrayValue)
-    return reshaped(tx, array, constant(-1))
+    return raveled(tx, array)
 
 
 def _transpose(tx: Interpreter, array: Value, *axes: Value) -> Value:
@@ -258,8 +253,8 @@ def _tensor(
     tx: Interpreter, array: Value, *, dtype: Value | None = None, device: Value | None = None,
     requires_grad: Value | None = None,
 ) -> Value:  # fmt: skip
-    """A copy, without holes."""
+    """A copy, laid out alike."""
     if plain(requires_grad, False):
         raise Unsupported("call", "torch.tensor(requires_grad=True)")
     made = _converted(tx, array, dtype, device)
-    return method(tx, "contiguous", method(tx, "clone", made))
+    return method(tx, "clone", made)

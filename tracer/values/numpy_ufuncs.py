@@ -281,9 +281,9 @@ UFUNCS: Mapping[np.ufunc, Ufunc] = {
     },
     np.deg2rad: Ufunc(_scaled(np.pi / 180), takes="f"),
     np.rad2deg: Ufunc(_scaled(180 / np.pi), warns=True, takes="f"),
-    np.floor: Ufunc(node(torch.floor)),
-    np.ceil: Ufunc(node(torch.ceil)),
-    np.trunc: Ufunc(node(torch.trunc)),
+    np.floor: Ufunc(node(torch.floor), takes="if"),
+    np.ceil: Ufunc(node(torch.ceil), takes="if"),
+    np.trunc: Ufunc(node(torch.trunc), takes="if"),
     np.rint: Ufunc(node(torch.round), takes="f"),
     np.maximum: Ufunc(node(torch.maximum)),
     np.minimum: Ufunc(node(torch.minimum)),
@@ -328,12 +328,20 @@ def _operator(ufunc: np.ufunc) -> Callable[[Interpreter, Operands, NdarrayValue 
     return lambda tx, args, out: call_ufunc(tx, ufunc, args, out)
 
 
+def _power_operator(tx: Interpreter, args: Operands, out: NdarrayValue | None) -> Value:
+    """`**` of a bool is a square with a dtype of its own."""
+    if any(kind_of(arg) == np.dtype(bool) for arg in args):
+        raise Unsupported("operator", "** to an array of bools")
+    return call_ufunc(tx, np.power, args, out)
+
+
+OPERATORS[operator.pow] = _power_operator
 OPERATORS.update({
     function: _operator(ufunc)
     for function, ufunc in (
         (operator.add, np.add), (operator.sub, np.subtract), (operator.mul, np.multiply),
         (operator.truediv, np.divide), (operator.floordiv, np.floor_divide), (operator.mod, np.remainder),
-        (operator.pow, np.power), (operator.and_, np.bitwise_and), (operator.or_, np.bitwise_or),
+        (operator.and_, np.bitwise_and), (operator.or_, np.bitwise_or),
         (operator.xor, np.bitwise_xor), (operator.lshift, np.left_shift), (operator.rshift, np.right_shift),
         (operator.eq, np.equal), (operator.ne, np.not_equal), (operator.lt, np.less), (operator.le, np.less_equal),
         (operator.gt, np.greater), (operator.ge, np.greater_equal), (operator.neg, np.negative),
