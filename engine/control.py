@@ -142,11 +142,11 @@ def _cut(captured: Captured, nodes: Sequence[Node], inputs: Sequence[Node], outp
         value = node.meta["val"]
         if node.op != "placeholder":
             own.meta["autograd"] = value.requires_grad, value.is_leaf
-    modules = {}
+    modules: dict[str, Any] = {}
     for node in nodes:
         for function in node.all_input_nodes:
             if not _is_data(function):
-                modules[function.target] = getattr(captured.module, str(function.target))
+                modules[str(function.target)] = getattr(captured.module, str(function.target))
                 copies[function] = graph.node_copy(function)
         copies[node] = graph.node_copy(node, copies.__getitem__)
     graph.output(tuple([copies[node] for node in outputs]))
@@ -179,7 +179,7 @@ def _sequence(placed: Sequence[Node], steps: Sequence[Step], final: Any) -> Comp
             del results
             for node in step.last:
                 values.pop(node, None)
-        return torch.fx.node.map_arg(final, values.__getitem__)  # type: ignore[no-any-return]
+        return torch.fx.node.map_arg(final, values.__getitem__)
 
     return run
 
@@ -222,7 +222,7 @@ def _function(captured: Captured, module: Any, context: CompileContext, compile_
     inputs = [node.meta["val"] for node in _placed(module.graph)]
     sizes = [(*v.shape, *v.stride()) if isinstance(v, torch.Tensor) else (v,) for v in inputs]
     if any(type(n) is not int for size in sizes for n in size) or not all(isinstance(v, torch.Tensor) for v in inputs):
-        return module  # type: ignore[no-any-return]
+        return module
     one, whole = _returning_a_tuple(module)
     compiled = compile_graph(_captured(captured, whole, inputs), context)
     expected = [(v.shape, v.stride(), v.dtype) for v in inputs]
