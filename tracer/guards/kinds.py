@@ -82,7 +82,7 @@ def _install_function(tree: GuardTree, spec: GuardSpec) -> Identity:
 
 
 def _install_same(tree: GuardTree, spec: GuardSpec) -> str:
-    tree.alias(tree.manager(spec.source), tree.manager(spec.value), tree.parts(spec))
+    tree.alias(spec.source, spec.value, tree.parts(spec))
     return spec.value.expression
 
 

@@ -37,9 +37,11 @@ from ..sources import (
     SizeSource,
     Source,
 )
+from .brief import with_brief
 from .builder import GuardBuilder, GuardSpec
 from .conditions import conditions_code, on_frame, on_number
 from .describe import type_name
+from .generated import GuardFunction, PythonManager
 from .kinds import KINDS, is_same_constant
 from .read import FUNCTIONS, Scope
 
@@ -94,6 +96,7 @@ def build_tree(builder: GuardBuilder, failures: Mapping[str, int] | None = None)
         ]
         tree.add_conditions()
         tree.finish_alias_check()
+        tree.finish_modules()
         checks.sort(key=lambda check: check.index)
         return BuiltTree(tree.root, (*checks, *tree.implied), tuple(tree.watched.values()))
 
@@ -117,6 +120,8 @@ class GuardTree:
         self._asked = len(builder.specs)
         self._locals = local_indices(builder.code)
         self._managers: dict[Source, Manager] = {GLOBAL_STATE: self.root}
+        self._in_cpp: dict[Source, Manager] = {}
+        self._functions: list[tuple[Manager, Source, GuardFunction]] = []
         self._unaliased: list[tuple[Source, torch.Tensor, Manager]] = []
 
     def value(self, source: Source) -> Any:
@@ -138,15 +143,46 @@ class GuardTree:
         return [str(check.index)]
 
     def manager(self, source: Source) -> Manager:
-        """The manager of the object behind `source`, with all on the way to it."""
+        """The manager of the object behind `source`, with all on the way to it: for a module and below one a
+        `PythonManager`, else C++'s."""
         manager = self._managers.get(source)
         if manager is None:
             owner = source.base
-            make = _ROOTS[type(source)] if owner is None else _STEPS[type(source)]
-            manager = make(self, source) if owner is None else make(self, self.manager(owner), source)
+            manager = self._reach(source, None if owner is None else self.manager(owner))
+            if not isinstance(manager, PythonManager):
+                self._in_cpp[source] = manager
+                if issubclass(type(self.value(source)), torch.nn.Module):
+                    manager = self._module_function(source, manager)
             self._managers[source] = manager
             self._keep_dict(source, manager)
         return manager
+
+    def cpp_manager(self, source: Source) -> Manager:
+        """The manager of C++ of the object behind `source`, wherever it stands."""
+        manager = self._in_cpp.get(source)
+        if manager is None:
+            owner = source.base
+            manager = self._reach(source, None if owner is None else self.cpp_manager(owner))
+            self._in_cpp[source] = manager
+            self._keep_dict(source, manager)
+        return manager
+
+    def _reach(self, source: Source, owner: Manager | None) -> Manager:
+        return _ROOTS[type(source)](self, source) if owner is None else _STEPS[type(source)](self, owner, source)
+
+    def _module_function(self, source: Source, manager: Manager) -> PythonManager:
+        different = (f"the tensors of {source}",)
+        function = GuardFunction(
+            self.value(source), lambda: self.imply(GLOBAL_STATE, "NO_ALIASING", different)
+        )
+        self._functions.append((manager, source, function))
+        return function.root
+
+    def finish_modules(self) -> None:
+        """The guards of each outermost module as a guard that calls a function."""
+        for manager, _, function in self._functions:
+            check, parts = function.compiled()
+            manager.add_lambda_guard(with_brief(function, check), parts, None)
 
     def _keep_dict(self, source: Source, manager: Manager) -> None:
         """C++ watches the version of what was a dict, and raises when it meets something else there."""
@@ -169,9 +205,13 @@ class GuardTree:
         f_globals, f_builtins = self.builder.scope.f_globals, self.builder.scope.f_builtins
         return lambda f_locals: is_same_constant(value, Scope(f_locals, f_globals, f_builtins).value(source))
 
-    def alias(self, first: Manager, second: Manager, parts: list[str]) -> None:
-        """Both managers must meet the same object."""
-        cpp.install_object_aliasing_guard(first, second, parts, None)
+    def alias(self, first: Source, second: Source, parts: list[str]) -> None:
+        """Both sources must lead to the same object."""
+        one, other = self.manager(first), self.manager(second)
+        if isinstance(one, PythonManager) and isinstance(other, PythonManager) and one.function is other.function:
+            one.must_be(other, parts)
+        else:
+            cpp.install_object_aliasing_guard(self.cpp_manager(first), self.cpp_manager(second), parts, None)
 
     # ---- attributes -------------------------------------------------------------------------------------------------
     def attribute_manager(self, owner: Source, name: str) -> Manager:
@@ -184,36 +224,36 @@ class GuardTree:
         if not _has_stock_getattr(value) or hasattr(type(value), name):
             manager.add_no_hasattr_guard(name, parts, None)
             return
-        own = self.instance_dict(owner)
+        own = self.instance_dict(owner, manager)
         own.add_dict_contains_guard(False, name, parts, None)
         for store in ("_parameters", "_buffers", "_modules"):
             held = value.__dict__.get(store)
             if type(held) is dict:
                 self._entry(own, held, store, f"{owner}.{store}").add_dict_contains_guard(False, name, parts, None)
 
-    def instance_dict(self, owner: Source) -> Manager:
-        """The manager of `owner.__dict__`."""
-        return self.manager(owner).get_generic_dict_manager(
+    def instance_dict(self, owner: Source, manager: Manager) -> Manager:
+        """The manager of `owner.__dict__`, below that of `owner`."""
+        return manager.get_generic_dict_manager(
             source=f"{owner}.__dict__", example_value=self.value(owner).__dict__, guard_manager_enum=self.plain
         )
 
     def _entry(self, manager: Manager, value: Any, key: Any, name: str) -> Manager:
         return manager.dict_getitem_manager(key=key, source=name, example_value=value, guard_manager_enum=self.plain)
 
-    def module_attribute(self, source: AttrSource) -> Manager | None:
+    def module_attribute(self, manager: Manager, source: AttrSource) -> Manager | None:
         """An nn.Module's attribute through its dicts, as cheap as can be; None where getattr has to decide."""
         module, name = self.value(source.owner), source.name
         own = module.__dict__
         if name in own:
-            if _DICTS_OF_OBJECTS_LIE:
+            if _DICTS_OF_OBJECTS_LIE and not isinstance(manager, PythonManager):
                 return None
-            return self._entry(self.instance_dict(source.owner), own[name], name, source.expression)
+            return self._entry(self.instance_dict(source.owner, manager), own[name], name, source.expression)
         if hasattr(type(module), name) or not _has_stock_getattr(module):
             return None
         for store in ("_parameters", "_buffers", "_modules"):
             held = own.get(store)
             if type(held) is dict and name in held:
-                stored = self._entry(self.instance_dict(source.owner), held, store, f"{source.owner}.{store}")
+                stored = self._entry(self.instance_dict(source.owner, manager), held, store, f"{source.owner}.{store}")
                 return self._entry(stored, held[name], name, source.expression)
         return None
 
@@ -297,11 +337,11 @@ def _attribute(tree: GuardTree, manager: Manager, source: AttrSource) -> Manager
     if source.generic:
         return manager.generic_getattr_manager(attr=source.name, **tree.step(source))
     if isinstance(tree.value(source.owner), torch.nn.Module):
-        through_dicts = tree.module_attribute(source)
+        through_dicts = tree.module_attribute(manager, source)
         if through_dicts is not None:
             return through_dicts
     if source.name == "__dict__" and type(tree.value(source)) is dict:
-        return tree.instance_dict(source.owner)
+        return tree.instance_dict(source.owner, manager)
     return manager.getattr_manager(attr=source.name, **tree.step(source))
 
 
@@ -311,7 +351,9 @@ def _item(tree: GuardTree, manager: Manager, source: ItemSource) -> Manager:
     if isinstance(owner, dict) and isinstance(key, torch.Tensor):  # the tree would compare it with other keys by ==
         found = weakref.ref(key)
         return manager.lambda_manager(python_lambda=lambda owner: dict.get(owner, found()), **tree.step(source))
-    if isinstance(owner, dict) and get is dict.__getitem__ and not _DICTS_OF_OBJECTS_LIE:
+    if isinstance(owner, dict) and get is dict.__getitem__ and (
+        not _DICTS_OF_OBJECTS_LIE or isinstance(manager, PythonManager)
+    ):
         return manager.dict_getitem_manager(key=key, **tree.step(source))
     if type(key) is int and key >= 0 and get is list.__getitem__:
         return manager.list_getitem_manager(key=key, **tree.step(source))
