@@ -148,7 +148,7 @@ def described(leaf: Any) -> Any:
     numbers = data.view(torch.uint8).tolist() if data.numel() else []
     layout = tuple(leaf.shape), leaf.stride(), leaf.storage_offset()
     grad = leaf.requires_grad, leaf.grad_fn is None, leaf.is_inference(), leaf.is_conj()
-    return type(leaf), leaf.dtype, layout, grad, numbers
+    return type(leaf).__qualname__, leaf.dtype, layout, grad, numbers
 
 
 def shown(leaf: Any) -> str:

@@ -19,7 +19,10 @@ from typing import Any
 import numpy as np
 import ptdebug
 import torch
+import torch._dynamo  # torch.utils.checkpoint loads it, and a program has not the time
+from ptdebug.cli import wiring
 from ptdebug.tracer import dispatch
+from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from .checking import Seen, described, leaves, sharing, shown
 from .prelude import MARK
@@ -173,9 +176,34 @@ def _too_deep(found: list[tuple[str, Any]]) -> bool:
     return any(leaf in ("RecursionError", "MemoryError") for _, leaf in found)
 
 
-def captured(function: Any) -> Any:
-    """The function with its graphs run in eager: what the tracer does, without an engine."""
-    return ptdebug.compile(function, backend=lambda module, inputs: module.forward)
+@contextlib.contextmanager
+def graphs_in_eager() -> Iterator[None]:
+    """Captured graphs run as they are in the block: what the tracer does, without an engine."""
+    engine = wiring.engine_backend
+    wiring.engine_backend = _as_it_is
+    try:
+        yield
+    finally:
+        wiring.engine_backend = engine
+
+
+def _as_it_is(graph: Any, context: Any) -> Callable[..., Any]:
+    """The graph in the engine's place. As there, one that raises has changed no input and drawn no random number."""
+    context.restartable = True
+    _LazyGraphModule.force_recompile(graph.module)
+
+    def run(*inputs: Any) -> Any:
+        tensors = [part for part in inputs if isinstance(part, torch.Tensor)]
+        before, drawn = [part.detach().clone() for part in tensors], torch.get_rng_state()
+        try:
+            return graph.module.forward(*inputs)
+        except Exception:
+            torch.set_rng_state(drawn)
+            for part, values in zip(tensors, before):
+                part.data.copy_(values)
+            raise
+
+    return run
 
 
 @contextlib.contextmanager
@@ -186,7 +214,7 @@ def time_limit(seconds: float) -> Iterator[None]:
         raise TooSlow
 
     before = signal.signal(signal.SIGPROF, stop)
-    signal.setitimer(signal.ITIMER_PROF, seconds)
+    signal.setitimer(signal.ITIMER_PROF, seconds, 1.0)  # again: one raised in a callback of the interpreter is lost
     try:
         yield
     finally:
@@ -247,7 +275,8 @@ def _difference(
     logging.getLogger("ptdebug").setLevel(logging.CRITICAL)
     try:
         with time_limit(seconds):
-            got = observe(text, ptdebug.compile if engine else captured, collect)
+            with contextlib.nullcontext() if engine else graphs_in_eager():
+                got = observe(text, ptdebug.compile, collect)
     except TooSlow:
         return Difference("too slow", f"more than {seconds} s")
     internal = [reason for reason in dispatch.stats()["reasons"] if reason.startswith("internal error")]

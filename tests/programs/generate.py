@@ -1,11 +1,12 @@
 """Random programs: templates with typed holes, filled in from a seed.
 
 `grammar.py` holds the templates, one table for expressions by kind and one for statements; adding a feature of the
-language is adding a line there. A hole is `<KIND>` (an expression of that kind), `<KIND.own>` (a variable that the
-function may assign), `<KIND.var>` (any variable), `<KIND.new>` (a new variable, known after the line),
-`<KIND|name:KIND,...>` (an expression that may use them too), `<BODY>` (an indented block), `<BODY name:KIND,...>`
-(a block that knows those names), `<FUNCTION KIND name:KIND,...>` (the body of a function that returns KIND) and
-`<GENERATOR name:KIND,...>` (of one that yields tensors).
+language is adding a line there. Every second program also uses those of `grammar_torch.py`.
+
+A hole is `<KIND>` (an expression of that kind), `<KIND.own>` (a variable that the function may assign), `<KIND.var>`
+(any variable), `<KIND.new>` (a new variable, known after the line), `<KIND|name:KIND,...>` (an expression that may use
+them too), `<BODY>` (an indented block), `<BODY name:KIND,...>` (a block that knows those names), `<FUNCTION KIND
+name:KIND,...>` (the body of a function that returns KIND) and `<GENERATOR name:KIND,...>` (of one that yields tensors).
 """
 from __future__ import annotations
 
@@ -18,6 +19,7 @@ import warnings
 from dataclasses import dataclass, field
 
 from .grammar import EXPRESSIONS, LEAVES, STATEMENTS, Statement
+from .grammar_torch import TORCH_EXPRESSIONS, TORCH_LEAVES, TORCH_STATEMENTS
 from .prelude import MARK, PRELUDE, make_calls
 
 _HOLE = re.compile(r"<([A-Z]\w*)(?:\.(own|new|var)|\|([^>]*))?>")
@@ -64,17 +66,24 @@ class Maker:
         self.random = random.Random(seed)
         self.counter = 0
         self.budget = 0
+        self.leaves = LEAVES | TORCH_LEAVES
+        self.expressions = EXPRESSIONS
+        self.statements = STATEMENTS
+        if self.random.random() < 0.5:
+            self.expressions = {**TORCH_EXPRESSIONS}
+            self.expressions |= {kind: more + TORCH_EXPRESSIONS.get(kind, []) for kind, more in EXPRESSIONS.items()}
+            self.statements = STATEMENTS + TORCH_STATEMENTS
 
     def program(self) -> str:
         """The text of a module with `f`, `make_calls()` and the state that `f` may change."""
         self.budget = self.random.randint(4, 16)
         scope = Scope()
         names = {"T": ["x", "y"], "N": ["n", "k"], "B": ["flag"], "S": ["s"], "LT": ["xs"], "LN": ["ns"], "DN": ["dn"],
-                 "DT": ["dt"], "O": ["o"], "F": ["v"]}  # fmt: skip
+                 "DT": ["dt"], "O": ["o"], "F": ["v"], "V": ["r"]}  # fmt: skip
         for kind, own in names.items():
             scope.own[kind] = list(own)
         body = self.body(scope, self.random.randint(3, 8)) + self.result(scope)
-        lines = ["def f(x, y, n, k, flag, s, xs, ns, dn, dt, o, v):", *indented(body)]
+        lines = ["def f(x, y, n, k, flag, s, xs, ns, dn, dt, o, v, r):", *indented(body)]
         return "\n".join([PRELUDE, MARK, *lines, "", make_calls(self.random)]) + "\n"
 
     def result(self, scope: Scope) -> list[str]:
@@ -101,7 +110,7 @@ class Maker:
     def statement(self, scope: Scope) -> list[str]:
         """One statement, compound ones with their blocks."""
         while True:
-            chosen: Statement = self.random.choices(STATEMENTS, [s.weight for s in STATEMENTS])[0]
+            chosen: Statement = self.random.choices(self.statements, [s.weight for s in self.statements])[0]
             if chosen.inside == "loop" and not scope.in_loop:
                 continue
             if chosen.inside == "generator" and not scope.generator:
@@ -177,8 +186,8 @@ class Maker:
         if names and self.random.random() < (0.85 if depth <= 0 else 0.3):
             return self.random.choice(names[-6:] if self.random.random() < 0.6 else names)
         if depth <= 0:
-            return self.random.choice(LEAVES[kind])
-        template = self.random.choice(EXPRESSIONS[kind])
+            return self.random.choice(self.leaves[kind])
+        template = self.random.choice(self.expressions[kind])
 
         return _HOLE.sub(lambda match: self.operand(match, scope, depth - 1), template)
 

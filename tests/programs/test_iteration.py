@@ -8,6 +8,7 @@ import collections
 import decimal
 import functools
 import itertools
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -281,6 +282,24 @@ def objects_that_a_break_left_are_compared(compile):
 
     fn = compile(fn)
     return [fn(torch.ones(2), torch.zeros(n), decimal.Decimal("1.5")) for n in (2, 3)]
+
+
+class Position:
+    def __init__(self, at):
+        self.at = at
+
+    def __index__(self):
+        return self.at
+
+
+@program
+def objects_that_are_indices(compile):
+    def fn(x, ask, at):
+        return x + 1, ask(Position(at))
+
+    f = compile(fn)
+    asks = [operator.index, lambda p: [1, 2, 3][p], lambda p: range(5)[p], lambda p: [1, 2, 3][p:]]
+    return [call(f, torch.ones(2), ask, at) for ask in asks for at in (1, [], Position(1), 2.0)]
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

@@ -5,6 +5,7 @@ Special methods written in Python are interpreted. A class that derives from dic
 """
 from __future__ import annotations
 
+import operator
 import sys
 import threading
 from collections import OrderedDict, defaultdict, deque
@@ -32,6 +33,7 @@ from .overrides import note_class
 from .registry import build, builds, from_python
 from .sequences import ListValue, TupleValue, read_items
 from .sets import SetValue
+from .slices import checked_index
 from .tensor import TensorValue
 
 if TYPE_CHECKING:
@@ -321,7 +323,9 @@ class ObjectValue(Value):
     def unary(self, tx: Interpreter, function: Callable[..., Any]) -> Value:
         """`__neg__` and the like."""
         result = self._special(tx, UNARY[function], []) if function in UNARY else None
-        return result if result is not None else super().unary(tx, function)
+        if result is None:
+            return super().unary(tx, function)
+        return checked_index(tx, result) if function is operator.index else result
 
     def binary(self, tx: Interpreter, function: Callable[..., Any], left: Value, right: Value) -> Value | None:
         """`__add__`, `__radd__`, `__iadd__`, ...; None where they give NotImplemented."""

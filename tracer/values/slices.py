@@ -100,7 +100,15 @@ def as_index(tx: Interpreter, value: Value, message: str = "") -> int:
         return operator.index(value.as_constant())
     if issubclass(kind, int):
         return int(value.specialize(tx))  # type: ignore[attr-defined]
-    return as_index(tx, value.call_method(tx, "__index__", [], {}))
+    return as_index(tx, checked_index(tx, value.call_method(tx, "__index__", [], {})))
+
+
+def checked_index(tx: Interpreter, result: Value) -> Value:
+    """What `__index__` of an object returned, which must be an int."""
+    kind = result.python_type()
+    if not issubclass(kind, int):
+        tx.raise_observed(TypeError, f"__index__ returned non-int (type {kind.__name__})")
+    return result
 
 
 def _bound(tx: Interpreter, part: Value) -> int | None:
