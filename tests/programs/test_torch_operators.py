@@ -445,6 +445,77 @@ def chains_of_distributions(compile):
     return compile(f)(torch.randn(3))
 
 
+@program
+def attention_with_functions(compile):
+    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+    mask = create_block_mask(lambda b, h, q, k: q >= k, 1, 1, 16, 16, device="cpu")
+    table = torch.randn(4)
+
+    def f(q, k, v):
+        plain = flex_attention(q, q, q, score_mod=lambda s, b, h, i, j: s + (i - j))
+        return plain, flex_attention(
+            q, k, v, score_mod=lambda s, b, h, i, j: s * 2 + table[h], block_mask=mask, enable_gqa=True, return_lse=True
+        )
+
+    q, k, v = torch.randn(1, 4, 16, 8), torch.randn(1, 2, 16, 8), torch.randn(1, 2, 16, 8)
+    return compile(f, fullgraph=True)(q, k, v)
+
+
+@program
+def checkpoints_with_a_policy(compile):
+    from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
+
+    w = torch.randn(3, 3, requires_grad=True)
+
+    def policy(ctx, op, *args, **kwargs):
+        saved = op is torch.ops.aten.mm.default
+        return CheckpointPolicy.MUST_SAVE if saved else CheckpointPolicy.PREFER_RECOMPUTE
+
+    def f(x):
+        contexts = [
+            lambda: create_selective_checkpoint_contexts(policy),
+            lambda: create_selective_checkpoint_contexts([torch.ops.aten.mm.default]),
+        ]
+        for context_fn in contexts:
+            x = checkpoint(lambda x: (x @ w).sin() @ w, x, use_reentrant=False, context_fn=context_fn)
+        return x.sum()
+
+    x = torch.randn(3, 3, requires_grad=True)
+    compile(f, fullgraph=True)(x).backward()
+    return x.grad, w.grad
+
+
+class Squared(torch.autograd.Function):
+    """With a context of its own, rules for vmap, and gradients that may be None."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x, k):
+        return x * x * k
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(inputs[0])
+        ctx.k = inputs[1]
+
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        return g * 2 * x * ctx.k, None
+
+
+@program
+def functions_compiled_by_themselves(compile):
+    x = torch.ones(3, requires_grad=True)
+    compile(lambda x: Squared.apply(x, 3).sum(), fullgraph=True)(x).backward()
+    y = compile(Squared.apply)(x, 2)
+    y.sum().backward()
+    return y, x.grad
+
+
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_program_with_operators_is_the_program(name: str) -> None:
     check(PROGRAMS[name])

@@ -34,7 +34,7 @@ _Function = torch.autograd.Function
 class ContextValue(Value):
     """The `ctx` of a forward and its backward."""
 
-    __slots__ = ("attributes", "cls", "dirty", "fixed", "needs", "saved")
+    __slots__ = ("attributes", "cls", "dirty", "fixed", "materialized", "needs", "saved")
 
     def __init__(self, cls: type, needs: tuple[bool, ...]) -> None:
         super().__init__()
@@ -44,6 +44,7 @@ class ContextValue(Value):
         self.saved: tuple[Value, ...] = ()
         self.dirty: tuple[Value, ...] = ()
         self.fixed: tuple[Value, ...] = ()
+        self.materialized = True
 
     def python_type(self) -> type:
         """The class of contexts that torch makes for the Function."""
@@ -76,8 +77,8 @@ class ContextValue(Value):
             raise Unsupported("call", f"ctx.{name}")
         if field:
             setattr(self, field, tuple(args))
-        elif not args[0].truth(tx):
-            raise Unsupported("call", "ctx.set_materialize_grads(False)")
+        else:
+            self.materialized = args[0].truth(tx)
         return constant(None)
 
     def describe(self) -> str:
@@ -162,6 +163,8 @@ def _with_backward(tx: Interpreter, cls: type, context: ContextValue, inputs: Ar
         own = [forward.lift(_outside(tx, value)) for value in tensors]
         with torch.no_grad():
             traced = _forward(tx, cls, context, inputs)
+        if not context.materialized and len(traced.tensors) > 1:  # which gradients are None, only the backward knows
+            raise Unsupported("call", "ctx.set_materialize_grads(False)")
         if not traced.tensors or any(value not in traced.tensors for value in (*context.fixed, *context.dirty)):
             raise Unsupported("call", f"{cls.__qualname__}, which marks what it does not return")
         with tx.graph.nested() as backward, tx.effects.sealed(f"the backward of {cls.__qualname__}"), torch.no_grad():

@@ -34,13 +34,16 @@ def _checkpoint(tx: Interpreter, args: Sequence[Value], kwargs: Mapping[str, Val
     rest = {name: value for name, value in kwargs.items() if name not in _OPTIONS}
     given = {name: value for name, value in kwargs.items() if name in _OPTIONS}
     plain = {name: value.as_constant() for name, value in given.items() if name != "context_fn"}
-    if "context_fn" in given or plain.get("debug") or plain.get("use_reentrant") is None:
-        raise Unsupported("call", "torch.utils.checkpoint.checkpoint with context_fn or debug, without use_reentrant")
+    if plain.get("debug") or plain.get("use_reentrant") is None:
+        raise Unsupported("call", "torch.utils.checkpoint.checkpoint with debug, or without use_reentrant")
+    selective = "context_fn" in given
+    if selective and not isinstance(given["context_fn"].call(tx, [], {}), SelectiveContexts):
+        raise Unsupported("call", "torch.utils.checkpoint.checkpoint with context_fn")
     if not torch.is_grad_enabled():
         return function.call(tx, inputs, rest)
     if plain["use_reentrant"]:
         _check_reentrant(inputs, rest)
-    with _region(tx, plain.get("preserve_rng_state", True)):
+    with _region(tx, plain.get("preserve_rng_state", True), selective):
         result = function.call(tx, inputs, rest)
     if plain["use_reentrant"] and any(result is value for value in inputs):
         raise Unsupported("call", "a checkpointed function that returns its argument")
@@ -56,11 +59,13 @@ def _check_reentrant(inputs: Sequence[Value], rest: Mapping[str, Value]) -> None
 
 
 @contextmanager
-def _region(tx: Interpreter, random_again: bool) -> Iterator[None]:
-    """Nodes made inside are computed again in the backward. `random_again`: with the same random numbers."""
+def _region(tx: Interpreter, random_again: bool, selective: bool = False) -> Iterator[None]:
+    """Nodes made inside are computed again in the backward, or, where that is `selective`, those that the engine finds
+    cheap: a policy says what to keep in memory, never what is computed. `random_again`: with the same random numbers.
+    """
     graph = tx.graph.graph
     outer, before, last = tx.graph.checkpoint, versions(graph), next(iter(reversed(graph.nodes)), None)
-    tx.graph.checkpoint = outer or next(_numbers)
+    tx.graph.checkpoint = outer or (0 if selective else next(_numbers))
     try:
         with tx.effects.sealed("a checkpointed function"):
             yield
@@ -76,4 +81,21 @@ def _region(tx: Interpreter, random_again: bool) -> Iterator[None]:
             raise Unsupported("call", "torch.utils.checkpoint.checkpoint(preserve_rng_state=False) of random operators")
 
 
+class SelectiveContexts(Value):
+    """What torch.utils.checkpoint.create_selective_checkpoint_contexts gives: only a checkpoint can use it."""
+
+    __slots__ = ()
+
+    def describe(self) -> str:
+        """For messages."""
+        return "the contexts of a selective checkpoint"
+
+
+def _selective(tx: Interpreter, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+    if kwargs or len(args) != 1:
+        raise Unsupported("call", "torch.utils.checkpoint.create_selective_checkpoint_contexts with options")
+    return SelectiveContexts()
+
+
 NAMED["torch.utils.checkpoint", "checkpoint"] = _checkpoint
+NAMED["torch.utils.checkpoint", "create_selective_checkpoint_contexts"] = _selective

@@ -265,8 +265,13 @@ def call_method(name: str) -> Callable[..., Any]:
 
 
 def override_node(tx: Interpreter, target: Any, op: str, args: Args, kwargs: Kwargs) -> Value | None:
-    """`override`, for what is about to become a node."""
+    """`override`, for what is about to become a node; functions of levels of torch.func ask nobody."""
+    if id(target) in _OF_LEVELS:
+        return None
     return override(tx, call_method(target) if op == "call_method" else target, args, kwargs)
+
+
+_OF_LEVELS = {id(function): function for function in vars(torch._C._functorch).values() if callable(function)}
 
 
 def is_overridable(function: Any) -> bool:

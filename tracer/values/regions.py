@@ -17,6 +17,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from ..sources import Source
 from ..subgraphs import Scope, refuse_writes, versions
 from .base import Unsupported, Value
+from .flex_attention import flex_attention
 from .functions import BuiltinValue
 from .handlers import NAMED
 from .number import NumberValue
@@ -170,7 +171,7 @@ def _map(tx: Interpreter, operator: Any, args: Args) -> Value:
 
 _OPERATORS: dict[str, Callable[[Any, Any, Args], Value]] = {
     "cond": _cond, "while_loop": _while_loop, "scan": _scan, "associative_scan": _associative_scan,
-    "map_impl": _map,
+    "map_impl": _map, "flex_attention": flex_attention,
 }  # fmt: skip
 """By the operator's name: how its functions become graphs."""
 
