@@ -25,9 +25,11 @@ def scan(graph: GraphLowering, fakes: Sequence[torch.Tensor], x: Value, dim: int
 
     The results, of the shape of `x`, are stored to buffers with the metadata of `fakes`.
     """
-    if not x.size or x.device.type != "cpu":
-        raise Unsupported("a scan of a number" if not x.size else "a scan on a GPU")
-    at, node = dim % len(x.size), graph.node
+    if x.device.type != "cpu":
+        raise Unsupported("a scan on a GPU")
+    node, rank = graph.node, len(x.size)
+    at = dim % max(rank, 1)
+    count = x.size[at] if rank else 1
     if not x.base.buffer and x.base.heavy:  # it fills vectors in a loop of its own, which the scan's cannot
         graph.realize(x.base)
     bases = [graph.base_of(fake, node.name) for fake in fakes]
@@ -35,14 +37,13 @@ def scan(graph: GraphLowering, fakes: Sequence[torch.Tensor], x: Value, dim: int
 
     def body(e: BodyBuilder, index: Index, inner: Index) -> None:
         e.origin = node.name
-        place = full_index(len(x.size), (at,), index, inner, False)
+        place = full_index(rank, (at,), index, inner, False)
         for name, base, result in zip(names, bases, emit(e, x.load(e, place))):
             e.store(name, offset(place, base.stride), result, base.dtype)
 
-    outer = [d for d in range(len(x.size)) if d != at]
-    if x.size[at] != 0:
-        stride = bases[0].stride
-        graph.loops([x.size[d] for d in outer], [stride[d] for d in outer], (x.size[at],), body)
+    outer, stride = [d for d in range(rank) if d != at], bases[0].stride
+    if count != 0:
+        graph.loops([x.size[d] for d in outer], [stride[d] for d in outer], (count,), body)
     for name, base in zip(names, bases):
         base.buffer = name
     return [Value(base, base.size) for base in bases]

@@ -78,6 +78,7 @@ def _overloads(b: Builder) -> Any:
     x, y, truth = b.tensor("f", least=1), b.tensor("i"), b.tensor("b")
     bits = b.input(tuple(b.values[y.name].shape), b.values[y.name].dtype, "index", 7)
     number = b.rng.choice((1, 2, 3, 5))
+    places = [b.input((3,), torch.int64, "index", len(b.values[x.name]))] if b.values[x.name].numel() else []
     options: list[tuple[Any, ...]] = [
         *[(f"bitwise_{name}.Scalar_Tensor", number, y) for name in ("and", "or", "xor", "left_shift", "right_shift")],
         *[(f"bitwise_{name}_shift.{overload}", y, by) for name in ("left", "right")
@@ -93,8 +94,7 @@ def _overloads(b: Builder) -> Any:
         ("where.Scalar", truth, b.scalar(), b.scalar()),
         ("floor_divide.Scalar", x, number),
         ("_reshape_alias.default", x, list(b.values[x.name].shape), list(b.values[x.name].stride())),
-        ("_unsafe_index_put.default", x, [b.input((3,), torch.int64, "index", max(1, len(b.values[x.name])))],
-         b.input((), b.values[x.name].dtype), True),
+        *[("_unsafe_index_put.default", x, [place], b.input((), b.values[x.name].dtype), True) for place in places],
         ("ones.default", [2, number]),
         ("numpy_T.default", x),
     ]

@@ -17,7 +17,7 @@ SCANS = {
     "cumsum": torch.cumsum, "cumprod": torch.cumprod, "logcumsumexp": torch.logcumsumexp,
     "cummax": lambda x, dim: tuple(torch.cummax(x, dim)), "cummin": lambda x, dim: tuple(torch.cummin(x, dim)),
 }
-SHAPES = (((5,), 0), ((4, 70), 0), ((4, 70), 1), ((3, 1, 5), -2), ((2, 3, 4), 1), ((3, 0), 1))
+SHAPES = (((), 0), ((5,), 0), ((4, 70), 0), ((4, 70), 1), ((3, 1, 5), -2), ((2, 3, 4), 1), ((3, 0), 1))
 ODD = [math.nan, math.inf, -math.inf, 0.0, -0.0, 1.0, 1.0, -3.5]
 
 
