@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import ptdebug
 import torch
+from ptdebug.tracer.statistics import STATISTICS
 from torch.fx._lazy_graph_module import _LazyGraphModule
 
 PLAIN = (int, float, str, bool, complex, bytes, torch.dtype, torch.device, slice)
@@ -28,6 +29,14 @@ PLAIN = (int, float, str, bool, complex, bytes, torch.dtype, torch.device, slice
 Seen = dict[int, tuple[str, Any]]
 """By id, where an object was first and the object itself: one that is gone would leave its id to another."""
 _LIBRARIES = (os.path.dirname(torch.__file__), os.path.dirname(os.__file__))
+
+
+class Programs(dict[str, Callable[..., Any]]):
+    """A table of programs by name; called as a decorator, it takes one in."""
+
+    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        self[function.__name__] = function
+        return function
 
 
 def call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -194,3 +203,11 @@ def check(program: Callable[..., Any]) -> None:
         assert described(ours) == described(theirs), path
     assert sharing(got) == sharing(expected)
     assert got_state == expected_state
+
+
+def check_whole(program: Callable[..., Any]) -> None:
+    """`check`, for a program that is captured without a break."""
+    STATISTICS.clear()
+    check(program)
+    assert not [reason for reason in STATISTICS.reasons if not reason.startswith("recompile")]
+    assert STATISTICS.graphs > 0

@@ -1,29 +1,20 @@
 """Programs that break the graph in awkward places: loops, generators, managers, handlers, comprehensions, calls."""
-# ruff: noqa: B007, B008, B904, F841, PIE804 - programs as people write them
+
 
 from __future__ import annotations
 
 import collections
 import contextlib
 import random
-import traceback
-from collections.abc import Callable
-from typing import Any
 
 import ptdebug
 import pytest
 import torch
 from ptdebug.tracer import dispatch
 
-from .checking import call, check
+from .checking import Programs, call, check
 
-PROGRAMS: dict[str, Callable[..., Any]] = {}
-
-
-def program(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Put a program into the table."""
-    PROGRAMS[function.__name__] = function
-    return function
+program = Programs()
 
 
 def tensors(x, n):
@@ -254,42 +245,6 @@ def managers_around_a_break(compile):
 
 
 @program
-def handlers(compile):
-    def fail(x, n):
-        if n % 2:
-            raise ValueError("odd", n)
-        raise KeyError(n)
-
-    def fn(x, k):
-        for i in range(k):
-            try:
-                x = x + 1
-                fail(x, i)
-            except ValueError as error:
-                print("handling", error)
-                x = x * 2
-                if i == 3:
-                    raise RuntimeError("chained") from error
-            except KeyError:
-                x = x - 1
-                print("key")
-                try:
-                    if i == 4:
-                        raise
-                finally:
-                    print("inner finally")
-            else:
-                print("never")
-            finally:
-                print("finally", i)
-                x = x + 0.5
-        return x
-
-    f = compile(fn)
-    return [call(f, torch.ones(2), k) for k in (1, 2, 3, 5, 4)]
-
-
-@program
 def comprehensions(compile):
     def fn(x, n):
         a = [talk(x, i) for i in range(n)]
@@ -301,24 +256,6 @@ def comprehensions(compile):
 
     f = compile(fn)
     return [f(torch.ones(2), n) for n in (2, 3, 1)]
-
-
-@program
-def missing_keys_inside_suppress(compile):
-    class Lengths(dict):
-        def __missing__(self, key):
-            self[key] = len(key)
-            return self[key]
-
-    def fn(x, d):
-        n = 100
-        with contextlib.suppress(KeyError):
-            n = collections.Counter("KEY")["a"] + d["three"]
-            print("found", n)
-        return x + n, d
-
-    f = compile(fn)
-    return [f(torch.ones(2), Lengths()) for _ in range(2)]
 
 
 @program
@@ -431,75 +368,6 @@ def breaks_before_a_closure_variable_without_a_value(compile):
 
 
 @program
-def the_group_that_a_part_of_except_handles(compile):
-    def fn(x):
-        try:
-            raise ExceptionGroup("g", [ValueError(1), KeyError(2), KeyError(3)])
-        except* ValueError as group:
-            print(group.exceptions)
-        except* KeyError:
-            y = x * 2
-            raise IndexError(y.shape[0])
-
-    def caught(x):
-        try:
-            f(x)
-        except IndexError as error:
-            return repr(error), repr(error.__context__)
-
-    f = compile(fn)
-    return [caught(torch.ones(n)) for n in (1, 2, 2)]
-
-
-@program
-def a_frame_is_once_in_the_tracebacks_of_contexts(compile):
-    def failing(x, n):
-        if n % 2:
-            raise ValueError(f"bad {n}")
-        return x * n
-
-    def checked(x, n):
-        try:
-            return failing(x, n)
-        except KeyError:
-            return x
-        finally:
-            print("checked")
-
-    def fn(x, n):
-        try:
-            return checked(x, n)
-        except ValueError as error:
-            raise IndexError(n) from error
-
-    def lines(x, n):
-        try:
-            return f(x, n)
-        except IndexError as error:
-            entries = traceback.extract_tb(error.__cause__.__traceback__)
-            return [(entry.name, entry.line) for entry in entries]
-
-    f = compile(fn)
-    return [lines(torch.ones(2), n) for n in (1, 2, 3)]
-
-
-@program
-def a_handler_that_takes_the_outer_ones_variable(compile):
-    def fn(x, items):
-        try:
-            raise KeyError(1)
-        except KeyError as error:
-            try:
-                items[99]
-            except IndexError as error:
-                print("break")
-            return x, repr(error)
-
-    f = compile(fn)
-    return [call(f, torch.ones(n), []) for n in (1, 2)]
-
-
-@program
 def iterators_over_what_changed_in_the_same_frame(compile):
     def fn(x, d, xs, q):
         d["new"] = 3
@@ -572,9 +440,9 @@ def super_without_arguments_after_a_break(compile):
     return compile(Own(2, 2))(torch.ones(1, 2))
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", program)
 def test_a_compiled_program_is_the_program(name):
-    check(PROGRAMS[name])
+    check(program[name])
 
 
 def test_each_iteration_is_captured_but_not_compiled_anew():

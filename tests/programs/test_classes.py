@@ -8,23 +8,14 @@ import dataclasses
 import functools
 import threading
 import typing
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 import torch
-from ptdebug.tracer.statistics import STATISTICS
 
-from .checking import call, check
+from .checking import Programs, call, check, check_whole
 
-PROGRAMS: dict[str, Callable[..., Any]] = {}
+program = Programs()
 X = torch.arange(6.0).view(2, 3)
-
-
-def program(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Put a program into the table."""
-    PROGRAMS[function.__name__] = function
-    return function
 
 
 @program
@@ -470,12 +461,9 @@ def deleted_globals(compile):
     return [f(X) for _ in range(2)], "SHORT_LIVED" in globals()
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", program)
 def test_a_captured_program_is_the_program(name):
-    STATISTICS.clear()
-    check(PROGRAMS[name])
-    assert not [reason for reason in STATISTICS.reasons if not reason.startswith("recompile")]
-    assert STATISTICS.graphs > 0
+    check_whole(program[name])
 
 
 def test_a_value_that_a_subclass_of_int_makes_is_left_to_eager():

@@ -9,21 +9,14 @@ import decimal
 import functools
 import itertools
 import operator
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 
-from .checking import call, check
+from .checking import Programs, call, check
 
-PROGRAMS: dict[str, Callable[..., Any]] = {}
-
-
-def program(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Put a program into the table."""
-    PROGRAMS[function.__name__] = function
-    return function
+program = Programs()
 
 
 @program
@@ -302,6 +295,6 @@ def objects_that_are_indices(compile):
     return [call(f, torch.ones(2), ask, at) for ask in asks for at in (1, [], Position(1), 2.0)]
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", program)
 def test_program(name):
-    check(PROGRAMS[name])
+    check(program[name])

@@ -8,21 +8,13 @@ import copy
 import dataclasses
 import enum
 import typing
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 import torch
 
-from .checking import call, check
+from .checking import Programs, call, check
 
-PROGRAMS: dict[str, Callable[..., Any]] = {}
-
-
-def program(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Put a program into the table."""
-    PROGRAMS[function.__name__] = function
-    return function
+program = Programs()
 
 
 @program
@@ -567,6 +559,6 @@ def numbers_that_vary_where_numbers_are_wrong(compile):
     return [f(torch.ones(2), n, n / 4, [70]) for n in (2, 3, 5)]
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", program)
 def test_a_compiled_program_is_the_program(name):
-    check(PROGRAMS[name])
+    check(program[name])

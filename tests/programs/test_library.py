@@ -11,23 +11,15 @@ import json
 import operator
 import re
 import types
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 import torch
 from ptdebug.tracer.statistics import STATISTICS
 
-from .checking import call, check
+from .checking import Programs, call, check, check_whole
 
-PROGRAMS: dict[str, Callable[..., Any]] = {}
+program = Programs()
 X = torch.arange(6.0).view(2, 3)
-
-
-def program(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Put a program into the table."""
-    PROGRAMS[function.__name__] = function
-    return function
 
 
 @program
@@ -221,12 +213,9 @@ def patterns(compile):
     return [f(X, "layer.3") for _ in range(2)]
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", program)
 def test_a_captured_program_is_the_program(name):
-    STATISTICS.clear()
-    check(PROGRAMS[name])
-    assert not [reason for reason in STATISTICS.reasons if not reason.startswith("recompile")]
-    assert STATISTICS.graphs > 0
+    check_whole(program[name])
 
 
 def growing(compile):

@@ -7,23 +7,15 @@ import collections
 import functools
 import threading
 import types
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
-from .checking import call, check
+from .checking import Programs, call, check
 
-PROGRAMS: dict[str, Callable[..., Any]] = {}
-
-
-def program(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Put a program into the table."""
-    PROGRAMS[function.__name__] = function
-    return function
+program = Programs()
 
 
 @program
@@ -351,6 +343,6 @@ def changing_structure(compile):
     return r
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", program)
 def test_a_compiled_program_is_the_program(name):
-    check(PROGRAMS[name])
+    check(program[name])

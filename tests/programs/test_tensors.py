@@ -5,23 +5,15 @@ from __future__ import annotations
 
 import collections
 import math
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
-from .checking import call, check
+from .checking import Programs, call, check
 
-PROGRAMS: dict[str, Callable[..., Any]] = {}
-
-
-def program(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Put a program into the table."""
-    PROGRAMS[function.__name__] = function
-    return function
+program = Programs()
 
 
 @program
@@ -429,6 +421,6 @@ def require_grad_mix(compile):
     return r, g, r2, x.grad, w.grad
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", program)
 def test_a_compiled_program_is_the_program(name):
-    check(PROGRAMS[name])
+    check(program[name])

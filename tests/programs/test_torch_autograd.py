@@ -3,9 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 import torch
 import torch.nn as nn
@@ -13,15 +10,9 @@ import torch.nn.functional as F
 from torch.autograd.function import once_differentiable
 from torch.utils.checkpoint import checkpoint, checkpoint_sequential
 
-from .checking import call, check
+from .checking import Programs, call, check
 
-PROGRAMS: dict[str, Callable[..., Any]] = {}
-
-
-def program(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Put a program into the table."""
-    PROGRAMS[function.__name__] = function
-    return function
+program = Programs()
 
 
 class Cube(torch.autograd.Function):
@@ -590,6 +581,6 @@ def grad_fn_and_leaves(compile):
     return compile(f)(torch.ones(2, requires_grad=True))
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", program)
 def test_a_program_with_gradients_is_the_program(name: str) -> None:
-    check(PROGRAMS[name])
+    check(program[name])

@@ -7,23 +7,14 @@ PYTEST_DONT_REWRITE: the programs assert.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import ptdebug
 import pytest
 import torch
 from ptdebug.cli import wiring
 
-from .checking import call, check
+from .checking import Programs, call, check
 
-PROGRAMS: dict[str, Callable[..., Any]] = {}
-
-
-def program(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Put a program into the table."""
-    PROGRAMS[function.__name__] = function
-    return function
+program = Programs()
 
 
 @program
@@ -170,22 +161,22 @@ def as_the_engine(monkeypatch):
     monkeypatch.setattr(wiring, "engine_backend", as_captured)
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", program)
 def test_what_only_data_tells_is_as_in_eager(name, as_the_engine, monkeypatch):
     monkeypatch.setattr(ptdebug, "compile", lambda function, backend=None, **options: COMPILE(function, **options))
-    check(PROGRAMS[name])
+    check(program[name])
 
 
-@pytest.mark.parametrize("name", sorted(PROGRAMS.keys() - {"tensors_as_sizes"}))
+@pytest.mark.parametrize("name", sorted(program.keys() - {"tensors_as_sizes"}))
 def test_the_engine_runs_the_checks(name, monkeypatch):
     """Not `tensors_as_sizes`: what is expanded to a size that turns out to be 1 has another stride than in eager."""
     monkeypatch.setattr(ptdebug, "compile", lambda function, backend=None, **options: COMPILE(function, **options))
-    check(PROGRAMS[name])
+    check(program[name])
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", program)
 def test_another_backend_gets_graphs_without_such_checks(name):
-    check(PROGRAMS[name])
+    check(program[name])
 
 
 COMPILE = ptdebug.compile

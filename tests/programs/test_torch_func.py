@@ -4,9 +4,7 @@
 from __future__ import annotations
 
 from collections import namedtuple
-from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import pytest
 import torch
@@ -26,16 +24,10 @@ from torch.func import (
     vmap,
 )
 
-from .checking import call, check
+from .checking import Programs, call, check
 
-PROGRAMS: dict[str, Callable[..., Any]] = {}
+program = Programs()
 Pair = namedtuple("Pair", ["a", "b"])
-
-
-def program(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Put a program into the table."""
-    PROGRAMS[function.__name__] = function
-    return function
 
 
 @program
@@ -307,6 +299,6 @@ def tree_functions(compile):
     return compile(f, fullgraph=True)({"a": torch.ones(2), "b": [torch.zeros(1), (torch.ones(3), pair)]})
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", program)
 def test_a_program_with_transforms_is_the_program(name: str) -> None:
-    check(PROGRAMS[name])
+    check(program[name])

@@ -4,8 +4,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 import torch
@@ -13,15 +11,9 @@ import torch.nn as nn
 import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from .checking import call, check
+from .checking import Programs, call, check
 
-PROGRAMS: dict[str, Callable[..., Any]] = {}
-
-
-def program(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Put a program into the table."""
-    PROGRAMS[function.__name__] = function
-    return function
+program = Programs()
 
 
 @program
@@ -386,6 +378,6 @@ def a_break_inside_of_an_exit_stack(compile):
     return compile(f)(torch.ones(2, requires_grad=True))
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", program)
 def test_a_program_with_modes_is_the_program(name: str) -> None:
-    check(PROGRAMS[name])
+    check(program[name])

@@ -5,8 +5,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 import torch
@@ -14,15 +12,9 @@ import torch.nn as nn
 import torch.nn.functional as F
 from torch.nn.utils import parametrizations, parametrize
 
-from .checking import call, check
+from .checking import Programs, call, check
 
-PROGRAMS: dict[str, Callable[..., Any]] = {}
-
-
-def program(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Put a program into the table."""
-    PROGRAMS[function.__name__] = function
-    return function
+program = Programs()
 
 
 def trained(model, *outputs):
@@ -585,6 +577,6 @@ def lazy_parts_of_a_module(compile):
         return [f(torch.randn(2, 1, 5, 5)) for _ in range(3)], m, [type(part).__name__ for part in m.modules()]
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", program)
 def test_a_program_with_modules_is_the_program(name: str) -> None:
-    check(PROGRAMS[name])
+    check(program[name])

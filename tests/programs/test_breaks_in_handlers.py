@@ -1,0 +1,143 @@
+"""Programs that break the graph where exceptions are raised, handled and chained."""
+# ruff: noqa: F841 - programs as people write them
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import traceback
+
+import pytest
+import torch
+
+from .checking import Programs, call, check
+
+program = Programs()
+
+
+@program
+def handlers(compile):
+    def fail(x, n):
+        if n % 2:
+            raise ValueError("odd", n)
+        raise KeyError(n)
+
+    def fn(x, k):
+        for i in range(k):
+            try:
+                x = x + 1
+                fail(x, i)
+            except ValueError as error:
+                print("handling", error)
+                x = x * 2
+                if i == 3:
+                    raise RuntimeError("chained") from error
+            except KeyError:
+                x = x - 1
+                print("key")
+                try:
+                    if i == 4:
+                        raise
+                finally:
+                    print("inner finally")
+            else:
+                print("never")
+            finally:
+                print("finally", i)
+                x = x + 0.5
+        return x
+
+    f = compile(fn)
+    return [call(f, torch.ones(2), k) for k in (1, 2, 3, 5, 4)]
+
+
+@program
+def missing_keys_inside_suppress(compile):
+    class Lengths(dict):
+        def __missing__(self, key):
+            self[key] = len(key)
+            return self[key]
+
+    def fn(x, d):
+        n = 100
+        with contextlib.suppress(KeyError):
+            n = collections.Counter("KEY")["a"] + d["three"]
+            print("found", n)
+        return x + n, d
+
+    f = compile(fn)
+    return [f(torch.ones(2), Lengths()) for _ in range(2)]
+
+
+@program
+def the_group_that_a_part_of_except_handles(compile):
+    def fn(x):
+        try:
+            raise ExceptionGroup("g", [ValueError(1), KeyError(2), KeyError(3)])
+        except* ValueError as group:
+            print(group.exceptions)
+        except* KeyError:
+            y = x * 2
+            raise IndexError(y.shape[0])
+
+    def caught(x):
+        try:
+            f(x)
+        except IndexError as error:
+            return repr(error), repr(error.__context__)
+
+    f = compile(fn)
+    return [caught(torch.ones(n)) for n in (1, 2, 2)]
+
+
+@program
+def a_frame_is_once_in_the_tracebacks_of_contexts(compile):
+    def failing(x, n):
+        if n % 2:
+            raise ValueError(f"bad {n}")
+        return x * n
+
+    def checked(x, n):
+        try:
+            return failing(x, n)
+        except KeyError:
+            return x
+        finally:
+            print("checked")
+
+    def fn(x, n):
+        try:
+            return checked(x, n)
+        except ValueError as error:
+            raise IndexError(n) from error
+
+    def lines(x, n):
+        try:
+            return f(x, n)
+        except IndexError as error:
+            entries = traceback.extract_tb(error.__cause__.__traceback__)
+            return [(entry.name, entry.line) for entry in entries]
+
+    f = compile(fn)
+    return [lines(torch.ones(2), n) for n in (1, 2, 3)]
+
+
+@program
+def a_handler_that_takes_the_outer_ones_variable(compile):
+    def fn(x, items):
+        try:
+            raise KeyError(1)
+        except KeyError as error:
+            try:
+                items[99]
+            except IndexError as error:
+                print("break")
+            return x, repr(error)
+
+    f = compile(fn)
+    return [call(f, torch.ones(n), []) for n in (1, 2)]
+
+
+@pytest.mark.parametrize("name", program)
+def test_a_compiled_program_is_the_program(name):
+    check(program[name])
