@@ -1,6 +1,5 @@
 """Programs that use NumPy on tensors: arrays over their memory, NumPy's dtypes, views, numbers and warnings."""
 # mypy: ignore-errors
-# ruff: noqa: RUF059 - programs as people write them
 
 from __future__ import annotations
 
@@ -70,7 +69,7 @@ def reductions(compile):
     def f(x, i):
         n = x.numpy()
         some = n.sum(), n.mean(), n.sum(0), n.max(1), np.amin(n), n.sum(axis=(0, 1), keepdims=True), n.prod(axis=0)
-        spread = np.var(n, axis=0), n.std(axis=1, ddof=1)
+        spread = np.var(n, axis=0), n.std(axis=1, ddof=1), np.linalg.norm(n[:, :1]), np.linalg.norm(n[:, :1], axis=1)
         places = np.argmax(n), n.argmin(axis=1), n.any(), (n > 2).all(axis=0), (n > 1).sum(), np.mean(n > 1)
         running = n.cumsum(), np.cumsum(i, axis=1), np.diff(n), i.sum(dtype=np.float32), i.astype("i2").sum(0)
         return some, spread, places, running, np.sum(n.T, axis=0), n.T.max(1), type(n.sum()), n.sum().dtype
@@ -163,8 +162,11 @@ def other_arrays_at_the_next_call(compile):
     f, r = compile(f), np.arange(6.0)
     read_only = np.arange(3)
     read_only.flags.writeable = False
-    calls = [(r[:3], r[3:]), (r[:3], r[:3]), (r[:4], r[1:5]), (np.ones(3, "f4"), np.ones(3)), (np.ones(2), read_only[:2]),
-             (np.ones(3)[::-1], np.ones(3)), (np.ones((2, 2)).T, np.ones((2, 2))), (np.ones(2), 3), (np.ones(2, ">f4"), 1)]
+    square, ones = np.ones((2, 2)), np.ones(3)
+    calls = [
+        (r[:3], r[3:]), (r[:3], r[:3]), (r[:4], r[1:5]), (np.ones(3, "f4"), ones), (np.ones(2), read_only[:2]),
+        (np.ones(3)[::-1], ones), (square.T, np.ones((2, 2))), (np.ones(2), 3), (np.ones(2, ">f4"), 1),
+    ]  # fmt: skip
     return [call(f, a, b) for a, b in calls], r
 
 
@@ -241,7 +243,8 @@ def random_numbers_of_numpy(compile):
 def kinds_of_tensors(compile):
     def f(a, x):
         made = torch.tensor(a), torch.tensor(a, dtype=torch.float64), torch.asarray(a), torch.as_tensor(a).double()
-        return made, torch.from_numpy(x.numpy()), np.asarray(x, dtype=np.float64), np.asarray(x)[1:], x.numpy(force=True)
+        back = torch.from_numpy(x.numpy()), x.numpy(force=True)
+        return made, back, np.asarray(x, dtype=np.float64), np.asarray(x)[1:]
 
     with torch.inference_mode():
         inside = compile(f)(np.arange(3, dtype="f4"), torch.ones(2))
@@ -262,7 +265,7 @@ def test_a_program_with_numpy_is_the_program(name, as_the_engine, monkeypatch):
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_another_backend_gets_graphs_that_cannot_warn(name, monkeypatch):
-    monkeypatch.setattr(ptdebug, "compile", lambda function, fullgraph=False, **options: COMPILE(function, **options))
+    monkeypatch.setattr(ptdebug, "compile", lambda f, fullgraph=False, **options: COMPILE(f, **options))
     check(PROGRAMS[name])
 
 

@@ -27,7 +27,19 @@ from .ndarrays import (
 )
 from .number import NumberValue
 from .numpy_dtypes import named_dtype, sample, torch_dtype
-from .numpy_functions import clipped, dot, method, raveled, repeated, reshaped, rounded, squeezed, swapped, taken, transposed
+from .numpy_functions import (
+    clipped,
+    dot,
+    method,
+    raveled,
+    repeated,
+    reshaped,
+    rounded,
+    squeezed,
+    swapped,
+    taken,
+    transposed,
+)
 from .numpy_scalars import NumpyScalar
 from .numpy_ufuncs import cast, operand
 from .operators import apply
@@ -211,7 +223,7 @@ def _intercept(function: Any, handler: Callable[..., Value]) -> None:
     def chosen(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         if args and isinstance(args[0], ArrayValue):
             return called(tx, handler, function.__name__, args, kwargs)
-        if len(args) == 1 and isinstance(args[0], NumpyScalar) and "dtype" not in kwargs:  # Python's float would be float32
+        if len(args) == 1 and isinstance(args[0], NumpyScalar) and "dtype" not in kwargs:  # Python's is float32
             kwargs = {**kwargs, "dtype": constant(torch_dtype(args[0].value.dtype, function.__name__))}
         elif args and _has_numpy_numbers(args[0]):
             raise Unsupported("call", f"torch.{function.__name__} of a list of numbers of NumPy's")

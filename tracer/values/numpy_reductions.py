@@ -15,7 +15,7 @@ from .base import Unsupported, Value
 from .constant import constant
 from .ndarrays import METHODS, ArrayValue, called, laid_out, on_arrays, plain, result
 from .numpy_dtypes import asked, computing_dtype, named_dtype, sample
-from .numpy_ufuncs import cast, check_finite
+from .numpy_ufuncs import call_ufunc, cast, check_finite
 from .tensor import TensorValue
 
 if TYPE_CHECKING:
@@ -193,6 +193,15 @@ def _running(name: str, target: Callable[..., Any]) -> None:
 
 _running("cumsum", torch.cumsum)
 _running("cumprod", torch.cumprod)
+
+
+@on_arrays(np.linalg.norm)
+def _norm(tx: Interpreter, x: Value, *, axis: Value | None = None, keepdims: Value | None = None) -> Value:
+    """The root of the sum of squares."""
+    if not isinstance(x, ArrayValue) or x.dtype.kind != "f":
+        raise Unsupported("call", f"numpy.linalg.norm of {x.describe()}")
+    squares = call_ufunc(tx, np.multiply, [x, x])
+    return call_ufunc(tx, np.sqrt, [reduced(tx, "sum", squares, axis, keepdims)])
 
 
 @on_arrays(np.count_nonzero)
