@@ -27,6 +27,7 @@ from .graph_cache.values import Uncacheable
 from .ir import Group, KernelSignature, Plan, Program
 from .lowering import LOWERINGS, lower
 from .lowering.describe import loops_records
+from .passes.reinplace import reinplace
 from .training import outside
 from .training.facts import node_facts, node_gradients
 from .training.function import NodeFacts, training_entry
@@ -106,6 +107,7 @@ def _passes(work: Traced, context: CompileContext) -> Traced:
     library.choose(aten, context)
     aten = freezing.finish(aten, context)
     names = [n.name for n in aten.module.graph.nodes if n.op == "placeholder"]
+    reinplace(aten, context)
     aten.module.meta["mutations"] = {out: names[index] for out, index in aten.mutations.items()}
     return Traced(aten)
 

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import operator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import sympy
 import torch
@@ -58,9 +58,24 @@ def argument_views(graph: GraphLowering, tree: Any) -> Any:
     return tree
 
 
+WRITING = (aten.index_put_.default, aten.copy_.default)
+"""What writes a part of an input in place (see passes/reinplace.py)."""
+
+
+def _write_part(graph: GraphLowering, node: torch.fx.Node, args: Any, kwargs: Any) -> Value:
+    """A step that changes the memory of an input; its value, which nothing reads, is what was written to."""
+    views, options = argument_views(graph, tuple(args)), argument_views(graph, dict(kwargs))
+    name, why, target = f"write_{node.name}", "a part of an input, written in place", cast(Any, node.target)
+    graph.steps.append(ExternCall(name, target, views, options, (), (views[0].buffer,), (node.name,), why))
+    written: Value = args[0]
+    return written
+
+
 def fallback(graph: GraphLowering, node: torch.fx.Node, args: Any, kwargs: Any, why: str) -> Any:
     """Call the node's operator on realized arguments; its results are buffers with the fake tensors' layouts."""
     target: Any = node.target
+    if target in WRITING:
+        return _write_part(graph, node, args, kwargs)
     packet = getattr(getattr(target, "overloadpacket", None), "__name__", str(target))
     if packet in LIBRARY and "has no lowering" in why:
         why = f"{LIBRARY[packet]}: left to ATen"

@@ -67,16 +67,17 @@ class GraphLowering:
         copies, results = [], []
         for i, out in enumerate(outputs):
             if i in mutations:
-                copies.append((self._new_value(self.values[out], mutations), mutations[i]))
+                copies.append((self._new_value(self.values[out], mutations[i], mutations), mutations[i]))
             else:
                 results.append(self._output(out))
         return Program(tuple(self.inputs), self.symbols, self.buffers, self.constants, tuple(self.steps),
                        tuple(results), tuple(copies))
 
-    def _new_value(self, value: Value, mutations: Mapping[int, str]) -> View:
-        """What is copied to a mutated input: not memory that an earlier copy has changed by then."""
+    def _new_value(self, value: Value, name: str, mutations: Mapping[int, str]) -> View:
+        """What is copied to the mutated input `name`: not memory that an earlier copy has changed by then. The input
+        itself is its new value where a part of it was written in place (see passes/reinplace.py)."""
         view = self.view_of(value)
-        if view.buffer in mutations.values():
+        if view.buffer in mutations.values() and view.buffer != name:
             return self.view_of(self.copied(value))
         return view
 

@@ -165,11 +165,11 @@ def _direct(form: Linear | None) -> bool:
 def may_raise(item: Item) -> bool:
     """Whether a step may raise for some data, before which no input may have changed."""
     if not isinstance(item, Group):
-        return _packet(item).startswith(_RAISING)
+        return _packet(item).startswith(RAISING)
     return any(s.op == "indirect" and s.mode != "unchecked" for b in item.bodies for s in b.statements)
 
 
-_RAISING = (
+RAISING = (
     "index", "gather", "scatter", "take", "embedding", "nll_loss", "_linalg", "linalg", "cholesky", "_assert",
     "bincount", "multinomial", "bernoulli", "binary_cross_entropy", "repeat_interleave", "floor_divide", "remainder",
     "fmod", "div", "_local_scalar_dense",
@@ -234,4 +234,4 @@ def _renamed_views(tree: Any, names: Mapping[str, str]) -> Any:
     return tree
 
 
-__all__ = ["Rewritten", "held_by_views", "may_raise", "renamed", "write_in_place"]
+__all__ = ["RAISING", "Rewritten", "held_by_views", "may_raise", "renamed", "write_in_place"]
