@@ -188,7 +188,8 @@ def data_classes(compile):
         c.names.append("n")
         keys = sorted([Key(2), Key(1, "z"), Key(1)])
         shown = repr(keys), Key(1) == Key(1), hash(Key(1)) == hash(Key(1)), [f.name for f in dataclasses.fields(Config)]
-        return c.t * c.area() + d.area(), c.names, d.names, shown
+        plain = dataclasses.asdict(Key(3)), dataclasses.astuple(Key(1)), dataclasses.replace(Key(1), a=7).a
+        return c.t * c.area() + d.area(), c.names, d.names, shown, plain
 
     return twice(compile, fn, X)
 
@@ -246,6 +247,19 @@ def an_instance_leaves(compile):
 
     found = twice(compile, fn, X)
     return found, [(type(k).__name__, k.t) for k in kept], type(kept[0]) is type(kept[1])
+
+
+@broken
+def the_fields_of_a_data_class_leave(compile):
+    @dataclasses.dataclass
+    class Config:
+        width: int = 3
+
+    def fn(x, config):
+        return x * config.width, dataclasses.replace(config, width=5).width, config.__dataclass_fields__
+
+    (a, b, fields), _ = twice(compile, fn, X, Config())
+    return a, b, type(fields), list(fields), fields is Config.__dataclass_fields__
 
 
 @broken
@@ -315,7 +329,7 @@ def tensors_in_the_body(compile):
             rows = [x + 1, x * 2]
             total = sum(rows).sin()
 
-            def run(self, t, by=x.mean() + x.sum().item()):
+            def run(self, t, by=x.mean() + x.sum().item()):  # noqa: B008
                 return t * by + self.total
 
         return Made().run(x), Made

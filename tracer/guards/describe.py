@@ -4,6 +4,7 @@ Never runs code of the program: no `repr` or `str` of objects whose class is the
 """
 from __future__ import annotations
 
+import enum
 import os
 import types
 from typing import Any
@@ -50,6 +51,8 @@ def subject(value: Any) -> str:
         return f"the function `{value.__qualname__}`{_place(value)}"
     if isinstance(value, types.CodeType):
         return f"the code of `{value.co_qualname}` in {os.path.basename(value.co_filename)}:{value.co_firstlineno}"
+    if isinstance(value, enum.Enum):
+        return f"{type(value).__name__}.{value.name}"
     if isinstance(value, type):
         return f"the class `{type_name(value)}`"
     if isinstance(value, types.ModuleType):

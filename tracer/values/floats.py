@@ -15,8 +15,8 @@ import torch
 
 from ..sources import ComputedSource, ConstantSource, Source
 from .base import Unsupported, Value
-from .constant import REGISTRY, constant
-from .number import NumberValue
+from .constant import REGISTRY, constant, fold
+from .number import NumberValue, origin
 from .operators import IN_PLACE
 
 if TYPE_CHECKING:
@@ -145,6 +145,34 @@ def compute(tx: Interpreter, function: Callable[..., Any], args: Sequence[Value]
         return constant(result)
     tx.trace.values_by_source[source] = value
     return value
+
+
+def _compute_from_ints(tx: Interpreter, function: Callable[..., Any], number: NumberValue) -> Value:
+    """`function(number)` for a number made of ints that are inputs: `math.cos(math.pi * step / 10)`."""
+    source = origin(number)
+    try:
+        result = None if source is None else function(_evaluated(tx, source))
+    except (ArithmeticError, ValueError, TypeError):
+        result = None
+    if type(result) is not float or not math.isfinite(result):
+        return fold(tx, function, [constant(number.specialize(tx))])
+    computed = ComputedSource(function, (source,))  # type: ignore[arg-type]
+    value = tx.trace.values_by_source.get(computed)
+    if value is None:
+        value = tx.trace.values_by_source[computed] = FloatValue(tx, result, computed)
+    return value
+
+
+def _evaluated(tx: Interpreter, source: Source) -> Any:
+    """The number at this call, by the functions that will compute it."""
+    if isinstance(source, ConstantSource):
+        return source.value
+    if isinstance(source, ComputedSource):
+        return source.function(*[_evaluated(tx, arg) for arg in source.args])
+    return tx.guards.value(source)
+
+
+REGISTRY["compute_from_ints"] = _compute_from_ints
 
 
 def _is_number(value: Value) -> bool:

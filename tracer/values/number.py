@@ -14,7 +14,7 @@ import torch
 import torch.fx
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
-from ..sources import Source
+from ..sources import ComputedSource, ConstantSource, Source
 from ..wording import expression_of
 from .base import Unsupported, Value
 from .constant import REGISTRY, BoundBuiltin, constant, fold
@@ -32,22 +32,23 @@ _MATH = {math.sqrt: torch.sym_sqrt, math.floor: math.floor, math.ceil: math.ceil
 
 class NumberValue(Value):
     """An int, float or bool that is not known. `make_node` gives its node when the graph first needs it; it asks for
-    the nodes of `operands`."""
+    the nodes of `operands`, of which `function` makes the number."""
 
-    __slots__ = ("_make_node", "_node", "_operands", "symbol")
+    __slots__ = ("_make_node", "_node", "_operands", "function", "symbol")
 
     is_drawn = False
     """Whether Python's random gives it, and there is no value of this call to decide by."""
 
     def __init__(
         self, symbol: Any, node: torch.fx.Node | None = None, make_node: Callable[[], torch.fx.Node] | None = None,
-        source: Source | None = None, operands: Sequence[Value] = (),
+        source: Source | None = None, operands: Sequence[Value] = (), function: Callable[..., Any] | None = None,
     ) -> None:  # fmt: skip
         super().__init__(source)
         self.symbol = symbol
         self._node = node
         self._make_node = make_node
         self._operands = operands
+        self.function = function
 
     @property
     def node(self) -> torch.fx.Node:
@@ -153,7 +154,7 @@ class NumberValue(Value):
             node.meta.update(val=result, stack=locations, module=module)
             return node
 
-        return NumberValue(result, make_node=make, operands=args)
+        return NumberValue(result, make_node=make, operands=args, function=function)
 
     def converted(self, tx: Interpreter, kind: type) -> Value:
         """int(number) or float(number)."""
@@ -177,10 +178,11 @@ class NumberValue(Value):
         return self.computed(tx, function, [self], function(self.symbol))
 
     def math(self, tx: Interpreter, function: Callable[..., Any]) -> Value:
-        """math.sqrt, floor, ceil of the number; other functions of `math` specialise it."""
+        """math.sqrt, floor, ceil of the number. Other functions of `math` are computed in Python before the graph runs,
+        where the number is made of the program's own; else they specialise it."""
         known = _MATH.get(function)
         if known is None:
-            return fold(tx, function, [constant(self.specialize(tx))])
+            return REGISTRY["compute_from_ints"](tx, function, self)
         return self.computed(tx, known, [self], known(self.symbol))
 
     def getattr(self, tx: Interpreter, name: str) -> Value:
@@ -284,6 +286,20 @@ def _is_number(value: Value) -> bool:
     if hasattr(type(value.as_constant()), "__array__"):  # NumPy's scalars make NumPy's scalars
         raise Unsupported("operator", f"arithmetic to {value.describe()} and a number that is not known")
     return isinstance(value.as_constant(), (int, float))
+
+
+def origin(value: Value) -> Source | None:
+    """Where a number is found before the graph runs, or what it is computed from there; None where only the graph knows
+    it, or it is a size, a float that varies or one that is drawn."""
+    if value.is_constant():
+        known = value.as_constant()
+        return ConstantSource(repr(known), known) if type(known) in (int, float) else None
+    if not isinstance(value, NumberValue) or value.symbol is None or free_unbacked_symbols(value.symbol):
+        return None
+    if value.source is not None or value.function is None:
+        return value.source
+    parts = [origin(operand) for operand in value._operands]
+    return None if None in parts else ComputedSource(value.function, tuple(p for p in parts if p is not None))
 
 
 def size_value(

@@ -6,9 +6,10 @@
 """
 from __future__ import annotations
 
+import dataclasses
 import enum
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from types import CodeType, MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from .base import Unsupported, Value
 from .constant import REGISTRY, ConstantValue
 
 if TYPE_CHECKING:
+    from ..codegen import Codegen
     from ..interpreter import Interpreter
 
 Builder = Callable[["Interpreter", Any, "Source | None"], Value]
@@ -158,9 +160,32 @@ def from_python(tx: Interpreter, obj: Any) -> Value:
     return value
 
 
+class DataclassFields(ConstantValue):
+    """The `__dataclass_fields__` of a class, which only dataclasses reads, and nobody changes."""
+
+    __slots__ = ()
+
+    def python_type(self) -> type:
+        """dict."""
+        return dict
+
+    def call_method(self, tx: Interpreter, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        """`values()`, to iterate over."""
+        if name == "values":
+            fields: Value = REGISTRY["make_tuple"](tx, [ConstantValue(part) for part in self.value.values()])
+            return fields
+        return super().call_method(tx, name, args, kwargs)
+
+    def reconstruct(self, codegen: Codegen) -> None:
+        """It stays in the trace, where it is another type."""
+        raise Unsupported("reconstruct", "the fields of a data class")
+
+
 def existing(tx: Interpreter, obj: Any) -> Value:
     """As `from_python`, for an object that the program has and no expression reaches: changes of a copy of a container
     would be lost."""
+    if type(obj) is dict and obj and all(type(item) is dataclasses.Field for item in obj.values()):
+        return DataclassFields(MappingProxyType(obj))
     if type(obj) in FRESH and type(obj).__hash__ is None:
         raise Unsupported("attribute", f"a {type(obj).__name__} that no expression reaches")
     return from_python(tx, obj)

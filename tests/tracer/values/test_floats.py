@@ -89,3 +89,18 @@ def test_dynamic_false_keeps_it_a_number():
     for a in (0.5, 0.25, 0.125):
         same(compiled(X, a), X * a)
     assert stats()["recompiles"] == 2
+
+
+def test_what_math_makes_of_an_int_that_varies_is_an_input():
+    def warmed_up(x, step):
+        return x * (0.5 * (1 + math.cos(math.pi * step / 10))), math.exp(-step), math.log(step + 1, 2)
+
+    reset()
+    compiled = ptdebug.compile(warmed_up)
+    for step in (1, 2, 3, 7, 100, -5):
+        if step > -1:
+            same(compiled(X, step), warmed_up(X, step))
+        else:
+            with pytest.raises(ValueError):
+                compiled(X, step)
+    assert stats()["recompiles"] == 1
