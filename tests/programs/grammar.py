@@ -213,6 +213,8 @@ _SIMPLE = """
 <LN.own> += <I>
 <T.own>.add_(<T>)
 <T.own>.mul_(<F>)
+<T.own>.unsqueeze_(1).squeeze_(1)
+<T.own>.t_().transpose_(0, 1)
 <T.own>[0] = <N>
 <T.own>[:, 1] += <F>
 <T.new>, <N.new> = <P>

@@ -421,6 +421,40 @@ def require_grad_mix(compile):
     return r, g, r2, x.grad, w.grad
 
 
+@program
+def views_in_place(compile):
+    def fn(x):
+        y = x + 1
+        row = y[0]
+        same = y.unsqueeze_(1)
+        row.add_(5)
+        same.mul_(2)
+        shape = y.shape
+        y.squeeze_()
+        turned = y.transpose_(0, 1)
+        z = (x * 2).t_()
+        return y, row, same is y, turned is y, shape, y.shape, y.stride(), z, z.stride(), [same]
+
+    f = compile(fn)
+    wanted = torch.arange(6.0).view(2, 3).requires_grad_()
+    out = f(wanted)
+    out[0].sum().backward()
+    return f(torch.arange(6.0).view(2, 3)), f(torch.arange(9.0).view(3, 3)), out, wanted.grad
+
+
+@program
+def views_in_place_of_inputs(compile):
+    def fn(x, y):
+        x.t_()
+        first = y[0].unsqueeze_(0)
+        first.add_(1)
+        return x + 1, first, x.stride()
+
+    f = compile(fn)
+    x, y = torch.arange(9.0).view(3, 3), torch.ones(2, 2)
+    return f(x, y), x, y, x.stride()
+
+
 @pytest.mark.parametrize("name", program)
 def test_a_compiled_program_is_the_program(name):
     check(program[name])

@@ -50,7 +50,7 @@ def BUILD_SLICE(tx: Interpreter, instruction: Instruction) -> None:
 
 @opcode("BUILD_STRING")
 def BUILD_STRING(tx: Interpreter, instruction: Instruction) -> None:
-    tx.stack.append(build.constant("".join([part.as_constant() for part in tx.popn(instruction.arg)])))
+    tx.stack.append(build.joined(tx, tx.popn(instruction.arg)))
 
 
 @opcode("FORMAT_VALUE", before=(3, 13))

@@ -51,10 +51,11 @@ from .registry import build, from_python, wrap_result
 from .sequences import make_list, make_tuple
 from .sets import make_set
 from .slices import SliceValue
+from .texts import joined
 
 __all__ = [
-    "build", "constant", "format_value", "from_python", "make_dict", "make_exception", "make_function", "make_list",
-    "make_set", "make_slice", "make_tuple", "wrap_result",
+    "build", "constant", "format_value", "from_python", "joined", "make_dict", "make_exception", "make_function",
+    "make_list", "make_set", "make_slice", "make_tuple", "wrap_result",
 ]  # fmt: skip
 
 

@@ -23,7 +23,7 @@ from .sequences import ListValue, TupleValue, sorted_items
 from .sets import SetValue
 from .slices import SliceValue, as_index
 from .tensor import TensorValue
-from .texts import text_of
+from .texts import TextValue, number_text, text_of
 
 if TYPE_CHECKING:
     from ..interpreter import Interpreter
@@ -206,7 +206,11 @@ def format_value(tx: Interpreter, value: Value, conversion: str, spec: Value | N
         return value.call_method(tx, "__format__", [constant(pattern)], {})
     if not pattern and not value.is_constant():
         return text_of(tx, value, str)
+    if isinstance(value, TextValue) and not pattern:
+        return value
     if isinstance(value, NumberValue):
+        if value.python_type() is int and not conversion:
+            return number_text(tx, value, pattern)
         value = constant(value.specialize(tx))
     return fold(tx, format, [value, constant(pattern)])
 

@@ -78,6 +78,10 @@ class NumberValue(Value):
         """Once the guards leave one value only."""
         return _known(self.symbol) is not None
 
+    def is_backed(self) -> bool:
+        """Whether it has a value at this call: no data and no drawn number decides it."""
+        return not self.is_drawn and not free_unbacked_symbols(self.symbol)
+
     def as_constant(self) -> Any:
         """The one value that the guards leave."""
         value = _known(self.symbol)

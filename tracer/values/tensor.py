@@ -345,7 +345,28 @@ def _new(tx: Interpreter, self: TensorValue, args: Sequence[Value], kwargs: Mapp
     return tx.graph.call("new_empty", [self, size], kwargs, tx, op="call_method")
 
 
+def _view_in_place(name: str) -> Callable[..., Value | None]:
+    """`y.unsqueeze_(0)` of a tensor that the graph computes: from here on, the variable is the view. Autograd counts it
+    as a change, so a tensor that needs gradients is left alone."""
+
+    def handler(tx: Interpreter, self: TensorValue, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
+        known = self.source is not None or self.real is not None or type(self) is not TensorValue
+        if known or self.fake.requires_grad or tx.effects.is_sealed():
+            return None
+        view = tx.graph.call(name, [self, *args], kwargs, tx, op="call_method")
+        assert isinstance(view, TensorValue)
+        self.node, self.fake, self.shape = view.node, view.fake, None
+        tx.trace.values_by_id[id(view.fake)] = self
+        return self
+
+    return handler
+
+
 METHODS: dict[str, Callable[..., Value | None]] = {
+    **{
+        f"{name}_": _view_in_place(name)
+        for name in ("unsqueeze", "squeeze", "t", "transpose", "swapaxes", "swapdims")
+    },
     "size": _size,
     "stride": _stride,
     "numel": _numel,

@@ -3,11 +3,13 @@ from __future__ import annotations
 
 import dataclasses
 import reprlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from .base import Unsupported, Value
-from .constant import REGISTRY, constant, fold
+from .constant import REGISTRY, ConstantValue, constant, fold
 from .deques import DequeValue
 from .exceptions import ExceptionValue
 from .mappings import DictValue
@@ -19,9 +21,10 @@ from .sets import SetValue
 from .tensor import TensorValue
 
 if TYPE_CHECKING:
+    from ..codegen import Codegen
     from ..interpreter import Interpreter
 
-_BRACKETS: dict[type, str] = {list: "[{}]", tuple: "({})"}
+_BRACKETS: dict[type, str] = {list: "[{}]", tuple: "({})", torch.Size: "torch.Size([{}])"}
 
 _AGAINST_RECURSION = tuple(
     wrap(repr).__code__
@@ -30,10 +33,73 @@ _AGAINST_RECURSION = tuple(
 """What stands around the `__repr__` of a dataclass: it asks for the number of the thread."""
 
 
+class TextValue(ConstantValue):
+    """A text with numbers in it that vary from call to call. Where it only leaves the frame, the new bytecode makes it;
+    who asks for the text itself fixes the numbers, with guards. `parts` are texts, and numbers with their format."""
+
+    __slots__ = ("_text", "parts", "tx")
+
+    def __init__(self, tx: Interpreter, parts: list[str | tuple[NumberValue, str]]) -> None:
+        Value.__init__(self)
+        self.tx = tx
+        self.parts = parts
+        self._text: str | None = None
+
+    @property
+    def value(self) -> str:
+        """The text at this call."""
+        if self._text is None:
+            made = [p if isinstance(p, str) else format(p[0].specialize(self.tx), p[1]) for p in self.parts]
+            self._text = "".join(made)
+        return self._text
+
+    def python_type(self) -> type:
+        """str."""
+        return str
+
+    def reconstruct(self, codegen: Codegen) -> None:
+        """str.format(template, *numbers); the text, where it is known by now."""
+        if self._text is not None:
+            codegen.const(self._text)
+            return
+        numbers = [part[0] for part in self.parts if not isinstance(part, str)]
+        codegen.push_null()
+        codegen.const(str.format)
+        codegen.const("".join(map(_template, self.parts)))
+        for number in numbers:
+            codegen(number)
+        codegen.call(1 + len(numbers))
+
+    def describe(self) -> str:
+        """For messages."""
+        return "a text with numbers that vary"
+
+
+def _template(part: str | tuple[NumberValue, str]) -> str:
+    return part.replace("{", "{{").replace("}", "}}") if isinstance(part, str) else f"{{:{part[1]}}}"
+
+
+def joined(tx: Interpreter, texts: Sequence[Value]) -> Value:
+    """The texts in a row."""
+    parts: list[str | tuple[NumberValue, str]] = []
+    for text in texts:
+        parts += text.parts if isinstance(text, TextValue) else [text.as_constant()]
+    if all(isinstance(part, str) for part in parts):
+        return constant("".join(map(str, parts)))
+    return TextValue(tx, parts)
+
+
+def number_text(tx: Interpreter, number: NumberValue, pattern: str = "") -> Value:
+    """format(number, pattern): of an int that the graph can return, without asking for it."""
+    if number.is_constant() or number.python_type() is not int or not number.is_backed() or "{" in pattern:
+        return constant(format(number.specialize(tx), pattern))
+    return TextValue(tx, [(number, pattern)])
+
+
 def text_of(tx: Interpreter, value: Value, function: Callable[[Any], str]) -> Value:
     """str(value) or repr(value), where it does not depend on tensors."""
     if isinstance(value, NumberValue):
-        return constant(function(value.specialize(tx)))
+        return number_text(tx, value) if value.python_type() is int else constant(function(value.specialize(tx)))
     if isinstance(value, TensorValue):
         raise Unsupported("data-dependent-value", f"{function.__name__}() of {value.describe()}")
     if isinstance(value, ExceptionValue):
@@ -48,12 +114,16 @@ def text_of(tx: Interpreter, value: Value, function: Callable[[Any], str]) -> Va
 
 
 REGISTRY["text_of"] = text_of
+REGISTRY["joined"] = joined
 
 
 def _text_of_items(tx: Interpreter, value: ListValue | TupleValue) -> Value:
-    texts = [text_of(tx, item, repr).as_constant() for item in value.items]
     kind = value.python_type()
-    return constant(_BRACKETS[kind].format(", ".join(texts) + "," * (kind is tuple and len(texts) == 1)))
+    start, end = _BRACKETS[kind].split("{}")
+    texts: list[Value] = [constant(start)]
+    for number, item in enumerate(value.items):
+        texts += [constant(", " if number else ""), text_of(tx, item, repr)]
+    return joined(tx, [*texts, constant("," * (kind is tuple and len(value.items) == 1) + end)])
 
 
 def _text_of_object(tx: Interpreter, value: ObjectValue, function: Callable[[Any], str]) -> Value:
