@@ -74,6 +74,42 @@ class Tagged(torch.Tensor):
     pass
 
 
+class Counting(torch.Tensor):
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        out = super().__torch_function__(func, types, args, kwargs or {})
+        if isinstance(out, Counting):
+            out.steps = max([getattr(a, "steps", 0) for a in args if isinstance(a, Counting)] + [0]) + 1
+        return out
+
+
+class Quantity:
+    def __init__(self, data, unit="m"):
+        self.data, self.unit = data, unit
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        return cls(func(*[a.data if isinstance(a, cls) else a for a in args], **(kwargs or {})), func.__name__)
+
+
+class Swapped(torch.overrides.TorchFunctionMode):
+    def __init__(self, table):
+        self.table = table
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        return self.table.get(func, func)(*args, **(kwargs or {}))
+
+
+def plainly(tensor):
+    with torch._C.DisableTorchFunctionSubclass():
+        return tensor.as_subclass(torch.Tensor)
+
+
+def hooked(tensor, factor):
+    tensor.register_hook(lambda g: g * factor)
+    return tensor * 2
+
+
 @contextlib.contextmanager
 def default_dtype(dtype):
     before = torch.get_default_dtype()
