@@ -234,3 +234,19 @@ def test_on_a_gpu_with_steps_counted_on_the_cpu(name):
     for ours, reference in zip(mine.state.values(), theirs.state.values()):
         for field, value in reference.items():
             torch.testing.assert_close(ours[field], value, msg=lambda m, f=field: f"{f}: {m}")
+
+
+def test_looking_for_an_entry_does_not_fill_in_a_defaultdict():
+    """A guard of another call's optimizer asks for the state of its parameter, which this one's does not have."""
+
+    def fn(x):
+        weight = x.detach().clone().requires_grad_(True)
+        optimizer = torch.optim.Adam([weight], lr=0.1)
+        (weight * 2).sum().backward()
+        optimizer.step()
+        return optimizer, weight
+
+    f = ptdebug.compile(fn, backend=lambda module, inputs: module.forward)
+    for number in range(3):
+        optimizer, weight = f(torch.ones(2) * number)
+        assert [key is weight for key in optimizer.state] == [True]

@@ -55,6 +55,7 @@ def _global(scope: Scope, source: Any) -> Any:
     return scope.f_builtins[source.name]
 
 
+_MISSING = object()
 _ROOTS: dict[type[Source], Callable[[Scope, Any], Any]] = {
     LocalSource: lambda scope, source: scope.f_locals[source.name],
     GlobalSource: _global,
@@ -66,6 +67,16 @@ _ROOTS: dict[type[Source], Callable[[Scope, Any], Any]] = {
 
 def _attribute(owner: Any, source: AttrSource) -> Any:
     return object.__getattribute__(owner, source.name) if source.generic else getattr(owner, source.name)
+
+
+def item(owner: Any, key: Any) -> Any:
+    """`owner[key]`; a dict that would make what is missing (a defaultdict) is not changed, and raises KeyError."""
+    if not isinstance(owner, dict) or type(owner).__getitem__ is not dict.__getitem__:
+        return owner[key]
+    found = dict.get(owner, key, _MISSING)
+    if found is _MISSING:
+        raise KeyError(key)
+    return found
 
 
 def _default(owner: Any, source: DefaultSource) -> Any:
@@ -86,7 +97,7 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
 
 _READERS: dict[type[Source], Callable[[Any, Any], Any]] = {
     AttrSource: _attribute,
-    ItemSource: lambda owner, source: owner[source.key],
+    ItemSource: lambda owner, source: item(owner, source.key),
     KeySource: lambda owner, source: key_at(owner, source.index),
     CallSource: lambda owner, source: FUNCTIONS[source.function](owner),
     CellSource: lambda owner, source: owner.__closure__[source.index].cell_contents,

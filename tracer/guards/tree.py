@@ -43,7 +43,7 @@ from .conditions import conditions_code, on_frame, on_number
 from .describe import type_name
 from .generated import GuardFunction, PythonManager
 from .kinds import KINDS, is_same_constant
-from .read import FUNCTIONS, Scope
+from .read import FUNCTIONS, Scope, item
 
 Manager = Any
 """torch._C._dynamo.guards.GuardManager"""
@@ -355,6 +355,8 @@ def _item(tree: GuardTree, manager: Manager, source: ItemSource) -> Manager:
         not _DICTS_OF_OBJECTS_LIE or isinstance(manager, PythonManager)
     ):
         return manager.dict_getitem_manager(key=key, **tree.step(source))
+    if isinstance(owner, dict) and get is dict.__getitem__ and hasattr(type(owner), "__missing__"):
+        return manager.lambda_manager(python_lambda=lambda owner: item(owner, key), **tree.step(source))
     if type(key) is int and key >= 0 and get is list.__getitem__:
         return manager.list_getitem_manager(key=key, **tree.step(source))
     if type(key) is int and key >= 0 and get is tuple.__getitem__:
