@@ -94,12 +94,14 @@ class WrapperWriter:
         self.tangents()
         before_writes = None
         for position, item in enumerate(self.plan.items):
-            if before_writes is None and self._writes_input(item):
+            first_write = before_writes is None and self._writes_input(item)
+            if first_write and isinstance(item, Group):
                 before_writes = len(self.lines)
             if isinstance(item, Group):
                 self.group(item)
             else:
                 self.extern(item)
+                before_writes = len(self.lines) if first_write else before_writes  # it writes nothing if it raises
             self.release(position)
         if before_writes is None and self.program.copies:
             before_writes = len(self.lines)

@@ -5,7 +5,8 @@ end. Where nothing reads the old value, the part is written to the input itself,
 input (torch/_inductor/fx_passes/reinplace.py does the same). The graph is functional no longer: it is the last rewrite.
 
 A call that raises must leave inputs as eager leaves them. So each operator that may raise for some data must come
-first: what is written must depend on it; but for other writes of this kind, eager's own operators in eager's order.
+first: what is written must depend on it. A write at an index that data tells has one index, so that it changes nothing
+where it raises, and others have the same: the call then runs again in eager, which raises what it raises.
 """
 from __future__ import annotations
 
@@ -63,7 +64,7 @@ def reinplace(aten_graph: AtenGraph, context: CompileContext) -> None:
         if writes and _wanted(writes, placeholders[index], context):
             found[placeholders[index]] = writes
     matches = []
-    for owner, writes in _in_time(found, graph).items():
+    for owner, writes in _in_time(_of_one_index(found), graph).items():
         last = writes[-1].nodes[0]
         names = tuple([_write(write, owner, last).name for write in writes])
         last.replace_all_uses_with(owner)
@@ -82,6 +83,21 @@ def _wanted(writes: Sequence[_Write], owner: torch.fx.Node, context: CompileCont
     name = writes[-1].nodes[0].name
     options, origins = ("in place", "new memory"), (f"forward#{name}",)
     return context.decide("in_place", name, options, "in place", _why(owner), origins=origins) == "in place"
+
+
+def _of_one_index(found: dict[torch.fx.Node, list[_Write]]) -> dict[torch.fx.Node, list[_Write]]:
+    """Where a write may raise, only those with the same index in the same places: the first raises, or none does."""
+    puts = [writes for writes in found.values() if any(w.operator is aten.index_put_.default for w in writes)]
+    if not puts:
+        return found
+
+    def key(writes: list[_Write]) -> Any:
+        value = writes[0].base.meta["val"]
+        numbers = [[_number(n) for n in view[1]] for view in writes[0].views]
+        return list(writes[0].arguments[0]), numbers, list(map(_number, value.shape))
+
+    single = {owner: writes for owner, writes in found.items() if writes in puts and len(writes) == 1}
+    return {owner: writes for owner, writes in single.items() if key(writes) == key(puts[0])}
 
 
 def _in_time(
@@ -156,7 +172,8 @@ def _last_write(node: Any) -> _Write | None:
     if inner.target is not aten.index_put.default or inner.kwargs:
         return None
     new = inner.args[2]
-    if new.meta["val"].dtype != base.meta["val"].dtype:
+    single = all(at is None or _elements(at.meta["val"]) == 1 for at in inner.args[1])
+    if new.meta["val"].dtype != base.meta["val"].dtype or not single:
         return None
     return _Write(tuple(nodes), base, views, aten.index_put_.default, tuple(inner.args[1:]), new.meta["val"])
 

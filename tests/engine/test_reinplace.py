@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from ptdebug.artifacts.context import CHANGED_INPUTS
 from ptdebug.engine.compile import compile_graph
 
 from .programs import capture, clones, recording_context
@@ -132,6 +133,7 @@ def test_an_index_out_of_range_raises_as_in_eager():
     with pytest.raises(IndexError) as raised:
         call(*own[:2], outside)
     assert str(raised.value) == str(expected.value) and len(matches) == 1
+    assert not hasattr(raised.value, CHANGED_INPUTS)  # so the call runs again in eager, which raises the same
     torch.testing.assert_close(own[0], expected_inputs[0], rtol=0, atol=0)
 
 
@@ -157,6 +159,27 @@ def test_memory_that_overlaps_another_input_runs_in_eager():
     torch.testing.assert_close(result, expected)
     torch.testing.assert_close(own, memory, rtol=0, atol=0)
     assert len(matches) == 1
+
+
+def test_two_caches_take_the_same_index_and_other_writes_wait():
+    def program(keys, values, other, part, at):
+        torch.ops.aten.index_put_.default(keys, [None, at], part)
+        torch.ops.aten.index_put_.default(values, [None, at], part * 2)
+        other[:, 3].copy_(part[:, 0])
+        return keys + values + other
+
+    tensors = (*(torch.randn(4, 16, 8) for _ in range(3)), torch.randn(4, 1, 8), torch.tensor([7]))
+    call, matches = compiled(program, *tensors)
+    expected_inputs, own = clones(tensors), clones(tensors)
+    expected = program(*expected_inputs)
+    torch.testing.assert_close(call(*own)[0], expected)
+    for mine, wanted in zip(own, expected_inputs, strict=True):
+        torch.testing.assert_close(mine, wanted, rtol=0, atol=0)
+    assert len(matches) == 2
+    own = clones(tensors)
+    with pytest.raises(IndexError):
+        call(*own[:4], torch.tensor([16]))
+    assert all(torch.equal(mine, before) for mine, before in zip(own, tensors))
 
 
 def test_a_check_beside_the_writes_is_in_time_or_nothing_is_written_early():
