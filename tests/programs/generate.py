@@ -221,9 +221,9 @@ def indented(lines: list[str]) -> list[str]:
 def program(seed: int) -> str:
     """The program of a seed: the first attempt that Python accepts."""
     for attempt in itertools.count():
-        text = f"# seed {seed}\n" + Maker(f"{seed}.{attempt}").program()
-        with contextlib.suppress(SyntaxError), warnings.catch_warnings():
+        with contextlib.suppress(SyntaxError), warnings.catch_warnings():  # 3.11: quotes in f-strings
             warnings.simplefilter("ignore")
+            text = f"# seed {seed}\n" + Maker(f"{seed}.{attempt}").program()
             compile(text.partition(MARK)[2], "<program>", "exec", dont_inherit=True)
             return text
     raise AssertionError("unreachable")
