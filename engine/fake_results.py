@@ -147,6 +147,11 @@ def _row_major_or_channels_last(out: torch.Tensor, x: torch.Tensor, *_: Any) -> 
     return _row_major(out)
 
 
+def _in_the_format_of_the_second(out: torch.Tensor, gradient: torch.Tensor, x: torch.Tensor, *_: Any) -> Strides:
+    """As `_row_major_or_channels_last`, of a gradient whose kernel takes what it was in the forward second."""
+    return _row_major_or_channels_last(out, x)
+
+
 def _rolled(out: torch.Tensor, x: torch.Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> Strides:
     """Two parts joined, one of them empty where nothing moves; of all elements in a row where no dimension is given."""
     moves = len(dims) > 0 and all(x.shape[d] and n % x.shape[d] for n, d in zip(shifts, dims))
@@ -225,6 +230,8 @@ LAYOUTS: dict[Any, Layout] = {
         aten.smooth_l1_loss_backward.default, aten.isin.Tensor_Tensor, aten.take.default,
         aten.native_layer_norm_backward.default,
     ), _row_major),
+    aten.reflection_pad2d_backward.default: _in_the_format_of_the_second,
+    aten.replication_pad2d_backward.default: _in_the_format_of_the_second,
     aten.roll.default: _rolled,
     **dict.fromkeys((
         aten.native_batch_norm.default, aten._native_batch_norm_legit.default,
