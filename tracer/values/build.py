@@ -30,6 +30,7 @@ from . import (  # noqa: F401  (they fill the tables)
     numpy_ufuncs,
     optimizers,
     pytree,
+    recurrent,
     regions,
     rewritten,
     splitting,
@@ -37,7 +38,6 @@ from . import (  # noqa: F401  (they fill the tables)
     tensor_subclasses,
     torch_function_modes,
     torch_functions,
-    recurrent,
     torch_modes,
     written_in_c,
 )
