@@ -3,8 +3,9 @@
 While a frame is traced, values call `GuardBuilder.add(source, kind, value)` (`builder.py`). `kinds.py` is the table of
 kinds: how each is checked in C++, how it reads as Python, what would avoid the recompilation that it causes. `read.py`
 evaluates sources on a real frame. `tree.py` turns the collected guards into torch's C++ guard tree, in which each
-object on the way to a guarded one is visited once. `explain.py` says why a tree rejected a call, `record.py` makes the
-records, `describe.py` puts objects into words.
+object on the way to a guarded one is visited once; from a module on `generated.py` writes it as a Python function (what
+a signal raises in there is kept by `interrupted.py`). `explain.py` says why a tree rejected a call, `record.py` makes
+the records, `describe.py` puts objects into words.
 """
 from .builder import GuardBuilder, GuardSpec
 from .explain import explain_recompile

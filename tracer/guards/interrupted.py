@@ -1,8 +1,8 @@
 """Exceptions that came while guards were checked and are not about them: a signal's handler raised.
 
 C++ takes whatever a guard raises for its failure. So what is not the guard's (KeyboardInterrupt; what a handler of the
-program raises, which is gone when the guard is asked again) is kept here, and raised in the program when the call of the
-compiled function returns.
+program raises, which is gone when the guard is asked again) is kept here, and raised in the program when the call of
+the compiled function returns.
 """
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _asking_again: set[int] = set()
 
 
 def holds_after_all(check: Callable[[Any], bool], value: Any, error: BaseException) -> bool:
-    """Whether `check(value)`, which raised `error`, holds; `error` is kept where it has nothing to do with the guards."""
+    """Whether `check(value)`, which raised `error`, holds; an error that is not about the guards is kept."""
     thread = threading.get_ident()
     inside = error.__traceback__.tb_next if error.__traceback__ is not None else None
     if not isinstance(error, Exception):

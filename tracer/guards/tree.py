@@ -37,7 +37,6 @@ from ..sources import (
     SizeSource,
     Source,
 )
-from .brief import with_brief
 from .builder import GuardBuilder, GuardSpec
 from .conditions import conditions_code, on_frame, on_number
 from .describe import type_name
@@ -121,7 +120,7 @@ class GuardTree:
         self._locals = local_indices(builder.code)
         self._managers: dict[Source, Manager] = {GLOBAL_STATE: self.root}
         self._in_cpp: dict[Source, Manager] = {}
-        self._functions: list[tuple[Manager, Source, GuardFunction]] = []
+        self._functions: list[tuple[Manager, GuardFunction]] = []
         self._unaliased: list[tuple[Source, torch.Tensor, Manager]] = []
 
     def value(self, source: Source) -> Any:
@@ -175,14 +174,14 @@ class GuardTree:
         function = GuardFunction(
             self.value(source), lambda: self.imply(GLOBAL_STATE, "NO_ALIASING", different)
         )
-        self._functions.append((manager, source, function))
+        self._functions.append((manager, function))
         return function.root
 
     def finish_modules(self) -> None:
         """The guards of each outermost module as a guard that calls a function."""
-        for manager, _, function in self._functions:
+        for manager, function in self._functions:
             check, parts = function.compiled()
-            manager.add_lambda_guard(with_brief(function, check), parts, None)
+            manager.add_lambda_guard(check, parts, None)
 
     def _keep_dict(self, source: Source, manager: Manager) -> None:
         """C++ watches the version of what was a dict, and raises when it meets something else there."""
