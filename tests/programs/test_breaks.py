@@ -1,5 +1,5 @@
 """Programs that break the graph in awkward places: loops, generators, managers, handlers, comprehensions, calls."""
-
+# ruff: noqa: B007, B008, PIE804 - programs as people write them
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """Programs that break the graph where exceptions are raised, handled and chained."""
-# ruff: noqa: F841 - programs as people write them
+# ruff: noqa: B904, F841 - programs as people write them
 
 from __future__ import annotations
 
