@@ -42,7 +42,7 @@ BREAKS: dict[str, BreakKind] = {
     ),
     "random-value": BreakKind(
         "what happens here depends on a number that Python's random gives when the program runs: {detail}",
-        "draw it before the call of the compiled function and pass it as an argument; or use torch.rand and torch.where",
+        "draw it before the compiled function's call and pass it as an argument, or use torch.rand and torch.where",
     ),
     "raises": BreakKind(
         "an exception is raised here and leaves the compiled function: {detail}",

@@ -216,7 +216,7 @@ class Codegen:
             self.instructions.append(label)
 
     def const(self, value: Any) -> None:
-        """Push any object as a constant. Raises Unsupported for a class that the trace made: the program has another."""
+        """Push any object as a constant. Raises Unsupported for a class made in the trace: the program's is another."""
         if self.effects.local_classes:
             self.effects.refuse_local_class(value)
         if type(value) in _PLAIN_CONSTANTS:

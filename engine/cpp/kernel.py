@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import sympy
 
@@ -27,6 +27,7 @@ from .nests import Nest, nests_of
 from .scatter import owner, range_lines, scatters
 from .scope import Scopes, buffer_name, form_of
 from .storage import Scratch, layout, needing_arrays, stores_of
+from .tiles import Tile, find_tile
 from .welford import expand
 from .writer import Writer
 
@@ -58,6 +59,7 @@ class Kernel:
         self.arrays: dict[str, Scratch] = {}
         self.outer_names: frozenset[str] = frozenset()
         self.lane: Axis | None = None
+        self.tile: Tile | None = None
         self.width = LANES  # lanes that a block has room for
         self.step = str(LANES)  # and how many it has
         self.loops_around: tuple[Axis, ...] = ()
@@ -134,7 +136,7 @@ class Kernel:
             self.width = lane_width(sum(s.elements for s in self.arrays.values()), self.lane.extent)
             self.step = self._lane_step(outer, self.lane)
         chunks = self._chunks() if self.shape.parallel == "chunks" else 0
-        loops = [loop_header(a) for a in outer]
+        loops = self._tiled(outer) or [loop_header(a) for a in outer]
         if chunks:
             ends = [f"{at} * ({c_expression(outer[0].extent)}) / {chunks}" for at in ("chunk", "(chunk + 1)")]
             loops[0] = loop_header(outer[0], *ends)
@@ -150,8 +152,35 @@ class Kernel:
                 size = scratch.elements * (self.width if self.lane is not None else 1)
                 kind = ctype(self.local[name]).value
                 self.writer.line(f"{kind} {buffer_name(name)}[{size}];", [ref("loops", "", name)])
-            for nest in self.nests:
-                self._nest(nest, self.lane)
+            with self._rows_of_tile():
+                for nest in self.nests:
+                    self._nest(nest, self.lane)
+
+    def _tiled(self, outer: tuple[Axis, ...]) -> list[str]:
+        """The loops around tiles, where there are transposed operands; else none."""
+        if self.lane is not None or self.arrays or len(self.nests) > 1 or self.nests[0].inside:
+            return []
+        self.tile = find_tile(self.group, self.bodies, self.written, set(self.local), self.context)
+        if self.tile is None:
+            return []
+        loops = [loop_header(a) for a in outer if a != self.tile.row] + self.tile.headers()
+        if self.shape.parallel:
+            self.shape = replace(self.shape, parallel="outer", shared=len(loops))
+        return loops
+
+    @contextmanager
+    def _rows_of_tile(self) -> Iterator[None]:
+        """Around the nests: a tile's copies of operands, and the loop over its rows."""
+        if self.tile is None:
+            yield
+            return
+        for line in self.tile.ends():
+            self.writer.line(line)
+        for line, load in self.tile.copies():
+            self.writer.line(line, [ref("loops", "", load.buffer)])
+        row = self.tile.row
+        with self._loops([loop_header(row, f"{row.symbol}_0", f"{row.symbol}_1")]):
+            yield
 
     def _lane_step(self, outer: Sequence[Axis], lane: Axis) -> str:
         """How many lanes a block has: as fit, or where threads share the blocks, so few that there is one for each."""

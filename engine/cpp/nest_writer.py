@@ -125,7 +125,7 @@ class NestWriter:
                 self._emit_depth(0)
                 self._in_chunks()
             else:
-                self._striped_tree("0", "")
+                self._striped_tree(*(self.kernel.tile.span if self.kernel.tile is not None else ("0", "")))
             self._bind_results()
         if self.outside and not (self.threads and self.reductions):
             self._report_outside()

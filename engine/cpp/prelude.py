@@ -92,6 +92,46 @@ INLINE int64 lanes_each(int64 lanes, int64 least, int64 most) {  // lanes of a b
   const int64 threads = omp_get_max_threads(), each = ((lanes + threads - 1) / threads + 15) / 16 * 16;
   return each < least ? least : each > most ? most : each;
 }""",
+    "transposed": """\
+typedef float row8 __attribute__((vector_size(32), aligned(4), may_alias));
+typedef int32 pick8 __attribute__((vector_size(32)));
+INLINE void transposed_block(const float* from, int64 stride, float* to, int64 wide) {  // 8 x 8, as AVX has its lanes
+  row8 a[8], b[8];
+  #pragma GCC unroll 8
+  for (int k = 0; k < 8; k++) a[k] = *(const row8*)(from + k * stride);
+  #pragma GCC unroll 8
+  for (int k = 0; k < 8; k += 2) {
+    b[k] = __builtin_shuffle(a[k], a[k + 1], (pick8){0, 8, 1, 9, 4, 12, 5, 13});
+    b[k + 1] = __builtin_shuffle(a[k], a[k + 1], (pick8){2, 10, 3, 11, 6, 14, 7, 15});
+  }
+  #pragma GCC unroll 8
+  for (int k = 0; k < 8; k += 4) {
+    #pragma GCC unroll 2
+    for (int m = 0; m < 2; m++) {
+      a[k + 2 * m] = __builtin_shuffle(b[k + m], b[k + m + 2], (pick8){0, 1, 8, 9, 4, 5, 12, 13});
+      a[k + 2 * m + 1] = __builtin_shuffle(b[k + m], b[k + m + 2], (pick8){2, 3, 10, 11, 6, 7, 14, 15});
+    }
+  }
+  #pragma GCC unroll 8
+  for (int k = 0; k < 4; k++) {
+    *(row8*)(to + k * wide) = __builtin_shuffle(a[k], a[k + 4], (pick8){0, 1, 2, 3, 8, 9, 10, 11});
+    *(row8*)(to + (k + 4) * wide) = __builtin_shuffle(a[k], a[k + 4], (pick8){4, 5, 6, 7, 12, 13, 14, 15});
+  }
+}
+template <typename T, int64 WIDE>  // to[WIDE * i + j] = from[stride * j + i]
+static __attribute__((noinline)) void transposed(const T* from, int64 stride, T* to, int64 rows, int64 columns) {
+  int64 done = 0;
+  if (sizeof(T) == 4 && rows % 8 == 0) {
+    for (; done + 8 <= columns; done += 8) {
+      for (int64 i = 0; i < rows; i += 8) {
+        transposed_block((const float*)(from + stride * done + i), stride, (float*)(to + WIDE * i + done), WIDE);
+      }
+    }
+  }
+  for (int64 j = done; j < columns; j++) {
+    for (int64 i = 0; i < rows; i++) to[WIDE * i + j] = from[stride * j + i];
+  }
+}""",
     "float_bits": """\
 INLINE int32 float_bits(float x) { int32 bits; __builtin_memcpy(&bits, &x, 4); return bits; }""",
     "bits_float": """\

@@ -73,7 +73,9 @@ class StatementWriter:
     # ---- memory ------------------------------------------------------------------------------------------------------
     def _element(self, part: Part, s: Statement) -> str:
         """The element of memory, or of an array of the kernel, that a load or store names."""
-        scratch = self.kernel.arrays.get(s.buffer)
+        scratch, tile = self.kernel.arrays.get(s.buffer), self.kernel.tile
+        if tile is not None and s.op == "load" and not s.mask and (element := tile.element(s)):
+            return element
         if scratch is None:
             return f"{buffer_name(s.buffer)}[{self._index(part, s)}]"
         form = form_of(s.index, self.kernel.group.axes, self.kernel.loops_around)

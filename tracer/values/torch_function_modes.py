@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.overrides
@@ -117,5 +117,6 @@ class DisabledValue(ModeValue):
         return f"torch._C.{self.cls.__name__}()"
 
 
-CONSTRUCTORS[_C.DisableTorchFunctionSubclass] = lambda *_: DisabledValue(_C.DisableTorchFunctionSubclass)
-CONSTRUCTORS[_C.DisableTorchFunction] = lambda *_: DisabledValue(_C.DisableTorchFunction)
+_DISABLED: tuple[Any, ...] = (_C.DisableTorchFunctionSubclass, _C.DisableTorchFunction)  # classes, to torch's stubs not
+for _cls in _DISABLED:
+    CONSTRUCTORS[_cls] = lambda *_, cls=_cls: DisabledValue(cls)
