@@ -25,6 +25,8 @@ import torch
 FLAGS = (
     "-O2", "-march=native", "-mprefer-vector-width=512", "-std=c++17", "-fPIC", "-shared", "-fopenmp",
     "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off", "-fwrapv", "-fno-exceptions", "-fno-rtti",
+    "-fno-tree-sink",  # nor move a call into the branch of a conditional that takes its value: no vector form there
+    "-fno-tree-pre",  # nor compare a value in one branch and its bound in another: a loop with branches has none either
     "-fno-builtin",  # gcc would join sin and cos of one argument to sincos, which has no vector form
     "-fno-asynchronous-unwind-tables", "-fvisibility=hidden", "-w",
 )
