@@ -185,13 +185,9 @@ class TraceGraph:
         """What the operation gives on the fake values of its arguments."""
         count = self.shapes.shape_env.num_deferred_runtime_asserts
         before = self.shapes.assertions() if count else set()
-        known = self.shapes.settled()
         fake = self._run_fake(op, target, args, kwargs)
-        if self.shapes.shape_env.num_deferred_runtime_asserts == count:
-            return fake
-        if self.shapes.settled() != known:  # torch writes one for the other: no check could still tell them apart
-            raise Unsupported("data-dependent-shape", f"{_target_name(target)}, fine for one size only")
-        if target not in _CHECKS:  # what torch assumes of such sizes would be an error of ours where it does not hold
+        if self.shapes.shape_env.num_deferred_runtime_asserts != count and target not in _CHECKS:
+            # What torch assumes of such sizes would be an error of ours where it does not hold.
             self.unchecked = [e for e in self.shapes.assertions() - before if not says_not_negative(e)]
         return fake
 

@@ -100,10 +100,31 @@ class CaptureShapeEnv(ShapeEnv):
 
     def __init__(self, **options: Any) -> None:
         self.settled: list[tuple[sympy.Symbol, sympy.Expr, Location | None]] = []
+        self._assuming = False
         super().__init__(**options)
         self.drawn: set[sympy.Symbol] = set()  # those that stand for numbers of Python's random
 
+    def _maybe_guard_rel(self, expr: sympy.Expr) -> None:  # type: ignore[override]  # theirs is cached
+        """Learn from a condition that was just taken to hold.
+
+        One on unbacked symbols is only checked when the graph runs. It may not put one size for another in the whole
+        program, as the check itself would then compare a size with itself; nor may it narrow what is known of inputs,
+        as guards would then leave out what only the check has said.
+        """
+        outer = self._assuming
+        self._assuming = outer or not expr.free_symbols <= self.backed_var_to_val.keys()
+        try:
+            super()._maybe_guard_rel(expr)
+        finally:
+            self._assuming = outer
+
+    def _update_var_to_range(self, symbol: sympy.Symbol, vr: ValueRanges[Any], *args: Any, **options: Any) -> None:
+        if not (self._assuming and symbol in self.backed_var_to_val):
+            super()._update_var_to_range(symbol, vr, *args, **options)
+
     def _set_replacement(self, a: sympy.Symbol, tgt: sympy.Expr, msg: str) -> None:
+        if self._assuming and msg != "find":  # that only shortens a chain of replacements made before
+            return
         super()._set_replacement(a, tgt, msg)
         if self.replacements.get(a) == tgt:
             self.settled.append((a, tgt, self.locate() if self.locate is not None else None))
@@ -304,10 +325,6 @@ class FrameShapes:
     def assertions(self) -> set[sympy.Expr]:
         """The conditions on unbacked symbols that torch has assumed so far, and would have checked at run time."""
         return {a.expr for group in self.shape_env.deferred_runtime_asserts.values() for a in group}
-
-    def settled(self) -> set[sympy.Symbol]:
-        """The unbacked symbols in whose place torch puts another expression."""
-        return {symbol for symbol in self.shape_env.replacements if symbol not in self.shape_env.backed_var_to_val}
 
     def static_dims(self, tensor: torch.Tensor) -> tuple[Sizes, Sizes]:
         """Sizes and strides that a TENSOR_MATCH checks; None where a symbol's conditions say what is allowed."""

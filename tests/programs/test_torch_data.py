@@ -63,6 +63,25 @@ def equalities(compile):
 
 
 @program
+def equal_to_sizes_of_inputs(compile):
+    @compile
+    def f(x, y, mask, n):
+        rows = x[mask]
+        assert rows.shape == y.shape
+        k = n.item()
+        torch._check(k == 3, lambda: f"not three: {k}")
+        assert x.shape[0] <= k * 2
+        known = rows.shape[0] == y.shape[0], x.shape[0] == 6
+        return known, rows + y, x.new_ones(k, 2) @ x.new_ones(2, k), rows.view(k, 1)
+
+    results = []
+    for size in (3, 4, 6, 7):
+        x, mask = torch.arange(float(size)), torch.arange(size) < 3
+        results += [call(f, x, x[:length], mask, torch.tensor(n)) for length in (3, 2) for n in (3, 4)]
+    return results
+
+
+@program
 def checks_with_messages(compile):
     @compile
     def f(x):
@@ -190,4 +209,14 @@ def test_assertions_and_lengths_do_not_break_the_graph(as_the_engine):
         return x.narrow(0, 0, n) * 2, x.new_ones(n), torch.distributions.Normal(x, 1.0).log_prob(x)
 
     report = ptdebug.explain(f)(torch.ones(4), torch.tensor(3))
+    assert len(report.graphs) == 1 and not report.graph_breaks
+
+
+def test_sizes_that_must_be_equal_do_not_break_the_graph(as_the_engine):
+    def f(x, mask, n):
+        rows = x[mask]
+        assert list(rows.size()) == [n, 2]
+        return rows.view(3, 2) + x.new_ones(3, 2), x.new_zeros(n, 2) + rows, rows.expand(2, n, 2)
+
+    report = ptdebug.explain(f)(torch.ones(4, 2), torch.tensor([True, True, False, True]), torch.tensor(3))
     assert len(report.graphs) == 1 and not report.graph_breaks
