@@ -57,6 +57,34 @@ def grad_modes_as_calls(compile):
 
 
 @program
+def modes_that_are_not_bools(compile):
+    def constructed(x, on):
+        torch.set_grad_enabled(on)
+        return x * 2
+
+    def entered(x, on):
+        with torch.autocast("cpu", enabled=on):
+            return x * 2
+
+    def tensor(x, on):
+        return x.requires_grad_(on) * 2
+
+    def named(x, on):
+        return x.requires_grad_(requires_grad=on) * 2
+
+    def deterministic(x, on):
+        torch.use_deterministic_algorithms(on)
+        return x * 2
+
+    def dtype(x, on):
+        torch.set_default_dtype(on)
+        return x * 2
+
+    functions = (constructed, entered, tensor, named, deterministic, dtype)
+    return [call(compile(f), torch.ones(2), on) for f in functions for on in (0, None, "on")]
+
+
+@program
 def grad_modes_as_decorators(compile):
     @torch.no_grad()
     def frozen(x):

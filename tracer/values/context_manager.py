@@ -179,6 +179,14 @@ def entered(cls: Any, mode: bool, previous: bool) -> Any:
     return manager
 
 
+def boolean(value: Value, what: str) -> bool:
+    """The bool that `value` is: C++ raises TypeError for all else, an int too, so that such calls are left to eager."""
+    plain = value.as_constant()
+    if type(plain) is not bool:
+        raise Unsupported("call", f"{what} of what is not a bool")
+    return plain
+
+
 def set_grad_mode(tx: Interpreter, enabled: bool) -> None:
     """Set the grad mode for the rest of the trace, and in the graph at this place."""
     if torch.is_grad_enabled() != enabled:
@@ -203,7 +211,10 @@ class AutocastValue(ModeValue):
 
     def enter(self, tx: Interpreter) -> Value:
         """Enter for real, so that fake results have the dtypes that autocast gives, and in the graph."""
-        self.real = _enter_autocast(*self.settings)
+        try:
+            self.real = _enter_autocast(*self.settings)
+        except TypeError as error:
+            raise Unsupported("context-manager", f"torch.autocast: {error}") from error
         self.node = mode_node(tx, _enter_autocast, self.settings)
         return self
 
@@ -249,7 +260,9 @@ def _enable_grad(tx: Interpreter, args: Sequence[Value], kwargs: Mapping[str, Va
 
 
 def _set_grad_enabled(tx: Interpreter, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
-    mode = bool([*args, *kwargs.values()][0].as_constant())
+    if len(args) + len(kwargs) != 1 or not kwargs.keys() <= {"mode"}:
+        raise Unsupported("call", "torch.set_grad_enabled, which takes one argument")
+    mode = boolean([*args, *kwargs.values()][0], "torch.set_grad_enabled")
     previous = torch.is_grad_enabled()
     set_grad_mode(tx, mode)
     return GradModeValue(torch.set_grad_enabled, mode, previous)

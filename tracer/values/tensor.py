@@ -332,7 +332,8 @@ def _get_device(tx: Interpreter, self: TensorValue, args: Sequence[Value], kwarg
 def _requires_grad_(tx: Interpreter, self: TensorValue, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
     """Nothing, where the tensor is so already: autograd's records of tensors do not change inside a graph."""
     wanted = [*args, *kwargs.values()]
-    if self.fake.requires_grad != (wanted[0].truth(tx) if wanted else True):
+    known = len(wanted) <= 1 and kwargs.keys() <= {"requires_grad"} and all(type(w.as_constant()) is bool for w in wanted)
+    if not known or self.fake.requires_grad != (wanted[0].as_constant() if wanted else True):
         raise Unsupported("call", "Tensor.requires_grad_")
     return self
 

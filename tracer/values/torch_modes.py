@@ -16,7 +16,7 @@ from ..modes import set_deterministic
 from ..sources import GLOBAL_STATE, Source
 from .base import Unsupported, Value
 from .constant import constant
-from .context_manager import CONSTRUCTORS, ModeValue, mode_node
+from .context_manager import CONSTRUCTORS, ModeValue, boolean, mode_node
 from .handlers import NAMED, handles
 from .registry import CONSTANT_TYPES, builds, from_python
 
@@ -44,7 +44,12 @@ def _sets(*functions: Callable[..., Any]) -> None:
         @handles(function)
         def handler(tx: Interpreter, args: Args, kwargs: Kwargs, function: Any = function) -> Value:
             plain = [*args, *kwargs.values()]
-            set_mode(tx, function, tuple([value.as_constant() for value in plain]))
+            constants = tuple([value.as_constant() for value in plain])
+            try:
+                function(*constants)
+            except TypeError as error:
+                raise Unsupported("call", f"{function.__name__}: {error}") from error
+            mode_node(tx, function, constants)
             return constant(None)
 
 
@@ -81,7 +86,7 @@ _reads(
 @handles(torch.use_deterministic_algorithms)
 def _use_deterministic(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     given = dict(zip(("mode",), args)) | dict(kwargs)
-    plain = {name: bool(value.as_constant()) for name, value in given.items()}
+    plain = {name: boolean(value, "torch.use_deterministic_algorithms") for name, value in given.items()}
     set_mode(tx, set_deterministic, ((plain["mode"], plain.get("warn_only", False)),))
     return constant(None)
 
@@ -132,7 +137,7 @@ def _inference_mode(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     given = [*args, *kwargs.values()]
     if given and not given[0].is_constant():
         return InferenceModeValue(True).call(tx, given, {})
-    return InferenceModeValue(bool(given[0].as_constant()) if given else True)
+    return InferenceModeValue(boolean(given[0], "torch.inference_mode") if given else True)
 
 
 CONSTRUCTORS[inference_mode] = _inference_mode
@@ -211,7 +216,7 @@ class QuietValue(ModeValue):
 @handles(torch.autograd.graph.disable_saved_tensors_hooks)
 def _disable_hooks(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     """The block that torch.func's transforms run in: hooks that are on already are an error there."""
-    if _C._autograd._top_saved_tensors_default_hooks(False) is not None:
+    if _C._autograd._top_saved_tensors_default_hooks(False) is not None or tx.graph.checkpoint:
         raise Unsupported("context-manager", "saved tensors hooks around a transform of torch.func")
     return QuietValue("torch.autograd.graph.disable_saved_tensors_hooks")
 
