@@ -1,6 +1,7 @@
 """What the program lets go of dies where it dies in eager: finalizers run there, and memory is free."""
 from __future__ import annotations
 
+import copy
 import gc
 import weakref
 
@@ -167,3 +168,25 @@ def test_what_a_varying_float_was_computed_beside_dies_with_the_frame():
             assert len(died) == int(v)
     finally:
         gc.enable()
+
+
+def test_what_guards_of_a_module_were_written_from_dies_with_the_module():
+    def use(compile):
+        net, ran = torch.nn.Linear(3, 3), []
+
+        def fn(x):
+            handle = copy.deepcopy(net).register_forward_hook(lambda *_: ran.append(1))
+            y = copy.deepcopy(net)(x)
+            alive = handle.hooks_dict_ref() is not None
+            handle.remove()
+            return y, alive
+
+        f = compile(fn)
+        return [f(torch.ones(2, 3)) for _ in range(2)], ran
+
+    gc.disable()
+    try:
+        check(use)
+    finally:
+        gc.enable()
+    assert not any(reason.startswith("internal error") for reason in dispatch.stats()["reasons"])

@@ -100,6 +100,11 @@ class GuardFunction:
         check: Callable[[Any], bool] = lines.function(self.names)
         return check, parts
 
+    def forget(self) -> None:
+        """Let go of the objects that were the examples, when the function is written."""
+        for manager in self.managers():
+            manager.example = manager.tensor = None
+
     def _tensor_checks(self) -> Iterator[tuple[str, list[PythonManager]]]:
         """(name of a function of tensors, their managers): it raises _Failed where one is not as it was, or two are
         one. Tensors that are one from the beginning are compared apart."""

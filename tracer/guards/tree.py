@@ -96,6 +96,7 @@ def build_tree(builder: GuardBuilder, failures: Mapping[str, int] | None = None)
         tree.add_conditions()
         tree.finish_alias_check()
         tree.finish_modules()
+        tree.forget()
         checks.sort(key=lambda check: check.index)
         return BuiltTree(tree.root, (*checks, *tree.implied), tuple(tree.watched.values()))
 
@@ -182,6 +183,13 @@ class GuardTree:
         for manager, function in self._functions:
             check, parts = function.compiled()
             manager.add_lambda_guard(check, parts, None)
+
+    def forget(self) -> None:
+        """Let go of the program's objects: they may have to die before the garbage collector finds this tree."""
+        for _, function in self._functions:
+            function.forget()
+        for known in (self._functions, self._managers, self._in_cpp, self._unaliased):
+            known.clear()  # type: ignore[attr-defined]
 
     def _keep_dict(self, source: Source, manager: Manager) -> None:
         """C++ watches the version of what was a dict, and raises when it meets something else there."""
