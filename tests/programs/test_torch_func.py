@@ -299,6 +299,36 @@ def tree_functions(compile):
     return compile(f, fullgraph=True)({"a": torch.ones(2), "b": [torch.zeros(1), (torch.ones(3), pair)]})
 
 
+@program
+def transforms_leave_the_frame(compile):
+    def loss(a: torch.Tensor) -> torch.Tensor:
+        """Sum."""
+        return a.sum()
+
+    loss.tag = 5
+
+    def fn(x):
+        def plain(a: int, b="c") -> float:
+            return a
+
+        plain.__name__ = "other"
+        made = grad(loss), vmap(torch.cos), vmap(partial(torch.cos)), plain
+        return x + made[0](x), made[0].tag, made
+
+    y, tag, made = compile(fn)(torch.ones(3))
+    kept = [(f.__name__, f.__qualname__, f.__module__, f.__doc__, f.__annotations__, list(vars(f))) for f in made]
+    return y, tag, kept, [torch.ones(2).equal(f(torch.ones(2))) for f in made]
+
+
+@program
+def transforms_in_checkpoints(compile):
+    def fn(x):
+        inner = grad(lambda a: (a**2).sum())
+        return torch.utils.checkpoint.checkpoint(inner, x, use_reentrant=False)
+
+    return call(compile(fn), torch.ones(3, requires_grad=True)), call(compile(fn), torch.ones(3))
+
+
 @pytest.mark.parametrize("name", program)
 def test_a_program_with_transforms_is_the_program(name: str) -> None:
     check(program[name])

@@ -4,11 +4,12 @@ from __future__ import annotations
 import functools
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ..sources import AttrSource, CellSource, ItemSource, ResultSource, Source
 from .attributes import lookup
-from .base import Unsupported, Value, each
+from .base import ObservedException, Unsupported, Value, each
 from .constant import constant
 from .functions import CODES, BuiltinValue, FunctionValue, MethodValue, PartialValue
 from .handlers import handler_of, handles, is_pure
@@ -46,17 +47,29 @@ def _reduce(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 @handles(functools.update_wrapper)
 def _update_wrapper(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     wrapper, wrapped = args[0], args[1] if len(args) > 1 else kwargs["wrapped"]
+    if len(args) > 2 or {"assigned", "updated"} & set(kwargs):
+        raise Unsupported("call", "functools.update_wrapper with names")
     if not isinstance(wrapper, FunctionValue) or wrapper.function is not None:
         raise Unsupported("call", "functools.update_wrapper of an existing function")
-    for name in ("__module__", "__name__", "__qualname__", "__doc__"):
-        wrapper.attributes[name] = wrapped.getattr(tx, name)
-    wrapper.attributes["__wrapped__"] = wrapped
+    for name in ("__module__", "__name__", "__qualname__", "__doc__", *_own_attributes(wrapped)):
+        with suppress(ObservedException):  # as of a partial: what it has not is not copied
+            wrapper.attributes[name] = wrapped.getattr(tx, name)
+    wrapper.attributes["__wrapped__"] = wrapper.wrapped = wrapped
     return wrapper
+
+
+def _own_attributes(wrapped: Value) -> list[str]:
+    """The names in its `__dict__`, where it is a function."""
+    if not isinstance(wrapped, FunctionValue):
+        return []
+    return list(wrapped.attributes if wrapped.function is None else vars(wrapped.function))
 
 
 @handles(functools.wraps)
 def _wraps(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     wrapped = args[0] if args else kwargs["wrapped"]
+    if len(args) > 1 or {"assigned", "updated"} & set(kwargs):
+        raise Unsupported("call", "functools.wraps with names")
     return PartialValue(from_python(tx, functools.update_wrapper), [], {"wrapped": wrapped})
 
 

@@ -52,7 +52,10 @@ class FunctionValue(Value):
     Closure and defaults of an existing function are read, and guarded, when it is first called.
     """
 
-    __slots__ = ("_closure", "_defaults", "_kwdefaults", "attributes", "code", "f_globals", "function", "name", "tx")
+    __slots__ = (
+        "_closure", "_defaults", "_kwdefaults", "annotations", "attributes", "code", "f_globals", "function", "name",
+        "tx", "wrapped",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -73,6 +76,8 @@ class FunctionValue(Value):
         self.function = function
         self.tx = tx
         self.attributes: dict[str, Value] = {}
+        self.annotations: Value | None = None  # names and what they are annotated with, in turn
+        self.wrapped: Value | None = None  # of which functools.update_wrapper made it look
         made = function is None
         self._defaults: tuple[Value, ...] | None = defaults if made else None
         self._kwdefaults: dict[str, Value] | None = (kwdefaults or {}) if made else None
@@ -134,11 +139,13 @@ class FunctionValue(Value):
         defaults: tuple[Value, ...] | None = None,
         kwdefaults: dict[str, Value] | None = None,
         closure: tuple[CellValue, ...] | None = None,
+        annotations: Value | None = None,
     ) -> None:
         """Give a function that was just made its parts, one at a time, as SET_FUNCTION_ATTRIBUTE of 3.13 does."""
         self._defaults = self._defaults if defaults is None else defaults
         self._kwdefaults = self._kwdefaults if kwdefaults is None else kwdefaults
         self._closure = self._closure if closure is None else closure
+        self.annotations = self.annotations if annotations is None else annotations
 
     def _default(self, key: int | str, value: Any) -> Value:
         assert self.tx is not None
@@ -214,7 +221,8 @@ class FunctionValue(Value):
         if name == "__code__":
             return constant(self.code)
         if name == "__dict__":
-            return REGISTRY["make_dict"](tx, [constant(n) for n in self.attributes], list(self.attributes.values()))
+            own = {constant(n): value for n, value in self.attributes.items() if n not in _TEXTS}
+            return REGISTRY["make_dict"](tx, list(own), list(own.values()))
         if name in ("__kwdefaults__", "__defaults__") and not self.defaults and not self.kwdefaults:
             return constant(None)
         if not hasattr(FunctionType, name):
@@ -224,6 +232,8 @@ class FunctionValue(Value):
     def setattr(self, tx: Interpreter, name: str, value: Value) -> None:
         """Attributes of a function made in the trace; those of others are side effects."""
         if self.function is None:
+            if hasattr(FunctionType, name) and name not in _TEXTS:
+                raise Unsupported("set-attribute", f"{self.describe()}.{name}")
             self.attributes[name] = value
         elif self.source is not None:
             tx.effects.store_attr(self, name, value)
@@ -235,7 +245,7 @@ class FunctionValue(Value):
         if self.function is not None:
             codegen.const(self.function)
             return
-        if any(name not in _COPIED_BY_WRAPS for name in self.attributes):
+        if any(name not in ("__wrapped__", *_TEXTS) for name in self.attributes):
             raise Unsupported("reconstruct", f"{self.describe()} with attributes")
         codegen.push_null()
         codegen.const(make_real_function)
@@ -247,14 +257,21 @@ class FunctionValue(Value):
                 codegen(value)
             codegen.build("BUILD_TUPLE", len(group))
         codegen.const(tuple(self.kwdefaults))
-        codegen.call(7)
+        for part in (self.annotations, self.wrapped):
+            codegen.const(None) if part is None else codegen(part)
+        codegen.const(tuple(self.attributes))
+        for value in self.attributes.values():
+            codegen(value)
+        codegen.build("BUILD_TUPLE", len(self.attributes))
+        codegen.call(11)
 
     def describe(self) -> str:
         """The function's name."""
         return f"the function {self.code.co_qualname}"
 
 
-_COPIED_BY_WRAPS = frozenset(functools.WRAPPER_ASSIGNMENTS)
+_TEXTS = ("__module__", "__name__", "__qualname__", "__doc__")
+"""What a program may set of a function that is made in the trace, besides attributes of its own."""
 
 
 def _docstring(code: CodeType) -> str | None:
@@ -263,12 +280,19 @@ def _docstring(code: CodeType) -> str | None:
 
 
 def make_real_function(
-    code: CodeType, f_globals: dict[str, Any], name: str, defaults: Any, kwvalues: Any, closure: Any, kwnames: Any
-) -> FunctionType:
-    """The function object for one that the trace made."""
+    code: CodeType, f_globals: dict[str, Any], name: str, defaults: Any, kwvalues: Any, closure: Any, kwnames: Any,
+    annotations: tuple[Any, ...] | None, wrapped: Any, names: tuple[str, ...], attributes: tuple[Any, ...],
+) -> FunctionType:  # fmt: skip
+    """The function object for one that the trace made. Where it wraps another, it has the annotations of that one."""
     function = FunctionType(code, f_globals, name.rpartition(".")[2], defaults or None, closure or None)
     function.__kwdefaults__ = dict(zip(kwnames, kwvalues)) or None
     function.__qualname__ = name
+    if annotations:
+        function.__annotations__ = dict(zip(annotations[::2], annotations[1::2]))
+    if wrapped is not None:
+        functools.update_wrapper(function, wrapped, updated=())
+    for attribute, value in zip(names, attributes):
+        setattr(function, attribute, value)
     return function
 
 
@@ -562,7 +586,9 @@ def make_function(
     annotations: Value | None,
 ) -> FunctionValue:
     """A function made by MAKE_FUNCTION."""
-    return FunctionValue(code, code.co_qualname, f_globals, defaults, kwdefaults, closure)
+    function = FunctionValue(code, code.co_qualname, f_globals, defaults, kwdefaults, closure)
+    function.complete(annotations=annotations)
+    return function
 
 
 REGISTRY["existing_function"] = make_existing

@@ -11,7 +11,7 @@ import torch.overrides
 from ..assumptions import assume
 from .base import Unsupported, Value
 from .constant import constant, fold
-from .context_manager import set_grad_mode
+from .context_manager import boolean, set_grad_mode
 from .handlers import NAMED, handles, pure
 from .number import NumberValue
 from .operators import apply
@@ -34,13 +34,19 @@ def _always(result: Any) -> Callable[..., Value]:
 
 
 for _result, _functions in (
-    (True, (torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling)),
     (False, (torch.compiler.is_exporting, torch.jit.is_scripting, torch.jit.is_tracing, torch._C._is_tracing,
              torch.overrides.is_tensor_method_or_property)),
     (0, (torch._C._len_torch_dispatch_stack,)),
     (None, (torch._C._get_tracing_state, torch._C._log_api_usage_once)),
 ):  # fmt: skip
     handles(*_functions)(_always(_result))
+
+
+@handles(torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling)
+def _is_compiling(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    """True; not for torch.func's makers of functions, which do without functools.wraps then."""
+    return constant(tx.f_globals.get("__name__") != "torch._functorch.apis")
+
 
 NAMED.update({
     ("torch._dynamo.external_utils", "is_compiling"): _always(True),
@@ -121,7 +127,7 @@ def _result_type(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 
 @handles(torch._C._set_grad_enabled)
 def _set_grad_enabled(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-    set_grad_mode(tx, bool(args[0].as_constant()))
+    set_grad_mode(tx, boolean(args[0], "torch._C._set_grad_enabled"))
     return constant(None)
 
 
