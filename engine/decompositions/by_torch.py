@@ -32,7 +32,7 @@ BY_TORCH = frozenset(
     _native_batch_norm_legit _native_batch_norm_legit_functional _batch_norm_with_update_functional
     _unsafe_masked_index _unsafe_masked_index_put_accumulate _unsafe_index_put
     block_diag diagonal_scatter as_strided_scatter dist pairwise_distance
-    upsample_bicubic2d grid_sampler_2d special_ndtr zero renorm
+    upsample_bicubic2d special_ndtr zero renorm
 
     _log_softmax_backward_data _softmax_backward_data binary_cross_entropy_backward elu_backward gelu_backward
     glu_backward hardsigmoid_backward hardswish_backward hardtanh_backward huber_loss_backward leaky_relu_backward

@@ -18,8 +18,8 @@ import torch
 
 from ..build import cache_folder, cpu_features
 
-ROUNDS = 4  # of all calls in turn; the first warms caches and lets the library make its code
-ENOUGH = 0.01  # seconds spent on one call after which it is not run again
+ROUNDS = 4  # of all calls in turn
+ENOUGH = 0.01  # seconds spent on one call after which it is not run again; the first, which may make code, not counted
 ENTRIES = 4096  # kept on disk
 
 Call = Callable[[], object]
@@ -42,13 +42,13 @@ def costs(subject: str, prepare: Callable[[], Mapping[str, Call]]) -> dict[str, 
 def _measured(calls: Mapping[str, Call]) -> dict[str, float]:
     least = dict.fromkeys(calls, float("inf"))
     spent = dict.fromkeys(calls, 0.0)
-    for _ in range(ROUNDS):
+    for number in range(ROUNDS):
         for name, call in calls.items():
             if spent[name] < ENOUGH:
                 start = time.thread_time()  # not wall time: other programs may run between
                 call()
                 seconds = time.thread_time() - start
-                spent[name] += seconds
+                spent[name] += seconds if number else 0.0
                 least[name] = min(least[name], seconds)
     return least
 

@@ -27,6 +27,9 @@ MAX_DEPTH = 40  # operations in a row that are kept in one expression
 MAX_READS = 24  # buffers that one expression loads
 MAX_WINDOWS = 16  # views of them, on a CPU: each is a place in memory that its loop walks along
 RECOMPUTED_DEPTH = 24  # operations that a GPU does once more rather than to store what they give
+LIBRARY_VECTORIZES = {
+    torch.ops.aten.lgamma.default: "the C library has lgamma for one number at a time only, ATen for vectors on CPUs",
+}
 SMALLER = 8  # times fewer elements make a buffer that costs next to nothing to read again
 
 
@@ -170,15 +173,19 @@ class GraphLowering:
             except Unsupported as reason:
                 why = str(reason)
         elif known is not None:
-            why = "asked for by an override"
+            why = LIBRARY_VECTORIZES.get(node.target, "asked for by an override")
         return fallback(self, node, args, kwargs, why)
 
     def _wants_loops(self, node: torch.fx.Node) -> bool:
-        """Lowerings of all but views may be overridden with the library's kernel; recorded only with overrides."""
-        if not self.context.overrides:
+        """Lowerings of all but views may be overridden with the library's kernel; recorded where they are, and where
+        the library's is the faster."""
+        default, why = "loops", f"{node.target} has a lowering"
+        slower = LIBRARY_VECTORIZES.get(node.target)
+        if slower and node.meta["val"].device.type == "cpu":
+            default, why = "extern", slower
+        elif not self.context.overrides:
             return True
-        return self.context.decide("lowering", node.name, ("loops", "extern"), "loops",
-                                   f"{node.target} has a lowering") == "loops"
+        return self.context.decide("lowering", node.name, ("loops", "extern"), default, why) == "loops"
 
     def arguments(self, tree: Any) -> Any:
         """A tree of arguments with nodes replaced by their values and SymInts by expressions."""
