@@ -95,7 +95,7 @@ def _call_graph(root: Interpreter, codegen: Codegen, compile_graph: Compile) -> 
     if options.run_again and may_run_again(graph, root.trace.context.restartable):
         if draws.made:
             draws.remember(codegen)
-        again = SecondRun(codegen, root.code)
+        again = SecondRun(codegen, root.code, graph.assumed is not None)
         if compiled is not None and any(map(draws_numbers, graph.graph.nodes)):
             compiled = taken_back(compiled)  # the second run draws the same numbers
     draws.emit(codegen)

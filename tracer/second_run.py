@@ -23,6 +23,11 @@ from .statistics import STATISTICS
 from .values.base import Unsupported
 
 log = logging.getLogger("ptdebug")
+JUMP_IF_TRUE = "POP_JUMP_IF_TRUE" if VERSION >= (3, 12) else "POP_JUMP_FORWARD_IF_TRUE"
+
+LIMIT = 8
+"""After as many calls that ran twice, a frame whose graph checks what it takes for granted runs as it was written."""
+
 _ERROR = "___error"
 _MARK = "this code runs as it was written"
 
@@ -48,13 +53,41 @@ def may_run_again(graph: TraceGraph, restartable: bool) -> bool:
     return False
 
 
-class SecondRun:
-    """Wraps the instructions that call the graph: `begin`, the call, `end`."""
+class FailedRuns:
+    """How often a check of the graph failed in one entry; after the `LIMIT`-th its frames run as written at once."""
 
-    def __init__(self, codegen: Codegen, code: CodeType) -> None:
+    def __init__(self, code: CodeType) -> None:
+        self.code = code
+        self.count = 0
+        self.as_written = False
+
+    def add(self, error: BaseException) -> None:
+        """Called with what the graph raised, before the second run; see `graph_raised`."""
+        graph_raised(error)
+        self.count += 1
+        if self.count == LIMIT:
+            self.as_written = True
+            code = self.code
+            text = f"runs as written from now on: {LIMIT} calls were not what the graph takes them for"
+            log.warning("%s (%s:%d) %s", code.co_qualname, code.co_filename, code.co_firstlineno, text)
+            STATISTICS.reasons[f"limit of second runs ({LIMIT}) reached: {code.co_qualname}"] += 1
+
+
+class SecondRun:
+    """Wraps the instructions that call the graph: `begin`, the call, `end`. `checks`: the graph checks what it takes
+    for granted, so it may raise where the program does not, at every call."""
+
+    def __init__(self, codegen: Codegen, code: CodeType, checks: bool) -> None:
         self.codegen = codegen
         self.code = code
-        self.handler = Label()
+        self.raised: Callable[[BaseException], None] = graph_raised
+        self.handler, self.own = Label(), Label()
+        if checks:
+            failed = FailedRuns(code)
+            self.raised = failed.add
+            codegen.const(failed)
+            codegen.load_attr("as_written")
+            codegen.emit(JUMP_IF_TRUE, self.own)
         self.begin = TryBegin(self.handler, False, 0)
         codegen.label(self.begin)
 
@@ -66,12 +99,13 @@ class SecondRun:
         codegen.emit("JUMP_FORWARD", after)
         codegen.label(self.handler)
         codegen.emit("STORE_FAST", _ERROR)
-        codegen.push_function(graph_raised)
+        codegen.push_function(self.raised)
         codegen.emit("LOAD_FAST", _ERROR)
         codegen.call(1)
         codegen.emit("STORE_FAST", _ERROR)
         if undo is not None:
             undo(codegen)
+        codegen.label(self.own)
         own = as_written(self.code)
         start = codegen.count()
         codegen.push_null()

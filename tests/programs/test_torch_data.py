@@ -11,6 +11,8 @@ import ptdebug
 import pytest
 import torch
 from ptdebug.cli import wiring
+from ptdebug.tracer.second_run import LIMIT
+from ptdebug.tracer.statistics import STATISTICS
 
 from .checking import Programs, call, check
 
@@ -220,3 +222,25 @@ def test_sizes_that_must_be_equal_do_not_break_the_graph(as_the_engine):
 
     report = ptdebug.explain(f)(torch.ones(4, 2), torch.tensor([True, True, False, True]), torch.tensor(3))
     assert len(report.graphs) == 1 and not report.graph_breaks
+
+
+def test_checks_that_keep_failing_leave_the_frame_as_it_was_written(as_the_engine, caplog):
+    STATISTICS.clear()
+    runs = []
+
+    def f(x, n):
+        runs.append(n)
+        assert n.item() > 3, runs
+        return x[x > 1] + x[x < -1], torch.rand(1)
+
+    compiled, results = ptdebug.compile(f), []
+    inputs = [(torch.tensor([2.0, -3.0, 4.0 - 3 * (i % 2)]), torch.tensor(3 + i % 3)) for i in range(4 * LIMIT)]
+    for function in (f, compiled):
+        runs.clear()
+        torch.manual_seed(0)
+        results.append([repr(call(function, *given)) for given in inputs])
+        assert len(runs) == len(inputs)
+    assert results[0] == results[1]
+    assert STATISTICS.reasons[f"limit of second runs ({LIMIT}) reached: {f.__qualname__}"] == 1
+    assert sum(n for reason, n in STATISTICS.reasons.items() if reason.startswith("run again as written")) == LIMIT
+    assert len([record for record in caplog.records if "runs as written from now on" in record.message]) == 1
