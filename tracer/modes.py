@@ -31,6 +31,7 @@ class Modes:
     forward_grad: bool
     autocast: tuple[tuple[bool, torch.dtype], ...]
     autocast_cache: bool
+    autocast_depth: int
     default_dtype: torch.dtype
     deterministic: tuple[bool, bool]
     anomaly: tuple[bool, bool]
@@ -48,6 +49,7 @@ class Modes:
             forward_grad=torch._C._is_fwd_grad_enabled(),
             autocast=tuple([(torch.is_autocast_enabled(d), torch.get_autocast_dtype(d)) for d in _DEVICES]),
             autocast_cache=torch.is_autocast_cache_enabled(),
+            autocast_depth=_autocast_depth(),
             default_dtype=torch.get_default_dtype(),
             deterministic=(
                 torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled(),
@@ -105,6 +107,22 @@ def _set_autocast(states: Sequence[tuple[bool, torch.dtype]]) -> None:
     torch.clear_autocast_cache()
 
 
+def _autocast_depth() -> int:
+    """How many blocks of autocast are open. torch tells it only when it counts."""
+    torch.autocast_increment_nesting()
+    return torch.autocast_decrement_nesting()
+
+
+def _set_autocast_depth(depth: int) -> None:
+    """Only at depth 0 torch forgets what it has cast: a weight that changed later would be cast no more."""
+    while _autocast_depth() < depth:
+        torch.autocast_increment_nesting()
+    while _autocast_depth() > depth:
+        torch.autocast_decrement_nesting()
+    if depth == 0:
+        torch.clear_autocast_cache()
+
+
 def _set_attention(enabled: Sequence[bool]) -> None:
     for name, on in zip(_ATTENTION, enabled):
         getattr(torch._C, f"_set_sdp_use_{name}")(on)
@@ -127,6 +145,7 @@ _SETTERS: dict[str, Callable[[Any], None]] = {
     "forward_grad": torch._C._set_fwd_grad_enabled,
     "autocast": _set_autocast,
     "autocast_cache": torch.set_autocast_cache_enabled,
+    "autocast_depth": _set_autocast_depth,
     "default_dtype": torch.set_default_dtype,
     "deterministic": set_deterministic,
     "anomaly": lambda state: torch._C.set_anomaly_enabled(*state),

@@ -26,6 +26,7 @@ from torch.utils._sympy.value_ranges import ValueRanges
 from ..artifacts import records
 from ..artifacts.context import CompileContext
 from ..artifacts.records import Location
+from .mixed_dtypes import refuse_mixed_dtypes
 from .sources import SizeSource, Source
 from .wording import in_words
 
@@ -45,6 +46,7 @@ class CaptureFakeMode(FakeTensorMode):
         return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        refuse_mixed_dtypes(func, args)
         if func is _GROUP_NORM and not kwargs and self._has_symbols() and isinstance(args[0], FakeTensor):
             return _group_norm(*args)
         return _fake_dispatch(self, func, types, args, kwargs)

@@ -57,6 +57,40 @@ def grad_modes_as_calls(compile):
 
 
 @program
+def dtypes_that_do_not_mix(compile):
+    """What raises in eager, and whose result nothing uses."""
+
+    def product(x):
+        torch.set_default_dtype(torch.float64)
+        try:
+            x @ torch.eye(3)
+        finally:
+            torch.set_default_dtype(torch.float32)
+        return x
+
+    def linear(x):
+        F.linear(x, torch.ones(3, 3), torch.ones(3, dtype=torch.float64))
+        return x
+
+    def convolution(x):
+        F.conv1d(x[None], torch.ones(2, 2, 1, dtype=torch.float64))
+        return x
+
+    def norm(x):
+        F.layer_norm(x, (3,), torch.ones(3, dtype=torch.float64))
+        return x
+
+    def index(x):
+        x.clone()[x > 0] = torch.ones(6, dtype=torch.float64)
+        return x
+
+    def reduced(x):
+        return F.layer_norm(x.bfloat16(), (3,), torch.ones(3), torch.ones(3))
+
+    return [call(compile(f), torch.ones(2, 3)) for f in (product, linear, convolution, norm, index, reduced)]
+
+
+@program
 def modes_that_are_not_bools(compile):
     def constructed(x, on):
         torch.set_grad_enabled(on)
@@ -350,6 +384,13 @@ def autocast_after_an_error(compile):
         f(torch.ones(3, 3), torch.tensor([7]))
     except IndexError as error:
         out.append(str(error))
+    layer = nn.Linear(2, 2, bias=False)
+    with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):  # where it keeps no cast of an earlier block
+        layer.weight.fill_(1.0)
+        layer(torch.ones(1, 2))
+    layer.weight.data.fill_(2.0)
+    with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
+        out.append(layer(torch.ones(1, 2)))
     return out, torch.is_autocast_enabled("cpu"), torch.ones(2, 2) @ torch.ones(2, 2)
 
 

@@ -332,8 +332,8 @@ def _get_device(tx: Interpreter, self: TensorValue, args: Sequence[Value], kwarg
 def _requires_grad_(tx: Interpreter, self: TensorValue, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
     """Nothing, where the tensor is so already: autograd's records of tensors do not change inside a graph."""
     wanted = [*args, *kwargs.values()]
-    known = len(wanted) <= 1 and kwargs.keys() <= {"requires_grad"} and all(type(w.as_constant()) is bool for w in wanted)
-    if not known or self.fake.requires_grad != (wanted[0].as_constant() if wanted else True):
+    flag = True if not wanted else wanted[0].as_constant() if len(wanted) == 1 else None
+    if type(flag) is not bool or self.fake.requires_grad != flag or not kwargs.keys() <= {"requires_grad"}:
         raise Unsupported("call", "Tensor.requires_grad_")
     return self
 
