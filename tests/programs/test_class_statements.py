@@ -36,6 +36,23 @@ def twice(compile: Any, function: Callable[..., Any], *args: Any) -> list[Any]:
     return [call(f, *args) for _ in range(2)]
 
 
+@broken
+def comprehensions_over_free_variables_of_the_class(compile):
+    """Since 3.12 they are part of the body's code, which then has two variables of one name."""
+
+    def fn(x, y):
+        class Made:
+            q = 1
+            other = [y for p in range(2)], [q + 1 for q in range(2)]
+
+            def run(self):
+                return y
+
+        return x + Made.other[0][1], Made.other[1], [name for name in vars(Made) if len(name) < 6], Made().run()
+
+    return twice(compile, fn, X, X)
+
+
 @whole
 def members(compile):
     def fn(x, k):

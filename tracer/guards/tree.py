@@ -189,7 +189,7 @@ class GuardTree:
         for _, function in self._functions:
             function.forget()
         for known in (self._functions, self._managers, self._in_cpp, self._unaliased):
-            known.clear()  # type: ignore[attr-defined]
+            known.clear()
 
     def _keep_dict(self, source: Source, manager: Manager) -> None:
         """C++ watches the version of what was a dict, and raises when it meets something else there."""

@@ -153,6 +153,8 @@ def _vars(tx: Interpreter, value: Value | None = None) -> Value:
 
 
 def _dir(tx: Interpreter, value: Value) -> Value:
+    if value in tx.effects.attributes:
+        raise Unsupported("call", f"dir() of {value.describe()} after stores to it")
     return fold(tx, dir, [value])
 
 

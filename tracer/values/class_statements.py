@@ -113,6 +113,9 @@ def _build_class(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     body, name, *bases = args
     if kwargs or not isinstance(body, FunctionValue) or body.function is not None:
         raise Unsupported("call", "__build_class__")
+    if set(body.code.co_varnames) & set(body.code.co_freevars):
+        # A comprehension inside of it, since 3.12, has variables of its own with the names of the free ones.
+        raise Unsupported("call", "__build_class__")
     real_bases = tuple(_base(tx, base) for base in bases)
     namespace = tx.run_class_body(body)
     if "__del__" in namespace:
