@@ -27,7 +27,7 @@ MAX_DEPTH = 40  # operations in a row that are kept in one expression
 MAX_READS = 24  # buffers that one expression loads
 MAX_WINDOWS = 16  # views of them, on a CPU: each is a place in memory that its loop walks along
 RECOMPUTED_DEPTH = 24  # operations that a GPU does once more rather than to store what they give
-LIBRARY_VECTORIZES = {
+LIBRARY_VECTORIZES: dict[Any, str] = {
     torch.ops.aten.lgamma.default: "the C library has lgamma for one number at a time only, ATen for vectors on CPUs",
 }
 SMALLER = 8  # times fewer elements make a buffer that costs next to nothing to read again
