@@ -6,9 +6,11 @@ and its frame runs once more as it was written (`second_run.py`), so the program
 """
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import sympy
@@ -105,15 +107,29 @@ def _node_of(graph: TraceGraph, symbol: sympy.Symbol) -> torch.fx.Node | None:
 def _computed(graph: TraceGraph, expression: sympy.Expr, known: dict[sympy.Basic, Any]) -> torch.fx.Node:
     """The nodes of an expression; `known` has those of its symbols."""
     from torch.utils._sympy.interp import sympy_interp  # 0.1 s, and only for frames with such conditions
-    from torch.utils._sympy.reference import PythonReferenceAnalysis
 
     tracer = torch.fx.proxy.GraphAppendingTracer(graph.graph)
     last = next(iter(reversed(graph.graph.nodes)))
     proxies = {symbol: torch.fx.Proxy(node, tracer) for symbol, node in known.items()}
-    result: torch.fx.Node = sympy_interp(PythonReferenceAnalysis, proxies, expression).node
+    result: torch.fx.Node = sympy_interp(_on_proxies(), proxies, expression).node
     made = last.next
     while made.op != "root":
         values: list[Any] = [arg.meta["val"] if isinstance(arg, torch.fx.Node) else arg for arg in made.args]
         made.meta["val"] = made.target(*values)
         made = made.next
     return result
+
+
+@lru_cache(maxsize=1)
+def _on_proxies() -> Any:
+    """torch's rules from expressions to Python, but that math's functions, which take no proxies, become nodes."""
+    from torch.utils._sympy.reference import PythonReferenceAnalysis
+
+    def node(function: Any) -> staticmethod[[Any, Any], Any]:
+        def rule(x: Any, dtype: Any) -> Any:
+            return x.tracer.create_proxy("call_function", function, (x,), {})
+
+        return staticmethod(rule)
+
+    rules = {"floor_to_int": math.floor, "ceil_to_int": math.ceil, "trunc_to_int": math.trunc, "round_to_int": round}
+    return type("OnProxies", (PythonReferenceAnalysis,), {name: node(made) for name, made in rules.items()})
