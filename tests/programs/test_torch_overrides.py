@@ -432,6 +432,31 @@ def modes_and_subclasses(compile):
     return plain(y), tag, type(y).__name__, log.names
 
 
+class Rounded(torch.autograd.Function):
+    """Rounds, and lets gradients through."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return torch.round(x)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient
+
+
+@program
+def functions_of_autograd(compile):
+    @compile
+    def f(x):
+        y = Rounded.apply(x.as_subclass(Sub))
+        return y, type(y).__name__, y * 2
+
+    x = torch.tensor([0.4, 1.6], requires_grad=True)
+    results = f(x)
+    results[2].sum().backward()
+    return results[0].detach(), results[1], type(results[2]).__name__, x.grad, f(x.detach())
+
+
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_program_with_overrides_is_the_program(name: str) -> None:
     STATISTICS.clear()

@@ -95,6 +95,9 @@ _CONTEXT_METHODS = {
 """Method, and the field that takes its arguments."""
 
 
+_PLAIN = (torch.Tensor, torch.nn.Parameter)  # results of others have their class, and nodes of the backward do not
+
+
 @dataclass(frozen=True)
 class _Traced:
     """A Function's forward as it was traced: the results, and the tensors among them."""
@@ -111,6 +114,8 @@ def _apply(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     needs = tuple([isinstance(value, TensorValue) and value.fake.requires_grad for value in inputs])
     context = ContextValue(cls, needs)
     if torch.is_grad_enabled() and any(needs):
+        if any(isinstance(v, TensorValue) and v.python_type() not in _PLAIN for v in inputs):
+            raise Unsupported("call", f"{cls.__qualname__}.apply on a tensor subclass, for gradients")
         return _with_backward(tx, cls, context, inputs)
     enabled = torch.is_grad_enabled()
     set_grad_mode(tx, False)
