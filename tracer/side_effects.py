@@ -269,11 +269,16 @@ class SideEffects:
                 codegen(new)
                 codegen(target)
         elif change.kind == "items":
-            added = target.additions()
+            added, removed = target.additions(), target.removals()
             codegen.push_null()
-            codegen.const(refill if added is None else add)
+            codegen.const(add if added is not None else remove if removed is not None else refill)
             codegen(target)
-            (target if added is None else added).reconstruct(codegen)
+            if added is None and removed is not None:
+                for key in removed:
+                    codegen(key)
+                codegen.build("BUILD_TUPLE", len(removed))
+            else:
+                (target if added is None else added).reconstruct(codegen)
         elif change.kind == "global":
             if self.globals[change.target, change.name] is not DELETED:
                 codegen(self.globals[change.target, change.name])
@@ -326,6 +331,13 @@ def add(target: Any, fresh: Any) -> None:
     base: Any = OrderedDict if isinstance(target, OrderedDict) else dict
     for key, item in fresh.items():
         base.__setitem__(target, key, item)
+
+
+def remove(target: dict[Any, Any], keys: tuple[Any, ...]) -> None:
+    """Take keys out of a dict, past any overridden method: what is new in it since the trace (hooks) stays."""
+    base: Any = OrderedDict if isinstance(target, OrderedDict) else dict
+    for key in keys:
+        base.pop(target, key, None)
 
 
 def refill(target: Any, fresh: Any) -> None:

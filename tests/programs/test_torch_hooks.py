@@ -54,6 +54,25 @@ def on_an_input(compile):
 
 
 @whole
+def one_removed_and_another_registered(compile):
+    def f(x, handle, first):
+        if first:
+            handle.remove()
+        later = x.register_hook(lambda g: g * 5)
+        if not first:
+            handle.remove()
+        return x.sin(), later
+
+    x = ones(3)
+    f = compile(f)
+    for first in (True, False):
+        y, later = f(x, x.register_hook(lambda g: g * 3), first)
+        y.sum().backward()
+        later.remove()
+    return x.grad
+
+
+@whole
 def in_order_and_removed(compile):
     log = []
 

@@ -8,6 +8,7 @@ never guess. `tx` is the running `interpreter.Interpreter`; through it values re
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import BuiltinFunctionType
 from typing import TYPE_CHECKING, Any
@@ -153,6 +154,10 @@ class Value:
         """For a container that exists: what was put into it, where nothing else of it changed and it was not read."""
         return None
 
+    def removals(self) -> Sequence[Value] | None:
+        """For a dict that exists: the keys that were removed, where nothing else of it changed."""
+        return None
+
     def reconstruct(self, codegen: Codegen) -> None:
         """Emit bytecode that pushes this object; only called for values without a source to load from."""
         raise Unsupported("reconstruct", self.describe())
@@ -166,7 +171,8 @@ class Value:
     def describe(self) -> str:
         """A few words for messages to the user: "a list of 3", "the module `self.layers`"."""
         where = f" `{in_words(self.source)}`" if self.source is not None else ""
-        return f"{type(self).__name__}{where}"
+        kind = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(self).__name__.strip("_").removesuffix("Value")).lower()
+        return f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}{where}"
 
     def __repr__(self) -> str:
         return f"<{self.describe()}>"

@@ -40,7 +40,7 @@ class DictValue(Value):
         self.key_values: dict[Any, Value] = {}
         self.real: Any = None
         self.keys_guarded = True
-        self.stored: dict[Any, None] = {}  # keys to which the program assigned without looking which keys there are
+        self.stored: dict[Any, None] = {}  # keys to which the program assigned
         self.default_factory: Value | None = None
         self.changes = 0  # how often a key came, went or moved
 
@@ -199,8 +199,7 @@ class DictValue(Value):
     def setitem(self, tx: Interpreter, key: Value, value: Value) -> None:
         """Assign an item."""
         real_key = checked_key(tx, key)
-        if not self.keys_guarded:
-            self.stored[real_key] = None
+        self.stored[real_key] = None
         self.changed(tx)
         if real_key not in self.items:
             self.key_values[real_key] = key
@@ -214,7 +213,9 @@ class DictValue(Value):
         self.guard_keys(tx)
         self.changed(tx)
         self.changes += 1
-        del self.items[checked_key(tx, key)]
+        real_key = checked_key(tx, key)
+        self.key_values.setdefault(real_key, key)
+        del self.items[real_key]
 
     def update(self, tx: Interpreter, other: Value) -> None:
         """dict.update with a mapping or an iterable of pairs."""
@@ -229,6 +230,13 @@ class DictValue(Value):
         added.items = {key: self.items[key] for key in self.stored}
         added.key_values = self.key_values
         return added
+
+    def removals(self) -> Sequence[Value] | None:
+        """The keys that the program removed, where it stored nothing."""
+        removed = [key for key in self.real or () if key not in self.items]
+        if self.stored or not removed or not self.key_values.keys() >= set(removed):
+            return None
+        return [self.key_values[key] for key in removed]
 
     def updated(self, pairs: Iterable[tuple[str, Value]]) -> DictValue:
         """This dict, made in the trace, with items under constant keys."""
@@ -253,7 +261,39 @@ class DictValue(Value):
             return from_python(tx, self.kind)
         if hasattr(self.kind, name):
             return BoundBuiltin(self, name)
-        return fold(tx, getattr, [constant(self.kind()), constant(name)])  # raises
+        stored = tx.effects.load_attr(self, name) or self._attribute(tx, name)
+        return stored or fold(tx, getattr, [constant(self.kind()), constant(name)])  # raises
+
+    def _attribute(self, tx: Interpreter, name: str) -> Value | None:
+        """An attribute that the program has given an OrderedDict, as `nn.Module.state_dict` does."""
+        if self.kind is not OrderedDict or self.real is None:
+            return None
+        if self.source is None:
+            raise Unsupported("attribute", f"{self.describe()}.{name}")
+        attributes = vars(self.real)
+        if name in attributes:
+            return build(tx, attributes[name], AttrSource(self.source, name))
+        tx.guards.add(self.source, "NO_ATTR", name)
+        return None
+
+    def has_attributes(self, tx: Interpreter) -> bool:
+        """Whether it is an OrderedDict that has attributes of its own."""
+        if self in tx.effects.attributes:
+            return True
+        if self.kind is not OrderedDict or self.real is None:
+            return False
+        if not vars(self.real) and self.source is not None:
+            tx.guards.add(self.source, "LAMBDA", (lambda owner: not vars(owner), "vars({}) is empty"))
+        return bool(vars(self.real))
+
+    def setattr(self, tx: Interpreter, name: str, value: Value) -> None:
+        """An attribute of an OrderedDict, which is from now on made before its items."""
+        if self.kind is not OrderedDict or hasattr(OrderedDict, name) or (self.source is None) != (self.real is None):
+            super().setattr(tx, name, value)
+        if self.source is None and not tx.effects.is_new(self):
+            tx.effects.track_new(self, OrderedDict)
+            tx.effects.mutated(self)
+        tx.effects.store_attr(self, name, value)
 
     def call_method(self, tx: Interpreter, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         """A method from the table."""
