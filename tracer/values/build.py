@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from . import (  # noqa: F401  (they fill the tables)
     accessors,
+    assigned_tensors,
     autograd_function,
     builtins,
     checkpoint,

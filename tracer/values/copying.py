@@ -27,6 +27,8 @@ def _copy(tx: Interpreter, args: Sequence[Value], kwargs: Mapping[str, Value]) -
     value = args[0]
     if type(value) is ObjectValue and is_python_method(lookup(value.cls, "__copy__")):
         return value.call_method(tx, "__copy__", [], {})
+    if isinstance(value, DictValue) and value.has_attributes(tx):
+        raise Unsupported("call", f"copy.copy of {value.describe()} with attributes")
     if isinstance(value, (ListValue, DictValue, SetValue, DequeValue)):
         return value.call_method(tx, "copy", [], {})
     if value.is_constant() or isinstance(value, (TupleValue, FunctionValue)):
@@ -63,6 +65,8 @@ def deep_copy(tx: Interpreter, value: Value, memo: dict[Value, Value]) -> Value:
         for key, item in value.pairs(tx):
             copied.setitem(tx, deep_copy(tx, key, memo), deep_copy(tx, item, memo))
         return copied
+    if isinstance(value, DictValue) and value.has_attributes(tx):
+        raise Unsupported("call", f"copy.deepcopy of {value.describe()} with attributes")
     if isinstance(value, (DictValue, SetValue)) and all(item.is_constant() for item in _members(tx, value)):
         memo[value] = value.call_method(tx, "copy", [], {})
         return memo[value]

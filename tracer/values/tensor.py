@@ -28,9 +28,10 @@ _ATEN = torch.ops.aten
 
 
 class TensorValue(Value):
-    """A tensor. `node` computes it in the graph, `fake` has its metadata, `kind` is the type the program sees."""
+    """A tensor. `node` computes it in the graph, `fake` has its metadata, `kind` is the type the program sees.
+    `unrecorded`: the node is not what autograd would record as the tensor (see `assigned_tensors.py`)."""
 
-    __slots__ = ("fake", "kind", "node", "real", "shape")
+    __slots__ = ("fake", "kind", "node", "real", "shape", "unrecorded")
 
     def __init__(
         self, node: torch.fx.Node, fake: torch.Tensor, source: Source | None = None, real: torch.Tensor | None = None
@@ -41,13 +42,16 @@ class TensorValue(Value):
         self.real = real
         self.kind = type(real) if real is not None else torch.Tensor
         self.shape: Value | None = None
+        self.unrecorded = False
 
     def python_type(self) -> type:
         """torch.Tensor, or nn.Parameter."""
         return self.kind
 
     def as_proxy(self) -> torch.fx.Node:
-        """Its node."""
+        """Its node. Raises Unsupported where autograd would record the tensor, which the node is not."""
+        if self.unrecorded and torch.is_grad_enabled():
+            raise Unsupported("set-attribute", "Tensor.data")
         return self.node
 
     def truth(self, tx: Interpreter) -> bool:
@@ -61,7 +65,7 @@ class TensorValue(Value):
             asked = override(tx, operator.attrgetter(name), [self], {})
             if asked is not None:
                 return asked
-        if tx.effects.has_pending(self, name):
+        if tx.effects.has_pending(self, name) and name != "data":
             stored = tx.effects.load_attr(self, name)
             if stored is None:
                 tx.raise_observed(AttributeError, f"'Tensor' object has no attribute '{name}'")
@@ -72,7 +76,8 @@ class TensorValue(Value):
         if name in _CONSTANT_ATTRIBUTES:
             return constant(getattr(self.fake, name))
         if name in _VIEW_ATTRIBUTES:
-            return tx.graph.call(builtins.getattr, [self, constant(name)], {}, tx)
+            owner = NodeValue(self.node) if name == "data" else self  # which autograd never records
+            return tx.graph.call(builtins.getattr, [owner, constant(name)], {}, tx)
         if self.real is not None and self.source is not None and name in self.real.__dict__:
             return build(tx, self.real.__dict__[name], AttrSource(self.source, name))
         found = getattr(self.kind, name, None)
@@ -86,6 +91,9 @@ class TensorValue(Value):
 
     def setattr(self, tx: Interpreter, name: str, value: Value) -> None:
         """Attributes of the person's own; those of torch change the tensor and are left to eager."""
+        if name in SETTERS and not tx.trace.overrides.may_ask:
+            SETTERS[name](tx, self, value)
+            return
         if hasattr(torch.Tensor, name):
             raise Unsupported("set-attribute", f"Tensor.{name}")
         if self.source is None:
@@ -200,6 +208,10 @@ _CONSTANT_ATTRIBUTES = frozenset(
 )
 
 _VIEW_ATTRIBUTES = frozenset("T mT H mH data real imag".split())
+
+
+SETTERS: dict[str, Callable[[Any, TensorValue, Value], None]] = {}
+"""Attributes of torch's that may be set; `assigned_tensors.py` has them."""
 
 
 def _shape(tx: Interpreter, self: TensorValue) -> Value:
@@ -363,6 +375,9 @@ def _view_in_place(name: str) -> Callable[..., Value | None]:
     return handler
 
 
+_OF_ALL_OBJECTS = sorted(set(dir(object)) - {f"__{name}__" for name in ("eq", "ne", "lt", "le", "gt", "ge")})
+"""Methods that are about the tensor itself: its text, its identity, its attributes."""
+
 METHODS: dict[str, Callable[..., Value | None]] = {
     **{
         f"{name}_": _view_in_place(name)
@@ -402,20 +417,21 @@ METHODS: dict[str, Callable[..., Value | None]] = {
         for name in (
             "backward", "detach_", "set_", "resize_", "resize_as_",
             "untyped_storage", "storage", "share_memory_", "__deepcopy__",
-            "__reduce_ex__", "pin_memory", "apply_", "map_", "map2_", "__setstate__", "to_sparse", "__torch_function__",
+            "pin_memory", "apply_", "map_", "map2_", "__setstate__", "to_sparse", "__torch_function__", "storage_type",
+            *_OF_ALL_OBJECTS,
         )
     },
 }  # fmt: skip
 
 
 # ---- real and computed tensors -------------------------------------------------------------------------------------
-_PLAIN_TYPES = {torch.Tensor, torch.nn.Parameter, getattr(torch.nn, "Buffer", torch.Tensor)}
+PLAIN_TYPES = {torch.Tensor, torch.nn.Parameter, getattr(torch.nn, "Buffer", torch.Tensor)}
 
 
 @builds(torch.Tensor)
 def build_tensor(tx: Interpreter, obj: torch.Tensor, source: Source | None) -> Value:
     """An input of the graph."""
-    if type(obj) not in _PLAIN_TYPES and source is not None:
+    if type(obj) not in PLAIN_TYPES and source is not None:
         return REGISTRY["tensor_subclass"](tx, obj, source)
     if source is None:
         raise Unsupported("unknown-type", "a tensor that is no variable of the program")

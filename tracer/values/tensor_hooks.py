@@ -87,7 +87,7 @@ def _hooks(method: str) -> Callable[..., Value]:
     def handler(tx: Interpreter, self: TensorValue, args: Args, kwargs: Kwargs) -> Value:
         given = [*args, *kwargs.values()]
         recorded = self.fake.requires_grad and not self.fake.is_inference()
-        if not recorded or _functorch.get_dynamic_layer_stack_depth() or len(given) > 1:
+        if not recorded or self.unrecorded or _functorch.get_dynamic_layer_stack_depth() or len(given) > 1:
             raise Unsupported("call", f"Tensor.{method}")
         hook = given[0] if given else None
         if self.node.op != "placeholder" or self.source is None or len(tx.graph.scopes.open) > 1:

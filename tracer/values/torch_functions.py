@@ -13,8 +13,10 @@ from .base import Unsupported, Value
 from .constant import constant, fold
 from .context_manager import boolean, set_grad_mode
 from .handlers import NAMED, handles, pure
+from .mappings import make_dict
 from .number import NumberValue
 from .operators import apply
+from .sequences import make_list, make_tuple
 from .tensor import TensorValue
 
 if TYPE_CHECKING:
@@ -198,6 +200,8 @@ def _sets_state(function: Callable[..., Any]) -> None:
     def handler(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         raise Unsupported("global-state", f"torch.{function.__name__}")
 
+    NAMED[function.__module__, function.__name__] = handler  # TorchDynamo, once loaded, wraps some of them
+
 
 _SETTERS: tuple[Callable[..., Any], ...] = (
     torch.manual_seed, torch.seed, torch.set_default_dtype, torch.set_default_device, torch.set_num_threads,
@@ -206,3 +210,37 @@ _SETTERS: tuple[Callable[..., Any], ...] = (
 )  # fmt: skip
 for _setter in _SETTERS:
     _sets_state(_setter)
+
+
+def _quantizes(function: Callable[..., Any]) -> None:
+    """What gives quantized tensors: fake ones have another dtype, and do not know that they are."""
+
+    @handles(function)
+    def handler(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+        raise Unsupported("missing-fake-kernel", f"torch.{function.__name__}")
+
+
+for _function in (
+    torch.quantize_per_tensor, torch.quantize_per_channel, torch.quantize_per_tensor_dynamic,
+    torch.empty_quantized, torch._empty_affine_quantized, torch._empty_per_channel_affine_quantized,
+    torch._make_per_tensor_quantized_tensor, torch._make_per_channel_quantized_tensor,
+    torch.quantized_max_pool1d, torch.quantized_max_pool2d, torch.quantized_batch_norm,
+):  # fmt: skip
+    _quantizes(_function)
+
+
+@handles(torch._C._group_tensors_by_device_and_dtype)
+def _grouped(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    """torch's own answer, groups in its order, on what stands for the tensors (torch.nn.utils.clip_grad_norm_)."""
+    rows = [part.iterate(tx) for part in args[0].iterate(tx)]
+    lists = [[item if isinstance(item, TensorValue) else None for item in row] for row in rows]
+    known = {id(value.fake): value for part in lists for value in part if value is not None}
+    with_indices = (args[1] if len(args) > 1 else kwargs.get("with_indices", constant(False))).as_constant()
+    fakes = [[None if value is None else value.fake for value in part] for part in lists]
+    keys, groups = [], []
+    for key, (parts, indices) in torch._C._group_tensors_by_device_and_dtype(fakes, with_indices).items():
+        keys.append(constant(key))
+        values = [[constant(None) if f is None else known[id(f)] for f in part] for part in parts]
+        numbers = make_list(tx, [constant(index) for index in indices])
+        groups.append(make_tuple(tx, [make_list(tx, [make_list(tx, part) for part in values]), numbers]))
+    return make_dict(tx, keys, groups)

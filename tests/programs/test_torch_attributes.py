@@ -1,0 +1,275 @@
+"""Attributes that programs set of tensors (`p.data`, `p.grad`) and of OrderedDicts (`state_dict()._metadata`), the
+methods that all objects have, gradients clipped together, and tensors that are quantized."""
+# mypy: ignore-errors
+
+from __future__ import annotations
+
+import copy
+from collections import OrderedDict
+
+import pytest
+import torch
+from torch import nn
+
+from .checking import Programs, call, check, check_whole
+
+WHOLE, PROGRAMS = Programs(), Programs()
+
+
+def _ones(*shape: int) -> nn.Parameter:
+    return nn.Parameter(torch.ones(shape))
+
+
+def _linear() -> nn.Linear:
+    layer = nn.Linear(3, 3)
+    with torch.no_grad():
+        layer.weight.copy_(torch.arange(9.0).view(3, 3) / 9)
+        layer.bias.fill_(0.5)
+    return layer
+
+
+@WHOLE
+def the_data_of_an_input(compile):
+    def fn(x):
+        part = x[1:]
+        x.data = x * 0
+        part.add_(1)
+        x.add_(5)
+        return part, x
+
+    x = torch.ones(4)
+    view = x.view(2, 2)
+    return compile(fn)(x), x, view
+
+
+@WHOLE
+def the_data_of_a_parameter_that_is_used_after(compile):
+    w = _ones(3)
+
+    @torch.no_grad()
+    def fn(x):
+        w.data = w + x
+        w.mul_(2)
+        return w * 3, w.requires_grad, w.is_leaf, w.shape, w.data, w.grad
+
+    fast = compile(fn)
+    return fast(torch.ones(3)), fast(torch.ones(3)), w
+
+
+@WHOLE
+def data_that_is_replaced_again(compile):
+    w, v = _ones(3), _ones(3)
+
+    def fn(x):
+        y = x * 2
+        w.data = y
+        y.data = x * 5
+        v.data = y
+        v.data = w.data * 3
+        y.add_(1)
+        return y, w.data is v.data
+
+    return compile(fn)(torch.ones(3)), w, v
+
+
+@WHOLE
+def data_that_changes_places(compile):
+    w, v = _ones(3), nn.Parameter(torch.zeros(3))
+
+    def fn():
+        kept = w.data
+        w.data = v.data
+        v.data = kept
+        return kept + 1
+
+    return compile(fn)(), w, v
+
+
+@WHOLE
+def averages_of_weights(compile):
+    ours, average = _linear(), copy.deepcopy(_linear())
+
+    def fn(x):
+        for p, q in zip(average.parameters(), ours.parameters()):
+            p.data.mul_(0.9).add_(q.data, alpha=0.1)
+            p.data = 0.5 * p.data + 0.5 * q.data * x.mean()
+        return x * 2
+
+    return compile(fn)(torch.ones(3)), list(average.parameters())
+
+
+@PROGRAMS
+def data_that_autograd_would_record(compile):
+    w = _ones(3)
+
+    def fn(x):
+        w.data = w.data * 2
+        return (w * x).sum()
+
+    out = compile(fn)(torch.ones(3))
+    out.backward()
+    return out, w, w.grad
+
+
+@PROGRAMS
+def data_that_autograd_has_saved(compile):
+    w, x = _ones(3), torch.ones(3, requires_grad=True)
+
+    def fn(x):
+        y = (w * x).sum()
+        w.data = w.data * 2
+        return y
+
+    out = compile(fn)(x)
+    out.backward()
+    return out, w, w.grad, x.grad
+
+
+@PROGRAMS
+def what_torch_refuses(compile):
+    w = _ones(3)
+
+    def no_tensor(x):
+        w.data = 3
+        return x * 2
+
+    def of_another_size(x):
+        w.grad = torch.zeros(4)
+        return x * 2
+
+    def itself(x):
+        w.grad = w
+        return x * 2
+
+    def of_another_type(x):
+        w.data = w.data.double()
+        return w.dtype
+
+    return [call(compile(f), torch.ones(3)) for f in (no_tensor, of_another_size, itself, of_another_type)], w, w.grad
+
+
+@WHOLE
+def gradients_that_are_set(compile):
+    w = _ones(3)
+    w.grad = torch.ones(3)
+
+    def fn(x):
+        before = w.grad
+        w.grad = None
+        none = w.grad
+        w.grad = x * 2
+        tripled = w.grad * 3
+        w.grad.add_(1)
+        return before, none, tripled, w.grad
+
+    found = compile(fn)(torch.ones(3))
+    return found, w.grad, found[3] is w.grad
+
+
+@WHOLE
+def gradients_that_are_taken_away(compile):
+    layer = _linear()
+    layer(torch.ones(2, 3)).sum().backward()
+
+    def fn(x):
+        before = [p.grad.sum() for p in layer.parameters()]
+        layer.zero_grad()
+        return before, layer(x).sum()
+
+    before, out = compile(fn)(torch.ones(2, 3))
+    none = layer.weight.grad
+    out.backward()
+    return before, out, none, layer.weight.grad
+
+
+@WHOLE
+def a_gradient_that_is_deleted(compile):
+    w = _ones(3)
+    w.grad = torch.ones(3)
+
+    def fn(x):
+        del w.grad
+        return w.grad, x * 2
+
+    return compile(fn)(torch.ones(3)), w.grad
+
+
+@WHOLE
+def gradients_that_are_clipped(compile):
+    layer = _linear()
+    layer(torch.ones(2, 3)).pow(2).sum().backward()
+
+    def fn():
+        norm = nn.utils.clip_grad_norm_(layer.parameters(), 1.0)
+        nn.utils.clip_grad_value_(layer.parameters(), 0.2)
+        return norm
+
+    return compile(fn)(), [p.grad for p in layer.parameters()]
+
+
+@WHOLE
+def the_state_of_a_module(compile):
+    layer, other = _linear(), nn.Linear(3, 3)
+
+    def fn(x):
+        state = layer.state_dict()
+        state["bias"] = state["bias"] * 2
+        loaded = other.load_state_dict(state)
+        return other(x), loaded, list(state), state._metadata
+
+    return compile(fn)(torch.ones(2, 3)), other.weight, other.bias
+
+
+@WHOLE
+def attributes_of_ordered_dicts(compile):
+    def fn(x, given):
+        made = OrderedDict(a=x)
+        made.note = 3
+        made["b"] = [made, x * 2]
+        given.more = 4
+        return made, made.note, hasattr(made, "none"), OrderedDict(made), given.note, getattr(given, "none", 0)
+
+    given = OrderedDict(k=1)
+    given.note = 1
+    found = compile(fn)(torch.ones(3), given)
+    made, *others = found
+    return made["a"], made["b"][0] is made, vars(made), vars(others[2]), others[:2], others[3:], vars(given)
+
+
+@PROGRAMS
+def copies_of_ordered_dicts_with_attributes(compile):
+    def fn(given, x):
+        return copy.copy(given), copy.deepcopy(given), x * 2
+
+    fast, given = compile(fn), OrderedDict(a=1)
+    plain = fast(given, torch.ones(2))
+    given.note = 2
+    noted = fast(given, torch.ones(2))
+    return [vars(found) for found in (*plain[:2], *noted[:2])]
+
+
+@PROGRAMS
+def methods_of_all_objects(compile):
+    def fn(x):
+        return x.__repr__(), x.__str__(), x.__format__(""), "data" in x.__dir__(), x.__hash__() == hash(x), x * 2
+
+    return compile(fn)(torch.ones(3))
+
+
+@PROGRAMS
+def quantized_tensors(compile):
+    def fn(x):
+        q = torch.quantize_per_tensor(x, 0.1, 3, torch.quint8)
+        return q.dequantize(), q.int_repr(), q.q_scale(), q.dtype
+
+    return compile(fn)(torch.ones(3))
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_is_captured_whole(name):
+    check_whole(WHOLE[name])
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_is_as_eager(name):
+    check(PROGRAMS[name])

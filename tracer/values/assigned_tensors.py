@@ -1,0 +1,95 @@
+"""Attributes of torch's that a program sets of a tensor: `p.data = value` and `p.grad = value`.
+
+Both are side effects, made after the graph has run. From `p.data = value` on, the variable is in the graph what shares
+the memory of `value`; where autograd would record it after that, the graph breaks.
+"""
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import torch
+import torch.fx
+from torch._C import _functorch
+
+from .base import Unsupported, Value
+from .constant import constant
+from .tensor import METHODS, PLAIN_TYPES, SETTERS, TensorValue
+
+if TYPE_CHECKING:
+    from ..interpreter import Interpreter
+
+
+def _set_data(tx: Interpreter, self: TensorValue, value: Value) -> None:
+    """`self.data = value`. What autograd saved of the tensor before would see the new values: left to eager."""
+    unknown = Unsupported("set-attribute", "Tensor.data")
+    if not isinstance(value, TensorValue) or not _may_share(tx, self.fake, value.fake) or self.kind not in PLAIN_TYPES:
+        raise unknown
+    if any(_is_recorded(user) for user in self.node.users):
+        raise unknown
+    shared = tx.graph.call("detach", [value], {}, tx, op="call_method")
+    assert isinstance(shared, TensorValue)
+    if self.source is not None:
+        tx.effects.store_attr(self, "data", shared)
+    recorded = self.fake.requires_grad
+    self.node, self.fake, self.shape = shared.node, shared.fake, None
+    tx.trace.values_by_id[id(self.fake)] = self
+    if recorded:
+        with tx.graph.fake_mode:
+            self.fake = shared.fake.detach().requires_grad_()
+        self.unrecorded = True
+
+
+def _may_share(tx: Interpreter, ours: torch.Tensor, theirs: torch.Tensor) -> bool:
+    """Whether a tensor may take over the memory of another, for all that the graph can see of it."""
+    alike = all(getattr(ours, name) == getattr(theirs, name) for name in _KIND) and ours.layout is torch.strided
+    odd = ours._is_view() or any(t.is_inference() or t.is_conj() or t.is_neg() for t in (ours, theirs))
+    busy = tx.effects.is_sealed() or len(tx.graph.scopes.open) > 1 or _functorch.get_dynamic_layer_stack_depth() > 0
+    return alike and ours.is_leaf and not odd and not busy
+
+
+_KIND = ("dtype", "device", "layout")
+
+
+def _is_recorded(node: torch.fx.Node) -> bool:
+    """Whether autograd keeps something for this operation."""
+    found = node.meta.get("val")
+    parts = found if isinstance(found, (tuple, list)) else (found,)
+    return any(isinstance(part, torch.Tensor) and part.requires_grad for part in parts)
+
+
+def _set_grad(tx: Interpreter, self: TensorValue, value: Value) -> None:
+    """`self.grad = value`: None, or a tensor as torch asks for it."""
+    if self.source is None or self.real is None or tx.effects.is_sealed() or _functorch.get_dynamic_layer_stack_depth():
+        raise Unsupported("set-attribute", "Tensor.grad")
+    if not (value.is_constant() and value.as_constant() is None) and not _fits(self, value):
+        raise Unsupported("set-attribute", "Tensor.grad")
+    tx.effects.store_attr(self, "grad", value)
+
+
+def _fits(tensor: TensorValue, value: Value) -> bool:
+    """Whether torch takes `value` for a gradient of the tensor: what it refuses is left to eager."""
+    if not isinstance(value, TensorValue) or value is tensor or value.kind not in PLAIN_TYPES:
+        return False
+    ours, theirs = tensor.fake, value.fake
+    sizes = [*ours.shape, *theirs.shape]
+    known = all(type(size) is int for size in sizes) and ours.shape == theirs.shape
+    return known and all(getattr(ours, name) == getattr(theirs, name) for name in _KIND)
+
+
+def _delete(tx: Interpreter, self: TensorValue, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+    """`del self.grad`: there is none from then on."""
+    if len(args) != 1 or args[0].as_constant() != "grad":
+        raise Unsupported("del", f"an attribute of {self.describe()}")
+    self.setattr(tx, "grad", constant(None))
+    return constant(None)
+
+
+def _set(tx: Interpreter, self: TensorValue, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+    """`self.__setattr__(name, value)`."""
+    self.setattr(tx, args[0].as_constant(), args[1])
+    return constant(None)
+
+
+METHODS.update(__delattr__=_delete, __setattr__=_set)
+SETTERS.update(data=_set_data, grad=_set_grad)
