@@ -24,7 +24,7 @@ from ..engine.ir import LoopBody
 from .compare import EQUAL, Comparison, compare, worst
 from .graphs import ReplayError, graph_module
 from .inputs import bind_symbols, clones, load_inputs
-from .program import ProgramAbsent, timed_program
+from .program import ProgramAbsent, ProgramRuns, compare_returned
 from .rungs import Execution, deterministic, run_aten, run_graph, run_kernels, run_loops, written
 
 COMPARED = ("joint", "forward", "backward", "passes", "loops")
@@ -131,10 +131,14 @@ class _Collector:
 class Ladder:
     """The rungs of one compilation on one device."""
 
-    def __init__(self, recording: Recording, compile_id: str, device: str = "cpu", trust: bool = False) -> None:
+    def __init__(
+        self, recording: Recording, compile_id: str, device: str = "cpu", trust: bool = False,
+        runs: ProgramRuns | None = None,
+    ) -> None:
         self.recording = recording
         self.compile_id = compile_id
         self.device = device
+        self.runs = runs or ProgramRuns(recording, [compile_id])
         self.graph = self._artifact("capture", "", Graph)
         self.kept: SavedInputs = self._artifact("runtime", "inputs", SavedInputs)
         saved = load_inputs(recording.path, self.kept)
@@ -189,12 +193,12 @@ class Ladder:
             self.rungs.append(Rung("program", "cpu", "absent", why=why))
             return
         try:
-            values = clones(self.saved, self.device)
-            found, seconds = timed_program(self.recording, self.compile_id, self.kept, values, self.eager.observed())
+            returned = self.runs.ask(self.compile_id)
         except ProgramAbsent as error:
             self.rungs.append(Rung("program", "cpu", "absent", why=str(error)))
             return
-        self.rungs.append(Rung("program", "cpu", found.verdict, found, seconds, "the program, run again in eager"))
+        found, why = compare_returned(returned.tensors, self.eager.observed()), "the program, run again in eager"
+        self.rungs.append(Rung("program", "cpu", found.verdict, found, returned.seconds, why))
         if found.verdict == "different":
             self.first = Difference("capture", "results", None, found)
 
@@ -211,6 +215,7 @@ class Ladder:
         forced = {d.id: d.chosen for d in decisions if d.forced}
         context = CompileContext(CompileId(0, 0), self.collector, forced, recording=True)
         context.freezing = any(d.kind == "freezing" and d.chosen == "fold" for d in decisions)
+        context.cpp_wrapper = any(d.kind == "wrapper" and d.chosen == "cpp" for d in decisions)
         names = tuple(item.name for item in self.kept.inputs)
         try:
             self.work = run_stages(STAGES, Captured(self.captured, self._fakes(), input_names=names), context)
@@ -349,11 +354,14 @@ def _like(value: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:
     return result.copy_(value.reshape(expected.shape))
 
 
-def replay(recording: Recording, compile_id: str, device: str = "cpu", trust: bool = False) -> Report:
-    """Climb the ladder of one compilation. Raises ReplayError where it cannot be run again."""
+def replay(
+    recording: Recording, compile_id: str, device: str = "cpu", trust: bool = False, runs: ProgramRuns | None = None
+) -> Report:
+    """Climb the ladder of one compilation. Whoever replays several of a recording gives the same `runs` to all, so that
+    the program runs once. Raises ReplayError where it cannot be run again."""
     if device.startswith("cuda") and not torch.cuda.is_available():
         raise ReplayError("there is no CUDA device here: replay with --device cpu")
     from .training import TrainingLadder  # which is a Ladder
 
     kind = TrainingLadder if "joint" in recording.stages(compile_id) else Ladder
-    return kind(recording, compile_id, device, trust).climb()
+    return kind(recording, compile_id, device, trust, runs).climb()

@@ -1,9 +1,10 @@
-"""Runs a program in eager until one call of one function, and keeps what that call returned.
+"""Runs a program in eager until some calls of its functions, and keeps what those calls returned.
 
     python -m ptdebug.replay.probe SPEC.json
 
-It is its own process, started by `program.py`. The call that counts is the first one whose local tensors equal the
-recorded ones, bit for bit; the process ends as soon as that call returned.
+It is its own process, started by `program.py`. Of each call that is looked for, the first one counts whose local tensors
+equal the recorded ones, bit for bit. It runs from a fixed seed, as the graphs do; afterwards the random numbers go on
+where the program had them, if the call drew none. The process ends as soon as the last call returned.
 """
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ import json
 import os
 import runpy
 import sys
+import time
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -21,52 +23,85 @@ from torch.utils._pytree import tree_leaves
 
 
 class Probe:
-    """A profile function that watches for the call. `expected` maps names of locals to tensors."""
+    """A profile function that watches for the calls of `spec`."""
 
-    def __init__(self, spec: dict[str, Any], expected: dict[str, torch.Tensor]) -> None:
+    def __init__(self, spec: dict[str, Any]) -> None:
         self.spec = spec
-        self.expected = expected
+        self.missing: dict[tuple[str, int], list[dict[str, Any]]] = {}
+        for call in spec["calls"]:
+            expected = load_file(call["inputs"]) if call["inputs"] else {}
+            self.missing.setdefault((call["function"], call["line"]), []).append(call | {"expected": expected})
+        self.report: dict[str, Any] = {"seconds": {}, "disturbed": False}
         self.frame: FrameType | None = None
+        self.running: list[dict[str, Any]] = []
 
     def __call__(self, frame: FrameType, event: str, argument: Any) -> None:
         """See a call begin or end."""
-        if event == "call" and self.frame is None and self._is_the_function(frame) and self._same_inputs(frame):
-            self.frame = frame
-            torch.manual_seed(self.spec["seed"])  # random numbers as where the graph is run
+        if event == "call":
+            wanted = self.missing.get((frame.f_code.co_name, frame.f_code.co_firstlineno))
+            if wanted:
+                self._begin(frame, [c for c in wanted if _is_the_call(frame, c)])
         elif event == "return" and frame is self.frame:
-            sys.setprofile(None)
-            self._keep(argument)
+            self._end(argument)
 
-    def _is_the_function(self, frame: FrameType) -> bool:
-        code = frame.f_code
-        return code.co_name == self.spec["function"] and code.co_firstlineno == self.spec["line"] and (
-            os.path.realpath(code.co_filename) == self.spec["file"]
-        )
+    def _begin(self, frame: FrameType, calls: list[dict[str, Any]]) -> None:
+        if not calls:
+            return
+        if self.frame is not None:  # inside of another one, which runs from the seed
+            self.report["disturbed"] = True
+            return
+        self.frame, self.running = frame, calls
+        self.program_state = _random_state()
+        torch.manual_seed(self.spec["seed"])  # random numbers as where the graph is run
+        self.seeded_state = _random_state()
 
-    def _same_inputs(self, frame: FrameType) -> bool:
-        for name, wanted in self.expected.items():
-            found = frame.f_locals.get(name)
-            if not isinstance(found, torch.Tensor) or found.shape != wanted.shape or found.dtype != wanted.dtype:
-                return False
-            if not torch.equal(found.detach().cpu().nan_to_num(), wanted.nan_to_num()):
-                return False
-        return True
-
-    def _keep(self, returned: Any) -> None:
+    def _end(self, returned: Any) -> None:
+        if all(map(torch.equal, _random_state(), self.seeded_state)):
+            _set_random_state(self.program_state)
+        else:
+            self.report["disturbed"] = True
         tensors = [leaf for leaf in tree_leaves(returned) if isinstance(leaf, torch.Tensor)]
         dense = {str(i): t.detach().cpu().contiguous().clone() for i, t in enumerate(tensors)}
-        save_file(dense, self.spec["outputs"])
-        sys.stdout.flush()
-        os._exit(0)  # what the program does afterwards does not matter here
+        for call in self.running:
+            save_file(dense, call["outputs"])
+            self.report["seconds"][call["id"]] = time.time() - self.spec["started"]
+            self.missing[call["function"], call["line"]].remove(call)
+        self.frame, self.running = None, []
+        Path(self.spec["report"]).write_text(json.dumps(self.report))
+        if not any(self.missing.values()):
+            sys.stdout.flush()
+            os._exit(0)  # what the program does afterwards does not matter here
+
+
+def _is_the_call(frame: FrameType, call: dict[str, Any]) -> bool:
+    if os.path.realpath(frame.f_code.co_filename) != call["file"]:
+        return False
+    for name, wanted in call["expected"].items():
+        found = frame.f_locals.get(name)
+        if not isinstance(found, torch.Tensor) or found.shape != wanted.shape or found.dtype != wanted.dtype:
+            return False
+        if not torch.equal(found.detach().cpu().nan_to_num(), wanted.nan_to_num()):
+            return False
+    return True
+
+
+def _random_state() -> list[torch.Tensor]:
+    """The state of torch's generators: the CPU's, then each GPU's."""
+    return [torch.get_rng_state(), *(torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else ())]
+
+
+def _set_random_state(state: list[torch.Tensor]) -> None:
+    torch.set_rng_state(state[0])
+    if len(state) > 1:
+        torch.cuda.set_rng_state_all(state[1:])
 
 
 def main(path: str) -> None:
     """Run the program that the spec names. The environment has turned torch.compile off (TORCHDYNAMO_DISABLE)."""
     spec = json.loads(Path(path).read_text())
-    expected = load_file(spec["inputs"]) if spec["inputs"] else {}
     sys.argv = list(spec["command"])
     os.chdir(spec["folder"])
-    probe = Probe(spec, expected)
+    probe = Probe(spec)
     if sys.argv[0] == "-m":
         module = sys.argv[1]
         sys.argv = sys.argv[1:]

@@ -3,7 +3,8 @@
 The recorded command runs again in a process of its own with compilation turned off, and the value that the recorded
 function returned for the recorded arguments is held against the results of the captured graph. That shows what no graph
 can: a capture that is not what the program means. Only a program whose files are unchanged since, and a compilation
-that covers its whole function (no graph break, no resumed part), can be held against its graph.
+that covers its whole function (no graph break, no resumed part), can be held against its graph. One run serves all
+compilations of a recording.
 """
 from __future__ import annotations
 
@@ -14,6 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,7 @@ from safetensors.torch import load_file, save_file
 from ..artifacts.recording import Recording, RecordingError
 from ..artifacts.records import Breaks, Frame, SavedInputs
 from .compare import Comparison, compare, worst
+from .inputs import load_inputs
 from .rungs import SEED
 
 TIMEOUT_SECONDS = 600
@@ -32,34 +35,94 @@ class ProgramAbsent(Exception):
     """The program cannot be run again for this compilation; the message says why."""
 
 
-def run_program(
-    recording: Recording, compile_id: str, inputs: SavedInputs, values: Sequence[Any]
-) -> list[torch.Tensor]:
-    """The tensors that the recorded call returns when the program runs in eager. Raises ProgramAbsent."""
-    frame = _whole_frame(recording, compile_id)
-    meta = recording.meta
-    with tempfile.TemporaryDirectory(prefix="ptdebug-replay-") as folder:
-        outputs = Path(folder, "outputs.safetensors")
-        spec = {
-            "command": meta.get("command", []), "folder": meta.get("folder", "."), "file": os.path.realpath(frame.file),
-            "function": frame.function.rpartition(".")[2], "line": frame.line, "outputs": str(outputs),
-            "inputs": _save_locals(Path(folder, "inputs.safetensors"), inputs, values), "seed": SEED,
+@dataclass(frozen=True)
+class Returned:
+    """What a call of the program returned: its tensors, on the CPU, and the seconds until it had returned."""
+
+    tensors: list[torch.Tensor]
+    seconds: float
+
+
+class ProgramRuns:
+    """The program of a recording, run in eager for the calls of `compile_ids`.
+
+    The first question runs it once and looks for all of those calls. One that this run cannot show, because it happens
+    inside of another one or because an earlier one drew random numbers from another seed than the program's, gets a run
+    of its own when it is asked for.
+    """
+
+    def __init__(self, recording: Recording, compile_ids: Sequence[str]) -> None:
+        self.recording = recording
+        self.compile_ids = tuple(compile_ids)
+        self.returned: dict[str, Returned] | None = None
+        self.disturbed = False
+        self.last_words = ""
+
+    def ask(self, compile_id: str) -> Returned:
+        """What the call of one compilation returns. Raises ProgramAbsent."""
+        _whole_frame(self.recording, compile_id)
+        if self.returned is None:
+            self.returned = self._run([c for c in self.compile_ids if _can_run(self.recording, c)])
+        if compile_id not in self.returned and self.disturbed:
+            self.returned |= self._run([compile_id])
+        if compile_id not in self.returned:
+            raise ProgramAbsent(self.last_words)
+        return self.returned[compile_id]
+
+    def _run(self, compile_ids: Sequence[str]) -> dict[str, Returned]:
+        """One run of the program: what those of `compile_ids` returned whose calls it met."""
+        meta = self.recording.meta
+        with tempfile.TemporaryDirectory(prefix="ptdebug-replay-") as folder:
+            calls = [_call(self.recording, c, Path(folder, str(i))) for i, c in enumerate(compile_ids)]
+            report = Path(folder, "report.json")
+            spec = {
+                "command": meta.get("command", []), "folder": meta.get("folder", "."), "calls": calls, "seed": SEED,
+                "report": str(report), "started": time.time(),
+            }
+            Path(folder, "spec.json").write_text(json.dumps(spec))
+            self.last_words = _run_probe(Path(folder, "spec.json"))
+            found = json.loads(report.read_text()) if report.exists() else {"seconds": {}, "disturbed": False}
+            self.disturbed = found["disturbed"]
+            outputs = {c["id"]: load_file(c["outputs"]) for c in calls if c["id"] in found["seconds"]}
+        return {
+            c: Returned([tensors[str(i)] for i in range(len(tensors))], found["seconds"][c])
+            for c, tensors in outputs.items()
         }
-        Path(folder, "spec.json").write_text(json.dumps(spec))
-        command = [sys.executable, "-m", f"{__package__}.probe", str(Path(folder, "spec.json"))]
-        environment = os.environ | {"TORCHDYNAMO_DISABLE": "1"}
-        try:
-            ran = subprocess.run(
-                command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=TIMEOUT_SECONDS
-            )
-        except subprocess.TimeoutExpired as error:
-            raise ProgramAbsent(f"the program did not reach the call within {TIMEOUT_SECONDS} s") from error
-        if not outputs.exists():
-            last = ran.stderr.decode(errors="replace").strip().rpartition("\n")[2]
-            detail = f" ({last})" if last else ""
-            raise ProgramAbsent(f"run again, the program made no such call with these values{detail}")
-        found = load_file(outputs)
-        return [found[str(i)] for i in range(len(found))]
+
+
+def _run_probe(spec: Path) -> str:
+    """Run the program that `spec` describes to its end or to the last call; why a call that it did not meet is absent."""
+    command = [sys.executable, "-m", f"{__package__}.probe", str(spec)]
+    environment = os.environ | {"TORCHDYNAMO_DISABLE": "1"}
+    try:
+        ran = subprocess.run(
+            command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=TIMEOUT_SECONDS
+        )
+    except subprocess.TimeoutExpired:
+        return f"the program did not reach the call within {TIMEOUT_SECONDS} s"
+    last = ran.stderr.decode(errors="replace").strip().rpartition("\n")[2]
+    return "run again, the program made no such call with these values" + (f" ({last})" if last else "")
+
+
+def _can_run(recording: Recording, compile_id: str) -> bool:
+    """Whether the program can be run for this compilation, as far as the recording says."""
+    try:
+        _whole_frame(recording, compile_id)
+        return bool(recording.artifact(compile_id, "runtime", "inputs").file)
+    except (ProgramAbsent, RecordingError):
+        return False
+
+
+def _call(recording: Recording, compile_id: str, folder: Path) -> dict[str, Any]:
+    """How the probe knows the call of one compilation: its function, and its inputs that are local variables."""
+    folder.mkdir()
+    frame = _whole_frame(recording, compile_id)
+    inputs = recording.artifact(compile_id, "runtime", "inputs")
+    return {
+        "id": compile_id, "file": os.path.realpath(frame.file), "function": frame.function.rpartition(".")[2],
+        "line": frame.line, "outputs": str(folder / "outputs.safetensors"),
+        "inputs": _save_locals(folder / "inputs.safetensors", inputs, load_inputs(recording.path, inputs)),
+    }
 
 
 def _whole_frame(recording: Recording, compile_id: str) -> Frame:
@@ -116,13 +179,3 @@ def _alike(value: Any, tensor: torch.Tensor) -> bool:
 def _distance(a: torch.Tensor, b: torch.Tensor) -> float:
     apart = (a.double() - b.double()).abs().nan_to_num()
     return apart.max().item() if apart.numel() else 0.0
-
-
-def timed_program(
-    recording: Recording, compile_id: str, inputs: SavedInputs, values: Sequence[Any], observed: Sequence[Any]
-) -> tuple[Comparison, float]:
-    """The comparison of the program with its captured graph, and the seconds that the process took."""
-    start = time.perf_counter()
-    returned = run_program(recording, compile_id, inputs, values)
-    seconds = time.perf_counter() - start
-    return compare_returned(returned, observed), seconds

@@ -27,15 +27,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Replay one compilation, or all compiled ones of a recording."""
     from ...replay.graphs import ReplayError  # imports torch
+    from ...replay.ladder import replay
+    from ...replay.program import ProgramRuns
 
     with selected(arguments.selector) as (recording, selector):
         ids = [selector.compile] if selector.compile else _compiled(recording)
         if not ids:
             raise CommandError(f"{recording.name} has no compiled graph to replay")
         documents = []
+        runs = ProgramRuns(recording, ids)
         for compile_id in ids:
             try:
-                documents.append(_replay(recording, compile_id, arguments))
+                document = replay(recording, compile_id, arguments.device, arguments.trust, runs).document()
+                documents.append(document)
+                if not arguments.json:
+                    _print(compile_id, document)
             except ReplayError as error:
                 if selector.compile:
                     raise CommandError(str(error)) from error
@@ -50,16 +56,6 @@ def run(arguments: argparse.Namespace) -> int:
 def _compiled(recording: Recording) -> list[str]:
     captured = [c.id for c in recording.compiles() if c.status in ("compiled", "eager")]
     return [id for id in captured if "capture" in recording.stages(id)]
-
-
-def _replay(recording: Recording, compile_id: str, arguments: argparse.Namespace) -> dict[str, Any]:
-    from ...replay.ladder import replay
-
-    report = replay(recording, compile_id, arguments.device, arguments.trust)
-    document = report.document()
-    if not arguments.json:
-        _print(compile_id, document)
-    return document
 
 
 def _print(compile_id: str, document: dict[str, Any]) -> None:

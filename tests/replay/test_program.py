@@ -79,3 +79,42 @@ def test_a_selector_without_a_recording_is_one_clear_line(recorded):
     assert ran.returncode == 2
     assert "nothing-here" in ran.stderr
     assert "Traceback" not in ran.stderr
+
+
+RUNS = """
+import torch
+from pathlib import Path
+
+with Path("runs").open("a") as file:
+    file.write("run ")
+
+@torch.compile
+def inner(x):
+    return x.cos() + 1
+
+@torch.compile
+def outer(x):
+    return inner(x * 2) - 3
+
+@torch.compile
+def noisy(x):
+    return torch.dropout(x, 0.5, True) * 2
+
+with torch.no_grad():
+    outer(torch.ones(2))
+    inner(torch.ones(2) * 2)
+    torch.manual_seed(5)
+    noisy(torch.ones(100))
+    outer(torch.rand(3, 3))
+"""
+
+
+def test_one_run_of_the_program_serves_all_compilations(tmp_path):
+    (tmp_path / "script.py").write_text(RUNS)
+    assert ptdebug(tmp_path, "run", "--name", "r", "script.py").returncode == 0
+    (tmp_path / "runs").unlink()
+    document = json.loads(ptdebug(tmp_path, "replay", "r", "--json").stdout)
+    programs = [r["verdict"] for r in document["rungs"] if r["stage"] == "program"]
+    assert len(programs) == 4 and set(programs) <= {"equal", "rounding"}
+    # Once for all, and once more for the last call: its numbers come after a dropout that ran from the seed of replays.
+    assert (tmp_path / "runs").read_text().count("run") == 2
