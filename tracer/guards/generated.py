@@ -330,6 +330,8 @@ class PythonManager:
         return self._child(f"getattr({{0}}, {self._constant(attr)})", example_value)
 
     def generic_getattr_manager(self, attr: str, example_value: Any, **_: Any) -> PythonManager:
+        if attr == "__dict__" and type(self.example).__getattribute__ is object.__getattribute__:
+            return self.get_generic_dict_manager(example_value)
         return self._child(f"object.__getattribute__({{0}}, {self._constant(attr)})", example_value)
 
     def getitem_manager(self, key: Any, example_value: Any, **_: Any) -> PythonManager:

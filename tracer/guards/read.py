@@ -2,11 +2,13 @@
 from __future__ import annotations
 
 import itertools
+import keyword
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..array_memory import tensor_of
+from ..cached_results import cached_result
 from ..sources import (
     AttrSource,
     CallSource,
@@ -47,6 +49,49 @@ class Scope:
             value = _READERS[type(source)](self.value(owner), source)
         self._values[source] = value
         return value
+
+
+def reader(source: Source, f_globals: dict[str, Any], f_builtins: Mapping[str, Any]) -> Callable[[Any], Any]:
+    """What `Scope.value(source)` is in any frame of this code, as a function of the frame's locals: straight lines of
+    Python, one for each source on the way. Raises what reading raises."""
+    names: dict[str, Any] = {"scope": Scope({}, f_globals, f_builtins)}
+    variables: dict[Source, str] = {}
+    lines = ["def read(L):"]
+
+    def name(value: Any) -> str:
+        names[f"n{len(names)}"] = value
+        return f"n{len(names) - 1}"
+
+    def variable(of: Source) -> str:
+        if of not in variables:
+            text = _step(of, name, variable)
+            variables[of] = f"v{len(variables)}"
+            lines.append(f" {variables[of]} = {text}")
+        return variables[of]
+
+    lines.append(f" return {variable(source)}")
+    exec(compile("\n".join(lines), "<guards>", "exec"), names)
+    read: Callable[[Any], Any] = names.pop("read")
+    return read
+
+
+def _step(source: Source, name: Callable[[Any], str], variable: Callable[[Source], str]) -> str:
+    """The Python that reads `source`, given the variables of those that it is read from."""
+    if isinstance(source, LocalSource):
+        return f"L[{source.name!r}]"
+    if isinstance(source, ComputedSource):
+        arguments = [variable(argument) for argument in source.args]
+        return f"{name(source.function)}({', '.join(arguments)})"
+    if source.base is None:
+        return f"{name(_ROOTS[type(source)])}(scope, {name(source)})"
+    owner = variable(source.base)
+    if isinstance(source, AttrSource) and not source.generic and _is_name(source.name):
+        return f"{owner}.{source.name}"
+    return f"{name(_READERS[type(source)])}({owner}, {name(source)})"
+
+
+def _is_name(text: str) -> bool:
+    return text.isidentifier() and not keyword.iskeyword(text)
 
 
 def _global(scope: Scope, source: Any) -> Any:
@@ -102,7 +147,7 @@ _READERS: dict[type[Source], Callable[[Any, Any], Any]] = {
     CallSource: lambda owner, source: FUNCTIONS[source.function](owner),
     CellSource: lambda owner, source: owner.__closure__[source.index].cell_contents,
     DefaultSource: _default,
-    ResultSource: lambda owner, source: owner(*source.args, **dict(source.kwargs)),
+    ResultSource: lambda owner, source: cached_result(owner, source.args, source.kwargs),
     SizeSource: _size,
 }
 

@@ -21,6 +21,7 @@ from ...artifacts.records import Location
 from ..eval_frame import local_indices
 from ..lean import guard_manager_type, tensors_always_checked, without_dynamo
 from ..shapes import FrameShapes, ShapeGuard
+from ..cached_results import cached_result
 from ..sources import (
     GLOBAL_STATE,
     AttrSource,
@@ -42,7 +43,7 @@ from .conditions import conditions_code, on_frame, on_number
 from .describe import type_name
 from .generated import GuardFunction, PythonManager
 from .kinds import KINDS, is_same_constant
-from .read import FUNCTIONS, Scope, item
+from .read import FUNCTIONS, item, reader
 
 Manager = Any
 """torch._C._dynamo.guards.GuardManager"""
@@ -209,8 +210,8 @@ class GuardTree:
 
     def equals_on_frame(self, source: Source, value: Any) -> Callable[[dict[str, Any]], bool]:
         """Whether what `source` computes in a frame with these locals is `value`."""
-        f_globals, f_builtins = self.builder.scope.f_globals, self.builder.scope.f_builtins
-        return lambda f_locals: is_same_constant(value, Scope(f_locals, f_globals, f_builtins).value(source))
+        read = reader(source, self.builder.scope.f_globals, self.builder.scope.f_builtins)
+        return lambda f_locals: is_same_constant(value, read(f_locals))
 
     def alias(self, first: Source, second: Source, parts: list[str]) -> None:
         """Both sources must lead to the same object."""
@@ -410,8 +411,8 @@ def _default(tree: GuardTree, manager: Manager, source: DefaultSource) -> Manage
 
 
 def _result(tree: GuardTree, manager: Manager, source: ResultSource) -> Manager:
-    kwargs = dict(source.kwargs)
-    return manager.lambda_manager(python_lambda=lambda owner: owner(*source.args, **kwargs), **tree.step(source))
+    args, kwargs = source.args, source.kwargs
+    return manager.lambda_manager(python_lambda=lambda owner: cached_result(owner, args, kwargs), **tree.step(source))
 
 
 def _size(tree: GuardTree, manager: Manager, source: SizeSource) -> Manager:
