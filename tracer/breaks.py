@@ -25,6 +25,10 @@ class FullGraphError(RuntimeError):
 
 
 _NUMBER = "keep it a tensor (0-dimensional tensors work in arithmetic), or read it after the compiled function returned"
+_SIZE = (
+    "keep a size that is known before the call and blank out what is not wanted: torch.where(mask, x, 0) in the place "
+    "of x[mask]"
+)
 
 BREAKS: dict[str, BreakKind] = {
     # ---- control flow
@@ -38,10 +42,10 @@ BREAKS: dict[str, BreakKind] = {
     ),
     "data-dependent-shape": BreakKind(
         "how large the result is depends on values in a tensor: `{expression}`",
-        "keep the size and blank out what is not wanted: torch.where(mask, x, 0) in the place of x[mask]",
+        _SIZE,
     ),
     "random-value": BreakKind(
-        "what happens here depends on a number that Python's random gives when the program runs: {detail}",
+        "what happens here depends on a number that Python's random gives when the program runs: `{expression}`",
         "draw it before the compiled function's call and pass it as an argument, or use torch.rand and torch.where",
     ),
     "raises": BreakKind(
@@ -106,7 +110,10 @@ BREAKS: dict[str, BreakKind] = {
         "the class {detail} is made inside the function, and is needed after the graph",
         "define the class at the top of the file",
     ),
-    "metadata-mutation": BreakKind("{detail} changes the shape of a tensor in place", "use the out-of-place form"),
+    "metadata-mutation": BreakKind(
+        "{detail} changes the shape or the memory of a tensor in place",
+        "make a new tensor (x.view, x.reshape, torch.cat) in its place",
+    ),
     "effect-in-region": BreakKind(
         "{detail}, and that code need not run exactly once", "move the change out, and return what is to be kept"
     ),
@@ -155,6 +162,12 @@ CALLS: dict[str, BreakKind] = {
         "a module is made inside the function, with new parameters at each call: `{expression}`",
         "make it once, in __init__ or before the compiled function is called",
     ),
+    r"^Tensor\.(resize|resize_as|set)_$": BREAKS["metadata-mutation"],
+    r"^Tensor\.(equal|allclose)$": BreakKind(
+        "{detail} gives one bool for all values: Python has to wait for them",
+        "keep it a tensor: (a == b).all(), torch.isclose(a, b).all()",
+    ),
+    r"^torch\.(set_(?!rng)|use_|backends\.)": BREAKS["global-state"],
     r"Tensor\.requires_grad_$": BreakKind(
         "a tensor that the graph computes begins to need gradients: `{expression}`",
         "call requires_grad_() on the input before the call, or use torch.func.grad",
@@ -169,7 +182,7 @@ CALLS: dict[str, BreakKind] = {
     r"Tensor\.tolist": BreakKind(
         "a tensor becomes a Python list ({detail}): Python has to wait for the values", _NUMBER
     ),
-    r"^an? \w*(iterator|generator|zip|map|enumerate|filter)\b.*__next__": BreakKind(
+    r"^an? [\w ]*(iterator|generator|zip|map|enumerate|filter)\b.*__next__": BreakKind(
         "the loop goes on over an iterator that was begun before an earlier break of this function, so Python takes "
         "each next step of it",
         "take away the break in the loop's body (or in the generator): this one goes with it",
@@ -202,7 +215,7 @@ CALLS: dict[str, BreakKind] = {
     r"^(exec|eval|compile)$": BreakKind(
         "{detail}() runs text as a program, whose variables are not known before", "write the code where it runs"
     ),
-    r"\.__enter__$": BreakKind(
+    r"\.__(enter|exit)__$": BreakKind(
         "what a `with` block of this object does is not known: {detail}",
         "enter it around the call of the compiled function"
     ),
@@ -215,7 +228,8 @@ CALLS: dict[str, BreakKind] = {
         "copy it once, before the compiled function is called",
     ),
     r"^the class io\.|(String|Bytes)IO": BreakKind(
-        "{detail} is made, which holds data outside of the graph", "make it before the call, or write after the call"
+        "`{expression}` works on data outside of the graph ({detail})",
+        "make it before the call, and write after the call",
     ),
     r"^(random|numpy\.random)\.|SystemRandom": BreakKind(
         "{detail} takes a random number from a generator that is not torch's", "use torch.rand and its kin"
@@ -261,7 +275,23 @@ _DECIDES = BreakKind(
 _TEXT = BreakKind("the text of a tensor's values is made: `{expression}`", CALLS["^the text of "].hint)
 _CHOSEN = BreakKind(
     "what is taken here is chosen by numbers in a tensor: `{expression}`",
-    "index with tensors that keep a dimension (`x[i, j]` of two tensors of indices), or use torch.gather",
+    "index with a tensor that has a dimension (`x[i.view(1)].squeeze(0)` in the place of `x[i]`), or use torch.gather",
+)
+_ITEM = BreakKind(
+    "which item is taken depends on a number in a tensor: `{expression}`",
+    "stack the items and index with a tensor that has a dimension: `torch.stack(items)[i.view(1)].squeeze(0)`",
+)
+_HOW_MANY = BreakKind(
+    "which way the program goes here depends on how many values a tensor leaves: `{expression}`",
+    f"{_SIZE}; what is done for none of them and for all is then the same",
+)
+_TRACEBACK = BreakKind(
+    "the program looks at where an exception was raised: `{expression}`",
+    "use the exception itself (its type, str(error)), or handle it around the call of the compiled function",
+)
+_NO_META = BreakKind(
+    "torch does not say of {detail} which shape and dtype its result has before it runs",
+    "call it before or after the compiled function",
 )
 
 _LEFT = BreakKind(
@@ -271,11 +301,17 @@ _LEFT = BreakKind(
 
 EXPRESSIONS: tuple[tuple[str, str, str, BreakKind], ...] = (
     ("data-dependent-value", "", r"^range\(", _TURNS),
-    ("data-dependent-branch", "", r"^range\(", _TURNS),
+    ("data-dependent-branch", "", r"^range\(|^while\b", _TURNS),
     ("data-dependent-shape", "^unbind$", "", _TURNS),
     ("data-dependent-shape", "^getitem$", r"\]$", _CHOSEN),
     ("data-dependent-branch", "", r"^assert\b", _ASSERTION),
     ("data-dependent-branch", "", r"^(max|min|sorted|any|all)\(", _FOLD),
+    ("data-dependent-branch", r"^(?!the tensor)", r"\.(shape|size|numel)\b|\blen\(", _HOW_MANY),
+    ("data-dependent-value", "^the number", r"\A(?!.* for ).*[\w\])}]\[[^\[]*\]$", _ITEM),
+    ("data-dependent-value", r"^(str|repr)\(\) of", "", _TEXT),
+    ("operator", "^mod to ['\"]", "", _TEXT),
+    ("attribute", "^a traceback", "", _TRACEBACK),
+    ("missing-fake-kernel", r"^(aten|torch|Tensor)\.", "", _NO_META),
     ("data-dependent-branch", "^the number `", r"\A(?!.*\.(item|tolist)\(\)$)[a-z_]+(\.[a-z_]+)+\(.*\)$", _DECIDES),
     ("not-a-constant", "", r"""^(f["']|\{|str\(|repr\(|format\()""", _TEXT),
     ("call", "__next__$", r"^with\b", _LEFT),
@@ -311,14 +347,19 @@ def message(code: str, detail: str, expression: str = "", line: str = "") -> str
 def hint(code: str, detail: str = "", expression: str = "", line: str = "") -> str:
     """What to change in the program, or ""."""
     kind = _kind(code, detail, f"{expression}\n{line}")
-    if kind is BREAKS["call"] and detail.removeprefix("the class ").lstrip("_").partition(".")[0] in _STANDARD:
+    if kind is BREAKS["call"] and not _is_of_a_package(detail):
         return _OUTSIDE
     return kind.hint if kind is not None else ""
 
 
+def _is_of_a_package(detail: str) -> bool:
+    """Whether a function or class is named that is not Python's own: it may compute tensors."""
+    module = re.match(r"(?:the class )?(\w+)\.(?!__)", detail)
+    return module is not None and module[1].lstrip("_") not in _KNOWN
+
+
 _OUTSIDE = BREAKS["skipped-function"].hint
-_STANDARD = sys.stdlib_module_names
-"""Python's own modules: their functions compute no tensors, so no custom operator is advised."""
+_KNOWN = frozenset((*sys.stdlib_module_names, "torch", "Tensor"))
 
 
 _SYMBOLS = re.compile(r"(the number )?`[^`]*\bz?(u|s|uf|f)\d+\b[^`]*`")

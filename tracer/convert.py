@@ -190,9 +190,9 @@ class _Conversion:
             if not isinstance(outcome, Stop):
                 return outcome
             stop = outcome
+            self.lost_seconds = time.perf_counter() - start
             if stop.code == "too-long":
                 return self._skip(reasons.message(stop.code, stop.detail, expression_of(stop.location)), stop)
-            self.lost_seconds = time.perf_counter() - start
             break_step = stop.step if stop.earlier is None else stop.earlier
             root.trace.leave_modes()
         assert stop is not None

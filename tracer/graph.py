@@ -20,7 +20,7 @@ from torch._subclasses.fake_tensor import (
     UnsupportedOperatorException,
 )
 from torch.fx._lazy_graph_module import _LazyGraphModule
-from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, has_free_unbacked_symbols
 
 from .assumptions import Assumed, check_at_run_time
 from .capture import CapturedGraph
@@ -213,9 +213,13 @@ class TraceGraph:
                 raise Unsupported("random-value", _target_name(target)) from error
             raise Unsupported("data-dependent-shape", f"{_target_name(target)}") from error
         except (UnsupportedOperatorException, UnsupportedFakeTensorException, NotImplementedError) as error:
-            raise Unsupported("missing-fake-kernel", str(target)) from error
+            raise Unsupported("missing-fake-kernel", _operator_name(op, target)) from error
         except Exception as error:
+            if target is operator.getitem and _is_told_by_data(fake_args[1]):  # torch takes no such index
+                raise Unsupported("data-dependent-shape", _target_name(target)) from error
             first_line = str(error).partition("\n")[0]
+            if first_line.startswith("There was no fake impl registered"):  # torch.library.custom_op's
+                raise Unsupported("missing-fake-kernel", _operator_name(op, target)) from error
             raise Unsupported("operator-error", f"{_target_name(target)}: {first_line}") from error
 
     def finish(self, outputs: Sequence[torch.fx.Node], modes: Modes) -> CapturedGraph:
@@ -277,6 +281,19 @@ def _fake(arg: Any) -> Any:
 
 def _target_name(target: Any) -> str:
     return target if isinstance(target, str) else getattr(target, "__name__", str(target))
+
+
+def _is_told_by_data(index: Any) -> bool:
+    """Whether an index, or a part of one, is a number that only data tells."""
+    parts = index if isinstance(index, tuple) else (index,)
+    return any(isinstance(part, torch.SymInt) and has_free_unbacked_symbols(part) for part in parts)
+
+
+def _operator_name(op: str, target: Any) -> str:
+    """`mylib.op.default` of a custom operator, `torch.nested_tensor`, `Tensor.to_sparse`."""
+    if isinstance(target, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
+        return str(target)
+    return f"{'Tensor' if op == 'call_method' else 'torch'}.{_target_name(target)}"
 
 
 def _input_name(source: Source) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import contextvars
 import io
 import itertools
 import os
@@ -21,6 +22,8 @@ from typing import Any
 import numpy as np
 import ptdebug
 import torch
+from ptdebug.artifacts.context import CompileContext
+from ptdebug.tracer.capture import CapturedGraph
 from ptdebug.tracer.statistics import STATISTICS
 from torch.fx._lazy_graph_module import _LazyGraphModule
 
@@ -69,6 +72,8 @@ def _opened(value: Any, path: str, seen: Seen) -> tuple[Any, list[tuple[Any, Any
     if isinstance(value, torch.Tensor):
         first = seen.setdefault(id(value), (path, value))[0] == path
         return value, [*_grad(value), *vars(value).items()] if first else []
+    if isinstance(value, torch.Generator):
+        return ("generator", value.get_state().numpy().tobytes()), []
     if isinstance(value, (set, frozenset)):
         return (type(value), sorted(map(shown, value))), []
     if isinstance(value, type) or (callable(value) and not isinstance(value, torch.nn.Module)):
@@ -124,7 +129,9 @@ def _parts(value: Any) -> list[tuple[Any, Any]]:
     slots = [name for cls in type(value).__mro__ for name in cls.__dict__.get("__slots__", ())]
     if slots:
         return [(name, getattr(value, name)) for name in slots if hasattr(value, name)]
-    return [("repr", repr(value))]
+    if isinstance(value, contextvars.ContextVar):
+        return [("value", value.get(None))]
+    return [("repr", re.sub(" at 0x[0-9a-f]+", "", repr(value)))]
 
 
 def observe(program: Callable[..., Any], compile: Callable[..., Any]) -> tuple[list[tuple[str, Any]], Any]:
@@ -144,6 +151,12 @@ def _as_captured(module: torch.fx.GraphModule, inputs: Any) -> Callable[..., Any
     """The captured graph as a plain function: as a module, it would have global module hooks run."""
     _LazyGraphModule.force_recompile(module)
     return module.forward
+
+
+def as_the_engine(captured: CapturedGraph, context: CompileContext) -> Callable[..., Any]:
+    """In the place of `wiring.engine_backend`: graphs that run as captured, and may run once more as written."""
+    context.restartable = True
+    return captured.module.forward
 
 
 def described(leaf: Any) -> Any:

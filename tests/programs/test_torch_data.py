@@ -14,6 +14,7 @@ from ptdebug.cli import wiring
 from ptdebug.tracer.second_run import LIMIT
 from ptdebug.tracer.statistics import STATISTICS
 
+from . import checking
 from .checking import Programs, call, check
 
 program = Programs()
@@ -173,13 +174,7 @@ def products_of_selected_rows(compile):
 
 @pytest.fixture
 def as_the_engine(monkeypatch):
-    """Graphs that run as captured, and may run once more as written, as the engine's do."""
-
-    def as_captured(captured, context):
-        context.restartable = True
-        return captured.module.forward
-
-    monkeypatch.setattr(wiring, "engine_backend", as_captured)
+    monkeypatch.setattr(wiring, "engine_backend", checking.as_the_engine)
 
 
 @pytest.mark.parametrize("name", program)

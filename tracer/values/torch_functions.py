@@ -220,13 +220,14 @@ def _quantizes(function: Callable[..., Any]) -> None:
         raise Unsupported("missing-fake-kernel", f"torch.{function.__name__}")
 
 
-for _function in (
+_QUANTIZERS: tuple[Callable[..., Any], ...] = (
     torch.quantize_per_tensor, torch.quantize_per_channel, torch.quantize_per_tensor_dynamic,
     torch.empty_quantized, torch._empty_affine_quantized, torch._empty_per_channel_affine_quantized,
     torch._make_per_tensor_quantized_tensor, torch._make_per_channel_quantized_tensor,
     torch.quantized_max_pool1d, torch.quantized_max_pool2d, torch.quantized_batch_norm,
-):  # fmt: skip
-    _quantizes(_function)
+)  # fmt: skip
+for _quantizer in _QUANTIZERS:
+    _quantizes(_quantizer)
 
 
 @handles(torch._C._group_tensors_by_device_and_dtype)
