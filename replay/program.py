@@ -91,7 +91,7 @@ class ProgramRuns:
 
 
 def _run_probe(spec: Path) -> str:
-    """Run the program that `spec` describes to its end or to the last call; why a call that it did not meet is absent."""
+    """Run the program that `spec` describes to its end or its last call; why a call that it did not meet is absent."""
     command = [sys.executable, "-m", f"{__package__}.probe", str(spec)]
     environment = os.environ | {"TORCHDYNAMO_DISABLE": "1"}
     try:
@@ -108,16 +108,23 @@ def _can_run(recording: Recording, compile_id: str) -> bool:
     """Whether the program can be run for this compilation, as far as the recording says."""
     try:
         _whole_frame(recording, compile_id)
-        return bool(recording.artifact(compile_id, "runtime", "inputs").file)
+        return bool(_inputs(recording, compile_id).file)
     except (ProgramAbsent, RecordingError):
         return False
+
+
+def _inputs(recording: Recording, compile_id: str) -> SavedInputs:
+    found = recording.artifact(compile_id, "runtime", "inputs")
+    if not isinstance(found, SavedInputs):
+        raise RecordingError(f"{compile_id}:runtime/inputs is a {type(found).__name__}")
+    return found
 
 
 def _call(recording: Recording, compile_id: str, folder: Path) -> dict[str, Any]:
     """How the probe knows the call of one compilation: its function, and its inputs that are local variables."""
     folder.mkdir()
     frame = _whole_frame(recording, compile_id)
-    inputs = recording.artifact(compile_id, "runtime", "inputs")
+    inputs = _inputs(recording, compile_id)
     return {
         "id": compile_id, "file": os.path.realpath(frame.file), "function": frame.function.rpartition(".")[2],
         "line": frame.line, "outputs": str(folder / "outputs.safetensors"),
