@@ -3,8 +3,8 @@
     python -m ptdebug.replay.probe SPEC.json
 
 It is its own process, started by `program.py`. Of each call that is looked for, the first one counts whose local
-tensors equal the recorded ones, bit for bit. It runs from a fixed seed, as the graphs do; afterwards the random numbers go on
-where the program had them, if the call drew none. The process ends as soon as the last call returned.
+tensors equal the recorded ones, bit for bit. It runs from a fixed seed, as the graphs do; afterwards the random numbers
+go on where the program had them, if the call drew none. The process ends as soon as the last call returned.
 """
 from __future__ import annotations
 
