@@ -37,6 +37,7 @@ from . import (  # noqa: F401  (they fill the tables)
     splitting,
     tensor_hooks,
     tensor_subclasses,
+    text_templates,
     torch_function_modes,
     torch_functions,
     torch_modes,

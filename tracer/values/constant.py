@@ -1,6 +1,7 @@
 """Constants: immutable objects whose value is part of the trace, and what is computed from them alone."""
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from types import GenericAlias, MethodType
 from typing import TYPE_CHECKING, Any
@@ -82,6 +83,8 @@ class ConstantValue(Value):
         method = getattr(type(self.value), name, None)
         if method is None or getattr(method, "__code__", None) is not None:
             return self.getattr(tx, name).call(tx, args, kwargs)
+        if method is str.format and not all(arg.is_constant() for arg in (*args, *kwargs.values())):
+            return REGISTRY["formatted"](tx, self.value, args, kwargs)
         if not all(arg.is_constant() for arg in args):
             args = [_materialized(tx, arg) for arg in args]
         if method is None and not hasattr(self.value, name):
@@ -91,6 +94,12 @@ class ConstantValue(Value):
     def getitem(self, tx: Interpreter, key: Value) -> Value:
         """object[key]."""
         return fold(tx, _getitem, [self, key])
+
+    def binary(self, tx: Interpreter, function: Callable[..., Any], left: Value, right: Value) -> Value | None:
+        """`%` of a text; operators of constants are folded."""
+        if function is operator.mod and left is self and type(self.value) is str and not right.is_constant():
+            return REGISTRY["percent"](tx, self.value, right)
+        return None
 
     def unary(self, tx: Interpreter, function: Callable[..., Any]) -> Value:
         """function(object)."""
