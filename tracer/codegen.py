@@ -22,6 +22,7 @@ import torch.fx
 
 from .assembly import Cell, Instr, Label, Positions, TryBegin, TryEnd
 from .side_effects import CellValue, SideEffects
+from .cached_results import cached_result
 from .sources import (
     AttrSource,
     CallSource,
@@ -405,11 +406,11 @@ def _default(codegen: Codegen, source: DefaultSource) -> None:
 
 
 def _result(codegen: Codegen, source: ResultSource) -> None:
-    codegen.push_null()
+    codegen.push_function(cached_result)
     codegen.load_source(source.owner)
-    for value in (*source.args, *(value for _, value in source.kwargs)):
-        codegen.const(value)
-    codegen.call(len(source.args) + len(source.kwargs), tuple(name for name, _ in source.kwargs))
+    codegen.const(source.args)
+    codegen.const(source.kwargs)
+    codegen.call(3)
 
 
 def _size(codegen: Codegen, source: SizeSource) -> None:

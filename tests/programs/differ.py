@@ -122,13 +122,15 @@ def observe(text: str, compile: Callable[[Any], Any], collect: bool = False) -> 
     torch.manual_seed(0)
     random.seed(0)
     np.random.seed(0)
+    _reset_modes()
     printed = io.StringIO()
-    function = compile(module.f)
+    function = compile(module.f, **getattr(module, "OPTIONS", {}))
     calls = module.make_calls()
     found: list[tuple[str, Any]] = []
     seen: Seen = {}
     alive = []
-    with contextlib.redirect_stdout(printed):
+    with contextlib.redirect_stdout(printed), warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
         for number, args in enumerate(calls):
             with _collecting() if collect else contextlib.nullcontext():
                 alive.append(outcome(function, args))
@@ -138,6 +140,7 @@ def observe(text: str, compile: Callable[[Any], Any], collect: bool = False) -> 
             draws = random.getstate()[1][-1], random.random(), torch.rand(1).item(), np.random.rand()
             found.append((f"random{number}", draws))
             found.append((f"modes{number}", _modes()))
+            found.append((f"warned{number}", _of_the_program(warned)))
     return found + _state(module, seen)
 
 
@@ -148,6 +151,21 @@ def _modes() -> tuple[Any, ...]:
     return torch.is_grad_enabled(), torch.get_default_dtype(), torch.get_default_device(), autocast, inference
 
 
+def _reset_modes() -> None:
+    """As in a new process: the program before may have left others."""
+    torch.set_grad_enabled(True)
+    torch.set_default_dtype(torch.float32)
+    torch.set_default_device(None)
+    torch.use_deterministic_algorithms(False)
+    torch.set_float32_matmul_precision("highest")
+
+
+def _of_the_program(warned: list[warnings.WarningMessage]) -> str:
+    """Those that the program's own code gave, with their lines: the libraries give some of theirs once in a process."""
+    own = [entry for entry in warned if str(entry.message).startswith("warned")]
+    return repr([(entry.category.__name__, str(entry.message), entry.filename, entry.lineno) for entry in own])
+
+
 def _state(module: types.ModuleType, seen: Seen) -> list[tuple[str, Any]]:
     """The globals of the program's module: objects with all that they hold, functions with their defaults and cells,
     the plain attributes of classes."""
@@ -156,6 +174,8 @@ def _state(module: types.ModuleType, seen: Seen) -> list[tuple[str, Any]]:
         if isinstance(value, type) and value.__module__ == module.__name__:
             plain = {key: part for key, part in vars(value).items() if key[:1] != "_" and isinstance(part, _ATTRIBUTES)}
             found += leaves(plain, name, seen)
+        elif isinstance(value, types.ModuleType) and getattr(value, "__file__", None) == FILE:
+            found += _state(value, seen)
         elif not name.startswith("__") and not isinstance(value, (type, types.ModuleType)):
             found += leaves(value, name, seen)
     return found
@@ -226,7 +246,7 @@ def _in_eager(text: str, seconds: float, collect: bool = False) -> list[tuple[st
     """What the program shows in eager."""
     try:
         with time_limit(seconds):
-            found = observe(text, lambda function: function, collect)
+            found = observe(text, lambda function, **_: function, collect)
     except TooSlow:
         return Skipped(f"eager takes more than {seconds:.0f} s")
     except MemoryError:

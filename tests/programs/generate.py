@@ -1,7 +1,8 @@
 """Random programs: templates with typed holes, filled in from a seed.
 
-`grammar.py` holds the templates, one table for expressions by kind and one for statements; adding a feature of the
-language is adding a line there. Every second program also uses those of `grammar_torch.py`.
+`grammar.py` and `grammar_rare.py` hold the templates, one table for expressions by kind and one for statements; adding a
+feature of the language is adding a line there. Every second program also uses those of `grammar_torch.py` and
+`grammar_rare_torch.py`.
 
 A hole is `<KIND>` (an expression of that kind), `<KIND.own>` (a variable that the function may assign), `<KIND.var>`
 (any variable), `<KIND.new>` (a new variable, known after the line), `<KIND|name:KIND,...>` (an expression that may use
@@ -19,6 +20,8 @@ import warnings
 from dataclasses import dataclass, field
 
 from .grammar import EXPRESSIONS, LEAVES, STATEMENTS, Statement
+from .grammar_rare import RARE_EXPRESSIONS, RARE_STATEMENTS
+from .grammar_rare_torch import RARE_TORCH_EXPRESSIONS, RARE_TORCH_STATEMENTS
 from .grammar_torch import TORCH_EXPRESSIONS, TORCH_LEAVES, TORCH_STATEMENTS
 from .prelude import MARK, PRELUDE, make_calls
 
@@ -59,6 +62,15 @@ class Scope:
         self.own.setdefault(kind, []).append(name)
 
 
+def merged(*tables: dict[str, list[str]]) -> dict[str, list[str]]:
+    """One table of the templates of several."""
+    together: dict[str, list[str]] = {}
+    for table in tables:
+        for kind, templates in table.items():
+            together[kind] = together.get(kind, []) + templates
+    return together
+
+
 class Maker:
     """Fills templates in. One seed gives one program."""
 
@@ -67,12 +79,11 @@ class Maker:
         self.counter = 0
         self.budget = 0
         self.leaves = LEAVES | TORCH_LEAVES
-        self.expressions = EXPRESSIONS
-        self.statements = STATEMENTS
+        self.expressions = merged(EXPRESSIONS, RARE_EXPRESSIONS)
+        self.statements = STATEMENTS + RARE_STATEMENTS
         if self.random.random() < 0.5:
-            self.expressions = {**TORCH_EXPRESSIONS}
-            self.expressions |= {kind: more + TORCH_EXPRESSIONS.get(kind, []) for kind, more in EXPRESSIONS.items()}
-            self.statements = STATEMENTS + TORCH_STATEMENTS
+            self.expressions = merged(self.expressions, TORCH_EXPRESSIONS, RARE_TORCH_EXPRESSIONS)
+            self.statements = self.statements + TORCH_STATEMENTS + RARE_TORCH_STATEMENTS
 
     def program(self) -> str:
         """The text of a module with `f`, `make_calls()` and the state that `f` may change."""

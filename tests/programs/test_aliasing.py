@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 import torch
 
+from ptdebug.tracer.statistics import STATISTICS
+
 from .checking import check
 
 X = torch.ones(2)
@@ -87,3 +89,50 @@ def test_a_module_that_is_put_into_two_places() -> None:
         return [*found, f(X), f(X)], [part.count for part in net]
 
     check(use)
+
+
+def _whole_and_part() -> tuple[torch.Tensor, torch.Tensor]:
+    whole = torch.arange(6.0)
+    return whole, whole.view(2, 3)[0]
+
+
+def _two_parts() -> tuple[torch.Tensor, torch.Tensor]:
+    whole = torch.arange(6.0)
+    return whole.view(6), whole.view(2, 3)[0]
+
+
+def _part_from_no_grad() -> tuple[torch.Tensor, torch.Tensor]:
+    whole = torch.arange(6.0)
+    with torch.no_grad():
+        return whole, whole[:3]
+
+
+def _part_of_other_data(new: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    whole, part = _whole_and_part()
+    whole.data = new.clone()
+    return whole, part
+
+
+VIEWS: dict[str, Callable[[], tuple[torch.Tensor, torch.Tensor]]] = {
+    "of the changed one": _whole_and_part, "of one base": _two_parts, "from no_grad": _part_from_no_grad,
+    "of other data": lambda: _part_of_other_data(torch.ones(6)),
+    "of another dtype": lambda: _part_of_other_data(torch.ones(6).double()),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_a_view_that_is_read_once_its_base_has_changed(name: str) -> None:
+    def use(compile):
+        @compile
+        def f(x, part, weight):
+            x.add_(weight)
+            try:
+                return part * 2, part.requires_grad, x
+            except RuntimeError as error:
+                return str(error)
+
+        return f(*VIEWS[name](), torch.ones(6)), f(*VIEWS[name](), torch.ones(6, requires_grad=True))
+
+    STATISTICS.clear()
+    check(use)
+    assert not [reason for reason in STATISTICS.reasons if "internal error" in reason]

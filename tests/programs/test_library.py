@@ -14,6 +14,7 @@ import types
 
 import pytest
 import torch
+from ptdebug.tracer.cached_results import NOT_CACHED, cached_result
 from ptdebug.tracer.statistics import STATISTICS
 
 from .checking import Programs, call, check, check_whole
@@ -134,22 +135,17 @@ def counters(compile):
 
 @program
 def caches(compile):
-    runs = []
-
     @functools.lru_cache(maxsize=8)
     def table(n):
-        runs.append(n)
         return [1.0 / (i + 1) for i in range(n)]
 
     @functools.cache
     def frequencies(n, base=10.0):
-        runs.append(base)
         return base ** torch.arange(float(n))
 
     class Sizes:
         @functools.lru_cache  # noqa: B019 - as people write it
         def of(self, n):
-            runs.append("size")
             return n * 2
 
     sizes = Sizes()
@@ -162,7 +158,7 @@ def caches(compile):
         return x * frequencies(3), table(3), x + sizes.of(4), frequencies(3), fib(10), fib.cache_info().misses
 
     f = compile(fn)
-    return [f(X) for _ in range(3)], runs, frequencies(3) is frequencies(3)
+    return [f(X) for _ in range(3)], frequencies(3) is frequencies(3)
 
 
 @program
@@ -216,6 +212,57 @@ def patterns(compile):
 @pytest.mark.parametrize("name", program)
 def test_a_captured_program_is_the_program(name):
     check_whole(program[name])
+
+
+def test_caches_that_fill_forget_and_do_more_than_compute():
+    def use(compile):
+        runs = []
+
+        @functools.lru_cache(maxsize=2)
+        def squared(n):
+            runs.append(n)
+            return [n * n]
+
+        class Sizes:
+            @functools.cache  # noqa: B019 - as people write it
+            def of(self, n, *, by=1):
+                runs.append(("size", n, len(runs)))
+                return torch.rand(1) * n * by
+
+        @functools.cache
+        def refused(n):
+            runs.append("refused")
+            raise ValueError(n)
+
+        sizes = Sizes()
+
+        def fn(x, n):
+            runs.append("begin")
+            y = x * squared(n)[0] + squared(1)[0]
+            runs.append(squared(n) is squared(n))
+            return y + sizes.of(2) + sizes.of(2, by=n), runs[-1], squared(1)
+
+        f, g = compile(fn), compile(lambda x, n: (x + 1, refused(n)))
+        found = [call(f, X, n) for n in (1, 2, 1, 3, 1, 2)]
+        squared.cache_clear()
+        return found, [call(f, X, n) for n in (1, 2, 1)], [call(g, X, n) for n in (1, 1, 2)], runs
+
+    check(use)
+
+
+def test_what_a_cache_has_is_read_without_a_call():
+    for size, typed in itertools.product((None, 2, 9), (False, True)):
+        @functools.lru_cache(maxsize=size, typed=typed)
+        def listed(*args, **kwargs):
+            return [args, kwargs]
+
+        calls = [((1,), {}), ((2,), {}), (("a",), {}), ((1.5,), {}), ((1, 2), {}), ((1,), {"b": 3, "c": 2}), ((None,), {}), ((), {})]
+        for args, kwargs in calls:
+            named = tuple(kwargs.items())
+            assert cached_result(listed, args, named) is NOT_CACHED
+            made, before = listed(*args, **kwargs), listed.cache_info()
+            assert cached_result(listed, args, named) is made and listed.cache_info() == before
+    assert cached_result(len, (1,), ()) is NOT_CACHED and cached_result(listed, ([],), ()) is NOT_CACHED
 
 
 def growing(compile):

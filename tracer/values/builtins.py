@@ -14,6 +14,7 @@ from .base import ObservedException, Unsupported, Value, each
 from .constant import REGISTRY, constant, fold
 from .deques import DequeValue
 from .handlers import handles
+from .instance_checks import is_instance
 from .mappings import DictValue
 from .number import NumberValue
 from .objects import ObjectValue
@@ -47,25 +48,6 @@ def _len(tx: Interpreter, value: Value) -> Value:
 
 def _isinstance(tx: Interpreter, value: Value, classes: Value) -> Value:
     return constant(is_instance(tx, value, classes))
-
-
-def is_instance(tx: Interpreter, value: Value, classes: Value) -> bool:
-    """isinstance(value, classes), by the type that the program sees."""
-    kinds = classes.as_constant()
-    if value.is_constant() and not isinstance(value, (SliceValue, TupleValue, NumberValue)):
-        return isinstance(value.as_constant(), kinds)
-    return issubclass_by_type(value.python_type(), kinds)
-
-
-def issubclass_by_type(kind: type, kinds: Any) -> bool:
-    """issubclass(kind, kinds), where a parameter's class asks the instance in `__instancecheck__`."""
-    for cls in kinds if isinstance(kinds, tuple) else (kinds,):
-        if isinstance(cls, tuple):
-            if issubclass_by_type(kind, cls):
-                return True
-        elif issubclass(kind, cls):
-            return True
-    return False
 
 
 def _issubclass(tx: Interpreter, cls: Value, classes: Value) -> Value:

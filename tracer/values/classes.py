@@ -51,8 +51,9 @@ class ClassValue(Value):
         return self.cls
 
     def truth(self, tx: Interpreter) -> bool:
-        """Classes are true, but an enum's metaclass counts members: it has some."""
-        return True
+        """Classes are true, but where the metaclass says otherwise; an enum's counts members: it has some."""
+        special = self._special(tx, "__bool__") or self._special(tx, "__len__")
+        return special is None or isinstance(self.cls, enum.EnumMeta) or special.truth(tx)
 
     # ---- attributes ------------------------------------------------------------------------------------------------
     def getattr(self, tx: Interpreter, name: str) -> Value:
@@ -142,6 +143,8 @@ class ClassValue(Value):
         """A method of `type` that a metaclass calls through super()."""
         if name == "__call__":
             return instantiate(tx, self, args, kwargs)
+        if name == "__instancecheck__" and not kwargs:
+            return constant(issubclass(args[0].python_type(), self.cls))
         raise Unsupported("call", f"type.{name} of {self.describe()}")
 
     def call_method(self, tx: Interpreter, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:

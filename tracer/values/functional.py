@@ -2,11 +2,14 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from ..cached_results import NOT_CACHED, cached_result
+from ..randomness import draws as draws_numbers
 from ..sources import AttrSource, CellSource, ItemSource, ResultSource, Source
 from .attributes import lookup
 from .base import ObservedException, Unsupported, Value, each
@@ -76,7 +79,7 @@ def _wraps(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 # ---- functions with a cache -----------------------------------------------------------------------------------------
 class CachedFunction(Value):
     """A function with lru_cache that exists. Its results for constants are objects that the program has: the call is an
-    expression that reads them, and the cache fills as in eager."""
+    expression that reads them from the cache, which fills as in eager; such a read is no hit in its statistics."""
 
     __slots__ = ("inner", "real")
 
@@ -106,13 +109,33 @@ class CachedFunction(Value):
                 source, args = AttrSource(owner.source, real.__name__), args[1:]
                 real = real.__get__(owner.real)
         known = all(arg.is_constant() for arg in (*args, *kwargs.values()))
-        if source is None or not known or tx.effects.reach_outside() or is_library(self.real.__module__):
+        if source is None or not known or is_library(self.real.__module__):
             with tx.effects.sealed(f"{self.describe()}, which has a cache,"):
                 return self.inner.call(tx, args if source is self.source else [owner, *args], kwargs)  # type: ignore[list-item]
         values = tuple(arg.as_constant() for arg in args)
         named = tuple((name, value.as_constant()) for name, value in kwargs.items())
-        result = real(*values, **dict(named))
-        return build(tx, result, ResultSource(source, values, named, repr((values, named))))
+        place = ResultSource(source, values, named, repr((values, named)))
+        result = cached_result(real, values, named)
+        if result is NOT_CACHED:
+            try:
+                self._refuse_effects(tx, args if source is self.source else [owner, *args], kwargs)  # type: ignore[list-item]
+            except Unsupported:
+                tx.guards.add(place, "ID_MATCH", NOT_CACHED)
+                raise
+            result = real(*values, **dict(named))
+        return build(tx, result, place)
+
+    def _refuse_effects(self, tx: Interpreter, args: Args, kwargs: Kwargs) -> None:
+        """Raises Unsupported where the function does not only compute: the trace is about to run it, so that its cache
+        has the result. Only eager may then run it, in its turn."""
+        limit, last = self.real.cache_parameters()["maxsize"], next(iter(reversed(tx.graph.graph.nodes)), None)
+        if limit is None or self.real.cache_info().currsize < limit:
+            with tx.effects.sealed(f"{self.describe()}, which has a cache,"):
+                self.inner.call(tx, args, kwargs)
+            new = itertools.takewhile(lambda node: node is not last, reversed(tx.graph.graph.nodes))
+            if not any(map(draws_numbers, new)) and not tx.effects.reach_outside():
+                return
+        raise Unsupported("call", f"{self.describe()}, whose cache does not have the result,")
 
     def getattr(self, tx: Interpreter, name: str) -> Value:
         """What the function has; what the cache says about itself is left to eager."""

@@ -92,9 +92,9 @@ class ObjectValue(Value):
 
     def find_attr(self, tx: Interpreter, name: str) -> Value | None:
         """object.__getattribute__; None where it raises AttributeError."""
-        if name == "__class__":
-            return from_python(tx, self.cls)
         found = lookup(self.cls, name)
+        if name == "__class__" and not isinstance(found, property):
+            return from_python(tx, self.cls)
         if isinstance(found, property) or is_data_descriptor(found):
             return bind(tx, found, name, self, self.cls, type_source(self))
         if tx.effects.has_pending(self, name):

@@ -1,0 +1,427 @@
+"""What `grammar_rare.py` and `grammar_rare_torch.py` name: classes, functions and operators of the features that real
+programs use now and then, and a second module whose globals are used from the first."""
+from __future__ import annotations
+
+RARE_CLASSES = '''
+import asyncio, contextvars, io, logging, sys, threading
+
+CONTEXT = contextvars.ContextVar("context", default=1)
+LOCK = threading.RLock()
+
+
+class Kept(logging.Handler):
+    def emit(self, record):
+        LOG.append((record.levelname, record.getMessage()))
+
+
+LOGGER = logging.Logger("program")
+LOGGER.addHandler(Kept())
+
+
+class Movie(typing.TypedDict, total=False):
+    size: int
+    name: str
+    year: int
+
+
+@typing.runtime_checkable
+class Steppable(typing.Protocol):
+    def step(self, x): ...
+
+
+class Meta(type):
+    @classmethod
+    def __prepare__(mcls, name, bases, **more):
+        return {"prepared": len(bases)}
+
+    def __new__(mcls, name, bases, space, tag="none"):
+        cls = super().__new__(mcls, name, bases, space)
+        cls.tag = tag
+        return cls
+
+    def __init__(cls, name, bases, space, tag="none"):
+        super().__init__(name, bases, space)
+
+    def __instancecheck__(cls, other):
+        return super().__instancecheck__(other) or getattr(other, "count", 0) > 2
+
+    def __len__(cls):
+        return len(cls.tag)
+
+    def __contains__(cls, n):
+        return n == cls.prepared
+
+    def __getitem__(cls, n):
+        return cls.tag * (n % 3)
+
+
+class Family(metaclass=Meta, tag="family"):
+    members = []
+
+    def __init_subclass__(cls, **more):
+        super().__init_subclass__()
+        Family.members.append(cls.__name__)
+
+
+class Left(Base):
+    def step(self, x, *args, by=1, **more):
+        self.tags.append("left")
+        return super().step(x, *args, by=by + 1, **more)
+
+
+class Right(Base):
+    def step(self, x, *args, by=1, **more):
+        self.tags.append("right")
+        return super().step(x * 2, *args, by=by, **more)
+
+
+class Both(Left, Right):
+    triple = functools.partialmethod(Base.step, by=3)
+
+    @functools.singledispatchmethod
+    def told(self, value):
+        return "other"
+
+    @told.register
+    def _(self, value: int):
+        return f"number {value} of {self.count}"
+
+    @functools.lru_cache(maxsize=4)
+    def squared(self, n):
+        self.tags.append(n)
+        return n * n
+
+
+class Once:
+    made = None
+
+    def __new__(cls):
+        if cls.made is None:
+            cls.made = super().__new__(cls)
+            cls.made.count = 0
+        return cls.made
+
+    def shifted(self, x):
+        self.count += 1
+        return x + self.count
+
+
+class Proxy:
+    def __init__(self, inner):
+        object.__setattr__(self, "inner", inner)
+
+    def __getattr__(self, name):
+        return getattr(self.inner, name)
+
+    def __setattr__(self, name, value):
+        LOG.append("set " + name)
+        setattr(self.inner, name, value)
+
+    def __call__(self, *args, **kwargs):
+        return self.inner(*args, **kwargs)
+
+
+class Vector:
+    __match_args__ = ("items",)
+
+    def __init__(self, items):
+        self.items = list(items)
+
+    def __getitem__(self, index):
+        return Vector(self.items[index]) if isinstance(index, slice) else self.items[index]
+
+    def __setitem__(self, index, value):
+        self.items[index] = value
+
+    def __delitem__(self, index):
+        del self.items[index]
+
+    def __len__(self):
+        return len(self.items)
+
+    def __reversed__(self):
+        return iter(self.items[::-1])
+
+    def __matmul__(self, other):
+        return sum(a * b for a, b in zip(self.items, other.items)) % 1000
+
+    def __mul__(self, n):
+        return Vector([a * n % 1000 for a in self.items])
+
+    __rmul__ = __mul__
+
+    def __imul__(self, n):
+        self.items[:] = [a * n % 1000 for a in self.items]
+        return self
+
+    def __divmod__(self, n):
+        return Vector([a // n for a in self.items]), Vector([a % n for a in self.items])
+
+    def __invert__(self):
+        return Vector([~a for a in self.items])
+
+    def __le__(self, other):
+        return self.items <= other.items
+
+    def __eq__(self, other):
+        return isinstance(other, Vector) and self.items == other.items
+
+    __hash__ = None
+
+    def __enter__(self):
+        self.items.append(1)
+        return self
+
+    def __exit__(self, kind, value, traceback):
+        self.items.append(-1)
+
+
+class Timed(contextlib.ContextDecorator):
+    def __init__(self, name):
+        self.name = name
+
+    def __enter__(self):
+        LOG.append(("start", self.name))
+        return self
+
+    def __exit__(self, *error):
+        LOG.append(("stop", self.name, error[0] is not None))
+
+
+class Waits:
+    def __init__(self, n):
+        self.n = n
+
+    def __aiter__(self):
+        return self
+
+    async def __anext__(self):
+        if self.n <= 0:
+            raise StopAsyncIteration
+        self.n -= 1
+        return self.n
+
+    async def __aenter__(self):
+        LOG.append("async in")
+        return self
+
+    async def __aexit__(self, *error):
+        LOG.append("async out")
+'''
+
+RARE_FUNCTIONS = '''
+
+elsewhere = types.ModuleType("elsewhere")
+elsewhere.__file__ = __file__
+sys.modules["elsewhere"] = elsewhere
+exec("""
+import torch
+COUNT = 0
+OFFSET = 2
+STATE = {"n": 1}
+PARTS = [1, 2]
+def moved(x, by=None):
+    return x + (OFFSET if by is None else by)
+def bump(n):
+    global COUNT
+    COUNT += n % 5
+    STATE["n"] = COUNT
+    return COUNT
+""", vars(elsewhere))
+
+
+@functools.lru_cache(maxsize=2)
+def remembered(n):
+    LOG.append(("asked", n))
+    return n * n % 50
+
+
+@functools.cache
+def kept_tensor(n):
+    return torch.full((2, 3), float(n))
+
+
+def positional(a, /, b=1, *, c=2, **more):
+    return a * b + c + len(more)
+
+
+def even_steps(x, n):
+    return x if n <= 0 else odd_steps(x + 1, n - 1)
+
+
+def odd_steps(x, n):
+    return x * 2 if n <= 0 else even_steps(x - 1, n - 1)
+
+
+def walk(x, depth):
+    if depth:
+        yield x
+        yield from walk(x + 1, depth - 1)
+        yield from walk(x * 2, depth - 1)
+
+
+def in_thread(function, *args):
+    found = []
+
+    def run():
+        try:
+            found.append(function(*args))
+        except Exception as error:
+            found.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join()
+    if isinstance(found[0], Exception):
+        raise found[0]
+    return found[0]
+
+
+def warned(text, category=UserWarning):
+    warnings.warn("warned: " + text, category, stacklevel=2)
+
+
+async def async_total(x, n):
+    async with Waits(n % 4) as waits:
+        async for i in waits:
+            x = x + i
+    return x + sum([i async for i in Waits(2)])
+
+
+def entered(manager):
+    with manager as inside:
+        return inside
+'''
+
+RARE_MODULES = '''
+import torch.utils._pytree as pytree
+from torch._higher_order_ops.scan import scan
+from torch._higher_order_ops.while_loop import while_loop
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+
+class Shared(torch.autograd.Function):
+    @staticmethod
+    def forward(a, b, factor):
+        return a * b, (a * factor).round(), a.argmax()
+
+    @staticmethod
+    def setup_context(ctx, inputs, outputs):
+        a, b, ctx.factor = inputs
+        ctx.save_for_backward(a, b)
+        ctx.mark_non_differentiable(outputs[2])
+        ctx.set_materialize_grads(False)
+
+    @staticmethod
+    def backward(ctx, grad, grad_rounded, _):
+        a, b = ctx.saved_tensors
+        LOG.append(("shared", ctx.needs_input_grad, grad is None, grad_rounded is None))
+        first = None if grad is None else grad * b
+        if grad_rounded is not None:
+            first = grad_rounded * ctx.factor if first is None else first + grad_rounded * ctx.factor
+        return first, grad * a if grad is not None and ctx.needs_input_grad[1] else None, None
+
+
+class Negated(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, a):
+        a.neg_()
+        ctx.mark_dirty(a)
+        return a
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, grad):
+        return -grad
+
+
+def _operators():
+    """Operators are the process's: they are defined once, and hold nothing of a program."""
+    made = types.ModuleType("random_operators")
+
+    @torch.library.custom_op("random_programs::scaled", mutates_args=())
+    def scaled(x: torch.Tensor, n: int) -> torch.Tensor:
+        return x * n
+
+    scaled.register_fake(lambda x, n: torch.empty_like(x))
+    scaled.register_autograd(lambda ctx, grad: (grad * ctx.n, None), setup_context=lambda ctx, inputs, output: setattr(ctx, "n", inputs[1]))
+
+    @torch.library.custom_op("random_programs::add_into", mutates_args={"x"})
+    def add_into(x: torch.Tensor, y: torch.Tensor) -> None:
+        x.add_(y)
+
+    @torch.library.custom_op("random_programs::halves", mutates_args=())
+    def halves(x: torch.Tensor, how: str = "down") -> tuple[torch.Tensor, torch.Tensor]:
+        return x / 2, (x / 2).floor() if how == "down" else (x / 2).ceil()
+
+    halves.register_fake(lambda x, how="down": (torch.empty_like(x), torch.empty_like(x)))
+
+    @torch.library.custom_op("random_programs::positives", mutates_args=())
+    def positives(x: torch.Tensor) -> torch.Tensor:
+        return x[x > 0].clone()
+
+    positives.register_fake(lambda x: x.new_empty(torch.library.get_ctx().new_dynamic_size()))
+
+    torch.library.define("random_programs::shifted", "(Tensor x, float by=1.0) -> Tensor")
+    torch.library.impl("random_programs::shifted", "CompositeExplicitAutograd")(lambda x, by=1.0: x + by)
+    torch.library.register_fake("random_programs::shifted")(lambda x, by=1.0: torch.empty_like(x))
+
+    @torch.library.custom_op("random_programs::unfaked", mutates_args=())
+    def unfaked(x: torch.Tensor) -> torch.Tensor:
+        return x.flip(0)
+
+    vars(made).update(locals())
+    return made
+
+
+operators = sys.modules.get("random_operators") or sys.modules.setdefault("random_operators", _operators())
+
+
+@contextlib.contextmanager
+def deterministic(mode):
+    before = torch.are_deterministic_algorithms_enabled()
+    torch.use_deterministic_algorithms(mode)
+    try:
+        yield mode
+    finally:
+        torch.use_deterministic_algorithms(before)
+
+
+def keyword_hook(module, args, kwargs, out):
+    LOG.append(("keywords", sorted(kwargs)))
+    return out + len(kwargs)
+
+
+def gradient_hook(module, grads):
+    LOG.append(("gradients", len(grads)))
+
+
+def trained(parameter, loss, optimizer, scheduler=None, steps=2):
+    for _ in range(steps):
+        optimizer.zero_grad()
+        loss(parameter).sum().backward()
+        optimizer.step()
+        if scheduler is not None:
+            scheduler.step()
+    return parameter.detach()
+
+
+class Plus(torch.nn.Module):
+    def forward(self, weight):
+        return weight + 1
+
+    def right_inverse(self, weight):
+        return weight - 1
+
+
+WEIGHTED = torch.nn.utils.parametrizations.weight_norm(filled(torch.nn.Linear(3, 3)))
+PLUSSED = filled(torch.nn.Linear(3, 3))
+parametrize.register_parametrization(PLUSSED, "weight", Plus())
+parametrize.register_parametrization(PLUSSED, "weight", Doubled())
+GATED = filled(torch.nn.GRU(3, 3, batch_first=True))
+ATTENTION = filled(torch.nn.MultiheadAttention(3, 1, batch_first=True))
+EMBEDDED = filled(torch.nn.Embedding(4, 3))
+OPTIMIZER = torch.optim.SGD(NET.parameters(), lr=0.1, momentum=0.5)
+SCHEDULER = torch.optim.lr_scheduler.ExponentialLR(OPTIMIZER, 0.5)
+GENERATOR = torch.Generator().manual_seed(5)
+'''

@@ -1,0 +1,45 @@
+"""What a function with `functools.lru_cache` has in its cache, read without a call: a call counts as a hit, makes its entry
+the youngest, and runs the function where the entry is gone."""
+from __future__ import annotations
+
+import functools
+import gc
+import types
+from typing import Any
+
+NOT_CACHED = object()
+"""In the place of a result that the cache does not have."""
+
+
+def cached_result(function: Any, args: tuple[Any, ...], kwargs: tuple[tuple[str, Any], ...]) -> Any:
+    """The result that `function` has for the arguments; NOT_CACHED where it has none, or is no such function.
+
+    Only the garbage collector shows the cache (`lru_cache_tp_traverse` in CPython's _functoolsmodule.c): the class, then
+    key, result and the class of the link for each entry where the size is limited, then a dict of the entries, the
+    function, and the object that stands before keywords in keys.
+    """
+    if type(function) is types.MethodType:
+        function, args = function.__func__, (function.__self__, *args)
+    if type(function) is not functools._lru_cache_wrapper:
+        return NOT_CACHED
+    parts, settings = gc.get_referents(function), function.cache_parameters()
+    wrapped = function.__wrapped__
+    place = next((i for i in range(len(parts) - 2) if parts[i + 1] is wrapped and type(parts[i]) is dict), 0)
+    if not place:
+        return NOT_CACHED
+    try:
+        key = _key(args, kwargs, parts[place + 2], settings["typed"])
+        if settings["maxsize"] is None or key not in parts[place]:
+            return parts[place].get(key, NOT_CACHED)
+    except TypeError:  # an argument without a hash
+        return NOT_CACHED
+    links = zip(parts[1:place:3], parts[2:place:3])
+    return next((result for known, result in links if type(known) is type(key) and known == key), NOT_CACHED)
+
+
+def _key(args: tuple[Any, ...], kwargs: tuple[tuple[str, Any], ...], mark: Any, typed: bool) -> Any:
+    """As `lru_cache_make_key` makes it."""
+    if not typed and not kwargs and len(args) == 1 and type(args[0]) in (int, str):
+        return args[0]
+    key = (*args, mark, *(part for pair in kwargs for part in pair)) if kwargs else args
+    return (*key, *map(type, args), *(type(value) for _, value in kwargs)) if typed else key
