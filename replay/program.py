@@ -81,7 +81,9 @@ class ProgramRuns:
             }
             Path(folder, "spec.json").write_text(json.dumps(spec))
             self.last_words = _run_probe(Path(folder, "spec.json"))
-            found: dict[str, Any] = json.loads(report.read_text()) if report.exists() else {"seconds": {}, "disturbed": False}
+            found: dict[str, Any] = {"seconds": {}, "disturbed": False}
+            if report.exists():
+                found = json.loads(report.read_text())
             self.disturbed = found["disturbed"]
             outputs = {c["id"]: load_file(c["outputs"]) for c in calls if c["id"] in found["seconds"]}
         return {
