@@ -120,12 +120,15 @@ def _about(check: Check) -> tuple[str, str]:
     source = check.source
     if check.kind in ("LENGTH", "DICT_KEYS") and isinstance(source, AttrSource) and source.name in _PARTS:
         return _PARTS[source.name].format(in_words(source.owner)), _COMPLETE
+    if check.kind in ("IN_DICT", "NOT_IN_DICT") and isinstance(source, AttrSource) and source.name == "__dict__":
+        return f"the attributes of {in_words(source.owner)}", KINDS["HAS_ATTR"].hint
     return _ABOUT.get(check.kind, "{}").format(in_words(source)), ""
 
 
 _NUMBER = (
     "a number that has changed once is an input of the graph from then on, so other values need no new compilation; "
-    "each is compiled once only where the function tests it, and for 0 and 1"
+    "each is compiled once only where the function tests it, and for 0 and 1; as a tensor of no dimensions it needs "
+    "none"
 )
 _STRING = "each value of a string is compiled once: use few, or pass what the string stands for"
 

@@ -343,7 +343,8 @@ KINDS: dict[str, Kind] = {
     ),
     "LENGTH": Kind(
         _install_length, lambda x, e: f"len({x}) == {e}", actual=lambda v, e: str(len(v)),
-        hint="stack the items into one tensor, or keep the number of items constant",
+        hint="stack the items into one tensor and mark its size (torch._dynamo.mark_dynamic(tensor, 0)), or keep the "
+        "number of items constant",
     ),
     "DICT_KEYS": Kind(
         _install_keys, lambda x, e: f"list({x}) == {e}", actual=lambda v, e: _keys(v),

@@ -1,0 +1,313 @@
+"""What is advised at a recompilation works: with the advice followed there is none.
+
+`ADVICE` is a table of (recompiled, advised) programs, functions of `compile`. Where each of a few values is compiled
+once whatever the program does, the advice says so, and there is no other program.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import ptdebug
+import pytest
+import torch
+import torch.nn.functional as F
+from ptdebug.artifacts.recording import Recording
+from ptdebug.artifacts.records import Recompile
+from ptdebug.artifacts.summary import recompiles
+from ptdebug.cli import wiring
+from ptdebug.tracer.statistics import STATISTICS
+from torch import nn
+
+from .checking import as_the_engine
+
+Program = Callable[[Callable[..., Any]], Any]
+
+X = torch.linspace(-1.1, 2.3, 24).reshape(6, 4)
+SETTINGS = {"scale": 2.0}
+
+
+@dataclass(frozen=True)
+class Advice:
+    """`again` is compiled again for a change of `what`, which was `before` and is `now`; `change` is a part of what
+    avoids it, and `advised` follows that. `what` in the words of the program."""
+
+    what: str
+    before: str
+    now: str
+    change: str
+    again: Program
+    advised: Program | None = None
+
+
+def calls(function: Callable[..., Any], *calls: tuple[Any, ...], **options: Any) -> Program:
+    """The program that compiles `function` and calls it with each of `calls`."""
+
+    def program(compile):
+        compiled = compile(function, **options)
+        return [compiled(*args) for args in calls]
+
+    return program
+
+
+def calls_under(*contexts: Callable[[], Any]) -> Program:
+    """The program that calls a function in each of `contexts`."""
+
+    def program(compile):
+        compiled = compile(lambda x: torch.tanh(x) @ x.t())
+        for context in contexts:
+            with context():
+                compiled(X)
+
+    return program
+
+
+def by_mode(x, mode):
+    return torch.tanh(x) * 2 if mode == "double" else torch.tanh(x)
+
+
+def by_factor(x, factor):
+    return torch.tanh(x) * factor
+
+
+def dropped(x, training):
+    return F.dropout(torch.tanh(x), 0.5, training)
+
+
+def stacked(xs):
+    return torch.stack(xs).sum(0)
+
+
+def marked(*sizes: int) -> list[tuple[torch.Tensor]]:
+    """A tensor of each first size; of the first the size is marked."""
+    tensors = [torch.rand(size, 6, 4) for size in sizes]
+    torch._dynamo.mark_dynamic(tensors[0], 0)
+    return [(tensor,) for tensor in tensors]
+
+
+def scaled(x):
+    return torch.tanh(x) * SETTINGS["scale"]
+
+
+def settings_changed(compile):
+    compiled = compile(scaled)
+    for SETTINGS["scale"] in (2.0, 3.0):
+        compiled(X)
+
+
+def settings_set_before(compile):
+    compiled, SETTINGS["scale"] = compile(scaled), 3.0
+    compiled(X), compiled(X)
+
+
+def loops(x):
+    for row in x:
+        x = x + row
+    return x
+
+
+class Counter(nn.Module):
+    def __init__(self, complete: bool) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(4, 4)])
+        if complete:
+            self.extra: Any = None
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return x if getattr(self, "extra", None) is None else x * 2
+
+
+def sets_an_attribute_later(compile):
+    model = Counter(False)
+    compiled = compile(model)
+    compiled(X)
+    model.extra = None
+    compiled(X)
+
+
+def sets_it_at_once(compile):
+    compiled = compile(Counter(True))
+    compiled(X), compiled(X)
+
+
+def grows(compile):
+    model = Counter(True)
+    compiled = compile(model)
+    compiled(X)
+    model.layers.append(nn.Linear(4, 4))
+    compiled(X)
+
+
+def grows_before(compile):
+    model = Counter(True)
+    model.layers.append(nn.Linear(4, 4))
+    compiled = compile(model)
+    compiled(X), compiled(X)
+
+
+def freezes(compile):
+    model = Counter(True)
+    compiled = compile(model)
+    compiled(X)
+    model.layers[0].weight.requires_grad_(False)
+    compiled(X)
+
+
+def freezes_before(compile):
+    model = Counter(True)
+    model.layers[0].weight.requires_grad_(False)
+    compiled = compile(model)
+    compiled(X), compiled(X)
+
+
+def deterministic(times: int) -> Program:
+    """`times` calls; before the second the algorithms are to be deterministic, or before the first."""
+
+    def program(compile):
+        compiled = compile(torch.tanh)
+        try:
+            if times == 1:
+                compiled(X)
+            torch.use_deterministic_algorithms(True)
+            for _ in range(times):
+                compiled(X)
+        finally:
+            torch.use_deterministic_algorithms(False)
+
+    return program
+
+
+ADVICE: dict[str, Advice] = {
+    "size": Advice(
+        "x.size(0)", "6", "9", "mark it before the first call with torch._dynamo.mark_dynamic(x, 0)",
+        calls(lambda x: x.tanh() * x.shape[0], (X,), (torch.rand(9, 4),)),
+        lambda compile: calls(lambda x: x.tanh() * x.shape[0], *marked(6, 9))(compile),
+    ),
+    "size of a loop": Advice(
+        "x.size(0)", "3", "4", "mark it", calls(loops, (torch.rand(3, 4),), (torch.rand(4, 4),))
+    ),
+    "dtype": Advice(
+        "x.dtype", "torch.float32", "torch.float64", "x.to(torch.float32)",
+        calls(lambda x: x.tanh() + 1, (X,), (X.double(),)),
+        calls(lambda x: x.tanh() + 1, (X,), (X.double().to(torch.float32),)),
+    ),
+    "strides": Advice(
+        "x.stride(0)", "4", "1", "pass x.contiguous()",
+        calls(lambda x: x.tanh().sum(1), (X,), (torch.rand(4, 6).t(),), dynamic=False),
+        calls(lambda x: x.tanh().sum(1), (X,), (torch.rand(4, 6).t().contiguous(),), dynamic=False),
+    ),
+    "gradients": Advice(
+        "x.requires_grad", "False", "True", "pass x.detach()",
+        calls(lambda x: x.tanh() * 3, (X,), (X.clone().requires_grad_(),)),
+        calls(lambda x: x.tanh() * 3, (X,), (X.clone().requires_grad_().detach(),)),
+    ),
+    "flag": Advice(
+        "training", "True", "False", "nothing: each of True and False is compiled once",
+        calls(dropped, (X, True), (X, False)),
+    ),
+    "string": Advice(
+        "mode", "'double'", "'single'", "pass what the string stands for",
+        calls(by_mode, (X, "double"), (X, "single")), calls(by_factor, (X, torch.tensor(2)), (X, torch.tensor(1))),
+    ),
+    "number": Advice(
+        "factor", "2.5", "3.5", "as a tensor of no dimensions it needs none",
+        calls(by_factor, (X, 2.5), (X, 3.5)), calls(by_factor, (X, torch.tensor(2.5)), (X, torch.tensor(3.5))),
+    ),
+    "type": Advice(
+        "type(factor)", "int", "float", "with values of one type",
+        calls(by_factor, (X, 2), (X, 3.5)), calls(by_factor, (X, torch.tensor(2.0)), (X, torch.tensor(3.5))),
+    ),
+    "function": Advice(
+        "act", "the function `torch.relu`", "the function `torch.tanh`", "use one object for all calls",
+        calls(lambda x, act: act(x) + 1, (X, torch.relu), (X, torch.tanh)),
+        calls(lambda x, act: act(x) + 1, (X, torch.relu), (X, torch.relu)),
+    ),
+    "length": Advice(
+        "len(xs)", "2", "3", "stack the items into one tensor",
+        calls(stacked, ([X, X + 1],), ([X, X + 1, X + 2],)),
+        lambda compile: calls(lambda x: x.sum(0), *marked(2, 3))(compile),
+    ),
+    "keys": Advice(
+        "the keys of rows", "['a']", "['a', 'b']", "use the same keys, in the same order",
+        calls(lambda rows: [x * 2 for x in rows.values()], ({"a": X},), ({"a": X, "b": X + 1},)),
+        calls(lambda rows: [x * 2 for x in rows.values()], ({"a": X, "b": X + 1},), ({"a": X + 1, "b": X},)),
+    ),
+    "same tensor": Advice(
+        "x, y", "different tensors", "one tensor twice", "pass different tensors, as at the first call",
+        calls(lambda x, y: x.tanh() + y, (X, X + 1), (X, X)),
+        calls(lambda x, y: x.tanh() + y, (X, X + 1), (X, X.clone())),
+    ),
+    "setting of the program": Advice(
+        "SETTINGS['scale']", "2.0", "3.0", "a number that has changed once is an input", settings_changed,
+        settings_set_before,
+    ),
+    "grad mode": Advice(
+        "grad mode", "on", "off", "always inside of torch.no_grad() or always outside",
+        calls_under(nullcontext, torch.no_grad), calls_under(torch.no_grad, torch.no_grad),
+    ),
+    "autocast": Advice(
+        "autocast on cpu", "off", "on", "always inside of torch.autocast or always outside",
+        calls_under(nullcontext, lambda: torch.autocast("cpu")),
+        calls_under(lambda: torch.autocast("cpu"), lambda: torch.autocast("cpu")),
+    ),
+    "inference mode": Advice(
+        "inference mode", "off", "on", "always inside of torch.inference_mode() or always outside",
+        calls_under(torch.no_grad, torch.inference_mode), calls_under(torch.inference_mode, torch.inference_mode),
+    ),
+    "deterministic algorithms": Advice(
+        "torch.use_deterministic_algorithms", "off", "on", "set it once, before the function is called",
+        deterministic(1), deterministic(2),
+    ),
+    "attribute": Advice(
+        "the attributes of self", "without 'extra'", "with 'extra'", "set the attribute in __init__",
+        sets_an_attribute_later, sets_it_at_once,
+    ),
+    "submodules": Advice(
+        "the submodules of self.layers", "['0']", "['0', '1']", "build the module completely before the first call",
+        grows, grows_before,
+    ),
+    "frozen": Advice(
+        "self.layers[0].weight.requires_grad", "True", "False", "freeze parameters before the first call",
+        freezes, freezes_before,
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, list[Recompile]]]:
+    """By case: the recompilations of the program, as a recording shows them."""
+    folder, engine = tmp_path_factory.mktemp("advice"), wiring.engine_backend
+    wiring.engine_backend = as_the_engine
+    shown: dict[str, list[Recompile]] = {}
+    try:
+        for number, (name, advice) in enumerate(ADVICE.items()):
+            with ptdebug.record(f"case-{number}", out=folder):
+                advice.again(ptdebug.compile)
+            with Recording.open(folder / f"case-{number}") as recording:
+                shown[name] = [record for _, record in recompiles(recording)]
+    finally:
+        wiring.engine_backend = engine
+    yield shown
+
+
+@pytest.mark.parametrize("name", ADVICE)
+def test_what_changed_is_told(name: str, found: dict[str, list[Recompile]]) -> None:
+    advice = ADVICE[name]
+    (told,) = found[name]
+    assert (told.what, told.expected, told.actual) == (advice.what, advice.before, advice.now)
+    assert advice.change in told.hint and told.guard
+    assert told.call_site is not None and told.call_site.file == __file__
+
+
+@pytest.mark.parametrize("name", [name for name, advice in ADVICE.items() if advice.advised])
+def test_with_the_advice_followed_nothing_is_compiled_again(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wiring, "engine_backend", as_the_engine)
+    advised = ADVICE[name].advised
+    assert advised is not None
+    STATISTICS.clear()
+    advised(ptdebug.compile)
+    assert STATISTICS.graphs > 0 and not STATISTICS.recompiles, STATISTICS.reasons
