@@ -94,6 +94,7 @@ class CompileContext:
     target: str = ""  # also record what this target would get, for example "cuda:90"
     memory_budget: float = 1.0  # share of the saved bytes that a training graph may hold; see docs/decisions.md, budget
     freezing: bool = False  # whether what depends on parameters alone may be computed once, in inference
+    cpp_wrapper: bool = False  # whether what allocates and calls the kernels is C++, where it can be
     notes: list[str] = field(default_factory=list)  # what the person should be told, recorded or not
     part: str = ""  # which graph of the compilation is being compiled, "" for its only or first one
 

@@ -39,8 +39,9 @@ def compile(
     A drop-in for `torch.compile`, with its meaning of `dynamic`, `fullgraph`, `disable` and `recompile_limit`. Of
     `options`, "memory_budget" is ours: the share of what a training graph would hold for its backward that it may hold,
     the rest being computed again (1.0: all of it, the default; 0.0: nothing but inputs), and "freezing" means what it
-    means there: in inference, what depends on parameters and buffers alone is computed once. The others, `mode` and the
-    keywords after `recompile_limit` tune PyTorch's own compiler: they are taken, and change nothing.
+    means there: in inference, what depends on parameters and buffers alone is computed once; so does "cpp_wrapper":
+    what allocates and calls the kernels of a CPU graph is C++ (where it cannot be, a decision says why). The others,
+    `mode` and the keywords after `recompile_limit` tune PyTorch's own compiler: they are taken, and change nothing.
     `backend` may be a callable, which then gets each captured graph and its example inputs; any name means ptdebug.
 
     Raises RuntimeError for something that cannot be called, and where `mode` and `options` are both given; ValueError
@@ -49,8 +50,9 @@ def compile(
     if mode is not None and options is not None:
         raise RuntimeError("Either mode or options can be specified, but both can't be specified at the same time.")
     session.current().compile_called()
-    request = Request(backend, dynamic, fullgraph, recompile_limit, _memory_budget(options or {}),
-                      (options or {}).get("freezing"))
+    wishes = options or {}
+    request = Request(backend, dynamic, fullgraph, recompile_limit, _memory_budget(wishes), wishes.get("freezing"),
+                      wishes.get("cpp_wrapper"))
     if disable:
         return (lambda it: it) if model is None else model
     if model is None:

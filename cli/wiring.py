@@ -36,11 +36,14 @@ class Request:
     recompile_limit: int | None = None
     memory_budget: float | None = None
     freezing: bool | None = None
+    cpp_wrapper: bool | None = None
 
     def options(self) -> CompileOptions:
         """The same for the tracer."""
         backend = engine_backend if isinstance(self.backend, str) else custom_backend(self.backend)
-        make_context = functools.partial(new_context, memory_budget=self.memory_budget, freezing=self.freezing)
+        make_context = functools.partial(
+            new_context, memory_budget=self.memory_budget, freezing=self.freezing, cpp_wrapper=self.cpp_wrapper
+        )
         ours = isinstance(self.backend, str)  # what another's graph raises is the program's
         options = CompileOptions(backend, make_context, self.dynamic, self.fullgraph, run_again=ours)
         if self.recompile_limit is not None:
@@ -53,17 +56,20 @@ class Request:
 
 
 def new_context(
-    compile_id: CompileId, memory_budget: float | None = None, freezing: bool | None = None
+    compile_id: CompileId, memory_budget: float | None = None, freezing: bool | None = None,
+    cpp_wrapper: bool | None = None,
 ) -> CompileContext:
     """The context of a compilation that starts now, in the session that is in force now.
 
-    Without a memory budget or a wish about freezing, those of stock's configuration hold, which programs set.
+    Without a memory budget or a wish about freezing or the C++ wrapper, those of stock's configuration hold, which
+    programs set.
     """
     context = session.current().context(compile_id)
     stock = getattr(sys.modules.get("torch._functorch.config"), "activation_memory_budget", 1.0)
     context.memory_budget = stock if memory_budget is None else memory_budget
-    stock = getattr(sys.modules.get("torch._inductor.config"), "freezing", False)
-    context.freezing = stock if freezing is None else freezing
+    inductor = sys.modules.get("torch._inductor.config")
+    context.freezing = getattr(inductor, "freezing", False) if freezing is None else freezing
+    context.cpp_wrapper = getattr(inductor, "cpp_wrapper", False) if cpp_wrapper is None else cpp_wrapper
     return context
 
 

@@ -27,6 +27,9 @@ from .graph_cache.values import Uncacheable
 from .ir import Group, KernelSignature, Plan, Program
 from .lowering import LOWERINGS, lower
 from .lowering.describe import loops_records
+from .native.adding import add_wrapper
+from .native.load import load as load_native
+from .native.state import NativeSource
 from .passes.reinplace import reinplace
 from .training import outside
 from .training.facts import node_facts, node_gradients
@@ -70,9 +73,11 @@ class Scheduled(Lowered):
 
 @dataclass(frozen=True)
 class Generated(Scheduled):
-    """With C++ source for the CPU, Triton kernels for a GPU, and the compilers at work on both."""
+    """With C++ source for the CPU, in which the wrapper may be too, Triton kernels for a GPU, and the compilers at work
+    on both."""
 
     source: cpp.CppSource | None
+    native: NativeSource | None
     building: Building | None
     triton: Mapping[str, TritonKernel]
 
@@ -83,6 +88,7 @@ class Built(Generated):
 
     kernels: Mapping[str, Callable[..., int]]
     signatures: Mapping[str, KernelSignature]
+    library: BuiltLibrary | None
     records: tuple[tuple[str, str, AnyRecord], ...]
 
 
@@ -123,11 +129,14 @@ def _scheduling(work: Lowered, context: CompileContext) -> Scheduled:
 def _codegen(work: Scheduled, context: CompileContext) -> Generated:
     kinds = _device_kinds(work.plan)
     source = cpp.generate(work.plan, context) if kinds != {"cuda"} else None
+    around = None
+    if source is not None:
+        source, around = add_wrapper(work.aten, work.plan, source, context)
     names = [s.name for s in source.signatures] if source is not None else []
     building = Building(source.text, names) if source is not None and names else None
     there = tuple([item for item in work.plan.items if isinstance(item, Group) and item.device.type != "cpu"])
     triton = kernels_for_plan(replace(work.plan, items=there), context)
-    return Generated(**vars(work), source=source, building=building, triton=triton)
+    return Generated(**vars(work), source=source, native=around, building=building, triton=triton)
 
 
 def _kernels(work: Generated, context: CompileContext) -> Built:
@@ -137,6 +146,7 @@ def _kernels(work: Generated, context: CompileContext) -> Built:
     records: tuple[tuple[str, str, AnyRecord], ...] = ()
     if context.recording:
         records = tuple(("kernels", name, k.record()) for name, k in work.triton.items())
+    built: BuiltLibrary | None = None
     if work.building is not None and work.source is not None:
         built = work.building.wait()
         functions |= built.functions
@@ -149,7 +159,7 @@ def _kernels(work: Generated, context: CompileContext) -> Built:
     if context.recording and not functions:
         context.absent("kernels", "every operator of this graph is a library call: there is nothing to generate")
     records += _for_target(work, context)
-    return Built(**vars(work), kernels=functions, signatures=signatures, records=records)
+    return Built(**vars(work), kernels=functions, signatures=signatures, library=built, records=records)
 
 
 def _for_target(work: Generated, context: CompileContext) -> tuple[tuple[str, str, AnyRecord], ...]:
@@ -160,6 +170,9 @@ def _for_target(work: Generated, context: CompileContext) -> tuple[tuple[str, st
 def _wrapper(work: Built, context: CompileContext) -> Wrapped:
     source = wrapper.generate(work.aten, work.plan, work.kernels, work.signatures)
     call: Compiled = wrapper.load(source, context)
+    if work.native is not None and work.library is not None:
+        context.record("wrapper", work.native.record, "cpp")
+        call = load_native(work.library.path, work.native.native, source.names, call)
     folding = work.aten.folding
     if folding is not None:
         call = FrozenCall(call, wrapper.load(folding.source, context.for_part("folding")), folding.positions)
@@ -267,7 +280,8 @@ def _kept(work: Wrapped) -> Half:
     source = work.source
     if source is None or not source.signatures:
         return half_of(work.wrapper)
-    return half_of(work.wrapper, source.text, tuple(s.name for s in source.signatures))
+    around = None if work.native is None else work.native.native
+    return half_of(work.wrapper, source.text, tuple(s.name for s in source.signatures), around)
 
 
 def _kept_folding(aten: AtenGraph) -> FoldingPart | None:

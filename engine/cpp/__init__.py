@@ -9,6 +9,7 @@ calls, `entry.py` makes the kernels callable from Python.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from ...artifacts.context import CompileContext
 from ...artifacts.records import CodeLine
@@ -22,10 +23,24 @@ from .writer import Writer
 
 @dataclass(frozen=True)
 class CppSource:
-    """One C++ file: its lines with their origins, and how each kernel in it is called."""
+    """One C++ file: its lines with their origins, and how each kernel in it is called.
 
-    lines: tuple[CodeLine, ...]
-    signatures: tuple[KernelSignature, ...]
+    `body` is the file without the functions that stand before the kernels; what follows them may be added to it.
+    """
+
+    body: tuple[CodeLine, ...]
+    entries: tuple[Entry, ...]
+
+    @cached_property
+    def lines(self) -> tuple[CodeLine, ...]:
+        """All lines."""
+        head = prelude("\n".join([line.text for line in self.body])) if self.body else ()
+        return (*[CodeLine(line) for line in head], *self.body)
+
+    @property
+    def signatures(self) -> tuple[KernelSignature, ...]:
+        """How the kernels are called, in the order of the table."""
+        return tuple([entry.signature for entry in self.entries])
 
     @property
     def text(self) -> str:
@@ -64,10 +79,8 @@ def generate(plan: Plan, context: CompileContext) -> CppSource:
         return CppSource((), ())
     for start, texts in twins.items():
         _merge_origins(writer.lines, start, texts)
-    text = "\n".join([line.text for line in writer.lines])
     write_entries(writer, entries)
-    head = [CodeLine(line) for line in prelude(text)]
-    return CppSource((*head, *writer.lines), tuple([e.signature for e in entries]))
+    return CppSource(tuple(writer.lines), tuple(entries))
 
 
 def _merge_origins(lines: list[CodeLine], start: int, twins: list[list[CodeLine]]) -> None:

@@ -14,6 +14,8 @@ import torch
 from ..build import build
 from ..entry import EntryFacts
 from ..functional import LAZY_VIEWS
+from ..native.load import load as load_native
+from ..native.state import Native
 from ..runtime import STANDARD, callable_of, load
 from ..training.function import NodeFacts
 from .values import NAMESPACES, Uncacheable, bytes_of
@@ -35,12 +37,14 @@ class Reference(msgspec.Struct, frozen=True):
 
 
 class Half(msgspec.Struct, frozen=True):
-    """One wrapper, the C++ file that its kernels are in ("" for none), and their names in the order of its table."""
+    """One wrapper, the C++ file that its kernels are in ("" for none), and their names in the order of its table; and
+    what the same wrapper in that file needs, where there is one."""
 
     text: str
     names: dict[str, Reference]
     source: str = ""
     kernels: tuple[str, ...] = ()
+    native: Native | None = None
 
 
 class FoldingPart(msgspec.Struct, frozen=True):
@@ -95,13 +99,15 @@ class Source(Protocol):
     def operators(self) -> Mapping[str, str]: ...
 
 
-def half_of(wrapper: Source, source: str = "", kernels: tuple[str, ...] = ()) -> Half:
+def half_of(
+    wrapper: Source, source: str = "", kernels: tuple[str, ...] = (), native: Native | None = None
+) -> Half:
     """A wrapper as data, with the C++ of its kernels. Raises Uncacheable for an object that has no description."""
     own = {name: value for name, value in wrapper.names.items() if name not in STANDARD and name not in kernels}
     found = {name: _reference(value, wrapper.operators.get(name)) for name, value in own.items()}
     if sum(len(reference.content) for reference in found.values()) > CONSTANTS_LIMIT:
         raise Uncacheable("the graph holds large tensors")
-    return Half(wrapper.text, found, source, kernels)
+    return Half(wrapper.text, found, source, kernels, native)
 
 
 def _reference(value: Any, operator: str | None) -> Reference:
@@ -137,8 +143,11 @@ def _tensor(value: torch.Tensor) -> Reference:
 def call_of(half: Half, filename: str) -> Callable[..., Any]:
     """The wrapper as a function; tracebacks show it under `filename`. Raises what `build` raises."""
     names = {name: _object(reference) for name, reference in half.names.items()}
-    kernels = build(half.source, half.kernels).functions if half.kernels else {}
-    return load(half.text, {**names, **kernels}, filename)
+    if not half.kernels:
+        return load(half.text, names, filename)
+    library = build(half.source, half.kernels)
+    call = load(half.text, {**names, **library.functions}, filename)
+    return call if half.native is None else load_native(library.path, half.native, names, call)
 
 
 def _object(reference: Reference) -> Any:

@@ -1,0 +1,91 @@
+"""The C++ text that all wrappers have in common: torch's functions as pointers, and what Python calls."""
+from __future__ import annotations
+
+from .shim import USED, WRAP, parameters_of
+
+OBJECTS = """\
+extern "C" {
+PyObject* PyObject_Vectorcall(PyObject*, PyObject* const*, int64, PyObject*);
+PyObject* PyTuple_New(int64);
+PyObject* PyTuple_GetItem(PyObject*, int64);
+int PyTuple_SetItem(PyObject*, int64, PyObject*);
+void Py_IncRef(PyObject*);
+void Py_DecRef(PyObject*);
+}
+typedef struct TorchTensor* Tensor;  // torch's AtenTensorHandle
+struct Object { int64 count; void* type; void* tensor; };  // a tensor of Python
+static void *tensor_type, *parameter_type;
+static PyObject* (*wrap)(Tensor);  // takes the tensor out of its handle"""
+
+HELPERS = """\
+static bool is_tensor(PyObject* object) {
+  void* type = ((Object*)object)->type;
+  return type == tensor_type || type == parameter_type;
+}
+static Tensor handle(PyObject* object) { return (Tensor)&((Object*)object)->tensor; }
+static PyObject* called(PyObject* function, PyObject* argument) {
+  PyObject* result = PyObject_Vectorcall(function, &argument, 1, nullptr);
+  Py_DecRef(argument);
+  return result;
+}
+struct Owned {
+  Tensor tensor = nullptr;
+  ~Owned() { free(); }
+  void free() { if (tensor) aoti_torch_delete_tensor_object(tensor); tensor = nullptr; }
+  Tensor take() { Tensor taken = tensor; tensor = nullptr; return taken; }
+};
+static bool empty(Owned& made, int64 rank, const int64* size, const int64* stride, int32 dtype) {
+  return aoti_torch_empty_strided(rank, size, stride, dtype, 0, 0, &made.tensor) == 0;
+}
+static bool window(Owned& made, Tensor of, int64 rank, const int64* size, const int64* stride, int64 offset) {
+  return aoti_torch__reinterpret_tensor(of, rank, size, stride, offset, &made.tensor) == 0;
+}
+// The result of a library call with the strides that kernels were generated for.
+static bool with_strides(Owned& made, int64 rank, const int64* size, const int64* stride, int32 dtype) {
+  int64 n, s;
+  bool same = true;
+  if (aoti_torch_get_dim(made.tensor, &n) || n != rank) return false;
+  for (int64 k = 0; k < rank; k++) {
+    if (aoti_torch_get_size(made.tensor, k, &n) || aoti_torch_get_stride(made.tensor, k, &s)) return false;
+    if (n != size[k]) return false;
+    same &= s == stride[k];
+  }
+  if (same) return true;
+  Owned copy;
+  if (!empty(copy, rank, size, stride, dtype) || aoti_torch_copy_(copy.tensor, made.tensor, 0)) return false;
+  made.free();
+  made.tensor = copy.take();
+  return true;
+}"""
+
+
+def declarations(functions: tuple[str, ...]) -> str:
+    """C++ that declares torch's functions as pointers. Raises NoNativeForm for one that is not there."""
+    lines = [OBJECTS]
+    for name in functions:
+        kinds = ", ".join(p.kind for p in parameters_of(name))
+        lines.append(f"static int32 (*{name})({kinds});")
+    return "\n".join(lines)
+
+
+def connection(functions: tuple[str, ...]) -> str:
+    """C++ of what `load.py` calls: gives the library its addresses, and returns the callable with its state."""
+    lines = [
+        'static PyMethodDef wrapper_method = {"call", call, 0x80, nullptr};',
+        'extern "C" __attribute__((visibility("default"))) PyObject* ptdebug_wrapper(void** from, PyObject* state) {',
+        "  void** const to[] = {&tensor_type, &parameter_type, (void**)&wrap,",
+        *[f"    (void**)&{name}," for name in functions],
+        "  };",
+        f"  for (int k = 0; k < {3 + len(functions)}; k++) *to[k] = from[k];",
+        "  return PyCMethod_New(&wrapper_method, state, nullptr, nullptr);",
+        "}",
+    ]
+    return "\n".join(lines)
+
+
+def used_by(called: list[str]) -> tuple[str, ...]:
+    """The functions of torch in the order of the table: those of every wrapper, and those that this one calls."""
+    return tuple(dict.fromkeys((*USED, *called)))
+
+
+__all__ = ["HELPERS", "WRAP", "connection", "declarations", "used_by"]

@@ -1,0 +1,75 @@
+"""What a C++ wrapper returns: which results are inputs, values of Python, or tensors that the graph makes."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import sympy
+
+from ..functional import AtenGraph, Constant, FromGraph, FromInput, Output
+from ..ir import Program, View
+from .state import NoNativeForm
+
+
+@dataclass(frozen=True)
+class Result:
+    """One object that is returned, at `places` of the tuple. `kind` is "input" (`value` is its index), "plain" (a value
+    of Python), or "made" (a View of the graph)."""
+
+    kind: str
+    value: Any
+    places: tuple[int, ...]
+
+
+def results_of(aten: AtenGraph, program: Program) -> tuple[Result, ...]:
+    """The results: one object of the program is one `Output`. Raises NoNativeForm for what only Python makes."""
+    places: dict[int, list[int]] = {}
+    outputs: dict[int, Output] = {}
+    for place, output in enumerate(aten.outputs):
+        places.setdefault(id(output), []).append(place)
+        outputs[id(output)] = output
+    found: list[Result] = []
+    shared: dict[View, int] = {}
+    for key, output in outputs.items():
+        kind, value = _made(output, aten, program)
+        result = Result(kind, value, tuple(places[key]))
+        if isinstance(output, FromGraph) and output.ours and isinstance(value, View) and value in shared:
+            before = found[shared[value]]  # kept for the backward: no object of its own is needed
+            found[shared[value]] = Result(kind, value, before.places + result.places)
+            continue
+        if isinstance(value, View):
+            shared[value] = len(found)
+        found.append(result)
+    return tuple(found)
+
+
+def _made(output: Output, aten: AtenGraph, program: Program) -> tuple[str, Any]:
+    if isinstance(output, FromInput):
+        return "input", output.index
+    if isinstance(output, Constant):
+        return "plain", _plain(output.value)
+    if not isinstance(output, FromGraph) or output.lazily:
+        raise NoNativeForm("a result is a view of an input, or computed when it is read")
+    value = program.outputs[output.index - len(program.copies)]
+    if not isinstance(value, View):
+        return "plain", _plain(value)
+    buffer = program.buffers[value.buffer]
+    if value.dtype is not None and value.dtype != buffer.dtype:
+        raise NoNativeForm("a result is memory that is read as another dtype")
+    if buffer.role == "constant":
+        raise NoNativeForm("a result is a tensor that the graph holds")
+    if buffer.role == "input":
+        if (value.size, value.stride, value.offset) == (buffer.size, buffer.stride, 0):
+            return "input", program.inputs.index(value.buffer)
+    return "made", value
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, sympy.Integer):
+        return int(value)
+    if value is None or type(value) in (bool, int, float, str):
+        return value
+    raise NoNativeForm(f"a result of type {type(value).__name__}")
+
+
+
