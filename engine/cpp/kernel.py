@@ -33,7 +33,7 @@ from .writer import Writer
 
 SUMS_LIMIT = 64 * 1024  # elements of all sums of all chunks: half a megabyte of the caller's stack
 SUFFIXES = ("_part", "_chunks", "_nan", "_at", "_bad", "_nan_chunks", "_at_chunks", "_stripe",
-            "_nan_stripe", "_at_stripe")  # what names are extended with
+            "_part_stripe", "_nan_stripe", "_at_stripe")  # what names are extended with
 _WORD = re.compile(r"[A-Za-z_]\w*")
 
 

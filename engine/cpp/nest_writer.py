@@ -13,19 +13,19 @@ from .choices import CHUNKS
 from .dtypes import ctype
 from .indices import c_expression
 from .nests import Nest, Part
-from .operators import EXPENSIVE
 from .reductions import Accumulator, Place
 from .scans import Scan
 from .scatter import free_axes
 from .scope import origins_of
 from .statements import StatementWriter
-from .stripes import POSITIONS, SUMS, Stripes
+from .stripes import Stripes, stripes_of
 
 if TYPE_CHECKING:
     from .kernel import Kernel
 
 BLOCK = 256  # a float sum runs over blocks of this many elements, and over the blocks in double
 STRIPED_BLOCK = 1024  # the same for sums in stripes
+SHORT = 256  # elements of a row for which no block is made, where a nest has several rows
 LANE_BLOCK = 16  # the same for sums over rows, in lane mode, where every lane adds one element of each row
 
 
@@ -95,13 +95,6 @@ class NestWriter:
             kept_wide = s.mode == "sum" and (values == ("float", "double") or (wide and values == ("float", "float")))
             accumulator = Accumulator(s.mode, s.dtype, operand, kept_wide)
             self.reductions.append(Reduction(part, s, accumulator, self.scopes.name(f"{part.body.name}_{s.name}")))
-        # Whole-tensor sums wait for memory anyway: they add in double all the way, others in float within a block.
-        plain = all(r.accumulator.vectorizes for r in self.reductions)
-        self.stripes: Stripes | None = None
-        if self.lane is None and self.loops and not plain:
-            self.stripes = Stripes(self, self.reductions, POSITIONS)
-        direct = (self.threads and self.lane is None) or self.stripes is not None
-        self.wide = [] if direct else [r for r in self.reductions if r.accumulator.wide]
         self.scatters = any(s.mode for p in self.nest.parts for s in p.stores)
         last = None if self.lane is None else self.lane.symbol
         moded = [p.body for p in self.nest.parts if any(s.mode for s in p.stores)]  # on loops of names of their own
@@ -109,6 +102,13 @@ class NestWriter:
             self.loops and all((last or b.axes[-1].symbol) in free_axes(b) for b in moded)
         )
         self.in_order |= bool(self.scans) and self.lane is None
+        # Whole-tensor sums wait for memory anyway: they add in double all the way, others in float within a block.
+        self.wide = [] if self.threads and self.lane is None else [r for r in self.reductions if r.accumulator.wide]
+        self.stripes: Stripes | None = None
+        if self.lane is None and self.loops and self.reductions and not self._in_blocks():
+            self.wide = []
+            if not (self.in_order or self.outside) or not self._vectorizes():
+                self.stripes = Stripes(self, self.reductions, stripes_of(self.loops[-1], self.reductions))
 
     def emit(self) -> None:
         """Write the nest."""
@@ -236,8 +236,7 @@ class NestWriter:
 
     def _blocked(self, a: Axis, depth: int, first: str, last: str) -> None:
         """A loop in blocks: sums run in float within a block, and over the blocks in double."""
-        heavy = any(s.op in EXPENSIVE for p in self.nest.parts for s in p.statements)  # it hides what additions wait
-        striped = self.lane is None and not (self.outside or heavy) and len(self.wide) == len(self.reductions)
+        striped = self.lane is None and not (self.outside or self.in_order)
         end, width = last or c_expression(a.extent), STRIPED_BLOCK if striped else BLOCK
         if self.lane is not None:
             inner = sympy.Mul(*[x.extent for x in self.nest.loops[1:]])
@@ -255,7 +254,7 @@ class NestWriter:
                 self.writer.line(f"const int64 {block}_end = {block} + {width} < {end} ? {block} + {width} : {end};")
                 first, end = block, f"{block}_end"
             if striped:
-                self.stripes = Stripes(self, narrow, SUMS)
+                self.stripes = Stripes(self, narrow, stripes_of(a, narrow))
                 self.stripes.declare()
             self._plain_loop(a, depth, first, "" if one else end)
             if striped and self.stripes is not None:
@@ -379,6 +378,16 @@ class NestWriter:
         origins = origins_of(r.part.body.name, s.name, s.origins)
         self.writer.line(f"const {ctype(s.dtype).value} {name} = {text};", origins)
         return name
+
+    def _vectorizes(self) -> bool:
+        return all(r.accumulator.vectorizes for r in self.reductions)
+
+    def _in_blocks(self) -> bool:
+        """Whether the innermost loop runs in blocks, with sums in float within a block. Rows must be worth one."""
+        row = self.loops[-1].extent
+        short = len(self.loops) > 1 and row.is_Integer and row < SHORT
+        striped = len(self.wide) == len(self.reductions) and not short
+        return bool(self.wide) and self._vectorizes() and (striped or self.in_order or bool(self.outside))
 
     def _sums_are_long(self) -> bool:
         points = sympy.Mul(*[a.extent for a in self.nest.loops])

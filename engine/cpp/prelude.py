@@ -92,6 +92,14 @@ INLINE int64 lanes_each(int64 lanes, int64 least, int64 most) {  // lanes of a b
   const int64 threads = omp_get_max_threads(), each = ((lanes + threads - 1) / threads + 15) / 16 * 16;
   return each < least ? least : each > most ? most : each;
 }""",
+    "by_halves": """\
+template <int N, typename F> INLINE void by_halves(F join) {  // N lanes become one: half of them onto the other half
+  if constexpr (N > 1) {
+    #pragma omp simd
+    for (int64 k = 0; k < N / 2; k++) join(k, k + N - N / 2);
+    by_halves<N - N / 2>(join);
+  }
+}""",
     "transposed": """\
 typedef float row8 __attribute__((vector_size(32), aligned(4), may_alias));
 typedef int32 pick8 __attribute__((vector_size(32)));

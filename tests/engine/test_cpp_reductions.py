@@ -46,7 +46,7 @@ def test_integers(dtype):
 
 
 def test_products_and_variances():
-    x = torch.rand(9, 700) + 0.6
+    x = torch.rand(9, 700, generator=torch.Generator().manual_seed(0)) + 0.6  # errors of products vary by a factor
     check(lambda x: (x[:, :50].prod(1), x.var(1), x.std(0), *torch.var_mean(x)), x, slack=4.0)
 
 

@@ -1,0 +1,43 @@
+"""Reductions in stripes: rows of every length, windows of short rows, all kinds, with what is no number among them."""
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from .cpp_checking import check
+
+
+def reductions(x, dims):
+    return x.sum(dims), x.amax(dims), x.amin(dims), (x > 0.5).any(dims), x.isfinite().all(dims), x.exp().mean(dims)
+
+
+@pytest.mark.parametrize("width", [2, 7, 16, 33, 64, 77])
+def test_rows_of_any_length(width):
+    x = torch.randn(9, width, generator=torch.Generator().manual_seed(width))
+    check(lambda x: (*reductions(x, (1,)), x[:, :20].prod(1)), x, slack=4.0)
+    x[0, width - 1], x[1, 0], x[2, 1], x[3] = float("nan"), float("-inf"), float("inf"), float("inf")
+    check(lambda x: reductions(x, (1,)), x, slack=4.0)
+
+
+@pytest.mark.parametrize("rows, width", [(8, 8), (3, 2), (5, 33), (60, 8), (3, 300)])
+def test_windows_of_short_rows(rows, width):
+    x = torch.randn(3, rows, 4, width, generator=torch.Generator().manual_seed(width))
+    x[1, rows - 1, 2, 1], x[2, 0, 0, 0] = float("nan"), float("-inf")
+    check(lambda x: (*reductions(x, (1, 3)), x.var((1, 3))), x, slack=4.0)
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int8, torch.bool, torch.float64, torch.bfloat16])
+def test_windows_of_other_dtypes(dtype):
+    x = (torch.randn(4, 8, 5, 8, generator=torch.Generator().manual_seed(0)) * 9).to(dtype)
+    check(lambda x: (x.sum((1, 3)), x.amax((1, 3)), x.amin((1, 3))), x)
+
+
+def test_means_of_windows_whose_number_divides_the_size():
+    check(lambda x: F.adaptive_avg_pool2d(x, 7) * 2, torch.randn(2, 3, 56, 56))
+    check(lambda x: F.adaptive_avg_pool2d(x, (4, 1)), torch.randn(2, 3, 12, 20))
+
+
+def test_sizes_that_vary():
+    check(lambda x: (x.sum(-1), x.amax(-1), x.softmax(-1)), torch.randn(5, 40), again=(torch.randn(7, 51),))
+    check(lambda x: x.mean((1, 3)), torch.randn(3, 9, 2, 8), again=(torch.randn(4, 70, 3, 11),))
