@@ -224,3 +224,17 @@ def check_whole(program: Callable[..., Any]) -> None:
     check(program)
     assert not [reason for reason in STATISTICS.reasons if not reason.startswith("recompile")]
     assert STATISTICS.graphs > 0
+
+
+def check_engine(program: Callable[..., Any]) -> None:
+    """Raises AssertionError where the program, compiled to the end, differs from eager: tensors by more than rounding,
+    anything else at all."""
+    expected, expected_state = observe(program, lambda function=None, **_: function or (lambda f: f))
+    got, got_state = observe(program, ptdebug.compile)
+    for (path, ours), (expected_path, theirs) in zip(got, expected, strict=True):
+        assert path == expected_path
+        if isinstance(theirs, torch.Tensor):
+            torch.testing.assert_close(ours, theirs, msg=path)
+        else:
+            assert described(ours) == described(theirs), path
+    assert got_state == expected_state

@@ -11,23 +11,10 @@ import torch
 from ptdebug.tracer import dispatch
 from ptdebug.tracer.statistics import STATISTICS
 
-from .checking import call, check
+from .checking import Programs, call, check
 
-WHOLE: dict[str, Callable[..., Any]] = {}
-BROKEN: dict[str, Callable[..., Any]] = {}
+whole, broken = Programs(), Programs()
 X = torch.arange(6.0).view(2, 3)
-
-
-def whole(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A program that is captured without a break, and compiled once."""
-    WHOLE[function.__name__] = function
-    return function
-
-
-def broken(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A program that breaks."""
-    BROKEN[function.__name__] = function
-    return function
 
 
 def twice(compile: Any, function: Callable[..., Any], *args: Any) -> list[Any]:
@@ -371,16 +358,16 @@ def an_error_in_the_body(compile):
     return [call(f, X, n) for n in (0, 5, 1)]
 
 
-@pytest.mark.parametrize("name", WHOLE)
+@pytest.mark.parametrize("name", whole)
 def test_a_class_that_stays_inside_is_captured(name: str) -> None:
     dispatch.reset()
-    check(WHOLE[name])
+    check(whole[name])
     assert (STATISTICS.graph_breaks, STATISTICS.recompiles) == (0, 0), dict(STATISTICS.reasons)
 
 
-@pytest.mark.parametrize("name", BROKEN)
+@pytest.mark.parametrize("name", broken)
 def test_other_class_statements_run_in_eager(name: str) -> None:
-    check(BROKEN[name])
+    check(broken[name])
 
 
 def test_many_calls_make_no_class_anew():

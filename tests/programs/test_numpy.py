@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,15 +13,9 @@ import torch
 import torch.nn as nn
 from ptdebug.cli import wiring
 
-from .checking import call, check, described
+from .checking import Programs, call, check, described
 
-PROGRAMS: dict[str, Callable[..., Any]] = {}
-
-
-def program(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Put a program into the table."""
-    PROGRAMS[function.__name__] = function
-    return function
+program = Programs()
 
 
 @program
@@ -257,16 +250,16 @@ def as_the_engine(monkeypatch):
     monkeypatch.setattr(wiring, "engine_backend", lambda captured, context: captured.module.forward)
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", program)
 def test_a_program_with_numpy_is_the_program(name, as_the_engine, monkeypatch):
     monkeypatch.setattr(ptdebug, "compile", lambda function, backend=None, **options: COMPILE(function, **options))
-    check(PROGRAMS[name])
+    check(program[name])
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", program)
 def test_another_backend_gets_graphs_that_cannot_warn(name, monkeypatch):
     monkeypatch.setattr(ptdebug, "compile", lambda f, fullgraph=False, **options: COMPILE(f, **options))
-    check(PROGRAMS[name])
+    check(program[name])
 
 
 COMPILE = ptdebug.compile
@@ -285,8 +278,8 @@ def test_arrays_do_not_break_the_graph():
 
 @pytest.mark.parametrize("name", ["arrays_share_memory_with_tensors", "reductions", "indexing", "warnings_are_shown"])
 def test_the_engine_computes_what_numpy_does(name):
-    expected = PROGRAMS[name](lambda f=None, **_: f or (lambda g: g))
-    got = PROGRAMS[name](ptdebug.compile)
+    expected = program[name](lambda f=None, **_: f or (lambda g: g))
+    got = program[name](ptdebug.compile)
     _close(got, expected)
 
 

@@ -7,28 +7,14 @@ from collections.abc import Callable
 from random import uniform
 from typing import Any
 
-import ptdebug
 import pytest
 import torch
 from ptdebug.tracer.statistics import STATISTICS
 
-from .checking import call, check, described, observe
+from .checking import Programs, call, check, check_engine
 
-WHOLE: dict[str, Callable[..., Any]] = {}
-BROKEN: dict[str, Callable[..., Any]] = {}
+whole, broken = Programs(), Programs()
 X = torch.arange(12.0).view(3, 4)
-
-
-def whole(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A program that is captured without a break, and compiled once."""
-    WHOLE[function.__name__] = function
-    return function
-
-
-def broken(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A program that breaks."""
-    BROKEN[function.__name__] = function
-    return function
 
 
 def thrice(compile: Any, function: Callable[..., Any], *args: Any) -> list[Any]:
@@ -306,25 +292,18 @@ def custom_operators(compile):
     return thrice(compile, fn, X)
 
 
-@pytest.mark.parametrize("name", WHOLE)
+@pytest.mark.parametrize("name", whole)
 def test_what_is_drawn_is_an_input(name: str) -> None:
     STATISTICS.clear()
-    check(WHOLE[name])
+    check(whole[name])
     assert (STATISTICS.graph_breaks, STATISTICS.recompiles) == (0, 0), dict(STATISTICS.reasons)
 
 
-@pytest.mark.parametrize("name", BROKEN)
+@pytest.mark.parametrize("name", broken)
 def test_breaks_leave_generators_as_eager_does(name: str) -> None:
-    check(BROKEN[name])
+    check(broken[name])
 
 
 @pytest.mark.parametrize("name", ["floats", "ints", "many_at_once", "with_gradients", "own_generators"])
 def test_the_engine_takes_drawn_numbers(name: str) -> None:
-    expected, state = observe(WHOLE[name], lambda function: function)
-    got, got_state = observe(WHOLE[name], ptdebug.compile)
-    assert got_state == state
-    for (path, ours), (_, theirs) in zip(got, expected, strict=True):
-        if isinstance(ours, torch.Tensor):
-            torch.testing.assert_close(ours, theirs, msg=path)
-        else:
-            assert described(ours) == described(theirs), path
+    check_engine(whole[name])

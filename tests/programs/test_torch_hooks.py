@@ -3,32 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
-import ptdebug
 import pytest
 import torch
 import torch.nn as nn
 from ptdebug.tracer.statistics import STATISTICS
 
-from .checking import call, check, described, observe
+from .checking import Programs, call, check, check_engine
 
-PROGRAMS: dict[str, Callable[..., Any]] = {}
-WHOLE: set[str] = set()
-"""Those that are captured without a break."""
-
-
-def program(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Put a program into the table."""
-    PROGRAMS[function.__name__] = function
-    return function
-
-
-def whole(function: Callable[..., Any]) -> Callable[..., Any]:
-    """As `program`, for one that must not break."""
-    WHOLE.add(function.__name__)
-    return program(function)
+program, whole = Programs(), Programs()
 
 
 def ones(*shape):
@@ -236,20 +218,13 @@ def of_a_module_for_one_call(compile):
     return compile(f)(torch.ones(1, 2))
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", program | whole)
 def test_a_program_with_hooks_is_the_program(name: str) -> None:
     STATISTICS.clear()
-    check(PROGRAMS[name])
-    assert not STATISTICS.graph_breaks or name not in WHOLE
+    check((program | whole)[name])
+    assert not STATISTICS.graph_breaks or name not in whole
 
 
-@pytest.mark.parametrize("name", [name for name in PROGRAMS if name != "of_a_module_for_one_call"])
+@pytest.mark.parametrize("name", [name for name in program | whole if name != "of_a_module_for_one_call"])
 def test_the_engine_gives_the_gradients(name: str) -> None:
-    expected, _ = observe(PROGRAMS[name], lambda f=None, **_: f)
-    got, _ = observe(PROGRAMS[name], ptdebug.compile)
-    assert [path for path, _ in got] == [path for path, _ in expected]
-    for (path, ours), (_, theirs) in zip(got, expected):
-        if isinstance(theirs, torch.Tensor):
-            torch.testing.assert_close(ours, theirs, msg=path)
-        else:
-            assert described(ours) == described(theirs), path
+    check_engine((program | whole)[name])

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import ptdebug
@@ -14,23 +13,9 @@ import torch.nn.functional as F
 from ptdebug.tracer.statistics import STATISTICS
 from torch.overrides import TorchFunctionMode
 
-from .checking import call, check, observe
+from .checking import Programs, call, check, check_engine
 
-PROGRAMS: dict[str, Callable[..., Any]] = {}
-WHOLE: set[str] = set()
-"""Those that are captured without a break."""
-
-
-def program(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Put a program into the table."""
-    PROGRAMS[function.__name__] = function
-    return function
-
-
-def whole(function: Callable[..., Any]) -> Callable[..., Any]:
-    """As `program`, for one that must not break."""
-    WHOLE.add(function.__name__)
-    return program(function)
+program, whole = Programs(), Programs()
 
 
 class Sub(torch.Tensor):
@@ -457,21 +442,16 @@ def functions_of_autograd(compile):
     return results[0].detach(), results[1], type(results[2]).__name__, x.grad, f(x.detach())
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", program | whole)
 def test_a_program_with_overrides_is_the_program(name: str) -> None:
     STATISTICS.clear()
-    check(PROGRAMS[name])
-    assert not STATISTICS.graph_breaks or name not in WHOLE
+    check((program | whole)[name])
+    assert not STATISTICS.graph_breaks or name not in whole
 
 
 @pytest.mark.parametrize("name", ["attributes_are_kept", "gradients", "in_place", "made_inside", "modes_in_modes"])
 def test_the_engine_gives_the_same(name: str) -> None:
-    expected, _ = observe(PROGRAMS[name], lambda f=None, **_: f)
-    got, _ = observe(PROGRAMS[name], ptdebug.compile)
-    assert [path for path, _ in got] == [path for path, _ in expected]
-    for (path, ours), (_, theirs) in zip(got, expected):
-        same = torch.allclose(ours, theirs) if isinstance(theirs, torch.Tensor) else repr(ours) == repr(theirs)
-        assert same, path
+    check_engine((program | whole)[name])
 
 
 def test_a_class_with_dispatch_of_its_own_breaks_the_graph() -> None:
