@@ -289,6 +289,21 @@ class FrameShapes:
         self._fakes[id(tensor)] = (tensor, fake)
         return fake
 
+    def has_base(self, view: torch.Tensor) -> bool:
+        """Whether a view that is read now is one of its base as fakes know it. It is not where the base got other
+        memory (`base.data = ...`), and where an operation of the graph has made the base need gradients; nor can a
+        view be read that was made without gradients, and whose base got some since."""
+        base = view._base
+        assert base is not None
+        fake = self.fake_mode.fake_tensor_converter._get_memo(base)
+        if fake is not None and fake.requires_grad != base.requires_grad:
+            return False
+        try:
+            _ = view.is_leaf  # asks autograd for the view's node
+        except RuntimeError:
+            return False
+        return base.untyped_storage()._cdata == view.untyped_storage()._cdata
+
     def stands_for(self, tensor: torch.Tensor, other: torch.Tensor) -> None:
         """`other` has the sizes of `tensor`, which has a fake."""
         self._fakes[id(other)] = other, self._fakes[id(tensor)][1]

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 import torch
-
 from ptdebug.tracer.statistics import STATISTICS
 
 from .checking import check

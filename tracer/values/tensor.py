@@ -438,6 +438,8 @@ def build_tensor(tx: Interpreter, obj: torch.Tensor, source: Source | None) -> V
     wrapped = torch._C._functorch.is_functorch_wrapped_tensor(obj)
     if wrapped or obj.is_nested or obj.is_quantized or obj.layout is not torch.strided:
         raise Unsupported("unknown-type", f"a tensor with layout {obj.layout}")
+    if obj._is_view() and not tx.graph.shapes.has_base(obj):
+        raise Unsupported("unknown-type", "a view of a tensor that has other values or gradients since")
     node = tx.graph.add_input(source, obj)
     tx.guards.add(source, "TENSOR_MATCH", obj)
     fake = node.meta["val"]
