@@ -302,7 +302,7 @@ class BreakBody:
         if handled is not None:
             codegen.label(handler)
             below = [slot_of(value) for value in self.root.stack[:depth]]
-            self._continue(codegen, handled.target, [*below, *[Slot.OBJECT] * (1 + handled.lasti)])
+            self._continue(codegen, handled.target, [*below, *[Slot.OBJECT] * (1 + handled.lasti)], raised=True)
         if origin_of(self.root.code) is None:
             drive(codegen, self.driver, JUMP_IF_FALSE)
         codegen.rest.append(range(start, codegen.count()))
@@ -358,8 +358,9 @@ class BreakBody:
         kept = before[: max(0, size - pushed(instruction))]
         return kept + [Slot.OBJECT] * (size - len(kept))
 
-    def _continue(self, codegen: Codegen, index: int, stack: list[Slot]) -> None:
-        """Take the stack into variables and return what the resume function for `index` gives."""
+    def _continue(self, codegen: Codegen, index: int, stack: list[Slot], raised: bool = False) -> None:
+        """Take the stack into variables and return what the resume function for `index` gives. `raised`: an exception
+        is at the top of the stack."""
         for i, slot in reversed(list(enumerate(stack))):
             if slot is Slot.HANDLING:  # the resume function starts to handle it again: of a group, what `except*` took
                 codegen.push_function(sys.exception)
@@ -371,8 +372,7 @@ class BreakBody:
             codegen.load_variable(self._first_cell())
             codegen.emit("STORE_FAST", FIRST_ARGUMENT)
         arguments = resume_arguments(self.root.code, tuple(stack), self.variables)
-        die_visibly = self._boxed()
-        boxed = tuple(name for name in arguments if name in die_visibly)
+        boxed = self._boxed(arguments, stack, raised)
         for name in boxed:
             for part in (("LOAD_FAST", name), ("BUILD_LIST", 1), ("STORE_FAST", name)):
                 codegen.emit(*part)
@@ -391,11 +391,20 @@ class BreakBody:
         codegen.call(len(arguments))
         codegen.emit("JUMP_FORWARD", self.driver)
 
-    def _boxed(self) -> list[str]:
-        """The arguments of resume functions, by name, that the program may see die."""
-        root = self.root
-        on_stack = [f"{STACK_ARGUMENT}{i}" for i, value in enumerate(root.stack) if dies_visibly(value)]
-        return [*on_stack, *(name for name in self.variables if self._dies_visibly(name))]
+    def _boxed(self, arguments: list[str], stack: list[Slot], raised: bool) -> tuple[str, ...]:
+        """The arguments of the resume function that the program may see die: generators, and exceptions, whose
+        tracebacks hold the frames of what raised them, and all that is in these."""
+        found = {f"{STACK_ARGUMENT}{i}" for i, value in enumerate(self.root.stack) if dies_visibly(value)}
+        found |= {name for name in self.variables if self._dies_visibly(name) or self._is_exception(name)}
+        found |= {f"{STACK_ARGUMENT}{i}" for i, slot in enumerate(stack) if slot is Slot.HANDLING}
+        if raised:
+            found.add(f"{STACK_ARGUMENT}{len(stack) - 1}")
+        return tuple(name for name in arguments if name in found)
+
+    def _is_exception(self, name: str) -> bool:
+        """Whether a variable holds an exception that Python raised."""
+        value = self.root.locals.get(name)
+        return isinstance(getattr(value, "real", self.root.unread.get(name)), BaseException)
 
     def _make_function(self, codegen: Codegen, code: CodeType) -> None:
         cells = free_names(self.root.code)

@@ -98,6 +98,13 @@ class TraceGraph:
             node.meta.update(recompute="always", checkpoint=self.checkpoint)
         return node
 
+    def make_number(self, function: Any, args: tuple[Any, ...]) -> torch.fx.Node:
+        """A node that computes a number, where its arguments are: the graph that needs it first may be inside of that
+        one, and end before others need it too."""
+        depth = self.scopes.home(args)
+        args = torch.fx.node.map_arg(args, lambda node: self.scopes.here(node, depth))
+        return self.scopes.open[depth].graph.call_function(function, args)
+
     @property
     def shape_env(self) -> Any:
         """The ShapeEnv of symbolic sizes; None while all sizes are static."""
@@ -223,8 +230,9 @@ class TraceGraph:
             raise Unsupported("operator-error", f"{_target_name(target)}: {first_line}") from error
 
     def finish(self, outputs: Sequence[torch.fx.Node], modes: Modes) -> CapturedGraph:
-        """Close the graph with `outputs`, drop what nothing uses, and hand it over."""
-        self.graph.output(tuple(outputs))
+        """Close the graph with `outputs`, drop what nothing uses, and hand it over. Raises Unsupported where an output
+        is of an inner graph."""
+        self.graph.output(tuple([self.scopes.here(node) for node in outputs]))
         self._drop_dead()
         placeholders = [node for node in self.graph.nodes if node.op == "placeholder"]
         # The module's Python code is written when something runs it.

@@ -128,7 +128,8 @@ def _set_attention(enabled: Sequence[bool]) -> None:
         getattr(torch._C, f"_set_sdp_use_{name}")(on)
 
 
-def _set_saved_tensors_error(message: str | None) -> None:
+def set_saved_tensors_error(message: str | None) -> None:
+    """With what message saved tensors hooks are an error; None: they are none."""
     if message is None:
         torch._C._autograd._saved_tensors_hooks_enable()
     else:
@@ -151,7 +152,7 @@ _SETTERS: dict[str, Callable[[Any], None]] = {
     "anomaly": lambda state: torch._C.set_anomaly_enabled(*state),
     "attention": _set_attention,
     "in_place_requires_grad": _functorch.set_inplace_requires_grad_allowed,
-    "saved_tensors_error": _set_saved_tensors_error,
+    "saved_tensors_error": set_saved_tensors_error,
 }
 
 LASTING: dict[str, Callable[[Any], Any]] = {

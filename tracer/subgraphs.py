@@ -75,6 +75,12 @@ class Scopes:
     def __init__(self) -> None:
         self.open = [Scope(torch.fx.Graph())]
 
+    def home(self, args: Sequence[Any]) -> int:
+        """How deep the innermost graph is that a node among `args` is of, counted from the innermost (-1)."""
+        graphs = [arg.graph for arg in args if isinstance(arg, torch.fx.Node)]
+        depths = range(-1, -len(self.open) - 1, -1)
+        return next((depth for depth in depths if self.open[depth].graph in graphs), -1)
+
     def here(self, node: torch.fx.Node, depth: int = -1) -> torch.fx.Node:
         """What stands for `node` in the innermost graph (in that at `depth`). Raises Unsupported where nothing does."""
         scope = self.open[depth]

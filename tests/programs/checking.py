@@ -31,6 +31,8 @@ PLAIN = (int, float, str, bool, complex, bytes, torch.dtype, torch.device, slice
 
 Seen = dict[int, tuple[str, Any]]
 """By id, where an object was first and the object itself: one that is gone would leave its id to another."""
+_ADDRESS = re.compile(" at 0x[0-9a-f]+")
+"""In the text of an object without one of its own: another in each run of the program."""
 _LIBRARIES = (os.path.dirname(torch.__file__), os.path.dirname(os.__file__))
 
 
@@ -61,7 +63,7 @@ def leaves(value: Any, path: str, seen: Seen) -> list[tuple[str, Any]]:
         place, part = pending.pop()
         leaf, parts = _opened(part, place, seen)
         found.append((place, leaf))
-        pending += [(re.sub(" at 0x[0-9a-f]+", "", f"{place}.{key}"), inner) for key, inner in reversed(parts)]
+        pending += [(_ADDRESS.sub("", f"{place}.{key}"), inner) for key, inner in reversed(parts)]
     return found
 
 
@@ -131,7 +133,7 @@ def _parts(value: Any) -> list[tuple[Any, Any]]:
         return [(name, getattr(value, name)) for name in slots if hasattr(value, name)]
     if isinstance(value, contextvars.ContextVar):
         return [("value", value.get(None))]
-    return [("repr", re.sub(" at 0x[0-9a-f]+", "", repr(value)))]
+    return [("repr", _ADDRESS.sub("", repr(value)))]
 
 
 def observe(program: Callable[..., Any], compile: Callable[..., Any]) -> tuple[list[tuple[str, Any]], Any]:
@@ -165,7 +167,7 @@ def described(leaf: Any) -> Any:
         strides = [stride for stride, size in zip(leaf.strides, leaf.shape) if size > 1]
         return type(leaf), leaf.dtype, leaf.shape, strides, leaf.flags.writeable, leaf.tobytes()
     if not isinstance(leaf, torch.Tensor):
-        return leaf if type(leaf) is int else repr(leaf)
+        return leaf if type(leaf) is int else _ADDRESS.sub(" at", repr(leaf))
     data = leaf.detach().resolve_conj().contiguous().view(-1)
     numbers = data.view(torch.uint8).tolist() if data.numel() else []
     layout = tuple(leaf.shape), leaf.stride(), leaf.storage_offset()

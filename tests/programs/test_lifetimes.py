@@ -95,8 +95,37 @@ def where_too_many_compilations_leave_the_rest_to_eager(compile):
     return compile(fn)(torch.ones(2), 14), log
 
 
+def with_the_exception_whose_frames_hold_it(compile):
+    def failing(x):
+        z = left_open(log, x, "held")
+        next(z)
+        print("failing")
+        raise KeyError("k")
+
+    def fn(x):
+        y = x + 1
+        try:
+            failing(x)
+        except KeyError as error:
+            log.append(str(error))
+            print("handled")
+            log.append("still there")
+            print("it goes")
+        log.append("gone")
+        print("again")
+        try:
+            failing(x)
+        except KeyError:
+            y = y * 2
+        print("after")
+        return y
+
+    log = []
+    return compile(fn)(torch.ones(2)), log
+
+
 PROGRAMS = (at_the_end_of_the_frame, after_breaks, when_its_variable_is_taken, when_its_loop_is_left,
-            where_too_many_compilations_leave_the_rest_to_eager)  # fmt: skip
+            where_too_many_compilations_leave_the_rest_to_eager, with_the_exception_whose_frames_hold_it)  # fmt: skip
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)

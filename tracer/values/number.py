@@ -154,7 +154,7 @@ class NumberValue(Value):
         locations, module = tx.stack_locations(), tx.trace.module_path
 
         def make() -> torch.fx.Node:
-            node = graph.make(function, tuple(arg.as_proxy() for arg in args), {})
+            node = graph.make_number(function, tuple(arg.as_proxy() for arg in args))
             node.meta.update(val=result, stack=locations, module=module)
             return node
 
@@ -319,7 +319,7 @@ def size_value(
 
     def make() -> torch.fx.Node:
         args = (owner.as_proxy(),) if dimension is None else (owner.as_proxy(), dimension)
-        node = args[0].graph.call_function(function, args)
+        node = tx.graph.make_number(function, args)
         node.meta.update(val=size, stack=locations, module=module)
         return node
 

@@ -12,7 +12,7 @@ from torch._C import _SDPBackend
 from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode, inference_mode
 from torch.autograd.profiler import record_function
 
-from ..modes import set_deterministic
+from ..modes import set_deterministic, set_saved_tensors_error
 from ..sources import GLOBAL_STATE, Source
 from .base import Unsupported, Value
 from .constant import constant
@@ -213,12 +213,34 @@ class QuietValue(ModeValue):
         return self.name
 
 
+class WithoutHooksValue(QuietValue):
+    """A block in which saved tensors hooks are an error. No node of the graph puts one there, so the mode is set for
+    what is traced only, which asks for it."""
+
+    __slots__ = ("message", "previous")
+
+    def __init__(self, message: str) -> None:
+        super().__init__("torch.autograd.graph.disable_saved_tensors_hooks")
+        self.message = message
+        self.previous: str | None = None
+
+    def enter(self, tx: Interpreter) -> Value:
+        """None."""
+        self.previous = _C._autograd._saved_tensors_hooks_get_disabled_error_message()
+        set_saved_tensors_error(self.message)
+        return constant(None)
+
+    def leave(self, tx: Interpreter) -> None:
+        """As it was before."""
+        set_saved_tensors_error(self.previous)
+
+
 @handles(torch.autograd.graph.disable_saved_tensors_hooks)
 def _disable_hooks(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     """The block that torch.func's transforms run in: hooks that are on already are an error there."""
     if _C._autograd._top_saved_tensors_default_hooks(False) is not None or tx.graph.checkpoint:
         raise Unsupported("context-manager", "saved tensors hooks around a transform of torch.func")
-    return QuietValue("torch.autograd.graph.disable_saved_tensors_hooks")
+    return WithoutHooksValue([*args, *kwargs.values()][0].as_constant())
 
 
 NAMED["torch._dynamo.compiled_autograd", "_disable"] = lambda tx, args, kwargs: QuietValue("compiled autograd is off")
