@@ -5,11 +5,14 @@ import math
 import re
 import sys
 from collections.abc import Callable, Sequence
+from operator import attrgetter
+from types import NoneType
 from typing import Any
 
 import torch
 
 from ..shapes import ShapeGuard
+from ..sources import ComputedSource, ItemSource, Source
 
 _FUNCTIONS: dict[str, Any] = {
     "math": math, "max": max, "min": min, "abs": abs, "round": round, "float": float, "torch": torch,
@@ -25,19 +28,39 @@ def on_number(guards: Sequence[ShapeGuard]) -> Callable[[int], bool]:
     return _function(f"lambda {first}: {body}", {})
 
 
-def on_frame(code: str, f_globals: dict[str, Any]) -> Callable[[dict[str, Any]], bool]:
-    """Python over L and G (`conditions_code`) as a function of the frame's locals."""
-    return _function(f"lambda L: {code}", {"G": f_globals, "__import_module": sys.modules.__getitem__})
+def on_frame(
+    guards: Sequence[ShapeGuard], f_globals: dict[str, Any], reader: Callable[[Source], Callable[[dict[str, Any]], Any]]
+) -> Callable[[dict[str, Any]], bool]:
+    """All of `guards` as a function of the frame's locals. `reader(source)` reads what Python over L and G cannot name:
+    the item of a dict under a tensor."""
+    names: dict[str, Any] = {"G": f_globals, "__import_module": sys.modules.__getitem__}
+
+    def place(source: Source) -> str:
+        if _has_name(source):
+            return source.expression
+        names[f"read{len(names)}"] = reader(source)
+        return f"read{len(names) - 1}(L)"
+
+    code = " and ".join(f"({condition_code(guard, place)})" for guard in guards)
+    return _function(f"lambda L: {code}", names)
+
+
+def _has_name(source: Source) -> bool:
+    if isinstance(source, ItemSource) and not isinstance(source.key, (str, int, float, bytes, NoneType)):
+        return False
+    if isinstance(source, ComputedSource):
+        return all(map(_has_name, source.args))
+    return source.base is None or _has_name(source.base)
 
 
 def conditions_code(guards: Sequence[ShapeGuard]) -> str:
-    """Conditions as Python over L and G, each symbol replaced by what it stands for."""
+    """Conditions as Python over L and G, as a person reads them."""
     return " and ".join(f"({condition_code(guard)})" for guard in guards)
 
 
-def condition_code(guard: ShapeGuard) -> str:
-    """One condition as Python over L and G."""
-    where = {name: source.expression for name, source in zip(guard.names, guard.sources)}
+def condition_code(guard: ShapeGuard, place: Callable[[Source], str] = attrgetter("expression")) -> str:
+    """One condition as Python over L and G, each symbol replaced by the place of what it stands for."""
+    where = {name: place(source) for name, source in zip(guard.names, guard.sources)}
     return re.sub(r"\b[a-z_]+\d+\b", lambda match: where.get(match.group(), match.group()), guard.expression)
 
 

@@ -215,8 +215,9 @@ _TENSOR_HINTS = {
     ".requires_grad": "pass {name}.detach() where no gradient is wanted; with and without gradients are compiled once "
     "each",
     ".dim()": "reshape to one number of dimensions before the call; each number is compiled once",
-    ".size()": "mark it before the first call with torch._dynamo.mark_dynamic({name}, {dim}); a size that changed once "
-    "is a symbol from then on all the same, unless dynamic=False, mark_static or a parameter keeps it a number",
+    ".size()": "mark it before the first call with torch._dynamo.maybe_mark_dynamic({name}, {dim}); a size that "
+    "changed once is a symbol from then on all the same, unless dynamic=False, mark_static or a parameter keeps it a "
+    "number",
     ".stride()": "pass {name}.contiguous(): another memory layout is compiled anew",
     " dispatch keys": "call the function always inside of torch.inference_mode() or always outside; do not mix its "
     "tensors with others",
@@ -266,7 +267,7 @@ def _condition(check: Check, scope: Scope) -> list[Difference]:
     for guard in check.expectation:
         code = condition_code(guard)
         try:
-            if on_frame(code, scope.f_globals)(dict(scope.f_locals)):
+            if on_frame([guard], scope.f_globals, lambda source: lambda _: scope.value(source))(dict(scope.f_locals)):
                 continue
             values = ", ".join(f"{in_words(s)} is {scope.value(s)}" for s in dict.fromkeys(guard.sources))
         except Exception as error:

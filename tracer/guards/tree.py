@@ -18,10 +18,10 @@ import torch
 from torch._C._dynamo import guards as cpp
 
 from ...artifacts.records import Location
+from ..cached_results import cached_result
 from ..eval_frame import local_indices
 from ..lean import guard_manager_type, tensors_always_checked, without_dynamo
 from ..shapes import FrameShapes, ShapeGuard
-from ..cached_results import cached_result
 from ..sources import (
     GLOBAL_STATE,
     AttrSource,
@@ -38,12 +38,14 @@ from ..sources import (
     SizeSource,
     Source,
 )
+from .brief import with_brief
 from .builder import GuardBuilder, GuardSpec
-from .conditions import conditions_code, on_frame, on_number
+from .conditions import on_frame, on_number
 from .describe import type_name
 from .generated import GuardFunction, PythonManager
 from .kinds import KINDS, is_same_constant
 from .read import FUNCTIONS, item, reader
+from .versions import Versions
 
 Manager = Any
 """torch._C._dynamo.guards.GuardManager"""
@@ -78,12 +80,15 @@ class BuiltTree:
     watched: tuple[Any, ...]
 
 
-def build_tree(builder: GuardBuilder, failures: Mapping[str, int] | None = None) -> BuiltTree:
+def build_tree(
+    builder: GuardBuilder, failures: Mapping[str, int] | None = None,
+    versions: Callable[[], Versions | None] | None = None,
+) -> BuiltTree:
     """The C++ tree of all guards of `builder` and of the conditions on its shapes' symbols.
 
     The tree checks variables in the order in which they come first here: those whose guards have failed most often
     (`failures`, by variable) before the others, then as the function reads them. Checks in Python come last of all, and
-    C++ itself moves to the front what fails.
+    C++ itself moves to the front what fails. `versions` gives, or does not give yet, the library of `versions.py`.
     """
     with without_dynamo(), tensors_always_checked():
         tree = GuardTree(builder)
@@ -96,7 +101,7 @@ def build_tree(builder: GuardBuilder, failures: Mapping[str, int] | None = None)
         ]
         tree.add_conditions()
         tree.finish_alias_check()
-        tree.finish_modules()
+        tree.finish_modules(versions)
         tree.forget()
         checks.sort(key=lambda check: check.index)
         return BuiltTree(tree.root, (*checks, *tree.implied), tuple(tree.watched.values()))
@@ -179,11 +184,11 @@ class GuardTree:
         self._functions.append((manager, function))
         return function.root
 
-    def finish_modules(self) -> None:
+    def finish_modules(self, versions: Callable[[], Versions | None] | None) -> None:
         """The guards of each outermost module as a guard that calls a function."""
         for manager, function in self._functions:
             check, parts = function.compiled()
-            manager.add_lambda_guard(check, parts, None)
+            manager.add_lambda_guard(with_brief(function, check, versions), parts, None)
 
     def forget(self) -> None:
         """Let go of the program's objects: they may have to die before the garbage collector finds this tree."""
@@ -276,7 +281,8 @@ class GuardTree:
         for home, guards in groups.items():
             parts = self.imply(home, "SHAPE_ENV", tuple(guards))
             if home is GLOBAL_STATE:
-                holds = on_frame(conditions_code(guards), self.builder.scope.f_globals)
+                f_globals, f_builtins = self.builder.scope.f_globals, self.builder.scope.f_builtins
+                holds = on_frame(guards, f_globals, lambda source: reader(source, f_globals, f_builtins))
                 self.root.add_epilogue_lambda_guard(holds, parts, None)
             else:
                 self.manager(home).add_lambda_guard(on_number(guards), parts, None)

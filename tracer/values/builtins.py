@@ -131,7 +131,12 @@ def _super(tx: Interpreter, *args: Value) -> Value:
 def _vars(tx: Interpreter, value: Value | None = None) -> Value:
     if value is None:
         raise Unsupported("call", "vars()")
-    return value.getattr(tx, "__dict__")
+    try:
+        return value.getattr(tx, "__dict__")
+    except ObservedException as raised:
+        if not issubclass(raised.value.python_type(), AttributeError):
+            raise
+        tx.raise_observed(TypeError, "vars() argument must have __dict__ attribute")
 
 
 def _dir(tx: Interpreter, value: Value) -> Value:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch._C import _functorch
-from torch.amp.autocast_mode import _enter_autocast, _exit_autocast
+from torch.amp.autocast_mode import _enter_autocast, _exit_autocast, autocast_decorator
 from torch.utils._contextlib import context_decorator
 
 from ..modes import exchange_grad_mode
@@ -211,6 +211,8 @@ class AutocastValue(ModeValue):
 
     def enter(self, tx: Interpreter) -> Value:
         """Enter for real, so that fake results have the dtypes that autocast gives, and in the graph."""
+        if self.real is not None:
+            raise Unsupported("context-manager", f"{self.describe()} is entered again before it is left")
         try:
             self.real = _enter_autocast(*self.settings)
         except TypeError as error:
@@ -226,9 +228,9 @@ class AutocastValue(ModeValue):
         mode_node(tx, _exit_autocast, (self.node,))
         self.real = None
 
-    def clone(self) -> ModeValue:
-        """The same settings, not entered."""
-        return AutocastValue(self.settings)
+    def call(self, tx: Interpreter, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        """As a decorator: the function, with this very manager around each call."""
+        return from_python(tx, autocast_decorator).call(tx, [self, *args], kwargs)
 
     def reconstruct(self, codegen: Codegen) -> None:
         """`torch.autocast(...)`."""

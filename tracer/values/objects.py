@@ -105,7 +105,7 @@ class ObjectValue(Value):
             own = self._instance_attr(tx, name, found)
             if own is not None:
                 return own
-        if name == "__dict__":
+        if name == "__dict__" and self.cls.__dictoffset__:
             return self._instance_dict(tx)
         stored_in = stored_in_class(tx, self.cls, name)
         if stored_in is not None:
