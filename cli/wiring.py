@@ -20,6 +20,7 @@ import torch
 from ..artifacts.context import CompileContext, CompileId
 from ..tracer import dispatch, eval_frame
 from ..tracer.capture import Backend, CapturedGraph, Compiled, CompileOptions
+from ..tracer.guards.versions import Versions
 from . import session
 from .inputs import saving_inputs
 
@@ -45,7 +46,9 @@ class Request:
             new_context, memory_budget=self.memory_budget, freezing=self.freezing, cpp_wrapper=self.cpp_wrapper
         )
         ours = isinstance(self.backend, str)  # what another's graph raises is the program's
-        options = CompileOptions(backend, make_context, self.dynamic, self.fullgraph, run_again=ours)
+        options = CompileOptions(
+            backend, make_context, self.dynamic, self.fullgraph, run_again=ours, versions=dict_versions
+        )
         if self.recompile_limit is not None:
             options.recompile_limit = self.recompile_limit
         return options
@@ -53,6 +56,19 @@ class Request:
     def optimize(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """`function`, compiled when it is called."""
         return dispatch.optimize(function, self.options())
+
+
+def dict_versions() -> Versions | None:
+    """What lets the guards of a large module pass over dicts that have not changed, where it can be had."""
+    return _guard_library()()
+
+
+@functools.cache
+def _guard_library() -> Any:
+    """Loaded with the engine's compiler when a module was accepted a few times."""
+    from .guard_library import GuardLibrary
+
+    return GuardLibrary()
 
 
 def new_context(

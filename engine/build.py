@@ -94,14 +94,15 @@ class Building:
     """
 
     def __init__(self, source: str, names: Sequence[str]) -> None:
+        self._arguments = source, names
         self._built: BuiltLibrary | None = None
         self._error: Exception | None = None
-        self._thread = threading.Thread(target=self._run, args=(source, names), name="ptdebug build")
+        self._thread = threading.Thread(target=self._run, name="ptdebug build")
         self._thread.start()
 
-    def _run(self, source: str, names: Sequence[str]) -> None:
+    def _run(self) -> None:
         try:
-            self._built = build(source, names)
+            self._built = build(*self._arguments)
         except Exception as error:  # raised again where the library is wanted
             self._error = error
 
@@ -110,8 +111,13 @@ class Building:
         self._thread.join()
         if self._error is not None:
             raise self._error
-        assert self._built is not None
+        if self._built is None:  # in a child of fork, where the thread is not
+            self._built = build(*self._arguments)
         return self._built
+
+    def finished(self) -> bool:
+        """Whether `wait` does not wait."""
+        return not self._thread.is_alive()
 
 
 def disassemble(path: Path) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 import torch.fx
 
 from ..artifacts.context import CompileContext, CompileId
+from .guards.versions import Versions
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,8 @@ class CompileOptions:
 
     `dynamic`: None = a dimension that changed becomes symbolic at the recompilation; True = all from the start;
     False = never. `run_again`: a call whose graph raises runs as it was written. After `recompile_limit`
-    entries for one code object the frame runs in eager, said once.
+    entries for one code object the frame runs in eager, said once. `versions` gives the library of `guards/versions.py`
+    when it is compiled.
     """
 
     backend: Backend
@@ -52,3 +54,4 @@ class CompileOptions:
     fullgraph: bool = False
     recompile_limit: int = 8
     run_again: bool = True
+    versions: Callable[[], Versions | None] | None = None

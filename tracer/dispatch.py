@@ -210,7 +210,7 @@ class _Compilation:
         )
 
     def _install(self, converted: ConvertedFrame) -> Verdict:
-        tree = build_tree(converted.guards, self.failures)
+        tree = build_tree(converted.guards, self.failures, self.options.versions)
         guards = EntryGuards(tree.root, tree.checks, str(self.id))
         if not tree.root.check(self.frame.f_locals):
             frame = self.frame

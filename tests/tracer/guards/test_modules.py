@@ -1,4 +1,5 @@
-"""Whatever changes in a module between two calls is seen, also after calls without a change."""
+"""Whatever changes in a module between two calls is seen, also after calls without a change, when the guards look at
+less where CPython tells of changes."""
 from __future__ import annotations
 
 import collections
@@ -9,12 +10,14 @@ from typing import Any
 
 import pytest
 import torch
+from ptdebug.engine.build import build
 from ptdebug.tracer import dispatch
 from ptdebug.tracer.capture import CompileOptions
+from ptdebug.tracer.guards import brief, versions
 from ptdebug.tracer.sources import AttrSource, LocalSource
 from torch import nn
 
-CALLS = 5
+CALLS = 12  # more than the guards' patience
 
 
 class Block(nn.Module):
@@ -26,12 +29,13 @@ class Block(nn.Module):
         self.scale, self.shifts, self.sizes = 2.0, [1.0, 2.0], (4, 4)
         self.config = types.SimpleNamespace(power=1)
         self.options: dict[str, int] = {}
+        self.order = collections.OrderedDict(a=1, b=2)
         self.register_buffer("offset", torch.zeros(4))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         x = self.drop(self.norm(self.first(x))) * self.scale + self.offset
         x = x**self.config.power + self.shifts[0] * self.sizes[0]
-        return x + (1 if self.training else 2) + len(self.options)
+        return x + (1 if self.training else 2) + len(self.options) + next(iter(self.order.values()))
 
 
 class Other(Block):
@@ -54,6 +58,10 @@ def _replaced_dict(net: Any) -> None:
     kept = net.blocks[1].__dict__
     net.blocks[1].__dict__ = {**kept, "scale": 3.0}
     net.kept = kept
+
+
+def _reordered(net: Any) -> None:
+    net.blocks._modules["0"] = net.blocks._modules.pop("0")
 
 
 def _resized(net: Any) -> None:
@@ -93,14 +101,44 @@ CHANGES: dict[str, Callable[[Any], Any]] = {
     "buffers of a leaf": lambda net: net.blocks[1].drop._buffers.update({"p": torch.ones(1)}),
     "empty dict filled": lambda net: net.blocks[1].options.update({"more": 1}),
     "fewer blocks": lambda net: net.blocks.__delitem__(0),
+    "more blocks": lambda net: net.blocks.append(Block()),
+    "blocks in another order": _reordered,
+    "one block twice": lambda net: net.blocks.__setitem__(1, net.blocks[0]),
+    "order of items": lambda net: net.blocks[1].order.move_to_end("a"),
+    "no attribute": lambda net: net.blocks[1].__dict__.pop("scale", None),
+    "all attributes": lambda net: net.blocks[1].__dict__.clear(),
 }
 
 
-@pytest.fixture(autouse=True)
-def fresh_start() -> Iterator[None]:
+@pytest.fixture(scope="module")
+def library() -> versions.Versions:
+    """What reads the versions of dicts."""
+    if not versions.possible():
+        pytest.skip("the dicts of this Python have no versions")
+    found = versions.tried(build(versions.SOURCE, versions.FUNCTIONS).functions)
+    assert found is not None
+    return found
+
+
+@pytest.fixture(autouse=True, params=["full", "brief"])
+def looks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bool]]:
+    """What comparing versions answered, without a library nothing; modules of any size are worth it."""
+    answers: list[bool] = []
     dispatch.reset()
-    yield
+    if request.param == "brief":
+        found = request.getfixturevalue("library")
+
+        def look(table: bytearray, slots: list[Any]) -> bool:
+            answers.append(found.look(table, slots))
+            return answers[-1]
+
+        monkeypatch.setattr(brief, "_WORTH_IT", 0)
+        monkeypatch.setitem(OPTIONS, "versions", lambda: versions.Versions(found.take, look))
+    yield answers
     dispatch.reset()
+
+
+OPTIONS: dict[str, Any] = {}
 
 
 def compiled(function: Callable[..., Any], graphs: list[Any]) -> Callable[..., Any]:
@@ -108,7 +146,7 @@ def compiled(function: Callable[..., Any], graphs: list[Any]) -> Callable[..., A
         graphs.append(captured)
         return captured.module.forward
 
-    return dispatch.optimize(function, CompileOptions(backend))
+    return dispatch.optimize(function, CompileOptions(backend, **OPTIONS))
 
 
 def outcome(function: Callable[..., Any], x: torch.Tensor) -> Any:
@@ -120,13 +158,13 @@ def outcome(function: Callable[..., Any], x: torch.Tensor) -> Any:
 
 
 @pytest.mark.parametrize("what", CHANGES)
-def test_changes_are_seen(what: str) -> None:
+def test_changes_are_seen(what: str, looks: list[bool]) -> None:
     torch.manual_seed(0)
     net, x, graphs = Net(), torch.rand(2, 4), list[Any]()
     fast = compiled(net.forward, graphs)
     for _ in range(CALLS):
         fast(x)
-    assert len(graphs) == 1
+    assert len(graphs) == 1 and looks[-3:] == ([True] * 3 if "versions" in OPTIONS else [])
     for _ in range(2):
         CHANGES[what](net)
         assert outcome(fast, x) == outcome(net, x)
