@@ -357,14 +357,15 @@ INLINE float turned_float(float x, int32 quarter) {  // the sine of x and so man
     "turned_lanes": """\
 template <typename V, int N, int QUARTER> INLINE V turned_lanes(V x, double (*exact)(double)) {
   float in[N], out[N];
-  int32 far = 0;
+  int32 far[N];
   __builtin_memcpy(in, &x, sizeof x);
-  #pragma omp simd reduction(|:far)
+  #pragma omp simd
   for (int k = 0; k < N; k++) {
     out[k] = turned_float(in[k], QUARTER);
-    far |= __builtin_fabsf(in[k]) > FAR_TURNED;
+    far[k] = __builtin_fabsf(in[k]) > FAR_TURNED;
   }
-  if (__builtin_expect(far, 0))
+  by_halves<N>([&](int64 k, int64 other) { far[k] |= far[other]; });
+  if (__builtin_expect(far[0], 0))
     for (int k = 0; k < N; k++) if (__builtin_fabsf(in[k]) > FAR_TURNED) out[k] = (float)exact((double)in[k]);
   __builtin_memcpy(&x, out, sizeof x);
   return x;
