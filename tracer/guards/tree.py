@@ -213,9 +213,13 @@ class GuardTree:
             "guard_manager_enum": self.plain,
         }
 
+    def reader(self, source: Source) -> Callable[[dict[str, Any]], Any]:
+        """What `source` computes, as a function of the frame's locals."""
+        return reader(source, self.builder.scope.f_globals, self.builder.scope.f_builtins)
+
     def equals_on_frame(self, source: Source, value: Any) -> Callable[[dict[str, Any]], bool]:
         """Whether what `source` computes in a frame with these locals is `value`."""
-        read = reader(source, self.builder.scope.f_globals, self.builder.scope.f_builtins)
+        read = self.reader(source)
         return lambda f_locals: is_same_constant(value, read(f_locals))
 
     def alias(self, first: Source, second: Source, parts: list[str]) -> None:
@@ -281,8 +285,7 @@ class GuardTree:
         for home, guards in groups.items():
             parts = self.imply(home, "SHAPE_ENV", tuple(guards))
             if home is GLOBAL_STATE:
-                f_globals, f_builtins = self.builder.scope.f_globals, self.builder.scope.f_builtins
-                holds = on_frame(guards, f_globals, lambda source: reader(source, f_globals, f_builtins))
+                holds = on_frame(guards, self.builder.scope.f_globals, self.reader)
                 self.root.add_epilogue_lambda_guard(holds, parts, None)
             else:
                 self.manager(home).add_lambda_guard(on_number(guards), parts, None)
