@@ -83,7 +83,7 @@ def stacked(xs):
 def marked(*sizes: int) -> list[tuple[torch.Tensor]]:
     """A tensor of each first size; of the first the size is marked."""
     tensors = [torch.rand(size, 6, 4) for size in sizes]
-    torch._dynamo.mark_dynamic(tensors[0], 0)
+    torch._dynamo.maybe_mark_dynamic(tensors[0], 0)
     return [(tensor,) for tensor in tensors]
 
 
@@ -183,7 +183,7 @@ def deterministic(times: int) -> Program:
 
 ADVICE: dict[str, Advice] = {
     "size": Advice(
-        "x.size(0)", "6", "9", "mark it before the first call with torch._dynamo.mark_dynamic(x, 0)",
+        "x.size(0)", "6", "9", "mark it before the first call with torch._dynamo.maybe_mark_dynamic(x, 0)",
         calls(lambda x: x.tanh() * x.shape[0], (X,), (torch.rand(9, 4),)),
         lambda compile: calls(lambda x: x.tanh() * x.shape[0], *marked(6, 9))(compile),
     ),

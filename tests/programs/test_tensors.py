@@ -6,10 +6,12 @@ from __future__ import annotations
 import collections
 import math
 
+import ptdebug
 import pytest
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
+from ptdebug.tracer.statistics import STATISTICS
 
 from .checking import Programs, call, check
 
@@ -453,6 +455,25 @@ def views_in_place_of_inputs(compile):
     f = compile(fn)
     x, y = torch.arange(9.0).view(3, 3), torch.ones(2, 2)
     return f(x, y), x, y, x.stride()
+
+
+@program
+def rows_by_number(compile):
+    def fn(x, i):
+        row = x[i]
+        row.add_(1)
+        return row, x[-1 - i], x
+
+    f, x = compile(fn), torch.arange(24.0).view(6, 4)
+    return [call(f, x.clone(), i) for i in (3, 2, 4, 5, 0, 1, -2, -6, 6, -7, True)], call(f, torch.tensor(2.0), 3)
+
+
+def test_a_number_that_varies_as_an_index_is_compiled_for_all_in_range():
+    STATISTICS.clear()
+    fast = ptdebug.compile(lambda x, i: x[i] * 2, backend=lambda graph, _: graph)
+    for i in (3, 2, 4, 5, 2):
+        torch.testing.assert_close(fast(torch.eye(6), i), torch.eye(6)[i] * 2)
+    assert STATISTICS.graphs == 2
 
 
 @pytest.mark.parametrize("name", program)

@@ -14,7 +14,7 @@ from ..sources import AttrSource, Source
 from ..wording import expression_of, in_words
 from .base import Unsupported, Value
 from .constant import REGISTRY, BoundBuiltin, ItemsIterator, constant
-from .number import size_value
+from .number import NumberValue, size_value
 from .operators import IN_PLACE, apply
 from .overrides import call_method, override
 from .registry import RESULTS, build, builds, from_python
@@ -116,7 +116,10 @@ class TensorValue(Value):
         return tx.graph.call(function, [self], {}, tx)
 
     def getitem(self, tx: Interpreter, key: Value) -> Value:
-        """Indexing: a node."""
+        """Indexing: a node. Taken as an index, a number that varies would become a constant; `select` keeps it."""
+        if isinstance(key, NumberValue) and self.kind in (torch.Tensor, torch.nn.Parameter) and self.fake.dim():
+            if not key.is_constant() and key.python_type() is int and key.is_backed():
+                return tx.graph.call(torch.select, [self, constant(0), key], {}, tx)
         return tx.graph.call(operator.getitem, [self, key], {}, tx)
 
     def setitem(self, tx: Interpreter, key: Value, value: Value) -> None:
