@@ -15,7 +15,7 @@ from torch.overrides import TorchFunctionMode
 from .base import Unsupported, Value
 from .constant import constant
 from .handlers import NAMED
-from .registry import from_python
+from .registry import from_python, is_library
 from .tensor import TensorValue
 
 if TYPE_CHECKING:
@@ -77,4 +77,11 @@ def flex_attention(tx: Interpreter, operator: Any, args: Sequence[Value]) -> Val
     return tx.inline(from_python(tx, math_attention), args[:6], {})
 
 
-NAMED["torch._dynamo.decorators", "mark_static"] = lambda tx, args, kwargs: constant(None)
+def _mark_static(tx: Interpreter, args: Sequence[Value], kwargs: Any) -> Value:
+    """Nothing in torch's own code, whose tensors do not live on; what the program marks keeps the mark."""
+    if not is_library(tx.f_globals.get("__name__")):
+        raise Unsupported("call", "torch._dynamo.mark_static")
+    return constant(None)
+
+
+NAMED["torch._dynamo.decorators", "mark_static"] = _mark_static
