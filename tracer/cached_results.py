@@ -1,5 +1,5 @@
-"""What a function with `functools.lru_cache` has in its cache, read without a call: a call counts as a hit, makes its entry
-the youngest, and runs the function where the entry is gone."""
+"""What a function with `functools.lru_cache` has in its cache, read without a call: a call counts as a hit, makes its
+entry the youngest, and runs the function where the entry is gone."""
 from __future__ import annotations
 
 import functools
@@ -14,8 +14,8 @@ NOT_CACHED = object()
 def cached_result(function: Any, args: tuple[Any, ...], kwargs: tuple[tuple[str, Any], ...]) -> Any:
     """The result that `function` has for the arguments; NOT_CACHED where it has none, or is no such function.
 
-    Only the garbage collector shows the cache (`lru_cache_tp_traverse` in CPython's _functoolsmodule.c): the class, then
-    key, result and the class of the link for each entry where the size is limited, then a dict of the entries, the
+    Only the garbage collector shows the cache (`lru_cache_tp_traverse` in CPython's _functoolsmodule.c): the class,
+    then key, result and the class of the link for each entry where the size is limited, then a dict of the entries, the
     function, and the object that stands before keywords in keys.
     """
     if type(function) is types.MethodType:

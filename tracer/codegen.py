@@ -21,8 +21,8 @@ import torch
 import torch.fx
 
 from .assembly import Cell, Instr, Label, Positions, TryBegin, TryEnd
-from .side_effects import CellValue, SideEffects
 from .cached_results import cached_result
+from .side_effects import CellValue, SideEffects
 from .sources import (
     AttrSource,
     CallSource,

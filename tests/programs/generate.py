@@ -1,7 +1,7 @@
 """Random programs: templates with typed holes, filled in from a seed.
 
-`grammar.py` and `grammar_rare.py` hold the templates, one table for expressions by kind and one for statements; adding a
-feature of the language is adding a line there. Every second program also uses those of `grammar_torch.py` and
+`grammar.py` and `grammar_rare.py` hold the templates, one table for expressions by kind and one for statements; adding
+a feature of the language is adding a line there. Every second program also uses those of `grammar_torch.py` and
 `grammar_rare_torch.py`.
 
 A hole is `<KIND>` (an expression of that kind), `<KIND.own>` (a variable that the function may assign), `<KIND.var>`

@@ -45,7 +45,8 @@ _OBJECTS = (
 
 
 _ALIASES = (
-    *["y = t(i, 1.0)"] * 10, *["y = x"] * 3, *["y = xs[0]"] * 3, "y = x.view(2, 3)", "y = x.detach()", "xs = [x] * 2; y = x",
+    *["y = t(i, 1.0)"] * 10, *["y = x"] * 3, *["y = xs[0]"] * 3, "y = x.view(2, 3)", "y = x.detach()",
+    "xs = [x] * 2; y = x",
     "both = torch.arange(9.0).view(3, 3) - i; x, y = both[:2], both[1:]", "x = t(i, 1.0).view(3, 2).t(); y = x[:]",
     "both = t(i, 1.0).repeat(1, 2); x, y = both[:, :3], both[:, 3:]", "y = t(i, 1.0)[:1].expand(2, 3)",
     "xs = [x, x.view(2, 3), x[:]]; y = xs[2]", "y = t(i, 1.0); xs = [y, y, x]",
@@ -55,7 +56,8 @@ _ALIASES = (
 _LINKS = (
     *["pass"] * 20, "o.tags = ns", "o.t = x", "dt['b'] = xs[0]", "TABLE['l'] = ns", "LOG.append(ns)", "TABLE['ab'] = x",
     "o.items = xs", "r = x.view(-1, 3)", "r = xs[-1]", "r.requires_grad_()", "torch._dynamo.maybe_mark_dynamic(r, 0)",
-    "torch._dynamo.mark_static(r, 0)", "torch._dynamo.mark_static(x)", "torch._dynamo.mark_dynamic(r, 0)", "elsewhere.PARTS = ns",
+    "torch._dynamo.mark_static(r, 0)", "torch._dynamo.mark_static(x)", "torch._dynamo.mark_dynamic(r, 0)",
+    "elsewhere.PARTS = ns",
 )  # fmt: skip
 """What else holds an argument of the call, and what it is marked with."""
 

@@ -344,7 +344,8 @@ def _operators():
         return x * n
 
     scaled.register_fake(lambda x, n: torch.empty_like(x))
-    scaled.register_autograd(lambda ctx, grad: (grad * ctx.n, None), setup_context=lambda ctx, inputs, output: setattr(ctx, "n", inputs[1]))
+    keep_factor = lambda ctx, inputs, output: setattr(ctx, "n", inputs[1])
+    scaled.register_autograd(lambda ctx, grad: (grad * ctx.n, None), setup_context=keep_factor)
 
     @torch.library.custom_op("random_programs::add_into", mutates_args={"x"})
     def add_into(x: torch.Tensor, y: torch.Tensor) -> None:

