@@ -155,15 +155,15 @@ def build_inference_mode(tx: Interpreter, obj: Any, source: Source | None) -> Va
 
 # ---- blocks that only watch ------------------------------------------------------------------------------------------
 class WatcherValue(ModeValue):
-    """A block that changes no value (`record_function`): entering and leaving it does nothing in the graph."""
+    """A block that changes no value (`record_function`): entering and leaving it does nothing in the graph. `state`
+    says how often the program did: it was made, entered or left."""
 
-    __slots__ = ("label",)
+    __slots__ = ("settings", "state")
 
-    resumable = False
-
-    def __init__(self, label: str) -> None:
+    def __init__(self, *settings: Any) -> None:
         super().__init__()
-        self.label = label
+        self.settings = settings
+        self.state = "made"
 
     def python_type(self) -> type:
         """The manager's class."""
@@ -171,25 +171,43 @@ class WatcherValue(ModeValue):
 
     def enter(self, tx: Interpreter) -> Value:
         """The manager itself."""
+        self.state = "entered"
         return self
 
     def leave(self, tx: Interpreter) -> None:
         """Nothing to put back."""
+        if self.state == "made":
+            raise Unsupported("context-manager", f"{self.describe()} is left before it was entered")
+        self.state = "left"
 
     def clone(self) -> ModeValue:
         """Another of the same name."""
-        return WatcherValue(self.label)
+        return WatcherValue(*self.settings)
 
     def reconstruct(self, codegen: Codegen) -> None:
-        """`record_function(name)`."""
-        codegen.call_const(record_function, [constant(self.label)])
+        """`record_function(...)`, in the state that the program knows it in."""
+        codegen.call_const(watching, [constant(part) for part in (self.state, *self.settings)])
 
     def describe(self) -> str:
         """For messages."""
-        return f"record_function({self.label!r})"
+        return f"record_function({self.settings[0]!r})"
 
 
-CONSTRUCTORS[record_function] = lambda tx, args, kwargs: WatcherValue([*args, *kwargs.values()][0].as_constant())
+def watching(state: str, *settings: Any) -> record_function:
+    """A `record_function(*settings)` that was only made, entered, or left too."""
+    block = record_function(*settings)
+    if state != "made":
+        block.__enter__()
+    if state == "left":
+        block.__exit__(None, None, None)
+    return block
+
+
+def _watcher(name: Value, args: Value | None = None) -> Value:
+    return WatcherValue(name.as_constant(), *([] if args is None else [args.as_constant()]))
+
+
+CONSTRUCTORS[record_function] = lambda tx, args, kwargs: _watcher(*args, **kwargs)
 
 
 class QuietValue(ModeValue):
