@@ -55,7 +55,7 @@ TORCH_EXPRESSIONS: dict[str, list[str]] = {
         "<V>.shape[0] == 3", "<V>.size(0) % 2 == 0", "isinstance(<U>, torch.nn.Module)", "hasattr(LAZILY, 'first')", "<W>.grad is None", "TIED[0].weight is TIED[2].weight", "torch.allclose(<T>, <T>)",
         "isinstance(<T>, Tagged)", "torch.get_default_dtype() is torch.float64", "<T>.dtype.is_floating_point", "<T>.sum() < <T>.mean()", "torch.compiler.is_compiling() * 0",
     ],
-    "S": ["type(<U>).__name__", "torch.mul(Quantity(<T>), <N>).unit", "type(<T>.as_subclass(Counting).sum()).__name__", "','.join(name for name, _ in <U>.named_parameters())", "str(list(NET.named)[<N> % 2])", "str(<T>.tolist()[1])", "f'{<F>:.3f}'", "str(tuple(<V>.shape))", "str(<T>.device)", "f'{<V.var>.shape[0]}'"],
+    "S": ["type(<U>).__name__", "torch.mul(Quantity(<T>), <N>).unit", "type(<T>.as_subclass(Counting).sum()).__name__", "','.join(name for name, _ in <U>.named_parameters())", "str(list(NET.named)[<N> % 2])", "str(<T>.tolist()[1])", "f'{<F>:.3f}'", "str(tuple(<V>.shape))", "str(<T>.device)", "f'{<V.var>.shape[0]}'", "'{:>3} {}'.format(<V>.shape[0], <S>)", "'%d of %s' % (<V>.shape[0], <S>)", "'{0[0]}{1!r}'.format(<V>.shape, <N>)", "'%3d|%s' % <V>.shape"],
     "LT": ["[p.detach()[:2] for p in [HALVED.weight]]", "list(<V>.split(2))[:1]", "[<U>(t) for t in <LT>]", "list(torch.func.vjp(torch.mul, <T>, <T>)[1](<T>))", "list(torch.broadcast_tensors(<T>, <T>))", "list(torch.meshgrid(<T>[0], <T>[1], indexing='ij'))[:0] + [<T>]", "[row + <T> for row in <V>]"],
     "LN": ["<T>.long().tolist()[0]", "list(<V>.shape)", "list(<T>.stride())", "torch.arange(<N> % 4).tolist()", "[len(t) for t in <V>.split(2)]", "(<T> > 0).nonzero().flatten().tolist()"],
     "DT": ["{k: b + <T> for k, b in NET.named_buffers()} | {'a': <T>}", "{'a': <U>(<T>)}"],
@@ -121,6 +121,15 @@ with torch.no_grad(): NET.scale.mul_(<F>)
 <T.own>.fill_(<N>)
 <T.own>.clamp_(min=<F>)
 <T.own>.data = <T>
+<W.own>.data = <T>
+<W.own>.grad = <T>
+<W.new> = <W>\n$W.grad = None\n($W * <T>).sum().backward()
+del <W.own>.grad
+<U>.zero_grad(set_to_none=<B>)
+<W.new> = <W>\nwith torch.no_grad(): $W.data = <T>; LOG.append($W * <F>)
+for p, q in zip(<U>.parameters(), <U>.parameters()): p.data = 0.5 * p.data + <F>
+<U>(<T>).sum().backward()\n<T.new> = torch.nn.utils.clip_grad_norm_(<U>.parameters(), <F>) + <T>
+<DT.new> = NET.state_dict()\n$DT.note = <N>\nLOG.append(($DT.note, list($DT)))
 <T.own>.requires_grad_(<B>)
 <T.own>.detach_()
 <T.own>.masked_fill_(<T> > 0, <F>)

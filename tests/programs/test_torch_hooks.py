@@ -205,6 +205,25 @@ def of_modules(compile):
     return x.grad, log, m[0].weight.grad, changed.weight.grad
 
 
+@program
+def of_all_modules_for_a_while(compile):
+    m, log = nn.Sequential(nn.Linear(2, 2), nn.ReLU()), []
+    doubled = torch.ones(2, 2, requires_grad=True)
+
+    def f(x):
+        handle = nn.modules.module.register_module_forward_hook(lambda mod, i, o: log.append(type(mod).__name__))
+        inner = x * 3
+        inner.register_hook(lambda g: g * 2)
+        y = m(inner)
+        handle.remove()
+        return m(y)
+
+    fast = compile(f)
+    for _ in range(2):
+        fast(doubled).sum().backward()
+    return log, doubled.grad
+
+
 @whole
 def of_a_module_for_one_call(compile):
     m = nn.Linear(2, 2)

@@ -13,6 +13,7 @@ import torch
 import torch.fx
 from torch._C import _functorch
 from torch.autograd.function import once_differentiable
+from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from .base import ObservedException, Unsupported, Value
 from .constant import BoundBuiltin, constant
@@ -264,7 +265,7 @@ def captured_function(plan: FunctionPlan) -> Callable[..., tuple[torch.Tensor, .
     """What a node calls for a Function that was traced."""
 
     def forward(ctx: Any, *tensors: Any) -> tuple[torch.Tensor, ...]:
-        results, saved = plan.forward.forward(*tensors)
+        results, saved = _run(plan.forward, tensors)
         ctx.inputs = len(tensors)
         ctx.numbers = [None if isinstance(value, torch.Tensor) else value for value in saved]
         ctx.save_for_backward(*[value if isinstance(value, torch.Tensor) else None for value in saved])
@@ -275,7 +276,7 @@ def captured_function(plan: FunctionPlan) -> Callable[..., tuple[torch.Tensor, .
     def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         saved = [n if t is None else t for t, n in zip(ctx.saved_tensors, ctx.numbers)]
         arriving = [_as_traced(gradient, stride) for gradient, stride in zip(gradients, plan.strides)]
-        found = plan.backward.forward(*arriving, *saved)
+        found = _run(plan.backward, (*arriving, *saved))
         return (*found, *[None] * (ctx.inputs - plan.gradients))
 
     last: Any = once_differentiable(backward) if plan.once else backward
@@ -287,6 +288,12 @@ def captured_function(plan: FunctionPlan) -> Callable[..., tuple[torch.Tensor, .
 
     apply.__name__ = apply.__qualname__ = plan.name
     return apply
+
+
+def _run(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Any:
+    """The graph as a function: as a module, which it is until its code is written, it would have global hooks run."""
+    _LazyGraphModule.force_recompile(graph)
+    return graph.forward(*inputs)
 
 
 def _as_traced(gradient: torch.Tensor, stride: tuple[int, ...] | None) -> torch.Tensor:

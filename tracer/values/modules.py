@@ -185,12 +185,11 @@ class ModuleValue(ObjectValue):
         if self.source is not None:
             for name in _FORWARD_HOOKS[:2]:
                 tx.guards.add(AttrSource(self.source, name), "LENGTH", len(own[name]))
-        for name in _FORWARD_HOOKS:
-            everywhere = getattr(nn_module, f"_global{name}")
-            tx.guards.add(ModuleGlobalSource(nn_module.__name__, f"_global{name}"), "LENGTH", len(everywhere))
-            if everywhere:
-                return True
-        tables = [(own[name], tx.trace.values_by_id.get(id(own[name]))) for name in _FORWARD_HOOKS]
+        everywhere = [getattr(nn_module, f"_global{name}") for name in _FORWARD_HOOKS]
+        for name, table in zip(_FORWARD_HOOKS, everywhere):
+            tx.guards.add(ModuleGlobalSource(nn_module.__name__, f"_global{name}"), "LENGTH", len(table))
+        held_by = [*everywhere, *[own[name] for name in _FORWARD_HOOKS]]
+        tables = [(table, tx.trace.values_by_id.get(id(table))) for table in held_by]
         return any(held if known is None else known.truth(tx) for held, known in tables)  # as the program changed it
 
     def key(self) -> Any:
