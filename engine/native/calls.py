@@ -89,7 +89,12 @@ class Arguments:
             return "nullptr", "0"
         if not isinstance(value, (list, tuple)):
             raise NoNativeForm(f"an argument {parameter.name} of type {type(value).__name__}")
-        if not value:
+        if parameter.kind == "const int64**" and value:  # a list that may be absent
+            inner = self.unique(parameter.name)
+            items, length = self._list(value, Parameter("const int64*", parameter.name))
+            self.statement(f"const int64* {inner} = {items};")
+            return f"&{inner}", length
+        if not value and not parameter.kind.endswith("int64**"):
             return "nullptr", "0"
         if parameter.kind.endswith("**"):
             raise NoNativeForm(f"a list of values that may be absent ({parameter.name})")

@@ -1,4 +1,4 @@
-"""The C++ text that all wrappers have in common: torch's functions as pointers, and what Python calls."""
+"""The C++ text that all wrappers have in common: declarations, torch's functions as pointers, and helpers."""
 from __future__ import annotations
 
 from .shim import USED, WRAP, parameters_of
@@ -9,6 +9,11 @@ PyObject* PyObject_Vectorcall(PyObject*, PyObject* const*, int64, PyObject*);
 PyObject* PyTuple_New(int64);
 PyObject* PyTuple_GetItem(PyObject*, int64);
 int PyTuple_SetItem(PyObject*, int64, PyObject*);
+int64 PyList_Size(PyObject*);
+PyObject* PyList_GetItem(PyObject*, int64);
+int PyList_SetSlice(PyObject*, int64, int64, PyObject*);
+int PyObject_IsTrue(PyObject*);
+void PyErr_Clear();
 void Py_IncRef(PyObject*);
 void Py_DecRef(PyObject*);
 }
@@ -27,6 +32,12 @@ static PyObject* called(PyObject* function, PyObject* argument) {
   PyObject* result = PyObject_Vectorcall(function, &argument, 1, nullptr);
   Py_DecRef(argument);
   return result;
+}
+static bool holds(PyObject* predicate, PyObject* tensor) {
+  PyObject* answer = PyObject_Vectorcall(predicate, &tensor, 1, nullptr);
+  const bool yes = answer && PyObject_IsTrue(answer);
+  if (answer) Py_DecRef(answer); else PyErr_Clear();
+  return yes;
 }
 struct Owned {
   Tensor tensor = nullptr;

@@ -19,8 +19,8 @@ AGAIN = 1
 """What the C++ returns where nothing was written yet: the Python wrapper does the call again, and raises."""
 
 FAILED, OUT_OF_BOUNDS = 2, 3
-"""What it returns after inputs were written: torch failed; the index of `Native.bounds[code - OUT_OF_BOUNDS]` is out
-of range."""
+"""What it returns after inputs were written or, in a backward, given away: torch failed; the index of
+`Native.bounds[code - OUT_OF_BOUNDS]` is out of range."""
 
 
 def load(
@@ -35,7 +35,7 @@ def load(
     make = ctypes.PyDLL(str(path)).ptdebug_wrapper
     make.restype, make.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.py_object]
     held = [names[name] for name in native.held]
-    state = (python, _raiser(native.bounds), torch._C._increment_version, *held, *native.plain)
+    state = (python, _raiser(native.bounds), torch._C._increment_version, torch.Tensor.is_neg, *held, *native.plain)
     call: Callable[..., Sequence[Any]] = make(ctypes.addressof(table), state)
     return call
 
@@ -48,7 +48,7 @@ def _raiser(bounds: tuple[str, ...]) -> Callable[[int], None]:
         if code >= OUT_OF_BOUNDS:
             error = IndexError(f"index out of range in `{bounds[code - OUT_OF_BOUNDS]}`")
         else:
-            error = RuntimeError("a library call failed, or no memory was left, after inputs were written")
+            error = RuntimeError("a library call failed, or no memory was left, in a call that cannot run again")
         setattr(error, CHANGED_INPUTS, True)
         raise error
 

@@ -21,22 +21,26 @@ PLACE_LIMIT = 8 << 10  # bytes of one buffer in it
 @dataclass(frozen=True)
 class Memory:
     """`root[name]`: the buffer whose memory a buffer of the graph has, itself where it has its own; `place[root]`: the
-    byte of the arena at which that starts, for those that are in it; `last[root]`: the last step that needs it."""
+    byte of the arena at which that starts, for those that are in it; `ending[step]`: the tensors that nothing after
+    that step needs."""
 
     root: Mapping[str, str]
     place: Mapping[str, int]
-    last: Mapping[str, int]
+    ending: Mapping[int, list[str]]
     arena: int
 
 
-def plan_memory(plan: Plan, signatures: Mapping[str, KernelSignature]) -> Memory:
-    """Places for the intermediate buffers of `plan`, which stand in kernels' `signatures`."""
+def plan_memory(plan: Plan, signatures: Mapping[str, KernelSignature], with_inputs: bool) -> Memory:
+    """Places for the intermediate buffers of `plan`, which stand in kernels' `signatures`; `with_inputs`: inputs end,
+    too."""
     buffers = plan.program.buffers
     seen = _as_tensors(plan)
     root: dict[str, str] = {}
     first: dict[str, int] = {}
     last: dict[str, int] = {}
     for position, name in _steps(plan, signatures):
+        if buffers[name].role == "input":
+            last[name] = position
         if buffers[name].role != "intermediate":
             continue
         old = plan.reuse.get(name)
@@ -50,7 +54,12 @@ def plan_memory(plan: Plan, signatures: Mapping[str, KernelSignature]) -> Memory
         sizes[owner] = None if size is None or known is None else max(size, known)
     small = {owner: size for owner, size in sizes.items() if size is not None and size <= PLACE_LIMIT}
     place, arena = _places(small, first, last)
-    return Memory(root, place, last, arena)
+    kept = {root.get(name, name) for name in _returned(plan)}
+    ending: dict[int, list[str]] = {}
+    for owner, position in last.items():
+        if owner not in place and owner not in kept and (with_inputs or buffers[owner].role != "input"):
+            ending.setdefault(position, []).append(owner)
+    return Memory(root, place, ending, arena)
 
 
 def _steps(plan: Plan, signatures: Mapping[str, KernelSignature]) -> Iterator[tuple[int, str]]:
@@ -63,12 +72,16 @@ def _steps(plan: Plan, signatures: Mapping[str, KernelSignature]) -> Iterator[tu
 
 def _as_tensors(plan: Plan) -> set[str]:
     """The buffers that somebody else than a kernel sees: library calls, the program, an input's new value."""
-    program = plan.program
-    names = {view.buffer for view in views_in((program.outputs, [view for view, _ in program.copies]))}
+    names = _returned(plan)
     for item in plan.items:
         if isinstance(item, ExternCall):
             names.update(n for part in touched_by(item) for n in part)
     return names
+
+
+def _returned(plan: Plan) -> set[str]:
+    program = plan.program
+    return {view.buffer for view in views_in((program.outputs, [view for view, _ in program.copies]))}
 
 
 def _bytes(buffer: Buffer) -> int | None:

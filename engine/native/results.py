@@ -14,11 +14,12 @@ from .state import NoNativeForm
 @dataclass(frozen=True)
 class Result:
     """One object that is returned, at `places` of the tuple. `kind` is "input" (`value` is its index), "plain" (a value
-    of Python), or "made" (a View of the graph)."""
+    of Python), or "made" (a View of the graph; where `copied`, a copy of it)."""
 
     kind: str
     value: Any
     places: tuple[int, ...]
+    copied: bool = False
 
 
 def results_of(aten: AtenGraph, program: Program) -> tuple[Result, ...]:
@@ -28,6 +29,8 @@ def results_of(aten: AtenGraph, program: Program) -> tuple[Result, ...]:
     for place, output in enumerate(aten.outputs):
         places.setdefault(id(output), []).append(place)
         outputs[id(output)] = output
+    if aten.is_backward:
+        return _gradients(places, outputs, aten, program)
     found: list[Result] = []
     shared: dict[View, int] = {}
     for key, output in outputs.items():
@@ -43,8 +46,32 @@ def results_of(aten: AtenGraph, program: Program) -> tuple[Result, ...]:
     return tuple(found)
 
 
+def _gradients(
+    places: dict[int, list[int]], outputs: dict[int, Output], aten: AtenGraph, program: Program
+) -> tuple[Result, ...]:
+    """Gradients, which whoever gets them may keep: each memory is given once, other windows on it are copied, and so is
+    what was saved. A window on a tangent is what eager returns."""
+    found: dict[Any, Result] = {}
+    given: dict[str, View] = {}
+    for key, output in outputs.items():
+        kind, value = _made(output, aten, program)
+        if not isinstance(value, View):
+            found[key] = Result(kind, value, tuple(places[key]))
+            continue
+        is_input = program.buffers[value.buffer].role == "input"
+        saved = is_input and program.inputs.index(value.buffer) < (aten.first_tangent or 0)
+        copied = saved or given.setdefault(value.buffer, value) != value
+        before = found.get(value) if not copied else None
+        found[key if copied else value] = Result(
+            kind, value, (*(before.places if before else ()), *places[key]), copied
+        )
+    return tuple(found.values())
+
+
 def _made(output: Output, aten: AtenGraph, program: Program) -> tuple[str, Any]:
     if isinstance(output, FromInput):
+        if aten.is_backward:
+            raise NoNativeForm("a gradient is an argument of the backward itself")
         return "input", output.index
     if isinstance(output, Constant):
         return "plain", _plain(output.value)
@@ -58,7 +85,7 @@ def _made(output: Output, aten: AtenGraph, program: Program) -> tuple[str, Any]:
         raise NoNativeForm("a result is memory that is read as another dtype")
     if buffer.role == "constant":
         raise NoNativeForm("a result is a tensor that the graph holds")
-    if buffer.role == "input":
+    if buffer.role == "input" and not aten.is_backward:
         if (value.size, value.stride, value.offset) == (buffer.size, buffer.stride, 0):
             return "input", program.inputs.index(value.buffer)
     return "made", value

@@ -28,6 +28,7 @@ USED = {
     "aoti_torch_get_dim": ("Tensor", "int64*"),
     "aoti_torch_get_size": ("Tensor", "int64", "int64*"),
     "aoti_torch_get_stride": ("Tensor", "int64", "int64*"),
+    "aoti_torch_new_tensor_handle": ("Tensor", "Tensor*"),
     "aoti_torch_clone": ("Tensor", "Tensor*"),
     "aoti_torch_copy_": ("Tensor", "Tensor", "int32"),
 }

@@ -18,11 +18,12 @@ from ..functional import AtenGraph
 from ..ir import Buffer, ExternCall, Group, Plan, View
 from ..scheduler.fusion import views_in
 from ..scheduler.memory import touched_by
+from .caller import Caller
 from .calls import Arguments, function_of
 from .entry import HELPERS, connection, declarations, used_by
 from .load import AGAIN, FAILED, OUT_OF_BOUNDS
 from .memory import plan_memory
-from .results import Result, results_of
+from .results import results_of
 from .shim import dtype_code, tensors_are_known
 from .state import Native, NativeSource, NoNativeForm
 
@@ -33,13 +34,15 @@ class NativeWriter:
     def __init__(self, aten: AtenGraph, plan: Plan, entries: Sequence[Entry]) -> None:
         self.aten, self.plan, self.program, self.writer = aten, plan, plan.program, Writer()
         self.entries = {entry.signature.name: entry for entry in entries}
-        self.memory = plan_memory(plan, {name: entry.signature for name, entry in self.entries.items()})
+        signatures = {name: entry.signature for name, entry in self.entries.items()}
+        self.memory = plan_memory(plan, signatures, aten.is_backward)
         self.tensors = [n for n in self.program.inputs if n in self.program.buffers]
         self.held = tuple(self.program.constants)
         self.results = results_of(aten, self.program)
         self.called: list[str] = []
         self.bounds: list[str] = []
-        self.written = False  # whether inputs may hold new values already
+        self.backward = aten.is_backward
+        self.written = self.backward  # whether inputs may hold new values already, or are gone
         self.pointers: set[str] = set()  # buffers whose address is in a variable
         self.handles: dict[str, str] = {}  # buffers that are tensors -> the C++ of theirs
         self.counted: set[str] = set()  # tensors whose version counter went on, as a library call was given them
@@ -51,7 +54,8 @@ class NativeWriter:
         """All of it. Raises NoNativeForm."""
         self._check()
         self._run()
-        self._call()
+        self.writer.line()
+        self._caller().write(self.writer)
         functions = used_by(self.called)
         file = Writer()
         file.line()
@@ -66,24 +70,28 @@ class NativeWriter:
         """Refuse at once what is never expressed."""
         if not tensors_are_known():
             raise NoNativeForm("tensors of this Python have another form")
-        if self.aten.is_backward:
-            raise NoNativeForm("a backward, which frees what it gets")
         if any(kind == "value" for _, kind, _ in self.program.symbols.values()):
             raise NoNativeForm("a number is an input")
         if any(n not in self.program.buffers for n in self.program.inputs):
             raise NoNativeForm("an input is not a tensor")
+        tangents = [self.program.buffers[n] for n in self.tensors[self.aten.first_tangent :]] if self.backward else []
+        if any(buffer.dtype.is_complex for buffer in tangents):
+            raise NoNativeForm("a gradient of complex numbers")
         devices = {b.device.type for b in self.program.buffers.values()}
         if devices - {"cpu"}:
             raise NoNativeForm(f"tensors on {', '.join(sorted(devices - {'cpu'}))}")
 
     # ---- the graph
     def _run(self) -> None:
-        with self.writer.block("static int64 run(const Tensor* in, Owned* out)"):
+        inputs = "Owned* in" if self.backward else "const Tensor* in"
+        with self.writer.block(f"static int64 run({inputs}, Owned* out)"):
             if self.memory.arena:
                 self.writer.line(f"alignas(64) unsigned char arena[{self.memory.arena}];")
             for k, name in enumerate((*self.tensors, *self.held)):
-                self.handles[name] = buffer_name(name)
-                self.writer.line(f"const Tensor {buffer_name(name)} = in[{k}];")
+                self.handles[name] = f"{buffer_name(name)}.tensor" if self.backward else buffer_name(name)
+                kind = "Owned&" if self.backward else "const Tensor"
+                self.writer.line(f"{kind} {buffer_name(name)} = in[{k}];")
+            self._tangents()
             self._symbols()
             for position, item in enumerate(self.plan.items):
                 if isinstance(item, Group):
@@ -94,6 +102,11 @@ class NativeWriter:
             self._copies()
             self._results()
             self.writer.line("return 0;")
+
+    def _tangents(self) -> None:
+        """Gradients from outside in the layout that kernels were generated for."""
+        for name in self.tensors[self.aten.first_tangent :] if self.backward else []:
+            self._must(f"with_strides({buffer_name(name)}, {self._shape(self.program.buffers[name])})", (), "!")
 
     def _symbols(self) -> None:
         for symbol, (index, kind, dimension) in self.program.symbols.items():
@@ -238,13 +251,12 @@ class NativeWriter:
                     self._must(f"with_strides({buffer_name(name)}, {self._shape(buffer)})", origins, "!")
 
     def _free(self, position: int) -> None:
-        kept = {v.buffer for v in views_in((self.program.outputs, [view for view, _ in self.program.copies]))}
-        for root, last in self.memory.last.items():
-            names = [n for n, owner in self.memory.root.items() if owner == root]
-            if last == position and root not in self.memory.place and not kept & set(names):
-                own = [n for n in names if n in self.handles and self.handles[n] == f"{buffer_name(n)}.tensor"]
-                if own:
-                    self.writer.line(" ".join([f"{buffer_name(n)}.free();" for n in own]))
+        """Give back what is dead after this step; of inputs, those that a backward owns."""
+        for root in self.memory.ending.get(position, ()):
+            names = [n for n, owner in self.memory.root.items() if owner == root] or [root]
+            own = [n for n in names if self.handles.get(n) == f"{buffer_name(n)}.tensor"]
+            if own:
+                self.writer.line(" ".join([f"{buffer_name(n)}.free();" for n in own]))
 
     # ---- results
     def _copies(self) -> None:
@@ -273,7 +285,9 @@ class NativeWriter:
             self.allocate(view.buffer)
             buffer = self.program.buffers[view.buffer]
             same = (view.size, view.stride, view.offset) == (buffer.size, buffer.stride, 0)
-            if same and view.buffer not in self.counted:
+            if result.copied:
+                self._must(f"aoti_torch_clone({self.tensor(view)}, &out[{k}].tensor)")
+            elif same and view.buffer not in self.counted:
                 whole[k] = view
             else:
                 self._window(f"out[{k}]", self.handles[view.buffer], view, ())
@@ -283,63 +297,13 @@ class NativeWriter:
         for k, view in whole.items():
             self.writer.line(f"out[{k}].tensor = {self.handles[view.buffer].removesuffix('.tensor')}.take();")
 
-    def _call(self) -> None:
-        """What Python calls: `call(*inputs) -> tuple`."""
-        count = len(self.tensors)
-        made = sum(1 for r in self.results if r.kind == "made")
-        self.writer.line()
-        with self.writer.block("static PyObject* call(PyObject* state, PyObject* const* a, int64 n)"):
-            python = "return PyObject_Vectorcall(PyTuple_GetItem(state, 0), a, n, nullptr);"
-            self.writer.line(f"bool known = n == {count};")
-            self.writer.line(f"for (int64 k = 0; known && k < {count}; k++) known = is_tensor(a[k]);")
-            self.writer.line(f"if (!known) {python}")
-            handles = [f"handle(a[{k}])" for k in range(count)]
-            handles += [f"handle(PyTuple_GetItem(state, {3 + k}))" for k in range(len(self.held))]
-            self.writer.line(f"const Tensor in[] = {{{', '.join([*handles, 'nullptr'])}}};")
-            self.writer.line(f"Owned out[{max(made, 1)}];")
-            if self.called or any(entry.long_running for entry in self.entries.values()):
-                self.writer.line("void* lock = PyEval_SaveThread();")
-                self.writer.line("const int64 code = run(in, out);")
-                self.writer.line("PyEval_RestoreThread(lock);")
-            else:
-                self.writer.line("const int64 code = run(in, out);")
-            self.writer.line(f"if (code == {AGAIN}) {python}")
-            self.writer.line("if (code) return called(PyTuple_GetItem(state, 1), PyLong_FromLong(code));")
-            self._changed()
-            self._tuple(self.results)
-            self.writer.line("return results;")
-
-    def _changed(self) -> None:
-        """Tell autograd which inputs kernels have written."""
-        names = [name for view, name in self.program.copies if view.buffer == name]
-        if not names:
-            return
-        self.writer.line(f"PyObject* changed = PyTuple_New({len(names)});")
-        for k, name in enumerate(names):
-            index = self.program.inputs.index(name)
-            self.writer.line(f"Py_IncRef(a[{index}]); PyTuple_SetItem(changed, {k}, a[{index}]);")
-        self.writer.line("PyObject* none = called(PyTuple_GetItem(state, 2), changed);")
-        self.writer.line("if (!none) return nullptr;")
-        self.writer.line("Py_DecRef(none);")
-
-    def _tuple(self, results: Sequence[Result]) -> None:
-        self.writer.line(f"PyObject* results = PyTuple_New({len(self.aten.outputs)});")
-        plain, made = 3 + len(self.held), 0
-        for result in results:
-            if result.kind == "input":
-                value = f"a[{result.value}]"
-            elif result.kind == "plain":
-                value = f"PyTuple_GetItem(state, {plain})"
-                plain += 1
-            else:
-                value = self.unique("result")
-                self.writer.line(f"PyObject* {value} = wrap(out[{made}].tensor);")
-                self.writer.line(f"if (!{value}) {{ Py_DecRef(results); return nullptr; }}")
-                made += 1
-            for k, place in enumerate(result.places):
-                if k > 0 or result.kind != "made":
-                    self.writer.line(f"Py_IncRef({value});")
-                self.writer.line(f"PyTuple_SetItem(results, {place}, {value});")
+    def _caller(self) -> Caller:
+        changed = [self.program.inputs.index(name) for view, name in self.program.copies if view.buffer == name]
+        tangents = range(self.aten.first_tangent or 0, len(self.tensors)) if self.backward else range(0)
+        return Caller(
+            len(self.tensors), len(self.held), self.results, len(self.aten.outputs), tuple(changed), self.backward,
+            tuple(tangents), bool(self.called) or any(entry.long_running for entry in self.entries.values()),
+        )
 
 
 def _is_contiguous(buffer: Buffer) -> bool:
