@@ -148,6 +148,7 @@ class TraceGraph:
             args = with_numbers(tx, name, op == "call_method", args)
         node_args = tuple(arg.as_proxy() for arg in args)
         node_kwargs = {key: value.as_proxy() for key, value in kwargs.items()}
+        node_kwargs |= tx.trace.modes.entered_device(target, node_kwargs)
         if node_args and not isinstance(node_args[0], torch.fx.Node):
             target = _OUT_OF_PLACE.get(target, target)
         fake = self.run_fake(op, target, node_args, node_kwargs)

@@ -5,7 +5,7 @@ each run of a graph that sets modes, puts back on an error what was there before
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from functools import wraps
@@ -14,6 +14,8 @@ from typing import Any, ParamSpec, TypeVar
 import torch
 import torch.autograd.forward_ad as forward_ad
 from torch._C import _functorch
+from torch.overrides import _get_current_function_mode_stack
+from torch.utils import _device
 
 _DEVICES = ("cpu", "cuda")
 
@@ -39,6 +41,7 @@ class Modes:
     in_place_requires_grad: bool
     saved_tensors_error: str | None
     functorch_depth: int
+    default_device: tuple[Any, ...]
 
     @classmethod
     def now(cls) -> Modes:
@@ -59,11 +62,20 @@ class Modes:
             in_place_requires_grad=_functorch.get_inplace_requires_grad_allowed(),
             saved_tensors_error=torch._C._autograd._saved_tensors_hooks_get_disabled_error_message(),
             functorch_depth=_functorch.get_dynamic_layer_stack_depth(),
+            default_device=(_device.CURRENT_DEVICE, *_get_current_function_mode_stack()),
         )
 
     def differences(self, other: Modes) -> tuple[str, ...]:
         """The names of the modes in which `other` is not like this."""
         return tuple([f.name for f in fields(self) if getattr(self, f.name) != getattr(other, f.name)])
+
+    def entered_device(self, function: Any, kwargs: Mapping[str, Any]) -> dict[str, torch.device]:
+        """What the `with torch.device(...)` that the trace is in adds to the arguments of a function of torch."""
+        modes = _get_current_function_mode_stack()[len(self.default_device) - 1 :]
+        devices = [mode.device for mode in modes if isinstance(mode, _device.DeviceContext)]
+        if not devices or kwargs.get("device") is not None or function not in _device._device_constructors():
+            return {}
+        return {"device": devices[-1]}
 
     def restore(self) -> None:
         """Set them again, but for the inference mode, which ends with the object that holds it."""
@@ -136,6 +148,15 @@ def set_saved_tensors_error(message: str | None) -> None:
         torch._C._autograd._saved_tensors_hooks_disable(message)
 
 
+def _set_default_device(state: tuple[Any, ...]) -> None:
+    """(the device of torch.set_default_device, the modes of functions, `with torch.device(...)` among them)."""
+    _device.CURRENT_DEVICE, *modes = state
+    while torch._C._len_torch_function_stack():
+        torch._C._pop_torch_function_stack()
+    for mode in modes:
+        torch._C._push_on_torch_function_stack(mode)
+
+
 def set_deterministic(state: tuple[bool, bool]) -> None:
     """(whether deterministic algorithms are on, whether they only warn)."""
     torch._C._set_deterministic_algorithms(state[0], warn_only=state[1])
@@ -153,6 +174,7 @@ _SETTERS: dict[str, Callable[[Any], None]] = {
     "attention": _set_attention,
     "in_place_requires_grad": _functorch.set_inplace_requires_grad_allowed,
     "saved_tensors_error": set_saved_tensors_error,
+    "default_device": _set_default_device,
 }
 
 LASTING: dict[str, Callable[[Any], Any]] = {
