@@ -24,6 +24,7 @@ _EXAMPLES = _OURS + "examples" + os.sep
 _BENCHMARKS = _OURS + "benchmarks" + os.sep
 _TORCH = str(Path(torch.__file__).resolve().parent) + os.sep
 _NN_MODULES = os.path.join(_TORCH, "nn", "modules") + os.sep
+_CONTAINERS = str(torch.nn.modules.container.__file__)
 _STDLIB = tuple(
     {os.path.realpath(sysconfig.get_path(name)) + os.sep for name in ("stdlib", "platstdlib")}
 )
@@ -54,6 +55,8 @@ def skip_reason(code: types.CodeType) -> str:
         return f"the special method {code.co_name}"
     if code.co_name in ("<module>", "<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"):
         return f"{code.co_name} by itself"
+    if code.co_filename == _CONTAINERS and code.co_name != "forward":
+        return "a method of a container, which only arranges what is in it"
     return file_skip_reason(code.co_filename)
 
 

@@ -212,6 +212,12 @@ for _setter in _SETTERS:
     _sets_state(_setter)
 
 
+@handles(torch.func.linearize)
+def _linearize(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    """It traces the function itself, and makes modules."""
+    raise Unsupported("skipped-function", "torch.func.linearize")
+
+
 def _quantizes(function: Callable[..., Any]) -> None:
     """What gives quantized tensors: fake ones have another dtype, and do not know that they are."""
 
