@@ -169,10 +169,10 @@ def described(leaf: Any) -> Any:
     if not isinstance(leaf, torch.Tensor):
         return leaf if type(leaf) is int else _ADDRESS.sub(" at", repr(leaf))
     data = leaf.detach().resolve_conj().contiguous().view(-1)
-    numbers = data.view(torch.uint8).tolist() if data.numel() else []
+    numbers = data.view(torch.uint8).tolist() if data.numel() and not data.is_meta else []
     layout = tuple(leaf.shape), leaf.stride(), leaf.storage_offset()
     grad = leaf.requires_grad, leaf.grad_fn is None, leaf.is_inference(), leaf.is_conj()
-    return type(leaf).__qualname__, leaf.dtype, layout, grad, numbers
+    return type(leaf).__qualname__, leaf.dtype, leaf.device, layout, grad, numbers
 
 
 def shown(leaf: Any) -> str:

@@ -231,6 +231,38 @@ def device_contexts(compile):
 
 
 @program
+def made_in_a_device_context(compile):
+    def f(x):
+        with torch.device("meta"):
+            made = [torch.ones(3), torch.arange(2), torch.tensor([1.0]), torch.full((2,), x.shape[0]), torch.randn(2)]
+            made += [torch.ones(2, device="cpu"), torch.nn.Linear(2, 2).weight, torch.zeros_like(x), torch.eye(2)]
+        return made, torch.ones(2) + x
+
+    return compile(f)(torch.ones(2))
+
+
+@program
+def a_break_in_a_device_context(compile):
+    def parts():
+        with torch.device("meta"):
+            yield torch.ones(2)
+            yield torch.ones(3)
+        yield torch.ones(4)
+
+    def f(x):
+        with torch.device("meta"):
+            first = torch.ones(3)
+            print(first.device)
+            made = [first, torch.ones(3), torch.get_default_device()]
+        for part in parts():
+            print(part.device)
+            made.append(part * 2)
+        return made, torch.ones(2) + x
+
+    return compile(f)(torch.ones(2)), torch.ones(2), len(torch.overrides._get_current_function_mode_stack())
+
+
+@program
 def device_context_outside(compile):
     def f(x):
         return torch.ones(3), x + 1
