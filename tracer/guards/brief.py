@@ -10,8 +10,7 @@ from __future__ import annotations
 import contextlib
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from .generated import NEVER_CHANGE, Failed, GuardFunction, Lines, PythonManager
 from .interrupted import holds_after_all
@@ -19,13 +18,13 @@ from .versions import Step, Versions
 
 Check = Callable[[Any], bool]
 _WORTH_IT = 100  # objects below which the full check is as cheap
-_PATIENCE = 3  # full checks before a module is recorded; eight times as many each time that a dict has changed since
-_MOST_RECORDS = 5  # of one module
+_PATIENCE = 3  # full checks before a module is recorded
+_GROWTH = 8  # as many times more after a record that was of no use
+_OF_USE = 50  # calls that a record serves
 _MOST_MODULES = 64
 
 
-@dataclass(frozen=True, slots=True)
-class _Settled:
+class _Settled(NamedTuple):
     """How a settled object is found: below the `owner`-th of them by `key`, or as its `__dict__`; the first is the
     module itself. `slot` is where the brief form wants it, -1 if it does not."""
 
@@ -43,16 +42,18 @@ class _Record:
         self.table: bytearray | None = None
         self.look: Callable[[bytearray, list[Any]], bool] = _seen_nothing
         self.classes: Sequence[weakref.ref[type]] = ()
-        self.left = _PATIENCE
-        self.times = 0
+        self.patience = self.left = _PATIENCE
+        self.served = 0
 
     def fill(self, steps: Sequence[Step], versions: Versions) -> None:
         """Note what is now."""
-        self.times += 1
-        self.left = _PATIENCE * 8**self.times if self.times < _MOST_RECORDS else -1
-        self.table = None
         self.classes = [weakref.ref(cls, self._outlived) for cls in {type(step.object) for step in steps}]
         self.table, self.look = versions.table(steps), versions.look
+
+    def wait(self) -> None:
+        """The module has changed and is accepted nevertheless: record it again, later if this was in vain."""
+        self.patience = _PATIENCE if self.served >= _OF_USE else self.patience * _GROWTH
+        self.left, self.served, self.table = self.patience, 0, None
 
     def _outlived(self, _: object) -> None:
         """A class is gone, so that another may come to be where it was."""
@@ -81,8 +82,9 @@ def with_brief(function: GuardFunction, check: Check, versions: Callable[[], Ver
                 key = id(module)
                 records[key] = _Record(module, lambda _: records.pop(key, None))
             return True
-        if record.left > 0:
-            record.left -= 1
+        if record.table is not None:
+            record.wait()
+        record.left = max(record.left - 1, 0)
         library = versions() if record.left == 0 else None
         if library is None:
             return True
@@ -96,6 +98,7 @@ def with_brief(function: GuardFunction, check: Check, versions: Callable[[], Ver
             record = records.get(id(module))
             if record is not None and record.module() is module and record.table is not None:
                 if record.look(record.table, found) and brief(found):
+                    record.served += 1
                     return True
             return full(module, record)
         except BaseException as error:  # of a signal's handler: `check` and `brief` raise nothing of their own

@@ -121,7 +121,8 @@ def possible() -> bool:
 def tried(functions: Mapping[str, Callable[..., Any]]) -> Versions | None:
     """The functions of a library, when they see all changes of a few objects and nothing else."""
     versions = Versions(functions["take"], functions["look"])
-    return versions if all(_is_seen(versions, change) for change in _CHANGES) else None
+    seen = (_is_seen(versions, change, asked) for change in _CHANGES for asked in (False, True))
+    return versions if all(seen) else None
 
 
 class _Probe:
@@ -155,10 +156,15 @@ _CHANGES: tuple[Callable[[_Probe, dict[Any, Any], dict[Any, Any]], object], ...]
 )
 
 
-def _is_seen(versions: Versions, change: Callable[[_Probe, dict[Any, Any], dict[Any, Any]], object]) -> bool:
-    """Whether `look` sees this change, and no change where there is none."""
+def _is_seen(
+    versions: Versions, change: Callable[[_Probe, dict[Any, Any], dict[Any, Any]], object], asked: bool
+) -> bool:
+    """Whether `look` sees this change, and no change where there is none. Code that has run for a while stores
+    attributes in another way, and in another one where the object was `asked` for its dict before."""
     probe, plain, ordered = _Probe(), {"a": 1}, collections.OrderedDict[str, int]()
-    for _ in range(100):  # code that has run for a while stores attributes in another way
+    if asked:
+        probe.__dict__["other"] = 1
+    for _ in range(100):
         _store(probe)
     steps = Step(probe, probe.__dict__, True, 0), Step(plain, None, True), Step(ordered, None, True)
     table, slots = versions.table(steps), [None]
