@@ -216,6 +216,8 @@ class Guard(Record, frozen=True):
     parent: str = ""  # id of the guard of the object that this one is reached through
     origins: tuple[Ref, ...] = ()
     name: str = ""  # the object as the program would write it: `self.layer.weight`
+    words: str = ""  # `code` of that name
+    own: bool = False  # a check of a container on the way to what was read: the program did not ask for it
 
 
 class SymbolEvent(Record, frozen=True):

@@ -103,11 +103,17 @@ def cost_text(found: Break, cost: BreakCost) -> str:
 
 
 def render_guards(record: Guards, stage: str, name: str, source: SourceText) -> Listing:
-    """The guards as a tree: each below the guard of the object that it is reached through."""
+    """The guards as a tree: each below the guard of the object that it is reached through. The checks of containers
+    that the program did not ask for are counted at the end."""
     children: dict[str, list[Guard]] = defaultdict(list)
-    known = {guard.id for guard in record.guards}
-    for guard in record.guards:
-        children[guard.parent if guard.parent in known else ""].append(guard)
+    asked = [guard for guard in record.guards if not guard.own]
+    known = {guard.id for guard in asked}
+    above = {guard.id: guard.parent for guard in record.guards}
+    for guard in asked:
+        parent = guard.parent
+        while parent in above and parent not in known:
+            parent = above[parent]
+        children[parent if parent in known else ""].append(guard)
     lines: list[Line] = [Line(f"# {len(record.guards)} guards")]
     todo = [(0, guard) for guard in reversed(children[""])]
     seen: set[str] = set()
@@ -119,6 +125,9 @@ def render_guards(record: Guards, stage: str, name: str, source: SourceText) -> 
         origins = (*guard.origins, *(place_refs((guard.location,)) if guard.location else ()))
         lines.append(Line(printable("  " * depth + guard_text(guard)), ref(stage, guard.id, name), origins))
         todo += [(depth + 1, child) for child in reversed(children[guard.id])]
+    own = len(record.guards) - len(asked)
+    lines += [Line(f"# {own} of them, not shown: the dicts and lists that these lie in are of the class they were")
+              ] if own else []
     for symbol in record.symbols:
         lines += symbol_lines(symbol, source)
     return Listing("guards", "python", tuple(lines))
@@ -137,15 +146,19 @@ def symbol_lines(symbol: Symbol, source: SourceText) -> list[Line]:
     return [Line(printable(text), "", origins) for text, origins in texts]
 
 
+_IN_FULL = ("SHAPE_ENV", "NO_ALIASING")  # what they expect is that it holds
+
+
 def guard_text(guard: Guard) -> str:
     """One guard on one line: kind, what is checked, and in a comment what for and because of which line.
 
     A check that takes more than a line's room is shown as the value that its source was compiled for.
     """
-    why = "; ".join(part for part in (guard.subject, short_place(guard.location)) if part)
-    check = guard.code or guard.source
-    if len(check) > LONG_CHECK and guard.expected:
-        check = f"{guard.source}: {guard.expected}"
+    check = guard.words or guard.code or guard.source
+    if len(check) > LONG_CHECK and guard.expected and guard.kind not in _IN_FULL:
+        check = f"{guard.name or guard.source}: {guard.expected}"
+    subject = "" if guard.expected and guard.expected in check else guard.subject
+    why = "; ".join(part for part in (subject, short_place(guard.location)) if part)
     return f"{guard.kind:<14} {check}" + (f"  # {why}" if why else "")
 
 

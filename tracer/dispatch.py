@@ -200,6 +200,8 @@ class _Compilation:
         location = reason.location or Location(file, line, function)
         calls = [f for f in program_frames(self.caller) if not _runs(f.f_code, self.code)]
         call = _location(calls[-1]) if calls else None
+        if call is not None and self.context.recording:
+            self.context.recorder.source_file(call.file)
         return msgspec.structs.replace(reason, location=location, call_site=call)
 
     def _convert(self, policy: DynamicPolicy) -> ConvertedFrame | Skip:

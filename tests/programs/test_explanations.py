@@ -117,6 +117,9 @@ def test_the_commands_read_well(recording: Recording, capsys: pytest.CaptureFixt
     assert main(["guards", str(recording.path)]) == 0
     out = capsys.readouterr().out
     assert "stands for x.size(0), 8 at this call" in out and "checked " in out
+    assert "type(self.layer) is torch.nn.modules.linear.Linear  # test_explanations.py" in out
+    assert "self.layer.weight: torch.nn.parameter.Parameter torch.float32[4, 4] on cpu" in out
+    assert "L['" not in out and "_modules" not in out and "global state: true" not in out
 
 
 def test_fullgraph_lists_all_breaks() -> None:

@@ -1,7 +1,7 @@
 """Why a call was not served by any entry: what the nearest one wanted, what it got, and what avoids it.
 
-The nearest entry is the one of whose guards the fewest fail on the call. C++ says which guard of it failed first; all
-others are looked at here, in Python, as far as they can be.
+The nearest entry is the one from which the call differs in the fewest ways. C++ says which guard of it failed first;
+all others are looked at here, in Python, as far as they can be.
 """
 from __future__ import annotations
 
@@ -59,8 +59,9 @@ def explain_recompile(entries: Sequence[Any], scope: Scope, code: CodeType | Non
             if outcome.result:
                 return None
             found = _differences(entry, "; ".join(outcome.verbose_code_parts), scope)
-            if best is None or (len(found), -_number(entry)) < (best[0], -_number(best[1])):
-                best = len(found), entry, found
+            changes = _changes(found)
+            if best is None or (changes, -_number(entry)) < (best[0], -_number(best[1])):
+                best = changes, entry, found
     if best is None:
         return None
     _, entry, found = best
@@ -72,6 +73,12 @@ def explain_recompile(entries: Sequence[Any], scope: Scope, code: CodeType | Non
         first.guard, first.expected, first.actual, entry.compile_id, first.location, first.hint, words(first.what),
         tuple(map(words, also)), None, len(entries),
     )
+
+
+def _changes(found: Sequence[Difference]) -> int:
+    """In how many ways a call is another: what changed alike in several objects (the size of each tensor of a cache)
+    is one."""
+    return len({(d.what.rpartition(".")[2], d.expected, d.actual) for d in found})
 
 
 def _number(entry: Any) -> int:
@@ -244,6 +251,8 @@ def _tensor(check: Check, scope: Scope) -> list[Difference]:
         words = f"{where}{kind[:-1]}{index[:-1]})" if index else f"{where}{what}"
         words = f"type({where})" if what == "type()" else words
         hint = _TENSOR_HINTS[kind].format(name=where, dim=index[:-1], expected=expected)
+        if kind == ".size()" and {expected, actual} & {"0", "1"}:
+            hint = _BROADCAST
         if isinstance(scope.value(check.source), torch.nn.Parameter):
             hint = _PARAMETER_HINTS.get(kind, hint)
         found.append(Difference(guard, words, expected, actual, check.location, hint))
@@ -251,14 +260,15 @@ def _tensor(check: Check, scope: Scope) -> list[Difference]:
     return sizes or found  # strides follow from sizes, and keys from both
 
 
+_BROADCAST = "nothing: sizes 0 and 1 are compiled on their own, since they broadcast"
 _SYMBOL = re.compile(r"\b[a-z_]+\d+\b")
 _SHAPE_HINTS: tuple[tuple[str, str], ...] = (
-    (r"^2 <= ", "nothing: sizes 0 and 1 are compiled on their own, since they broadcast"),
+    (r"^2 <= ", _BROADCAST),
     (r"^\w+ == \d+$|^\d+ == \w+$",
-     "the line named fixes this size to one number (a Python loop over it, or an operator that unrolls its steps), "
-     "so each is compiled anew: pad to a few sizes, or compile what is inside of the loop"),
+     "the line named fixes this size or number to one value (a Python loop over it, or an operator that unrolls its "
+     "steps), so each is compiled anew: pad to a few sizes, or compile what is inside of the loop"),
     (r"==", "the line named needs these sizes to be equal; other sizes are compiled for each relation"),
-    ("", "the line named decides by the size; each way it goes is compiled once"),
+    ("", "the line named decides by this size or number; each way it goes is compiled once"),
 )
 
 

@@ -1,6 +1,7 @@
 """The record of a compilation's guards: stage `guards`."""
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 
 import torch.fx
@@ -42,6 +43,9 @@ def needed_by(builder: GuardBuilder, nodes: Iterable[torch.fx.Node]) -> dict[str
     return found
 
 
+_VARIABLE = re.compile(r"\b[LG]\['(\w+)'\]")
+
+
 def _record(check: Check, first: Mapping[Source, str], nodes: Mapping[str, Ref]) -> Guard:
     kind = KINDS[check.kind]
     node = nodes.get(check.source.expression)
@@ -56,6 +60,8 @@ def _record(check: Check, first: Mapping[Source, str], nodes: Mapping[str, Ref])
         parent=_parent(check.source, first),
         origins=(node,) if node else (),
         name=in_words(check.source),
+        words=_VARIABLE.sub(r"\1", kind.code(in_words(check.source), check.expectation)),
+        own=check.location is None and check.kind == "TYPE_MATCH",
     )
 
 
