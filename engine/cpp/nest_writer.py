@@ -13,6 +13,7 @@ from .choices import CHUNKS
 from .dtypes import ctype
 from .indices import c_expression
 from .nests import Nest, Part
+from .pieces import Piece, folded, pieces_of
 from .reductions import Accumulator, Place
 from .scans import Scan
 from .scatter import free_axes
@@ -201,9 +202,31 @@ class NestWriter:
         if innermost and self.stripes is not None:
             self.stripes.loops(a, first, last)
             return
-        self.pragma(depth, innermost)
-        with self.scopes.open(), self.writer.block(loop_header(a, first, last)):
-            self._loop_tree(depth + 1, "0", "")
+        pieces: list[Piece] = []
+        if innermost and (first, last) == ("0", "") and not (self.threads or self.reductions or self.lane is not None):
+            pieces = pieces_of(self.nest.parts, a, self.kernel.group.kernel, self.kernel.context)
+        for piece in pieces:
+            with self.scopes.open():
+                self._assume(piece, a)
+                self.pragma(depth, innermost)
+                with self.scopes.open(), self.writer.block(loop_header(a, str(piece.first), str(piece.last))):
+                    self._loop_tree(depth + 1, "0", "")
+        if not pieces:
+            self.pragma(depth, innermost)
+            with self.scopes.open(), self.writer.block(loop_header(a, first, last)):
+                self._loop_tree(depth + 1, "0", "")
+
+    def _assume(self, piece: Piece, a: Axis) -> None:
+        """Give the values that are known in a piece of the loop over `a` their names; masks of less become starts."""
+        for part, depths in zip(self.nest.parts, self.depths):
+            values = folded(part, piece.known)
+            for name, value in values.items():
+                if isinstance(value, bool):
+                    self.scopes.put(("value", part.key, name), "true" if value else "false")
+            outer = {n for n, v in values.items() if isinstance(v, str) and depths[v] < len(self.loops)}
+            for name in outer:
+                self.scopes.put(("value", part.key, name), self.statements.value(part, str(values[name])))
+            self.statements.starts(part, [s for s in part.statements if s.op == "load" and s.mask in outer], a)
 
     def innermost(self) -> None:
         """The statements of the innermost loop."""

@@ -110,15 +110,16 @@ class StatementWriter:
             text = f"{element} != 0"
         else:
             text = f"{kind.load}({element})" if kind.load else element
-        if not s.mask:
-            return text
+        mask = self.value(part, s.mask) if s.mask else "true"
+        if mask in ("true", "false"):
+            return text if mask == "true" else literal(s.value or 0, s.dtype)
         if start is not None and _chosen_by_mask(part, s):
             return text
         if start is not None:
             name = self.scopes.name(f"{s.buffer}_{s.name}_any")
             self.writer.line(f"const {kind.value} {name} = {text};", origins_of(part.body.name, s.name, s.origins))
             text = name
-        return f"{self.value(part, s.mask)} ? {text} : {literal(s.value or 0, s.dtype)}"
+        return f"{mask} ? {text} : {literal(s.value or 0, s.dtype)}"
 
     def starts(self, part: Part, loads: Iterable[Statement], inner: Axis) -> None:
         """Before the loop over `inner`, say where masked loads start whose mask is one for the whole loop.
@@ -183,7 +184,10 @@ class StatementWriter:
             raise NotImplementedError(f"no C++ for the operation {s.op}")
         typed = s.args[1] if s.op == "where" else s.args[0]
         dtype = next(x.dtype for x in part.body.statements if x.name == typed)
-        return rule([self.value(part, a) for a in s.args], ctype(dtype).value)
+        values = [self.value(part, a) for a in s.args]
+        if s.op == "where" and values[0] in ("true", "false"):
+            return values[1 if values[0] == "true" else 2]
+        return rule(values, ctype(dtype).value)
 
     def _index_value(self, part: Part, s: Statement) -> str:
         return f"(int64)({self._index(part, s)})"

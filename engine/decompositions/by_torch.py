@@ -12,7 +12,6 @@ BY_TORCH = frozenset(
     logaddexp logaddexp2 logit logspace logsumexp mish mse_loss multi_margin_loss mv mvlgamma nansum
     new_empty new_full new_ones new_zeros nll_loss_forward nll_loss2d_forward norm
     ones ones_like pixel_shuffle pixel_unshuffle _prelu_kernel rad2deg
-    reflection_pad1d reflection_pad2d reflection_pad3d replication_pad1d replication_pad2d replication_pad3d
     roll rot90 rsub _safe_softmax sgn silu sinc
     smooth_l1_loss softplus softshrink special_entr special_log_ndtr special_xlog1py
     split std std_mean stack sum t threshold trace

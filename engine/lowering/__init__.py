@@ -20,6 +20,7 @@ from . import (
     indexing,
     joining,
     normalization,
+    padding,
     pointwise,
     pooling,
     reductions,
@@ -32,8 +33,8 @@ from . import (
 from .graph import GraphLowering
 from .registry import LOWERINGS
 
-__all__ = ["LOWERINGS", "activations", "creation", "indexing", "joining", "lower", "normalization", "pointwise",
-           "pooling", "reductions", "scans", "scatter", "searching", "upsampling", "views"]
+__all__ = ["LOWERINGS", "activations", "creation", "indexing", "joining", "lower", "normalization", "padding",
+           "pointwise", "pooling", "reductions", "scans", "scatter", "searching", "upsampling", "views"]
 
 
 def lower(module: torch.fx.GraphModule, context: CompileContext) -> Program:

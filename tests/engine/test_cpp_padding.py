@@ -1,0 +1,41 @@
+"""Paddings that repeat what is inside: eager's values and strides, in loops that are cut into pieces and in whole ones."""
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from .cpp_checking import check
+
+
+@pytest.mark.parametrize("mode", ["reflect", "replicate"])
+@pytest.mark.parametrize("size, pad", [
+    ((2, 3, 5, 40), (2, 3, 1, 4)), ((2, 3, 5, 7), (6, 6, 0, 2)), ((3, 1, 2, 30), (0, 5, 1, 0)), ((2, 4, 33), (7, 0)),
+    ((2, 2, 3, 4, 20), (1, 2, 3, 0, 2, 1)),
+])
+def test_values_and_strides(mode, size, pad):
+    x = torch.randn(size)
+    check(lambda x: (F.pad(x, pad, mode=mode), F.pad(x * 2, pad, mode=mode).relu() + 1), x)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64, torch.int64])
+def test_dtypes_and_layouts(dtype):
+    x = (torch.randn(2, 8, 6, 20) * 9).to(dtype)
+    check(lambda x: F.pad(x, (3, 2, 1, 5), mode="reflect"), x)
+    check(lambda x: F.pad(x, (3, 2, 1, 5), mode="replicate"), x.contiguous(memory_format=torch.channels_last))
+    check(lambda x: F.pad(x, (3, 2), mode="reflect"), x.transpose(1, 3)[0])
+
+
+def test_a_loop_over_a_padded_row_is_cut_where_its_masks_change():
+    made = check(lambda x: F.pad(x, (2, 1), mode="reflect") * 2, torch.randn(4, 3, 50))
+    loops = [line.text.strip() for line in made.source.lines if "for (int64 i" in line.text]
+    assert [loop.split("; ")[1].split(" < ")[1] for loop in loops[-3:]] == ["2", "52", "53"]
+    assert not any("?" in line.text for line in made.source.lines if "arg0[" in line.text)
+
+
+def test_reads_under_masks_stay_apart_where_a_row_is_a_mask_too():
+    def padded_twice(x):
+        return F.pad(F.pad(x, (1, 1, 2, 0), value=3.0), (3, 4, 1, 2), mode="reflect") + 1
+
+    check(padded_twice, torch.randn(2, 3, 6, 40))
+    check(lambda x: torch.cat([x.flip(-1)[..., :7], x, x.flip(-1)], -1) * 2, torch.randn(5, 40))
