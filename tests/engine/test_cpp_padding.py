@@ -1,4 +1,4 @@
-"""Paddings that repeat what is inside: eager's values and strides, in loops that are cut into pieces and in whole ones."""
+"""Paddings that repeat what is inside: values and strides, in loops that are cut into pieces and in whole ones."""
 from __future__ import annotations
 
 import pytest
