@@ -131,6 +131,8 @@ class NumberValue(Value):
         function = IN_PLACE.get(function, function)  # numbers have none, and FX would print `2 += s0`
         if function in _COMPARISONS and (_is_read_float(a) or _is_read_float(b)):
             raise Unsupported("data-dependent-branch", self.describe())
+        if function in _DIVISIONS and len(_symbols(a) | _symbols(b)) > MOST_DIVIDED:
+            a, b = (_fixed(tx, side) if type(side) in _TYPES else side for side in (a, b))
         try:
             result = function(a, b)
         except Exception:  # torch's symbols do not know it, or Python raises too: with the numbers of this call
@@ -225,6 +227,16 @@ MOST_TERMS, MOST_NESTED = 500, 50
 """Of a formula over symbols. sympy takes time that grows faster than the formula, and Python's stack for its depth."""
 
 
+MOST_DIVIDED = 16
+"""Symbols in a division. sympy looks for common factors of polynomials, which takes seconds for 64 symbols."""
+
+_DIVISIONS = (operator.mod, operator.floordiv)
+
+
+def _symbols(number: Any) -> set[sympy.Basic]:
+    return number.node.expr.free_symbols if type(number) in _TYPES else set()
+
+
 def _is_too_large(formula: sympy.Basic) -> bool:
     pending, terms = [(formula, 0)], 0
     while pending:
@@ -241,7 +253,7 @@ def _fixed(tx: Interpreter, number: Any) -> int | float | bool:
     that follow are short."""
     symbols = sorted(number.node.expr.free_symbols, key=str)
     if not tx.graph.shapes.may_fix(symbols):
-        size = f"more than {MOST_TERMS} terms or {MOST_NESTED} levels"
+        size = f"more than {MOST_TERMS} terms, {MOST_NESTED} levels or, in a division, {MOST_DIVIDED} symbols"
         raise Unsupported("too-long", f"a number with a formula of {size}")
     for symbol in symbols:
         number.node.shape_env.evaluate_expr(symbol)
