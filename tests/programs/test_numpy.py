@@ -86,6 +86,66 @@ def indexing(compile):
 
 
 @program
+def steps_below_zero(compile):
+    def f(x, image):
+        a = x.numpy()
+        b = a[::-1]
+        x.add_(1)
+        joined = np.concatenate([b, a[:, ::-2].repeat(2, axis=1), a[..., ::-1]])
+        sums = b.sum(), b.max(axis=1), b.argmax(), np.where(b > 1, b, a), -b, a.T[::-1] * 2, (a.T[::-1] + 1).strides
+        scaled = np.ascontiguousarray(np.transpose(image[..., ::-1].astype(np.float32) / 255, (2, 0, 1)))
+        return a, b, b.shape, len(b), joined, sums, torch.from_numpy(scaled), b.copy()
+
+    fast, found = compile(f), []
+    for rows in (2, 3, 5, 1):
+        image = np.arange(12, dtype=np.uint8).reshape(2, 2, 3)
+        a, b, *others = fast(torch.arange(rows * 4.0).view(rows, 4), image)
+        a[0] = 9
+        found.append((a, b.copy(), b.strides, np.shares_memory(a, b), others))
+    return found
+
+
+@program
+def steps_below_zero_that_are_written(compile):
+    def set_item(a, b):
+        b[0] = 5
+
+    def in_place(a, b):
+        b += 1
+        a += a[::-1]
+
+    def out(a, b):
+        np.add(a, 1, out=b)
+
+    def out_by_place(a, b):
+        np.add(a, 1, b)
+
+    def to_torch(a, b):
+        return torch.from_numpy(b)
+
+    def run(function):
+        def f(x):
+            a = x.numpy()
+            b = a[::-1]
+            return function(a, b), a.copy(), b.copy(), x * 2
+
+        return call(compile(f), torch.arange(3.0))
+
+    return [run(function) for function in (set_item, in_place, out, out_by_place, to_torch)]
+
+
+@program
+def arrays_of_many_sizes(compile):
+    def f(a, x):
+        if a.shape[0] % 2 == 0:
+            return x + torch.from_numpy(a * 2).sum()
+        return x[: a.shape[0]] * torch.from_numpy(a * 3)
+
+    fast = compile(f)
+    return [fast(np.arange(float(n)), torch.ones(n)) for n in (3, 4, 5, 8, 7)]
+
+
+@program
 def shapes_and_choices(compile):
     def f(x):
         n = x.numpy()

@@ -1,6 +1,7 @@
 """Conditions on symbols (sizes, strides, ints that vary) as functions that guards call."""
 from __future__ import annotations
 
+import builtins
 import math
 import re
 import sys
@@ -12,7 +13,7 @@ from typing import Any
 import torch
 
 from ..shapes import ShapeGuard
-from ..sources import ComputedSource, ItemSource, Source
+from ..sources import CallSource, ComputedSource, ItemSource, Source
 
 _FUNCTIONS: dict[str, Any] = {
     "math": math, "max": max, "min": min, "abs": abs, "round": round, "float": float, "torch": torch,
@@ -47,6 +48,8 @@ def on_frame(
 
 def _has_name(source: Source) -> bool:
     if isinstance(source, ItemSource) and not isinstance(source.key, (str, int, float, bytes, NoneType)):
+        return False
+    if isinstance(source, CallSource) and not hasattr(builtins, source.function):
         return False
     if isinstance(source, ComputedSource):
         return all(map(_has_name, source.args))

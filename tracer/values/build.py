@@ -27,6 +27,7 @@ from . import (  # noqa: F401  (they fill the tables)
     numpy_indexing,
     numpy_methods,
     numpy_reductions,
+    numpy_reversed,
     numpy_scalars,
     numpy_ufuncs,
     optimizers,

@@ -213,9 +213,11 @@ def _copy(tx: Interpreter, a: Value) -> Value:
 @on_arrays(np.ascontiguousarray)
 def _ascontiguousarray(tx: Interpreter, a: Value) -> Value:
     given = array(a, "ascontiguousarray")
-    if isinstance(given, NdarrayValue) and given.fake.dim() and given.fake.is_contiguous():
+    if not isinstance(given, NdarrayValue) or not given.fake.dim():
+        raise Unsupported("call", "numpy.ascontiguousarray of a number")
+    if given.fake.is_contiguous():
         return given
-    raise Unsupported("call", "numpy.ascontiguousarray of an array that is not")
+    return result(tx, laid_out(tx, method(tx, "clone", given.tensor), np.ones((1,) * given.fake.dim())))
 
 
 # ---- shapes --------------------------------------------------------------------------------------------------------

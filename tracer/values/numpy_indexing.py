@@ -1,6 +1,6 @@
 """`array[key]` and `array[key] = value`: views for slices, numbers for indices, copies for arrays of places.
 
-Left to eager: steps below zero (a view of a kind that tensors do not have), places mixed with indices, assignment to
+Steps below zero are in `numpy_reversed.py`. Left to eager: places mixed with indices, assignment to
 many places from an array (the last of two equal places wins, which torch does not promise).
 """
 from __future__ import annotations
