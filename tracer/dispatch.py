@@ -7,6 +7,7 @@ comes out with its guards. Whatever goes wrong here, the frame still runs: as it
 """
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import logging
@@ -15,9 +16,10 @@ import sys
 import threading
 import traceback
 import types
+import warnings
 import weakref
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -169,7 +171,7 @@ class _Compilation:
             subject = f"{function}@{file.rpartition('/')[2]}:{line}"
             if context.decide("frame", subject, ("compile", "eager"), "compile", "it works on tensors") == "eager":
                 return self._finish("eager", "forced by an override")
-            with context.timed("total"), without_dynamo():
+            with context.timed("total"), without_dynamo(), _warnings_are_no_errors():
                 converted = self._convert(policy)
                 if isinstance(converted, Skip):
                     STATISTICS.broke(converted.breaks)
@@ -252,6 +254,17 @@ def _is_being_traced() -> bool:
         or torch._C._get_tracing_state() is not None
         or torch._C._functorch.peek_interpreter_stack() is not None
     )
+
+
+@contextlib.contextmanager
+def _warnings_are_no_errors() -> Iterator[None]:
+    """In a program that has warnings raise, those that compiling comes upon do not."""
+    if not any(entry[0] == "error" for entry in warnings.filters):
+        yield
+        return
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
 
 
 def _fruitless(state: CodeState, patience: int) -> Verdict:

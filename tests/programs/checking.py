@@ -27,7 +27,7 @@ from ptdebug.tracer.capture import CapturedGraph
 from ptdebug.tracer.statistics import STATISTICS
 from torch.fx._lazy_graph_module import _LazyGraphModule
 
-PLAIN = (int, float, str, bool, complex, bytes, torch.dtype, torch.device, slice)
+PLAIN = (int, float, str, bool, complex, bytes, range, torch.dtype, torch.device, slice)
 
 Seen = dict[int, tuple[str, Any]]
 """By id, where an object was first and the object itself: one that is gone would leave its id to another."""
@@ -120,7 +120,8 @@ def _parts(value: Any) -> list[tuple[Any, Any]]:
     if isinstance(value, Iterator):
         return [*_drained(value), *getattr(value, "__dict__", {}).items()]
     if isinstance(value, Mapping):
-        return list(value.items())
+        keys = [f"tensor {i}" if isinstance(key, torch.Tensor) else key for i, key in enumerate(value)]
+        return list(zip(keys, value.values()))
     if isinstance(value, (list, tuple, collections.deque)):
         return list(enumerate(value))
     if isinstance(value, torch.nn.Module):

@@ -40,7 +40,7 @@ RARE_EXPRESSIONS: dict[str, list[str]] = {
         "[a + b for a, b in itertools.pairwise(<LN>)]", "[a * b % 100 for a, b in itertools.product(<LN>[:2], [1, 2])]", "list(map(max, <LN>, <LN>))", "list(itertools.chain.from_iterable([<LN>, <LN>]))", "sorted(<LN>, key=remembered)",
         "[g() for g in [lambda: j for j in <LN>]]", "list(collections.UserList(<LN>))", "list(map(operator.add, <LN>, <LN>))", "list(reversed(Vector(<LN>)))", "elsewhere.PARTS", "[len(list(c)) for c in itertools.combinations(<LN>[:3], 2)]", "(~Vector(<LN>)).items",
     ],
-    "DN": ["collections.ChainMap({'a': <N>}, <DN>).maps[1]", "Movie(size=<N>)", "dict(collections.Counter(<S>).most_common(2))", "elsewhere.STATE", "{**types.MappingProxyType(<DN>)}", "dict(reversed(<DN>.items()))", "dict.fromkeys(<DN>.keys() - {'a'}, <N>)"],
+    "DN": ["collections.ChainMap({'a': <N>}, <DN>).maps[1]", "Movie(size=<N>)", "dict(collections.Counter(<S>).most_common(2))", "elsewhere.STATE", "{**types.MappingProxyType(<DN>)}", "dict(reversed(<DN>.items()))", "dict.fromkeys(sorted(<DN>.keys() - {'a'}), <N>)"],
     "O": ["Both(<T>, <N>)", "Left(<T>)", "copy.copy(Both(<T>))"],
     "C": ["Timed('c')(plain)", "Proxy(<C>)", "elsewhere.moved", "functools.lru_cache(lambda a: a)", "Both(<T>).triple", "functools.partial(in_thread, torch.sin)", "functools.partial(functools.partial(plain, n=<N>), flag=<B>)"],
     "G": ["walk(<T>, <N> % 3)", "(t for pair in zip(<LT>, <LT>) for t in pair)", "itertools.tee(<G>)[1]", "iter({'a': <T>, 'b': <T>}.values())", "itertools.chain.from_iterable([<LT>, <LT>])"],

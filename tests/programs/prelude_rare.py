@@ -3,7 +3,7 @@ programs use now and then, and a second module whose globals are used from the f
 from __future__ import annotations
 
 RARE_CLASSES = '''
-import asyncio, contextvars, io, logging, sys, threading
+import asyncio, contextvars, ctypes, io, logging, sys, threading
 
 CONTEXT = contextvars.ContextVar("context", default=1)
 LOCK = threading.RLock()
@@ -271,7 +271,11 @@ def in_thread(function, *args):
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
-    thread.join()
+    try:
+        thread.join()
+    except BaseException:  # the time is over: the thread must not go on
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(SystemExit))
+        raise
     if isinstance(found[0], Exception):
         raise found[0]
     return found[0]

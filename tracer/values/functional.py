@@ -16,6 +16,7 @@ from .base import ObservedException, Unsupported, Value, each
 from .constant import constant
 from .functions import CODES, BuiltinValue, FunctionValue, MethodValue, PartialValue
 from .handlers import handler_of, handles, is_pure
+from .number import NumberValue
 from .objects import ObjectValue
 from .operators import COMPARISONS, apply
 from .registry import build, builds, from_python, is_library, is_stable
@@ -111,7 +112,10 @@ class CachedFunction(Value):
         known = all(arg.is_constant() for arg in (*args, *kwargs.values()))
         if source is None or not known or is_library(self.real.__module__):
             with tx.effects.sealed(f"{self.describe()}, which has a cache,"):
-                return self.inner.call(tx, args if source is self.source else [owner, *args], kwargs)  # type: ignore[list-item]
+                computed = self.inner.call(tx, args if source is self.source else [owner, *args], kwargs)  # type: ignore[list-item]
+            if not (computed.is_constant() or isinstance(computed, NumberValue) or is_library(self.real.__module__)):
+                raise Unsupported("call", f"{self.describe()}, whose cache the trace cannot ask for this object,")
+            return computed
         values = tuple(arg.as_constant() for arg in args)
         named = tuple((name, value.as_constant()) for name, value in kwargs.items())
         place = ResultSource(source, values, named, repr((values, named)))

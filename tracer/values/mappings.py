@@ -452,6 +452,8 @@ def build_dict(tx: Interpreter, obj: dict[Any, Any], source: Source | None) -> V
     """A dict whose items are read when asked for. Subclasses are objects of their class."""
     if type(obj) not in DICT_TYPES:
         return REGISTRY["object"](tx, obj, source)
+    if "__builtins__" in obj and "__name__" in obj:  # the trace has what functions and modules store there by name
+        raise Unsupported("global-state", f"the globals of {obj['__name__']} as a dict")
     value = DictValue(type(obj), source)
     if source is not None:
         tx.guards.add(source, "TYPE_MATCH", type(obj))

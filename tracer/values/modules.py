@@ -282,8 +282,8 @@ class PythonModuleValue(Value):
 
     def getattr(self, tx: Interpreter, name: str) -> Value:
         """A global of the module; what the trace stored there comes first."""
-        module_name = self.module.__name__
-        pending = tx.effects.load_global(module_name, name)
+        module_name, own = self.module.__name__, self.module.__dict__
+        pending = tx.effects.load_global("" if own is tx.trace.f_globals else module_name, name)
         if pending is not None:
             return pending
         try:
@@ -292,7 +292,6 @@ class PythonModuleValue(Value):
             tx.raise_observed(AttributeError, *error.args)
         if isinstance(found, ModuleType):
             return from_python(tx, found)
-        own = self.module.__dict__
         if sys.modules.get(module_name) is self.module and name in own:
             return build(tx, found, ModuleGlobalSource(module_name, name))
         return build(tx, found, AttrSource(self.source, name)) if self.source is not None else from_python(tx, found)
@@ -301,7 +300,9 @@ class PythonModuleValue(Value):
         """A side effect on the module's globals."""
         if sys.modules.get(self.module.__name__) is not self.module:
             raise Unsupported("set-attribute", f"{self.describe()}.{name}")
-        tx.effects.store_global(self.module.__name__, name, value)
+        own = self.module.__dict__
+        tx.trace.global_values[id(own), name] = value
+        tx.effects.store_global("" if own is tx.trace.f_globals else self.module.__name__, name, value)
 
     def reconstruct(self, codegen: Codegen) -> None:
         """Push it."""

@@ -2,12 +2,13 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..sources import AttrSource, Source
 from .base import Unsupported, Value
-from .constant import constant
+from .constant import REGISTRY, constant
+from .operators import COMPARISONS, apply
 from .registry import FRESH, build, builds
 
 if TYPE_CHECKING:
@@ -50,6 +51,12 @@ class SliceValue(Value):
         if name in names:
             return self.parts[names.index(name)]
         return super().getattr(tx, name)
+
+    def binary(self, tx: Interpreter, function: Callable[..., Any], left: Value, right: Value) -> Value | None:
+        """Compared as the tuple of the parts."""
+        if function not in COMPARISONS or not isinstance(left, SliceValue) or not isinstance(right, SliceValue):
+            return None
+        return apply(tx, function, *[REGISTRY["make_tuple"](tx, side.parts) for side in (left, right)])
 
     def reconstruct(self, codegen: Codegen) -> None:
         """Push the parts, then the slice."""
