@@ -256,6 +256,8 @@ class _Conversion:
         if unbound is not None:
             return self._skip(f"the graph breaks before the closure variable {unbound} may be read unbound", stop)
         body = BreakBody(root, instruction)
+        if body.outlives_its_frame():
+            return self._skip("the graph breaks in a `try` or `with` block while a variable holds a generator", stop)
         code = write_code(root, body, self._compile)
         for number, resumed in enumerate(body.resumed):
             self.context.record("bytecode_out", partial(self._bytecode_out, resumed, "resume"), f"resume_{number}")

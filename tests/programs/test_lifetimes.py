@@ -124,8 +124,36 @@ def with_the_exception_whose_frames_hold_it(compile):
     return compile(fn)(torch.ones(2)), log
 
 
+def with_the_exception_that_leaves_its_frame(compile):
+    def failing(x, n):
+        try:
+            z = left_open(log, x, "held")
+            y = next(z)
+            print("failing")
+            if n:
+                raise KeyError("k")
+            return y * 2
+        finally:
+            log.append("finally")
+            print("cleaned up")
+
+    def fn(x, n):
+        y = x + 1
+        try:
+            y = failing(y, n)
+        except KeyError as error:
+            log.append(str(error))
+        log.append("gone")
+        return y
+
+    log = []
+    f = compile(fn)
+    return [f(torch.ones(2), n) for n in (1, 0, 1)], log
+
+
 PROGRAMS = (at_the_end_of_the_frame, after_breaks, when_its_variable_is_taken, when_its_loop_is_left,
-            where_too_many_compilations_leave_the_rest_to_eager, with_the_exception_whose_frames_hold_it)  # fmt: skip
+            where_too_many_compilations_leave_the_rest_to_eager, with_the_exception_whose_frames_hold_it,
+            with_the_exception_that_leaves_its_frame)  # fmt: skip
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
