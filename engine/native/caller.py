@@ -18,11 +18,11 @@ PYTHON, RAISE, CHANGED, NEGATED, HELD = range(5)
 
 @dataclass(frozen=True)
 class Caller:
-    """One such function. `inputs` and `held` are numbers of tensors, `length` is that of the tuple; `changed` are the
-    inputs that kernels have written; `tangents` the inputs that come from outside of a `backward`. With `long_running`
-    other threads of Python run meanwhile."""
+    """One such function. `inputs` has the kind of each: "t", a tensor, "n", a number, "-", not looked at. `held` is a
+    number of tensors, `length` that of the tuple; `changed` are the inputs that kernels have written; `tangents` the
+    inputs that come from outside of a `backward`. With `long_running` other threads of Python run meanwhile."""
 
-    inputs: int
+    inputs: str
     held: int
     results: tuple[Result, ...]
     length: int
@@ -37,9 +37,10 @@ class Caller:
             (self._list if self.backward else self._arguments)(writer)
             made = sum(1 for result in self.results if result.kind == "made")
             writer.line(f"Owned out[{max(made, 1)}];")
+            writer.line(f"int64 sizes[{len(self.results) + 1}];")
             if self.long_running:
                 writer.line("void* lock = PyEval_SaveThread();")
-            writer.line("const int64 code = run(in, out);")
+            writer.line("const int64 code = run(in, numbers, sizes, out);")
             if self.long_running:
                 writer.line("PyEval_RestoreThread(lock);")
             writer.line(f"if (code == {AGAIN}) return {_python()};")
@@ -49,28 +50,39 @@ class Caller:
             writer.line("return results;")
 
     def _arguments(self, writer: Writer) -> None:
-        writer.line(f"bool known = n == {self.inputs};")
-        writer.line(f"for (int64 k = 0; known && k < {self.inputs}; k++) known = is_tensor(a[k]);")
+        count = self.inputs.count("t")
+        writer.line(f"Tensor in[{count + self.held + 1}];")
+        self._take(writer, "a[k]", f"n == {len(self.inputs)}", "in[t++] = handle(a[k]);")
         writer.line(f"if (!known) return {_python()};")
-        handles = [f"handle(a[{k}])" for k in range(self.inputs)]
-        handles += [f"handle({_state(HELD + k)})" for k in range(self.held)]
-        writer.line(f"const Tensor in[] = {{{', '.join([*handles, 'nullptr'])}}};")
+        for k in range(self.held):
+            writer.line(f"in[{count + k}] = handle({_state(HELD + k)});")
+
+    def _take(self, writer: Writer, item: str, length: str, tensor: str) -> None:
+        """Take tensors and numbers out of the arguments; `known` is false if they are not of their kinds."""
+        writer.line(f"int64 numbers[{self.inputs.count('n') + 1}];")
+        writer.line(f'const char* const kinds = "{self.inputs}";')
+        writer.line(f"bool known = {length};")
+        with writer.block(f"for (int64 k = 0, t = 0, m = 0; known && k < {len(self.inputs)}; k++)"):
+            writer.line(f"known = fits({item}, kinds[k]);")
+            writer.line(f"if (known && kinds[k] == 't') {tensor}")
+            if "n" in self.inputs:
+                writer.line(f"if (known && kinds[k] == 'n') numbers[m++] = PyLong_AsLong({item});")
+        if "n" in self.inputs:
+            writer.line("if (known && PyErr_Occurred()) { PyErr_Clear(); known = false; }")
 
     def _list(self, writer: Writer) -> None:
         """What a backward is given becomes its own; from then on it cannot run again."""
-        count = self.inputs
-        writer.line(f"bool known = n == 1 && PyList_Size(a[0]) == {count};")
-        writer.line(f"for (int64 k = 0; known && k < {count}; k++) known = is_tensor(PyList_GetItem(a[0], k));")
+        count = self.inputs.count("t")
+        writer.line(f"Owned in[{count + self.held + 1}];")
+        tensor = "known = !aoti_torch_new_tensor_handle(handle(PyList_GetItem(a[0], k)), &in[t++].tensor);"
+        self._take(writer, "PyList_GetItem(a[0], k)", f"n == 1 && PyList_Size(a[0]) == {len(self.inputs)}", tensor)
         for k in self.tangents:
             writer.line(f"known = known && !holds({_state(NEGATED)}, PyList_GetItem(a[0], {k}));")
-        writer.line(f"Owned in[{count + self.held + 1}];")
-        with writer.block(f"for (int64 k = 0; known && k < {count}; k++)"):
-            writer.line("known = !aoti_torch_new_tensor_handle(handle(PyList_GetItem(a[0], k)), &in[k].tensor);")
         for k in range(self.held):
             held = f"handle({_state(HELD + k)})"
             writer.line(f"known = known && !aoti_torch_new_tensor_handle({held}, &in[{count + k}].tensor);")
         writer.line(f"if (!known) return {_python()};")
-        writer.line(f"PyList_SetSlice(a[0], 0, {count}, nullptr);")
+        writer.line(f"PyList_SetSlice(a[0], 0, {len(self.inputs)}, nullptr);")
 
     def _changed(self, writer: Writer) -> None:
         """Tell autograd which inputs kernels have written."""
@@ -85,20 +97,24 @@ class Caller:
 
     def _tuple(self, writer: Writer) -> None:
         writer.line(f"PyObject* results = PyTuple_New({self.length});")
-        plain, made = HELD + self.held, 0
+        plain, made, sizes = HELD + self.held, 0, 0
         for result in self.results:
             if result.kind == "input":
                 value = f"a[{result.value}]"
             elif result.kind == "plain":
                 value = _state(plain)
                 plain += 1
+            elif result.kind == "size":
+                value = f"size{sizes}"
+                writer.line(f"PyObject* {value} = PyLong_FromLong(sizes[{sizes}]);")
+                sizes += 1
             else:
                 value = f"result{made}"
                 writer.line(f"PyObject* {value} = wrap(out[{made}].tensor);")
                 writer.line(f"if (!{value}) {{ Py_DecRef(results); return nullptr; }}")
                 made += 1
             for k, place in enumerate(result.places):
-                if k > 0 or result.kind != "made":
+                if k > 0 or result.kind in ("input", "plain"):
                     writer.line(f"Py_IncRef({value});")
                 writer.line(f"PyTuple_SetItem(results, {place}, {value});")
 

@@ -19,13 +19,17 @@ void Py_DecRef(PyObject*);
 }
 typedef struct TorchTensor* Tensor;  // torch's AtenTensorHandle
 struct Object { int64 count; void* type; void* tensor; };  // a tensor of Python
-static void *tensor_type, *parameter_type;
+static void *tensor_type, *parameter_type, *int_type;
 static PyObject* (*wrap)(Tensor);  // takes the tensor out of its handle"""
 
 HELPERS = """\
 static bool is_tensor(PyObject* object) {
   void* type = ((Object*)object)->type;
   return type == tensor_type || type == parameter_type;
+}
+// Kinds of arguments: a tensor, a number, or one that nothing reads.
+static bool fits(PyObject* object, char kind) {
+  return kind == 't' ? is_tensor(object) : kind != 'n' || ((Object*)object)->type == int_type;
 }
 static Tensor handle(PyObject* object) { return (Tensor)&((Object*)object)->tensor; }
 static PyObject* called(PyObject* function, PyObject* argument) {
@@ -84,10 +88,10 @@ def connection(functions: tuple[str, ...]) -> str:
     lines = [
         'static PyMethodDef wrapper_method = {"call", call, 0x80, nullptr};',
         'extern "C" __attribute__((visibility("default"))) PyObject* ptdebug_wrapper(void** from, PyObject* state) {',
-        "  void** const to[] = {&tensor_type, &parameter_type, (void**)&wrap,",
+        "  void** const to[] = {&tensor_type, &parameter_type, &int_type, (void**)&wrap,",
         *[f"    (void**)&{name}," for name in functions],
         "  };",
-        f"  for (int k = 0; k < {3 + len(functions)}; k++) *to[k] = from[k];",
+        f"  for (int k = 0; k < {4 + len(functions)}; k++) *to[k] = from[k];",
         "  return PyCMethod_New(&wrapper_method, state, nullptr, nullptr);",
         "}",
     ]

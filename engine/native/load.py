@@ -28,7 +28,7 @@ def load(
 ) -> Callable[..., Sequence[Any]]:
     """The wrapper in the library at `path`; `names` has the tensors that the graph holds, `python` is the same in
     Python. Raises RuntimeError where this torch has not got a function that the library was written for."""
-    addresses = [id(torch.Tensor), id(torch.nn.Parameter), address(WRAP), *map(address, native.functions)]
+    addresses = [id(torch.Tensor), id(torch.nn.Parameter), id(int), address(WRAP), *map(address, native.functions)]
     if None in addresses:
         raise RuntimeError("a function of torch's C interface is not there")
     table = (ctypes.c_void_p * len(addresses))(*addresses)

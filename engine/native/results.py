@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import sympy
+import torch
 
 from ..functional import AtenGraph, Constant, FromGraph, FromInput, Output
 from ..ir import Program, View
@@ -14,7 +15,7 @@ from .state import NoNativeForm
 @dataclass(frozen=True)
 class Result:
     """One object that is returned, at `places` of the tuple. `kind` is "input" (`value` is its index), "plain" (a value
-    of Python), or "made" (a View of the graph; where `copied`, a copy of it)."""
+    of Python), "size" (an expression of sizes), or "made" (a View of the graph; where `copied`, a copy of it)."""
 
     kind: str
     value: Any
@@ -74,12 +75,12 @@ def _made(output: Output, aten: AtenGraph, program: Program) -> tuple[str, Any]:
             raise NoNativeForm("a gradient is an argument of the backward itself")
         return "input", output.index
     if isinstance(output, Constant):
-        return "plain", _plain(output.value)
+        return _number(output.value.node.expr if isinstance(output.value, torch.SymInt) else output.value)
     if not isinstance(output, FromGraph) or output.lazily:
         raise NoNativeForm("a result is a view of an input, or computed when it is read")
     value = program.outputs[output.index - len(program.copies)]
     if not isinstance(value, View):
-        return "plain", _plain(value)
+        return _number(value)
     buffer = program.buffers[value.buffer]
     if value.dtype is not None and value.dtype != buffer.dtype:
         raise NoNativeForm("a result is memory that is read as another dtype")
@@ -91,11 +92,13 @@ def _made(output: Output, aten: AtenGraph, program: Program) -> tuple[str, Any]:
     return "made", value
 
 
-def _plain(value: Any) -> Any:
+def _number(value: Any) -> tuple[str, Any]:
     if isinstance(value, sympy.Integer):
-        return int(value)
+        return "plain", int(value)
+    if isinstance(value, sympy.Expr) and value.is_integer:
+        return "size", value
     if value is None or type(value) in (bool, int, float, str):
-        return value
+        return "plain", value
     raise NoNativeForm(f"a result of type {type(value).__name__}")
 
 

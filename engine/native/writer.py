@@ -15,7 +15,7 @@ from ..cpp.indices import c_expression
 from ..cpp.scope import buffer_name
 from ..cpp.writer import Writer
 from ..functional import AtenGraph
-from ..ir import Buffer, ExternCall, Group, Plan, View
+from ..ir import Buffer, ExternCall, Group, Plan, View, scalar_buffer
 from ..scheduler.fusion import views_in
 from ..scheduler.memory import touched_by
 from .caller import Caller
@@ -37,6 +37,8 @@ class NativeWriter:
         signatures = {name: entry.signature for name, entry in self.entries.items()}
         self.memory = plan_memory(plan, signatures, aten.is_backward)
         self.tensors = [n for n in self.program.inputs if n in self.program.buffers]
+        outside = self.program.inputs[aten.first_tangent or 0 :] if aten.is_backward else ()
+        self.tangents = [n for n in outside if n in self.program.buffers]
         self.held = tuple(self.program.constants)
         self.results = results_of(aten, self.program)
         self.called: list[str] = []
@@ -70,12 +72,10 @@ class NativeWriter:
         """Refuse at once what is never expressed."""
         if not tensors_are_known():
             raise NoNativeForm("tensors of this Python have another form")
-        if any(kind == "value" for _, kind, _ in self.program.symbols.values()):
-            raise NoNativeForm("a number is an input")
-        if any(n not in self.program.buffers for n in self.program.inputs):
-            raise NoNativeForm("an input is not a tensor")
-        tangents = [self.program.buffers[n] for n in self.tensors[self.aten.first_tangent :]] if self.backward else []
-        if any(buffer.dtype.is_complex for buffer in tangents):
+        for symbol, (_, kind, _) in self.program.symbols.items():
+            if kind == "value" and (not symbol.is_integer or scalar_buffer(symbol) in self.program.buffers):
+                raise NoNativeForm("a number is an input that may have a fraction")
+        if any(self.program.buffers[name].dtype.is_complex for name in self.tangents):
             raise NoNativeForm("a gradient of complex numbers")
         devices = {b.device.type for b in self.program.buffers.values()}
         if devices - {"cpu"}:
@@ -84,15 +84,16 @@ class NativeWriter:
     # ---- the graph
     def _run(self) -> None:
         inputs = "Owned* in" if self.backward else "const Tensor* in"
-        with self.writer.block(f"static int64 run({inputs}, Owned* out)"):
+        with self.writer.block(f"static int64 run({inputs}, const int64* numbers, int64* sizes, Owned* out)"):
             if self.memory.arena:
                 self.writer.line(f"alignas(64) unsigned char arena[{self.memory.arena}];")
             for k, name in enumerate((*self.tensors, *self.held)):
                 self.handles[name] = f"{buffer_name(name)}.tensor" if self.backward else buffer_name(name)
                 kind = "Owned&" if self.backward else "const Tensor"
                 self.writer.line(f"{kind} {buffer_name(name)} = in[{k}];")
-            self._tangents()
             self._symbols()
+            for name in self.tangents:  # in the layout that kernels were generated for
+                self._must(f"with_strides({buffer_name(name)}, {self._shape(self.program.buffers[name])})", (), "!")
             for position, item in enumerate(self.plan.items):
                 if isinstance(item, Group):
                     self._group(item)
@@ -103,13 +104,18 @@ class NativeWriter:
             self._results()
             self.writer.line("return 0;")
 
-    def _tangents(self) -> None:
-        """Gradients from outside in the layout that kernels were generated for."""
-        for name in self.tensors[self.aten.first_tangent :] if self.backward else []:
-            self._must(f"with_strides({buffer_name(name)}, {self._shape(self.program.buffers[name])})", (), "!")
+    def _kinds(self) -> str:
+        """The kind of each input, as a `Caller` has it."""
+        numbers = {index for index, kind, _ in self.program.symbols.values() if kind == "value"}
+        return "".join(["t" if name in self.program.buffers else "n" if index in numbers else "-"
+                        for index, name in enumerate(self.program.inputs)])
 
     def _symbols(self) -> None:
+        numbers = [k for k, letter in enumerate(self._kinds()) if letter == "n"]
         for symbol, (index, kind, dimension) in self.program.symbols.items():
+            if kind == "value":
+                self.writer.line(f"const int64 {symbol} = numbers[{numbers.index(index)}];")
+                continue
             function = f"aoti_torch_get_{kind}"
             self.writer.line(f"int64 {symbol};")
             self._must(f"{function}({self.handles[self.program.inputs[index]]}, {dimension}, &{symbol})")
@@ -278,6 +284,8 @@ class NativeWriter:
 
     def _results(self) -> None:
         """Hand over the tensors: windows first, as the memory they look at is then still here."""
+        for k, result in enumerate([r for r in self.results if r.kind == "size"]):
+            self.writer.line(f"sizes[{k}] = {c_expression(result.value)};")
         made = [r for r in self.results if r.kind == "made"]
         whole: dict[int, View] = {}
         for k, result in enumerate(made):
@@ -299,9 +307,9 @@ class NativeWriter:
 
     def _caller(self) -> Caller:
         changed = [self.program.inputs.index(name) for view, name in self.program.copies if view.buffer == name]
-        tangents = range(self.aten.first_tangent or 0, len(self.tensors)) if self.backward else range(0)
+        tangents = [self.program.inputs.index(name) for name in self.tangents]
         return Caller(
-            len(self.tensors), len(self.held), self.results, len(self.aten.outputs), tuple(changed), self.backward,
+            self._kinds(), len(self.held), self.results, len(self.aten.outputs), tuple(changed), self.backward,
             tuple(tangents), bool(self.called) or any(entry.long_running for entry in self.entries.values()),
         )
 

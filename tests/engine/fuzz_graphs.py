@@ -63,6 +63,7 @@ OVERRIDES = (
     {"realize:*": "inline"},
     {"lowering:*": "extern"},
     {"decompose:*": "keep"},
+    {"wrapper:*": "cpp"},
 )
 
 

@@ -2,12 +2,15 @@
 from __future__ import annotations
 
 import threading
+import weakref
 
 import ptdebug
 import pytest
 import torch
 from ptdebug.artifacts.context import CHANGED_INPUTS
+from ptdebug.engine import compile as compiler
 from ptdebug.engine.compile import compile_graph
+from ptdebug.engine.native import load
 
 from .programs import capture, clones, recording_context, same_storage
 
@@ -76,8 +79,7 @@ def test_what_is_written_to_inputs():
         y.copy_(x * 2)
         return x + y
 
-    call = agree(program, torch.randn(7), torch.randn(7))
-    assert call.__class__ is not torch.Tensor
+    agree(program, torch.randn(7), torch.randn(7))
 
 
 def test_swapped_inputs_are_read_before_they_are_written():
@@ -179,8 +181,6 @@ def test_threads_share_a_wrapper():
 def test_memory_is_given_back():
     x = torch.randn(64, 64)
     call = in_cpp(lambda x: (x @ x).cumsum(0) * 2, x)
-    import weakref
-
     (result,) = call(x)
     gone = weakref.ref(result)
     assert not same_storage(result, call(x)[0])
@@ -221,3 +221,18 @@ def test_the_option_and_the_decision():
         assert [d.chosen for d in keeping.decisions if d.kind == "wrapper"] == [expected]
     fast = ptdebug.compile(lambda x: x.cumsum(0) + 1, options={"cpp_wrapper": True})
     assert torch.equal(fast(x), x.cumsum(0) + 1)
+
+
+def test_sizes_and_numbers_that_vary(monkeypatch):
+    monkeypatch.setenv("PTDEBUG_GRAPH_CACHE", "0")
+    program = lambda x, k: ((x[:, None] * k).cumsum(0) + x.shape[0], x.shape[0] * k)
+    called = []
+    real = load.load
+    monkeypatch.setattr(compiler, "load_native", lambda *given: called.append(given) or real(*given))
+    fast = ptdebug.compile(program, dynamic=True, options={"cpp_wrapper": True})
+    for n, k in ((5, 3), (9, -2), (2, 7), (4, 2**40)):
+        x = torch.randn(n)
+        (ours, size), (theirs, expected) = fast(x, k), program(x, k)
+        torch.testing.assert_close(ours, theirs)
+        assert size == expected and type(size) is int
+    assert called

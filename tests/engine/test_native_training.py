@@ -123,3 +123,11 @@ def test_a_training_loop(fast):
             step.step()
     for a, b in zip(ours.parameters(), theirs.parameters()):
         torch.testing.assert_close(a, b)
+
+
+def test_sizes_that_vary(fast):
+    compiled = ptdebug.compile(lambda x, y: torch.softmax(x * y, 1).cumsum(0) @ y.t(), dynamic=True,
+                               options={"cpp_wrapper": True})
+    for n, m in ((4, 5), (7, 3), (2, 9)):
+        agree(lambda program: compiled, lambda x, y: torch.softmax(x * y, 1).cumsum(0) @ y.t(),
+              needing((n, m), (n, m)), torch.randn(n, n))
