@@ -1,7 +1,7 @@
 """The library of the guards' brief form, compiled in the background by the engine's compiler when first wanted."""
 from __future__ import annotations
 
-from ..engine.build import BuildFailed, Building, CompilerMissing
+from ..engine.build import Building
 from ..tracer.guards.versions import FUNCTIONS, SOURCE, Versions, possible, tried
 
 
@@ -15,16 +15,16 @@ class GuardLibrary:
 
     def __call__(self) -> Versions | None:
         if self._versions is None and not self.failure:
-            if self._building is None:
-                self._building = Building(SOURCE, FUNCTIONS)
-            elif self._building.finished():
-                self._load(self._building)
+            try:
+                self._advance()
+            except Exception as error:  # the guards do without, and a program gets no error of ours
+                self.failure = f"{type(error).__name__}: {error}"
         return self._versions
 
-    def _load(self, building: Building) -> None:
-        try:
-            self._versions = tried(building.wait().functions)
-        except (CompilerMissing, BuildFailed, OSError) as error:
-            self.failure = str(error)
-        else:
-            self.failure = "" if self._versions is not None else "it does not see all changes of a dict"
+    def _advance(self) -> None:
+        if self._building is None:
+            self._building = Building(SOURCE, FUNCTIONS)
+        elif self._building.finished():
+            self._versions = tried(self._building.wait().functions)
+            if self._versions is None:
+                self.failure = "it does not see all changes of a dict"

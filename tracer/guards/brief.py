@@ -96,8 +96,9 @@ def with_brief(function: GuardFunction, check: Check, versions: Callable[[], Ver
         try:
             found: list[Any] = [None] * count
             record = records.get(id(module))
-            if record is not None and record.module() is module and record.table is not None:
-                if record.look(record.table, found) and brief(found):
+            if record is not None and record.module() is module:
+                table = record.table  # nothing of anybody's runs from here to the end of `look`
+                if table is not None and record.look(table, found) and brief(found):
                     record.served += 1
                     return True
             return full(module, record)

@@ -30,6 +30,7 @@ int PyList_SetItem(PyObject*, long, PyObject*);
 void Py_IncRef(PyObject*);
 PyObject** _PyObject_GetDictPtr(PyObject*);
 extern PyObject* PyExc_TypeError;
+extern PyObject PyByteArray_Type;
 }
 typedef unsigned long Version;
 struct Step { PyObject* object; void* cls; PyObject* dict; Version version; long slot; };
@@ -50,7 +51,7 @@ static bool holds(const Step& step) {
 
 // take(table): note the classes and versions of now.
 static PyObject* take(PyObject*, PyObject* const* a, long n) {
-  if (n != 1) return PyErr_Format(PyExc_TypeError, "take(table)");
+  if (n != 1 || a[0]->cls != &PyByteArray_Type) return PyErr_Format(PyExc_TypeError, "take(table)");
   Step* step = (Step*)PyByteArray_AsString(a[0]);
   for (Step* end = step + PyByteArray_Size(a[0]) / sizeof(Step); step < end; step++) {
     step->cls = step->object->cls;
@@ -61,7 +62,7 @@ static PyObject* take(PyObject*, PyObject* const* a, long n) {
 
 // look(table, slots): whether all is as noted; then `slots` holds the objects that the table has a slot for.
 static PyObject* look(PyObject*, PyObject* const* a, long n) {
-  if (n != 2) return PyErr_Format(PyExc_TypeError, "look(table, slots)");
+  if (n != 2 || a[0]->cls != &PyByteArray_Type) return PyErr_Format(PyExc_TypeError, "look(table, slots)");
   const Step* step = (const Step*)PyByteArray_AsString(a[0]);
   for (const Step* end = step + PyByteArray_Size(a[0]) / sizeof(Step); step < end; step++) {
     if (!holds(*step)) return PyBool_FromLong(0);

@@ -67,6 +67,15 @@ def test_an_unchanged_dict_of_each_kind_has_its_version(library: Versions) -> No
         assert not library.look(table, [])
 
 
+@needs_versions
+def test_only_tables_are_looked_at(library: Versions) -> None:
+    for table in (None, b"", []):
+        with pytest.raises(TypeError):
+            library.look(table, [])  # type: ignore[arg-type]
+    with pytest.raises(IndexError):
+        library.look(library.table([Step(library, None, False, 1)]), [None])
+
+
 def test_a_library_that_does_not_see_changes_is_refused() -> None:
     assert versions.tried({"take": lambda table: True, "look": lambda table, slots: True}) is None
 
@@ -110,7 +119,7 @@ def test_without_a_compiler_there_is_no_library(monkeypatch: pytest.MonkeyPatch)
         if library.failure:
             break
         library._building._thread.join()  # type: ignore[union-attr]
-    assert library.failure == "no C++ compiler found" and library() is None
+    assert library.failure == "CompilerMissing: no C++ compiler found" and library() is None
 
 
 @needs_versions
