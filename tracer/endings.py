@@ -216,8 +216,8 @@ class BreakBody:
         return type(self.root.unread.get(name)) is GeneratorType if value is None else dies_visibly(value)
 
     def outlives_its_frame(self) -> bool:
-        """Whether a variable holds what dies visibly while an exception would be handled in a resume function: eager has
-        the frame with this variable in the traceback, where a resume function that raises it again is not."""
+        """Whether a variable holds what dies visibly while a resume function would handle exceptions: eager has the
+        frame with this variable in the traceback, where a resume function that raises one again is not."""
         return self.handled is not None and any(map(self._dies_visibly, self.variables))
 
     def _is_bound_after(self, name: str) -> bool:
