@@ -279,7 +279,8 @@ _CHOSEN = BreakKind(
 )
 _ITEM = BreakKind(
     "which item is taken depends on a number in a tensor: `{expression}`",
-    "stack the items and index with a tensor that has a dimension: `torch.stack(items)[i.view(1)].squeeze(0)`",
+    "stack the items (of functions or modules, what each gives) and index with a tensor that has a dimension: "
+    "`torch.stack(items)[i.view(1)].squeeze(0)`",
 )
 _HOW_MANY = BreakKind(
     "which way the program goes here depends on how many values a tensor leaves: `{expression}`",
@@ -310,6 +311,7 @@ EXPRESSIONS: tuple[tuple[str, str, str, BreakKind], ...] = (
     ("data-dependent-value", "^the number", r"\A(?!.* for ).*[\w\])}]\[[^\[]*\]$", _ITEM),
     ("data-dependent-value", r"^(str|repr)\(\) of", "", _TEXT),
     ("operator", "^mod to ['\"]", "", _TEXT),
+    ("data-dependent-value", "^the number", r"""\A["'].*["']( % |\.format\()""", _TEXT),
     ("attribute", "^a traceback", "", _TRACEBACK),
     ("missing-fake-kernel", r"^(aten|torch|Tensor)\.", "", _NO_META),
     ("data-dependent-branch", "^the number `", r"\A(?!.*\.(item|tolist)\(\)$)[a-z_]+(\.[a-z_]+)+\(.*\)$", _DECIDES),

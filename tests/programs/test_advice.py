@@ -379,6 +379,11 @@ ADVICE: dict[str, Advice] = {
         whole(lambda x: [x, x * 2][int(x.argmax()) % 2] + 1),
         (whole(lambda x: torch.stack([x, x * 2])[(x.argmax() % 2).view(1)].squeeze(0) + 1),),
     ),
+    "function of a list": Advice(
+        "data-dependent-value", "[torch.sin, torch.cos][int(x.argmax()) % 2]", "of functions or modules, what each",
+        whole(lambda x: [torch.sin, torch.cos][int(x.argmax()) % 2](x)),
+        (whole(lambda x: torch.stack([x.sin(), x.cos()])[(x.argmax() % 2).view(1)].squeeze(0)),),
+    ),
     "row": Advice(
         "data-dependent-shape", "x[i // 4]", "`x[i.view(1)].squeeze(0)` in the place of `x[i]`), or use torch.gather",
         whole(picks_a_row), (
@@ -407,7 +412,7 @@ ADVICE: dict[str, Advice] = {
         "data-dependent-value", 'f"{x.mean()}"', OF_TEXTS, whole(lambda x: (x * 2, f"{x.mean()}")), (mean_after,),
     ),
     "formatted": Advice(
-        "operator", '"%s" % x.mean().item()', OF_TEXTS,
+        "data-dependent-value", '"%s" % x.mean().item()', OF_TEXTS,
         whole(lambda x: (x * 2, "%s" % x.mean().item())),  # noqa: UP031
         (lambda compile: (lambda y, mean: (y, f"{mean.item()}"))(*compile(lambda x: (x * 2, x.mean()))(X)),),
     ),
