@@ -109,7 +109,7 @@ class NestWriter:
         if self.lane is None and self.loops and self.reductions and not self._in_blocks():
             self.wide = []
             if not (self.in_order or self.outside) or not self._vectorizes():
-                self.stripes = Stripes(self, self.reductions, stripes_of(self.loops[-1], self.reductions))
+                self.stripes = Stripes(self, self.reductions, stripes_of(self, self.reductions))
 
     def emit(self) -> None:
         """Write the nest."""
@@ -277,7 +277,7 @@ class NestWriter:
                 self.writer.line(f"const int64 {block}_end = {block} + {width} < {end} ? {block} + {width} : {end};")
                 first, end = block, f"{block}_end"
             if striped:
-                self.stripes = Stripes(self, narrow, stripes_of(a, narrow))
+                self.stripes = Stripes(self, narrow, stripes_of(self, narrow))
                 self.stripes.declare()
             self._plain_loop(a, depth, first, "" if one else end)
             if striped and self.stripes is not None:

@@ -23,17 +23,24 @@ from .reductions import Field, Place
 if TYPE_CHECKING:
     from .nest_writer import NestWriter, Reduction
 
-STRIPES, MOST = 16, 32  # stripes of a row: one vector of floats, or two
-LONG = 512  # elements of a row for which two vectors are worth their tail
+VECTOR = 64  # bytes: a row gets a stripe for each of the narrowest loaded elements that a vector has
+MOST = 32  # stripes, but for elements of one byte
+LONG = 512  # elements of a row for which a second vector is worth its share of the joining
 
 
-def stripes_of(row: Axis, reductions: Sequence[Reduction]) -> int:
-    """How many stripes the rows along an axis get."""
-    extent = int(row.extent) if row.extent.is_Integer else 0
+def stripes_of(nest: NestWriter, reductions: Sequence[Reduction]) -> int:
+    """How many stripes the rows along the innermost loop of a nest get.
+
+    gcc takes as many lanes as there are of the narrowest type, and half of a vector where there are fewer elements.
+    """
+    row = nest.loops[-1].extent
+    extent = int(row) if row.is_Integer else 0
+    one = VECTOR // min([4, *[ctype(s.dtype).bytes for p in nest.nest.parts for s in p.loads]])
     if 1 < extent <= MOST:
         return extent
+    plain = all(len(r.accumulator.fields) == 1 for r in reductions)  # cheap to join
     two = len(reductions) <= 2 and all(r.accumulator.vectorizes for r in reductions)
-    return MOST if two and (extent >= LONG or (extent and extent % MOST == 0)) else STRIPES
+    return max(one, MOST) if two and (extent >= LONG or (plain and extent and extent % MOST == 0)) else one
 
 
 @dataclass
