@@ -100,6 +100,8 @@ class Trace:
     inlined: set[CodeType] = field(default_factory=set)
     generators: list[GeneratorValue] = field(default_factory=list)  # all that were made
     draws: Draws = field(default_factory=Draws)
+    layouts_asked: int = 0  # how often the program asked how a tensor lies in memory
+    layouts_assumed: int = 0  # how often what is traced depended on it
 
     def spend(self, amount: int = 1) -> None:
         """Count a turn of a loop, the program's or ours over its items, and a call that is inlined; an operation on a

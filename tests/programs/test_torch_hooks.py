@@ -35,6 +35,46 @@ def on_an_input(compile):
     return x.grad, seen, type(handle).__name__
 
 
+class Product(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, a, b):
+        ctx.save_for_backward(b)
+        return a * b
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * ctx.saved_tensors[0], None
+
+
+class Asking(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, a):
+        return a * 2
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * (2 if grad.is_contiguous() else 3)
+
+
+@program
+def layouts_of_gradients(compile):
+    def f(w, t):
+        y = w * t
+        y.register_hook(lambda g: g * 3)
+        z = Product.apply(y, t)
+        z.register_hook(lambda g: g if g.is_contiguous() else g * 2)
+        return Asking.apply(z)
+
+    def layouts(w, t):
+        found = [torch.autograd.grad((f(w, t) * 2).sum(), w)[0], torch.autograd.grad(f(w, t).t().square().sum(), w)[0]]
+        return found, torch.autograd.grad(f(w, t).sum(), w)[0]
+
+    f = compile(f)
+    t = torch.arange(6.0).reshape(3, 2).t()
+    leaves = t.clone().requires_grad_(), t.contiguous().requires_grad_(), ones(2, 3)
+    return [layouts(leaf, t) for leaf in leaves]
+
+
 @whole
 def one_removed_and_another_registered(compile):
     def f(x, handle, first):

@@ -174,6 +174,7 @@ def _with_backward(tx: Interpreter, cls: type, context: ContextValue, inputs: Ar
         if not traced.tensors or any(value not in traced.tensors for value in (*context.fixed, *context.dirty)):
             raise Unsupported("call", f"{cls.__qualname__}, which marks what it does not return")
         with tx.graph.nested() as backward, tx.effects.sealed(f"the backward of {cls.__qualname__}"), torch.no_grad():
+            assumed = tx.trace.layouts_assumed
             gradients = _backward(tx, cls, context, traced, inputs, backward)
         saved = list(backward.lifted)
         results = [tx.graph.scopes.here(value.node) for value in traced.tensors]
@@ -184,7 +185,7 @@ def _with_backward(tx: Interpreter, cls: type, context: ContextValue, inputs: Ar
         forward=forward.close((tuple(results), tuple(saved))),
         backward=backward.close(tuple(gradients)),
         gradients=len(own),
-        strides=tuple([strides_of(value.fake) for value in traced.tensors]),
+        strides=strides_of([value.fake for value in traced.tensors]) if tx.trace.layouts_assumed > assumed else None,
         fixed=tuple([position[id(value)] for value in context.fixed]),
         dirty=tuple([position[id(value)] for value in context.dirty]),
         once=cls.backward.__code__.co_qualname.startswith("once_differentiable"),  # type: ignore[attr-defined]
@@ -194,12 +195,11 @@ def _with_backward(tx: Interpreter, cls: type, context: ContextValue, inputs: Ar
     return _rebuilt(tx, traced, outputs.iterate(tx))
 
 
-def strides_of(fake: torch.Tensor) -> tuple[int, ...] | None:
-    if fake.is_contiguous():
-        return None
-    if not all(isinstance(n, int) for n in fake.stride()):
+def strides_of(fakes: Sequence[torch.Tensor]) -> tuple[tuple[int, ...] | None, ...]:
+    """The strides with which gradients of these are traced; None for contiguous ones."""
+    if any(not fake.is_contiguous() and not all(isinstance(n, int) for n in fake.stride()) for fake in fakes):
         raise Unsupported("call", "an autograd.Function whose result has strides that vary")
-    return fake.stride()
+    return tuple([None if fake.is_contiguous() else fake.stride() for fake in fakes])
 
 
 def _outside(tx: Interpreter, value: TensorValue) -> torch.fx.Node:
@@ -221,11 +221,14 @@ def _backward(
         tx.trace.keep_alive.append(like)
     items = [traced.returned] if isinstance(traced.returned, TensorValue) else traced.returned.iterate(tx)
     given = [arriving.get(id(item), constant(None)) for item in items]
+    asked = tx.trace.layouts_asked
     function = cls.backward if cls.backward is not _Function.backward else cls.vjp  # type: ignore[attr-defined]
     try:
         returned = from_python(tx, function).call(tx, [context, *given], {})
     except ObservedException as raised:
         raise Unsupported("raises", raised.value.describe(), **raised.context) from raised
+    if tx.trace.layouts_asked > asked:
+        raise Unsupported("call", f"the backward of {cls.__qualname__}, which asks for the strides of a gradient")
     gradients: list[Value] = list(returned.items) if isinstance(returned, TupleValue) else [returned]
     if len(gradients) < len(inputs):
         raise Unsupported("call", f"the backward of {cls.__qualname__}, which returns too few gradients")
@@ -247,15 +250,16 @@ def _backward(
 @dataclass(frozen=True)
 class FunctionPlan:
     """A Function as two graphs. `forward` takes the tensors and returns (results, what the backward needs); `backward`
-    takes the latter after the gradients of the results, which have the `strides` with which they were traced (None:
-    contiguous). The first `gradients` tensors get gradients; `fixed` and `dirty` are positions among the results.
+    takes the latter after the gradients of the results. These come as they are, or where the backward relies on how
+    they lie in memory with the `strides` with which they were traced (None: contiguous). The first `gradients` tensors
+    get gradients; `fixed` and `dirty` are positions among the results.
     """
 
     name: str
     forward: torch.fx.GraphModule
     backward: torch.fx.GraphModule
     gradients: int
-    strides: tuple[tuple[int, ...] | None, ...]
+    strides: tuple[tuple[int, ...] | None, ...] | None
     fixed: tuple[int, ...]
     dirty: tuple[int, ...]
     once: bool
@@ -275,8 +279,9 @@ def captured_function(plan: FunctionPlan) -> Callable[..., tuple[torch.Tensor, .
 
     def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         saved = [n if t is None else t for t, n in zip(ctx.saved_tensors, ctx.numbers)]
-        arriving = [_as_traced(gradient, stride) for gradient, stride in zip(gradients, plan.strides)]
-        found = _run(plan.backward, (*arriving, *saved))
+        if plan.strides is not None:
+            gradients = tuple(map(_as_traced, gradients, plan.strides))
+        found = _run(plan.backward, (*gradients, *saved))
         return (*found, *[None] * (ctx.inputs - plan.gradients))
 
     last: Any = once_differentiable(backward) if plan.once else backward

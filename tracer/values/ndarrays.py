@@ -252,6 +252,7 @@ def array_of(tx: Interpreter, tensor: TensorValue, what: str) -> NdarrayValue:
     known = fake.dtype in NUMPY_DTYPES and fake.device.type == "cpu" and not fake.requires_grad
     if not known or fake.is_conj() or fake.is_neg() or torch._C._are_functorch_transforms_active():
         raise Unsupported("data-dependent-value", what)
+    tx.trace.layouts_assumed += 1
     return NdarrayValue(same_memory(tx, tensor))
 
 

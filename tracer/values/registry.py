@@ -205,6 +205,7 @@ def wrap_result(tx: Interpreter, node: torch.fx.Node, fake: Any) -> Value:
     if isinstance(fake, torch.Tensor):
         known = tx.trace.values_by_id.get(id(fake))
         if known is not None:
+            tx.trace.layouts_assumed += 1  # contiguous() gives the tensor itself where it is
             return known
     elif type(fake) in CONSTANT_TYPES:
         return ConstantValue(fake)

@@ -276,6 +276,7 @@ def _size(tx: Interpreter, self: TensorValue, args: Sequence[Value], kwargs: Map
 
 
 def _stride(tx: Interpreter, self: TensorValue, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+    tx.trace.layouts_asked += 1
     strides = [size_value(tx, s, self, _ATEN.sym_stride.int, i) for i, s in enumerate(self.fake.stride())]
     value = TupleValue(strides, tuple)
     dim = _named_dim(args, kwargs)
@@ -287,6 +288,7 @@ def _numel(tx: Interpreter, self: TensorValue, args: Sequence[Value], kwargs: Ma
 
 
 def _storage_offset(tx: Interpreter, self: TensorValue, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+    tx.trace.layouts_asked += 1
     return size_value(tx, self.fake.storage_offset(), self, _ATEN.sym_storage_offset.default)
 
 
@@ -295,6 +297,7 @@ def _folded(name: str) -> Callable[..., Value | None]:
         if any(not value.is_constant() for value in (*args, *kwargs.values())):
             return None
         real = [arg.as_constant() for arg in args], {k: v.as_constant() for k, v in kwargs.items()}
+        tx.trace.layouts_asked += name in ("is_contiguous", "_is_view")
         with tx.graph.fake_mode:
             return from_python(tx, getattr(self.fake, name)(*real[0], **real[1]))
 

@@ -126,6 +126,7 @@ def _captured(tx: Interpreter, self: TensorValue, hook: Value) -> Value:
     with graph.nested() as forward:
         own = forward.lift(made)
         with graph.nested() as backward, tx.effects.sealed("a hook"), torch.no_grad():
+            assumed = tx.trace.layouts_assumed
             gradient = _gradient(tx, self, hook, backward)
         saved = list(backward.lifted)
         result = graph.make(torch.ops.aten.alias.default, (own,), {})
@@ -135,7 +136,8 @@ def _captured(tx: Interpreter, self: TensorValue, hook: Value) -> Value:
         raise _refusal(tx, self, "register_hook")
     plan = FunctionPlan(
         name="Hooked", forward=forward.close(((result,), tuple(saved))), backward=backward.close((gradient,)),
-        gradients=1, strides=(strides_of(self.fake),), fixed=(), dirty=(), once=False,
+        gradients=1, strides=strides_of([self.fake]) if tx.trace.layouts_assumed > assumed else None,
+        fixed=(), dirty=(), once=False,
     )  # fmt: skip
     nodes = [NodeValue(node) for node in forward.lifted]
     hooked = graph.call(captured_function(plan), nodes, {}, tx).iterate(tx)[0]
@@ -163,10 +165,13 @@ def _gradient(tx: Interpreter, self: TensorValue, hook: Value, scope: Any) -> to
     arriving = TensorValue(scope.add_input("gradient", like), like)
     tx.trace.values_by_id[id(like)] = arriving
     tx.trace.keep_alive.append(like)
+    asked = tx.trace.layouts_asked
     try:
         changed = hook.call(tx, [arriving], {})
     except (Unsupported, ObservedException) as error:
         raise _refusal(tx, self, "register_hook") from error
+    if tx.trace.layouts_asked > asked:
+        raise _refusal(tx, self, "register_hook")
     if changed.is_constant() and changed.as_constant() is None:
         return arriving.node
     if not isinstance(changed, TensorValue) or (changed.fake.shape, changed.fake.dtype) != (like.shape, like.dtype):
