@@ -12,7 +12,8 @@ NOT_CACHED = object()
 
 
 def cached_result(function: Any, args: tuple[Any, ...], kwargs: tuple[tuple[str, Any], ...]) -> Any:
-    """The result that `function` has for the arguments; NOT_CACHED where it has none, or is no such function.
+    """The result that `function` has for the arguments; NOT_CACHED where it has none, or is no such function, or its
+    cache is full: which entry a call then drops depends on the calls before, and a read is none.
 
     Only the garbage collector shows the cache (`lru_cache_tp_traverse` in CPython's _functoolsmodule.c): the class,
     then key, result and the class of the link for each entry where the size is limited, then a dict of the entries, the
@@ -25,7 +26,7 @@ def cached_result(function: Any, args: tuple[Any, ...], kwargs: tuple[tuple[str,
     parts, settings = gc.get_referents(function), function.cache_parameters()
     wrapped = function.__wrapped__
     place = next((i for i in range(len(parts) - 2) if parts[i + 1] is wrapped and type(parts[i]) is dict), 0)
-    if not place:
+    if not place or (settings["maxsize"] is not None and len(parts[place]) >= settings["maxsize"]):
         return NOT_CACHED
     try:
         key = _key(args, kwargs, parts[place + 2], settings["typed"])

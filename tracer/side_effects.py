@@ -333,8 +333,11 @@ def add(target: Any, fresh: Any) -> None:
         base.__setitem__(target, key, item)
 
 
-def remove(target: dict[Any, Any], keys: tuple[Any, ...]) -> None:
-    """Take keys out of a dict, past any overridden method: what is new in it since the trace (hooks) stays."""
+def remove(target: dict[Any, Any] | None, keys: tuple[Any, ...]) -> None:
+    """Take keys out of a dict, past any overridden method: what is new in it since the trace (hooks) stays. None is one
+    that was reached through a weak reference, and has died with its module."""
+    if target is None:
+        return
     base: Any = OrderedDict if isinstance(target, OrderedDict) else dict
     for key in keys:
         base.pop(target, key, None)

@@ -71,6 +71,8 @@ def _opened(value: Any, path: str, seen: Seen) -> tuple[Any, list[tuple[Any, Any
     """What stands for one object itself, and its named parts."""
     if value is None or isinstance(value, PLAIN):
         return value, []
+    if isinstance(value, torch.Tensor) and torch._C._functorch.is_functorch_wrapped_tensor(value):
+        return ("a tensor that left its transform", tuple(value.shape)), []
     if isinstance(value, torch.Tensor):
         first = seen.setdefault(id(value), (path, value))[0] == path
         return value, [*_grad(value), *vars(value).items()] if first else []

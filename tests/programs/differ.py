@@ -22,6 +22,7 @@ import torch
 import torch._dynamo  # torch.utils.checkpoint loads it, and a program has not the time
 from ptdebug.cli import wiring
 from ptdebug.tracer import dispatch
+from ptdebug.tracer.shapes import MarkedDynamicError
 from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from .checking import Seen, described, leaves, sharing, shown
@@ -278,8 +279,8 @@ def verdict(
         return expected
     entering("compiled")
     found = _difference(text, expected, engine, seconds)
-    if found is None:
-        return None
+    if found is None or isinstance(found, Skipped):
+        return found
     entering("eager")
     collected = _in_eager(text, seconds / 30, collect=True)
     if isinstance(collected, Skipped) or compared(expected, collected, engine) is None:
@@ -290,7 +291,7 @@ def verdict(
 
 def _difference(
     text: str, expected: list[tuple[str, Any]], engine: bool, seconds: float, collect: bool = False
-) -> Difference | None:
+) -> Difference | Skipped | None:
     dispatch.reset()
     logging.getLogger("ptdebug").setLevel(logging.CRITICAL)
     try:
@@ -299,6 +300,8 @@ def _difference(
                 got = observe(text, ptdebug.compile, collect)
     except TooSlow:
         return Difference("too slow", f"more than {seconds} s")
+    if any(leaf == MarkedDynamicError.__name__ for _, leaf in got):
+        return Skipped("a size that is marked dynamic has one value only, which is an error by design")
     internal = [reason for reason in dispatch.stats()["reasons"] if reason.startswith("internal error")]
     if internal:
         return Difference(internal[0].split("0x")[0][:160], "")
