@@ -313,6 +313,8 @@ EXPRESSIONS: tuple[tuple[str, str, str, BreakKind], ...] = (
     ("operator", "^mod to ['\"]", "", _TEXT),
     ("data-dependent-value", "^the number", r"""\A["'].*["']( % |\.format\()""", _TEXT),
     ("attribute", "^a traceback", "", _TRACEBACK),
+    ("reconstruct", "", r"\btraceback\.\w+\(", _TRACEBACK),
+    ("global-state", "", r"\btraceback\.\w+\(", _TRACEBACK),
     ("missing-fake-kernel", r"^(aten|torch|Tensor)\.", "", _NO_META),
     ("data-dependent-branch", "^the number `", r"\A(?!.*\.(item|tolist)\(\)$)[a-z_]+(\.[a-z_]+)+\(.*\)$", _DECIDES),
     ("not-a-constant", "", r"""^(f["']|\{|str\(|repr\(|format\()""", _TEXT),

@@ -515,7 +515,7 @@ ADVICE: dict[str, Advice] = {
         whole(counts_far), (whole(lambda x: x * (torch.arange(200_000) % 3).sum()),),
     ),
     "traceback": Advice(
-        "attribute", "traceback.format_exc()", "use the exception itself", whole(fails), (whole(fails_with_its_text),)
+        "reconstruct", "traceback.format_exc()", "use the exception itself", whole(fails), (whole(fails_with_its_text),)
     ),
 }
 
