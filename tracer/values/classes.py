@@ -19,6 +19,7 @@ from .exceptions import make_exception
 from .functions import BuiltinValue, MethodValue
 from .graph_functions import is_traced
 from .handlers import PURE, handler_of
+from .instance_checks import by_class
 from .objects import new_object
 from .operators import REFLECTED
 from .registry import CONSTANT_TYPES, build, builds, existing, from_python, importable, is_stable
@@ -144,7 +145,7 @@ class ClassValue(Value):
         if name == "__call__":
             return instantiate(tx, self, args, kwargs)
         if name == "__instancecheck__" and not kwargs:
-            return constant(issubclass(args[0].python_type(), self.cls))
+            return constant(by_class(tx, args[0], self.cls))
         raise Unsupported("call", f"type.{name} of {self.describe()}")
 
     def call_method(self, tx: Interpreter, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:

@@ -39,17 +39,17 @@ def _among(tx: Interpreter, value: Value, kinds: Any) -> bool:
         return any(_among(tx, value, kind) for kind in (kinds if isinstance(kinds, tuple) else kinds.__args__))
     check = lookup(type(kinds), "__instancecheck__")
     if value.python_type() is kinds or check in _BY_CLASS or not isinstance(kinds, type):
-        return _by_class(tx, value, kinds)
+        return by_class(tx, value, kinds)
     if check is _OF_LEGACY_TYPES:
         return _of_legacy_type(value, kinds)
     if getattr(kinds, "_is_protocol", False):
         return _of_protocol(value, kinds)
     if not is_python_method(check):
-        return _by_class(tx, value, kinds)
+        return by_class(tx, value, kinds)
     return from_python(tx, check).call(tx, [from_python(tx, kinds), value], {}).truth(tx)
 
 
-def _by_class(tx: Interpreter, value: Value, kind: Any) -> bool:
+def by_class(tx: Interpreter, value: Value, kind: Any) -> bool:
     """type.__instancecheck__: the class, or what the instance says its class is."""
     if value.is_constant() and not isinstance(value, (SliceValue, TupleValue, NumberValue)):
         return isinstance(value.as_constant(), kind)
