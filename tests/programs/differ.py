@@ -29,6 +29,7 @@ from .checking import Seen, described, leaves, sharing, shown
 from .prelude import MARK
 
 FILE = "/random_program/program.py"
+_SECOND_BACKWARD = "Trying to backward through the graph a second time"
 _ATTRIBUTES = (int, float, str, list, dict, tuple)
 _ONE_FOR_TWO = sys.version_info < (3, 12)
 """Once a function is warm, Python 3.11 runs STORE_FAST and LOAD_FAST as one instruction: what the second raises is then
@@ -100,12 +101,15 @@ def _chain(error: BaseException) -> list[list[str]]:
 
 
 def _lines(error: BaseException) -> str:
-    """The lines of the program that its traceback goes through."""
+    """The lines of the program that its traceback goes through. A backward that runs a second time is noticed by the
+    first node that asks for what it had saved: in eager a Function's may be it, compiled it is the graph around."""
     lines, entry = [], error.__traceback__
+    again = str(error).startswith(_SECOND_BACKWARD)
     while entry is not None:
-        if entry.tb_frame.f_code.co_filename == FILE:
+        code = entry.tb_frame.f_code
+        if code.co_filename == FILE and not (again and entry.tb_next is None and code.co_name == "backward"):
             exact = not (_ONE_FOR_TWO and isinstance(error, UnboundLocalError) and entry.tb_next is None)
-            lines.append(f"{entry.tb_frame.f_code.co_name}:{entry.tb_lineno if exact else '?'}")
+            lines.append(f"{code.co_name}:{entry.tb_lineno if exact else '?'}")
         entry = entry.tb_next
     return " ".join(lines)
 
