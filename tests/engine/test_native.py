@@ -10,6 +10,7 @@ import torch
 from ptdebug.artifacts.context import CHANGED_INPUTS
 from ptdebug.engine import compile as compiler
 from ptdebug.engine.compile import compile_graph
+from ptdebug.engine.graph_cache import parts
 from ptdebug.engine.native import load
 
 from .programs import capture, clones, recording_context, same_storage
@@ -236,3 +237,17 @@ def test_sizes_and_numbers_that_vary(monkeypatch):
         torch.testing.assert_close(ours, theirs)
         assert size == expected and type(size) is int
     assert called
+
+
+def test_a_graph_from_disk_has_its_wrapper(monkeypatch, tmp_path):
+    monkeypatch.setenv("PTDEBUG_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("PTDEBUG_GRAPH_CACHE", "1")
+    table, x = torch.arange(4.0), torch.randn(4)
+    from_disk = []
+    monkeypatch.setattr(parts, "load_native", lambda *given: from_disk.append(given[1]) or load.load(*given))
+    for _ in range(2):
+        fast = ptdebug.compile(lambda x: (x * 2).cumsum(0) + torch.tensor([1.0, 2.0, 3.0, 4.0]) * table,
+                               options={"cpp_wrapper": True})
+        with torch.no_grad():
+            torch.testing.assert_close(fast(x), (x * 2).cumsum(0) + torch.tensor([1.0, 2.0, 3.0, 4.0]) * table)
+    assert len(from_disk) == 1
