@@ -83,6 +83,8 @@ class GeneratorValue(Value):
             return False
         info = self.frame.info
         handler = info.handler_of(self.frame.index - 1)
+        while handler is not None and info.instructions[handler.target].opname == "CLEANUP_THROW":
+            handler = info.handler_of(handler.target)  # `yield from` of 3.12 passes on what is no StopIteration
         if handler is None or info.ends_generator(handler):
             return False
         return not info.passes_on(handler, GeneratorExit, self.frame.f_globals)
