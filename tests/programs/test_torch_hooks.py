@@ -46,6 +46,26 @@ class Product(torch.autograd.Function):
         return grad * ctx.saved_tensors[0], None
 
 
+@program
+def what_a_backward_that_ran_has_freed(compile):
+    """Reading it raises in the program, as in eager, and is no fault of the tracer's."""
+    def read(node, t):
+        return node.saved_tensors[0] * t + 1
+
+    def outcome(node, t):
+        try:
+            return read(node, t)
+        except RuntimeError as error:
+            return str(error)
+
+    read = compile(read)
+    first, second = Product.apply(ones(2), torch.arange(2.0)), Product.apply(ones(2), torch.arange(2.0))
+    first.sum().backward()
+    found = [outcome(node, torch.ones(2)) for node in (first.grad_fn, second.grad_fn)]
+    second.sum().backward()
+    return found, outcome(second.grad_fn, torch.ones(2))
+
+
 class Asking(torch.autograd.Function):
     @staticmethod
     def forward(ctx, a):

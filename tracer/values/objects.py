@@ -145,6 +145,8 @@ class ObjectValue(Value):
                 value = found.__get__(self.real, self.cls)
             except AttributeError:
                 return None
+            except Exception as error:  # as `saved_tensors`, once they are freed: the program is to see it itself
+                raise Unsupported("attribute", f"{self.describe()}.{name}") from error
             return self.read(tx, value, name)
         return None
 
