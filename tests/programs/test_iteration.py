@@ -111,6 +111,27 @@ def dict_that_changes(compile):
 
 
 @program
+def sets_and_views_of_dicts(compile):
+    """A set made with a view is a new one, in the order that it has where Python makes it."""
+
+    def fn(x, plain, other):
+        numbers = given = {1, 2, 3}
+        numbers -= {1: 0}.keys()
+        kinds = frozenset((1, 2)) | {3: 0}.keys(), {1: 1}.keys() & frozenset((1,)), {5: 1}.items() ^ {(5, 1), (6, 1)}
+        orders = []
+        for keys in (plain.keys(), other.keys(), collections.OrderedDict(plain).keys()):
+            made = [keys - {"a"}, keys | {"u", "v"}, keys & {"a", "b", "d", "f"}, keys ^ {"a", "q"}]
+            made += [{"a", "b", "q"} - keys, {"a", "b", "c", "q"} & keys]
+            orders += [list(one) for one in made]
+        wholes = list(set(plain)), list(set(other)), list({"k"}.union(other)), list({**plain}.items() - {("a", 0)})
+        return x + len(given), numbers is given, numbers, kinds, [type(one) for one in kinds], orders, wholes
+
+    fn = compile(fn)
+    letters = "abcdefghijkl"
+    return [fn(torch.ones(2), dict(zip(letters[:n], range(n))), collections.Counter(letters[:n])) for n in (4, 9)]
+
+
+@program
 def order_of_sets(compile):
     def fn(x, ns):
         shown = {3, 17, 33, 1, 65, 9}

@@ -388,12 +388,7 @@ class DictView(Value):
         """Views of keys and pairs are like sets."""
         if self.what == "values":
             return None
-        make_set = FRESH[set]
-        sides = []
-        for side in (left, right):
-            is_view = isinstance(side, DictView)
-            sides.append(make_set(tx, set()).filled(tx, side.iterate(tx)) if is_view else side)  # type: ignore[attr-defined]
-        return sides[0].binary(tx, function, *sides)
+        return REGISTRY["with_views"](tx, function, left, right)
 
     def call_method(self, tx: Interpreter, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         """The special methods."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..sources import Source
 from .base import Unsupported, Value, each
 from .constant import REGISTRY, BoundBuiltin, ItemsIterator, constant
-from .mappings import DictValue, checked_key
+from .mappings import DictValue, DictView, checked_key
 from .registry import FRESH, builds, from_python
 
 if TYPE_CHECKING:
@@ -105,8 +105,8 @@ class SetValue(Value):
 
     def binary(self, tx: Interpreter, function: Callable[..., Any], left: Value, right: Value) -> Value | None:
         """Set algebra and comparison."""
-        right = REGISTRY["as_set"](tx, right)
-        left = REGISTRY["as_set"](tx, left)
+        if isinstance(left, DictView) or isinstance(right, DictView):
+            return with_views(tx, function, left, right)
         if not (isinstance(left, SetValue) and isinstance(right, SetValue)):
             return None
         if function in _COMPARISONS:
@@ -208,8 +208,16 @@ class SetValue(Value):
 
 
 def keys_of(other: SetValue | DictValue) -> Any:
-    """A set or dict of the same keys: Python looks at them all at once, not one by one."""
-    return other.real if isinstance(other, SetValue) else dict.fromkeys(other.items)
+    """A set or dict of the same keys: Python looks at those of a plain dict all at once, not one by one."""
+    return other.real if isinstance(other, SetValue) else _of_kind(other).fromkeys(other.items)
+
+
+class _OtherDict(dict[Any, Any]):
+    """A dict of a class of its own, from whose keys Python makes a set one by one."""
+
+
+def _of_kind(mapping: DictValue) -> type[dict[Any, Any]]:
+    return dict if mapping.python_type() is dict else _OtherDict
 
 
 class SetIterator(ItemsIterator):
@@ -350,10 +358,39 @@ def make_set(tx: Interpreter, items: Sequence[Value]) -> Value:
     return SetValue(set).filled(tx, items)
 
 
-def _as_set(tx: Interpreter, value: Value) -> Value:
+def with_views(tx: Interpreter, function: Callable[..., Any], left: Value, right: Value) -> Value | None:
+    """Set algebra and comparison where a side is a view of a dict's keys or pairs. The result is always a new set:
+    `s |= view` binds another to `s`."""
+    sides = [_as_set(tx, side) for side in (left, right)]
+    if not all(isinstance(side, SetValue) for side in sides):
+        return None
+    if function in _COMPARISONS:
+        return constant(function(sides[0].items.keys(), sides[1].items.keys()))
+    function = _IN_PLACE.get(function, function)
+    if function not in _ALGEBRA:
+        return None
+    real = function(*[_real_side(tx, side) for side in (left, right)])
+    result = SetValue(type(real))
+    result.items = _combined(function, sides[0].items, sides[1].items)
+    result.real = real
+    return result
+
+
+REGISTRY["with_views"] = with_views
+
+
+def _as_set(tx: Interpreter, value: Value) -> Any:
     """A view of a dict's keys or pairs as a set; other values as they are."""
-    what = getattr(value, "what", "values")
-    return SetValue().filled(tx, value.iterate(tx)) if what in ("keys", "items") else value
+    is_view = isinstance(value, DictView) and value.what != "values"
+    return SetValue().filled(tx, value.iterate(tx)) if is_view else value
 
 
-REGISTRY["as_set"] = _as_set
+def _real_side(tx: Interpreter, value: Value) -> Any:
+    """A set, or view of a dict, of the same keys that was made in the same way."""
+    if isinstance(value, SetValue):
+        return value.real
+    assert isinstance(value, DictView)
+    kind = _of_kind(value.owner)
+    if value.what == "keys":
+        return kind.fromkeys(item.key() for item in value.iterate(tx)).keys()
+    return kind(item.key() for item in value.iterate(tx)).items()
