@@ -28,6 +28,21 @@ def _linear() -> nn.Linear:
     return layer
 
 
+@PROGRAMS
+def a_parameter_whose_data_is_of_inference_mode(compile):
+    """It needs gradients, and may not be told so outside of the mode."""
+
+    def fn(x, parameter):
+        parameter.requires_grad_(len(x) > 2)
+        with torch.inference_mode():
+            parameter.data = torch.arange(3.0)
+        return x + 1
+
+    fn, given = compile(fn), [_ones(3), _ones(3)]
+    results = [call(fn, torch.ones(n), p) for n, p in ((3, given[0]), (3, given[0]), (2, given[1]), (2, given[1]))]
+    return results, [(p.requires_grad, p.is_inference()) for p in given]
+
+
 @WHOLE
 def the_data_of_an_input(compile):
     def fn(x):
