@@ -247,3 +247,29 @@ def test_what_guards_of_a_module_were_written_from_dies_with_the_module():
     finally:
         gc.enable()
     assert not any(reason.startswith("internal error") for reason in dispatch.stats()["reasons"])
+
+
+def test_the_referent_of_a_weak_reference_lives_until_its_guards_are_written(monkeypatch):
+    class Node:
+        pass
+
+    def made():
+        node = Node()
+        node.itself, node.number = node, 3
+        return weakref.ref(node)
+
+    def collected_first(*args):
+        gc.collect()
+        return build_tree(*args)
+
+    build_tree = dispatch.build_tree
+    monkeypatch.setattr(dispatch, "build_tree", collected_first)
+    dispatch.reset()
+    compiled = ptdebug.compile(lambda x, reference: x + reference().number, backend=lambda graph, inputs: graph.forward)
+    gc.disable()
+    try:
+        assert compiled(torch.ones(2), made()).tolist() == [4, 4]
+    finally:
+        gc.enable()
+    assert dispatch.stats()["graphs"] == 1
+    assert not any(reason.startswith("internal error") for reason in dispatch.stats()["reasons"])

@@ -223,11 +223,14 @@ class WeakReference(Value):
         return True
 
     def call(self, tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-        """The referent, which lives as long as the trace."""
+        """The referent, which lives until the guards that ask for it are written."""
         if self.referent is not None:
             return self.referent
-        if self.source is not None and self.real() is not None:
-            return build(tx, self.real(), CallSource(self.source, "referent"))
+        if self.source is not None:
+            source = CallSource(self.source, "referent")
+            found = tx.guards.value(source)
+            if found is not None:
+                return build(tx, found, source)
         return from_python(tx, self.real())
 
     def reconstruct(self, codegen: Any) -> None:
