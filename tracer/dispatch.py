@@ -25,6 +25,7 @@ from typing import Any
 
 import msgspec
 import torch
+from torch.autograd import forward_ad
 from torch.utils._device import DeviceContext
 
 from ..artifacts.context import CompileContext, CompileId
@@ -245,14 +246,15 @@ class _Compilation:
 
 
 def _is_being_traced() -> bool:
-    """Whether somebody else watches: a dispatch or function mode, torch.jit.trace, a functorch transform outside of the
-    frame."""
+    """Whether somebody else watches: a dispatch or function mode, torch.jit.trace, a functorch transform or a level of
+    forward AD outside of the frame (fakes have no tangents)."""
     function_modes = map(torch._C._get_function_stack_at, range(torch._C._len_torch_function_stack()))
     return (
         torch._C._len_torch_dispatch_stack() > 0
         or any(not isinstance(mode, DeviceContext) for mode in function_modes)
         or torch._C._get_tracing_state() is not None
         or torch._C._functorch.peek_interpreter_stack() is not None
+        or forward_ad._current_level >= 0
     )
 
 

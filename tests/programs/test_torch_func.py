@@ -9,6 +9,7 @@ from functools import partial
 import pytest
 import torch
 import torch.nn as nn
+from torch.autograd import forward_ad
 from torch.func import (
     functional_call,
     functionalize,
@@ -28,6 +29,39 @@ from .checking import Programs, call, check
 
 program = Programs()
 Pair = namedtuple("Pair", ["a", "b"])
+
+
+@program
+def levels_of_forward_ad_that_are_broken_or_around(compile):
+    """A break in a level, tensors with tangents across it, a level around the call, a second one inside."""
+    def broken(x):
+        with forward_ad.dual_level():
+            y = x * 2
+            print(end="")
+            y = y + x
+        return y * 2
+
+    def tangent(x):
+        with forward_ad.dual_level():
+            dual = forward_ad.make_dual(x, x + 1)
+            print(end="")
+            return forward_ad.unpack_dual(dual * dual).tangent
+
+    def square(x):
+        return x * x + 1
+
+    def level(x):
+        with forward_ad.dual_level():
+            return x * 3
+
+    x = torch.arange(3.0)
+    found = [f(x) for f in map(compile, (broken, tangent, broken, tangent))]
+    square, level = compile(square), compile(level)
+    found += [square(x), level(x)]
+    with forward_ad.dual_level():
+        found.append(forward_ad.unpack_dual(square(forward_ad.make_dual(x, x + 1))).tangent)
+        found.append(call(level, x))
+    return [*found, square(x), level(x), forward_ad._current_level]
 
 
 @program
@@ -349,6 +383,26 @@ def checkpoints_in_transforms(compile):
 
     functions = product, batched, in_a_block, after_a_block
     return [call(compile(f), torch.arange(3.0), torch.ones(3)) for f in functions]
+
+
+@program
+def inputs_of_any_size_first_met_in_a_transform(compile):
+    held = []
+
+    def fn(x):
+        def inner(a):
+            return (a * held[0] * 2).sum()
+
+        return grad(inner)(x)
+
+    def on(n, made):
+        held[:] = [made(torch.arange(3.0 * n).view(n, 3))]
+        result = fn(torch.ones(n, 3))
+        return result, torch.autograd.grad(result.sum(), held[0]) if result.requires_grad else None
+
+    fn = compile(fn)
+    makes = torch.clone, lambda t: t.requires_grad_(), lambda t: t.requires_grad_() * 2
+    return [on(n, made) for made in makes for n in (2, 3, 4)]
 
 
 @program

@@ -279,12 +279,16 @@ def _install_lambda(tree: GuardTree, spec: GuardSpec) -> str:
     return text
 
 
+_NO_LEVEL = -1  # of forward AD: a frame in one is left to eager
+
+
 def _install_global_state(tree: GuardTree, spec: GuardSpec) -> dict[str, str]:
     # C++ words the failure of the first itself; these are in its manner.
     modes, device = ["GLOBAL_STATE changed: torch function modes"], ["GLOBAL_STATE changed: default device"]
     tree.root.add_global_state_guard(tree.builder.global_state, tree.parts(spec), None)
     tree.root.add_torch_function_mode_stack_guard(tree.builder.function_modes, modes, None)
     tree.root.add_default_device_guard(device, None)
+    tree.root.add_dual_level_match_guard(_NO_LEVEL, ["GLOBAL_STATE changed: a level of forward AD"], None)
     return tree.builder.settings
 
 

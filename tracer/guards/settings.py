@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.autograd import forward_ad
 from torch.utils._device import DeviceContext
 
 from .describe import type_name
@@ -32,6 +33,9 @@ _SETTINGS: dict[str, Setting] = {
     ),
     "inference_mode": Setting(
         "inference mode", "call the function always inside of torch.inference_mode() or always outside"
+    ),
+    "forward_ad": Setting(
+        "a level of forward AD", "open it inside of the function: what is called in one runs in eager"
     ),
     "deterministic_algorithms": Setting(
         "torch.use_deterministic_algorithms", "set it once, before the function is called for the first time"
@@ -65,6 +69,7 @@ def settings_now(guard: Any = None) -> dict[str, str]:
     found = _flat(json.loads(guard.__getstate__())) if hasattr(guard, "__getstate__") else {}
     modes = [torch._C._get_function_stack_at(i) for i in range(torch._C._len_torch_function_stack())]
     found["function_modes"] = ", ".join(map(_mode_text, modes)) or "none"
+    found["forward_ad"] = _text(forward_ad._current_level >= 0)
     found["inference_mode"] = _text(torch.is_inference_mode_enabled())
     return found
 

@@ -94,16 +94,31 @@ def _leaves(function: Callable[..., Any], *names: Any) -> None:
 _enters(_functorch._vmap_increment_nesting, *_wrapper("_vmap_increment_nesting"))
 _enters(_functorch._grad_increment_nesting)
 _enters(_functorch._jvp_increment_nesting, *_wrapper("_jvp_increment_nesting"))
-_enters(torch._C._enter_dual_level, *_wrapper("_enter_dual_level"))
 _leaves(_functorch._vmap_decrement_nesting, *_wrapper("_vmap_decrement_nesting"))
 _leaves(_functorch._grad_decrement_nesting)
 _leaves(_functorch._jvp_decrement_nesting, *_wrapper("_jvp_decrement_nesting"))
 
 
+@handles(torch._C._enter_dual_level, *_wrapper("_enter_dual_level"))
+def _enter_dual_level(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    """There is one level of forward AD in the process: a second raises, of the program's own accord."""
+    try:
+        number = torch._C._enter_dual_level()
+    except RuntimeError as error:
+        raise Unsupported("call", "a level of forward AD inside another") from error
+    node = mode_node(tx, torch._C._enter_dual_level, ())
+    node.meta["val"] = number
+    tx.graph.operations += 1
+    return LevelValue(node, number)
+
+
 @handles(torch._C._exit_dual_level, *_wrapper("_exit_dual_level"))
 def _exit_dual_level(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    """Leaving a level drops the tangents of all its tensors: one that the program entered before is left to eager."""
     level = [*args, *kwargs.values()][0]
-    torch._C._exit_dual_level(level=level.number if isinstance(level, LevelValue) else level.as_constant())
+    if not isinstance(level, LevelValue):
+        raise Unsupported("call", "leaving a level of forward AD that was entered before this graph")
+    torch._C._exit_dual_level(level=level.number)
     node = mode_node(tx, torch._C._exit_dual_level, ())
     node.kwargs = {"level": level.as_proxy()}
     return constant(None)
