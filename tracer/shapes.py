@@ -15,6 +15,7 @@ from typing import Any, Self
 
 import sympy
 import torch
+from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 from torch._guards import Source as TorchSource
 from torch._prims_common import suggest_memory_format
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
@@ -353,13 +354,15 @@ class FrameShapes:
             for i, value in enumerate(tensor.size())
         ]
         fake_strides = self._strides(tensor, source, fake_sizes, strides)
-        with self.fake_mode, torch.no_grad():
-            fake = torch.empty_strided(fake_sizes, fake_strides, dtype=tensor.dtype, device=tensor.device)
-        if tensor.requires_grad:
-            fake.requires_grad_()
-            if not tensor.is_leaf:
-                with self.fake_mode, torch.enable_grad():
-                    fake = fake.view_as(fake)
+        # An input may first be met inside torch.func.grad, or in another mode than it was made in.
+        with temporarily_clear_interpreter_stack(), torch.inference_mode(tensor.is_inference()):
+            with self.fake_mode, torch.no_grad():
+                fake = torch.empty_strided(fake_sizes, fake_strides, dtype=tensor.dtype, device=tensor.device)
+            if tensor.requires_grad:
+                fake.requires_grad_()
+                if not tensor.is_leaf:
+                    with self.fake_mode, torch.enable_grad():
+                        fake = fake.view_as(fake)
         self._dims[id(tensor)] = (_numbers(fake_sizes), _numbers(fake_strides))
         return fake
 
