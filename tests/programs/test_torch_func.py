@@ -25,9 +25,9 @@ from torch.func import (
     vmap,
 )
 
-from .checking import Programs, call, check
+from .checking import Programs, call, check, check_whole
 
-program = Programs()
+program, whole = Programs(), Programs()
 Pair = namedtuple("Pair", ["a", "b"])
 
 
@@ -385,7 +385,7 @@ def checkpoints_in_transforms(compile):
     return [call(compile(f), torch.arange(3.0), torch.ones(3)) for f in functions]
 
 
-@program
+@whole
 def inputs_of_any_size_first_met_in_a_transform(compile):
     held = []
 
@@ -427,3 +427,8 @@ def transforms_after_a_failed_checkpoint(compile):
 @pytest.mark.parametrize("name", program)
 def test_a_program_with_transforms_is_the_program(name: str) -> None:
     check(program[name])
+
+
+@pytest.mark.parametrize("name", whole)
+def test_a_program_with_transforms_is_captured_whole(name: str) -> None:
+    check_whole(whole[name])
