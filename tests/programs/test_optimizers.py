@@ -1,6 +1,8 @@
 """Optimizers of torch: a compiled step is one graph, and twenty of them leave what eager leaves."""
 from __future__ import annotations
 
+import functools
+
 import ptdebug
 import pytest
 import torch
@@ -250,3 +252,13 @@ def test_looking_for_an_entry_does_not_fill_in_a_defaultdict():
     for number in range(3):
         optimizer, weight = f(torch.ones(2) * number)
         assert [key is weight for key in optimizer.state] == [True]
+
+
+def test_an_optimizer_that_torchdynamo_has_marked_is_followed(monkeypatch):  # as its first use in a process does
+    original = torch.optim.SGD._init_group
+    marked = functools.wraps(original)(lambda self, *args: original(self, *args))
+    marked._torchdynamo_disable, marked._torchdynamo_orig_callable = True, original
+    monkeypatch.setattr(torch.optim.SGD, "_init_group", marked)
+    compile, check = compiled_once(graphs=1)
+    train(lambda params: torch.optim.SGD(params, 0.1, weight_decay=0.3), steps=3, compile=compile)
+    check()

@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import functools
-import inspect
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
 from types import (
@@ -25,8 +24,9 @@ from .binding import Signature, bind_arguments
 from .constant import REGISTRY, constant, fold
 from .context_manager import CONSTRUCTORS as MODES
 from .floats import FloatValue
-from .graph_functions import is_graph_function, is_module_of_torch_internals
+from .graph_functions import is_graph_function
 from .handlers import handler_of, is_pure
+from .marked import is_marked_for_others, refuse_marked
 from .number import NumberValue
 from .registry import build, builds, from_python, importable, is_library, is_stable
 
@@ -185,6 +185,8 @@ class FunctionValue(Value):
         if self.function is not None:
             if "_ptdebug_original" in self.function.__dict__:  # compiled by itself: here it is part of this graph
                 return self.getattr(tx, "_ptdebug_original").call(tx, args, kwargs)
+            if is_marked_for_others(self.function):
+                return self.getattr(tx, "_torchdynamo_orig_callable").call(tx, args, kwargs)
             refuse_marked(self.function)
             known = CODES.get(self.code)
             if known is not None:
@@ -294,25 +296,6 @@ def make_real_function(
     for attribute, value in zip(names, attributes):
         setattr(function, attribute, value)
     return function
-
-
-def refuse_marked(function: Any) -> None:
-    """Functions that the program marked as not to be compiled, and machinery of torch that must run for real."""
-    marked = getattr(function, "_torchdynamo_disable", False) or getattr(function, "_ptdebug_disable", False)
-    if not marked and not is_module_of_torch_internals(getattr(function, "__module__", None)):
-        return
-    name = _name_of_marked(function)
-    if marked and not name.startswith("torch."):
-        raise Unsupported("disabled-function", name)
-    raise Unsupported("global-state" if name.endswith("seed") else "skipped-function", name)
-
-
-def _name_of_marked(function: Any) -> str:
-    """The name of what was marked; the mark wraps it. With the module, unless it is the program's and marked."""
-    original = getattr(function, "_torchdynamo_orig_callable", None) or inspect.unwrap(function)
-    name = getattr(original, "__qualname__", repr(original))
-    module = getattr(original, "__module__", None) or ""
-    return f"{module}.{name}" if is_module_of_torch_internals(module) or module.partition(".")[0] == "torch" else name
 
 
 class MethodValue(Value):
