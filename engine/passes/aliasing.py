@@ -6,6 +6,9 @@ import operator
 import torch
 import torch.fx
 
+_VIEWS_HERE = frozenset((torch.ops.aten._unsafe_view.default, torch.ops.aten.reshape.default))
+"""Views for us, whatever their schemas say: `reshape` that copies is a clone and an `_unsafe_view` of it."""
+
 
 def returns_alias(node: torch.fx.Node) -> bool:
     """Whether the node's result may be a view of one of its arguments."""
@@ -14,8 +17,8 @@ def returns_alias(node: torch.fx.Node) -> bool:
     target = node.target
     if not isinstance(target, torch._ops.OpOverload):
         return False
-    # Conditional views (reshape, contiguous, _to_copy-like) have no alias in their schema but were resolved by now.
-    return any(r.alias_info is not None for r in target._schema.returns)
+    # Other conditional views (contiguous, _to_copy-like) have no alias in their schema but were resolved by now.
+    return target in _VIEWS_HERE or any(r.alias_info is not None for r in target._schema.returns)
 
 
 def outputs_reach(graph: torch.fx.Graph) -> set[torch.fx.Node]:

@@ -59,6 +59,14 @@ def test_equal_results_stay_two_tensors():
     assert first is not second
 
 
+def test_reshapes_that_copy_stay_apart():
+    def program(x):
+        return x.reshape(6), x.reshape(3, 2)
+
+    aten, _ = optimized(program, torch.randn(3, 2).t())
+    assert targets(aten).count("aten.clone.default") == 2
+
+
 def test_no_ops_go_and_copies_that_the_program_sees_stay():
     def program(x):
         return (x.view(2, 3) * 1).contiguous() + 1, x.clone()
