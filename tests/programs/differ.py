@@ -22,6 +22,7 @@ import torch
 import torch._dynamo  # torch.utils.checkpoint loads it, and a program has not the time
 from ptdebug.cli import wiring
 from ptdebug.tracer import dispatch
+from ptdebug.tracer.modes import Modes
 from ptdebug.tracer.shapes import MarkedDynamicError
 from torch.fx._lazy_graph_module import _LazyGraphModule
 
@@ -219,16 +220,23 @@ def _as_it_is(graph: Any, context: Any) -> Callable[..., Any]:
 
     def run(*inputs: Any) -> Any:
         tensors = [part for part in inputs if isinstance(part, torch.Tensor)]
+        versions, modes = [_version(part) for part in tensors], Modes.now()
         before, drawn = [part.detach().clone() for part in tensors], torch.get_rng_state()
         try:
             return graph.module.forward(*inputs)
         except Exception:
+            modes.restore()  # inside of a transform that it left open, no input can be written
             torch.set_rng_state(drawn)
-            for part, values in zip(tensors, before):
-                part.data.copy_(values)
+            for part, values, version in zip(tensors, before, versions):
+                if version is None or _version(part) != version:  # one with overlapping elements cannot be written
+                    part.data.copy_(values)
             raise
 
     return run
+
+
+def _version(tensor: torch.Tensor) -> int | None:
+    return None if tensor.is_inference() else tensor._version
 
 
 @contextlib.contextmanager
