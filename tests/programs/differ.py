@@ -220,23 +220,22 @@ def _as_it_is(graph: Any, context: Any) -> Callable[..., Any]:
 
     def run(*inputs: Any) -> Any:
         tensors = [part for part in inputs if isinstance(part, torch.Tensor)]
-        versions, modes = [_version(part) for part in tensors], Modes.now()
-        before, drawn = [part.detach().clone() for part in tensors], torch.get_rng_state()
+        before, drawn, modes = [part.detach().clone() for part in tensors], torch.get_rng_state(), Modes.now()
         try:
             return graph.module.forward(*inputs)
         except Exception:
             modes.restore()  # inside of a transform that it left open, no input can be written
             torch.set_rng_state(drawn)
-            for part, values, version in zip(tensors, before, versions):
-                if version is None or _version(part) != version:  # one with overlapping elements cannot be written
+            for part, values in zip(tensors, before):
+                if not torch.equal(_bytes(part), _bytes(values)):  # one with overlapping elements cannot be written
                     part.data.copy_(values)
             raise
 
     return run
 
 
-def _version(tensor: torch.Tensor) -> int | None:
-    return None if tensor.is_inference() else tensor._version
+def _bytes(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.detach().resolve_conj().resolve_neg().contiguous().view(-1).view(torch.uint8)
 
 
 @contextlib.contextmanager
