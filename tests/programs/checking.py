@@ -17,12 +17,15 @@ import re
 import traceback
 import types
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import ptdebug
 import torch
 from ptdebug.artifacts.context import CompileContext
+from ptdebug.artifacts.recording import Recording
+from ptdebug.cli import wiring
 from ptdebug.tracer.capture import CapturedGraph
 from ptdebug.tracer.statistics import STATISTICS
 from torch.fx._lazy_graph_module import _LazyGraphModule
@@ -243,3 +246,16 @@ def check_engine(program: Callable[..., Any]) -> None:
         else:
             assert described(ours) == described(theirs), path
     assert got_state == expected_state
+
+
+def recordings(folder: Path, programs: Mapping[str, Callable[..., Any]]) -> Iterator[tuple[str, Recording]]:
+    """Each program's name and what `ptdebug.record` recorded of it, with graphs that run as captured."""
+    engine, wiring.engine_backend = wiring.engine_backend, as_the_engine
+    try:
+        for number, (name, program) in enumerate(programs.items()):
+            with ptdebug.record(f"case-{number}", out=folder):
+                program(ptdebug.compile)
+            with Recording.open(folder / f"case-{number}") as recording:
+                yield name, recording
+    finally:
+        wiring.engine_backend = engine

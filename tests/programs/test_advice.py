@@ -16,7 +16,7 @@ import threading
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,13 +24,12 @@ import numpy
 import ptdebug
 import pytest
 import torch
-from ptdebug.artifacts.recording import Recording
 from ptdebug.artifacts.summary import break_costs, breaks
 from ptdebug.cli import wiring
 from ptdebug.tracer.statistics import STATISTICS
 from torch import nn
 
-from .checking import as_the_engine, described, observe
+from .checking import as_the_engine, described, observe, recordings
 
 Program = Callable[[Callable[..., Any]], Any]
 
@@ -521,21 +520,13 @@ ADVICE: dict[str, Advice] = {
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, list[Any]]]:
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
     """By case: each break of the broken program, and its cost, as a recording shows them."""
-    folder, engine = tmp_path_factory.mktemp("advice"), wiring.engine_backend
-    wiring.engine_backend = as_the_engine
+    programs = {name: advice.broken for name, advice in ADVICE.items()}
     shown: dict[str, list[Any]] = {}
-    try:
-        for number, (name, advice) in enumerate(ADVICE.items()):
-            with ptdebug.record(f"case-{number}", out=folder):
-                advice.broken(ptdebug.compile)
-            with Recording.open(folder / f"case-{number}") as recording:
-                places = zip(breaks(recording), break_costs(recording))
-                shown[name] = [(at, cost) for (_, at, _), cost in places]
-    finally:
-        wiring.engine_backend = engine
-    yield shown
+    for name, recording in recordings(tmp_path_factory.mktemp("advice"), programs):
+        shown[name] = [(at, cost) for (_, at, _), cost in zip(breaks(recording), break_costs(recording))]
+    return shown
 
 
 @pytest.mark.parametrize("name", ADVICE)

@@ -5,7 +5,7 @@ once whatever the program does, the advice says so, and there is no other progra
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -14,14 +14,13 @@ import ptdebug
 import pytest
 import torch
 import torch.nn.functional as F
-from ptdebug.artifacts.recording import Recording
 from ptdebug.artifacts.records import Recompile
 from ptdebug.artifacts.summary import recompiles
 from ptdebug.cli import wiring
 from ptdebug.tracer.statistics import STATISTICS
 from torch import nn
 
-from .checking import as_the_engine
+from .checking import as_the_engine, recordings
 
 Program = Callable[[Callable[..., Any]], Any]
 
@@ -278,20 +277,13 @@ ADVICE: dict[str, Advice] = {
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, list[Recompile]]]:
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Recompile]]:
     """By case: the recompilations of the program, as a recording shows them."""
-    folder, engine = tmp_path_factory.mktemp("advice"), wiring.engine_backend
-    wiring.engine_backend = as_the_engine
+    programs = {name: advice.again for name, advice in ADVICE.items()}
     shown: dict[str, list[Recompile]] = {}
-    try:
-        for number, (name, advice) in enumerate(ADVICE.items()):
-            with ptdebug.record(f"case-{number}", out=folder):
-                advice.again(ptdebug.compile)
-            with Recording.open(folder / f"case-{number}") as recording:
-                shown[name] = [record for _, record in recompiles(recording)]
-    finally:
-        wiring.engine_backend = engine
-    yield shown
+    for name, recording in recordings(tmp_path_factory.mktemp("advice"), programs):
+        shown[name] = [record for _, record in recompiles(recording)]
+    return shown
 
 
 @pytest.mark.parametrize("name", ADVICE)
