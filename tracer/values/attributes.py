@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..sources import AttrSource, CallSource, ItemSource, Source
 from .base import Unsupported, Value
+from .builtin_functions import BuiltinValue
 from .constant import BoundBuiltin, ConstantValue, constant
-from .functions import BuiltinValue, MethodValue, PartialValue
+from .partials import MethodValue, PartialValue
 from .registry import build, builds, existing, from_python
 
 if TYPE_CHECKING:

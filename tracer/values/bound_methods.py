@@ -14,8 +14,8 @@ import torch
 
 from ..sources import AttrSource, Source
 from .base import Value
+from .builtin_functions import BOUND, BuiltinValue, build_builtin
 from .constant import BoundBuiltin
-from .functions import BOUND, BuiltinValue, build_builtin
 from .registry import build, builds, is_stable
 
 if TYPE_CHECKING:

@@ -19,9 +19,10 @@ from .attributes import lookup
 from .base import Unsupported, Value
 from .classes import ClassValue
 from .constant import constant
-from .functions import FunctionValue, PartialValue
+from .functions import FunctionValue
 from .handlers import handles, pure
 from .mappings import DictValue
+from .partials import PartialValue
 from .registry import from_python
 from .sequences import SequenceValue
 

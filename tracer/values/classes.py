@@ -13,15 +13,16 @@ from ..sources import AttrSource, CallSource, Source
 from .attributes import MISSING, bind, is_python_method, lookup, stored_in_class
 from .base import Unsupported, Value
 from .bound_methods import build_bound
+from .builtin_functions import BuiltinValue
 from .constant import REGISTRY, BoundBuiltin, ItemsIterator, constant, fold
 from .context_manager import CONSTRUCTORS
 from .exceptions import make_exception
-from .functions import BuiltinValue, MethodValue
 from .graph_functions import is_traced
 from .handlers import PURE, handler_of
 from .instance_checks import by_class
-from .objects import new_object
+from .instances import new_object
 from .operators import REFLECTED
+from .partials import MethodValue
 from .registry import CONSTANT_TYPES, build, builds, existing, from_python, importable, is_stable
 from .sequences import TupleValue, field_names
 

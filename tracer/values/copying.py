@@ -10,9 +10,10 @@ from .base import Unsupported, Value
 from .deques import DequeValue
 from .functions import FunctionValue
 from .handlers import handles
+from .instances import new_object
 from .mappings import DictValue
 from .number import NumberValue
-from .objects import ObjectValue, new_object
+from .objects import ObjectValue
 from .sequences import ListValue, TupleValue
 from .sets import SetValue
 

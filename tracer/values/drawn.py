@@ -18,12 +18,12 @@ import torch.fx
 from ..sources import AttrSource, ComputedSource, ConstantSource, ItemSource, ModuleGlobalSource, Source
 from ..wording import in_words
 from .base import Unsupported, Value
+from .builtin_functions import BOUND
 from .constant import REGISTRY, BoundBuiltin, constant
 from .floats import FloatValue, compute
-from .functions import BOUND
 from .handlers import handles
+from .instances import build_object
 from .number import NumberValue
-from .objects import build_object
 from .registry import build, builds
 from .sequences import ListValue, SequenceValue
 

@@ -13,12 +13,14 @@ from ..randomness import draws as draws_numbers
 from ..sources import AttrSource, CellSource, ItemSource, ResultSource, Source
 from .attributes import lookup
 from .base import ObservedException, Unsupported, Value, each
+from .builtin_functions import BuiltinValue
 from .constant import constant
-from .functions import CODES, BuiltinValue, FunctionValue, MethodValue, PartialValue
+from .functions import CODES, FunctionValue
 from .handlers import handler_of, handles, is_pure
 from .number import NumberValue
 from .objects import ObjectValue
 from .operators import COMPARISONS, apply
+from .partials import MethodValue, PartialValue
 from .registry import build, builds, from_python, is_library, is_stable
 from .sequences import TupleValue
 

@@ -1,34 +1,20 @@
-"""Functions: the program's own (interpreted when called), bound methods, partials, and what is not entered."""
+"""Functions of the program: interpreted when they are called."""
 from __future__ import annotations
 
 import functools
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
-from types import (
-    CellType,
-    CodeType,
-    FunctionType,
-    GetSetDescriptorType,
-    MethodDescriptorType,
-    MethodType,
-    WrapperDescriptorType,
-)
+from types import CellType, CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
-
-import torch
 
 from ..side_effects import CellValue
 from ..sources import AttrSource, CellSource, DefaultSource, Source
 from .base import Unsupported, Value
 from .binding import Signature, bind_arguments
-from .constant import REGISTRY, constant, fold
-from .context_manager import CONSTRUCTORS as MODES
-from .floats import FloatValue
-from .graph_functions import is_graph_function
-from .handlers import handler_of, is_pure
+from .constant import REGISTRY, constant
 from .marked import is_marked_for_others, refuse_marked
-from .number import NumberValue
-from .registry import build, builds, from_python, importable, is_library, is_stable
+from .partials import MethodValue, PartialValue
+from .registry import build, from_python, is_stable
 
 if TYPE_CHECKING:
     from ..codegen import Codegen
@@ -40,10 +26,6 @@ _MUTABLE = (list, dict, set, deque, OrderedDict, defaultdict)
 
 CODES: dict[CodeType, Callable[..., Value]] = {}
 """By code: functions that Python's library makes one by one, `handler(tx, function, args)`."""
-
-
-BOUND: dict[type, Callable[..., Value]] = {}
-"""By the exact type of their owner: bound methods written in C, `builder(tx, method, source)`."""
 
 
 class FunctionValue(Value):
@@ -298,264 +280,14 @@ def make_real_function(
     return function
 
 
-class MethodValue(Value):
-    """A bound method: `function` with `owner` as its first argument."""
-
-    __slots__ = ("function", "owner")
-
-    def __init__(self, function: Value, owner: Value, source: Source | None = None) -> None:
-        super().__init__(source)
-        self.function = function
-        self.owner = owner
-
-    def python_type(self) -> type:
-        """method."""
-        return MethodType
-
-    def truth(self, tx: Interpreter) -> bool:
-        """Methods are true."""
-        return True
-
-    def call(self, tx: Interpreter, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
-        """The function on the owner."""
-        return self.function.call(tx, [self.owner, *args], kwargs)
-
-    def binary(self, tx: Interpreter, function: Callable[..., Any], left: Value, right: Value) -> Value | None:
-        """Bound methods are equal when function and owner are."""
-        if function.__name__ not in ("eq", "ne") or not isinstance(left, MethodValue):
-            return None
-        same = isinstance(right, MethodValue) and right.owner is left.owner and right.function is left.function
-        return constant(same == (function.__name__ == "eq"))
-
-    def getattr(self, tx: Interpreter, name: str) -> Value:
-        """`__self__`, `__func__`, and what the function has."""
-        if name == "__self__":
-            return self.owner
-        if name == "__func__":
-            return self.function
-        return self.function.getattr(tx, name)
-
-    def reconstruct(self, codegen: Codegen) -> None:
-        """types.MethodType(function, owner)."""
-        codegen.call_const(MethodType, [self.function, self.owner])
-
-    def describe(self) -> str:
-        """For messages."""
-        return f"{self.function.describe()} of {self.owner.describe()}"
-
-
-class PartialValue(Value):
-    """functools.partial(function, *args, **kwargs)."""
-
-    __slots__ = ("args", "function", "kwargs")
-
-    def __init__(
-        self, function: Value, args: Sequence[Value], kwargs: Mapping[str, Value], source: Source | None = None
-    ) -> None:
-        super().__init__(source)
-        self.function = function
-        self.args = tuple(args)
-        self.kwargs = dict(kwargs)
-
-    def python_type(self) -> type:
-        """functools.partial."""
-        return functools.partial
-
-    def truth(self, tx: Interpreter) -> bool:
-        """Partials are true."""
-        return True
-
-    def call(self, tx: Interpreter, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
-        """The function on both."""
-        return self.function.call(tx, [*self.args, *args], {**self.kwargs, **kwargs})
-
-    def getattr(self, tx: Interpreter, name: str) -> Value:
-        """func, args and keywords."""
-        if name == "func":
-            return self.function
-        if name == "args":
-            return REGISTRY["make_tuple"](tx, self.args)
-        if name == "keywords":
-            return REGISTRY["make_dict"](tx, [constant(n) for n in self.kwargs], list(self.kwargs.values()))
-        return tx.raise_observed(AttributeError, f"'functools.partial' object has no attribute '{name}'")
-
-    def reconstruct(self, codegen: Codegen) -> None:
-        """functools.partial(...)."""
-        codegen.push_null()
-        codegen.const(functools.partial)
-        for value in (self.function, *self.args, *self.kwargs.values()):
-            codegen(value)
-        codegen.call(1 + len(self.args) + len(self.kwargs), tuple(self.kwargs))
-
-    def describe(self) -> str:
-        """For messages."""
-        return f"a partial of {self.function.describe()}"
-
-
-class BuiltinValue(Value):
-    """A callable that is not entered: a builtin, a torch function, a library function with a handler."""
-
-    __slots__ = ("function",)
-
-    def __init__(self, function: Any, source: Source | None = None) -> None:
-        super().__init__(source)
-        self.function = function
-
-    def python_type(self) -> type:
-        """The callable's type."""
-        return type(self.function)
-
-    def is_constant(self) -> bool:
-        """It is immutable."""
-        return True
-
-    def as_constant(self) -> Any:
-        """The callable."""
-        return self.function
-
-    def truth(self, tx: Interpreter) -> bool:
-        """Callables are true."""
-        return True
-
-    def call(self, tx: Interpreter, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
-        """By the tables: a handler, a node of the graph, or evaluation on constants."""
-        function = self.function
-        if tx.trace.overrides.may_ask and (is_graph_function(function) or REGISTRY["is_overridable"](function)):
-            asked = REGISTRY["override"](tx, function, args, kwargs)
-            if asked is not None:
-                return asked
-        handler = handler_of(function)
-        if handler is not None:
-            return handler(tx, args, kwargs)
-        if is_graph_function(function):
-            if isinstance(function, FunctionType) and not all(map(_fits_graph, (*args, *kwargs.values()))):
-                return tx.inline(make_existing(tx, function), args, kwargs)
-            return tx.graph.call(function, args, kwargs, tx)
-        if is_pure(function):
-            varying = next((arg for arg in args if isinstance(arg, FloatValue)), None)
-            if varying is not None and not kwargs:
-                return varying.computed_by(tx, function, args)
-            if len(args) == 1 and isinstance(args[0], NumberValue):
-                return args[0].math(tx, function)
-            return fold(tx, function, args, kwargs)
-        kind = type(function)
-        if kind in (MethodDescriptorType, WrapperDescriptorType) and args:
-            return REGISTRY["base_method"](tx, args[0], function, args[1:], kwargs)
-        owner = getattr(function, "__self__", None)
-        if isinstance(owner, GetSetDescriptorType) and function.__name__ == "__get__":  # Tensor.shape.__get__(x)
-            return args[0].getattr(tx, owner.__name__)
-        if isinstance(owner, (str, bytes, tuple, int, float)):
-            return fold(tx, function, args, kwargs)
-        raise Unsupported("call", self.describe())
-
-    def bound_to(self, owner: Value) -> Value:
-        """The callable as a method."""
-        return MethodValue(self, owner)
-
-    def getattr(self, tx: Interpreter, name: str) -> Value:
-        """An attribute of the callable."""
-        try:
-            found = getattr(self.function, name)
-        except AttributeError as error:
-            tx.raise_observed(AttributeError, *error.args)
-        if self.source is not None:
-            return build(tx, found, AttrSource(self.source, name))
-        return from_python(tx, found)
-
-    def reconstruct(self, codegen: Codegen) -> None:
-        """Push it."""
-        codegen.const(self.function)
-
-    def describe(self) -> str:
-        """Module and name."""
-        module = getattr(self.function, "__module__", None)
-        name = getattr(self.function, "__qualname__", None) or getattr(self.function, "__name__", repr(self.function))
-        return f"{module}.{name}" if module else str(name)
-
-
 def _is_empty(cell: CellType) -> bool:
     return cell == CellType()  # cells compare by content, and an empty one is like no other
-
-
-# ---- real functions ------------------------------------------------------------------------------------------------
-@builds(FunctionType)
-def build_function(tx: Interpreter, obj: FunctionType, source: Source | None) -> Value:
-    """A function that is interpreted, or one from the tables."""
-    if source is None:
-        source = importable(obj)
-    elif not is_stable(source) or _is_programs_method(tx, obj, source):
-        tx.guards.add(source, "FUNCTION_MATCH", obj)
-    if handler_of(obj) is not None or is_pure(obj) or is_graph_function(obj):
-        return BuiltinValue(obj, source)
-    return make_existing(tx, obj, source)
 
 
 def make_existing(tx: Interpreter, function: FunctionType, source: Source | None = None) -> FunctionValue:
     """A function that exists, whose code is interpreted when it is called."""
     code = function.__code__
     return FunctionValue(code, function.__qualname__, function.__globals__, function=function, source=source, tx=tx)
-
-
-def _fits_graph(argument: Value) -> bool:
-    """Whether a node can have the argument: no function, module or object of the program's."""
-    if isinstance(argument, (FunctionValue, MethodValue, PartialValue)):
-        return False
-    try:
-        argument.as_proxy()
-    except Unsupported:
-        return False
-    return True
-
-
-def _is_programs_method(tx: Interpreter, obj: FunctionType, source: Source) -> bool:
-    """A method that the program's own code defines, where its source leads to it: the program may replace it."""
-    if is_library(obj.__module__):
-        return False
-    try:
-        return tx.guards.value(source) is obj
-    except (AttributeError, KeyError, TypeError):  # a method that `super()` found: its class has another of that name
-        return False
-
-
-@builds(
-    MethodDescriptorType, WrapperDescriptorType, GetSetDescriptorType,
-    torch._ops.OpOverload, torch._ops.OpOverloadPacket, type(dict.__dict__["fromkeys"]),
-)  # fmt: skip
-def build_builtin(tx: Interpreter, obj: Any, source: Source | None) -> Value:
-    """A callable that is not Python."""
-    bound = BOUND.get(type(getattr(obj, "__self__", None)))
-    if bound is not None:
-        return bound(tx, obj, source)
-    if source is not None and not is_stable(source):
-        tx.guards.add(source, "ID_MATCH", obj)
-    return BuiltinValue(obj, source)
-
-
-@builds(MethodType)
-def build_method(tx: Interpreter, obj: MethodType, source: Source | None) -> Value:
-    """A bound method: function and owner are guarded each."""
-    handler = handler_of(obj.__func__)
-    if source is not None and type(obj.__self__) in MODES:
-        manager = build(tx, obj.__self__, AttrSource(source, "__self__"))
-        return manager.getattr(tx, obj.__func__.__name__)
-    if source is None:
-        return MethodValue(from_python(tx, obj.__func__), from_python(tx, obj.__self__))
-    function = build(tx, obj.__func__, AttrSource(source, "__func__"))
-    owner = build(tx, obj.__self__, AttrSource(source, "__self__"))
-    return MethodValue(function, owner, source if handler is None else None)
-
-
-@builds(functools.partial)
-def build_partial(tx: Interpreter, obj: functools.partial[Any], source: Source | None) -> Value:
-    """A partial: its parts are guarded each."""
-    if source is None:
-        parts = from_python(tx, obj.func), from_python(tx, obj.args), from_python(tx, obj.keywords)
-    else:
-        tx.guards.add(source, "TYPE_MATCH", type(obj))
-        parts = tuple(build(tx, getattr(obj, n), AttrSource(source, n)) for n in ("func", "args", "keywords"))  # type: ignore[assignment]
-    function, args, keywords = parts
-    pairs = keywords.pairs(tx)  # type: ignore[attr-defined]
-    return PartialValue(function, args.iterate(tx), {key.as_constant(): value for key, value in pairs}, source)
 
 
 def make_function(
@@ -575,4 +307,3 @@ def make_function(
 
 
 REGISTRY["existing_function"] = make_existing
-REGISTRY["python_method"] = lambda tx, owner, method: MethodValue(from_python(tx, method.__func__), owner)

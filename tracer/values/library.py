@@ -21,9 +21,11 @@ from .base import Unsupported, Value
 from .classes import ClassValue
 from .constant import constant, fold
 from .exceptions import TracebackValue
-from .functions import FunctionValue, MethodValue
+from .functions import FunctionValue
 from .handlers import NAMED, handles, pure
-from .objects import ObjectValue, new_object
+from .instances import new_object
+from .objects import ObjectValue
+from .partials import MethodValue
 from .registry import CONSTANT_TYPES, OPAQUE_CONSTANTS, build, builds, from_python
 from .sequences import TupleValue
 

@@ -23,8 +23,8 @@ from . import numpy_scalars  # noqa: F401  (what its functions do with numbers s
 from .base import Unsupported, Value
 from .constant import BoundBuiltin, OneByOneIterator, constant
 from .handlers import handler_of, handles
+from .instances import build_object
 from .numpy_dtypes import NUMPY_DTYPES, order_of
-from .objects import build_object
 from .operators import IN_PLACE, apply
 from .registry import builds, from_python
 from .sequences import SequenceValue, TupleValue

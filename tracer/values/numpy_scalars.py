@@ -12,10 +12,10 @@ import numpy as np
 
 from ..sources import Source
 from .base import Unsupported, Value
+from .builtin_functions import BuiltinValue
 from .constant import ConstantValue
-from .functions import BuiltinValue
 from .handlers import handler_of, handles
-from .objects import build_object
+from .instances import build_object
 from .registry import builds, from_python
 from .sequences import SequenceValue
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import operator
 import sys
 import threading
-from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType, GetSetDescriptorType, MemberDescriptorType, WrapperDescriptorType
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -27,14 +26,12 @@ from .attributes import (
 )
 from .base import ObservedException, Unsupported, Value
 from .constant import REGISTRY, constant
-from .mappings import DictValue, fill_from_real
+from .instance_dict import NO_DICT, InstanceDict, instance_dict
+from .mappings import DictValue
 from .operators import COMPARISONS, IN_PLACE, REFLECTED, UNARY
-from .overrides import note_class
-from .registry import build, builds, from_python
-from .sequences import ListValue, TupleValue, read_items
-from .sets import SetValue
+from .registry import build, from_python
+from .sequences import TupleValue
 from .slices import checked_index
-from .tensor import TensorValue
 
 if TYPE_CHECKING:
     from ..codegen import Codegen
@@ -130,7 +127,7 @@ class ObjectValue(Value):
 
     def guard_not_hidden(self, tx: Interpreter, name: str) -> None:
         """No attribute of the instance hides what the class has under `name`."""
-        if self.source is not None and self.real is not None and instance_dict(self.real) is not _NO_DICT:
+        if self.source is not None and self.real is not None and instance_dict(self.real) is not NO_DICT:
             tx.guards.add(AttrSource(self.source, "__dict__", generic=True), "NOT_IN_DICT", name)
 
     def _instance_attr(self, tx: Interpreter, name: str, found: Any) -> Value | None:
@@ -232,7 +229,7 @@ class ObjectValue(Value):
         """Whether the instance's dict has the attribute."""
         if tx.effects.has_pending(self, name):
             return not tx.effects.is_deleted(self, name)
-        own = instance_dict(self.real) if self.real is not None else _NO_DICT
+        own = instance_dict(self.real) if self.real is not None else NO_DICT
         if name in own:
             self.read(tx, own[name], name)
             return True
@@ -421,59 +418,6 @@ class ObjectValue(Value):
         return f"{'an' if self.cls.__qualname__[0].lower() in 'aeiou' else 'a'} {self.cls.__qualname__}{where}"
 
 
-class InstanceDict(DictValue):
-    """`vars(owner)`: reads what the trace stored first, and writes attributes."""
-
-    __slots__ = ("owner",)
-
-    def __init__(self, tx: Interpreter, owner: ObjectValue) -> None:
-        super().__init__(dict, AttrSource(owner.source, "__dict__") if owner.source is not None else None)
-        self.owner = owner
-        if owner.real is not None:
-            fill_from_real(tx, self, instance_dict(owner.real))
-        for name in tx.effects.attributes.get(owner, ()):
-            stored = tx.effects.load_attr(owner, name)
-            if stored is not None:
-                self.items[name] = stored
-            else:
-                self.items.pop(name, None)
-
-    def changed(self, tx: Interpreter) -> None:
-        """What changes are attributes of the owner."""
-
-    def setitem(self, tx: Interpreter, key: Value, value: Value) -> None:
-        """Set an attribute, past the class's `__setattr__`."""
-        super().setitem(tx, key, value)
-        tx.effects.store_attr(self.owner, key.as_constant(), value, raw=True)
-
-    def delitem(self, tx: Interpreter, key: Value) -> None:
-        """Delete an attribute."""
-        super().delitem(tx, key)
-        tx.effects.delete_attr(self.owner, key.as_constant())
-
-    def call_method(self, tx: Interpreter, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
-        """As dicts; what would change all items at once is left to eager."""
-        if name in ("clear", "move_to_end", "__ior__"):
-            raise Unsupported("call", f"{name} of {self.owner.describe()}.__dict__")
-        return super().call_method(tx, name, args, kwargs)
-
-    def reconstruct(self, codegen: Codegen) -> None:
-        """vars(owner)."""
-        codegen(self.owner)
-        codegen.load_attr("__dict__")
-
-
-_NO_DICT: dict[str, Any] = {}
-
-
-def instance_dict(real: Any) -> dict[str, Any]:
-    """`real.__dict__` past any override; empty for objects without one."""
-    try:
-        return object.__getattribute__(real, "__dict__")
-    except AttributeError:
-        return _NO_DICT
-
-
 def _setattr(tx: Interpreter, self: ObjectValue, name: Value, value: Value) -> Value:
     self.generic_setattr(tx, name.as_constant(), value, raw=True)
     return constant(None)
@@ -504,82 +448,4 @@ _OBJECT_METHODS: dict[str, Callable[..., Value]] = {
 """Methods of `object` that an override calls through super()."""
 
 
-# ---- real and new objects ------------------------------------------------------------------------------------------
-_STORAGES = (defaultdict, OrderedDict, dict, list, set, frozenset, tuple, deque)
-
-
-def storage_kind(cls: type) -> type | None:
-    """The builtin container that `cls` derives from."""
-    return next((kind for kind in _STORAGES if issubclass(cls, kind)), None)
-
-
-def new_object(tx: Interpreter, cls: type, items: Sequence[Value] = ()) -> ObjectValue:
-    """cls.__new__(cls), made in the trace."""
-    value = ObjectValue(cls)
-    note_class(tx, cls)
-    kind = storage_kind(cls)
-    if kind in (tuple, frozenset):
-        value.storage = TupleValue(items, tuple) if kind is tuple else SetValue(frozenset).filled(tx, items)
-        return value
-    if kind is not None:
-        value.storage = _empty_storage(kind)
-        tx.effects.mutated(value)
-    tx.effects.track_new(value, cls)
-    return value
-
-
-def _empty_storage(kind: type) -> Value:
-    if kind is list:
-        return ListValue([], list)
-    if kind is set:
-        return SetValue(set)
-    if issubclass(kind, dict):
-        return DictValue(kind)
-    raise Unsupported("call", f"a new instance of a subclass of {kind.__name__}")
-
-
-def build_object(tx: Interpreter, obj: Any, source: Source | None) -> ObjectValue:
-    """An instance that exists; its type is guarded, its attributes are when they are read."""
-    cls = type(obj)
-    if source is not None:
-        tx.guards.add(source, "TYPE_MATCH", cls)
-    value = ObjectValue(cls, obj, source)
-    note_class(tx, cls)
-    kind = storage_kind(cls)
-    if kind is not None:
-        tx.trace.values_by_id[id(obj)] = value
-        value.storage = _real_storage(tx, obj, kind, source)
-    return value
-
-
-def _real_storage(tx: Interpreter, obj: Any, kind: type, source: Source | None) -> Value:
-    if issubclass(kind, dict):
-        storage = DictValue(OrderedDict if kind is OrderedDict else dict, source)
-        fill_from_real(tx, storage, obj)
-        return storage
-    if source is None or kind in (set, frozenset, deque):
-        raise Unsupported("unknown-type", type(obj).__qualname__)
-    items = read_items(tx, obj, source)
-    return ListValue(items, list, source) if kind is list else TupleValue(items, tuple, source)
-
-
-@builds(object)
-def build_any(tx: Interpreter, obj: Any, source: Source | None) -> Value:
-    """Every type that has no builder of its own."""
-    return build_object(tx, obj, source)
-
-
-REGISTRY["object"] = build_object
-
-
-def _base_method(
-    tx: Interpreter, owner: Value, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]
-) -> Value:
-    """A builtin's unbound method called on `owner`: `dict.update(d, ...)`, `torch.Tensor.add(x, y)`."""
-    if isinstance(owner, (ObjectValue, TensorValue)):
-        return owner.base_method(tx, function.__name__, args, kwargs)
-    return owner.call_method(tx, function.__name__, args, kwargs)
-
-
-REGISTRY["base_method"] = _base_method
 REGISTRY["plain_getattribute"] = lambda value, custom, name: False

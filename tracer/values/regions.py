@@ -17,8 +17,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from ..sources import Source
 from ..subgraphs import Scope, refuse_writes, versions
 from .base import Unsupported, Value
+from .builtin_functions import BuiltinValue
 from .flex_attention import flex_attention
-from .functions import BuiltinValue
 from .handlers import NAMED
 from .number import NumberValue
 from .pytree import flatten, unflatten

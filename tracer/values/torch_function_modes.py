@@ -8,9 +8,9 @@ import torch
 import torch.overrides
 
 from .base import Unsupported, Value
+from .builtin_functions import BuiltinValue
 from .constant import constant
 from .context_manager import CONSTRUCTORS, ModeValue
-from .functions import BuiltinValue
 from .handlers import handles
 from .overrides import asks, override
 

@@ -1,0 +1,67 @@
+"""`__dict__` of an instance: as Python has it, and as the program reads and changes it."""
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..sources import AttrSource
+from .base import Unsupported, Value
+from .mappings import DictValue, fill_from_real
+
+if TYPE_CHECKING:
+    from ..codegen import Codegen
+    from ..interpreter import Interpreter
+    from .objects import ObjectValue
+
+
+class InstanceDict(DictValue):
+    """`vars(owner)`: reads what the trace stored first, and writes attributes."""
+
+    __slots__ = ("owner",)
+
+    def __init__(self, tx: Interpreter, owner: ObjectValue) -> None:
+        super().__init__(dict, AttrSource(owner.source, "__dict__") if owner.source is not None else None)
+        self.owner = owner
+        if owner.real is not None:
+            fill_from_real(tx, self, instance_dict(owner.real))
+        for name in tx.effects.attributes.get(owner, ()):
+            stored = tx.effects.load_attr(owner, name)
+            if stored is not None:
+                self.items[name] = stored
+            else:
+                self.items.pop(name, None)
+
+    def changed(self, tx: Interpreter) -> None:
+        """What changes are attributes of the owner."""
+
+    def setitem(self, tx: Interpreter, key: Value, value: Value) -> None:
+        """Set an attribute, past the class's `__setattr__`."""
+        super().setitem(tx, key, value)
+        tx.effects.store_attr(self.owner, key.as_constant(), value, raw=True)
+
+    def delitem(self, tx: Interpreter, key: Value) -> None:
+        """Delete an attribute."""
+        super().delitem(tx, key)
+        tx.effects.delete_attr(self.owner, key.as_constant())
+
+    def call_method(self, tx: Interpreter, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        """As dicts; what would change all items at once is left to eager."""
+        if name in ("clear", "move_to_end", "__ior__"):
+            raise Unsupported("call", f"{name} of {self.owner.describe()}.__dict__")
+        return super().call_method(tx, name, args, kwargs)
+
+    def reconstruct(self, codegen: Codegen) -> None:
+        """vars(owner)."""
+        codegen(self.owner)
+        codegen.load_attr("__dict__")
+
+
+NO_DICT: dict[str, Any] = {}
+
+
+def instance_dict(real: Any) -> dict[str, Any]:
+    """`real.__dict__` past any override; empty for objects without one."""
+    try:
+        return object.__getattribute__(real, "__dict__")
+    except AttributeError:
+        return NO_DICT

@@ -1,0 +1,143 @@
+"""Callables with arguments given beforehand: bound methods and functools.partial."""
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from types import MethodType
+from typing import TYPE_CHECKING, Any
+
+from ..sources import AttrSource, Source
+from .base import Value
+from .constant import REGISTRY, constant
+from .context_manager import CONSTRUCTORS as MODES
+from .handlers import handler_of
+from .registry import build, builds, from_python
+
+if TYPE_CHECKING:
+    from ..codegen import Codegen
+    from ..interpreter import Interpreter
+
+
+class MethodValue(Value):
+    """A bound method: `function` with `owner` as its first argument."""
+
+    __slots__ = ("function", "owner")
+
+    def __init__(self, function: Value, owner: Value, source: Source | None = None) -> None:
+        super().__init__(source)
+        self.function = function
+        self.owner = owner
+
+    def python_type(self) -> type:
+        """method."""
+        return MethodType
+
+    def truth(self, tx: Interpreter) -> bool:
+        """Methods are true."""
+        return True
+
+    def call(self, tx: Interpreter, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        """The function on the owner."""
+        return self.function.call(tx, [self.owner, *args], kwargs)
+
+    def binary(self, tx: Interpreter, function: Callable[..., Any], left: Value, right: Value) -> Value | None:
+        """Bound methods are equal when function and owner are."""
+        if function.__name__ not in ("eq", "ne") or not isinstance(left, MethodValue):
+            return None
+        same = isinstance(right, MethodValue) and right.owner is left.owner and right.function is left.function
+        return constant(same == (function.__name__ == "eq"))
+
+    def getattr(self, tx: Interpreter, name: str) -> Value:
+        """`__self__`, `__func__`, and what the function has."""
+        if name == "__self__":
+            return self.owner
+        if name == "__func__":
+            return self.function
+        return self.function.getattr(tx, name)
+
+    def reconstruct(self, codegen: Codegen) -> None:
+        """types.MethodType(function, owner)."""
+        codegen.call_const(MethodType, [self.function, self.owner])
+
+    def describe(self) -> str:
+        """For messages."""
+        return f"{self.function.describe()} of {self.owner.describe()}"
+
+
+class PartialValue(Value):
+    """functools.partial(function, *args, **kwargs)."""
+
+    __slots__ = ("args", "function", "kwargs")
+
+    def __init__(
+        self, function: Value, args: Sequence[Value], kwargs: Mapping[str, Value], source: Source | None = None
+    ) -> None:
+        super().__init__(source)
+        self.function = function
+        self.args = tuple(args)
+        self.kwargs = dict(kwargs)
+
+    def python_type(self) -> type:
+        """functools.partial."""
+        return functools.partial
+
+    def truth(self, tx: Interpreter) -> bool:
+        """Partials are true."""
+        return True
+
+    def call(self, tx: Interpreter, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        """The function on both."""
+        return self.function.call(tx, [*self.args, *args], {**self.kwargs, **kwargs})
+
+    def getattr(self, tx: Interpreter, name: str) -> Value:
+        """func, args and keywords."""
+        if name == "func":
+            return self.function
+        if name == "args":
+            return REGISTRY["make_tuple"](tx, self.args)
+        if name == "keywords":
+            return REGISTRY["make_dict"](tx, [constant(n) for n in self.kwargs], list(self.kwargs.values()))
+        return tx.raise_observed(AttributeError, f"'functools.partial' object has no attribute '{name}'")
+
+    def reconstruct(self, codegen: Codegen) -> None:
+        """functools.partial(...)."""
+        codegen.push_null()
+        codegen.const(functools.partial)
+        for value in (self.function, *self.args, *self.kwargs.values()):
+            codegen(value)
+        codegen.call(1 + len(self.args) + len(self.kwargs), tuple(self.kwargs))
+
+    def describe(self) -> str:
+        """For messages."""
+        return f"a partial of {self.function.describe()}"
+
+
+# ---- real ones -----------------------------------------------------------------------------------------------------
+@builds(MethodType)
+def build_method(tx: Interpreter, obj: MethodType, source: Source | None) -> Value:
+    """A bound method: function and owner are guarded each."""
+    handler = handler_of(obj.__func__)
+    if source is not None and type(obj.__self__) in MODES:
+        manager = build(tx, obj.__self__, AttrSource(source, "__self__"))
+        return manager.getattr(tx, obj.__func__.__name__)
+    if source is None:
+        return MethodValue(from_python(tx, obj.__func__), from_python(tx, obj.__self__))
+    function = build(tx, obj.__func__, AttrSource(source, "__func__"))
+    owner = build(tx, obj.__self__, AttrSource(source, "__self__"))
+    return MethodValue(function, owner, source if handler is None else None)
+
+
+@builds(functools.partial)
+def build_partial(tx: Interpreter, obj: functools.partial[Any], source: Source | None) -> Value:
+    """A partial: its parts are guarded each."""
+    if source is None:
+        parts = from_python(tx, obj.func), from_python(tx, obj.args), from_python(tx, obj.keywords)
+    else:
+        tx.guards.add(source, "TYPE_MATCH", type(obj))
+        parts = tuple(build(tx, getattr(obj, n), AttrSource(source, n)) for n in ("func", "args", "keywords"))  # type: ignore[assignment]
+    function, args, keywords = parts
+    pairs = keywords.pairs(tx)  # type: ignore[attr-defined]
+    return PartialValue(function, args.iterate(tx), {key.as_constant(): value for key, value in pairs}, source)
+
+
+REGISTRY["python_method"] = lambda tx, owner, method: MethodValue(from_python(tx, method.__func__), owner)
