@@ -49,9 +49,10 @@ from .builtins import format_value
 from .constant import REGISTRY, constant
 from .exceptions import make_exception
 from .functions import make_function
+from .lists import make_list
 from .mappings import make_dict
 from .registry import build, from_python, wrap_result
-from .sequences import make_list, make_tuple
+from .sequences import make_tuple
 from .sets import make_set
 from .slices import SliceValue
 from .texts import joined

@@ -15,12 +15,13 @@ from .constant import REGISTRY, constant, fold
 from .deques import DequeValue
 from .handlers import handles
 from .instance_checks import is_instance
+from .lists import ListValue, sorted_items
 from .mappings import DictValue
 from .number import NumberValue
 from .objects import ObjectValue
 from .operators import apply
 from .registry import from_python
-from .sequences import ListValue, TupleValue, sorted_items
+from .sequences import TupleValue
 from .sets import SetValue
 from .slices import SliceValue, as_index
 from .tensor import TensorValue

@@ -11,10 +11,11 @@ from .deques import DequeValue
 from .functions import FunctionValue
 from .handlers import handles
 from .instances import new_object
+from .lists import ListValue
 from .mappings import DictValue
 from .number import NumberValue
 from .objects import ObjectValue
-from .sequences import ListValue, TupleValue
+from .sequences import TupleValue
 from .sets import SetValue
 
 if TYPE_CHECKING:

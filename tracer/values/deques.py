@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 from ..sources import Source
 from .base import Unsupported, Value, each
 from .constant import constant, fold
+from .lists import ListValue
 from .operators import equal
 from .registry import builds
 from .sequence_iterators import DequeIterator
-from .sequences import ListValue, read_items
+from .sequences import read_items
 from .slices import as_index
 
 if TYPE_CHECKING:

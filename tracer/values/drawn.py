@@ -23,9 +23,10 @@ from .constant import REGISTRY, BoundBuiltin, constant
 from .floats import FloatValue, compute
 from .handlers import handles
 from .instances import build_object
+from .lists import ListValue
 from .number import NumberValue
 from .registry import build, builds
-from .sequences import ListValue, SequenceValue
+from .sequences import SequenceValue
 
 if TYPE_CHECKING:
     from ..interpreter import Interpreter

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 from ..sources import Source
 from .base import Unsupported, Value
 from .constant import REGISTRY
+from .lists import ListValue
 from .mappings import DictValue, fill_from_real
 from .objects import ObjectValue
 from .overrides import note_class
 from .registry import builds
-from .sequences import ListValue, TupleValue, read_items
+from .sequences import TupleValue, read_items
 from .sets import SetValue
 from .tensor import TensorValue
 

@@ -16,6 +16,7 @@ import torch
 from .base import Unsupported, Value
 from .constant import constant
 from .handlers import handles
+from .lists import ListValue
 from .ndarrays import (
     OPERATORS,
     ArrayValue,
@@ -32,7 +33,7 @@ from .ndarrays import (
 from .numpy_dtypes import asked, computing_dtype, kind_of, named_dtype, sample, torch_dtype
 from .numpy_ufuncs import call_ufunc, cast, check_finite, operand
 from .operators import apply
-from .sequences import ListValue, SequenceValue, TupleValue
+from .sequences import SequenceValue, TupleValue
 from .tensor import TensorValue
 
 if TYPE_CHECKING:

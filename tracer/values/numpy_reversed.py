@@ -16,9 +16,10 @@ from . import numpy_functions, numpy_methods, numpy_reductions  # noqa: F401  (w
 from .base import Unsupported, Value
 from .constant import BoundBuiltin, constant
 from .handlers import handler_of, handles
+from .lists import ListValue
 from .ndarrays import ATTRIBUTES, INDEXING, ArrayValue, NdarrayValue, result
 from .operators import IN_PLACE, apply
-from .sequences import ListValue, SequenceValue, TupleValue
+from .sequences import SequenceValue, TupleValue
 from .slices import SliceValue
 from .tensor import TensorValue
 

@@ -17,9 +17,9 @@ from torch.optim import optimizer as module
 from .base import Unsupported, Value
 from .constant import constant
 from .handlers import NAMED, handles
+from .lists import ListValue
 from .objects import ObjectValue
 from .registry import from_python
-from .sequences import ListValue
 from .tensor import METHODS, TensorValue
 from .torch_functions import requested_break
 

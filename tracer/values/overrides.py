@@ -18,10 +18,11 @@ import torch.overrides
 from .attributes import MISSING, bind, is_python_method, lookup, type_source
 from .base import Unsupported, Value
 from .constant import REGISTRY, constant
+from .lists import ListValue, make_list
 from .mappings import make_dict
 from .operators import IN_PLACE, REFLECTED, UNARY
 from .registry import from_python
-from .sequences import ListValue, TupleValue, make_list, make_tuple
+from .sequences import TupleValue, make_tuple
 
 if TYPE_CHECKING:
     from ..interpreter import Interpreter

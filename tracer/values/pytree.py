@@ -15,10 +15,11 @@ from .base import Unsupported, Value
 from .constant import ConstantValue, constant
 from .deques import DequeValue
 from .handlers import handles
+from .lists import ListValue
 from .mappings import DictValue
 from .objects import ObjectValue
 from .registry import OPAQUE_CONSTANTS, builds, from_python
-from .sequences import ListValue, TupleValue
+from .sequences import TupleValue
 
 if TYPE_CHECKING:
     from ..interpreter import Interpreter

@@ -14,11 +14,12 @@ from ..sources import AttrSource, Source
 from ..wording import expression_of, in_words
 from .base import Unsupported, Value
 from .constant import REGISTRY, BoundBuiltin, ItemsIterator, constant
+from .lists import make_list
 from .number import NumberValue, size_value
 from .operators import IN_PLACE, apply
 from .overrides import call_method, override
 from .registry import RESULTS, build, builds, from_python
-from .sequences import TupleValue, make_list
+from .sequences import TupleValue
 
 if TYPE_CHECKING:
     from ..codegen import Codegen

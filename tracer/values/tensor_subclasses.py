@@ -20,10 +20,11 @@ from .attributes import MISSING, bind, is_python_method, lookup, type_source
 from .base import Unsupported, Value
 from .constant import REGISTRY, constant
 from .handlers import handles
+from .lists import ListValue, make_list
 from .operators import IN_PLACE, REFLECTED
 from .overrides import has_override, note_class, override, program_defines
 from .registry import build, from_python
-from .sequences import ListValue, TupleValue, make_list
+from .sequences import TupleValue
 from .tensor import METHODS, TensorValue
 
 if TYPE_CHECKING:

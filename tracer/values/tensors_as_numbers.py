@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from .base import Value
-from .sequences import ListValue, TupleValue
+from .lists import ListValue
+from .sequences import TupleValue
 from .tensor import TensorValue
 
 if TYPE_CHECKING:

@@ -12,11 +12,12 @@ from .base import Unsupported, Value
 from .constant import REGISTRY, ConstantValue, constant, fold
 from .deques import DequeValue
 from .exceptions import ExceptionValue
+from .lists import ListValue
 from .mappings import DictValue
 from .number import NumberValue
 from .objects import ObjectValue
 from .registry import from_python
-from .sequences import ListValue, TupleValue
+from .sequences import TupleValue
 from .sets import SetValue
 from .tensor import TensorValue
 

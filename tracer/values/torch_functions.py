@@ -13,10 +13,11 @@ from .base import Unsupported, Value
 from .constant import constant, fold
 from .context_manager import boolean, set_grad_mode
 from .handlers import NAMED, handles, pure
+from .lists import make_list
 from .mappings import make_dict
 from .number import NumberValue
 from .operators import apply
-from .sequences import make_list, make_tuple
+from .sequences import make_tuple
 from .tensor import TensorValue
 
 if TYPE_CHECKING:

@@ -1,0 +1,249 @@
+"""Lists, and what gives them: sorting, a real list, a node with several results."""
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..sources import ItemSource, Source
+from ..wording import in_words
+from .base import Value, each
+from .constant import REGISTRY, constant
+from .operators import apply, equal
+from .registry import FRESH, RESULTS, build, builds, from_python, wrap_result
+from .sequences import SequenceValue, TupleValue, read_items
+from .slices import as_index, position
+
+if TYPE_CHECKING:
+    from ..codegen import Codegen
+    from ..interpreter import Interpreter
+
+
+class ListValue(SequenceValue):
+    """A list. The items of one that exists are read, and guarded, when the program looks at any of them: `real` is the
+    list until then, `added` what was appended meanwhile."""
+
+    __slots__ = ("_items", "_tx", "added", "real")
+
+    def __init__(self, items: Sequence[Value], kind: type, source: Source | None = None) -> None:
+        self.added: list[Value] = []
+        self.real: list[Any] | None = None
+        super().__init__(items, kind, source)
+
+    def exists_as(self, tx: Interpreter, real: list[Any]) -> None:
+        """It stands for the list `real`, of which nothing was read yet."""
+        self._tx = tx
+        self.real = real
+
+    @property
+    def items(self) -> list[Value]:
+        """All items."""
+        if self.real is not None:
+            real, self.real = self.real, None
+            assert self.source is not None
+            self._items = [*read_items(self._tx, real, self.source), *self.added]
+        return self._items
+
+    @items.setter
+    def items(self, items: list[Value]) -> None:
+        self._items = items
+
+    def add(self, item: Value) -> None:
+        """Append an item, which does not read the others."""
+        (self.items if self.real is None else self.added).append(item)
+
+    def getitem(self, tx: Interpreter, key: Value) -> Value:
+        """As sequences; one item of a list that exists is read alone."""
+        if self.real is not None and key.is_constant() and type(key.as_constant()) is int:
+            index = key.as_constant()
+            if index < 0 and index + len(self.added) >= 0:
+                return self.added[index]
+            index += len(self.added) if index < 0 else 0
+            if -len(self.real) <= index < len(self.real):
+                assert self.source is not None
+                return build(tx, self.real[index], ItemSource(self.source, index))
+        return super().getitem(tx, key)
+
+    def length(self, tx: Interpreter) -> Value:
+        """The number of items, which alone is guarded."""
+        if self.real is None:
+            return super().length(tx)
+        tx.guards.add(self.source, "LENGTH", len(self.real))
+        return constant(len(self.real) + len(self.added))
+
+    def additions(self) -> Value | None:
+        """What was appended to a list of which nothing was read."""
+        return ListValue(self.added, list) if self.real is not None else None
+
+    def describe(self) -> str:
+        """The type and the number of items."""
+        return super().describe() if self.real is None or self.source is None else f"a list `{in_words(self.source)}`"
+
+    def is_constant(self) -> bool:
+        """Never: it may change."""
+        return False
+
+    def as_constant(self) -> list[Any]:
+        """A list of the items now, for functions that only read it."""
+        return [item.as_constant() for item in self.items]
+
+    def like(self, items: Sequence[Value]) -> Value:
+        """A new list."""
+        return ListValue(items, list)
+
+    def binary(self, tx: Interpreter, function: Callable[..., Any], left: Value, right: Value) -> Value | None:
+        """As sequences; `+=` and `*=` change the list."""
+        if left is self and function is operator.iadd:
+            self.call_method(tx, "extend", [right], {})
+            return self
+        if left is self and function is operator.imul:
+            tx.effects.mutated(self)
+            self.items[:] = self.items * as_index(tx, right)
+            return self
+        return super().binary(tx, function, left, right)
+
+    def call_method(self, tx: Interpreter, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        """Methods that change the list, from the table; others as sequences."""
+        method = MUTATING.get(name)
+        if method is None:
+            return super().call_method(tx, name, args, kwargs)
+        tx.effects.mutated(self)
+        result = method(tx, self, *args, **kwargs)
+        return result if result is not None else constant(None)
+
+    def setitem(self, tx: Interpreter, key: Value, value: Value) -> None:
+        """Assign one item or a slice."""
+        where = position(tx, key)
+        if isinstance(where, int) and not -len(self.items) <= where < len(self.items):
+            tx.raise_observed(IndexError, "list assignment index out of range")
+        tx.effects.mutated(self)
+        if isinstance(where, int):
+            self.items[where] = value
+        else:
+            self.items[where] = value.iterate(tx)
+
+    def delitem(self, tx: Interpreter, key: Value) -> None:
+        """Remove one item or a slice."""
+        where = position(tx, key)
+        if isinstance(where, int) and not -len(self.items) <= where < len(self.items):
+            tx.raise_observed(IndexError, "list assignment index out of range")
+        tx.effects.mutated(self)
+        del self.items[where]
+
+    def reconstruct(self, codegen: Codegen) -> None:
+        """Push the items, then a list of them."""
+        for item in self.items:
+            codegen(item)
+        codegen.build("BUILD_LIST", len(self.items))
+
+
+# ---- methods that change a list --------------------------------------------------------------------------------------
+def _append(tx: Interpreter, self: ListValue, item: Value) -> None:
+    self.add(item)
+
+
+def _extend(tx: Interpreter, self: ListValue, items: Value) -> None:
+    if isinstance(items, (ListValue, TupleValue)):
+        for item in list(items.items):
+            self.add(item)
+    else:
+        for item in each(tx, items):  # one by one: the list may be looked at meanwhile
+            self.add(item)
+
+
+def _insert(tx: Interpreter, self: ListValue, index: Value, item: Value) -> None:
+    self.items.insert(as_index(tx, index), item)
+
+
+def _pop(tx: Interpreter, self: ListValue, index: Value | None = None) -> Value:
+    where = as_index(tx, index) if index is not None else -1
+    if not -len(self.items) <= where < len(self.items):
+        message = "pop index out of range" if self.items else f"pop from empty {self.kind.__name__}"
+        tx.raise_observed(IndexError, message)
+    return self.items.pop(where)
+
+
+def _remove(tx: Interpreter, self: ListValue, item: Value) -> None:
+    for i, own in enumerate(self.items):
+        if equal(tx, own, item):
+            del self.items[i]
+            return
+    tx.raise_observed(ValueError, f"{self.kind.__name__}.remove(x): x not in {self.kind.__name__}")
+
+
+def _sort(tx: Interpreter, self: ListValue, key: Value | None = None, reverse: Value | None = None) -> None:
+    self.items[:] = sorted_items(tx, self.items, key, reverse is not None and reverse.truth(tx))
+
+
+def sorted_items(tx: Interpreter, items: Sequence[Value], key: Value | None, reverse: bool) -> list[Value]:
+    """`items` sorted by `key`, with the program's own `<`."""
+    no_key = key is None or (key.is_constant() and key.as_constant() is None)
+    keys = list(items) if no_key else [key.call(tx, [item], {}) for item in items]  # type: ignore[union-attr]
+
+    def compare(left: int, right: int) -> int:
+        tx.trace.spend()
+        return -1 if apply(tx, operator.lt, keys[left], keys[right]).truth(tx) else 0
+
+    return [items[i] for i in sorted(range(len(keys)), key=functools.cmp_to_key(compare), reverse=reverse)]
+
+
+def _init(tx: Interpreter, self: ListValue, items: Value | None = None) -> None:
+    self.items[:] = items.iterate(tx) if items is not None else []
+
+
+MUTATING: dict[str, Callable[..., Value | None]] = {
+    "__init__": _init,
+    "append": _append,
+    "extend": _extend,
+    "insert": _insert,
+    "pop": _pop,
+    "remove": _remove,
+    "sort": _sort,
+    "clear": lambda tx, self: self.items.clear(),
+    "reverse": lambda tx, self: self.items.reverse(),
+    "__setitem__": lambda tx, self, key, item: self.setitem(tx, key, item),
+    "__delitem__": lambda tx, self, key: self.delitem(tx, key),
+    "__iadd__": lambda tx, self, other: apply(tx, operator.iadd, self, other),
+}
+
+
+# ---- real lists, and results of nodes --------------------------------------------------------------------------------
+@builds(list)
+def build_list(tx: Interpreter, obj: list[Any], source: Source | None) -> Value:
+    """A list. Subclasses are objects of their class."""
+    if type(obj) is not list:
+        return REGISTRY["object"](tx, obj, source)
+    if source is None:
+        return ListValue([from_python(tx, item) for item in obj], list)
+    value = ListValue([], list, source)
+    tx.trace.values_by_id[id(obj)] = value
+    tx.guards.add(source, "TYPE_MATCH", list)
+    value.exists_as(tx, obj)
+    return value
+
+
+def make_list(tx: Interpreter, items: Sequence[Value]) -> Value:
+    """A list made in the trace."""
+    return ListValue(items, list)
+
+
+def _wrap_sequence(tx: Interpreter, node: torch.fx.Node, fake: Any) -> Value:
+    """Each item of a result that is a tuple or a list is a node of its own."""
+    items = []
+    for i, part in enumerate(fake):
+        if isinstance(part, (torch.Tensor, torch.SymInt, torch.SymFloat, torch.SymBool, tuple, list)):
+            item = tx.graph.graph.create_node("call_function", operator.getitem, (node, i))
+            item.meta.update(node.meta)
+            item.meta["val"] = part
+            items.append(wrap_result(tx, item, part))
+        else:
+            items.append(from_python(tx, part))
+    kind = type(fake)
+    return ListValue(items, list) if kind is list else TupleValue(items, kind)
+
+
+RESULTS.append((lambda fake: isinstance(fake, (tuple, list)), _wrap_sequence))
+FRESH[list] = lambda tx, obj: build_list(tx, obj, None)
