@@ -31,6 +31,7 @@ from .prelude import MARK
 
 FILE = "/random_program/program.py"
 _SECOND_BACKWARD = "Trying to backward through the graph a second time"
+_OUT_OF = ("RecursionError", "MemoryError", "can't start new thread")
 _ATTRIBUTES = (int, float, str, list, dict, tuple)
 _ONE_FOR_TWO = sys.version_info < (3, 12)
 """Once a function is warm, Python 3.11 runs STORE_FAST and LOAD_FAST as one instruction: what the second raises is then
@@ -47,7 +48,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Skipped:
-    """The program cannot be compared, for eager itself does not end in the time, memory or stack that it may have."""
+    """The program cannot be compared: eager itself does not end in the time, memory, stack or threads that it may have."""
 
     reason: str
 
@@ -198,8 +199,9 @@ def _collecting() -> Iterator[None]:
 
 
 def _too_deep(found: list[tuple[str, Any]]) -> bool:
-    """Whether a call ran out of stack or memory: where it does so is nobody's promise."""
-    return any(leaf in ("RecursionError", "MemoryError") for _, leaf in found)
+    """Whether a call ran out of stack, memory or threads: where it does so is nobody's promise. (Each thread has a
+    stack of its own: a recursion through threads without end goes on until the process may have no more of them.)"""
+    return any(isinstance(leaf, str) and leaf in _OUT_OF for _, leaf in found)
 
 
 @contextlib.contextmanager
@@ -264,7 +266,7 @@ def _in_eager(text: str, seconds: float, collect: bool = False) -> list[tuple[st
     except MemoryError:
         return Skipped("eager runs out of memory")
     if _too_deep(found):
-        return Skipped("eager runs out of stack or memory")
+        return Skipped("eager runs out of stack, memory or threads")
     return found
 
 
