@@ -48,7 +48,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Skipped:
-    """The program cannot be compared: eager itself does not end in the time, memory, stack or threads that it may have."""
+    """The program cannot be compared: eager itself does not end in the time, memory, stack or threads it may have."""
 
     reason: str
 
