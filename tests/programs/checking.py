@@ -57,6 +57,12 @@ def call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         return ("raised", type(error), str(error), lines, type(error.__cause__), type(error.__context__))
 
 
+def trained(model: torch.nn.Module, *outputs: torch.Tensor) -> dict[str, torch.Tensor | None]:
+    """Backward through the sum of the outputs; the gradients of the model's parameters."""
+    sum(output.float().sum() for output in outputs).backward()  # type: ignore[union-attr]
+    return {name: p.grad for name, p in model.named_parameters()}
+
+
 def leaves(value: Any, path: str, seen: Seen) -> list[tuple[str, Any]]:
     """(path, leaf) of a tree of objects; an object that comes again is named by where it was first. Without recursion:
     a chain of exceptions may be a thousand deep."""

@@ -1,0 +1,137 @@
+"""Programs about hooks of modules: forward, backward, global, of their tensors, and those of parametrizations."""
+# mypy: ignore-errors
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+import torch
+import torch.nn as nn
+from torch.nn.utils import parametrizations, parametrize
+
+from .checking import Programs, check, trained
+
+program = Programs()
+
+
+@program
+def forward_hooks(compile):
+    m = nn.Sequential(nn.Linear(3, 3), nn.ReLU(), nn.Linear(3, 2))
+    log = []
+    m[0].register_forward_pre_hook(lambda mod, args: (args[0] + 1,))
+    m[1].register_forward_hook(lambda mod, args, out: out * 2)
+    m[2].register_forward_hook(lambda mod, args, out: log.append(tuple(out.shape)))
+    m[2].register_forward_pre_hook(lambda mod, args, kwargs: (args, kwargs), with_kwargs=True)
+    m[2].register_forward_hook(lambda mod, args, kwargs, out: out - 1, with_kwargs=True, prepend=True)
+    f = compile(m, fullgraph=True)
+    out = f(torch.randn(2, 3))
+    return out, trained(m, out), f(torch.randn(4, 3)), log
+
+
+@program
+def hook_removed(compile):
+    m = nn.Linear(3, 3)
+    f = compile(m, fullgraph=True)
+    out = [f(torch.ones(1, 3))]
+    handle = m.register_forward_hook(lambda mod, args, o: o * 10)
+    out.append(f(torch.ones(1, 3)))
+    handle.remove()
+    out.append(f(torch.ones(1, 3)))
+    return out
+
+
+@program
+def global_hooks(compile):
+    m = nn.Sequential(nn.Linear(3, 3), nn.Tanh())
+    seen = []
+    f = compile(lambda x: m(x))
+    out = [f(torch.ones(1, 3))]
+    h1 = nn.modules.module.register_module_forward_pre_hook(lambda mod, args: seen.append(type(mod).__name__))
+    h2 = nn.modules.module.register_module_forward_hook(lambda mod, args, o: o + 1)
+    try:
+        out.append(f(torch.ones(1, 3)))
+    finally:
+        h1.remove()
+        h2.remove()
+    out.append(f(torch.ones(1, 3)))
+    return out, seen
+
+
+@program
+def backward_hooks(compile):
+    m = nn.Sequential(nn.Linear(3, 3), nn.Tanh(), nn.Linear(3, 1))
+    seen = []
+    m[1].register_full_backward_hook(lambda mod, gi, go: (gi[0] * 2,))
+    m[2].register_full_backward_hook(lambda mod, gi, go: seen.append(go[0].clone()))
+    m[0].register_full_backward_pre_hook(lambda mod, go: (go[0] * 3,))
+    f = compile(m)
+    out = f(torch.randn(2, 3))
+    return out, trained(m, out), seen
+
+
+@program
+def tensor_hooks(compile):
+    seen = []
+
+    def f(x):
+        y = x * 2
+        y.register_hook(lambda g: g * 10)
+        y.retain_grad()
+        z = y.sin()
+        z.register_hook(lambda g: seen.append(g.clone()))
+        return z, y
+
+    x = torch.ones(3, requires_grad=True)
+    z, y = compile(f)(x)
+    z.sum().backward()
+    return x.grad, y.grad, seen
+
+
+@program
+def parametrized(compile):
+    class Symmetric(nn.Module):
+        def forward(self, w):
+            return w.triu() + w.triu(1).T
+
+    m = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3), nn.Linear(3, 3))
+    parametrize.register_parametrization(m[0], "weight", Symmetric())
+    parametrizations.weight_norm(m[1])
+    parametrizations.spectral_norm(m[2])
+    f = compile(m, fullgraph=True)
+    out = f(torch.randn(2, 3))
+    grads = trained(m, out)
+    m.eval()
+    with torch.no_grad():
+        return out, grads, f(torch.randn(2, 3)), m.state_dict()
+
+
+@program
+def old_weight_norm(compile):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        m = nn.Sequential(nn.utils.weight_norm(nn.Linear(3, 3)), nn.utils.spectral_norm(nn.Linear(3, 3)))
+    f = compile(m)
+    out = f(torch.randn(2, 3))
+    return out, trained(m, out), m[1].weight_u
+
+
+@program
+def cached_parametrization(compile):
+    class Double(nn.Module):
+        def forward(self, w):
+            return w * 2
+
+    m = nn.Linear(3, 3)
+    parametrize.register_parametrization(m, "weight", Double())
+
+    def f(x):
+        with parametrize.cached():
+            return m(x) + m(x)
+
+    return compile(f)(torch.ones(1, 3)), parametrize._cache_enabled
+
+
+@pytest.mark.parametrize("name", program)
+def test_a_program_with_hooks_of_modules_is_the_program(name: str) -> None:
+    check(program[name])

@@ -1,0 +1,127 @@
+"""Programs about torch.utils.checkpoint: reentrant or not, with and without random numbers, with contexts."""
+# mypy: ignore-errors
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+from torch.utils.checkpoint import checkpoint, checkpoint_sequential
+
+from .checking import Programs, check
+
+program = Programs()
+
+
+@program
+def checkpoint_that_counts(compile):
+    class Counting(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.lin, self.norm, self.calls = nn.Linear(4, 4), nn.BatchNorm1d(4), 0
+
+        def forward(self, x):
+            self.calls += 1
+            return self.norm(self.lin(x))
+
+    m, norm = Counting(), nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4))
+    f = compile(lambda x: checkpoint(m, x, use_reentrant=False) + checkpoint(norm, x, use_reentrant=False))
+    x = torch.randn(3, 4, requires_grad=True)
+    for _ in range(2):
+        f(x).sum().backward()
+    return x.grad, m, norm
+
+
+@program
+def checkpoint_with_frozen_input(compile):
+    import warnings
+
+    m = nn.Linear(4, 4)
+    f = compile(lambda x: checkpoint(m, x, use_reentrant=True) * 2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        out = f(torch.ones(2, 4))
+    return out, out.requires_grad
+
+
+class Block(nn.Module):
+    """Linear, dropout, GELU."""
+
+    def __init__(self):
+        super().__init__()
+        self.lin = nn.Linear(4, 4)
+        self.drop = nn.Dropout(0.5)
+
+    def forward(self, x, scale=1.0):
+        return F.gelu(self.drop(self.lin(x))) * scale
+
+
+def _checkpointed(compile, reentrant, **options):
+    m = Block()
+
+    def f(x):
+        return checkpoint(m, x, 2.0, use_reentrant=reentrant, **options) + x
+
+    f = compile(f, fullgraph=True)
+    x = torch.randn(2, 4, requires_grad=True)
+    out = f(x)
+    out.sum().backward()
+    m.eval()
+    with torch.no_grad():
+        quiet = f(x)
+    return out, x.grad, m.lin.weight.grad, quiet
+
+
+@program
+def checkpoint_reentrant(compile):
+    return _checkpointed(compile, True)
+
+
+@program
+def checkpoint_non_reentrant(compile):
+    return _checkpointed(compile, False)
+
+
+@program
+def checkpoint_without_rng(compile):
+    m = nn.Linear(4, 4)
+    x = torch.randn(2, 4, requires_grad=True)
+    f = compile(lambda x: checkpoint(lambda y: m(y).tanh(), x, use_reentrant=False, preserve_rng_state=False,
+                                     determinism_check="none"), fullgraph=True)  # fmt: skip
+    f(x).sum().backward()
+    return x.grad, m.weight.grad
+
+
+@program
+def checkpoint_sequence(compile):
+    m = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4), nn.Tanh())
+    f = compile(lambda x: checkpoint_sequential(m, 2, x, use_reentrant=False), fullgraph=True)
+    x = torch.randn(2, 4, requires_grad=True)
+    f(x).sum().backward()
+    return x.grad, m[0].weight.grad
+
+
+@program
+def checkpoint_with_contexts(compile):
+    import contextlib
+
+    m = nn.Linear(4, 4)
+    entered = []
+
+    @contextlib.contextmanager
+    def noted(name):
+        entered.append(name)
+        yield
+
+    def f(x):
+        return checkpoint(m, x, use_reentrant=False, context_fn=lambda: (noted("forward"), noted("again")))
+
+    x = torch.randn(2, 4, requires_grad=True)
+    compile(f)(x).sum().backward()
+    return x.grad, entered
+
+
+@pytest.mark.parametrize("name", program)
+def test_a_program_with_checkpoints_is_the_program(name: str) -> None:
+    check(program[name])
