@@ -138,13 +138,18 @@ BREAKS: dict[str, BreakKind] = {
 }
 
 _MESSAGES = "leave it out while compiling: `if not torch.compiler.is_compiling(): ...`, or do it after the call"
+_FILES = (
+    "read it before the compiled function is called, and pass on what it holds; write what the function returns; what "
+    f"is only shown: {_MESSAGES}"
+)
 
 CALLS: dict[str, BreakKind] = {
     r"\bprint\b": BreakKind("print() shows something while the function runs, which a graph cannot", _MESSAGES),
     r"\b(TextIOWrapper|Buffered(Writer|Reader|Random)|FileIO)\b|`sys\.std(in|out|err)`": BreakKind(
-        "a file or the terminal is read or written, which a graph cannot: `{expression}`", _MESSAGES
+        "a file or the terminal is read or written, which a graph cannot: `{expression}`", _FILES
     ),
-    r"^(input|breakpoint|open)\b": BreakKind("{detail}() talks to the world outside of the graph", _MESSAGES),
+    r"^open$": BreakKind("open() opens a file, which a graph cannot", _FILES),
+    r"^(input|breakpoint)\b": BreakKind("{detail}() talks to the world outside of the graph", _MESSAGES),
     r"^logging\.": BreakKind("a message that is shown is logged ({detail}), which a graph cannot", _MESSAGES),
     r"^warnings\.warn": BreakKind("a warning is shown, which a graph cannot", _MESSAGES),
     r"^time\.sleep": BreakKind(
@@ -232,7 +237,8 @@ CALLS: dict[str, BreakKind] = {
         "make it before the call, and write after the call",
     ),
     r"^(random|numpy\.random)\.|SystemRandom": BreakKind(
-        "{detail} takes a random number from a generator that is not torch's", "use torch.rand and its kin"
+        "{detail} takes a random number from a generator that is not torch's",
+        "use torch.rand and its kin (torch.randn, torch.randint, torch.randperm)",
     ),
     r"ndarray|numpy": BreakKind(
         "this NumPy call has no counterpart in the graph: {detail}", "use torch's functions, or do it after the call"
@@ -240,6 +246,14 @@ CALLS: dict[str, BreakKind] = {
     r"^torch\.autograd\.(grad|backward)": BreakKind(
         "gradients are computed by {detail} inside of the compiled function",
         "compile the forward and the loss, and take gradients of what it returns; or use torch.func.grad",
+    ),
+    r"\btorch\.utils\.data\.": BreakKind(
+        "data is loaded ({detail}), which a graph cannot",
+        "loop over the data outside, and compile what is done with one batch",
+    ),
+    r"\bweakref\b|\bReferenceType\b|\bKeyedRef\b": BreakKind(
+        "a weak reference is made, which a graph cannot: `{expression}`",
+        "make it before or after the compiled function is called",
     ),
     r"^torch\.\w+\.\w+|^torch\.\w+$": BreakKind(
         "{detail} is a function of torch that runs outside of graphs",
@@ -265,7 +279,8 @@ _ASSERTION = BreakKind(
 )
 _FOLD = BreakKind(
     "`{expression}` compares or tests the items one by one in Python, which depends on values in a tensor",
-    "use the tensor's own function, which makes one tensor: x.max(), x.min(), x.sort(), x.any(), x.all()",
+    "use the tensor's own function, which makes one tensor: x.max(), x.min(), x.sort(), x.any(), x.all(); rows in the "
+    "order of a key: torch.stack(rows)[keys.argsort()]",
 )
 _DECIDES = BreakKind(
     "what `{expression}` does depends on values in a tensor: {detail}",
@@ -280,7 +295,22 @@ _CHOSEN = BreakKind(
 _ITEM = BreakKind(
     "which item is taken depends on a number in a tensor: `{expression}`",
     "stack the items (of functions or modules, what each gives) and index with a tensor that has a dimension: "
-    "`torch.stack(items)[i.view(1)].squeeze(0)`",
+    "`torch.stack(items)[i.view(1)].squeeze(0)`; or return the number, and take the item after the call",
+)
+_CLASSES = BreakKind(
+    "how many classes there are depends on values in a tensor: `{expression}`",
+    "say how many: one_hot(labels, num_classes=...)",
+)
+_REPEATED = BreakKind(
+    "how large the result is depends on values in a tensor: `{expression}`", "say how large: output_size=..."
+)
+_PARAMETER = BreakKind(
+    "a parameter is made inside of the function, a new one at each call: `{expression}`",
+    "make it once, in __init__ or before the compiled function is called; what takes no gradient can be a plain tensor",
+)
+_OPTIMIZER = BreakKind(
+    "an optimizer is made inside of the function, a new one at each call: `{expression}`",
+    "make it once, before the compiled function is called",
 )
 _HOW_MANY = BreakKind(
     "which way the program goes here depends on how many values a tensor leaves: `{expression}`",
@@ -305,11 +335,16 @@ EXPRESSIONS: tuple[tuple[str, str, str, BreakKind], ...] = (
     ("data-dependent-branch", "", r"^range\(|^while\b", _TURNS),
     ("data-dependent-shape", "^unbind$", "", _TURNS),
     ("data-dependent-shape", "^getitem$", r"\]$", _CHOSEN),
+    ("data-dependent-shape", "", r"\bone_hot\(", _CLASSES),
+    ("data-dependent-shape", "", r"\brepeat_interleave\(", _REPEATED),
     ("data-dependent-branch", "", r"^assert\b", _ASSERTION),
-    ("data-dependent-branch", "", r"^(max|min|sorted|any|all)\(", _FOLD),
+    ("data-dependent-branch", "", r"^(max|min|sorted|any|all)\(|\.sort\(.*key=", _FOLD),
     ("data-dependent-branch", r"^(?!the tensor)", r"\.(shape|size|numel)\b|\blen\(", _HOW_MANY),
     ("data-dependent-value", "^the number", r"\A(?!.* for ).*[\w\])}]\[[^\[]*\]$", _ITEM),
     ("data-dependent-value", r"^(str|repr)\(\) of", "", _TEXT),
+    ("subscript", " by the tensor `", "", _ITEM),
+    ("unknown-type", "^the tensor subclass (Buffer|Parameter)$", r"\w\(", _PARAMETER),
+    ("set-attribute", r"^the class \w+\.step$", r"\w\(", _OPTIMIZER),
     ("operator", "^mod to ['\"]", "", _TEXT),
     ("data-dependent-value", "^the number", r"""\A["'].*["']( % |\.format\()""", _TEXT),
     ("attribute", "^a traceback", "", _TRACEBACK),
@@ -341,7 +376,9 @@ def message(code: str, detail: str, expression: str = "", line: str = "") -> str
     kind = _kind(code, detail, f"{expression}\n{line}")
     if kind is None:
         return f"{code}: {detail}"
-    detail = _UNNAMED.sub("", detail).replace("a ndarray", "an ndarray")
+    if line.startswith("case "):  # of which an instruction knows the pattern alone
+        expression = line
+    detail = _INNER.sub(r"\1.", _UNNAMED.sub("", detail).replace("a ndarray", "an ndarray"))
     detail = _SYMBOLS.sub(lambda _: f"`{expression}`", detail) if expression else detail
     if kind is BREAKS.get("call") and expression and not _is_named_in(detail, expression):
         detail = f"{detail}, which `{expression}` comes to call,"
@@ -372,6 +409,9 @@ _SYMBOLS = re.compile(r"(the number )?`[^`]*\bz?(u|s|uf|f)\d+\b[^`]*`")
 
 _UNNAMED = re.compile(r" `a value from before line \d+[^`]*`")
 """What a part of the function before an earlier break has left on the stack: the message says as much without it."""
+
+_INNER = re.compile(rf"\b_({'|'.join(sorted(name for name in sys.stdlib_module_names if name.isalpha()))})\.")
+"""Modules in C behind those of Python that the program imports: `_pickle.dumps`."""
 
 
 def _is_named_in(detail: str, expression: str) -> bool:

@@ -24,7 +24,7 @@ from .sources import (
 
 _MODULE_DICTS = frozenset(("_modules", "_parameters", "_buffers"))
 _LONGEST = 100
-_BLOCK = re.compile(r"(async |)(for|with|while|class|def|match)\b.*:$")
+_BLOCK = re.compile(r"(async |)(for|with|while|class|def|match)\b.*:( *#.*)?$")
 """The first line of a block: what is said of the statement is not about its body."""
 
 
