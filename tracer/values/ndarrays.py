@@ -1,8 +1,8 @@
 """NumPy's arrays while a frame is traced: each is the memory of a tensor of the graph, as `Tensor.numpy()` gives it.
 
 An array that leaves the frame is made by that method, so it shares memory with the tensor, as in eager. What NumPy
-computes, the graph computes with torch's operators (`numpy_ufuncs.py`, `numpy_functions.py`, `numpy_methods.py`) in the
-dtypes that NumPy itself names. An item, or a sum, is a number of NumPy's (`np.float32(...)`), which nobody can change:
+computes, the graph computes with torch's operators (`numpy_ufuncs.py`, `numpy_shapes.py`, `numpy_methods.py`, ...) in
+the dtypes that NumPy itself names. An item, or a sum, is a number of NumPy's (`np.float32(...)`), which nobody can change:
 `NumpyNumber`, a tensor without dimensions.
 """
 from __future__ import annotations
@@ -373,3 +373,23 @@ def shape_value(tx: Interpreter, array: ArrayValue) -> TupleValue:
 
 
 ATTRIBUTES["__class__"] = lambda tx, array: from_python(tx, array.python_type())
+
+
+def method(tx: Interpreter, name: str, *args: Value) -> TensorValue:
+    """A method of a tensor as a node."""
+    made = tx.graph.call(name, list(args), {}, tx, op="call_method")
+    assert isinstance(made, TensorValue)
+    return made
+
+
+def array(value: Value, what: str) -> ArrayValue:
+    """The argument, where it is an array (or a number of one)."""
+    if not isinstance(value, ArrayValue):
+        raise Unsupported("call", f"numpy.{what} of {value.describe()}")
+    return value
+
+
+def view(tx: Interpreter, a: ArrayValue, name: str, *args: Value) -> NdarrayValue:
+    """An array by a method of the tensor that gives a view; a number becomes an array of its own."""
+    memory = a.tensor if isinstance(a, NdarrayValue) else method(tx, "clone", a.tensor)
+    return NdarrayValue(method(tx, name, memory, *args))

@@ -19,6 +19,7 @@ from .ndarrays import (
     NumpyNumber,
     called,
     laid_out,
+    method,
     plain,
     result,
     shape_value,
@@ -27,20 +28,9 @@ from .ndarrays import (
 )
 from .number import NumberValue
 from .numpy_dtypes import named_dtype, sample, torch_dtype
-from .numpy_functions import (
-    clipped,
-    dot,
-    method,
-    raveled,
-    repeated,
-    reshaped,
-    rounded,
-    squeezed,
-    swapped,
-    taken,
-    transposed,
-)
+from .numpy_functions import clipped, dot, rounded, taken
 from .numpy_scalars import NumpyScalar
+from .numpy_shapes import raveled, repeated, reshaped, squeezed, swapped, transposed
 from .numpy_ufuncs import cast, operand
 from .operators import apply
 from .sequences import SequenceValue, TupleValue

@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
-from . import numpy_functions, numpy_methods, numpy_reductions  # noqa: F401  (whose handlers are asked here)
+from . import (  # noqa: F401  (whose handlers are asked here)
+    numpy_creation,
+    numpy_functions,
+    numpy_methods,
+    numpy_reductions,
+    numpy_shapes,
+)
 from .base import Unsupported, Value
 from .constant import BoundBuiltin, constant
 from .handlers import handler_of, handles
