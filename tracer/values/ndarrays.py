@@ -2,8 +2,8 @@
 
 An array that leaves the frame is made by that method, so it shares memory with the tensor, as in eager. What NumPy
 computes, the graph computes with torch's operators (`numpy_ufuncs.py`, `numpy_shapes.py`, `numpy_methods.py`, ...) in
-the dtypes that NumPy itself names. An item, or a sum, is a number of NumPy's (`np.float32(...)`), which nobody can change:
-`NumpyNumber`, a tensor without dimensions.
+the dtypes that NumPy itself names. An item, or a sum, is a number of NumPy's (`np.float32(...)`), which nobody can
+change: `NumpyNumber`, a tensor without dimensions.
 """
 from __future__ import annotations
 
