@@ -15,6 +15,9 @@ from .unsupported import EngineUnsupported
 EXPANDING = frozenset(("expand", "expand_as", "broadcast_to", "broadcast_tensors"))
 """Functions that repeat elements without copying them. What is written to such a view comes back, in the rules of
 functionalization, as the old value plus the difference: another value after rounding, and NaN after infinities."""
+WINDOWS = "unfold"
+"""Its windows may share elements, or leave some out: what is written to them comes back as a sum over all windows, and
+as zero in what they leave out (`unfold_backward`)."""
 
 
 def versions(node: torch.fx.Node, values: dict[torch.fx.Node, Any]) -> list[tuple[torch.fx.Node, int]]:
@@ -28,7 +31,9 @@ class Written:
 
     def __init__(self) -> None:
         self._bases: dict[int, torch.fx.Node] = {}  # storage -> the node whose value it was made for
-        self._expanded: dict[int, torch.fx.Node] = {}  # storage -> a node that repeats its elements
+        self._promised: dict[int, torch.Tensor] = {}  # storage -> that value when it was made, with eager's strides
+        self._expanded: dict[int, torch.fx.Node] = {}  # storage -> a node that may repeat or leave out elements
+        self._around: dict[int, torch.fx.Node] = {}  # storage -> a node that reads what its base does not have
         self._written: set[int] = set()
 
     def follow(self, node: torch.fx.Node, value: Any) -> None:
@@ -37,10 +42,16 @@ class Written:
             return
         storage = _storage(value)
         base = self._bases.setdefault(storage, node)
-        if _name(node) in EXPANDING:
+        if base is node:
+            torch._sync(value)
+            self._promised.setdefault(storage, torch._from_functional_tensor(value))
+            return
+        if _name(node) in EXPANDING or _name(node) == WINDOWS or repeats(value):
             self._expanded[storage] = node
-        if _name(node) == "as_strided" and storage in self._written and not _fills(base.meta.get("val")):
-            raise EngineUnsupported(f"{node} reads memory around {base}, which was written")
+        if _name(node) == "as_strided" and not _fills(base.meta.get("val")):
+            self._around[storage] = node
+            if storage in self._written:
+                raise EngineUnsupported(f"{node} reads memory around {base}, which was written")
 
     def keep_layouts(self, before: list[tuple[torch.fx.Node, int]], values: dict[torch.fx.Node, Any]) -> None:
         """Put what was written since `before` back into its layout; EngineUnsupported where elements share memory."""
@@ -51,14 +62,15 @@ class Written:
             storage = _storage(value)
             base = self._bases[storage]
             self._written.add(storage)
+            if storage in self._around:
+                raise EngineUnsupported(f"{node} is written, and {self._around[storage]} reads memory around {base}")
             if base is not node and storage in self._expanded:
                 how = self._expanded[storage]
                 raise EngineUnsupported(f"{node} is written, which may share elements through {how}")
-            promised = base.meta.get("val")
-            if isinstance(promised, torch.Tensor):
-                if repeats(promised):
-                    raise EngineUnsupported(f"{base} is written, and several of its elements share memory")
-                _restride(values[base], promised)
+            promised = self._promised[storage]
+            if repeats(promised):
+                raise EngineUnsupported(f"{base} is written, and several of its elements share memory")
+            _restride(values[base], promised)
 
 
 def _restride(value: torch.Tensor, promised: torch.Tensor) -> None:
@@ -81,8 +93,19 @@ def _restride(value: torch.Tensor, promised: torch.Tensor) -> None:
 
 
 def repeats(tensor: torch.Tensor) -> bool:
-    """Whether elements of an expanded tensor share memory."""
-    return any(type(s) is int and s == 0 and type(n) is int and n > 1 for n, s in zip(tensor.shape, tensor.stride()))
+    """Whether elements of a tensor may share memory: a step in one dimension may land on what smaller steps reach.
+
+    Only steps and sizes that are numbers are looked at.
+    """
+    if 0 in _numbers(tensor.shape):
+        return False
+    reach = 0
+    numbers = [(s, n) for n, s in zip(tensor.shape, tensor.stride()) if type(s) is int and type(n) is int]
+    for step, size in sorted(numbers):
+        if size > 1 and step <= reach:
+            return True
+        reach += (size - 1) * step
+    return False
 
 
 def _fills(tensor: Any) -> bool:

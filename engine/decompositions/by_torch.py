@@ -13,7 +13,7 @@ BY_TORCH = frozenset(
     new_empty new_full new_ones new_zeros nll_loss_forward nll_loss2d_forward norm
     ones ones_like pixel_shuffle pixel_unshuffle _prelu_kernel rad2deg
     roll rot90 rsub _safe_softmax sgn silu sinc
-    smooth_l1_loss softplus softshrink special_entr special_log_ndtr special_xlog1py
+    smooth_l1_loss softplus special_entr special_log_ndtr special_xlog1py
     split std std_mean stack sum t threshold trace
     tril triu unbind unsafe_split unsafe_split_with_sizes upsample_nearest1d
     upsample_nearest2d upsample_nearest3d

@@ -18,9 +18,31 @@ if TYPE_CHECKING:
 aten = torch.ops.aten
 
 
+def _is_number(e: BodyBuilder, operand: Any) -> bool:
+    """Whether an operand is a number, as such or as a constant's name, and not NaN; a truth value is none."""
+    value = e.known(operand) if type(operand) is str else operand
+    return type(value) in (int, float) and value == value
+
+
+def _at_least(e: BodyBuilder, x: str, low: Any) -> str:
+    """`x`, or `low` where that is greater. Against a number, NaN and -0.0 of `x` stay, as in ATen's vectors (`clamp`).
+
+    One comparison tells all; `maximum` also asks whether `low` is NaN.
+    """
+    return e("where", e("lt", x, low), low, x) if _is_number(e, low) else e("maximum", x, low)
+
+
+def _at_most(e: BodyBuilder, x: str, high: Any) -> str:
+    return e("where", e("gt", x, high), high, x) if _is_number(e, high) else e("minimum", x, high)
+
+
+def _within(e: BodyBuilder, x: str, low: Any, high: Any) -> str:
+    return _at_most(e, _at_least(e, x, low), high)
+
+
 @pointwise(aten.relu.default)
 def _relu(e: BodyBuilder, x: str) -> str:
-    return e("maximum", x, 0)
+    return _at_least(e, x, 0)
 
 
 @pointwise(aten.gelu.default)
@@ -51,17 +73,17 @@ def _elu(e: BodyBuilder, x: str, alpha: float = 1, scale: float = 1, input_scale
 
 @pointwise(aten.hardtanh.default)
 def _hardtanh(e: BodyBuilder, x: str, min_val: Any = -1, max_val: Any = 1) -> str:
-    return e("minimum", e("maximum", x, min_val), max_val)
+    return _within(e, x, min_val, max_val)
 
 
 @pointwise(aten.hardsigmoid.default)
 def _hardsigmoid(e: BodyBuilder, x: str) -> str:
-    return e("truediv", e("minimum", e("maximum", e("add", x, 3.0), 0.0), 6.0), 6.0)
+    return e("truediv", _within(e, e("add", x, 3.0), 0.0, 6.0), 6.0)
 
 
 @pointwise(aten.hardswish.default)
 def _hardswish(e: BodyBuilder, x: str) -> str:
-    return e("truediv", e("mul", x, e("minimum", e("maximum", e("add", x, 3.0), 0.0), 6.0)), 6.0)
+    return e("truediv", e("mul", x, _within(e, e("add", x, 3.0), 0.0, 6.0)), 6.0)
 
 
 @pointwise(aten.softplus.default)
@@ -69,6 +91,12 @@ def _softplus(e: BodyBuilder, x: str, beta: Any = 1, threshold: Any = 20) -> str
     scaled = e("mul", x, beta) if beta != 1 else x
     soft = e("log1p", e("exp", scaled))
     return e("where", e("gt", scaled, threshold), x, e("truediv", soft, beta) if beta != 1 else soft)
+
+
+@pointwise(aten.softshrink.default)
+def _softshrink(e: BodyBuilder, x: str, width: Any = 0.5) -> str:
+    below = e("where", e("lt", x, -width), e("add", x, width), 0)
+    return e("where", e("logical_or", e("gt", x, width), e("isnan", x)), e("sub", x, width), below)
 
 
 @pointwise(aten.threshold.default)
@@ -102,8 +130,8 @@ def _lerp(e: BodyBuilder, x: str, y: str, weight: str) -> str:
 def _clamp(e: BodyBuilder, x: str, *bounds: Any) -> str:
     """Bounds come as (low, high), each a name or None."""
     low, high = bounds
-    x = x if low is None else e("maximum", x, low)
-    return x if high is None else e("minimum", x, high)
+    x = x if low is None else _at_least(e, x, low)
+    return x if high is None else _at_most(e, x, high)
 
 
 @lowering(*overloads("clamp", "default", "Tensor"), kind=POINTWISE)
@@ -119,12 +147,12 @@ def _clamp_lowering(graph: GraphLowering, node: torch.fx.Node, x: Value, min: An
 
 @pointwise(*overloads("clamp_min", "default", "Tensor"), operands=2)
 def _clamp_min(e: BodyBuilder, x: str, low: str) -> str:
-    return e("maximum", x, low)
+    return _at_least(e, x, low)
 
 
 @pointwise(*overloads("clamp_max", "default", "Tensor"), operands=2)
 def _clamp_max(e: BodyBuilder, x: str, high: str) -> str:
-    return e("minimum", x, high)
+    return _at_most(e, x, high)
 
 
 @lowering(*overloads("where", "self", "Scalar", "ScalarOther", "ScalarSelf"), kind=POINTWISE)

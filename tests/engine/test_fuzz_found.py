@@ -169,7 +169,12 @@ def test_a_variance_of_single_elements_is_nan_for_infinities():
 @pytest.mark.parametrize("calls", (
     (("torch.Tensor.expand", (A, (2, 4)), {}), ("torch.Tensor.masked_fill_", (V0, B, 7.0), {})),
     (("torch.Tensor.sub_", (A, 1.5), {}), ("torch.as_strided", (A, (4, 1), (2, 1), 0), {})),
-), ids=("a write to an expanded view", "memory between written elements"))
+    (("torch.as_strided", (A, (4, 1), (2, 1), 0), {}), ("torch.Tensor.sub_", (V0, 1.5), {})),
+    (("torch.Tensor.unfold", (A, 0, 3, 3), {}), ("torch.Tensor.sub_", (V0, 1.5), {})),
+    (("torch.clone", (A,), {}), ("torch.as_strided", (V0, (3, 2), (1, 1), 0), {}),
+     ("torch.Tensor.sub_", (V1, 1.5), {})),
+), ids=("a write to an expanded view", "memory between written elements", "a write between elements",
+        "a write to windows that leave an element out", "a write to windows that share elements"))
 def test_what_no_functional_graph_says_exactly_stays_with_eager(calls):
     from ptdebug.engine.aten import EngineUnsupported
 
@@ -178,9 +183,25 @@ def test_what_no_functional_graph_says_exactly_stays_with_eager(calls):
         next(results_of([program([source, given("b", (2, 4), torch.bool)], *calls)], {}))
 
 
-def test_inputs_whose_elements_share_memory_are_not_written_by_kernels():
+STATISTICS = [given("b", (3, 2, 4)), given("a", (2,), stride=(0,)), given("c", (2,), fill="index", bound=5)]
+
+
+@pytest.mark.parametrize("inputs, call", (
+    ([given("a", (3, 2), stride=(0, 0))], ("torch.Tensor.sub_", (A, 1.5), {})),
+    ([given("a", (3, 2), stride=(1, 1))], ("torch.Tensor.sub_", (A, 1.5), {})),
+    (STATISTICS, ("F.batch_norm", (B, A, C, None, None, True), {})),
+), ids=("one element for all", "windows", "statistics"))
+def test_inputs_whose_elements_share_memory_are_not_written_by_kernels(inputs, call):
     from ptdebug.engine.aten import EngineUnsupported
 
-    inputs = [given("a", (3, 2, 4)), given("b", (2,), stride=(0,)), given("c", (2,), fill="index", bound=5)]
     with pytest.raises(EngineUnsupported, match="share memory"):
-        next(results_of([program(inputs, ("F.batch_norm", (A, B, C, None, None, True), {}))], {}))
+        next(results_of([program(inputs, call)], {}))
+
+
+@pytest.mark.parametrize("function, bounds", (
+    ("F.relu", ()), ("F.hardtanh", (0.0, 6.0)), ("torch.clamp", (0.0, 1.0)), ("torch.clamp_min", (0.0,)),
+    ("torch.clamp_max", (0.0,)), ("F.softshrink", (0.5,)),
+))
+def test_zeros_keep_the_signs_that_eager_gives_them(function, bounds):
+    zeros = given("a", (64,), data=torch.tensor([-0.0, 0.0, -0.25, math.nan] * 16))
+    assert not check([program([zeros], (function, (A, *bounds), {}), ("torch.reciprocal", (V0,), {}))], {})
