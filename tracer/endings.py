@@ -20,7 +20,7 @@ from .capture import CapturedGraph
 from .codegen import FIRST_ARGUMENT, OUTPUTS, STACK_ARGUMENT, VERSION, Codegen, Plan
 from .continuation import drive, return_continuation
 from .eval_frame import unobserved
-from .generators import GeneratorValue, dies_visibly
+from .generators import dies_visibly
 from .instructions import Handled, Instruction, code_info
 from .interpreter import Interpreter
 from .liveness import ENDS, READS, live_at
@@ -146,7 +146,7 @@ def return_body(root: Interpreter) -> Body:
 
     def body(codegen: Codegen) -> None:
         assert root.returned is not None
-        open_ones = [n for n, value in root.locals.items() if isinstance(value, GeneratorValue) and value.has_cleanup()]
+        open_ones = [name for name, value in root.locals.items() if dies_visibly(value)]
         codegen(root.returned)
         for name in open_ones:
             codegen(root.locals[name])

@@ -63,6 +63,18 @@ def when_its_variable_is_taken(compile):
     return compile(fn)(torch.ones(2)), log
 
 
+def when_a_frame_that_got_it_from_an_earlier_part_returns(compile):
+    def fn(x):
+        z = left_open(log, x, "held")
+        y = next(z)
+        print("break")
+        log.append("last line")
+        return y * 2
+
+    log = []
+    return compile(fn)(torch.ones(2)), log
+
+
 def when_its_loop_is_left(compile):
     def fn(x, n):
         for y in left_open(log, x, "outer"):
@@ -151,7 +163,8 @@ def with_the_exception_that_leaves_its_frame(compile):
     return [f(torch.ones(2), n) for n in (1, 0, 1)], log
 
 
-PROGRAMS = (at_the_end_of_the_frame, after_breaks, when_its_variable_is_taken, when_its_loop_is_left,
+PROGRAMS = (at_the_end_of_the_frame, after_breaks, when_its_variable_is_taken,
+            when_a_frame_that_got_it_from_an_earlier_part_returns, when_its_loop_is_left,
             where_too_many_compilations_leave_the_rest_to_eager, with_the_exception_whose_frames_hold_it,
             with_the_exception_that_leaves_its_frame)  # fmt: skip
 
