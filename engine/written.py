@@ -52,6 +52,8 @@ class Written:
             self._around[storage] = node
             if storage in self._written:
                 raise EngineUnsupported(f"{node} reads memory around {base}, which was written")
+            if value.dtype != self._promised[storage].dtype:  # a view in another dtype is a copy of the elements
+                raise EngineUnsupported(f"{node} reads memory around {base} as {value.dtype}")
 
     def keep_layouts(self, before: list[tuple[torch.fx.Node, int]], values: dict[torch.fx.Node, Any]) -> None:
         """Put what was written since `before` back into its layout; EngineUnsupported where elements share memory."""

@@ -173,8 +173,10 @@ def test_a_variance_of_single_elements_is_nan_for_infinities():
     (("torch.Tensor.unfold", (A, 0, 3, 3), {}), ("torch.Tensor.sub_", (V0, 1.5), {})),
     (("torch.clone", (A,), {}), ("torch.as_strided", (V0, (3, 2), (1, 1), 0), {}),
      ("torch.Tensor.sub_", (V1, 1.5), {})),
+    (("torch.Tensor.view", (A, torch.int32), {}), ("torch.as_strided", (V0, (4, 2), (2, 1), 0), {})),
 ), ids=("a write to an expanded view", "memory between written elements", "a write between elements",
-        "a write to windows that leave an element out", "a write to windows that share elements"))
+        "a write to windows that leave an element out", "a write to windows that share elements",
+        "memory between elements in another dtype"))
 def test_what_no_functional_graph_says_exactly_stays_with_eager(calls):
     from ptdebug.engine.aten import EngineUnsupported
 
