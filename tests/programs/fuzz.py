@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import argparse
 import collections
+import os
 import platform
+import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -20,7 +22,7 @@ if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
     __package__ = "tests.programs"
 
-from .fuzz_workers import Outcome, chunk, work
+from .fuzz_workers import PROCESSOR, Outcome, allow_processor, chunk, with_engine, work
 
 CHUNK = 250
 """How many programs a worker runs: it imports torch and more first, which takes as long as twenty programs."""
@@ -36,6 +38,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=float("inf"), help="begin nothing new after so long")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="write each failing program to a file there")
     parser.add_argument("--no-shrink", action="store_true", help="print failing programs as they are")
+    parser.add_argument("--shrink-seconds", type=float, default=float("inf"), help="processor time for each to shrink")
     parser.add_argument("--show", type=int, metavar="SEED", help="print one program and stop")
     parser.add_argument("--only", metavar="SEED|FILE", help="run one program, shrink it and stop")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
@@ -48,7 +51,7 @@ def main() -> int:
     if options.worker:
         return work(options.seed, options.count, options.engine)
     if options.only is not None:
-        return _only(options.only)
+        return _only(options.only, options)
     return _run(options)
 
 
@@ -86,7 +89,7 @@ def _verdict(outcomes: list[Outcome], options: argparse.Namespace) -> int:
         print(f"{len(seeds):5}  {kind}  seeds {seeds[:6]}")
     if not options.no_shrink:
         for seeds in list(kinds.values())[:10]:
-            _only(str(seeds[0]))
+            _shrink(seeds[0], options)
     skipped = collections.Counter(outcome.skipped for outcome in outcomes if outcome.skipped)
     for reason, count in skipped.most_common():
         seeds = [outcome.seed for outcome in outcomes if outcome.skipped == reason][:4]
@@ -97,6 +100,14 @@ def _verdict(outcomes: list[Outcome], options: argparse.Namespace) -> int:
     print(f"Python {platform.python_version()}, seeds from {options.seed}: {len(outcomes)} programs: {agree} agree, "
           f"{differ} differ, {skipped.total()} not compared" + (f"; {missing} NOT RUN" if missing else ""))  # fmt: skip
     return 1 if differ else 2 if missing else 0
+
+
+def _shrink(seed: int, options: argparse.Namespace) -> None:
+    """In a process of its own, which the program may end."""
+    command = [sys.executable, __file__, "--only", str(seed), "--engine", str(options.engine),
+               "--shrink-seconds", str(options.shrink_seconds)]  # fmt: skip
+    sys.stdout.flush()
+    subprocess.run(command, check=False, env={**os.environ, "OMP_NUM_THREADS": "1"})
 
 
 def _own(seed: int) -> str:
@@ -115,15 +126,18 @@ def _keep(outcome: Outcome, folder: Path) -> None:
     (folder / f"py{version}_{outcome.seed}.py").write_text(program(outcome.seed))
 
 
-def _only(name: str) -> int:
-    """Shrink the program of a seed, or of a file, while it fails in the same way, and print it."""
+def _only(name: str, options: argparse.Namespace) -> int:
+    """Shrink the program of a seed, or of a file (`--engine 1`: compiled), while it fails in the same way; print it."""
     from .differ import difference
     from .generate import program
     from .prelude import MARK
     from .shrink import shrink
 
+    if options.shrink_seconds < float("inf"):
+        allow_processor(int(options.shrink_seconds) + PROCESSOR)
     text = program(int(name)) if name.isdigit() else Path(name).read_text()
-    found = difference(text)
+    engine = with_engine(int(name) if name.isdigit() else 1, options.engine)
+    found = difference(text, engine)
     if found is None:
         print(f"{name}: no difference")
         return 0
@@ -131,13 +145,13 @@ def _only(name: str) -> int:
 
     def fails(candidate: str) -> bool:
         try:
-            smaller = difference(candidate, seconds=20)
+            smaller = difference(candidate, engine, seconds=20)
         except BaseException:
             return False
         return smaller is not None and smaller.kind.split(":")[0] == prefix
 
-    small = shrink(text, fails)
-    found = difference(small) or found
+    small = shrink(text, fails, seconds=options.shrink_seconds)
+    found = difference(small, engine) or found
     print(f"==== {name}: {found.kind}\n{found.detail}\n{small.rpartition(MARK)[2]}\n")
     return 1
 

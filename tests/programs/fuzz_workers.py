@@ -6,6 +6,7 @@ has its own allowance of processor time, which the kernel enforces: a loop insid
 from __future__ import annotations
 
 import faulthandler
+import gc
 import json
 import os
 import resource
@@ -16,7 +17,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 _MEMORY = 4 << 30  # address space of a worker beyond what it has once torch is loaded, in bytes
-_PROCESSOR = 100  # seconds of processor time after which one run of a program ends with its worker
+PROCESSOR = 100  # seconds of processor time after which one run of a program ends with its worker
 _STUCK = 600.0  # seconds by the clock after which a worker ends, where it waits and uses no processor
 _OUT = "out of time or memory"
 
@@ -48,17 +49,18 @@ def work(first: int, count: int, engine: int) -> int:
 
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + _MEMORY, used + _MEMORY))
+    gc.freeze()  # what is loaded by now is no garbage: each full collection would take as long as a program to see it
     report = sys.stdout
     for seed in range(first, first + count):
         sys.stdout = report  # where memory or time runs out, it may have been left redirected
 
         def entering(run: str, seed: int = seed) -> None:
             print(json.dumps({"seed": seed, "run": run}), file=report, flush=True)
-            allow_processor(_PROCESSOR)
+            allow_processor(PROCESSOR)
 
         entering("")
         faulthandler.dump_traceback_later(_STUCK, exit=True)
-        found = verdict(program(seed), bool(engine) and seed % engine == 0, entering=entering)
+        found = verdict(program(seed), with_engine(seed, engine), entering=entering)
         if found is None:
             outcome = Outcome(seed)
         elif isinstance(found, Skipped):
@@ -67,6 +69,11 @@ def work(first: int, count: int, engine: int) -> int:
             outcome = Outcome(seed, found.kind, found.detail)
         print(json.dumps(asdict(outcome)), file=report, flush=True)
     return 0
+
+
+def with_engine(seed: int, every: int) -> bool:
+    """Whether the program is compiled to machine code: each `every`-th is, none where it is 0."""
+    return bool(every) and seed % every == 0
 
 
 def allow_processor(seconds: int) -> None:

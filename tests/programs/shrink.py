@@ -2,16 +2,38 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import copy
+import time
 from collections.abc import Callable, Iterator
 
 from .prelude import MARK
 
 
-def shrink(text: str, fails: Callable[[str], bool], rounds: int = 8) -> str:
-    """The smallest program found that still fails; `fails` is asked about each candidate."""
-    shared, mark, own = text.rpartition(MARK)
-    return shared + mark + "\n" + _shrunk(own, lambda candidate: fails(shared + mark + "\n" + candidate), rounds)
+class _TimeIsUp(Exception):
+    """What has been found by now is the answer."""
+
+
+def shrink(text: str, fails: Callable[[str], bool], rounds: int = 8, seconds: float = float("inf")) -> str:
+    """The smallest program found that still fails; `fails` is asked about each candidate.
+
+    `seconds`: of processor time, after which nothing more is tried.
+    """
+    shared, mark, best = text.rpartition(MARK)
+    end = time.process_time() + seconds
+
+    def asked(candidate: str) -> bool:
+        nonlocal best
+        if time.process_time() > end:
+            raise _TimeIsUp
+        failed = fails(shared + mark + "\n" + candidate)
+        if failed:
+            best = candidate
+        return failed
+
+    with contextlib.suppress(_TimeIsUp):
+        best = _shrunk(best, asked, rounds)
+    return shared + mark + "\n" + best
 
 
 def _shrunk(text: str, fails: Callable[[str], bool], rounds: int) -> str:

@@ -23,7 +23,7 @@ COUNT = 150  # in each half, of 0.2 seconds each
 ENGINE = 50  # every 50th is compiled to machine code
 
 
-@pytest.mark.parametrize("half", [1, 2])  # two tests: pytest-xdist runs them side by side
+@pytest.mark.parametrize("half", [1, 2])  # two tests, which pytest-xdist may run side by side
 def test_programs_of_fresh_seeds_are_the_same_compiled(half):
     """A difference fails the run: nobody looks at what does not. What is printed is enough to have it again."""
     first = random.SystemRandom().randrange(10**9)
