@@ -10,7 +10,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch._prims_common import compute_elementwise_output_strides, make_contiguous_strides_for
+from torch._prims_common import (
+    compute_elementwise_output_strides,
+    make_contiguous_strides_for,
+    suggest_memory_format,
+)
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from .random_fills import RANDOM_FILLS
@@ -147,6 +151,11 @@ def _row_major_or_channels_last(out: torch.Tensor, x: torch.Tensor, *_: Any) -> 
     return _row_major(out)
 
 
+def _suggested(out: torch.Tensor, x: torch.Tensor, *_: Any) -> Strides:
+    """In the memory format that the strides of the input suggest, whether it is dense or not."""
+    return tuple(torch.empty_like(out, memory_format=suggest_memory_format(x)).stride())
+
+
 def _in_the_format_of_the_second(out: torch.Tensor, gradient: torch.Tensor, x: torch.Tensor, *_: Any) -> Strides:
     """As `_row_major_or_channels_last`, of a gradient whose kernel takes what it was in the forward second."""
     return _row_major_or_channels_last(out, x)
@@ -228,8 +237,13 @@ LAYOUTS: dict[Any, Layout] = {
         aten._upsample_nearest_exact1d.default, aten._softmax_backward_data.default,
         aten._log_softmax_backward_data.default, aten.mse_loss_backward.default, aten.huber_loss_backward.default,
         aten.smooth_l1_loss_backward.default, aten.isin.Tensor_Tensor, aten.take.default,
-        aten.native_layer_norm_backward.default,
+        aten.native_layer_norm_backward.default, aten.pow.Scalar,
     ), _row_major),
+    **dict.fromkeys((
+        aten.reflection_pad2d.default, aten.reflection_pad3d.default, aten.replication_pad2d.default,
+        aten.replication_pad3d.default, aten.upsample_nearest3d.default, aten._upsample_nearest_exact3d.default,
+        aten.upsample_trilinear3d.default,
+    ), _suggested),
     aten.reflection_pad2d_backward.default: _in_the_format_of_the_second,
     aten.replication_pad2d_backward.default: _in_the_format_of_the_second,
     aten.roll.default: _rolled,

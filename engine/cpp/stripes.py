@@ -53,7 +53,7 @@ class Stripes:
 
     def __post_init__(self) -> None:
         self.writer, self.axis = self.nest.writer, self.nest.loops[-1]
-        self.whole = self.axis.extent == self.width  # a block is a row
+        self.whole = self.axis.extent == self.width  # a block is a row, and each element has its stripe
         self.block = "0" if self.whole else self.nest.scopes.name(f"{self.axis.symbol}_at")  # where it starts
 
     def declare(self) -> None:
@@ -81,23 +81,23 @@ class Stripes:
         return position.xreplace({self.axis.symbol: start})
 
     def loops(self, a: Axis, first: str, last: str) -> None:
-        """Whole blocks as vectors, then what is left of the row."""
+        """Whole blocks as vectors, then what is left of the row; `first` and `last` are the ends of a thread's chunk."""
         if self.whole:
-            self._loop(str(self.width))
+            self._loop(last or str(self.width), first)
             return
         end, block = last or c_expression(a.extent), self.block
         self.writer.line(f"int64 {block} = {first};")
         with self.nest.scopes.open(), self.writer.block(
             f"for (; {block} + {self.width} <= {end}; {block} += {self.width})"
         ):
-            self._loop(f"{block} + {self.width}")
+            self._loop(f"{block} + {self.width}", block)
         if not (a.extent.is_Integer and a.extent % self.width == 0 and first != "first"):
-            self._loop(end)
+            self._loop(end, block)
 
-    def _loop(self, end: str) -> None:
+    def _loop(self, end: str, start: str) -> None:
         g = self.axis.symbol
         self.nest.pragma(len(self.nest.loops) - 1, innermost=True)
-        with self.nest.scopes.open(), self.writer.block(f"for (int64 {g} = {self.block}; {g} < {end}; {g}++)"):
+        with self.nest.scopes.open(), self.writer.block(f"for (int64 {g} = {start}; {g} < {end}; {g}++)"):
             self.nest.innermost()
 
     def join(self) -> None:

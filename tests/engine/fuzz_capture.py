@@ -21,8 +21,9 @@ from .fuzz_compare import execute
 from .fuzz_programs import Input, Program, apply, mapped
 from .programs import Captured
 
-SIZED = ("upsample_nearest2d_backward", "upsample_bilinear2d_backward", "upsample_bicubic2d_backward")
-"""Kernels that are told sizes as numbers, and write outside of their result where their arguments have others."""
+SIZED = ("upsample_nearest2d_backward", "upsample_bilinear2d_backward", "upsample_bicubic2d_backward",
+         "_adaptive_avg_pool2d_backward")
+"""Kernels that write outside of their result where the sizes of arguments are not in line with each other."""
 
 
 @dataclass(frozen=True)
