@@ -52,7 +52,7 @@ def compile_around(captured: Captured, context: CompileContext, compile_graph: C
     """The graph as a sequence of compiled parts and operators. Raises EngineUnsupported for one that cannot be cut."""
     graph = captured.module.graph
     groups = _groups(graph)
-    needed = _needed(graph, groups)
+    needed = _needed(groups)
     _refuse(captured, needed)
     steps = []
     for number, nodes in enumerate(groups):
@@ -109,7 +109,7 @@ def _inputs(nodes: Sequence[Node]) -> tuple[Node, ...]:
     return tuple(dict.fromkeys(needed))
 
 
-def _needed(graph: torch.fx.Graph, groups: Sequence[Sequence[Node]]) -> set[Node]:
+def _needed(groups: Sequence[Sequence[Node]]) -> set[Node]:
     """The values that one group computes and another, or the caller, needs."""
     group = {node: number for number, nodes in enumerate(groups) for node in nodes}
     return {node for node in group if any(group.get(user, -1) != group[node] for user in node.users)}

@@ -137,7 +137,7 @@ class Trace:
         """Set the modes of torch as they were at the start of the frame."""
         while self.inference_modes:
             self.inference_modes.pop().__exit__(None, None, None)
-        self.modes.restore()
+        self.modes.restore(self.graph.sets_modes)
 
 
 class Interpreter:
@@ -408,11 +408,6 @@ class Interpreter:
             return False
         old, new = before.as_constant(), value.as_constant()
         return old is new or (type(old) in (int, bool, str) and type(old) is type(new) and old == new)
-
-    def import_global(self, module: str, name: str) -> Value:
-        """The Value of `sys.modules[module].name`."""
-        real = getattr(sys.modules[module], name)
-        return build.build(self, real, ModuleGlobalSource(module, name))
 
     # ---- exceptions ------------------------------------------------------------------------------------------------
     def raise_observed(self, exc_type: type[BaseException], *args: Any) -> NoReturn:

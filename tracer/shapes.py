@@ -501,8 +501,3 @@ def python(expression: sympy.Expr) -> str:
     from torch.utils._sympy.printers import PythonPrinter  # 0.1 s, and only for frames with symbols
 
     return PythonPrinter().doprint(expression)
-
-
-def is_fake(value: object) -> bool:
-    """Whether `value` is a fake tensor."""
-    return isinstance(value, FakeTensor)

@@ -121,10 +121,6 @@ class SideEffects:
         self.new[value] = cls
         return value
 
-    def track_existing(self, value: Value, real: object) -> Value:
-        """`value` stands for an object that exists; kept alive here so that identities stay unique."""
-        return value
-
     def is_new(self, value: Value) -> bool:
         """Whether `value` was made in the trace and is built by the side effects."""
         return value in self.new

@@ -26,7 +26,7 @@ def split(aten: AtenGraph) -> tuple[AtenGraph, tuple[RuleMatch, ...]]:
     """
     graph = aten.module.graph
     frozen = frozen_nodes(graph)
-    kept = [node for node in _crossing(graph, frozen) if _is_worth(node, frozen)]
+    kept = [node for node in _crossing(graph, frozen) if _is_worth(node)]
     if not kept:
         return aten, ()
     needed = _above(kept)
@@ -72,7 +72,7 @@ def _is_view(node: torch.fx.Node) -> bool:
     return node.op == "call_function" and returns_alias(node)
 
 
-def _is_worth(node: torch.fx.Node, frozen: frozenset[torch.fx.Node]) -> bool:
+def _is_worth(node: torch.fx.Node) -> bool:
     """Whether a value depends on a parameter at all, is one tensor, and is not too large to be kept."""
     value = node.meta.get("val")
     sources = [n for n in _above([node]) if n.op == "placeholder"]

@@ -140,7 +140,7 @@ def _writes(node: Any, owner: torch.fx.Node) -> list[_Write] | None:
         node = write.base
     chain = {node for write in writes for node in write.nodes}
     sizes = [_elements(write.part) for write in writes]
-    if any(not _lends_form(user, write.base) for write in writes for user in write.base.users if user not in chain):
+    if any(not _lends_form(user) for write in writes for user in write.base.users if user not in chain):
         return None
     small = None not in sizes and FRACTION * sum(filter(None, sizes)) <= (_elements(value) or 0)
     return writes[::-1] if small else None
@@ -205,14 +205,14 @@ def _number(value: Any) -> Any:
     return value.node.expr if isinstance(value, torch.SymInt) else value
 
 
-def _lends_form(node: torch.fx.Node, owner: torch.fx.Node) -> bool:
-    """Whether `node` reads of `owner` its form alone: a view that is copied over, or is written in functional form."""
+def _lends_form(node: torch.fx.Node) -> bool:
+    """Whether `node` reads only the form of what it is a view of: it is copied over, or written in functional form."""
     if node.target not in PARTS.values():
         return False
     for user in node.users:
         over = user.target in (aten.copy.default, aten.index_put.default, *PARTS)
         if not (over and user.args[0] is node and user.all_input_nodes.count(node) == 1 and _once(user, node)):
-            if not _lends_form(user, node):
+            if not _lends_form(user):
                 return False
     return True
 

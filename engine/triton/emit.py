@@ -22,8 +22,6 @@ from .source import SourceWriter
 from .unsupported import TritonUnsupported
 from .values import Namer, Value
 
-_VIEWED = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-
 
 class Scope:
     """Where lines go, and what is known there. A scope inside a loop knows what its parent knows."""

@@ -49,7 +49,7 @@ def generate(group: Group, buffers: Mapping[str, Buffer], context: CompileContex
 def _kernels(
     form: Form, symbols: tuple[sympy.Symbol, ...], bounds: tuple[str, ...], context: CompileContext
 ) -> tuple[tuple[Launch, ...], tuple[Workspace, ...], tuple[sympy.Expr, ...]]:
-    index, extents = _index_width(form, symbols)
+    index, extents = _index_width(form)
     written = {s.buffer for b in form.bodies for s in b.statements if s.op == "store"}
     stored = frozenset(written - (form.internal - form.scratch))
     tile = choose(form, context)
@@ -61,7 +61,7 @@ def _kernels(
     return (writer.launch(symbols),), (), extents
 
 
-def _index_width(form: Form, symbols: tuple[sympy.Symbol, ...]) -> tuple[str, tuple[sympy.Expr, ...]]:
+def _index_width(form: Form) -> tuple[str, tuple[sympy.Expr, ...]]:
     """int32, int64 or dynamic; and the sizes that decide: elements spanned by each buffer, points of the loops."""
     sizes: set[sympy.Expr] = {sympy.sympify(form.numel * s.numel) for s in form.spaces} | {sympy.sympify(form.numel)}
     for body in form.bodies:

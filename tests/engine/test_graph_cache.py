@@ -48,7 +48,6 @@ def key(function: Callable[..., Any], *inputs: Any, **settings: Any) -> str:
 
 
 # ---- keys ------------------------------------------------------------------------------------------------------------
-TENSOR = torch.tensor([1.0, 2.0])
 PROGRAMS: list[Callable[[torch.Tensor], Any]] = [
     lambda x: x + 1, lambda x: x + 2, lambda x: x + 1.0, lambda x: x + True, lambda x: x + (1 + 0j), lambda x: 1 + x,
     lambda x: x * 0.0, lambda x: x * -0.0, lambda x: x * float("nan"), lambda x: x * float("inf"), lambda x: x * 1e-300,

@@ -28,7 +28,7 @@ def MAKE_FUNCTION(tx: Interpreter, instruction: Instruction) -> None:
     annotations = tx.pop() if flags & 4 else None
     kwdefaults = by_name(tx, tx.pop()) if flags & 2 else {}
     defaults = tuple(tx.pop().iterate(tx)) if flags & 1 else ()
-    arguments = code, code.co_name, tx.f_globals, defaults, kwdefaults, closure, annotations
+    arguments = code, tx.f_globals, defaults, kwdefaults, closure, annotations
     tx.push(build.make_function(tx, *arguments))
 
 

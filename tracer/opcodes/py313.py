@@ -85,7 +85,7 @@ def MAKE_FUNCTION(tx: Interpreter, instruction: Instruction) -> None:
     if code.co_freevars:
         closure_of(tx, tx.stack[-2])  # where eager must make it, all of it: it cannot be rebuilt without its cells
     tx.pop()
-    tx.push(build.make_function(tx, code, code.co_name, tx.f_globals, (), {}, (), None))
+    tx.push(build.make_function(tx, code, tx.f_globals, (), {}, (), None))
 
 
 @opcode("SET_FUNCTION_ATTRIBUTE", since=(3, 13))

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..sources import ComputedSource, ConstantSource, Source
-from .base import Unsupported, Value
+from .base import Value
 from .constant import REGISTRY, constant, fold
-from .number import NumberValue, origin
+from .number import NumberValue, is_number, origin
 from .operators import IN_PLACE
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class FloatValue(NumberValue):
     def binary(self, tx: Interpreter, function: Callable[..., Any], left: Value, right: Value) -> Value | None:
         """Computed in Python, before the graph."""
         other = right if left is self else left
-        if not isinstance(other, NumberValue) and not _is_number(other):
+        if not isinstance(other, NumberValue) and not is_number(other):
             differs = other.is_constant() and function in (operator.eq, operator.ne)
             return constant(function is operator.ne) if differs else None
         return self.computed_by(tx, IN_PLACE.get(function, function), [left, right])
@@ -93,7 +93,7 @@ class FloatValue(NumberValue):
 
     def call_method(self, tx: Interpreter, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         """A method of float."""
-        plain = all(isinstance(arg, FloatValue) or _is_number(arg) for arg in args)
+        plain = all(isinstance(arg, FloatValue) or is_number(arg) for arg in args)
         if kwargs or not plain or not hasattr(float, name):
             return constant(self.specialize(tx)).call_method(tx, name, args, kwargs)
         return self.computed_by(tx, getattr(float, name), [self, *args])
@@ -173,14 +173,6 @@ def _evaluated(tx: Interpreter, source: Source) -> Any:
 
 
 REGISTRY["compute_from_ints"] = _compute_from_ints
-
-
-def _is_number(value: Value) -> bool:
-    if not value.is_constant():
-        return False
-    if hasattr(type(value.as_constant()), "__array__"):  # NumPy's scalars make NumPy's scalars
-        raise Unsupported("operator", f"arithmetic to {value.describe()} and a number that is not known")
-    return isinstance(value.as_constant(), (int, float))
 
 
 def _source_of(value: Value) -> Source | None:

@@ -293,7 +293,6 @@ def make_existing(tx: Interpreter, function: FunctionType, source: Source | None
 def make_function(
     tx: Interpreter,
     code: CodeType,
-    name: str,
     f_globals: dict[str, Any],
     defaults: tuple[Value, ...],
     kwdefaults: dict[str, Value],

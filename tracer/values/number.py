@@ -112,7 +112,9 @@ class NumberValue(Value):
         try:
             return bool(self.symbol)
         except Exception as error:
-            raise Unsupported(self._code("branch"), self.describe()) from error
+            of_item = self._node is not None and self._node.target == "item" and self.python_type() is bool
+            read = {"read_at": self._node.meta["step"]} if of_item and self._node is not None else {}
+            raise Unsupported(self._code("branch"), self.describe(), **read) from error
 
     def key(self) -> Any:
         """As a key of a dict the number is specialised."""
@@ -123,7 +125,7 @@ class NumberValue(Value):
         for side in (left, right):
             if isinstance(side, NumberValue) and side.symbol is None:  # a float that is an input knows better
                 return side.binary(tx, function, left, right)
-            if not isinstance(side, NumberValue) and not _is_number(side):
+            if not isinstance(side, NumberValue) and not is_number(side):
                 differs = side.is_constant() and function in (operator.eq, operator.ne)
                 return constant(function is operator.ne) if differs else None
         tx.trace.spend(10)
@@ -296,7 +298,8 @@ def _known(symbol: Any) -> Any:
     return symbol.node.pytype(replaced) if getattr(replaced, "is_number", False) else None
 
 
-def _is_number(value: Value) -> bool:
+def is_number(value: Value) -> bool:
+    """Whether a value is a number of Python's that is known. Raises Unsupported for one of NumPy's."""
     if not value.is_constant():
         return False
     if hasattr(type(value.as_constant()), "__array__"):  # NumPy's scalars make NumPy's scalars

@@ -21,7 +21,6 @@ from .constant import constant
 from .ndarrays import OPERATORS, ArrayValue, NdarrayValue, laid_out, on_arrays, plain, result, written
 from .number import NumberValue
 from .numpy_dtypes import (
-    Kind,
     asked,
     computing_dtype,
     converted,
@@ -162,7 +161,7 @@ def call_ufunc(tx: Interpreter, ufunc: np.ufunc, args: Operands, out: NdarrayVal
         return _stored(tx, computed, out)
     if computed.node in [one.node for one in operands if isinstance(one, TensorValue)]:
         computed = _tensor(tx.graph.call("clone", [computed], {}, tx, op="call_method"))
-    return result(tx, _in_order(tx, ufunc, args, kinds, computed), scalar=single)
+    return result(tx, _in_order(tx, ufunc, args, computed), scalar=single)
 
 
 def _stored(tx: Interpreter, computed: TensorValue, out: NdarrayValue) -> Value:
@@ -179,9 +178,7 @@ def _rank(arg: Value) -> int:
     return arg.fake.dim() if isinstance(arg, ArrayValue) else 0
 
 
-def _in_order(
-    tx: Interpreter, function: Callable[..., Any], args: Operands, kinds: Sequence[Kind], computed: TensorValue
-) -> Value:
+def _in_order(tx: Interpreter, function: Callable[..., Any], args: Operands, computed: TensorValue) -> Value:
     """The result with strides as NumPy makes them of those of the operands."""
     if computed.fake.dim() < 2:
         return laid_out(tx, computed, np.ones((1,) * computed.fake.dim()))

@@ -81,7 +81,7 @@ def override(tx: Interpreter, operation: Callable[..., Any], args: Args, kwargs:
     asked_types = state.on_types and any(has_override(_class(value)) for value in found)
     if not state.modes and not asked_types:
         return None
-    question = _question(tx, operation, args, kwargs, found)
+    question = _question(tx, operation, args, kwargs)
     if question is None or not (question.types or state.modes):
         if question is not None and isinstance(operation, FunctionType):  # it asks further inside
             return tx.inline(REGISTRY["existing_function"](tx, operation), args, kwargs)
@@ -181,9 +181,7 @@ def _number(value: Value) -> Any:
     return getattr(value, "symbol", object())
 
 
-def _question(
-    tx: Interpreter, operation: Callable[..., Any], args: Args, kwargs: Kwargs, found: Sequence[Value]
-) -> Question | None:
+def _question(tx: Interpreter, operation: Callable[..., Any], args: Args, kwargs: Kwargs) -> Question | None:
     if _runs_program(operation, args):
         raise Unsupported("operator", f"{_name(operation)} to {' and '.join(arg.describe() for arg in args)}")
     stand_ins, listener = _StandIns(tx), _Listener()

@@ -23,7 +23,7 @@ from .handlers import NAMED
 from .number import NumberValue
 from .pytree import flatten, unflatten
 from .registry import builds
-from .tensor import TensorValue
+from .tensor import NodeValue, TensorValue
 
 if TYPE_CHECKING:
     from ..interpreter import Interpreter
@@ -93,23 +93,9 @@ def _run(
     for region in regions:
         region.scope.align(lifted)
         outputs = region.results[0] if region is condition else region.results
-        modules.append(GraphArgument(tx.graph.scopes.open[-1].add_module(region.scope.close(outputs))))
+        modules.append(NodeValue(tx.graph.scopes.open[-1].add_module(region.scope.close(outputs))))
     results = tx.graph.call(operator, [*before, *modules, *after, _Nodes(lifted)], {}, tx)
     return unflatten(tx, results.iterate(tx), regions[-1].spec)
-
-
-class GraphArgument(Value):
-    """An inner graph as an argument of an operator."""
-
-    __slots__ = ("node",)
-
-    def __init__(self, node: torch.fx.Node) -> None:
-        super().__init__()
-        self.node = node
-
-    def as_proxy(self) -> torch.fx.Node:
-        """Its node."""
-        return self.node
 
 
 class _Nodes(Value):
