@@ -351,7 +351,9 @@ def _watch(
 ) -> tuple[int, int, list[dict[str, Any]]]:
     """Run one worker until the time `end`; (seed to go on from, programs done, failures), its crash or hang among them.
     """
-    environment = {**os.environ, "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "2")}
+    environment = {**os.environ, "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "2"),
+                   "PYTHONFAULTHANDLER": "1",  # tells where a worker that aborts was
+                   "MALLOC_PERTURB_": "165"}  # memory that nothing was written to holds no zeros by chance
     command = [sys.executable, __file__, "--worker", "--seed", str(start), "--count", str(size), *options]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
     lines: queue.Queue[str | None] = queue.Queue()
@@ -389,9 +391,10 @@ def _watch(
     code = process.wait()
     if code == 0:
         return start + size, made, found
-    last = "".join(errors[-3:]).strip() if code > 0 else ""
-    what = reason or f"worker ended with {code} {last}"
-    found.append({"seed": at, "what": what, "program": f"# one of the seeds {at} to {at + BATCH - 1}", "overrides": {}})
+    what = reason or f"worker ended with {code} {''.join(errors[-3:]).strip() if code > 0 else ''}"
+    told = "".join([f"\n#   {line.rstrip()}" for line in errors[-40:]] if code < 0 and not reason else [])
+    program = f"# one of the seeds {at} to {at + BATCH - 1}, in a worker from seed {start} on{told}"
+    found.append({"seed": at, "what": what, "program": program, "overrides": {}})
     return min(at + BATCH, start + size), made, found
 
 
