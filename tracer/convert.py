@@ -35,7 +35,7 @@ from .probing import further_stops
 from .resume import origin_of, stack_words
 from .shapes import DynamicPolicy, FrameShapes
 from .side_effects import CellValue, SideEffects
-from .values.base import ObservedException, Unsupported
+from .values.base import ObservedException, Unsupported, Value
 from .wording import expression_of
 
 _NO_FRAME = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
@@ -80,6 +80,13 @@ class RootInterpreter(Interpreter):
         before = [start for start in self.statements if start < step]
         return before[max(0, len(before) - count)] if before else step
 
+    def _loops_since(self, step: int | None) -> bool:
+        """Whether a loop goes on that began after `step`. A bool that was read out of a tensor there has two values at
+        most, so to break there costs two graphs at most; to break in the loop would cost one at each turn."""
+        if step is None or not any(start > step for start in self.statements):
+            return False
+        return any(type(value).next is not Value.next for value in self.stack)
+
     def run_until_stop(self) -> Stop | None:
         """Run until the frame returned (None; see `returned`), reached `break_step` (None), or tracing stopped."""
         instructions = self.info.instructions
@@ -108,6 +115,8 @@ class RootInterpreter(Interpreter):
     def _stop(self, error: Unsupported) -> Stop:
         self.note_place(error)
         earlier = error.context.get("earlier")
+        if earlier is None and self._loops_since(error.context.get("read_at")):
+            earlier = error.context["read_at"]
         if error.code == "raises" and 0 <= self.raise_step < self.trace.step:
             earlier = self.raise_step  # so that eager raises it, with its traceback and context
         if self.open_contexts:
@@ -184,6 +193,7 @@ class _Conversion:
             try:
                 outcome = self._attempt(root, stop)
             finally:
+                root.trace.leave_modes()
                 root.trace.end()
                 if not isinstance(outcome, ConvertedFrame):
                     root.trace.guards.forget()
@@ -194,7 +204,6 @@ class _Conversion:
             if stop.code == "too-long":
                 return self._skip(reasons.message(stop.code, stop.detail, expression_of(stop.location)), stop)
             break_step = stop.step if stop.earlier is None else stop.earlier
-            root.trace.leave_modes()
         assert stop is not None
         return self._skip("the frame cannot be broken", stop)
 
@@ -242,7 +251,7 @@ class _Conversion:
         if stop is None:
             if not root.graph.operations:
                 return Skip("it has no tensor operation")
-            return self._converted(root, write_code(root, return_body(root), self._compile), ())
+            return self._converted(root, write_code(root, return_body(root), partial(self._compile, root.graph)), ())
         instruction = root.current = root.info.instructions[root.index]
         origin = origin_of(root.code)
         if instruction.index < (origin.own if origin is not None else root.info.prologue):
@@ -258,7 +267,7 @@ class _Conversion:
         body = BreakBody(root, instruction)
         if body.outlives_its_frame():
             return self._skip("the graph breaks in a `try` or `with` block while a variable holds a generator", stop)
-        code = write_code(root, body, self._compile)
+        code = write_code(root, body, partial(self._compile, root.graph))
         for number, resumed in enumerate(body.resumed):
             self.context.record("bytecode_out", partial(self._bytecode_out, resumed, "resume"), f"resume_{number}")
         record = break_record(stop, body, instruction.opname, self.lost_seconds)
@@ -297,15 +306,15 @@ class _Conversion:
         self.context.record("breaks", lambda: records.Breaks((record,)))
         return Skip(reason, (record,))
 
-    def _compile(self, captured: CapturedGraph) -> Callable[..., Any]:
+    def _compile(self, graph: TraceGraph, captured: CapturedGraph) -> Callable[..., Any]:
         self.context.record("capture", lambda: graph_record(captured.module.graph, "capture", "bytecode"))
         start = time.perf_counter()
         at_end = Modes.now()
-        self.modes.restore()
+        self.modes.restore(graph.sets_modes)
         try:
             return self.options.backend(captured, self.context)
         finally:
-            at_end.restore()
+            at_end.restore(graph.sets_modes)
             self.backend_seconds += time.perf_counter() - start
 
     # ---- what is said about it -------------------------------------------------------------------------------------
@@ -330,6 +339,6 @@ def _state_preserved() -> Iterator[None]:
             yield
     finally:
         _FAKE_LOG.disabled = disabled
-        modes.restore()
+        modes.restore(shared=False)  # each attempt has put back those that it set
 
 

@@ -132,7 +132,7 @@ def _finish_effects(root: Interpreter, codegen: Codegen) -> None:
         codegen.call(1)
         codegen.emit("POP_TOP")
     now = Modes.now()
-    for name in root.trace.modes.differences(now):
+    for name in root.trace.modes.differences(now, root.graph.sets_modes):
         if name not in LASTING:
             raise Unsupported("global-state", f"a mode that is still on ({name.replace('_', ' ')})")
         codegen.push_function(LASTING[name])

@@ -19,6 +19,9 @@ from torch.utils import _device
 
 _DEVICES = ("cpu", "cuda")
 
+_SHARED = frozenset(("default_dtype", "deterministic", "anomaly", "attention"))
+"""The modes that all threads share: where a frame sets none, a change of theirs is another thread's."""
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -65,9 +68,10 @@ class Modes:
             default_device=(_device.CURRENT_DEVICE, *_get_current_function_mode_stack()),
         )
 
-    def differences(self, other: Modes) -> tuple[str, ...]:
-        """The names of the modes in which `other` is not like this."""
-        return tuple([f.name for f in fields(self) if getattr(self, f.name) != getattr(other, f.name)])
+    def differences(self, other: Modes, shared: bool = True) -> tuple[str, ...]:
+        """The names of the modes in which `other` is not like this. `shared`: also of those that all threads share."""
+        names = [f.name for f in fields(self) if shared or f.name not in _SHARED]
+        return tuple([name for name in names if getattr(self, name) != getattr(other, name)])
 
     def entered_device(self, function: Any, kwargs: Mapping[str, Any]) -> dict[str, torch.device]:
         """What the `with torch.device(...)` that the trace is in adds to the arguments of a function of torch."""
@@ -77,15 +81,16 @@ class Modes:
             return {}
         return {"device": devices[-1]}
 
-    def restore(self) -> None:
-        """Set them again, but for the inference mode, which ends with the object that holds it."""
+    def restore(self, shared: bool = True) -> None:
+        """Set them again, but for the inference mode, which ends with the object that holds it. `shared`: also those
+        that all threads share."""
         _leave_dual_level()
         now = Modes.now()
         if now == self:
             return
         while _functorch.get_dynamic_layer_stack_depth() > self.functorch_depth:
             _LEAVE_LEVEL[_functorch.peek_interpreter_stack().key()]()
-        for name in self.differences(now):
+        for name in self.differences(now, shared):
             if name in _SETTERS:
                 _SETTERS[name](getattr(self, name))
         torch._C._set_grad_enabled(self.grad)

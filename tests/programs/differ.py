@@ -125,11 +125,11 @@ def _text(error: BaseException) -> str:
 def observe(text: str, compile: Callable[[Any], Any], collect: bool = False) -> list[tuple[str, Any]]:
     """All that the program shows, leaf by leaf. `collect`: cycles of objects are collected after each call, and only
     then."""
+    _reset_modes()
     module = load(text)
     torch.manual_seed(0)
     random.seed(0)
     np.random.seed(0)
-    _reset_modes()
     printed = io.StringIO()
     function = compile(module.f, **getattr(module, "OPTIONS", {}))
     calls = module.make_calls()
