@@ -125,6 +125,17 @@ def vector_math() -> Check:
                  "" if vectors else "g++ 11 or newer vectorizes calls of sinf", needed=False)
 
 
+def brief_guards() -> Check:
+    """The library by which guards that look at objects become one look at the versions of their dicts."""
+    from .guard_library import GuardLibrary
+
+    library = GuardLibrary()
+    if library.wait() is not None:
+        return Check(OK, "what did not change is told by one look", needed=False)
+    fix = "none needed: all guards are checked at each call, which takes some microseconds more"
+    return Check(WARNING, f"not there: {library.failure}", fix, needed=False)
+
+
 def triton() -> Check:
     """Triton: GPU kernels, compiled even where there is no GPU."""
     try:
@@ -165,8 +176,8 @@ def recordings() -> Check:
 
 CHECKS: dict[str, Callable[[], Check]] = {
     "python": python_version, "packages": packages, "torch": torch_version, "frame interface": frame_interface,
-    "compiler": compiler, "openmp": openmp, "vector math": vector_math, "triton": triton, "gpu": gpu, "cache": cache,
-    "recordings": recordings,
+    "compiler": compiler, "openmp": openmp, "vector math": vector_math, "brief guards": brief_guards, "triton": triton,
+    "gpu": gpu, "cache": cache, "recordings": recordings,
 }
 
 

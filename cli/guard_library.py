@@ -1,6 +1,8 @@
 """The library of the guards' brief form, compiled in the background by the engine's compiler when first wanted."""
 from __future__ import annotations
 
+import contextlib
+
 from ..engine.build import Building
 from ..tracer.guards.versions import FUNCTIONS, SOURCE, Versions, possible, tried
 
@@ -20,6 +22,13 @@ class GuardLibrary:
             except Exception as error:  # the guards do without, and a program gets no error of ours
                 self.failure = f"{type(error).__name__}: {error}"
         return self._versions
+
+    def wait(self) -> Versions | None:
+        """The same, when the compiler has ended."""
+        if self() is None and self._building is not None:
+            with contextlib.suppress(Exception):  # told as the failure, by the call
+                self._building.wait()
+        return self()
 
     def _advance(self) -> None:
         if self._building is None:

@@ -7,7 +7,6 @@ comes out with its guards. Whatever goes wrong here, the frame still runs: as it
 """
 from __future__ import annotations
 
-import contextlib
 import functools
 import itertools
 import logging
@@ -16,10 +15,9 @@ import sys
 import threading
 import traceback
 import types
-import warnings
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -47,6 +45,7 @@ from .skips import involves_tensors, program_frames, skip_reason
 from .statistics import STATISTICS
 from .tracebacks import as_in_eager
 from .values.handlers import handler_of
+from .warning_filters import warnings_are_no_errors
 
 log = logging.getLogger("ptdebug")
 _KEY = "ptdebug"  # of our part of torch's frame state
@@ -172,7 +171,7 @@ class _Compilation:
             subject = f"{function}@{file.rpartition('/')[2]}:{line}"
             if context.decide("frame", subject, ("compile", "eager"), "compile", "it works on tensors") == "eager":
                 return self._finish("eager", "forced by an override")
-            with context.timed("total"), without_dynamo(), _warnings_are_no_errors():
+            with context.timed("total"), without_dynamo(), warnings_are_no_errors():
                 converted = self._convert(policy)
                 if isinstance(converted, Skip):
                     STATISTICS.broke(converted.breaks)
@@ -256,17 +255,6 @@ def _is_being_traced() -> bool:
         or torch._C._functorch.peek_interpreter_stack() is not None
         or forward_ad._current_level >= 0
     )
-
-
-@contextlib.contextmanager
-def _warnings_are_no_errors() -> Iterator[None]:
-    """In a program that has warnings raise, those that compiling comes upon do not."""
-    if not any(entry[0] == "error" for entry in warnings.filters):
-        yield
-        return
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
 
 
 def _fruitless(state: CodeState, patience: int) -> Verdict:
