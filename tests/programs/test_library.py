@@ -8,6 +8,7 @@ import functools
 import heapq
 import itertools
 import json
+import logging
 import operator
 import re
 import types
@@ -371,3 +372,33 @@ def test_bound_methods_change_and_compare_as_their_objects_do():
     STATISTICS.clear()
     check(use)
     assert not any("graph break" in why for why in STATISTICS.reasons)
+
+
+def test_messages_appear_as_soon_as_the_logger_shows_them():
+    """And looking at a level while tracing leaves nothing in the logger's cache, which only calls fill."""
+    def use(compile):
+        logger, shown = logging.Logger("of a program", logging.WARNING), []
+        logger.addFilter(lambda record: shown.append(record.getMessage()))
+        told = []
+
+        def fn(x):
+            logger.debug("size %d", len(x))
+            told.append(logger.isEnabledFor(logging.INFO))
+            return x + 1
+
+        def failing(x):
+            y = x + torch.ones(5)
+            logger.error("unreached")
+            return y
+
+        f = compile(fn)
+        results = [call(compile(failing), X)[:2], logging.ERROR in logger._cache, f(X)]
+        for level in (logging.DEBUG, logging.ERROR, logging.INFO):
+            logger.setLevel(level)
+            logger._cache.clear()  # a logger that no manager knows
+            results.append(f(X))
+        logger._cache.clear()
+        logger.disabled = True
+        return results, f(X), shown, told
+
+    check(use)

@@ -71,6 +71,20 @@ def backward_hooks(compile):
 
 
 @program
+def a_backward_hook_between_calls(compile):
+    """Of the whole module, of one inside of it, of neither again."""
+    m, seen = nn.Sequential(nn.Linear(3, 3), nn.ReLU(), nn.Linear(3, 1)), []
+    f, out = compile(m), []
+    for of in (m, m[0], m[2], m):
+        for register in (of.register_full_backward_hook, of.register_full_backward_pre_hook):
+            handle = register(lambda mod, *grads: seen.append((type(mod).__name__, len(grads))))
+            f(torch.ones(2, 3, requires_grad=True)).sum().backward()
+            handle.remove()
+            out.append(f(torch.ones(2, 3)))
+    return out, seen, trained(m, out[-1])
+
+
+@program
 def tensor_hooks(compile):
     seen = []
 

@@ -132,15 +132,39 @@ def _method_type(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 
 
 # ---- messages ------------------------------------------------------------------------------------------------------
+def _shows(logger: logging.Logger, level: int) -> bool:
+    """`logger.isEnabledFor(level)`, which would note its answer in the logger's cache."""
+    if logger.disabled:
+        return False
+    known = logger._cache.get(level)  # type: ignore[attr-defined]
+    return level >= max(logger.getEffectiveLevel(), logger.manager.disable + 1) if known is None else bool(known)
+
+
+def _is_shown(tx: Interpreter, logger: Value, level: int) -> bool:
+    """Whether the logger shows messages of the level, guarded."""
+    real = getattr(logger, "real", None)
+    own = getattr(type(real), "isEnabledFor", None) is not logging.Logger.isEnabledFor
+    if own or getattr(type(real), "getEffectiveLevel", None) is not logging.Logger.getEffectiveLevel:
+        raise Unsupported("call", "a logger with levels of its own")
+    if any(tx.effects.has_pending(logger, name) for name in ("level", "disabled", "parent", "_cache")):
+        raise Unsupported("call", "a logger whose level the function has just set")
+    shown = _shows(real, level)
+    words = f"{'' if shown else 'not '}{{}}.isEnabledFor({level})"
+    if logger.source is None:
+        tx.guards.add(None, "LAMBDA", (lambda _: _shows(real, level) is shown, words.format(repr(real.name))))
+    else:
+        tx.guards.add(logger.source, "LAMBDA", (lambda now: _shows(now, level) is shown, words))
+    return shown
+
+
 def _logging_method(name: str, level: int) -> None:
     """A call that the logger's level drops does nothing; one that would be shown is left to eager."""
 
     @handles(getattr(logging.Logger, name))
     def handler(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-        logger = getattr(args[0], "real", None)
-        if isinstance(logger, logging.Logger) and not logger.isEnabledFor(level):
-            return constant(None)
-        raise Unsupported("call", f"logging.Logger.{name}")
+        if _is_shown(tx, args[0], level):
+            raise Unsupported("call", f"logging.Logger.{name}")
+        return constant(None)
 
 
 for _name, _level in (("debug", 10), ("info", 20), ("warning", 30), ("error", 40), ("critical", 50), ("warn", 30)):
@@ -149,7 +173,7 @@ for _name, _level in (("debug", 10), ("info", 20), ("warning", 30), ("error", 40
 
 @handles(logging.Logger.isEnabledFor)
 def _is_enabled_for(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-    return constant(args[0].real.isEnabledFor(args[1].as_constant()))  # type: ignore[attr-defined]
+    return constant(_is_shown(tx, args[0], args[1].as_constant()))
 
 
 @handles(logging.getLogger)

@@ -31,7 +31,7 @@ _TABLES = ("_parameters", "_buffers", "_modules")
 _KINDS = {"_parameters": torch.nn.Parameter, "_buffers": torch.Tensor, "_modules": torch.nn.Module}
 _MODULE_GETATTR = torch.nn.Module.__getattr__
 _MODULE_SETATTR = torch.nn.Module.__setattr__
-_FORWARD_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
 class ModuleValue(ObjectValue):
@@ -183,12 +183,12 @@ class ModuleValue(ObjectValue):
     def _has_hooks(self, tx: Interpreter) -> bool:
         own = self.real.__dict__
         if self.source is not None:
-            for name in _FORWARD_HOOKS[:2]:
+            for name in _HOOKS:
                 tx.guards.add(AttrSource(self.source, name), "LENGTH", len(own[name]))
-        everywhere = [getattr(nn_module, f"_global{name}") for name in _FORWARD_HOOKS]
-        for name, table in zip(_FORWARD_HOOKS, everywhere):
+        everywhere = [getattr(nn_module, f"_global{name}") for name in _HOOKS]
+        for name, table in zip(_HOOKS, everywhere):
             tx.guards.add(ModuleGlobalSource(nn_module.__name__, f"_global{name}"), "LENGTH", len(table))
-        held_by = [*everywhere, *[own[name] for name in _FORWARD_HOOKS]]
+        held_by = [*everywhere, *[own[name] for name in _HOOKS]]
         tables = [(table, tx.trace.values_by_id.get(id(table))) for table in held_by]
         return any(held if known is None else known.truth(tx) for held, known in tables)  # as the program changed it
 
@@ -319,9 +319,6 @@ def build_python_module(tx: Interpreter, obj: ModuleType, source: Source | None)
     if source is not None and not is_stable(source):
         tx.guards.add(source, "ID_MATCH", obj)
     return PythonModuleValue(obj, source)
-
-
-_HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
 
 
 def _compiled_module(tx: Interpreter, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
