@@ -52,12 +52,17 @@ _KEY = "ptdebug"  # of our part of torch's frame state
 _PATIENCE = 8  # calls of a compiled function that may find nothing to compile before we stop looking
 _INTERNAL_ERROR = "internal error"
 _TOO_DEEP = "Python's stack is too deep to trace it here"
+_DISTURBED = "another thread changed what was assumed while it was compiled"
 _frame_numbers = itertools.count()
 _compiling = threading.RLock()
 
 
 class TracerError(RuntimeError):
     """Something that the tracer itself did wrong; the frame runs in eager."""
+
+
+class DisturbedError(Exception):
+    """Another thread changed what the frame's guards ask for while it was compiled; it runs in eager this once."""
 
 
 @dataclass
@@ -122,6 +127,8 @@ class Dispatcher:
             return outcome
         if mine:
             return eval_frame.CACHED_ONLY_HERE
+        if outcome == _DISTURBED:
+            return _fruitless(state, _PATIENCE, eval_frame.EAGER_ONCE_WITH_CALLEES)
         if self.options.fullgraph and outcome in (_INTERNAL_ERROR, _TOO_DEEP):
             return eval_frame.SKIP_WITH_CALLEES  # what it calls is not held to fullgraph for that
         return _fruitless(state, _PATIENCE if wanted else 1)
@@ -155,6 +162,7 @@ class _Compilation:
         self.context: CompileContext = options.make_context(compile_id)
         self.caller = sys._getframe(2)  # no frame with a variable for this compilation: that would be a cycle
         self.failures: Counter[str] = Counter()
+        self.alone = len(sys._current_frames()) == 1  # no other thread runs Python, nor can one begin
 
     def run(self, policy: DynamicPolicy, reason: Recompile | None) -> Verdict | str:
         """The verdict that installs an entry, or why there is none."""
@@ -183,6 +191,9 @@ class _Compilation:
         except RecursionError as error:
             log.debug("%s", "".join(traceback.format_exception(error)))
             return self._finish("skipped", _TOO_DEEP)
+        except DisturbedError as error:
+            log.debug("%s", error)
+            return self._finish("skipped", _DISTURBED)
         except Exception as error:
             return self._failed(error)
         STATISTICS.compiled(converted)
@@ -219,7 +230,8 @@ class _Compilation:
         if not tree.root.check(self.frame.f_locals):
             frame = self.frame
             why = explain_recompile([guards], Scope(frame.f_locals, frame.f_globals, frame.f_builtins))
-            raise TracerError(f"the guards reject the call that they were made for: {why}")
+            kind = TracerError if self.alone else DisturbedError
+            raise kind(f"the guards reject the call that they were made for: {why}")
         guards.watch(tree.watched, describe)
         self.context.record("guards", lambda: record_guards(tree.checks, converted.needed_by, converted.story))
         _REGISTRY.running[str(self.id)] = (weakref.ref(guards), _counters(converted.code))
@@ -257,10 +269,10 @@ def _is_being_traced() -> bool:
     )
 
 
-def _fruitless(state: CodeState, patience: int) -> Verdict:
+def _fruitless(state: CodeState, patience: int, once: Verdict = eval_frame.EAGER_ONCE) -> Verdict:
     """There was nothing to compile: look again next time, but not for ever."""
     state.fruitless += 1
-    return eval_frame.SKIP if state.fruitless >= patience else eval_frame.EAGER_ONCE
+    return eval_frame.SKIP if state.fruitless >= patience else once
 
 
 def _variable(what: str) -> str:

@@ -382,6 +382,38 @@ def test_threads():
     assert not errors and 1 <= compiles.count <= 3
 
 
+@pytest.mark.parametrize("after", [torch.float64, torch.float32])
+def test_a_setting_that_another_thread_changes_during_the_compilation_stays_changed(after):
+    before, compiling, changed = torch.get_default_dtype(), threading.Event(), threading.Event()
+
+    def other():
+        compiling.wait(60)
+        torch.set_default_dtype(after)
+        changed.set()
+
+    class Slow(Compiles):
+        def backend(self, captured, context):
+            compiling.set()
+            changed.wait(60)
+            return super().backend(captured, context)
+
+    torch.set_default_dtype(torch.float32 if after == torch.float64 else torch.float64)
+    thread = threading.Thread(target=other)
+    thread.start()
+    dispatch.reset()
+    try:
+        compiles = Slow()
+        compiled = compiles(scale)
+        for _ in range(2):
+            same(compiled, scale, torch.ones(3))
+            assert torch.get_default_dtype() == after
+    finally:
+        thread.join(60)
+        torch.set_default_dtype(before)
+    assert compiles.count == 2
+    assert not any("internal error" in reason for reason in dispatch.stats()["reasons"])
+
+
 def test_a_cached_entry_keeps_no_tensor_alive():
     import gc
     import weakref
