@@ -5,7 +5,14 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 
 import sympy
-from torch.utils._sympy.functions import FloorDiv, Mod, PythonMod
+from torch.utils._sympy.functions import (
+    FloatTrueDiv,
+    FloorDiv,
+    Mod,
+    PythonMod,
+    ToFloat,
+    TruncToInt,
+)
 
 _SUM, _PRODUCT, _ATOM = 0, 1, 2  # binding strength of a printed expression
 
@@ -26,6 +33,8 @@ def _text(expr: sympy.Expr) -> tuple[str, int]:
         return expr.name, _ATOM
     if expr.is_Integer:
         return str(int(expr)), _ATOM if expr >= 0 else _SUM
+    if expr.is_Float:
+        return repr(float(expr)), _ATOM if expr >= 0 else _SUM
     printer = _PRINTERS.get(type(expr))
     if printer is None:
         raise NotImplementedError(f"no C++ for the index expression {expr}")
@@ -51,7 +60,7 @@ def _mul(expr: sympy.Expr) -> tuple[str, int]:
     factor, rest = expr.as_coeff_Mul()
     if factor == -1:
         return f"-{_wrap(rest, _PRODUCT)}", _SUM
-    if not factor.is_Integer:
+    if not (factor.is_Integer or factor.is_Float):
         numerator, denominator = expr.as_numer_denom()
         return f"{_wrap(numerator, _PRODUCT)} / {_wrap(denominator, _ATOM)}", _PRODUCT
     return "*".join(_wrap(a, _ATOM) for a in expr.args), _PRODUCT if factor > 0 else _SUM
@@ -87,6 +96,10 @@ def _call(function: str) -> Callable[[sympy.Expr], tuple[str, int]]:
     return lambda e: (f"{function}({', '.join(_text(a)[0] for a in e.args)})", _ATOM)
 
 
+def _converted(dtype: str) -> Callable[[sympy.Expr], tuple[str, int]]:
+    return lambda e: (f"({dtype}){_wrap(e.args[0], _ATOM)}", _PRODUCT)
+
+
 def _quotient(expr: sympy.Expr) -> tuple[str, int]:
     if expr.args[0].is_nonnegative:
         return _operator("/")(expr)
@@ -102,6 +115,9 @@ _PRINTERS: dict[type, Callable[[sympy.Expr], tuple[str, int]]] = {
     PythonMod: _call("floor_remainder<long>"),
     sympy.Mod: _call("floor_remainder<long>"),
     sympy.floor: _floor,
+    ToFloat: _converted("double"),
+    TruncToInt: _converted("int64"),  # as Python's int(): towards zero
+    FloatTrueDiv: _operator("/"),
     sympy.Max: _select(">"),
     sympy.Min: _select("<"),
 }

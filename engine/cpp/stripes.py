@@ -81,7 +81,7 @@ class Stripes:
         return position.xreplace({self.axis.symbol: start})
 
     def loops(self, a: Axis, first: str, last: str) -> None:
-        """Whole blocks as vectors, then what is left of the row; `first` and `last` are the ends of a thread's chunk."""
+        """Whole blocks as vectors, then the rest of the row; `first` and `last` are the ends of a thread's chunk."""
         if self.whole:
             self._loop(last or str(self.width), first)
             return

@@ -168,6 +168,12 @@ def angle(x: torch.Tensor) -> Any:
     return aten.where.self(aten.isnan.default(x), x, turned)
 
 
+@own(aten.view.dtype)
+def view_in_its_dtype(x: torch.Tensor, dtype: torch.dtype) -> Any:
+    """A view in the same dtype is the tensor, whose elements may share memory."""
+    return aten.alias.default(x) if x.dtype is dtype else NotImplemented
+
+
 @own(aten.ldexp.Tensor)
 def ldexp(x: torch.Tensor, other: torch.Tensor) -> Any:
     """In the dtype of the product with a power of two; whole exponents are ATen's, which knows no too large ones."""

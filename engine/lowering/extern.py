@@ -11,7 +11,7 @@ import torch.fx
 from ..aten import EngineUnsupported
 from ..ir import ExternCall
 from ..random_fills import RANDOM_FILLS
-from .index import Size
+from .index import Size, sizes
 from .values import Base, Value, strided
 from .views import viewed
 
@@ -43,19 +43,27 @@ def _copying(node: torch.fx.Node) -> Any:
     return COPYING[node.target]  # type: ignore[index]
 
 
-def argument_views(graph: GraphLowering, tree: Any) -> Any:
-    """The arguments of a call: every tensor realized and given as a View, every size as an expression."""
+def argument_views(graph: GraphLowering, tree: Any, nodes: Any) -> Any:
+    """The arguments of a call: every tensor realized and given as a View, every size as an expression.
+
+    `nodes` are the same arguments in the graph. A kernel that asks which memory format a tensor has looks at the
+    strides of dimensions of size 1, too: they are the fake tensor's.
+    """
     if isinstance(tree, Value):
-        return graph.view_of(tree)
-    if isinstance(tree, list):
-        return [argument_views(graph, a) for a in tree]
-    if isinstance(tree, tuple):
-        return tuple(argument_views(graph, a) for a in tree)
+        fake = nodes.meta.get("val") if isinstance(nodes, torch.fx.Node) else None
+        named = isinstance(fake, torch.Tensor) and fake.layout is torch.strided and fake.dim() == len(tree.size)
+        return graph.view_of(tree, sizes(fake.stride()) if named else None)
+    if isinstance(tree, (list, tuple)):
+        return type(tree)([argument_views(graph, a, node) for a, node in zip(tree, nodes)])
     if isinstance(tree, dict):
-        return {k: argument_views(graph, a) for k, a in tree.items()}
+        return {k: argument_views(graph, a, nodes[k]) for k, a in tree.items()}
     if isinstance(tree, sympy.Expr) and tree.is_Integer:
         return int(tree)
     return tree
+
+
+def _call_views(graph: GraphLowering, node: torch.fx.Node, args: Any, kwargs: Any) -> tuple[Any, Any]:
+    return argument_views(graph, tuple(args), node.args), argument_views(graph, dict(kwargs), node.kwargs)
 
 
 WRITING = (aten.index_put_.default, aten.copy_.default)
@@ -64,7 +72,7 @@ WRITING = (aten.index_put_.default, aten.copy_.default)
 
 def _write_part(graph: GraphLowering, node: torch.fx.Node, args: Any, kwargs: Any) -> Value:
     """A step that changes the memory of an input; its value, which nothing reads, is what was written to."""
-    views, options = argument_views(graph, tuple(args)), argument_views(graph, dict(kwargs))
+    views, options = _call_views(graph, node, args, kwargs)
     name, why, target = f"write_{node.name}", "a part of an input, written in place", cast(Any, node.target)
     graph.steps.append(ExternCall(name, target, views, options, (), (views[0].buffer,), (node.name,), why))
     written: Value = args[0]
@@ -90,7 +98,7 @@ def fallback(graph: GraphLowering, node: torch.fx.Node, args: Any, kwargs: Any, 
     outputs: list[str | None] = []
     binds: list[tuple[sympy.Symbol, str, int]] = []
     made: list[Any] = []
-    call_args, call_kwargs = argument_views(graph, tuple(args)), argument_views(graph, dict(kwargs))
+    call_args, call_kwargs = _call_views(graph, node, args, kwargs)
     several = isinstance(fake, (tuple, list))
     wanted = {user.args[1] for user in node.users if user.target is operator.getitem}
     for position, result in enumerate(results):
@@ -117,7 +125,8 @@ def _memory_like(graph: GraphLowering, value: Value) -> Value:
         return value
     base = Base(graph.node.name, value.size, value.base.stride, value.dtype, value.device)
     base.buffer = graph.new_buffer(base)
-    target, layout = torch.ops.aten.empty_strided.default, argument_views(graph, (list(base.size), list(base.stride)))
+    shape = list(base.size), list(base.stride)
+    target, layout = torch.ops.aten.empty_strided.default, argument_views(graph, shape, shape)
     options = {"dtype": base.dtype, "device": base.device}
     why = "memory whose layout a random fill takes"
     graph.steps.append(ExternCall(base.buffer, target, layout, options, (base.buffer,), (), (base.node,), why))
@@ -131,7 +140,7 @@ def number_of(graph: GraphLowering, node: torch.fx.Node, args: Any) -> sympy.Bas
     if len(symbols) == 1:  # itself, or, for a bool, u0 == 1
         binds = ((symbols[0], "", 0),)
         why = "a number that Python reads from a tensor"
-        views = argument_views(graph, tuple(args))
+        views = argument_views(graph, tuple(args), node.args)
         graph.steps.append(ExternCall(f"call_{node.name}", node.target, views, {}, (), (), (node.name,), why, binds))
     elif symbols:
         raise EngineUnsupported(f"the number {expression} of {node.target} cannot be told from its value")

@@ -13,7 +13,6 @@ import torch
 import torch.fx
 
 from ..passes.aliasing import returns_alias
-from ..unsupported import EngineUnsupported
 from .index import ZERO, Linear, Size, constant, contiguous_strides, less, product, size, sizes
 from .registry import GATHER, POINTWISE, RESHAPE, VIEW, Unsupported, lowering
 from .values import Index, Reindex, Value, offset
@@ -313,8 +312,6 @@ def _as_strided(graph: GraphLowering, node: torch.fx.Node, x: Value, shape: Sequ
     memory = root.meta["val"]
     layout = sizes(memory.stride())
     static = all(type(s) is int for s in (*sizes(memory.shape), *layout))
-    if memory.dtype is not x.dtype and not (static and _fills_memory(memory)):
-        raise EngineUnsupported(f"as_strided of {root}, which does not fill its memory, in another dtype")
     if root.op != "call_function" or not static or not _fills_memory(memory) or memory.dtype is not x.dtype:
         raise Unsupported("a window on memory that is not that of one dense intermediate")
     source: Value = graph.values[root]
