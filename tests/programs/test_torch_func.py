@@ -306,8 +306,12 @@ def errors_inside(compile):
         except KeyError:
             return x + torch.ones(3)
 
-    x, y = torch.ones(3), torch.ones(4)
-    out = [call(compile(g), *args)[:3] for g, args in ((wrong_size, (x, y)), (not_scalar, (x,)), (item, (x,)))]
+    def marked(x):
+        return jvp(lambda a: (weight.requires_grad_(), a * weight)[1], (x,), (x,))
+
+    x, y, weight = torch.ones(3), torch.ones(4), torch.nn.Parameter(torch.ones(3))
+    calls = (wrong_size, (x, y)), (not_scalar, (x,)), (item, (x,)), (marked, (x,))
+    out = [call(compile(g), *args)[:3] for g, args in calls]
     return out, compile(raised)(x), vmap(torch.sin)(x), torch._C._functorch.maybe_current_level()
 
 

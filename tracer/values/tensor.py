@@ -350,10 +350,10 @@ def _get_device(tx: Interpreter, self: TensorValue, args: Sequence[Value], kwarg
 
 def _requires_grad_(tx: Interpreter, self: TensorValue, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
     """Nothing, where the tensor is so already: autograd's records of tensors do not change inside a graph. A tensor
-    of inference mode may refuse what it is already."""
+    of inference mode may refuse what it is already, and any tensor does inside of a transform of torch.func."""
     wanted = [*args, *kwargs.values()]
     flag = True if not wanted else wanted[0].as_constant() if len(wanted) == 1 else None
-    if self.fake.is_inference():
+    if self.fake.is_inference() or torch._C._functorch.get_dynamic_layer_stack_depth():
         flag = None
     if type(flag) is not bool or self.fake.requires_grad != flag or not kwargs.keys() <= {"requires_grad"}:
         raise Unsupported("call", "Tensor.requires_grad_")
