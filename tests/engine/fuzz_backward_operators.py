@@ -10,7 +10,8 @@ from .fuzz_operators import rule
 from .fuzz_programs import Builder, Ref
 
 ATEN = "torch.ops.aten."
-TWO_MINDS = ("hardswish_backward", "hardtanh_backward", "logit_backward")
+TWO_MINDS = ("hardswish_backward", "hardtanh_backward", "logit_backward", "elu_backward", "softshrink_backward",
+             "hardshrink_backward")
 """Kernels whose vectors and whose loop over the rest say different things of NaN."""
 
 

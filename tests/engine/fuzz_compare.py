@@ -15,8 +15,10 @@ from __future__ import annotations
 import contextlib
 import random
 from collections.abc import Sequence
+from itertools import zip_longest
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch._decomp import decomposition_table
@@ -33,7 +35,7 @@ EXACT = frozenset(
     zero_ masked_fill masked_fill_ real imag conj view_as_real tril triu scatter index_copy index_fill
     slice_scatter select_scatter positive broadcast_to tile ravel rot90 as_strided relu_ neg_ clamp_ index_fill_
     aminmax cummax cummin median one_hot hardtanh relu6 max_pool1d max_pool2d adaptive_max_pool1d
-    adaptive_max_pool2d copysign nan_to_num signbit
+    adaptive_max_pool2d copysign nan_to_num signbit mode nanmedian kthvalue
     """.split()
 )
 """Functions that round nothing: what they give is not changed."""
@@ -51,21 +53,84 @@ def _group_norm(x: torch.Tensor, groups: int, weight: torch.Tensor) -> torch.Ten
     return F.group_norm(x, groups) * weight.view(channel)
 
 
-BY_PARTS: dict[str, Any] = {
-    "torch.var_mean": lambda x, *args: (torch.var(x, *args), torch.mean(x, *args)),
-    "torch.std_mean": lambda x, *args: (torch.std(x, *args), torch.mean(x, *args)),
-    "torch.ops.aten.native_layer_norm_backward": decomposition_table[torch.ops.aten.native_layer_norm_backward.default],
-    "F.group_norm": _group_norm,
-}
-"""Functions with a second way to their results: where infinities meet on the way, one gives NaN and the other not.
+def _mean_of(spread: Any, mean: Any) -> Any:
+    """A spread and a mean, each by a kernel of its own."""
+    return lambda x, *args, **options: (spread(x, *args, **options), mean(x, *args))
 
-Eager's own ways differ so for variances: of a row with an infinity, they say otherwise by its place.
+
+def _running_mean(x: torch.Tensor, *args: Any) -> torch.Tensor:
+    """A mean that is corrected with each element: the first infinity makes it infinite, the next step NaN."""
+    mean = torch.mean(x, *args)
+    return torch.where(mean.isinf(), torch.nan, mean)
+
+
+def _batch_norm(x: torch.Tensor, *args: Any) -> torch.Tensor:
+    """By its definition; eager adds up doubles one after the other, and moves the mean into the bias."""
+    result = F.batch_norm(x, *args)
+    weight, training = args[2], args[4]
+    if not training:
+        return result
+    spread, mean = torch.var_mean(x, [d for d in range(x.dim()) if d != 1], correction=0, keepdim=True)
+    normal = (x - mean) / torch.sqrt(spread + 1e-5)
+    return normal if weight is None else normal * weight.view([1, -1, *[1] * (x.dim() - 2)])
+
+
+def _softshrink(x: torch.Tensor) -> torch.Tensor:
+    """As the loop over what vectors leave has it: of what is cut off, the sign is left."""
+    return torch.where(x.abs() <= 0.5, x * 0, F.softshrink(x))
+
+
+def _fmod(x: torch.Tensor, y: Any) -> torch.Tensor:
+    """As C has it; vectors find no remainder of a number by one that is much smaller."""
+    result = torch.fmod(x, y)
+    if kind_of(result.dtype) != "f":
+        return result
+    operands = [v.to(result.dtype).double().numpy() if isinstance(v, torch.Tensor) else v for v in (x, y)]
+    with np.errstate(invalid="ignore"):
+        return torch.as_tensor(np.fmod(*operands)).to(result.dtype)
+
+
+BY_PARTS: dict[str, tuple[Any, ...]] = {
+    **{f"torch.{name}": tuple(_mean_of(spread, mean) for mean in (torch.mean, _running_mean))
+       for name, spread in (("var_mean", torch.var), ("std_mean", torch.std),
+                            ("ops.aten.var_mean.correction", torch.var), ("ops.aten.std_mean.correction", torch.std))},
+    "torch.ops.aten.native_layer_norm_backward":
+        (decomposition_table[torch.ops.aten.native_layer_norm_backward.default],),
+    "F.group_norm": (_group_norm,),
+    "F.batch_norm": (_batch_norm,),
+    "F.softshrink": (_softshrink,),
+    "torch.fmod": (_fmod,),
+}
+"""Functions with other ways to their results: where infinities meet on the way, one gives NaN and the other not.
+
+Eager's own ways differ so for variances: of a row with an infinity, they say otherwise by its place. And its vectors
+say other things than its loops over the rest.
 """
+
+
+def _finite(x: torch.Tensor, other: float) -> torch.Tensor:
+    return torch.where(x.isfinite(), x.abs(), other)
+
+
+def _products(x: torch.Tensor, *args: Any, **options: Any) -> torch.Tensor:
+    """The largest product of some elements; infinite where the smallest becomes zero."""
+    sizes = _finite(x, 1.0)
+    smallest = torch.prod(torch.where(x == 0, 1.0, sizes).clamp_max(1.0), *args, **options)
+    return torch.where(smallest > 0, torch.prod(sizes.clamp_min(1.0), *args, **options), torch.inf)
+
+
+PARTIAL: dict[str, Any] = {
+    "prod": _products,
+    **{name: lambda x, *args, **options: torch.sum(_finite(x, 0.0), *args, **options)
+       for name in ("sum", "mean", "nansum", "var_mean", "std_mean", "ops.aten.var_mean.correction",
+                    "ops.aten.std_mean.correction")},
+}
+"""The largest result on the way to the result, in the worst order: where it overflows, the order decides."""
 
 FROM_ONE = frozenset(("gelu", "ndtr", "log_ndtr"))
 """Functions that take a small result from 1: its error is that of results near 1."""
 
-Errors = dict[str, torch.Tensor]  # by call: how far eager is from float64
+Errors = dict[str, list[torch.Tensor]]  # by call, for each of its results: how far eager is from float64
 
 
 def execute(
@@ -73,9 +138,9 @@ def execute(
     inputs: Sequence[torch.Tensor],
     change: random.Random | None = None,
     errors: Errors | None = None,
-    snap: bool = False,
+    run: int = 1,
 ) -> list[torch.Tensor]:
-    """The results on `inputs`; with `change`, every rounded value is changed a little (with `snap`, as in `changed`).
+    """The results on `inputs`; with `change`, every rounded value is changed a little (in `run`, as in `changed`).
 
     `errors` are filled where there is no `change`, and are how far results are changed where there is.
     """
@@ -95,19 +160,47 @@ def execute(
             }
         measured = errors is not None and change is None and not exact
         reference = precise(call, values, name in ELEMENTWISE) if measured else None
+        partial = _partial(call, values) if measured else None
         values[call.name] = result = apply(call, given)
         if errors is not None and reference is not None:
-            errors[call.name] = distance(result, reference, name in ELEMENTWISE, 1.0 if name in FROM_ONE else 0.0)
-        if change is not None and not exact and isinstance(result, torch.Tensor):
-            error = errors.get(call.name) if errors is not None else None
-            if name.endswith("_"):
-                with contextlib.suppress(RuntimeError):  # overlapping memory
-                    result.copy_(changed(result, change, error, snap))
+            errors[call.name] = _errors(name, result, reference, partial)
+        if change is not None and not exact:
+            known = errors.get(call.name, []) if errors is not None else []
+            moved = [changed(part, change, error, run) for part, error in zip_longest(_parts(result), known)]
+            if not name.endswith("_"):
+                values[call.name] = tuple(moved) if isinstance(result, (tuple, list)) else moved[0]
             else:
-                values[call.name] = changed(result, change, error, snap)
-        elif snap and name in CHOOSING and isinstance(result, torch.Tensor) and kind_of(result.dtype) == "f":
+                with contextlib.suppress(RuntimeError):  # overlapping memory
+                    result.copy_(moved[0])
+        elif run == 0 and name in CHOOSING and isinstance(result, torch.Tensor) and kind_of(result.dtype) == "f":
             _forget_nans(values, call.name, result, name.endswith("_"))
     return [values[name] for name in program.results]
+
+
+def _parts(result: Any) -> tuple[Any, ...]:
+    return tuple(result) if isinstance(result, (tuple, list)) else (result,)
+
+
+def _errors(
+    name: str, result: Any, reference: tuple[tuple[Any, ...], float], partial: torch.Tensor | None
+) -> list[torch.Tensor]:
+    """How far each result of a function is off, infinite where the order of its sum or product decides."""
+    exact, unit = reference
+    least = 1.0 if name in FROM_ONE else 0.0
+    errors = [distance(one, (other, unit), name in ELEMENTWISE, least) for one, other in zip(_parts(result), exact)]
+    if partial is None:
+        return errors
+    return [torch.where(partial.isfinite(), error, torch.inf) for error in errors]
+
+
+def _partial(call: Call, values: dict[str, Any]) -> torch.Tensor | None:
+    """The largest result on the way to the float that a call gives; None where nothing is known of it."""
+    function = PARTIAL.get(call.function.removeprefix("torch."))
+    args = mapped(call.args, values)
+    if function is None or not isinstance(args[0], torch.Tensor) or kind_of(args[0].dtype) != "f":
+        return None
+    made: torch.Tensor = function(*args, **mapped(call.kwargs, values))
+    return made
 
 
 def _forget_nans(values: dict[str, Any], name: str, result: torch.Tensor, in_place: bool) -> None:
@@ -120,11 +213,12 @@ def _forget_nans(values: dict[str, Any], name: str, result: torch.Tensor, in_pla
         values[name] = plain_nans
 
 
-def changed(value: Any, change: random.Random, error: torch.Tensor | None = None, snap: bool = False) -> Any:
+def changed(value: Any, change: random.Random, error: torch.Tensor | None = None, run: int = 1) -> Any:
     """A floating-point tensor, each element up to two units in the last place and `error` off; others as they are.
 
-    With `snap`, what could be a whole number is: there, functions have their steps and poles. The sign of a NaN is
-    nobody's: the result has another with `snap`.
+    What overflowed on the way, which an infinite error says, is one of `UNKNOWN`, by the number of the run. In run 0,
+    what could be a whole number is: there, functions have their steps and poles. The sign of a NaN is nobody's: the
+    result has another in run 0.
     """
     if not isinstance(value, torch.Tensor) or kind_of(value.dtype) not in "fc":
         return value
@@ -136,16 +230,20 @@ def changed(value: Any, change: random.Random, error: torch.Tensor | None = None
     error = torch.zeros(()) if error is None else error
     off = toss * (2 * eps * value.double().abs() + error.nan_to_num(posinf=0.0))
     moved = torch.where(value.isfinite(), (value.double() + off).to(value.dtype), value)
-    if snap:
+    if run == 0:
         whole = value.round()
         reach = 4 * eps * value.double().abs() + 4 * error.nan_to_num(posinf=0.0)
         moved = torch.where((value.double() - whole.double()).abs() <= reach, whole, moved)
-    moved = torch.where(value.isnan(), value.copysign(value.new_tensor(-1.0 if snap else 1.0)), moved)
-    return torch.where(error.isinf(), toss.to(value.dtype), moved)
+    moved = torch.where(value.isnan(), value.copysign(value.new_tensor(-1.0 if run == 0 else 1.0)), moved)
+    unknown = UNKNOWN[run % len(UNKNOWN)]
+    return torch.where(error.isinf(), toss.to(value.dtype) if unknown is None else unknown, moved)
 
 
-def precise(call: Call, values: dict[str, Any], elementwise: bool) -> tuple[torch.Tensor, float] | None:
-    """The result of a call on float64 values, and the unit of errors; of float64 values, on float32 values.
+UNKNOWN = (None, 0.0, torch.inf, torch.nan)  # None: a random number around 0
+
+
+def precise(call: Call, values: dict[str, Any], elementwise: bool) -> tuple[tuple[Any, ...], float] | None:
+    """The results of a call on float64 values, and the unit of errors; of float64 values, on float32 values.
 
     Whole numbers that become floats `elementwise` count as floats.
     """
@@ -162,11 +260,11 @@ def precise(call: Call, values: dict[str, Any], elementwise: bool) -> tuple[torc
         result = call.target(*mapped(call.args, copies), **mapped(call.kwargs, copies))
     except Exception:  # a function that float32 or mixed dtypes have not
         return None
-    return (result.clone(), unit) if isinstance(result, torch.Tensor) else None
+    return tuple(r.clone() if isinstance(r, torch.Tensor) else r for r in _parts(result)), unit
 
 
 def distance(
-    result: Any, reference: tuple[torch.Tensor, float], elementwise: bool, least: float = 0.0
+    result: Any, reference: tuple[Any, float], elementwise: bool, least: float = 0.0
 ) -> torch.Tensor:
     """For each element, the largest error among results that are no more than four times as large, or among all.
 
@@ -175,7 +273,9 @@ def distance(
     It is infinite where sums or squares overflowed on the way to another result. A sum may be 0.0 or -0.0.
     """
     exact, unit = reference
-    if not isinstance(result, torch.Tensor) or kind_of(result.dtype) != "f" or exact.shape != result.shape:
+    if not isinstance(result, torch.Tensor) or not isinstance(exact, torch.Tensor):
+        return torch.zeros(())
+    if kind_of(result.dtype) != "f" or exact.shape != result.shape:
         return torch.zeros(())
     overflown = ~result.isfinite() & ~same(result, exact.to(result.dtype))
     off = (result.double() - exact.double()).abs() * unit
@@ -202,12 +302,13 @@ def widened(program: Program) -> list[torch.Tensor]:
     return [*[values[name] for name in program.results], *wide]
 
 
-def separately(program: Program) -> list[torch.Tensor]:
-    """Results and inputs of a run with the functions in `BY_PARTS` taken apart."""
+def separately(program: Program, way: int) -> list[torch.Tensor]:
+    """Results and inputs of a run with the functions in `BY_PARTS` done another `way`: the first, the second."""
     inputs = program.tensors()
     values: dict[str, Any] = dict(zip([i.name for i in program.inputs], inputs))
     for call in program.calls:
-        function = BY_PARTS.get(call.function, call.target)
+        ways = BY_PARTS.get(call.function, (call.target,))
+        function = ways[way % len(ways)]
         values[call.name] = function(*mapped(call.args, values), **mapped(call.kwargs, values))
     return [*[values[name] for name in program.results], *inputs]
 
@@ -295,11 +396,11 @@ def _spread(program: Program, wide: bool, state: torch.Tensor | None) -> list[li
         _drawing_from(state)
         with torch.no_grad(), contextlib.suppress(Exception):  # an integer divided by what became zero
             change = random.Random(program.seed * RUNS + number)
-            runs.append([*execute(program, inputs, change, errors, snap=number == 0), *inputs])
-    if any(call.function in BY_PARTS for call in program.calls):
+            runs.append([*execute(program, inputs, change, errors, number), *inputs])
+    for way in range(max([len(BY_PARTS.get(call.function, ())) for call in program.calls], default=0)):
         _drawing_from(state)
         with torch.no_grad():
-            runs.append(separately(program))
+            runs.append(separately(program, way))
     if wide and any(i.dtype in LOW for i in program.inputs):
         _drawing_from(state)
         with torch.no_grad(), contextlib.suppress(Exception):  # float32 beside another dtype, where 16 bits agreed

@@ -102,6 +102,19 @@ FOUND = {
         ("torch.Tensor.to", (V0, torch.float32), {}), results=("v1", "v2")),
     "one_hot is row-major": program(
         [given("a", (9, 2, 7), torch.int64, (1, 63, 9), fill="index", bound=4)], ("F.one_hot", (A, 5), {})),
+    "a power of a number is row-major": program(
+        [given("a", (8, 7), stride=(1, 8))], ("torch.ops.aten.pow.Scalar", (2, A), {}), ("torch.pow", (1, A), {}),
+        results=("v0", "v1")),
+    "written gradients keep the strides of their kernels": program(
+        [given("a", (5, 2, 3), stride=(6, 1, 1)), given("b", (5, 2, 3)), given("c", (5, 2, 3), stride=(1, 5, 10))],
+        ("torch.ops.aten.hardswish_backward", (B, A), {}), ("torch.Tensor.sigmoid_", (V0,), {}),
+        ("torch.ops.aten._log_softmax_backward_data", (C, B, -1, torch.float32), {}),
+        ("torch.Tensor.exp_", (Ref("v2"),), {}), results=("v0", "v2")),
+    "paddings of images and volumes with their channels innermost": program(
+        [given("a", (2, 3, 4, 5), stride=(60, 1, 15, 3)), given("b", (1, 2, 3, 4, 5), stride=(120, 1, 40, 10, 2))],
+        ("F.pad", (A, (2, 0, 1, 0)), {"mode": "replicate"}), ("F.pad", (A, (2, 0, 1, 0)), {"mode": "reflect"}),
+        ("F.pad", (B, (1, 0, 1, 0, 1, 0)), {"mode": "replicate"}), ("F.interpolate", (B, None, 2.0, "nearest"), {}),
+        results=("v0", "v1", "v2", "v3")),
     "copies of what is not contiguous": program(
         [given("a", (3, 1, 4), stride=(1, 3, 3)), given("b", (4, 2), torch.int64, (1, 4), fill="index", bound=3),
          given("c", (2,), torch.int64, fill="index", bound=3)],
@@ -136,6 +149,9 @@ VARYING = {
     "loops over two inputs that a later one reads": program(
         [given("a", (1, 2, 4, 7)), given("b", (1, 2, 4, 7))], ("F.log_softmax", (A, 0), {}),
         ("torch.ops.aten._log_softmax_backward_data", (B, V0, 0, torch.float32), {}), results=("v1",)),
+    "a short row that threads share": program(
+        [given("a", (7, 17))], ("torch.std_mean", (A, -2), {}), ("operator.getitem", (V0, 1), {}),
+        ("F.log_softmax", (V1, -1), {}), ("torch.Tensor.view", (Ref("v2"), (17,)), {})),
     "an index": program(
         [given("a", (3, 1, 4, 5), stride=(1, 12, 3, 12)), given("b", (2,), torch.int64, fill="index", bound=3)],
         ("torch.ops.aten.index.Tensor", (A, [None, None, B]), {})),
@@ -145,6 +161,37 @@ VARYING = {
 def test_strides_are_eagers_at_sizes_that_vary():
     failures = check(list(VARYING.values()), {}, dynamic=True)
     assert not failures, "\n".join(f"{f.program}\n# {f.what}" for f in failures)
+
+
+FORCED = {
+    "a size that a float says": (
+        {"decompose:*": "keep"}, True, program(
+            [given("a", (2, 3, 6, 4))], ("F.interpolate", (A, None, 2.0, "area"), {}),
+            ("torch.kthvalue", (V0, 1, 2), {}), ("operator.getitem", (V1, 0), {}))),
+    "a kernel that asks for the format of one image": (
+        {"lowering:*": "extern"}, False, program(
+            [given("a", (1, 2, 2, 2, 3), stride=(24, 1, 12, 6, 2)), given("b", (2,))],
+            ("F.group_norm", (A, 2, B), {}))),
+    "a view of an expanded tensor in its dtype": (
+        {"lowering:*": "extern"}, False, program(
+            [given("a", (1, 1))], ("torch.sin", (A,), {}), ("torch.broadcast_to", (V0, (1, 3)), {}),
+            ("torch.Tensor.view", (V1, torch.float32), {}))),
+}
+
+
+@pytest.mark.parametrize("name", FORCED)
+def test_what_other_choices_lead_to(name):
+    overrides, dynamic, forced = FORCED[name]
+    assert not check([forced], overrides, dynamic)
+
+
+def test_memory_between_elements_in_another_dtype_stays_with_eager():
+    from ptdebug.engine.aten import EngineUnsupported
+
+    gaps = program([given("a", (7,), torch.float64, (2,))], ("torch.Tensor.view", (A, torch.int64), {}),
+                   ("torch.as_strided", (V0, (4, 4), (2, 1), 0), {}), ("torch.add", (V1, 1), {}))
+    with pytest.raises(EngineUnsupported, match="memory around"):
+        next(results_of([gaps], {}))
 
 
 def test_a_variance_of_rows_whose_number_varies_keeps_no_means():
