@@ -38,7 +38,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=float("inf"), help="begin nothing new after so long")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="write each failing program to a file there")
     parser.add_argument("--no-shrink", action="store_true", help="print failing programs as they are")
-    parser.add_argument("--shrink-seconds", type=float, default=float("inf"), help="processor time for each to shrink")
+    parser.add_argument("--shrink-seconds", type=float, default=float("inf"), help="processor time to shrink in")
     parser.add_argument("--show", type=int, metavar="SEED", help="print one program and stop")
     parser.add_argument("--only", metavar="SEED|FILE", help="run one program, shrink it and stop")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
@@ -88,8 +88,9 @@ def _verdict(outcomes: list[Outcome], options: argparse.Namespace) -> int:
     for kind, seeds in sorted(kinds.items(), key=lambda pair: -len(pair[1])):
         print(f"{len(seeds):5}  {kind}  seeds {seeds[:6]}")
     if not options.no_shrink:
-        for seeds in list(kinds.values())[:10]:
-            _shrink(seeds[0], options)
+        shown = [seeds[0] for seeds in kinds.values()][:10]
+        for seed in shown:
+            _shrink(seed, options.engine, options.shrink_seconds / len(shown))
     skipped = collections.Counter(outcome.skipped for outcome in outcomes if outcome.skipped)
     for reason, count in skipped.most_common():
         seeds = [outcome.seed for outcome in outcomes if outcome.skipped == reason][:4]
@@ -102,10 +103,10 @@ def _verdict(outcomes: list[Outcome], options: argparse.Namespace) -> int:
     return 1 if differ else 2 if missing else 0
 
 
-def _shrink(seed: int, options: argparse.Namespace) -> None:
+def _shrink(seed: int, engine: int, seconds: float) -> None:
     """In a process of its own, which the program may end."""
-    command = [sys.executable, __file__, "--only", str(seed), "--engine", str(options.engine),
-               "--shrink-seconds", str(options.shrink_seconds)]  # fmt: skip
+    command = [sys.executable, __file__, "--only", str(seed), "--engine", str(engine),
+               "--shrink-seconds", str(seconds)]  # fmt: skip
     sys.stdout.flush()
     subprocess.run(command, check=False, env={**os.environ, "OMP_NUM_THREADS": "1"})
 

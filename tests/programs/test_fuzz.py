@@ -29,10 +29,11 @@ def test_programs_of_fresh_seeds_are_the_same_compiled(half):
     first = random.SystemRandom().randrange(10**9)
     command = [FUZZ, "--count", COUNT, "--seed", first, "--engine", ENGINE, "--shrink-seconds", 30]
     done = subprocess.run([sys.executable, *map(str, command)], capture_output=True, text=True, check=False)
-    again = f"python tests/programs/fuzz.py {' '.join(map(str, command[1:]))}"
-    assert done.returncode == 0, f"{again}\n{done.stdout}\n{done.stderr[-2000:]}"
+    told = f"python tests/programs/fuzz.py {' '.join(map(str, command[1:]))}\n{done.stdout}\n{done.stderr[-2000:]}"
+    if done.returncode:
+        pytest.fail(told)
     (agree,) = re.findall(r"(\d+) agree, 0 differ", done.stdout)
-    assert int(agree) >= 0.9 * COUNT, f"{again}\n{done.stdout}"
+    assert int(agree) >= 0.9 * COUNT, told
 
 
 @pytest.mark.parametrize("seed", range(20))
