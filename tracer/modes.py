@@ -84,7 +84,8 @@ class Modes:
     def restore(self, shared: bool = True) -> None:
         """Set them again, but for the inference mode, which ends with the object that holds it. `shared`: also those
         that all threads share."""
-        _leave_dual_level()
+        if shared:  # as forward AD's level is
+            _leave_dual_level()
         now = Modes.now()
         if now == self:
             return
