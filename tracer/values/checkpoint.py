@@ -32,8 +32,9 @@ _OPTIONS = ("use_reentrant", "context_fn", "determinism_check", "debug", "early_
 def _checkpoint(tx: Interpreter, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
     if torch._C._autograd._saved_tensors_hooks_get_disabled_error_message() is not None:
         raise Unsupported("call", "torch.utils.checkpoint.checkpoint where saved tensors hooks are an error")
+    # torch 2.11 saves the inputs in a Function that transforms refuse
     if hasattr(torch.utils.checkpoint, "_NoopSaveInputs") and torch._C._functorch.peek_interpreter_stack() is not None:
-        raise Unsupported("call", "torch.utils.checkpoint.checkpoint in a transform of torch.func")  # torch 2.11 refuses
+        raise Unsupported("call", "torch.utils.checkpoint.checkpoint in a transform of torch.func")
     function, inputs = args[0], args[1:]
     rest = {name: value for name, value in kwargs.items() if name not in _OPTIONS}
     given = {name: value for name, value in kwargs.items() if name in _OPTIONS}
