@@ -29,7 +29,7 @@ RARE_TORCH_EXPRESSIONS: dict[str, list[str]] = {
     ],
     "F": ["torch.finfo(<T>.dtype).eps", "SCHEDULER.get_last_lr()[0]", "OPTIMIZER.param_groups[0]['lr']", "torch.nn.utils.clip_grad_norm_(NET.parameters(), 1.0).item()", "torch.quantile(<T>.detach(), 0.5).item()"],
     "B": [
-        "torch.are_deterministic_algorithms_enabled()", "parametrize.is_parametrized(<U>)", "torch.is_floating_point(<T>)", "<T>.is_sparse", "torch.backends.cuda.math_sdp_enabled()", "<T>.untyped_storage().data_ptr() == <T>.untyped_storage().data_ptr()", "<W>.grad_fn is None",
+        "torch.are_deterministic_algorithms_enabled()", "parametrize.is_parametrized(<U>)", "torch.is_floating_point(<T>)", "<T>.is_sparse", "torch.backends.cuda.math_sdp_enabled()", "share_memory(<T>, <T>)", "<W>.grad_fn is None",
         "in_thread(torch.is_grad_enabled)", "torch.get_default_device().type == 'cpu'", "<T>.isnan().any().item()", "<T>._is_view()", "isinstance(<U>, torch.nn.Linear)", "torch.compiler.is_exporting()", "<U> is <U>",
     ],
     "S": ["str(<T>.grad_fn)[:1]", "str(torch.promote_types(<T>.dtype, torch.int64))", "str(<U>)[:9]", "torch.typename(<T>)", "type(<U>).__mro__[-2].__name__", "str(<T>.layout)", "HALVED.__class__.__name__", "repr(<T>.shape)"],

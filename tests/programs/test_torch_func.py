@@ -25,7 +25,7 @@ from torch.func import (
     vmap,
 )
 
-from .checking import Programs, call, check, check_whole
+from .checking import Programs, call, check, check_engine, check_whole
 
 program, whole = Programs(), Programs()
 Pair = namedtuple("Pair", ["a", "b"])
@@ -428,9 +428,29 @@ def transforms_after_a_failed_checkpoint(compile):
     return call(compile(fn), torch.ones(2, 3, requires_grad=True))
 
 
+@program
+def tangents_of_expanded_tensors(compile):
+    """Eager lays a tangent out as its tensor, and refuses where that has one element in many places."""
+    def expanding(p, t):
+        return jvp(torch.sin, (p[:1].expand(2, 3),), (t,))
+
+    def level(p, t):
+        with forward_ad.dual_level():
+            return forward_ad.make_dual(p, t).sin() + 1
+
+    row, full = torch.ones(1, 3).expand(2, 3), torch.arange(6.0).view(2, 3)
+    functions = [expanding, level, lambda p, t: jvp(torch.mul, (p, full), (t, full))]
+    functions.append(lambda p, t: jvp(vmap(torch.sin), (p,), (t,)))
+    return [call(compile(fn), *args)[:2] for fn in functions for args in ((row, full), (full, row), (row, row))]
+
+
 @pytest.mark.parametrize("name", program)
 def test_a_program_with_transforms_is_the_program(name: str) -> None:
     check(program[name])
+
+
+def test_the_engine_refuses_what_eager_refuses_of_tangents() -> None:
+    check_engine(program["tangents_of_expanded_tensors"])
 
 
 @pytest.mark.parametrize("name", whole)

@@ -138,8 +138,19 @@ def _is_node(function: Callable[..., Any], *names: Any) -> None:
 _is_node(_functorch._remove_batch_dim, *_wrapper("_remove_batch_dim"))
 _is_node(_functorch._wrap_for_grad)
 _is_node(_functorch._unwrap_for_grad, *_wrapper("_unwrap_for_grad"))
-_is_node(torch._VF._make_dual, *_wrapper("_make_dual"))
 _is_node(torch._VF._unpack_dual, *_wrapper("_unpack_dual"))
+
+
+@handles(torch._VF._make_dual, *_wrapper("_make_dual"))
+def _make_dual(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    """A tangent is laid out as its tensor (`set_fw_grad` in PyTorch's autograd_meta.cpp), which eager refuses where the
+    tensor's elements are one in memory and the tangent's are not; an engine has no such copy to refuse."""
+    if not isinstance(args[0], TensorValue):
+        raise Unsupported("call", f"_make_dual of {args[0].describe()}")
+    fake = args[0].fake
+    if any(type(stride) is int and stride == 0 and size != 1 for size, stride in zip(fake.shape, fake.stride())):
+        raise Unsupported("call", "_make_dual of an expanded tensor")
+    return tx.graph.call(torch._VF._make_dual, args, kwargs, tx)
 
 
 @handles(eager_transforms._set_tensor_requires_grad)
