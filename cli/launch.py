@@ -7,6 +7,7 @@ to take our frames out of the traceback.
 """
 from __future__ import annotations
 
+import contextlib
 import io
 import marshal
 import os
@@ -76,12 +77,22 @@ def execute(program: Program, ended: Callable[[int], None]) -> NoReturn:
         ended(_exit_code(end.code))
         raise
     except BaseException as error:
-        ended(130 if isinstance(error, KeyboardInterrupt) else 1)
+        ended(130 if type(error) is KeyboardInterrupt else 1)
         _hold_excepthook(error, _forget_file if program.kind == "script" else None)
         raise
     _forget_file()
     ended(0)
     raise SystemExit(0)
+
+
+def stay_interrupted() -> None:
+    """After an uncaught KeyboardInterrupt, let the interpreter die by SIGINT as it was about to.
+
+    It forgets to as soon as a text is run (`unhandled_keyboard_interrupt` in CPython's Python/pythonrun.c), which each
+    import of a dataclass does.
+    """
+    with contextlib.suppress(KeyboardInterrupt):
+        exec("raise KeyboardInterrupt")
 
 
 def _fresh_main() -> dict[str, Any]:

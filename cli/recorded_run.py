@@ -22,7 +22,7 @@ from ..artifacts.store import RecordingWriter
 from ..artifacts.summary import summary
 from . import children, session, stand_in
 from .errors import CommandError
-from .launch import Program
+from .launch import Program, stay_interrupted
 from .settings import gather, to_settings
 from .summary_text import summary_lines
 
@@ -59,6 +59,8 @@ class RecordedRun:
             lines = [*self.session.messages, f"ptdebug: no summary: {type(error).__name__}: {error}"]
         if not self.quiet:
             _say(lines)
+        if self.exit_code == 130 and type(getattr(sys, "last_value", None)) is KeyboardInterrupt:
+            stay_interrupted()
 
     def _close(self) -> dict[str, Any]:
         recorder = self.session.recorder

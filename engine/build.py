@@ -34,8 +34,16 @@ CACHE_LIMIT = 2 << 30  # bytes; beyond it the entries longest unused go
 ENTRY = "ptdebug_functions"  # the function of a library that makes the Python callables (see cpp/entry.py)
 
 
-class CompilerMissing(RuntimeError):
+class CannotBuild(RuntimeError):
+    """Nothing can be compiled on this machine as it is; the message says how to mend that."""
+
+
+class CompilerMissing(CannotBuild):
     """No C++ compiler was found; the message says how to get one."""
+
+
+class CacheUnwritable(CannotBuild):
+    """What is compiled cannot be kept; the message says where, and how to choose another folder."""
 
 
 class BuildFailed(RuntimeError):
@@ -64,7 +72,7 @@ class BuiltLibrary:
 def build(source: str, names: Sequence[str]) -> BuiltLibrary:
     """Compile `source` (or find it compiled) and load its kernels `names`, which stand in the order of its entry table.
 
-    Raises CompilerMissing without a compiler and BuildFailed when it refuses the source.
+    Raises CompilerMissing without a compiler, BuildFailed when it refuses the source, and CacheUnwritable.
     """
     compiler = find_compiler()
     folder = cache_folder() / "cpp"
@@ -80,8 +88,12 @@ def build(source: str, names: Sequence[str]) -> BuiltLibrary:
     if entry is not None:
         os.utime(library)
         return BuiltLibrary(_load(library, names), command, entry, time.perf_counter() - start, True, library)
-    folder.mkdir(parents=True, exist_ok=True)
-    log = _compile(compiler, text, folder, key)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        log = _compile(compiler, text, folder, key)
+    except OSError as error:
+        fix = "set PTDEBUG_CACHE_DIR to a folder of yours"
+        raise CacheUnwritable(f"compiled code cannot be kept ({error}): {fix}") from error
     functions = _load(library, names)
     _trim(folder)
     return BuiltLibrary(functions, command, log, time.perf_counter() - start, False, library)

@@ -16,7 +16,7 @@ from ..artifacts.context import CompileContext, OverrideError, Stage, run_stages
 from ..artifacts.records import AnyRecord, Kernel
 from . import cpp, freezing, library, passes, scheduler, wrapper
 from .aten import EngineUnsupported, needs_gradients, trace
-from .build import Building, BuiltLibrary, CompilerMissing
+from .build import Building, BuiltLibrary, CannotBuild
 from .control import compile_around, has_control_flow
 from .describe import describe_aten, describe_halves, describe_joint
 from .entry import EntryFacts, eager_form, entry
@@ -230,8 +230,8 @@ def compile_graph(
             return compile_around(captured, context, compile_graph)
         compiled = _train(captured, context, keep) if training else None
         return _infer(captured, context, keep) if compiled is None else compiled
-    except CompilerMissing as missing:
-        return _eager(captured, context, str(missing))
+    except CannotBuild as reason:
+        return _eager(captured, context, str(reason))
     except (EngineUnsupported, TritonUnsupported, OverrideError) as unsupported:
         return _eager(captured, context, str(unsupported))
     except Exception as error:

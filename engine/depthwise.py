@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from .build import BuildFailed, CompilerMissing, build
+from .build import BuildFailed, CannotBuild, build
 
 _LIBRARY = torch.library.Library("ptdebug", "DEF")
 _LIBRARY.define("depthwise_weight_gradient(Tensor gradient, Tensor image, int[] kernel, int[] stride, int[] padding, "
@@ -131,7 +131,7 @@ def available() -> bool:
     """Whether the kernel is built, or can be."""
     try:
         return bool(_kernel())
-    except (BuildFailed, CompilerMissing):
+    except (BuildFailed, CannotBuild):
         return False
 
 
@@ -141,7 +141,7 @@ def depthwise_weight_gradient(
 ) -> torch.Tensor:
     """The gradient (C, 1, *kernel) of the weight, of float32 images (N, C, H, W) and gradients (N, C, rows, columns).
 
-    Both may have any strides. Raises BuildFailed or CompilerMissing where the kernel cannot be built, MemoryError where
+    Both may have any strides. Raises BuildFailed or CannotBuild where the kernel cannot be built, MemoryError where
     there is none left.
     """
     batch, channels, height, width = image.shape

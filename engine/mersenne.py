@@ -15,7 +15,7 @@ from functools import lru_cache
 
 import torch
 
-from .build import BuildFailed, CompilerMissing, build
+from .build import BuildFailed, CannotBuild, build
 
 MANY = 1 << 14  # elements; below, reading and writing the state costs more than ATen's way
 
@@ -111,7 +111,7 @@ def _checked() -> Callable[..., None] | None:
     """The compiled function; None where it cannot be built, or does not do as ATen does."""
     try:
         library = build(_SOURCE, []).path
-    except (BuildFailed, CompilerMissing):
+    except (BuildFailed, CannotBuild):
         return None
     draw: Callable[..., None] = ctypes.PyDLL(str(library)).bernoulli  # which keeps the interpreter lock
     return draw if _same_as_aten(draw) else None

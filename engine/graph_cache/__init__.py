@@ -11,7 +11,7 @@ from collections.abc import Callable
 import msgspec
 
 from ...artifacts.context import CompileContext
-from ..build import CompilerMissing
+from ..build import CannotBuild
 from ..entry import Compiled, entry
 from ..freezing.call import FrozenCall
 from ..functional import Captured
@@ -62,7 +62,7 @@ def _loaded(key: str, captured: Captured, context: CompileContext) -> Compiled |
         parts = decode(content)
         call = _callable(parts, captured, context)
         return call if sizes.assume(captured, parts.conditions) else None
-    except CompilerMissing:  # which the compiler says better
+    except CannotBuild:  # which compiling says better
         return None
     except disk.Damaged as damaged:
         context.notes.append(str(damaged))

@@ -151,6 +151,23 @@ def test_a_killed_program_leaves_a_readable_recording(ptdebug: Command, tmp_path
     assert "sin" in ptdebug("show", "@:0/0:capture").stdout
 
 
+@pytest.mark.parametrize("end, code", [("raise KeyboardInterrupt", -signal.SIGINT), ("raise SystemExit(130)", 130)])
+def test_an_interrupted_program_ends_by_the_signal(ptdebug: Command, tmp_path: Path, end: str, code: int) -> None:
+    (tmp_path / "program.py").write_text(f"import torch\n{end}\n")
+    done = ptdebug("run", "program.py")
+    assert done.returncode == code, done.stderr
+    assert json.loads(ptdebug("show", "@", "--json").stdout)["exit_code"] == 130
+
+
+def test_a_cache_that_cannot_be_written(ptdebug: Command, tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(COMPILING)
+    (tmp_path / "file").write_text("")
+    places = {"PTDEBUG_CACHE_DIR": str(tmp_path / "file"), "PTDEBUG_HOME": str(tmp_path / "recordings")}
+    done = ptdebug("run", "program.py", env={**os.environ, **places})
+    assert (done.returncode, done.stdout) == (0, "sum 8.0\n"), done.stderr
+    assert "set PTDEBUG_CACHE_DIR to a folder of yours" in done.stderr and "internal error" not in done.stderr
+
+
 def test_without_a_compiler(ptdebug: Command, tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(COMPILING)
     environment = {**os.environ, "PATH": "/nowhere", "CXX": "", "PTDEBUG_CACHE_DIR": str(tmp_path / "cache"),
