@@ -74,6 +74,7 @@ class CodeState:
     fruitless: int = 0  # calls that had nothing to compile
     history: dict[str, Any] = field(default_factory=dict)  # sizes and ints seen, for DynamicPolicy
     limit_said: bool = False
+    raised: int = 0  # entries that went because the call that they were made for raised
     failures: Counter[str] = field(default_factory=Counter)  # of guards, by the variable that they are about
 
 
@@ -84,6 +85,7 @@ class Dispatcher:
         self.options = options
         # C++ makes the entry when the callback has returned; until then another thread would not find it.
         self._installing: dict[int, weakref.ref[EntryGuards]] = {}
+        self._doubtful: list[tuple[CodeState, weakref.ref[EntryGuards]]] = []
 
     def __call__(self, frame: Any, entry: Any, frame_state: dict[Any, Any]) -> Verdict:
         """What to do with a frame that no entry serves. Raises FullGraphError, and nothing else of ours."""
@@ -123,7 +125,9 @@ class Dispatcher:
         outcome = compilation.run(policy, reason)
         if isinstance(outcome, Verdict):
             assert outcome.guarded_code is not None
-            self._installing[id(frame.f_code)] = weakref.ref(outcome.guarded_code.guard_manager)
+            self._installing[id(frame.f_code)] = entry = weakref.ref(outcome.guarded_code.guard_manager)
+            if compilation.doubtful and state.raised < _PATIENCE:
+                self._doubtful.append((state, entry))
             return outcome
         if mine:
             return eval_frame.CACHED_ONLY_HERE
@@ -132,6 +136,16 @@ class Dispatcher:
         if self.options.fullgraph and outcome in (_INTERNAL_ERROR, _TOO_DEEP):
             return eval_frame.SKIP_WITH_CALLEES  # what it calls is not held to fullgraph for that
         return _fruitless(state, _PATIENCE if wanted else 1)
+
+    def call_raised(self) -> None:
+        """Drop the entries that break at an operator which rejects its arguments, made since a call raised last: their
+        guards end where the operator raised, so they would take calls in which it does not, and break those."""
+        doubtful, self._doubtful = self._doubtful, []
+        for state, entry in doubtful:
+            guards = entry()
+            if guards is not None and not guards.dead:
+                state.raised += 1
+                guards.invalidate("the call that it was made for raised an error")
 
     def _limit_reached(self, frame: Any, state: CodeState, reason: Recompile | None) -> Verdict:
         """From now on only what there is; said once, and recorded as a compilation that was not made."""
@@ -163,6 +177,7 @@ class _Compilation:
         self.caller = sys._getframe(2)  # no frame with a variable for this compilation: that would be a cycle
         self.failures: Counter[str] = Counter()
         self.alone = len(sys._current_frames()) == 1  # no other thread runs Python, nor can one begin
+        self.doubtful = False  # it breaks where an operator rejects its arguments
 
     def run(self, policy: DynamicPolicy, reason: Recompile | None) -> Verdict | str:
         """The verdict that installs an entry, or why there is none."""
@@ -225,6 +240,7 @@ class _Compilation:
         )
 
     def _install(self, converted: ConvertedFrame) -> Verdict:
+        self.doubtful = any(found.code == "operator-error" for found in converted.breaks)
         tree = build_tree(converted.guards, self.failures, self.options.versions)
         guards = EntryGuards(tree.root, tree.checks, str(self.id))
         if not tree.root.check(self.frame.f_locals):
@@ -233,7 +249,8 @@ class _Compilation:
             kind = TracerError if self.alone else DisturbedError
             raise kind(f"the guards reject the call that they were made for: {why}")
         guards.watch(tree.watched, describe)
-        self.context.record("guards", lambda: record_guards(tree.checks, converted.needed_by, converted.story))
+        nodes, story = converted.needed_by, converted.story
+        self.context.record("guards", lambda: record_guards(tree.checks, nodes, story, self.code))
         _REGISTRY.running[str(self.id)] = (weakref.ref(guards), _counters(converted.code))
         converted.guards.forget()
         return eval_frame.install(converted.code, guards)
@@ -365,6 +382,7 @@ def optimize(fn: Callable[..., Any], options: CompileOptions) -> Callable[..., A
                 raise_kept()
             return result
         except BaseException as error:
+            dispatcher.call_raised()
             as_in_eager(error)
             raise
         finally:

@@ -17,7 +17,7 @@ from .assembly import OPCODES, Cell, Instr, Label, Operand, TryBegin, TryEnd, as
 from .codegen import FIRST_ARGUMENT, STACK_ARGUMENT
 from .instructions import Instruction, code_info
 from .slots import Slot, push_slot
-from .wording import expression_of
+from .wording import expression_of, line_of
 
 
 @dataclass(frozen=True)
@@ -64,24 +64,37 @@ def resume_id(code: CodeType) -> str:
 
 def stack_words(code: CodeType) -> Callable[[str], str]:
     """A function that puts the names of a resume function's stack arguments in a text into words: the last of them is
-    what the instruction before it left, `x.max().item()`."""
+    what the instruction before it left, `x.max().item()`, or the variables of a loop."""
     origin = origin_of(code)
     if origin is None:
         return str
     names = [name for name in code.co_varnames[: code.co_argcount] if name.startswith(STACK_ARGUMENT)]
     info = code_info(origin.code)
-    place = info.location(info.instructions[origin.index - 1])
+    last = info.instructions[origin.index - 1]
+    place = info.location(last)
     text = expression_of(place) if place.line == place.end_line else ""  # of a whole `with` block, for one
+    targets: list[str] = []
+    if last.opname == "FOR_ITER":
+        text, targets = "the next item of the loop", _targets(line_of(place))
 
     def words(sentence: str) -> str:
         for name in origin.boxed:
             sentence = sentence.replace(f"{name}[0]", name)
+        for index, target in enumerate(targets):
+            item = "" if len(targets) == 1 else rf"\[{index}\]"
+            sentence = re.sub(rf"{names[-1]}\b{item}", target, sentence)
         for name in names:
             what = text if name == names[-1] and text else f"a value from before line {resumed_line(code)}"
             sentence = re.sub(rf"{name}\b", what.replace("\\", r"\\"), sentence)
         return sentence
 
     return words
+
+
+def _targets(line: str) -> list[str]:
+    """The variables of a `for` loop that begins in `line`; none where they are more than names."""
+    found = re.match(r"(?:async )?for +\(?(\w+(?: *, *\w+)*)\)? +in\b", line)
+    return re.split(r" *, *", found[1]) if found else []
 
 
 def is_resume_code(code: CodeType) -> bool:

@@ -492,3 +492,48 @@ def test_a_loop_that_is_too_long_to_follow_runs_in_eager(monkeypatch):
             assert logs[0] == logs[1]
             said = "skipped: the function takes more Python than is followed"
             assert any(reason.startswith(said) for reason in dispatch.stats()["reasons"]) == (n == 300), function
+
+
+def test_a_bool_read_before_a_loop_breaks_the_graph_there_and_not_at_each_turn():
+    layers = [torch.sin, torch.cos, torch.tanh]
+
+    def layer(x, layer, large):
+        return layer(x) * 2 if large else layer(x)
+
+    def stack(x):
+        large = (x > 1).any().item()
+        x = x + 1
+        for i, of in enumerate(layers):
+            x = layer(x, of, large) + i
+        return x, large
+
+    dispatch.reset()
+    compiled = ptdebug.compile(stack, backend=lambda module, inputs: module.forward)
+    for x in (torch.zeros(3), torch.ones(3) * 2, torch.zeros(3)):
+        assert call(compiled, x)[0].tolist() == stack(x)[0].tolist()
+    assert dispatch.stats()["graph_breaks"] == 1
+    assert dispatch.stats()["graphs"] == 3  # what comes before, and what follows for each bool
+
+
+def test_a_call_whose_operator_raised_leaves_no_broken_graph_to_later_calls():
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second = torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)
+
+        def forward(self, x):
+            return self.second(self.first(x).relu()).sin()
+
+    net, x = Net(), torch.ones(2, 4)
+    compiled = ptdebug.compile(net, backend=lambda module, inputs: module.forward)
+    for _ in range(2):
+        net.second.double()
+        with pytest.raises(RuntimeError, match="dtype"):
+            compiled(x)
+        net.second.float()
+        before = dispatch.stats()
+        for _ in range(2):
+            assert torch.equal(compiled(x), net(x))
+        after = dispatch.stats()
+        assert after["graph_breaks"] == before["graph_breaks"] > 0
+    assert after["graphs"] == before["graphs"]  # the second time there was an entry for the good call

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import ptdebug
@@ -15,7 +16,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from ptdebug.artifacts.records import Recompile
-from ptdebug.artifacts.summary import recompiles
+from ptdebug.artifacts.summary import guards, recompiles
 from ptdebug.cli import wiring
 from ptdebug.tracer.statistics import STATISTICS
 from torch import nn
@@ -163,6 +164,35 @@ def freezes_before(compile):
     compiled(X), compiled(X)
 
 
+def hooked_later(compile):
+    model = Counter(True)
+    compiled = compile(model)
+    compiled(X)
+    model.layers[0].register_forward_hook(lambda module, args, out: out + 1)
+    compiled(X)
+
+
+def hooked_before(compile):
+    model = Counter(True)
+    model.layers[0].register_forward_hook(lambda module, args, out: out + 1)
+    compiled = compile(model)
+    compiled(X), compiled(X)
+
+
+def scaled_by(factor):
+    def step(x):
+        return x.tanh() * factor
+
+    return step
+
+
+def prints(x, weights):
+    for i, weight in enumerate(weights):
+        print(weight)
+        x = x + weight * i
+    return x
+
+
 def deterministic(times: int) -> Program:
     """`times` calls; before the second the algorithms are to be deterministic, or before the first."""
 
@@ -265,6 +295,18 @@ ADVICE: dict[str, Advice] = {
         "the attributes of self", "without 'extra'", "with 'extra'", "set the attribute in __init__",
         sets_an_attribute_later, sets_it_at_once,
     ),
+    "hooks": Advice(
+        "the forward hooks of self.layers[0]", "0", "1", "register hooks before the first call", hooked_later,
+        hooked_before,
+    ),
+    "number of words": Advice(
+        "len(tags)", "0", "1", "keep the number of items constant",
+        calls(lambda x, tags: x.tanh() * 2 if "double" in tags else x.tanh(), (X, ()), (X, ("double",))),
+    ),
+    "number for a tensor": Advice(
+        "type(factor)", "torch.Tensor", "int", "with values of one type",
+        calls(by_factor, (X, torch.tensor(2)), (X, 3)), calls(by_factor, (X, torch.tensor(2)), (X, torch.tensor(3))),
+    ),
     "submodules": Advice(
         "the submodules of self.layers", "['0']", "['0', '1']", "build the module completely before the first call",
         grows, grows_before,
@@ -303,3 +345,20 @@ def test_with_the_advice_followed_nothing_is_compiled_again(name: str, monkeypat
     STATISTICS.clear()
     advised(ptdebug.compile)
     assert STATISTICS.graphs > 0 and not STATISTICS.recompiles, STATISTICS.reasons
+
+
+def test_what_a_loop_gives_is_told_by_its_variables(tmp_path: Path) -> None:
+    programs = {"loop": calls(prints, (X, (1.5, 1.5, 1.5, 2.5)))}
+    for _, recording in recordings(tmp_path, programs):
+        told = {(record.what, record.expected, record.actual) for _, record in recompiles(recording)}
+        words = [guard.words for _, guard in guards(recording)]
+    assert {("i", "1", "2"), ("weight", "1.5", "2.5")} <= told
+    assert "i == 1" in words and not any("___stack" in text for text in words)
+
+
+def test_what_follows_from_a_change_is_not_told_as_another(tmp_path: Path) -> None:
+    programs = {"closure": calls(lambda f, x: f(x) + 1, (scaled_by(2.0), X), (torch.sin, X))}
+    for _, recording in recordings(tmp_path, programs):
+        ((_, told),) = recompiles(recording)
+    assert (told.what, told.actual) == ("f", "the function `torch.sin`")
+    assert told.also == ()  # its closure is not there either

@@ -6,7 +6,7 @@ all others are looked at here, in Python, as far as they can be.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import CodeType
@@ -96,12 +96,26 @@ def _differences(entry: Any, reported: str, scope: Scope) -> list[Difference]:
     found = _of(failed, scope)
     seen = {failed.source}
     for check in entry.checks:
-        if check.source not in seen and _fails(check, scope):
+        if check.source not in seen and not _follows(check.source, seen, scope) and _fails(check, scope):
             seen.add(check.source)
             found += _of(check, scope)
     if len(found) > 1 and failed.kind == "TENSOR_MATCH" and not _fails(failed, scope):
         del found[0]
     return list(dict.fromkeys(found))
+
+
+def _follows(source: Source, told: Container[Source], scope: Scope) -> bool:
+    """Whether `source` is not there for what is told already of an object on the way to it."""
+    owner = source.base
+    while owner is not None and owner not in told:
+        owner = owner.base
+    if owner is None:
+        return False
+    try:
+        scope.value(source)
+    except Exception:  # whatever reading it raises
+        return True
+    return False
 
 
 def _fails(check: Check, scope: Scope) -> bool:
@@ -120,6 +134,7 @@ def _fails(check: Check, scope: Scope) -> bool:
 _ABOUT = {"LENGTH": "len({})", "DICT_KEYS": "the keys of {}", "TYPE_MATCH": "type({})"}
 _PARTS = {"_modules": "the submodules of {}", "_parameters": "the parameters of {}", "_buffers": "the buffers of {}"}
 _COMPLETE = "build the module completely before the first call"
+_HOOKS = "register hooks before the first call, and leave them there; with other hooks it is compiled anew"
 
 
 def _about(check: Check) -> tuple[str, str]:
@@ -127,6 +142,8 @@ def _about(check: Check) -> tuple[str, str]:
     source = check.source
     if check.kind in ("LENGTH", "DICT_KEYS") and isinstance(source, AttrSource) and source.name in _PARTS:
         return _PARTS[source.name].format(in_words(source.owner)), _COMPLETE
+    if check.kind in ("LENGTH", "DICT_KEYS") and (hooks := re.fullmatch(r"(.*)\._(\w+_hooks)", in_words(source))):
+        return f"the {hooks[2].replace('_', ' ')} of {hooks[1]}", _HOOKS
     if check.kind in ("IN_DICT", "NOT_IN_DICT") and isinstance(source, AttrSource) and source.name == "__dict__":
         return f"the attributes of {in_words(source.owner)}", KINDS["HAS_ATTR"].hint
     return _ABOUT.get(check.kind, "{}").format(in_words(source)), ""
@@ -171,11 +188,21 @@ def _of(check: Check, scope: Scope) -> list[Difference]:
         return [Difference(guard, in_words(missing), "present", gone, check.location, kind.hint)]
     if check.kind == "EQUALS_MATCH":
         hint = _constant_hint(check.expectation, value)
+    if check.kind == "LENGTH" and not hint and not _holds_tensors(value):
+        hint = _COUNT
     try:
         actual = kind.actual(value, check.expectation)
     except Exception:
         actual = describe(value)
     return [Difference(check.code, what, expected, actual, check.location, hint or kind.hint)]
+
+
+_COUNT = "keep the number of items constant; each number of them is compiled once"
+
+
+def _holds_tensors(value: Any) -> bool:
+    """Whether all items of a list or tuple are tensors; items of other containers are not looked at."""
+    return type(value) not in (list, tuple) or all(isinstance(item, torch.Tensor) for item in value)
 
 
 def _variables(expressions: Sequence[str]) -> str:
@@ -251,6 +278,8 @@ def _tensor(check: Check, scope: Scope) -> list[Difference]:
         words = f"{where}{kind[:-1]}{index[:-1]})" if index else f"{where}{what}"
         words = f"type({where})" if what == "type()" else words
         hint = _TENSOR_HINTS[kind].format(name=where, dim=index[:-1], expected=expected)
+        if what == "type()" and not isinstance(scope.value(check.source), torch.Tensor):
+            hint = KINDS["TYPE_MATCH"].hint
         if kind == ".size()" and {expected, actual} & {"0", "1"}:
             hint = _BROADCAST
         if isinstance(scope.value(check.source), torch.nn.Parameter):

@@ -2,11 +2,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import CodeType
 
 import torch.fx
 
 from ...artifacts.records import Guard, Guards, Ref, Symbol, ref
+from ..resume import stack_words
 from ..sources import Source
 from ..wording import in_words
 from .builder import GuardBuilder
@@ -15,14 +17,16 @@ from .tree import Check
 
 
 def record_guards(
-    checks: Sequence[Check], nodes: Mapping[str, Ref] | None = None, symbols: tuple[Symbol, ...] = ()
+    checks: Sequence[Check], nodes: Mapping[str, Ref] | None = None, symbols: tuple[Symbol, ...] = (),
+    code: CodeType | None = None,
 ) -> Guards:
     """Records of `checks`; `nodes` maps a source's expression to the node that needs it, where there is one; `symbols`
-    is the story of what varies."""
+    is the story of what varies; names of what a resume function gets are read from `code`."""
     first: dict[Source, str] = {}
     for check in checks:
         first.setdefault(check.source, f"g{check.index}")
-    return Guards(tuple(_record(check, first, nodes or {}) for check in checks), symbols)
+    in_program = stack_words(code) if code is not None else str
+    return Guards(tuple(_record(check, first, nodes or {}, in_program) for check in checks), symbols)
 
 
 def needed_by(builder: GuardBuilder, nodes: Iterable[torch.fx.Node]) -> dict[str, Ref]:
@@ -46,7 +50,9 @@ def needed_by(builder: GuardBuilder, nodes: Iterable[torch.fx.Node]) -> dict[str
 _VARIABLE = re.compile(r"\b[LG]\['(\w+)'\]")
 
 
-def _record(check: Check, first: Mapping[Source, str], nodes: Mapping[str, Ref]) -> Guard:
+def _record(
+    check: Check, first: Mapping[Source, str], nodes: Mapping[str, Ref], in_program: Callable[[str], str]
+) -> Guard:
     kind = KINDS[check.kind]
     node = nodes.get(check.source.expression)
     return Guard(
@@ -59,8 +65,8 @@ def _record(check: Check, first: Mapping[Source, str], nodes: Mapping[str, Ref])
         location=check.location,
         parent=_parent(check.source, first),
         origins=(node,) if node else (),
-        name=in_words(check.source),
-        words=_VARIABLE.sub(r"\1", kind.code(in_words(check.source), check.expectation)),
+        name=in_program(in_words(check.source)),
+        words=in_program(_VARIABLE.sub(r"\1", kind.code(in_words(check.source), check.expectation))),
         own=check.location is None and check.kind == "TYPE_MATCH",
     )
 
