@@ -66,6 +66,27 @@ def what_a_backward_that_ran_has_freed(compile):
     return found, outcome(second.grad_fn, torch.ones(2))
 
 
+@program
+def what_a_backward_reads_is_unpacked_as_often_as_it_reads(compile):
+    """By the program's hooks, which may count, and by a checkpoint, which refuses the second time."""
+    log = []
+
+    def unpacked(t):
+        log.append(t.shape)
+        return t * 1
+
+    x, t = ones(2), torch.arange(2.0)
+    for _ in range(2):
+        with torch.autograd.graph.saved_tensors_hooks(lambda t: t, unpacked):
+            loss = Product.apply(x, t).sum()
+        compile(lambda loss: loss.backward())(loss)
+        loss = torch.utils.checkpoint.checkpoint(Product.apply, x, t, use_reentrant=False).sum()
+        compile(lambda loss: loss.backward())(loss)
+        node = Product.apply(x, t).grad_fn
+        log.append(compile(lambda t, node: t + node.saved_tensors[0])(t, node))
+    return x.grad, log
+
+
 class Asking(torch.autograd.Function):
     @staticmethod
     def forward(ctx, a):

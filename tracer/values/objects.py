@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType, GetSetDescriptorType, MemberDescriptorType, WrapperDescriptorType
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from torch.autograd.graph import Node
+
 from ..sources import AttrSource, Source
 from ..wording import in_words
 from .attributes import (
@@ -138,11 +140,13 @@ class ObjectValue(Value):
         if name in own:
             return self.read(tx, own[name], name)
         if isinstance(found, (MemberDescriptorType, GetSetDescriptorType)) and name != "__dict__":
+            if "saved" in name and isinstance(self.real, Node):
+                raise Unsupported("attribute", f"{self.describe()}.{name}")  # each read runs hooks that unpack
             try:
                 value = found.__get__(self.real, self.cls)
             except AttributeError:
                 return None
-            except Exception as error:  # as `saved_tensors`, once they are freed: the program is to see it itself
+            except Exception as error:  # the program is to see it itself
                 raise Unsupported("attribute", f"{self.describe()}.{name}") from error
             return self.read(tx, value, name)
         return None
