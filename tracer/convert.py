@@ -266,7 +266,8 @@ class _Conversion:
             return self._skip(f"the graph breaks before the closure variable {unbound} may be read unbound", stop)
         body = BreakBody(root, instruction)
         if body.outlives_its_frame():
-            return self._skip("the graph breaks in a `try` or `with` block while a variable holds a generator", stop)
+            said = "the graph breaks in a `try` or `with` block while a variable holds what ends visibly"
+            return self._skip(f"{said}, a generator or an object with a finalizer", stop)
         code = write_code(root, body, partial(self._compile, root.graph))
         for number, resumed in enumerate(body.resumed):
             self.context.record("bytecode_out", partial(self._bytecode_out, resumed, "resume"), f"resume_{number}")

@@ -20,7 +20,7 @@ from .capture import CapturedGraph
 from .codegen import FIRST_ARGUMENT, OUTPUTS, STACK_ARGUMENT, VERSION, Codegen, Plan
 from .continuation import drive, return_continuation
 from .eval_frame import unobserved
-from .generators import dies_visibly
+from .generators import dies_visibly, has_finalizer
 from .instructions import Handled, Instruction, code_info
 from .interpreter import Interpreter
 from .liveness import ENDS, READS, live_at
@@ -44,6 +44,7 @@ from .sources import LocalSource
 from .tracebacks import hands_over
 from .values.base import NULL, Unsupported, Value
 from .values.dict_iterators import DictIterator
+from .values.objects import ObjectValue
 from .values.sequence_iterators import SequenceIterator
 from .values.tensor import TensorValue
 
@@ -146,7 +147,7 @@ def return_body(root: Interpreter) -> Body:
 
     def body(codegen: Codegen) -> None:
         assert root.returned is not None
-        open_ones = [name for name, value in root.locals.items() if dies_visibly(value)]
+        open_ones = [name for name, value in root.locals.items() if _dies_visibly(value)]
         codegen(root.returned)
         for name in open_ones:
             codegen(root.locals[name])
@@ -155,6 +156,11 @@ def return_body(root: Interpreter) -> Body:
         codegen.emit("RETURN_VALUE")
 
     return body
+
+
+def _dies_visibly(value: Value) -> bool:
+    """Whether the program may see when this object of a variable dies."""
+    return dies_visibly(value) or (isinstance(value, ObjectValue) and has_finalizer(value.python_type()))
 
 
 class BreakBody:
@@ -198,8 +204,12 @@ class BreakBody:
             live = frozenset().union(*(live_at(info, index + origin.shift) for index in targets))
         first = first_argument(root.code if origin is None else origin.code)
         taken = (FIRST_ARGUMENT,) if first == FIRST_ARGUMENT and origin is None and self._first_cell() else ()
+        names = root.code.co_varnames
+        if origin is not None:  # as in the original: a frame that ends lets go of its variables in this order
+            places = {name: place for place, name in enumerate(origin.code.co_varnames)}
+            names = tuple(sorted(names, key=lambda name: places.get(name, -1)))
         return taken + tuple(
-            name for name in root.code.co_varnames
+            name for name in names
             if (name in live or name == first or self._dies_visibly(name)) and self._is_bound_after(name)
         )  # fmt: skip
 
@@ -213,7 +223,10 @@ class BreakBody:
         if name in self.root.cells or name.startswith(STACK_ARGUMENT):
             return False
         value = self.root.locals.get(name)
-        return type(self.root.unread.get(name)) is GeneratorType if value is None else dies_visibly(value)
+        if value is not None:
+            return _dies_visibly(value)
+        kind = type(self.root.unread.get(name))
+        return kind is GeneratorType or has_finalizer(kind)
 
     def outlives_its_frame(self) -> bool:
         """Whether a variable holds what dies visibly while a resume function would handle exceptions: eager has the
@@ -397,9 +410,9 @@ class BreakBody:
         codegen.emit("JUMP_FORWARD", self.driver)
 
     def _boxed(self, arguments: list[str], stack: list[Slot], raised: bool) -> tuple[str, ...]:
-        """The arguments of the resume function that the program may see die: generators, and exceptions, whose
-        tracebacks hold the frames of what raised them, and all that is in these."""
-        found = {f"{STACK_ARGUMENT}{i}" for i, value in enumerate(self.root.stack) if dies_visibly(value)}
+        """The arguments of the resume function that the program may see die: generators, objects with a finalizer, and
+        exceptions, whose tracebacks hold the frames of what raised them, and all that is in these."""
+        found = {f"{STACK_ARGUMENT}{i}" for i, value in enumerate(self.root.stack) if _dies_visibly(value)}
         found |= {name for name in self.variables if self._dies_visibly(name) or self._is_exception(name)}
         found |= {f"{STACK_ARGUMENT}{i}" for i, slot in enumerate(stack) if slot is Slot.HANDLING}
         if raised:

@@ -4,7 +4,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Mapping, Sequence
-from types import CodeType, GeneratorType
+from types import CodeType, FunctionType, GeneratorType
 from typing import TYPE_CHECKING, Any
 
 from .codegen import STACK_ARGUMENT
@@ -38,6 +38,11 @@ def dies_visibly(value: Value) -> bool:
         return value.has_cleanup()
     source = value.source.base if isinstance(value.source, ItemSource) else value.source  # in the list it came in
     return isinstance(source, LocalSource) and type(getattr(value, "real", None)) is GeneratorType
+
+
+def has_finalizer(cls: type) -> bool:
+    """Whether Python runs a method of the program when an object of this class dies."""
+    return type(getattr(cls, "__del__", None)) is FunctionType
 
 
 def let_go(tx: Interpreter, value: Value) -> None:

@@ -107,6 +107,32 @@ def where_too_many_compilations_leave_the_rest_to_eager(compile):
     return compile(fn)(torch.ones(2), 14), log
 
 
+class Finalized:
+    def __init__(self, log, name):
+        self.log, self.name = log, name
+
+    def __del__(self):
+        self.log.append((self.name, "gone"))
+
+
+def objects_with_a_finalizer_after_breaks(compile):
+    def made(name):
+        print("made")
+        return Finalized(log, name)
+
+    def fn(x):
+        first, second = Finalized(log, "first"), made("second")
+        y = x + len(first.name) + len(second.name)
+        print("break")
+        log.append("both there")
+        print("again")
+        log.append("last line")
+        return y * 2
+
+    log = []
+    return compile(fn)(torch.ones(2)), log
+
+
 def with_the_exception_whose_frames_hold_it(compile):
     def failing(x):
         z = left_open(log, x, "held")
@@ -165,12 +191,12 @@ def with_the_exception_that_leaves_its_frame(compile):
 
 PROGRAMS = (at_the_end_of_the_frame, after_breaks, when_its_variable_is_taken,
             when_a_frame_that_got_it_from_an_earlier_part_returns, when_its_loop_is_left,
-            where_too_many_compilations_leave_the_rest_to_eager, with_the_exception_whose_frames_hold_it,
-            with_the_exception_that_leaves_its_frame)  # fmt: skip
+            where_too_many_compilations_leave_the_rest_to_eager, objects_with_a_finalizer_after_breaks,
+            with_the_exception_whose_frames_hold_it, with_the_exception_that_leaves_its_frame)  # fmt: skip
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
-def test_generators_are_closed_where_eager_closes_them(program):
+def test_generators_are_closed_and_finalizers_run_where_eager_does_so(program):
     check(program)
 
 
