@@ -50,9 +50,10 @@ def argument_views(graph: GraphLowering, tree: Any, nodes: Any) -> Any:
     strides of dimensions of size 1, too: they are the fake tensor's.
     """
     if isinstance(tree, Value):
-        fake = nodes.meta.get("val") if isinstance(nodes, torch.fx.Node) else None
-        named = isinstance(fake, torch.Tensor) and fake.layout is torch.strided and fake.dim() == len(tree.size)
-        return graph.view_of(tree, sizes(fake.stride()) if named else None)
+        fake: Any = nodes.meta.get("val") if isinstance(nodes, torch.fx.Node) else None
+        if not isinstance(fake, torch.Tensor) or fake.layout is not torch.strided or fake.dim() != len(tree.size):
+            return graph.view_of(tree)
+        return graph.view_of(tree, sizes(fake.stride()))
     if isinstance(tree, (list, tuple)):
         return type(tree)([argument_views(graph, a, node) for a, node in zip(tree, nodes)])
     if isinstance(tree, dict):

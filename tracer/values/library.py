@@ -142,7 +142,7 @@ def _shows(logger: logging.Logger, level: int) -> bool:
 
 def _is_shown(tx: Interpreter, logger: Value, level: int) -> bool:
     """Whether the logger shows messages of the level, guarded."""
-    real = getattr(logger, "real", None)
+    real: Any = getattr(logger, "real", None)
     own = getattr(type(real), "isEnabledFor", None) is not logging.Logger.isEnabledFor
     if own or getattr(type(real), "getEffectiveLevel", None) is not logging.Logger.getEffectiveLevel:
         raise Unsupported("call", "a logger with levels of its own")
