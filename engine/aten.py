@@ -258,7 +258,7 @@ class AtenTracer(TorchDispatchMode):
         out = func(*args, **kwargs)
         fake_results.check(func, out, args)
         first = out[0] if isinstance(out, tuple) else out
-        strides = fake_results.eager_strides(func, first, args) if isinstance(first, torch.Tensor) else None
+        strides = fake_results.eager_strides(func, first, args, True) if isinstance(first, torch.Tensor) else None
         if strides is not None:
             first = first.new_empty_strided(first.shape, strides)
             out = (first, *out[1:]) if isinstance(out, tuple) else first

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch._prims_common import (
     compute_elementwise_output_strides,
+    is_non_overlapping_and_dense_or_false,
     make_contiguous_strides_for,
     suggest_memory_format,
 )
@@ -46,18 +47,25 @@ def check(operator: Any, out: Any, args: Sequence[Any]) -> None:
         raise EngineUnsupported(f"{operator} keeps statistics in {args[3].dtype}, its fake kernel in {out[3].dtype}")
 
 
-def eager_strides(operator: Any, result: torch.Tensor, args: Sequence[Any]) -> Strides | None:
+def eager_strides(
+    operator: Any, result: torch.Tensor, args: Sequence[Any], single: bool = False
+) -> Strides | None:
     """The strides that eager gives the (first) result of an operator; None where the fake tensor's are right, or where
-    only data tells sizes. Sizes that vary are compared, which is a guard on the order of strides."""
-    layout = LAYOUTS.get(operator)
+    only data tells sizes.
+
+    Sizes that vary are compared, which is a guard on the order of strides. Those of dimensions of size 1, which only a
+    memory format shows, count with `single`.
+    """
+    layout = LAYOUTS.get(operator, _of_other_ranks if torch.Tag.pointwise in operator.tags else None)
     if layout is None or result.device.type != "cpu":
         return None
     if any(map(unbacked_in, _tensors(args))) or (operator not in LAID_OUT_BY_INPUT and unbacked_in(result)):
         return None
     strides = layout(result, *args)
-    if strides is None or all(_is_one(n) or _same(a, b) for n, a, b in zip(result.shape, strides, result.stride())):
+    if strides is None:
         return None
-    return strides
+    differ = [n for n, a, b in zip(result.shape, strides, result.stride()) if not _same(a, b)]
+    return strides if any(single or not _is_one(n) for n in differ) else None
 
 
 def _tensors(args: Sequence[Any]) -> list[torch.Tensor]:
@@ -85,12 +93,39 @@ def _as_elements(out: torch.Tensor, *args: Any) -> Strides:
     if common is torch.bool:
         for tensor in tensors:
             common = torch.promote_types(common, tensor.dtype)
-    return _together(out, *[a if a.dtype is common else torch.empty_like(a, dtype=common) for a in tensors])
+    kept = [a.dtype is common or is_non_overlapping_and_dense_or_false(a) for a in tensors]
+    return _together(out, *[a if same else torch.empty_like(a) for a, same in zip(tensors, kept)])
 
 
 def _together(out: torch.Tensor, *tensors: torch.Tensor) -> Strides:
     """As elements of tensors that are not converted."""
-    return tuple(compute_elementwise_output_strides(*[t.expand(out.shape) for t in tensors]))
+    return tuple(compute_elementwise_output_strides(*[_broadcast(t, out.shape) for t in tensors]))
+
+
+def _broadcast(tensor: torch.Tensor, shape: Sequence[Any]) -> torch.Tensor:
+    """A tensor as TensorIterator sees it: `expand` has other strides for new dimensions of size 1, which count where
+    those of another tensor are strange."""
+    lead = len(shape) - tensor.dim()
+    if lead <= 0 or any(type(n) is not int for n in (*shape, *tensor.shape)):
+        return tensor.expand(shape)
+    strides = [0 if n != m else s for n, m, s in zip(shape[lead:], tensor.shape, tensor.stride())]
+    return tensor.as_strided(shape, (*[0] * lead, *strides))
+
+
+def _of_other_ranks(out: torch.Tensor, *args: Any) -> Strides | None:
+    """As elements, where an argument has fewer dimensions and another has dimensions of size 1."""
+    tensors = [a for a in args if isinstance(a, torch.Tensor) and a.dim() > 0]
+    static = all(type(n) is int for t in (out, *tensors) for n in (*t.shape, *t.stride()))
+    if not static or len({t.dim() for t in tensors}) < 2 or 1 not in out.shape or 0 in out.shape:
+        return None
+    return _together(out, *tensors) if all(map(is_non_overlapping_and_dense_or_false, tensors)) else None
+
+
+def _of_one(out: torch.Tensor, x: torch.Tensor, *_: Any) -> Strides | None:
+    """As TensorIterator lays out the result of one tensor: what is contiguous gets the usual strides of dimensions of
+    size 1 too, from which a convolution tells the memory format."""
+    static = all(type(n) is int for n in (*x.shape, *x.stride()))
+    return _row_major(out) if static and x.is_contiguous() else None
 
 
 def _second_first(out: torch.Tensor, gradient: torch.Tensor, x: torch.Tensor, *_: Any) -> Strides:
@@ -230,6 +265,7 @@ LAYOUTS: dict[Any, Layout] = {
     **dict.fromkeys((aten.leaky_relu_backward.default, aten.threshold_backward.default), _second_first),
     **dict.fromkeys((aten.huber_loss.default, aten.index_fill.int_Scalar, aten.index_fill.int_Tensor), _like_the_first),
     **dict.fromkeys(RANDOM_FILLS, _of_the_first),
+    aten.pow.Tensor_Scalar: _of_one,
     aten.angle.default: _angle,
     aten.index.Tensor: _indexed,
     **dict.fromkeys((

@@ -100,6 +100,7 @@ def results_of(
     """(who, what ran, results, inputs afterwards): of the compiled graph, of the interpreter for what the graph
     computes and, where sizes vary, of the compiled graph on other sizes."""
     made = faked(programs, dynamic)
+    LEFT["fake tensors refuse it, as they would a tracer's"] += len(programs) - len(made)
     if not made:
         return
     graph = captured(made)
@@ -277,7 +278,7 @@ def worker(first: int, count: int, shrinks: bool) -> None:
 
     def report(start: int, done: int, failures: list[Failure]) -> None:
         found = []
-        left = dict(LEFT)
+        left = {why: count for why, count in LEFT.items() if count}
         for failure in failures:
             small = shrink(failure) if shrinks else failure
             found.append(
@@ -316,7 +317,7 @@ def supervise(
                 return
             try:
                 reached, made, found = _watch(start, size, seconds, began + limit, options)
-            except OSError:  # no memory for a process: later there may be
+            except (OSError, RuntimeError):  # no memory for a process or a thread: later there may be
                 chunks.put((start, size))
                 time.sleep(10)
                 continue
@@ -381,7 +382,10 @@ def _watch(
             break
         if not line.startswith('{"start": '):  # what a library prints
             continue
-        news = json.loads(line)
+        try:
+            news = json.loads(line)
+        except ValueError:  # the worker ended within the line
+            continue
         at, open_batch = news["start"], news["done"] == 0
         made += news["done"]
         found += news["failures"]

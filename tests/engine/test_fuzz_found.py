@@ -115,6 +115,12 @@ FOUND = {
         ("F.pad", (A, (2, 0, 1, 0)), {"mode": "replicate"}), ("F.pad", (A, (2, 0, 1, 0)), {"mode": "reflect"}),
         ("F.pad", (B, (1, 0, 1, 0, 1, 0)), {"mode": "replicate"}), ("F.interpolate", (B, None, 2.0, "nearest"), {}),
         results=("v0", "v1", "v2", "v3")),
+    "a comparison of tensors of other ranks": program(
+        [given("a", (3, 3), torch.bool), given("b", (2, 1, 1, 3), torch.float64, (3, 1, 3, 1))],
+        ("torch.gt", (A, B), {})),
+    "a convolution of the square of one channel": program(
+        [given("a", (8, 1, 9, 4), stride=(36, 1, 4, 1)), given("b", (3, 1, 3, 3))], ("torch.square", (A,), {}),
+        ("F.conv2d", (V0, B), {})),
     "copies of what is not contiguous": program(
         [given("a", (3, 1, 4), stride=(1, 3, 3)), given("b", (4, 2), torch.int64, (1, 4), fill="index", bound=3),
          given("c", (2,), torch.int64, fill="index", bound=3)],
