@@ -270,6 +270,7 @@ class FrameShapes:
         self.shape_env = CaptureShapeEnv(allow_scalar_outputs=True, allow_dynamic_output_shape_ops=True)
         self.fake_mode = CaptureFakeMode(shape_env=self.shape_env, allow_non_fake_inputs=False)
         self._fakes: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+        self._sources: dict[int, Source] = {}  # of the real tensors that have fakes, by id
         self._dims: dict[int, tuple[Sizes, Sizes]] = {}  # of the real tensors that have symbols, by id
         self._symbols: dict[sympy.Symbol, Source] = {}
         self._hints: dict[sympy.Symbol, float] = {}  # their values at this call
@@ -288,7 +289,18 @@ class FrameShapes:
         else:
             fake = self._symbolic(tensor, source, sizes, strides)
         self._fakes[id(tensor)] = (tensor, fake)
+        self._sources[id(tensor)] = source
         return fake
+
+    def beginnings(self, fake: torch.Tensor) -> list[tuple[Source, int, int]]:
+        """Where the tensors are read that have their elements in the memory of `fake`, each with the storage offset of
+        it and of its fake, which is 0 where a size is a symbol. TENSOR_MATCH says nothing about these."""
+        memory = fake.untyped_storage()._cdata
+        given = [(self._sources.get(number), *pair) for number, pair in self._fakes.items()]
+        return [
+            (source, real.storage_offset(), other.storage_offset()) for source, real, other in given
+            if source is not None and other.layout is torch.strided and other.untyped_storage()._cdata == memory
+        ]  # fmt: skip
 
     def has_base(self, view: torch.Tensor) -> bool:
         """Whether a view that is read now is one of its base as fakes know it. It is not where the base got other

@@ -476,6 +476,17 @@ def test_a_number_that_varies_as_an_index_is_compiled_for_all_in_range():
     assert STATISTICS.graphs == 2
 
 
+@program
+def tensors_that_begin_elsewhere_in_their_memory(compile):
+    def f(x):
+        return x * 2, x.storage_offset(), x[1:].storage_offset(), (x + 1).storage_offset()
+
+    base = torch.arange(12.0)
+    parts = base[0:4], base[4:8], base[2:6], base[:8], base[4:12], base[3:12]
+    compiled = [compile(f, dynamic=dynamic) for dynamic in (None, True, False)]
+    return [[call(fast, part) for part in parts] for fast in compiled]
+
+
 @pytest.mark.parametrize("name", program)
 def test_a_compiled_program_is_the_program(name):
     check(program[name])

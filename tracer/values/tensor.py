@@ -10,7 +10,7 @@ import numpy as np
 import torch
 import torch.fx
 
-from ..sources import AttrSource, Source
+from ..sources import AttrSource, SizeSource, Source
 from ..wording import expression_of, in_words
 from .base import Unsupported, Value
 from .constant import REGISTRY, BoundBuiltin, ItemsIterator, constant
@@ -288,7 +288,16 @@ def _numel(tx: Interpreter, self: TensorValue, args: Sequence[Value], kwargs: Ma
     return size_value(tx, self.fake.numel(), self, _ATEN.sym_numel.default)
 
 
-def _storage_offset(tx: Interpreter, self: TensorValue, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+def _storage_offset(
+    tx: Interpreter, self: TensorValue, args: Sequence[Value], kwargs: Mapping[str, Value]
+) -> Value | None:
+    """Known of what the graph makes; of the memory of an input a guard says where the input begins in it."""
+    if self.fake.layout is not torch.strided:
+        return None
+    for source, offset, faked in tx.graph.shapes.beginnings(self.fake):
+        if offset != faked:
+            raise Unsupported("call", "Tensor.storage_offset where sizes vary")
+        tx.guards.add(SizeSource(source, "storage_offset", -1), "EQUALS_MATCH", offset)
     tx.trace.layouts_asked += 1
     return size_value(tx, self.fake.storage_offset(), self, _ATEN.sym_storage_offset.default)
 
