@@ -292,13 +292,13 @@ class FrameShapes:
         self._sources[id(tensor)] = source
         return fake
 
-    def beginnings(self, fake: torch.Tensor) -> list[tuple[Source, int, int]]:
+    def beginnings(self, fake: torch.Tensor) -> list[tuple[Source, int, int | torch.SymInt]]:
         """Where the tensors are read that have their elements in the memory of `fake`, each with the storage offset of
         it and of its fake, which is 0 where a size is a symbol. TENSOR_MATCH says nothing about these."""
         memory = fake.untyped_storage()._cdata
         given = [(self._sources.get(number), *pair) for number, pair in self._fakes.items()]
         return [
-            (source, real.storage_offset(), other.storage_offset()) for source, real, other in given
+            (source, int(real.storage_offset()), other.storage_offset()) for source, real, other in given
             if source is not None and other.layout is torch.strided and other.untyped_storage()._cdata == memory
         ]  # fmt: skip
 

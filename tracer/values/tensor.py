@@ -295,7 +295,7 @@ def _storage_offset(
     if self.fake.layout is not torch.strided:
         return None
     for source, offset, faked in tx.graph.shapes.beginnings(self.fake):
-        if offset != faked:
+        if not isinstance(faked, int) or faked != offset:
             raise Unsupported("call", "Tensor.storage_offset where sizes vary")
         tx.guards.add(SizeSource(source, "storage_offset", -1), "EQUALS_MATCH", offset)
     tx.trace.layouts_asked += 1
