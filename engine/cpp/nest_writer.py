@@ -241,11 +241,19 @@ class NestWriter:
         words = ["#pragma omp", *(["parallel for"] if shared else []), *(["simd"] if vector else [])]
         if vector and self.lane is None and self.stripes is None:
             words += self._clauses()
-        if self.outside:
+        if self._checks_inside(depth):
             words.append(f"reduction(|:{self.outside})")
         if shared:
             words.append("schedule(static)" + self.kernel.shape.condition)
         self.writer.line(" ".join(words))
+
+    def _checks_inside(self, depth: int) -> bool:
+        """Whether the loop at `depth` checks indices: one that only uses them needs no flag in each lane."""
+        return any(
+            s.op == "indirect" and s.mode != "unchecked" and depths[s.name] > depth
+            for part, depths in zip(self.nest.parts, self.depths)
+            for s in part.statements
+        )
 
     def _clauses(self) -> list[str]:
         return [

@@ -70,6 +70,38 @@ def test_an_index_out_of_bounds_is_an_error():
             made(x, torch.where(torch.arange(3000) == 1234, wrong, at), source)
 
 
+AT_EVERY_DEPTH = {  # a function of two indices, and a column of each that it uses
+    "rows to rows": (lambda x, a, b: x.index_put((a[:, 0],), x[b[:, 0]] * 2, accumulate=True), 0, 0),
+    "elements": (lambda x, a, b: torch.ops.aten.index_put(x, [a, b], x[:1, :1] * 3, True), 17, 39),
+    "a sum of rows": (lambda x, a, b: (x[a[:, 0]] * x[b[:, 0]]).sum(1), 0, 0),
+    "a sum of elements": (lambda x, a, b: (x[a[:, 0]] * x[a[:, 1], b.T].T.exp()).sum(1), 1, 33),
+    "a sum of columns": (lambda x, a, b: (x[a[:, 0]] * x[b, a[:, :1]]).sum(0), 0, 17),
+    "a maximum of rows": (lambda x, a, b: x[a[:, 2]].gather(1, b).amax(1) + x[a[:, 2]].amin(1), 2, 39),
+}
+
+
+@pytest.mark.parametrize("name", AT_EVERY_DEPTH)
+@pytest.mark.parametrize("threads", [1, 3])
+def test_each_index_is_checked_in_whatever_loop_it_stands(name, threads):
+    function, *columns = AT_EVERY_DEPTH[name]
+    x, a, b = torch.randn(40, 40), indices(3000, 40, high=40), indices(3000, 40, high=40).flip(0)
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        made = built(function, x, a, b)
+        torch.testing.assert_close(made(x, a, b)[0], function(x, a, b), rtol=1e-4, atol=1e-4)
+        for row, wrong in ((0, 40), (1777, 4 << 20), (2999, -41)):
+            for which, column in enumerate(columns):
+                bad = [a.clone(), b.clone()]
+                bad[which][row, column] = wrong
+                with pytest.raises((IndexError, RuntimeError), match="index.*(range|bounds)"):
+                    function(x, *bad)
+                with pytest.raises(IndexError, match="index|gather"):  # where kernels say which of them it was
+                    made(x, *bad)
+    finally:
+        torch.set_num_threads(before)
+
+
 def test_threads_do_not_change_the_result():
     x, source, at = torch.zeros(500, 33), torch.randn(9000, 33), indices(9000, high=500)
     made = built(lambda x, at, s: x.index_put((at,), torch.exp(s), accumulate=True), x, at, source)
