@@ -94,9 +94,9 @@ def test_each_index_is_checked_in_whatever_loop_it_stands(name, threads):
             for which, column in enumerate(columns):
                 bad = [a.clone(), b.clone()]
                 bad[which][row, column] = wrong
-                with pytest.raises((IndexError, RuntimeError), match="index.*(range|bounds)"):
+                with pytest.raises((IndexError, RuntimeError), match=r"index.*(range|bounds)"):
                     function(x, *bad)
-                with pytest.raises(IndexError, match="index|gather"):  # where kernels say which of them it was
+                with pytest.raises(IndexError, match=r"index|gather"):  # where kernels say which of them it was
                     made(x, *bad)
     finally:
         torch.set_num_threads(before)
