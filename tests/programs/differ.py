@@ -5,11 +5,13 @@ import contextlib
 import functools
 import gc
 import io
+import itertools
 import linecache
 import logging
 import random
 import signal
 import sys
+import threading
 import types
 import warnings
 from collections.abc import Callable, Iterator
@@ -165,6 +167,7 @@ def _reset_modes() -> None:
     torch.set_default_device(None)
     torch.use_deterministic_algorithms(False)
     torch.set_float32_matmul_precision("highest")
+    threading._counter = itertools.count(1).__next__  # type: ignore[attr-defined]  # threads are named by it
 
 
 def _of_the_program(warned: list[warnings.WarningMessage]) -> str:

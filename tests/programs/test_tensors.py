@@ -479,7 +479,8 @@ def test_a_number_that_varies_as_an_index_is_compiled_for_all_in_range():
 @program
 def tensors_that_begin_elsewhere_in_their_memory(compile):
     def f(x):
-        return x * 2, x.storage_offset(), x[1:].storage_offset(), (x + 1).storage_offset()
+        mapped = torch.func.vmap(lambda row: row * row.storage_offset())(x[:4].view(2, 2))
+        return x * 2, x.storage_offset(), x[1:].storage_offset(), (x + 1).storage_offset(), mapped
 
     base = torch.arange(12.0)
     parts = base[0:4], base[4:8], base[2:6], base[:8], base[4:12], base[3:12]
