@@ -9,7 +9,7 @@ import torch.nn as nn
 import torch.nn.functional as F
 from torch.utils.checkpoint import checkpoint, checkpoint_sequential
 
-from .checking import Programs, check
+from .checking import Programs, call, check
 
 program = Programs()
 
@@ -120,6 +120,21 @@ def checkpoint_with_contexts(compile):
     x = torch.randn(2, 4, requires_grad=True)
     compile(f)(x).sum().backward()
     return x.grad, entered
+
+
+@program
+def checkpoints_of_inference_tensors(compile):
+    """torch 2.11 refuses them; later ones need not."""
+    def f(x):
+        with torch.inference_mode(), torch.enable_grad():
+            return checkpoint(torch.sin, x.clone().requires_grad_(), use_reentrant=False)
+
+    def g(x):
+        return checkpoint(torch.sin, x, use_reentrant=False)
+
+    with torch.inference_mode():
+        x = torch.ones(3)
+    return call(compile(f), torch.ones(3)), call(compile(g), x)
 
 
 @pytest.mark.parametrize("name", program)
