@@ -191,6 +191,18 @@ def _suggested(out: torch.Tensor, x: torch.Tensor, *_: Any) -> Strides:
     return tuple(torch.empty_like(out, memory_format=suggest_memory_format(x)).stride())
 
 
+def _batch_norm(out: torch.Tensor, x: torch.Tensor, *args: Any) -> Strides:
+    """As `_row_major_or_channels_last`, with new strides for dimensions of size 1, where all operands are whole; else
+    in the format suggested (ATen's native/Normalization.cpp, batch_norm_cpu_transform_input_template)."""
+    formats = {4: torch.channels_last, 5: torch.channels_last_3d}
+    whole = x.dim() in formats and all(a.is_contiguous() for a in args if isinstance(a, torch.Tensor))
+    if whole and x.is_contiguous():
+        return _row_major(out)
+    if whole and x.is_contiguous(memory_format=formats[x.dim()]):
+        return tuple(torch.empty_like(out, memory_format=formats[x.dim()]).stride())
+    return _suggested(out, x)
+
+
 def _in_the_format_of_the_second(out: torch.Tensor, gradient: torch.Tensor, x: torch.Tensor, *_: Any) -> Strides:
     """As `_row_major_or_channels_last`, of a gradient whose kernel takes what it was in the forward second."""
     return _row_major_or_channels_last(out, x)
@@ -288,7 +300,7 @@ LAYOUTS: dict[Any, Layout] = {
         aten._native_batch_norm_legit.no_stats, aten._native_batch_norm_legit_functional.default,
         aten._native_batch_norm_legit_no_training.default, aten._batch_norm_with_update_functional.default,
         aten._batch_norm_no_update.default,
-    ), _row_major_or_channels_last),
+    ), _batch_norm),
     aten.max_unpool2d.default: _max_unpool2d,
     aten._fft_r2c.default: _fourier(keep_last=True),
     aten._fft_c2c.default: _fourier(keep_last=False),

@@ -49,6 +49,14 @@ FOUND = {
     "batch norm gives row-major results": program(
         [given("a", (9, 2, 17, 4), stride=(1, 612, 36, 9)), given("b", (2,)), given("c", (2,), fill="index", bound=5)],
         ("F.batch_norm", (A, B, C, None, None, False), {})),
+    "batch norm of operands that are not whole has the suggested format": program(
+        [given("a", (1, 4, 16, 2), stride=(1, 1, 8, 4)), given("b", (4,), fill="small"),
+         given("c", (4,), fill="index", bound=5), given("d", (4,), stride=(3,))],
+        ("F.batch_norm", (A, B, C, None, None, True), {}), ("F.batch_norm", (A, B, C, Ref("d"), None, True), {}),
+        results=("v0", "v1")),
+    "batch norm of every second row of channels last is channels last": program(
+        [given("a", (2, 4, 3, 2), stride=(48, 1, 16, 4)), given("b", (4,)), given("c", (4,), fill="index", bound=5)],
+        ("F.batch_norm", (A, B, C, None, None, False), {})),
     "logsigmoid gives row-major results": program([given("a", (3, 4), stride=(1, 3))], ("F.logsigmoid", (A,), {})),
     "max_pool1d gives row-major results": program(
         [given("a", (3, 4, 5), stride=(20, 1, 4))], ("F.max_pool1d", (A, 3, 1, 0), {})),
