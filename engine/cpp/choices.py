@@ -11,7 +11,7 @@ from ..ir import Axis, Group, LoopBody
 from ..scheduler.forms import coefficient, index_forms, static
 from ..scheduler.legality import accesses
 from .indices import c_expression
-from .nests import cut
+from .nests import cut, dependent
 from .operators import EXPENSIVE
 from .scatter import free_axes, owner, scatters, worth_owning
 
@@ -105,12 +105,13 @@ def prefers_lanes(bodies: Sequence[LoopBody], lane: Axis) -> bool:
         if not inner or (body.axes[-1] == lane and not body.reduction_axes):
             continue
         names = {s.name for s in cut(body)[0].statements} if body.reduction_axes and not body.scans else None
+        of_lane = dependent(body, frozenset({lane.symbol}))
         for position, form in index_forms(body).items():
             s = body.statements[position]
             if form is None or (names is not None and (s.op == "store" or s.name not in names)):
                 continue
             factor = coefficient(form, lane.symbol)
-            if factor == 0 and s.op == "load" and body.reduction_axes:
+            if factor == 0 and s.op == "load" and body.reduction_axes and s.name not in of_lane:
                 continue  # one element for all lanes
             if s.op == "load" and all(coefficient(form, a.symbol) == 0 for a in inner):
                 once += factor == 1  # one element for a whole inner loop

@@ -82,6 +82,7 @@ class NestWriter:
         self.depths = [self._depths(p) for p in self.nest.parts]
         checked = any(s.op == "indirect" and s.mode != "unchecked" for p in self.nest.parts for s in p.statements)
         self.outside = self.scopes.name("outside") if checked else ""
+        self.checks = self._checks_inside(len(self.loops) - 1)  # an index at each point, not at each row
         self.statements = StatementWriter(self.kernel, self.lane, self.outside)
         self.threads = self.kernel.shape.parallel == "nests" and not (self.around or self.nest.scans) and bool(
             self.nest.loops)
@@ -108,7 +109,7 @@ class NestWriter:
         self.stripes: Stripes | None = None
         if self.lane is None and self.loops and self.reductions and not self._in_blocks():
             self.wide = []
-            if not (self.in_order or self.outside) or not self._vectorizes():
+            if not (self.in_order or self.checks) or not self._vectorizes():
                 self.stripes = Stripes(self, self.reductions, stripes_of(self, self.reductions))
 
     def emit(self) -> None:
@@ -267,7 +268,7 @@ class NestWriter:
 
     def _blocked(self, a: Axis, depth: int, first: str, last: str) -> None:
         """A loop in blocks: sums run in float within a block, and over the blocks in double."""
-        striped = self.lane is None and not (self.outside or self.in_order)
+        striped = self.lane is None and not (self.checks or self.in_order)
         end, width = last or c_expression(a.extent), STRIPED_BLOCK if striped else BLOCK
         if self.lane is not None:
             inner = sympy.Mul(*[x.extent for x in self.nest.loops[1:]])
@@ -418,7 +419,7 @@ class NestWriter:
         row = self.loops[-1].extent
         short = len(self.loops) > 1 and row.is_Integer and row < SHORT
         striped = len(self.wide) == len(self.reductions) and not short
-        return bool(self.wide) and self._vectorizes() and (striped or self.in_order or bool(self.outside))
+        return bool(self.wide) and self._vectorizes() and (striped or self.in_order or self.checks)
 
     def _sums_are_long(self) -> bool:
         points = sympy.Mul(*[a.extent for a in self.nest.loops])

@@ -41,3 +41,15 @@ def test_means_of_windows_whose_number_divides_the_size():
 def test_sizes_that_vary():
     check(lambda x: (x.sum(-1), x.amax(-1), x.softmax(-1)), torch.randn(5, 40), again=(torch.randn(7, 51),))
     check(lambda x: x.mean((1, 3)), torch.randn(3, 9, 2, 8), again=(torch.randn(4, 70, 3, 11),))
+
+
+@pytest.mark.parametrize("width", [5, 33, 300])
+def test_rows_that_data_names_are_read_along_the_row(width):
+    x, rows = torch.randn(37, width, generator=torch.Generator().manual_seed(width)), torch.arange(3000) * 7 % 37 - 37
+    x[3, width - 1], x[5, 0] = float("nan"), float("-inf")
+    function = lambda x, rows: (*reductions(x[rows], (1,)), x[rows].var(1), x[rows].argmax(1))
+    made = check(function, x, rows, slack=4.0)
+    assert "lanes_each" not in made.source.text
+    more = torch.randn(40, width + 3, generator=torch.Generator().manual_seed(1))
+    check(function, x, rows, slack=4.0, again=(more, rows[:700]))
+    check(lambda x, rows: (x[rows].sum(0), x[:, rows].sum(0)), x.nan_to_num(0, 0, 0), rows % 5, slack=4.0)
