@@ -345,6 +345,7 @@ EXPRESSIONS: tuple[tuple[str, str, str, BreakKind], ...] = (
     ("subscript", " by the tensor `", "", _ITEM),
     ("unknown-type", "^the tensor subclass (Buffer|Parameter)$", r"\w\(", _PARAMETER),
     ("set-attribute", r"^the class \w+\.step$", r"\w\(", _OPTIMIZER),
+    ("skipped-function", r"^torch\.optim\.optimizer\.Optimizer\.add_param_group$", r"\w\(", _OPTIMIZER),
     ("operator", "^mod to ['\"]", "", _TEXT),
     ("data-dependent-value", "^the number", r"""\A["'].*["']( % |\.format\()""", _TEXT),
     ("attribute", "^a traceback", "", _TRACEBACK),

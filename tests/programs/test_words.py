@@ -156,7 +156,7 @@ SAID = (
     Said(numpy_random, "call", "numpy.random.rand()", "a generator that is not torch's", "torch.rand"),
     Said(makes_a_class, "local-class", "class Local:", "Local is made inside the function", "at the top of the file"),
     Said(sets_the_environment, "call", 'os.environ["PTDEBUG_TEST_OF_WORDS"]', "comes to call", "before or after"),
-    Said(calls_c, "call", 'struct.pack("f", 1.5)', "_struct.pack", "before or after"),
+    Said(calls_c, "call", 'struct.pack("f", 1.5)', "struct.pack", "before or after"),
     Said(asserts, "data-dependent-branch", 'assert (x < 100).all(), "too large"', "values in a tensor", "check it"),
     Said(loops_over_a_break, "call", "for number in range(2):", "goes on over an iterator", "the loop's body"),
 )

@@ -47,7 +47,7 @@ def _checkpoint(tx: Interpreter, args: Sequence[Value], kwargs: Mapping[str, Val
     if not torch.is_grad_enabled():
         return function.call(tx, inputs, rest)
     if torch.is_inference_mode_enabled() or any(isinstance(v, TensorValue) and v.fake.is_inference() for v in inputs):
-        raise Unsupported("call", "torch.utils.checkpoint.checkpoint of inference tensors")  # torch 2.11 saves its inputs
+        raise Unsupported("call", "torch.utils.checkpoint.checkpoint of inference tensors")  # torch 2.11 saves them
     if plain["use_reentrant"]:
         _check_reentrant(inputs, rest)
     with _region(tx, plain.get("preserve_rng_state", True), selective):

@@ -4,6 +4,8 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
+import torch
+
 from .base import Unsupported
 from .graph_functions import is_module_of_torch_internals
 
@@ -22,7 +24,10 @@ def is_marked_for_others(function: Any) -> bool:
 def refuse_marked(function: Any) -> None:
     """Functions that the program marked as not to be compiled, and machinery of torch that must run for real, break the
     graph."""
-    marked = getattr(function, "_torchdynamo_disable", False) or getattr(function, "_ptdebug_disable", False)
+    marked = (
+        getattr(function, "_torchdynamo_disable", False) or getattr(function, "_ptdebug_disable", False)
+        or function.__code__.co_filename == torch._compile.__file__  # made by torch._disable_dynamo
+    )  # fmt: skip
     if not marked and not is_module_of_torch_internals(getattr(function, "__module__", None)):
         return
     name = _name_of_marked(function)

@@ -256,7 +256,8 @@ def test_resume_functions_are_captured_too(compiled, differential, program):
     assert outcome_of(fast) == expected
     count = len(graphs)
     assert outcome_of(fast) == expected
-    assert len(graphs) == count
+    if program not in (raises, raises_in_handler):  # what a call made whose operator raised is not kept
+        assert len(graphs) == count
     if program not in (raises, raises_own, boolean_operator):
         assert count >= 2
 
