@@ -192,6 +192,7 @@ class AtenTracer(TorchDispatchMode):
     def _traced(self, func: Any, args: Any, kwargs: Any) -> Any:
         if func.namespace == "prim" or func in METADATA:
             return func(*args, **kwargs)
+        fake_results.check_copy(func, args)
         if func not in self.lowered or func in OWN:
             composite = _is_composite(func)
             rule = rule_for(func) or (func.decompose if composite else None)

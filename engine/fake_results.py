@@ -21,6 +21,7 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 from .random_fills import RANDOM_FILLS
 from .unbacked import unbacked_in
 from .unsupported import EngineUnsupported
+from .written import repeats
 
 aten = torch.ops.aten
 
@@ -34,6 +35,19 @@ SIZED_BY_DATA = frozenset((aten._unique.default,))
 
 LAID_OUT_BY_INPUT = frozenset((aten.unique_dim.default, aten.unique_consecutive.default))
 """Operators whose result has a size that only data tells, and strides that the sizes of the input do."""
+
+SCATTERS = frozenset((
+    aten.slice_scatter.default, aten.select_scatter.default, aten.diagonal_scatter.default,
+    aten.as_strided_scatter.default,
+))
+"""Operators that write into a copy of their first argument with its strides; of an expanded one, into a dense copy."""
+
+
+def check_copy(operator: Any, args: Sequence[Any]) -> None:
+    """Raises EngineUnsupported where eager writes into a copy whose elements share memory, as the original's do."""
+    if operator in SCATTERS and repeats(args[0]):
+        if not any(s == 0 and n > 1 for n, s in zip(args[0].shape, args[0].stride())):
+            raise EngineUnsupported(f"{operator} writes to elements that share memory")
 
 
 def check(operator: Any, out: Any, args: Sequence[Any]) -> None:
@@ -141,6 +155,11 @@ def _like_the_first(out: torch.Tensor, x: torch.Tensor, *_: Any) -> Strides:
 def _of_the_first(out: torch.Tensor, x: torch.Tensor, *_: Any) -> Strides:
     """Those of the first argument, gaps and all."""
     return x.stride()
+
+
+def _scaled_by_a_power(out: torch.Tensor, x: torch.Tensor, exponents: torch.Tensor) -> Strides:
+    """As elements of the first and of the power, which is row-major."""
+    return _as_elements(out, x, x.new_empty(exponents.shape))
 
 
 def _angle(out: torch.Tensor, x: torch.Tensor) -> Strides | None:
@@ -264,7 +283,7 @@ def _unique(position: int) -> Layout:
 LAYOUTS: dict[Any, Layout] = {
     **dict.fromkeys((
         aten.copysign.Tensor, aten.floor_divide.default, aten.div.Tensor_mode, aten.xlogy.Tensor,
-        aten.special_xlog1py.default, aten.sub.Tensor, aten.add.Tensor, aten.ldexp.Tensor, aten.heaviside.default,
+        aten.special_xlog1py.default, aten.sub.Tensor, aten.add.Tensor, aten.heaviside.default,
         aten.logaddexp.default, aten.logaddexp2.default, aten.clamp.Tensor, aten.logical_and.default,
         aten.logical_or.default, aten.logical_xor.default,
         aten.elu_backward.default, aten.gelu_backward.default, aten.hardshrink_backward.default,
@@ -279,6 +298,7 @@ LAYOUTS: dict[Any, Layout] = {
     **dict.fromkeys(RANDOM_FILLS, _of_the_first),
     aten.pow.Tensor_Scalar: _of_one,
     aten.angle.default: _angle,
+    aten.ldexp.Tensor: _scaled_by_a_power,
     aten.index.Tensor: _indexed,
     **dict.fromkeys((
         aten.log_sigmoid_forward.default, aten.im2col.default, aten.upsample_nearest1d.default,
@@ -286,6 +306,7 @@ LAYOUTS: dict[Any, Layout] = {
         aten._log_softmax_backward_data.default, aten.mse_loss_backward.default, aten.huber_loss_backward.default,
         aten.smooth_l1_loss_backward.default, aten.isin.Tensor_Tensor, aten.take.default,
         aten.native_layer_norm_backward.default, aten.pow.Scalar,
+        aten.masked_fill.Scalar, aten.masked_fill.Tensor, aten.glu_backward.default,
     ), _row_major),
     **dict.fromkeys((
         aten.reflection_pad2d.default, aten.reflection_pad3d.default, aten.replication_pad2d.default,

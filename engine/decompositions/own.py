@@ -174,6 +174,17 @@ def view_in_its_dtype(x: torch.Tensor, dtype: torch.dtype) -> Any:
     return aten.alias.default(x) if x.dtype is dtype else NotImplemented
 
 
+@own(aten._native_batch_norm_legit_functional.default)
+def batch_norm(x: torch.Tensor, weight: Any, bias: Any, mean: torch.Tensor, spread: torch.Tensor, *rest: Any) -> Any:
+    """torch's rule, with 16-bit running statistics in float32: the kernel rounds once, after it has added to them what
+    is new."""
+    kept = mean.dtype, spread.dtype
+    wide = [s.float() if s.dtype.itemsize == 2 else s for s in (mean, spread)]
+    rule = decomposition_table[aten._native_batch_norm_legit_functional.default]
+    *first, mean, spread = rule(x, weight, bias, *wide, *rest)
+    return (*first, mean.to(kept[0]), spread.to(kept[1]))
+
+
 @own(aten.ldexp.Tensor)
 def ldexp(x: torch.Tensor, other: torch.Tensor) -> Any:
     """In the dtype of the product with a power of two; whole exponents are ATen's, which knows no too large ones."""

@@ -38,9 +38,8 @@ def choose_layouts(graph: AtenGraph, context: CompileContext) -> list[RuleMatch]
     """Give convolutions and what lies between them the layouts in which the graph is fastest here."""
     if any(n.target in STRIDED for n in graph.module.graph.nodes):
         return []
-    promised = [n.meta["val"] if isinstance(n, torch.fx.Node) else None for n in _results(graph.module.graph)]
     matches = _widened(graph.module.graph)
-    nodes = list(graph.module.graph.nodes)
+    nodes, promised = list(graph.module.graph.nodes), _promised(graph.module.graph)
     frozen = frozen_nodes(graph.module.graph)
     convolutions = [found for found in (recognize(node, frozen) for node in nodes) if found is not None]
     if not convolutions:
@@ -54,7 +53,7 @@ def choose_layouts(graph: AtenGraph, context: CompileContext) -> list[RuleMatch]
         if ways[found.node] != CONTIGUOUS:
             why = f"{ways[found.node]} is the fastest with its neighbours ({found.describe()})"
             matches.append(RuleMatch("layout", (found.node.name,), (found.node.name,), why))
-    wanted, changed = _products(convolutions, ways)
+    wanted, changed = _products(convolutions, ways, promised)
     _propagate(graph.module.graph, wanted, changed)
     _keep_promises(graph.module.graph, promised)
     return matches
@@ -68,7 +67,7 @@ def turn_images(graph: AtenGraph, context: CompileContext) -> list[RuleMatch]:
     nodes = list(graph.module.graph.nodes)
     if any(n.target in STRIDED or unbacked_in(n.meta.get("val")) for n in nodes):  # these would be made a second time
         return []
-    promised = [n.meta["val"] if isinstance(n, torch.fx.Node) else None for n in _results(graph.module.graph)]
+    promised = _promised(graph.module.graph)
     why = f"the library's kernels for 16 bits on a GPU want {LAST}, and would turn images on each call"
     wanted = {}
     for node in nodes:
@@ -96,6 +95,7 @@ def _widened(graph: torch.fx.Graph) -> list[RuleMatch]:
         if wide is not None:
             why = "a convolution of rows is one of images of one row, whose layout can be chosen"
             matches.append(RuleMatch("rows-as-images", (node.name,), (wide.name,), why))
+            wide.meta["val"] = node.meta["val"]  # whose memory views of it have
             node.replace_all_uses_with(wide)
             graph.erase_node(node)
     return matches
@@ -200,9 +200,10 @@ def _decided(
 
 # ---- the rewrite -----------------------------------------------------------------------------------------------------
 def _products(
-    convolutions: Sequence[Convolution], ways: Mapping[torch.fx.Node, str]
+    convolutions: Sequence[Convolution], ways: Mapping[torch.fx.Node, str], promised: dict[torch.fx.Node, torch.Tensor]
 ) -> tuple[dict[torch.fx.Node, bool], set[torch.fx.Node]]:
-    """Put products in the place of convolutions; (which of those left want channels innermost, products)."""
+    """Put products in the place of convolutions, and of what these promised; (which of those left want channels
+    innermost, products)."""
     wanted: dict[torch.fx.Node, bool] = {}
     products: set[torch.fx.Node] = set()
     for found in convolutions:
@@ -212,6 +213,7 @@ def _products(
             continue
         result = as_product(found)
         products.add(result)
+        promised[result] = promised.pop(node)
         node.replace_all_uses_with(result)
         node.graph.erase_node(node)
     return wanted, products
@@ -275,17 +277,51 @@ def _again(node: torch.fx.Node) -> Any:
         return node.meta["val"]
 
 
-def _keep_promises(graph: torch.fx.Graph, promised: Sequence[Any]) -> None:
-    """Copy results whose layout has changed to the strides that the program was promised."""
+def _promised(graph: torch.fx.Graph) -> dict[torch.fx.Node, torch.Tensor]:
+    """The tensors of a graph, in the layouts that the program was promised."""
+    values = [(node, node.meta.get("val")) for node in graph.nodes]
+    return {node: value for node, value in values if isinstance(value, torch.Tensor)}
+
+
+def _keep_promises(graph: torch.fx.Graph, promised: Mapping[torch.fx.Node, torch.Tensor]) -> None:
+    """Copy results whose layout has changed to the strides that the program was promised: the memory that they are
+    views of, and then the views again, so that results share memory as before."""
     output = graph.output_node()
-    for node, before in zip(_results(graph), promised):
-        if not isinstance(before, torch.Tensor) or before.stride() == node.meta["val"].stride():
+    made: dict[torch.fx.Node, torch.fx.Node] = {}
+    results = {n: _views(n, promised) for n in _results(graph) if n in promised}
+    changed = {views[0] for n, views in results.items() if promised[n].stride() != n.meta["val"].stride()}
+    for result, views in results.items():
+        if views[0] not in changed:
             continue
-        with graph.inserting_before(output):
-            copy = graph.call_function(aten.clone.default, (node,), {"memory_format": torch.contiguous_format})
-        copy.meta.update(node.meta)
-        copy.meta["val"] = before
-        output.replace_input_with(node, copy)
+        for node, source in zip(views, [None, *views]):
+            if node not in made:
+                with graph.inserting_before(output):
+                    made[node] = _copied(node) if source is None else _taken_again(node, made[source])
+                made[node].meta.update(node.meta, val=promised[node])
+        output.replace_input_with(result, made[result])
+
+
+def _copied(node: torch.fx.Node) -> torch.fx.Node:
+    return node.graph.call_function(aten.clone.default, (node,), {"memory_format": torch.contiguous_format})
+
+
+def _taken_again(view: torch.fx.Node, source: torch.fx.Node) -> torch.fx.Node:
+    return view.graph.call_function(cast(Any, view.target), (source, *view.args[1:]), view.kwargs)
+
+
+def _views(node: torch.fx.Node, promised: Mapping[torch.fx.Node, torch.Tensor]) -> list[torch.fx.Node]:
+    """A node whose memory is its own, and the views that lead from it to `node`, which is last."""
+    views = [node]
+    while kind_of(views[0]) in (VIEW, RESHAPE):
+        source = cast(torch.fx.Node, views[0].args[0])
+        if source not in promised or not _one_memory(promised[source], promised[views[0]]):
+            break
+        views.insert(0, source)
+    return views
+
+
+def _one_memory(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return one.untyped_storage()._cdata == other.untyped_storage()._cdata
 
 
 def _results(graph: torch.fx.Graph) -> tuple[Any, ...]:

@@ -134,7 +134,6 @@ def _slice_scatter(graph: GraphLowering, node: torch.fx.Node, x: Value, source: 
     begin, length = slice_start(start, x.size[at]), source.size[at]
     if type(step) is not int or 0 in source.size:
         raise Unsupported("slice_scatter of nothing or with a symbolic step")
-    _check_apart(node)
 
     def compute(e: BodyBuilder, index: Index) -> str:
         place = index[at] - begin
@@ -154,7 +153,6 @@ def _select_scatter(graph: GraphLowering, node: torch.fx.Node, x: Value, source:
     at = dim % len(x.size)
     if type(position) is not int:
         raise Unsupported("a symbolic position")
-    _check_apart(node)
     where = constant(position if position >= 0 else size(x.size[at] + position))
 
     def compute(e: BodyBuilder, index: Index) -> str:
@@ -168,7 +166,6 @@ def _select_scatter(graph: GraphLowering, node: torch.fx.Node, x: Value, source:
 @lowering(aten.diagonal_scatter.default, kind=GATHER)
 def _diagonal_scatter(graph: GraphLowering, node: torch.fx.Node, x: Value, source: Value, shift: int = 0, dim1: int = 0,
                       dim2: int = 1) -> Value:
-    _check_apart(node)
     rank = len(x.size)
     a, b = dim1 % rank, dim2 % rank
 
@@ -179,16 +176,3 @@ def _diagonal_scatter(graph: GraphLowering, node: torch.fx.Node, x: Value, sourc
         return e.masked(on_diagonal, lambda: e.rounded(source.load(e, (*rest, along)), x.dtype), x.load(e, index))
 
     return graph.gather(node, (x, source), compute)
-
-
-def _check_apart(node: torch.fx.Node) -> None:
-    """Eager writes into a copy that shares memory among elements wherever the original does."""
-    fake: torch.Tensor = node.all_input_nodes[0].meta["val"]
-    if not all(type(n) is int for n in (*fake.stride(), *fake.shape)):
-        return
-    reach = 0
-    for step, extent in sorted(zip(fake.stride(), fake.shape)):
-        if extent != 1 and step != 0:
-            if step <= reach:
-                raise Unsupported("elements that share memory")
-            reach += step * (extent - 1)

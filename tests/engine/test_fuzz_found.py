@@ -105,6 +105,13 @@ FOUND = {
     "a sixth of a double is eager's": program(
         [given("a", (9,), torch.float64), given("b", (9,), torch.float64)],
         ("torch.ops.aten.hardsigmoid_backward", (A, B), {})),
+    "a fill under a mask, and a gradient of gated halves, are row-major": program(
+        [given("a", (3, 16, 1, 8), stride=(1, 24, 384, 3)), given("b", (16, 1, 8), torch.bool),
+         given("c", (3, 8, 1, 8), stride=(1, 24, 384, 3))],
+        ("torch.masked_fill", (A, B, 7.25), {}), ("torch.ops.aten.glu_backward", (C, A, 1), {}),
+        results=("v0", "v1")),
+    "a power of two by which is scaled is row-major": program(
+        [given("a", (16, 1, 8)), given("b", (3, 16, 1, 8), stride=(1, 24, 384, 3))], ("torch.ldexp", (A, B), {})),
     "what is cut to a whole number has no negative zero": program(
         [given("a", (40,))], ("torch.Tensor.to", (A, torch.int32), {}), ("torch.copysign", (2.5, V0), {}),
         ("torch.Tensor.to", (V0, torch.float32), {}), results=("v1", "v2")),
@@ -186,6 +193,18 @@ FORCED = {
         {"lowering:*": "extern"}, False, program(
             [given("a", (1, 2, 2, 2, 3), stride=(24, 1, 12, 6, 2)), given("b", (2,))],
             ("F.group_norm", (A, 2, B), {}))),
+    "running statistics in 16 bits are rounded once": (
+        {"rounding:*": "eager"}, False, program(
+            [given("a", (7, 64, 3, 17), torch.float16), given("b", (64,), torch.float16, fill="small"),
+             given("c", (64,), torch.float16, fill="index", bound=5)],
+            ("F.batch_norm", (A, B, C, None, None, True), {}), ("torch.clone", (C,), {}), results=("v1",))),
+    "results of a convolution whose channels are innermost share memory": (
+        {"library:*": "channels-last"}, False, program(
+            [given("a", (5, 7, 8, 4)), given("b", (3, 7, 2, 2)), given("c", (3, 7, 2))],
+            ("F.conv2d", (A, B), {}), ("torch.Tensor.expand", (V0, (4, 5, 3, 7, 3)), {}),
+            ("torch.flatten", (V0, 1), {}), ("torch.select", (A, 3, 0), {}), ("F.conv1d", (Ref("v3"), C), {}),
+            ("torch.permute", (Ref("v4"), (0, 2, 1)), {}), ("torch.select", (Ref("v4"), 0, 1), {}),
+            results=("v1", "v2", "v0", "v5", "v6"))),
     "a view of an expanded tensor in its dtype": (
         {"lowering:*": "extern"}, False, program(
             [given("a", (1, 1))], ("torch.sin", (A,), {}), ("torch.broadcast_to", (V0, (1, 3)), {}),
@@ -235,15 +254,16 @@ def test_a_variance_of_single_elements_is_nan_for_infinities():
     (("torch.clone", (A,), {}), ("torch.as_strided", (V0, (3, 2), (1, 1), 0), {}),
      ("torch.Tensor.sub_", (V1, 1.5), {})),
     (("torch.Tensor.view", (A, torch.int32), {}), ("torch.as_strided", (V0, (4, 2), (2, 1), 0), {})),
+    (("torch.as_strided", (A, (4, 2), (2, 2), 0), {}), ("torch.slice_scatter", (V0, Ref("c"), 0, 0, 2), {})),
 ), ids=("a write to an expanded view", "memory between written elements", "a write between elements",
         "a write to windows that leave an element out", "a write to windows that share elements",
-        "memory between elements in another dtype"))
+        "memory between elements in another dtype", "a copy whose elements share memory"))
 def test_what_no_functional_graph_says_exactly_stays_with_eager(calls):
     from ptdebug.engine.aten import EngineUnsupported
 
     source = given("a", (4,), stride=(3,))
     with pytest.raises(EngineUnsupported):
-        next(results_of([program([source, given("b", (2, 4), torch.bool)], *calls)], {}))
+        next(results_of([program([source, given("b", (2, 4), torch.bool), given("c", (2, 2))], *calls)], {}))
 
 
 STATISTICS = [given("b", (3, 2, 4)), given("a", (2,), stride=(0,)), given("c", (2,), fill="index", bound=5)]
