@@ -68,6 +68,7 @@ class TraceGraph:
         self.versions: dict[torch.fx.Node, int | None] = {}  # of inputs when they came in; None: they have none
         self.unchecked: list[sympy.Expr] = []  # what torch assumed for the operation that is being added
         self.assumed: Assumed | None = None  # the first check that relies on a second run
+        self.assigned: list[torch.Tensor] = []  # what variables are since `p.data = value`, in the graph
         self.operations = 0
         self.sets_modes = False
 
@@ -197,7 +198,21 @@ class TraceGraph:
         if self.shapes.shape_env.num_deferred_runtime_asserts != count and target not in _CHECKS:
             # What torch assumes of such sizes would be an error of ours where it does not hold.
             self.unchecked = [e for e in self.shapes.assertions() - before if not says_not_negative(e)]
+        if self.assigned:
+            self._keep_apart(fake)
         return fake
+
+    def _keep_apart(self, fake: Any) -> None:
+        """Raises Unsupported where the operation that gave `fake` has made more of a variable with other data than
+        `p.data = value` after the graph can: given it a gradient, or taken a view, whose base would not be `p`."""
+        results = fake if isinstance(fake, (tuple, list)) else (fake,)
+        views = [part for part in results if isinstance(part, torch.Tensor) and part._is_view()]
+        for variable in self.assigned:
+            written = variable.requires_grad
+            if written:
+                variable.detach_()
+            if written or any(view._base is variable for view in views):
+                raise Unsupported("set-attribute", "Tensor.data")
 
     def _run_fake(self, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         fake_args = tuple([_fake(arg) for arg in args])

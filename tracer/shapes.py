@@ -312,9 +312,13 @@ class FrameShapes:
     def has_base(self, view: torch.Tensor) -> bool:
         """Whether a view that is read now is one of its base as fakes know it. It is not where the base got other
         memory (`base.data = ...`), and where an operation of the graph has made the base need gradients; nor can a
-        view be read that was made without gradients, and whose base got some since."""
+        view be read that was made without gradients, and whose base got some since. Nor is a view known whose node
+        autograd was not asked for since an operation gave its base one: until then it may not be written, and whoever
+        asks (`Tensor.is_leaf` does, `aten.is_leaf` does not) changes that."""
         base = view._base
         assert base is not None
+        if view.requires_grad and view._version and torch.ops.aten.is_leaf(view):
+            return False
         fake = self.fake_mode.fake_tensor_converter._get_memo(base)
         if fake is not None and fake.requires_grad != base.requires_grad:
             return False

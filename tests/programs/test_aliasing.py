@@ -8,9 +8,10 @@ import pytest
 import torch
 from ptdebug.tracer.statistics import STATISTICS
 
-from .checking import check
+from .checking import call, check
 
 X = torch.ones(2)
+WEIGHT = torch.ones(6, requires_grad=True)
 
 
 class Box:
@@ -135,3 +136,26 @@ def test_a_view_that_is_read_once_its_base_has_changed(name: str) -> None:
     STATISTICS.clear()
     check(use)
     assert not [reason for reason in STATISTICS.reasons if "internal error" in reason]
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_a_view_of_which_autograd_was_not_asked_since_its_base_has_a_gradient(inside: bool) -> None:
+    """It may not be written, until something looks at its node: what is compiled must not be that."""
+
+    def use(compile):
+        def f(x, part, weight):
+            if inside:
+                x.mul_(weight)
+            part += 1
+            return part
+
+        def asked(x, part, weight):
+            x.mul_(weight)
+            return part.is_leaf, part.add_(1)
+
+        whole, part = _whole_and_part()
+        if not inside:
+            whole.mul_(WEIGHT)
+        return call(compile(f), whole, part, WEIGHT), whole, call(compile(asked), *_whole_and_part(), WEIGHT)
+
+    check(use)

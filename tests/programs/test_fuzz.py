@@ -102,6 +102,11 @@ def test_where_eager_runs_out_is_nobodys_promise(error):
     assert isinstance(verdict(PRELUDE + MARK + _SEES.format(line=f"raise {error}")), Skipped)
 
 
+def test_a_program_that_catches_the_end_of_its_time_is_not_compared():
+    line = "try:\n        while True: pass\n    finally:\n        return x"
+    assert isinstance(verdict(PRELUDE + MARK + _SEES.format(line=line), seconds=6.0), Skipped)
+
+
 @pytest.mark.parametrize("first, again, expected", [
     (-24, ([Outcome(7)], None), Outcome(7)),
     (-24, ([Outcome(7, "kind")], None), Outcome(7, "kind")),

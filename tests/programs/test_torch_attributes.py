@@ -43,6 +43,29 @@ def a_parameter_whose_data_is_of_inference_mode(compile):
     return results, [(p.requires_grad, p.is_inference()) for p in given]
 
 
+@PROGRAMS
+def an_input_with_other_data_gets_a_gradient(compile):
+    """Its own, of autograd, and that of a view: `x.data = value` would not give it one."""
+
+    def written(x, layer):
+        x.data = x + 1
+        x.add_(layer(x))
+
+    def item(x, layer):
+        x.data = x * 2
+        x[0] = layer(x)[1]
+
+    def view(x, layer):
+        with torch.no_grad():
+            x.data = x[:1]
+            part = x.view(-1)
+        return part._base is x, layer(x)
+
+    given, layer = [torch.arange(6.0).view(2, 3) for _ in range(3)], _linear()
+    results = [compile(fn)(x, layer) for fn, x in zip((written, item, view), given)]
+    return results, given, [(x.requires_grad, x.is_leaf) for x in given]
+
+
 @WHOLE
 def the_data_of_an_input(compile):
     def fn(x):

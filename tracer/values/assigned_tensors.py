@@ -1,7 +1,8 @@
 """Attributes of torch's that a program sets of a tensor: `p.data = value` and `p.grad = value`.
 
 Both are side effects, made after the graph has run. From `p.data = value` on, the variable is in the graph what shares
-the memory of `value`; where autograd would record it after that, the graph breaks.
+the memory of `value`; where autograd would record it after that, or give it a gradient, or where the program takes a
+view of it, the graph breaks.
 """
 from __future__ import annotations
 
@@ -34,6 +35,7 @@ def _set_data(tx: Interpreter, self: TensorValue, value: Value) -> None:
     recorded = self.fake.requires_grad
     self.node, self.fake, self.shape = shared.node, shared.fake, None
     tx.trace.values_by_id[id(self.fake)] = self
+    tx.graph.assigned.append(shared.fake)
     if recorded:
         with tx.graph.fake_mode:
             self.fake = shared.fake.detach().requires_grad_()
