@@ -9,12 +9,15 @@ import heapq
 import itertools
 import json
 import logging
+import math
 import operator
 import re
 import types
 
+import ptdebug
 import pytest
 import torch
+import torch.nn.functional as F
 from ptdebug.tracer.cached_results import NOT_CACHED, cached_result
 from ptdebug.tracer.statistics import STATISTICS
 
@@ -402,3 +405,22 @@ def test_messages_appear_as_soon_as_the_logger_shows_them():
         return results, f(X), shown, told
 
     check(use)
+
+
+LAYER = torch.nn.Linear(3, 2)
+
+
+@pytest.mark.parametrize("owner, name, function", [
+    (math, "floor", lambda x: x * math.floor(2.5)),
+    (F, "linear", LAYER),
+    (F, "scaled_dot_product_attention", lambda x: F.scaled_dot_product_attention(x[None], x[None], x[None])),
+    (torch.nn.functional, "relu", lambda x: torch.nn.functional.relu(x)),
+    (operator, "add", lambda x: operator.add(x, x)),
+])  # fmt: skip
+def test_a_function_of_a_library_that_is_replaced_between_calls_is_called(monkeypatch, owner, name, function):
+    fast = ptdebug.compile(function)
+    torch.testing.assert_close(fast(X), function(X))
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, name, lambda *_: 7 * X)
+        torch.testing.assert_close(fast(X), function(X))
+    torch.testing.assert_close(fast(X), function(X))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from types import ModuleType
+from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -20,7 +20,7 @@ from .constant import constant
 from .handlers import NAMED, handles
 from .mappings import DictValue
 from .objects import ObjectValue
-from .registry import CONSTANT_TYPES, build, build_constant, builds, from_python, is_stable
+from .registry import CONSTANT_TYPES, build, build_constant, builds, from_python, is_library, is_stable
 from .slices import SliceValue, position
 
 if TYPE_CHECKING:
@@ -293,7 +293,10 @@ class PythonModuleValue(Value):
         if isinstance(found, ModuleType):
             return from_python(tx, found)
         if sys.modules.get(module_name) is self.module and name in own:
-            return build(tx, found, ModuleGlobalSource(module_name, name))
+            source = ModuleGlobalSource(module_name, name)
+            if is_library(module_name) and _is_model_code(str(tx.f_globals.get("__name__"))):
+                _guard_replaced(tx, found, source)
+            return build(tx, found, source)
         return build(tx, found, AttrSource(self.source, name)) if self.source is not None else from_python(tx, found)
 
     def setattr(self, tx: Interpreter, name: str, value: Value) -> None:
@@ -311,6 +314,19 @@ class PythonModuleValue(Value):
     def describe(self) -> str:
         """Its name."""
         return f"the module {self.module.__name__}"
+
+
+def _is_model_code(module: str) -> bool:
+    """Whether a module of that name is the program's, or holds layers or models, which read functions as it does."""
+    return module.startswith(("torch.nn.modules.", "transformers.")) or not is_library(module)
+
+
+def _guard_replaced(tx: Interpreter, found: Any, source: Source) -> None:
+    """What is read from a library stays that: tests and tools put other functions in its place."""
+    if isinstance(found, FunctionType):
+        tx.guards.add(source, "FUNCTION_MATCH", found)
+    elif isinstance(found, (BuiltinFunctionType, type)):
+        tx.guards.add(source, "ID_MATCH", found)
 
 
 @builds(ModuleType)
