@@ -40,7 +40,7 @@ from .functional import (
 from .random_fills import RANDOM_FILLS
 from .unbacked import unbacked_in
 from .unsupported import EngineUnsupported as EngineUnsupported
-from .written import Written, repeats, versions
+from .written import Written, functional_form, repeats, versions
 
 METADATA = frozenset(getattr(torch.ops.aten, name).default for name in ("size", "stride", "storage_offset"))
 """What kernels ask of a tensor whose sizes vary, if they need numbers: those are assumed from then on."""
@@ -154,11 +154,11 @@ class AtenTracer(TorchDispatchMode):
                 if node.op == "call_function":
                     traced = len(self.graph.nodes)
                     with python_rules(node.target):
-                        values[node] = REPLACED.get(node.target, node.target)(*args, **kwargs)
+                        values[node] = _call(REPLACED.get(node.target, node.target), node.target, args, kwargs)
                     if _has_dropout(node.target, args, kwargs):
                         self._check_dropout(node.target, traced)
                 elif node.op == "call_method":
-                    values[node] = getattr(args[0], node.target)(*args[1:], **kwargs)
+                    values[node] = _call(getattr(type(args[0]), node.target), node.target, args, kwargs)
                 else:
                     values[node] = operator.attrgetter(node.target)(module)(*args, **kwargs)
             written.follow(node, values.get(node))
@@ -333,6 +333,21 @@ class AtenTracer(TorchDispatchMode):
         return value
 
 
+def _call(function: Any, target: Any, args: Any, kwargs: Any) -> Any:
+    """The result of a call of the captured graph; what torch's check of a write refuses is computed, then copied."""
+    try:
+        return function(*args, **kwargs)
+    except RuntimeError as error:
+        computed = functional_form(target)
+        if computed is None or not _refuses_symbols(error):
+            raise
+    return args[0].copy_(computed(*args, **kwargs))
+
+
+def _refuses_symbols(error: RuntimeError) -> bool:
+    return any(text in str(error) for text in SYMBOLS_REFUSED)
+
+
 RECURRENT = frozenset((torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu))
 
 
@@ -392,7 +407,7 @@ def functionalization() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:  # a write through as_strided or to elements that share memory
-        if any(text in str(error) for text in SYMBOLS_REFUSED):
+        if _refuses_symbols(error):
             raise EngineUnsupported("a tensor whose sizes vary is written by an operator that wants numbers") from error
         if "functionaliz" not in str(error) and "two bool tensors" not in str(error):
             raise

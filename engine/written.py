@@ -5,6 +5,7 @@ or copy depending on strides, would follow that. Here the new value is put into 
 """
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -24,6 +25,19 @@ def versions(node: torch.fx.Node, values: dict[torch.fx.Node, Any]) -> list[tupl
     """The tensors that `node` reads, and how often each was written so far."""
     tensors = [(n, values.get(n)) for n in node.all_input_nodes]
     return [(n, _writes(v)) for n, v in tensors if isinstance(v, torch.Tensor) and torch._is_functional_tensor(v)]
+
+
+def functional_form(target: Any) -> Callable[..., Any] | None:
+    """What a method that writes in place computes, as a method that does not; None where there is none that draws no
+    random numbers and takes no view."""
+    name = target if isinstance(target, str) else getattr(target, "__name__", "")
+    packet = getattr(torch.ops.aten, name, None)
+    if not name.endswith("_") or name.endswith("__") or packet is None:
+        return None
+    tags = {tag for overload in packet.overloads() for tag in getattr(packet, overload).tags}
+    if torch.Tag.inplace_view in tags or torch.Tag.nondeterministic_seeded in tags:
+        return None
+    return getattr(torch.Tensor, name[:-1], None)
 
 
 class Written:

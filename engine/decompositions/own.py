@@ -185,6 +185,15 @@ def batch_norm(x: torch.Tensor, weight: Any, bias: Any, mean: torch.Tensor, spre
     return (*first, mean.to(kept[0]), spread.to(kept[1]))
 
 
+@own(aten.copy.default)
+def copy_of_number(x: torch.Tensor, source: Any, non_blocking: bool = False) -> Any:
+    """Of a number: as of a tensor of one double, or of one whole number, which wraps around."""
+    if isinstance(source, torch.Tensor) or type(source) not in (bool, int, float):
+        return NotImplemented
+    dtype = {bool: torch.bool, int: torch.int64, float: torch.float64}[type(source)]
+    return aten.copy.default(x, aten.full.default([], source, dtype=dtype, device=x.device))
+
+
 @own(aten.ldexp.Tensor)
 def ldexp(x: torch.Tensor, other: torch.Tensor) -> Any:
     """In the dtype of the product with a power of two; whole exponents are ATen's, which knows no too large ones."""

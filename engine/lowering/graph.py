@@ -379,7 +379,8 @@ class GraphLowering:
 
 
     def _same_window(self, out: torch.fx.Node, value: Value) -> View | None:
-        """The window that torch took of a value in memory, where the indices of our views express it by no strides."""
+        """The window that torch took of a value in memory, where the indices of our views express it by no strides, or
+        by such of which we cannot tell that they are equal."""
         root = viewed(out)
         fake, whole = out.meta["val"], root.meta.get("val")
         source = self.values[root]
@@ -391,16 +392,18 @@ class GraphLowering:
         if cast and whole.dtype.itemsize == fake.dtype.itemsize and root.op == "call_function":
             value = source
         self.realize(value.base, exact=True)
-        if value.base is not source.base or value.base.stored is not None or not (cast or strided(value) is None):
+        wanted = sizes(fake.stride())
+        ours = strided(value, like=wanted)
+        differs = ours is None or tuple(map(size, ours.stride)) != wanted  # or it is not known that they are equal
+        if value.base is not source.base or value.base.stored is not None or not (cast or differs):
             return None
         if fake.untyped_storage()._cdata != whole.untyped_storage()._cdata:
             return None
         if value.base.stride != sizes(whole.stride()):
             return None
-        start, strides = size(fake.storage_offset() - whole.storage_offset()), sizes(fake.stride())
+        start = expr(size(fake.storage_offset() - whole.storage_offset()))
         dtype = fake.dtype if cast else None
-        shape = tuple(map(expr, sizes(fake.shape)))
-        return View(value.base.buffer, shape, tuple(map(expr, strides)), expr(start), dtype)
+        return View(value.base.buffer, tuple(map(expr, sizes(fake.shape))), tuple(map(expr, wanted)), start, dtype)
 
 
 _HALVES = frozenset((torch.bfloat16, torch.float16))

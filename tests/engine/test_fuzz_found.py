@@ -112,6 +112,9 @@ FOUND = {
         results=("v0", "v1")),
     "a power of two by which is scaled is row-major": program(
         [given("a", (16, 1, 8)), given("b", (3, 16, 1, 8), stride=(1, 24, 384, 3))], ("torch.ldexp", (A, B), {})),
+    "copies of numbers": program(
+        [given("a", (3, 4), torch.float64), given("b", (4,), torch.uint8)], ("torch.Tensor.copy_", (A, 0.1), {}),
+        ("torch.Tensor.copy_", (B, 300), {})),
     "what is cut to a whole number has no negative zero": program(
         [given("a", (40,))], ("torch.Tensor.to", (A, torch.int32), {}), ("torch.copysign", (2.5, V0), {}),
         ("torch.Tensor.to", (V0, torch.float32), {}), results=("v1", "v2")),
@@ -158,11 +161,26 @@ def test_sizes_that_vary_where_a_kernel_wants_numbers():
     assert not check([written], {}, dynamic=True)
 
 
+@pytest.mark.parametrize("call", (
+    ("clamp_", 0.0, 1.0), ("cumsum_", 0), ("addcmul_", Ref("d"), V0), ("atan2_", Ref("c")), ("triu_",),
+    ("masked_fill_", Ref("d"), 2.0), ("pow_", Ref("c")), ("nan_to_num_", 2.0),
+), ids=lambda call: call[0])
+def test_writes_at_sizes_that_vary_are_compiled(call):
+    name, *args = call
+    inputs = [given("a", (5, 7)), given("c", (7,)), given("d", (5, 7), torch.bool)]
+    made = program(inputs, ("torch.sin", (A,), {}), (f"torch.Tensor.{name}", (A, *args), {}), results=("v0", "v1"))
+    assert next(results_of([made], {}, dynamic=True))[0] == "kernels"  # not left to eager
+    assert not check([made], {}, dynamic=True)
+
+
 VARYING = {
     "a gradient of elements": program(
         [given("a", (8, 9, 1, 9), stride=(1, 8, 648, 72)), given("b", (8, 9, 1, 9))],
         ("torch.ops.aten.hardtanh_backward", (B, A, -1, 1), {})),
     "angles of complex numbers": program([given("a", (4, 3), torch.complex64, (1, 4))], ("torch.angle", (A,), {})),
+    "a reshape of which cannot be told that sizes are equal shares memory": program(
+        [given("a", (1, 2, 3, 4, 5), torch.float64)], ("F.max_pool3d", (A, 2, 2, 1), {}),
+        ("torch.reshape", (V0, (3, 3, 4)), {}), results=("v0", "v1")),
     "rows of a gradient": program(
         [given("a", (5, 7), stride=(1, 5)), given("b", (5, 1)), given("c", (7,))],
         ("torch.ops.aten.native_layer_norm_backward", (A, A, [7], B, B, C, C, [True, True, True]), {}),
