@@ -111,8 +111,9 @@ def _guard_alias(tx: Interpreter, obj: Any, value: Value, source: Source) -> Non
 def is_stable(source: Source | None) -> bool:
     """Whether what `source` leads to is part of the installed code: globals of torch's modules, attributes of types.
 
-    Such functions and classes are not guarded, but for methods that the program itself defines: replacing the code of a
-    library while a program runs is not supported.
+    Such functions and classes are not guarded, but for methods that the program itself defines, and for functions that
+    the program, layers and models read from a library's module: replacing more of a library's code while a program runs
+    is not supported.
     """
     while source is not None:
         if isinstance(source, ModuleGlobalSource):
