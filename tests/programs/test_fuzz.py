@@ -97,14 +97,22 @@ def test_what_is_compared(place, eager, compiled):
     assert isinstance(compared(one, other, False), Difference), place
 
 
+def test_the_node_of_a_checkpoint_may_have_another_name():
+    eager = [("printed0", "t([1.], grad_fn=<CheckpointFunctionBackward>) t([2.], grad_fn=<CosBackward0>)")]
+    for ours, same in (("Sin", True), ("Sin>, x=<", False)):
+        got = eager[0][1].replace("CheckpointFunctionBackward", f"{ours}Backward0")
+        assert (compared(eager, [("printed0", got)], False) is None) == same
+    assert compared(eager, [("printed0", eager[0][1].replace("Cos", "Sin"))], False) is not None
+
+
 @pytest.mark.parametrize("error", ["RecursionError()", "MemoryError()", "RuntimeError(\"can't start new thread\")"])
 def test_where_eager_runs_out_is_nobodys_promise(error):
     assert isinstance(verdict(PRELUDE + MARK + _SEES.format(line=f"raise {error}")), Skipped)
 
 
 def test_a_program_that_catches_the_end_of_its_time_is_not_compared():
-    line = "try:\n        while True: pass\n    finally:\n        return x"
-    assert isinstance(verdict(PRELUDE + MARK + _SEES.format(line=line), seconds=6.0), Skipped)
+    line = "try:\n        while len(x): x + 1\n    finally:\n        return x"
+    assert isinstance(verdict(PRELUDE + MARK + _SEES.format(line=line), seconds=30.0), Skipped)
 
 
 @pytest.mark.parametrize("first, again, expected", [
