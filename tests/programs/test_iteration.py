@@ -316,6 +316,19 @@ def objects_that_are_indices(compile):
     return [call(f, torch.ones(2), ask, at) for ask in asks for at in (1, [], Position(1), 2.0)]
 
 
+
+@program
+def iterators_that_have_ended(compile):
+    def fn(x, items):
+        ended = iter([x, x + 1]), reversed([x]), iter((x,)), iter(items), reversed(items)
+        return x * 2, [list(one) for one in ended], ended, [next(one, "ended") for one in ended]
+
+    items = [1, 2]
+    _, _, ended, _ = result = compile(fn)(torch.ones(2), items)
+    items.append(3)
+    return result, [type(one) for one in ended], [list(one) for one in ended]
+
+
 @pytest.mark.parametrize("name", program)
 def test_program(name):
     check(program[name])

@@ -343,6 +343,73 @@ def changing_structure(compile):
     return r
 
 
+
+@program
+def modules_made_in_the_function(compile):
+    def kept(x, taken):
+        act, loss = nn.Tanh(), nn.MSELoss(reduction="sum")
+        taken.append(act)
+        return act(x), loss(x, x * 2), lambda: loss, [act, act], act is loss
+
+    def broken(x, taken):
+        drop = nn.Dropout(0.5)
+        print("here")
+        was = drop.training
+        taken.append(drop.eval())
+        return drop(x), was
+
+    def hooked(x, taken):
+        act = nn.ReLU()
+        act.register_forward_hook(lambda m, args, out: out + 1)
+        taken.append(act)
+        return act(x), len(act._forward_hooks)
+
+    def marked(x, taken):
+        act = nn.GELU(approximate="tanh")
+        hooks, act.tag = act._forward_hooks, "mine"
+        hooks[0] = lambda m, args, out: out * 2
+        return act(x), act.tag, hooks is act._forward_hooks
+
+    def drawn(x, taken):
+        return sum(p.sum() for p in nn.MultiheadAttention(2, 1).parameters()) + torch.rand(1)
+
+    out = []
+    for f in (kept, broken, hooked, marked, drawn):
+        fn, taken = compile(f), []
+        out += [fn(torch.ones(2, 3) * i, taken) for i in range(3)]
+        out.append(taken)
+    return out
+
+
+@program
+def slices_of_modules(compile):
+    class Net(nn.Module):
+        def __init__(s):
+            super().__init__()
+            s.layers, s.seq = (kind([nn.ReLU(), nn.Tanh(), nn.Sigmoid()]) for kind in (nn.ModuleList, _sequential))
+
+    def kept(n, x):
+        first = n.layers[:2]
+        return first, [a is b for a, b in zip(first, n.layers)], first is n.layers[:2], n.seq[1:](x)
+
+    def grown(n, x):
+        first = n.layers[:2]
+        first.append(nn.ReLU())
+        return len(first), len(n.layers), x + 1
+
+    def replaced(n, x):
+        first = n.seq[:2]
+        n.seq[0] = n.layers[2]
+        return first, first(x), n.seq[:2](x)
+
+    nets = [Net() for _ in range(3)]
+    return [fn(n, torch.ones(2)) for fn in map(compile, (kept, grown, replaced)) for n in nets]
+
+
+def _sequential(layers):
+    return nn.Sequential(*layers)
+
+
 @pytest.mark.parametrize("name", program)
 def test_a_compiled_program_is_the_program(name):
     check(program[name])

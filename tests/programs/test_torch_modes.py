@@ -160,6 +160,17 @@ def inference_mode(compile):
 
 
 @program
+def inference_tensors_refuse_to_change_outside(compile):
+    def f(x, change):
+        with torch.inference_mode():
+            y = change(x * 2)
+        return y, change(y)
+
+    changes = (lambda t: t.t_(), lambda t: t.unsqueeze_(0), lambda t: t.transpose_(0, 1), lambda t: t.add_(1))
+    return [call(compile(f), torch.ones(2, 3), change) for change in changes]
+
+
+@program
 def autocast(compile):
     lin = nn.Linear(4, 4)
 

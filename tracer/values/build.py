@@ -22,6 +22,7 @@ from . import (  # noqa: F401  (they fill the tables)
     functorch,
     iterators,
     library,
+    made_modules,
     modules,
     numpy_creation,
     numpy_functions,

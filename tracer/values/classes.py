@@ -336,21 +336,6 @@ def _typed_dict(tx: Interpreter, cls: type, args: Sequence[Value], kwargs: Mappi
     return from_python(tx, dict).call(tx, args, kwargs)
 
 
-_STATELESS = (
-    "torch.nn.modules.activation", "torch.nn.modules.dropout", "torch.nn.modules.loss", "transformers.activations",
-)  # fmt: skip
-
-
-def _stateless_module(tx: Interpreter, cls: type, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
-    """`nn.ReLU()` in a forward: a module without parameters, made for real while tracing."""
-    if cls.__module__ not in _STATELESS:
-        return _refused(tx, cls, args, kwargs)
-    real = cls(*[arg.as_constant() for arg in args], **{name: value.as_constant() for name, value in kwargs.items()})
-    if any(True for _ in real.parameters()) or any(True for _ in real.buffers()):
-        return _refused(tx, cls, args, kwargs)
-    return from_python(tx, real)
-
-
 _REFUSED = ("torch._C", "torch.autograd", "threading")
 
 _FAMILIES: list[tuple[Callable[[type], bool], Callable[..., Value]]] = [
@@ -358,7 +343,7 @@ _FAMILIES: list[tuple[Callable[[type], bool], Callable[..., Value]]] = [
     (lambda cls: issubclass(cls, tuple) and bool(field_names(cls)) and _has_plain_new(cls), _named_tuple),
     (typing.is_typeddict, _typed_dict),
     (lambda cls: isinstance(cls, enum.EnumMeta), lambda tx, cls, args, kwargs: fold(tx, cls, args, kwargs)),
-    (lambda cls: issubclass(cls, torch.nn.Module), _stateless_module),
+    (lambda cls: issubclass(cls, torch.nn.Module), lambda tx, *call: REGISTRY["make_module"](tx, *call)),
     (lambda cls: issubclass(cls, torch.Tensor), lambda tx, *call: REGISTRY["make_tensor"](tx, *call)),
     (lambda cls: cls.__module__.startswith(_REFUSED) and not is_traced(cls), _refused),
 ]

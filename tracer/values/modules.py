@@ -16,12 +16,12 @@ import torch.nn.modules.module as nn_module
 from ..sources import AttrSource, ItemSource, ModuleGlobalSource, Source
 from .attributes import MISSING, bind, lookup, type_source
 from .base import Unsupported, Value
-from .constant import constant
+from .constant import REGISTRY, constant
 from .handlers import NAMED, handles
 from .mappings import DictValue
 from .objects import ObjectValue
 from .registry import CONSTANT_TYPES, build, build_constant, builds, from_python, is_library, is_stable
-from .slices import SliceValue, position
+from .slices import SliceValue
 
 if TYPE_CHECKING:
     from ..codegen import Codegen
@@ -177,7 +177,7 @@ class ModuleValue(ObjectValue):
                 self._item(tx, "_modules", child, self.real.__dict__["_modules"][child])
             if self.source is not None:
                 tx.guards.add(AttrSource(self.source, "_modules"), "LENGTH", len(self.real))
-            return ModuleValue(self.cls, self.real[position(tx, key)], None)
+            return REGISTRY["slice_of_module"](tx, self, key)
         return super().getitem(tx, key)
 
     def _has_hooks(self, tx: Interpreter) -> bool:

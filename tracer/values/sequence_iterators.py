@@ -84,8 +84,9 @@ def iterator_at(sequence: Any, index: int, step: int) -> Any:
     """iter(sequence) (reversed for a `step` of -1) whose next item is number `index`; exhausted for -1."""
     iterator = iter(sequence) if step > 0 else reversed(sequence)
     if index < 0:
-        return iter(())
-    if isinstance(sequence, deque):
+        for _ in iterator:
+            pass
+    elif isinstance(sequence, deque):
         for _ in range(index if step > 0 else len(sequence) - 1 - index):
             next(iterator)
     else:

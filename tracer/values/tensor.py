@@ -379,11 +379,13 @@ def _new(tx: Interpreter, self: TensorValue, args: Sequence[Value], kwargs: Mapp
 
 def _view_in_place(name: str) -> Callable[..., Value | None]:
     """`y.unsqueeze_(0)` of a tensor that the graph computes: from here on, the variable is the view. Autograd counts it
-    as a change, so a tensor that needs gradients is left alone."""
+    as a change, so a tensor that needs gradients is left alone, and one of inference mode outside of it, which refuses.
+    """
 
     def handler(tx: Interpreter, self: TensorValue, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
         known = self.source is not None or self.real is not None or type(self) is not TensorValue
-        if known or self.fake.requires_grad or tx.effects.is_sealed():
+        refused = self.fake.is_inference() and not torch.is_inference_mode_enabled()
+        if known or refused or self.fake.requires_grad or tx.effects.is_sealed():
             return None
         view = tx.graph.call(name, [self, *args], kwargs, tx, op="call_method")
         assert isinstance(view, TensorValue)
