@@ -27,6 +27,7 @@ from torch.utils._sympy.value_ranges import ValueRanges
 from ..artifacts import records
 from ..artifacts.context import CompileContext
 from ..artifacts.records import Location
+from .device_guard import hold_device_guard
 from .mixed_dtypes import refuse_mixed_dtypes
 from .sources import SizeSource, Source
 from .wording import in_words
@@ -272,6 +273,7 @@ class FrameShapes:
     """Fake mode, shape environment and fakes of one attempt to trace a frame. Needs `lean.without_dynamo()` around."""
 
     def __init__(self, policy: DynamicPolicy) -> None:
+        hold_device_guard()
         self.policy = policy
         # What only the data of a tensor tells becomes an unbacked symbol, which `TraceGraph` may refuse.
         self.shape_env = CaptureShapeEnv(allow_scalar_outputs=True, allow_dynamic_output_shape_ops=True)

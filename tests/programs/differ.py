@@ -33,6 +33,7 @@ from torch.fx._lazy_graph_module import _LazyGraphModule
 from .checking import Seen, described, leaves, sharing, shown
 from .prelude import MARK
 
+hold_device_guard()  # a program may enter a fake mode in a thread first, in eager (`while_loop` there compiles)
 FILE = "/random_program/program.py"
 _SECOND_BACKWARD = "Trying to backward through the graph a second time"
 _OUT_OF = ("RecursionError", "MemoryError", "can't start new thread")

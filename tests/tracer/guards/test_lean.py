@@ -93,3 +93,19 @@ def test_uses_by_threads_at_once():
         print("torch._dynamo" in sys.modules)
     """)
     assert out.split() == ["False"]
+
+
+@pytest.mark.parametrize("shape", ["once", "again"])
+def test_a_thread_that_ends_leaves_the_devices_guarded(shape):
+    """torch's guard would be the first thread's, which frees it; what lies there afterwards is called."""
+    out = run(f"""
+        import threading
+        for _ in range(2 if {shape!r} == "again" else 1):
+            thread = threading.Thread(target=fake_something, args=(False,))
+            thread.start()
+            thread.join()
+        junk = [bytes([255] * n) for n in range(1, 200) for _ in range(50)]
+        fake_something(True)
+        print(threading.active_count(), threading.Thread().name)
+    """)
+    assert out.split() == ["1", "Thread-2" if shape == "once" else "Thread-3"]
