@@ -165,7 +165,14 @@ def _modes() -> tuple[Any, ...]:
 
 
 def _reset_modes() -> None:
-    """As in a new process: the program before may have left others."""
+    """As in a new process: the program before may have left others, where its stack ran out in a block of one."""
+    while torch._C._len_torch_function_stack():
+        torch._C._pop_torch_function_stack()
+    torch.set_autocast_enabled("cpu", False)
+    torch.set_autocast_dtype("cpu", torch.bfloat16)
+    torch.clear_autocast_cache()  # what it has cast of weights is kept until the outermost block ends
+    for _ in range(torch.autocast_increment_nesting()):
+        torch.autocast_decrement_nesting()
     torch.set_grad_enabled(True)
     torch.set_default_dtype(torch.float32)
     torch.set_default_device(None)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch.overrides import BaseTorchFunctionMode
 
 from . import fuzz_workers
 from .checking import leaves
@@ -108,6 +109,20 @@ def test_the_node_of_a_checkpoint_may_have_another_name():
 @pytest.mark.parametrize("error", ["RecursionError()", "MemoryError()", "RuntimeError(\"can't start new thread\")"])
 def test_where_eager_runs_out_is_nobodys_promise(error):
     assert isinstance(verdict(PRELUDE + MARK + _SEES.format(line=f"raise {error}")), Skipped)
+
+
+def test_a_program_begins_without_what_the_one_before_has_left():
+    layer, x = torch.nn.Linear(3, 3), torch.ones(2, 3)
+    left = torch.autocast("cpu"), BaseTorchFunctionMode()
+    for mode in left:
+        mode.__enter__()
+    layer(x)
+    observe(PRELUDE + MARK + _SEES.format(line="return x"), lambda f: f)
+    assert not torch.is_autocast_enabled("cpu") and not torch._C._len_torch_function_stack()
+    with torch.no_grad(), torch.autocast("cpu"):
+        layer.bias.add_(1)
+    with torch.autocast("cpu"):
+        assert torch.equal(layer(x), layer.bfloat16()(x.bfloat16()))
 
 
 def test_a_program_that_catches_the_end_of_its_time_is_not_compared():
