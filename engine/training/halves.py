@@ -16,6 +16,7 @@ from torch.fx._lazy_graph_module import _LazyGraphModule
 from ..aten import EngineUnsupported
 from ..functional import AtenGraph, Constant, FromGraph, FromInput, Output
 from ..passes.dead_code import has_effect
+from ..unbacked import needed, unbacked_in
 from .cut import Cut, Node, Region, ancestors, outputs_of
 from .graphs import BACKWARD, JointGraph
 
@@ -40,9 +41,9 @@ def _forward(region: Region, cut: Cut, sizes: tuple[Any, ...]) -> AtenGraph:
     for node in list(source.find_nodes(op="placeholder"))[: len(joint.forward.inputs)]:
         copy.node(node)
     effects = [n for n in source.nodes if n.op == "call_function" and has_effect(n) and n.meta.get("phase") != BACKWARD]
-    needed = ancestors([n for n in returned if isinstance(n, Node)] + list(cut.saved) + effects)
+    wanted = _with_tellers(source, [n for n in returned if isinstance(n, Node)] + list(cut.saved) + effects)
     for node in source.nodes:
-        if node in needed and node.op != "placeholder":
+        if node in wanted and node.op != "placeholder":
             copy.node(node)
     values = [copy.made.get(n, n) for n in returned]
     first = len(joint.forward.mutations)  # before it: new values of inputs, which the program does not get as such
@@ -62,6 +63,19 @@ def _forward(region: Region, cut: Cut, sizes: tuple[Any, ...]) -> AtenGraph:
     copy.graph.output(tuple(values))
     module = _LazyGraphModule(joint.module, copy.graph, "Forward")
     return AtenGraph(module, joint.forward.inputs, joint.forward.mutations, tuple(outputs))
+
+
+def _with_tellers(graph: torch.fx.Graph, nodes: list[Node]) -> set[Node]:
+    """`nodes`, what they are made of, and who tells the numbers that any of these mention: `x > zuf0` has the number
+    among its arguments, not the node of the `.item()` that gives it."""
+    tellers: dict[sympy.Symbol, Node] = {}
+    for node in graph.nodes:
+        for symbol in unbacked_in(node.meta.get("val")):
+            tellers.setdefault(symbol, node)
+    found = ancestors(nodes)
+    while tellers and (more := {tellers[s] for s in needed(found) if s in tellers} - found):
+        found |= ancestors(list(more))
+    return found
 
 
 def _backward(region: Region, cut: Cut) -> tuple[torch.fx.Graph, dict[str, Any]]:
@@ -150,7 +164,8 @@ def _in_order(region: Region, given: Iterable[Node], tangents: list[Node]) -> It
 # ---- sizes that vary -------------------------------------------------------------------------------------------------
 def _sizes(joint: JointGraph, inputs: tuple[Node, ...], body: list[Node]) -> dict[str, Any]:
     """Sizes that the backward uses and that cannot be read off its tensors: name -> SymInt."""
-    if not any(True for _ in _expressions(joint.forward.inputs)):
+    told = any(unbacked_in(node.meta.get("val")) for node in joint.module.graph.nodes)
+    if not told and not any(True for _ in _expressions(joint.forward.inputs)):
         return {}
     known: set[sympy.Symbol] = set()
     for node in inputs:

@@ -307,11 +307,19 @@ def _folded(name: str) -> Callable[..., Value | None]:
         if any(not value.is_constant() for value in (*args, *kwargs.values())):
             return None
         real = [arg.as_constant() for arg in args], {k: v.as_constant() for k, v in kwargs.items()}
-        tx.trace.layouts_asked += name in ("is_contiguous", "_is_view")
+        tx.trace.layouts_asked += name == "is_contiguous"
         with tx.graph.fake_mode:
             return from_python(tx, getattr(self.fake, name)(*real[0], **real[1]))
 
     return method
+
+
+def _is_view(tx: Interpreter, self: TensorValue, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+    """Known of what the graph makes; no guard says it of an input."""
+    if self.source is not None:
+        raise Unsupported("call", "Tensor._is_view of an input")
+    tx.trace.layouts_asked += 1
+    return constant(self.fake._is_view())
 
 
 def _data(name: str) -> Callable[..., Value]:
@@ -414,6 +422,7 @@ METHODS: dict[str, Callable[..., Value | None]] = {
     "new": _new,
     "requires_grad_": _requires_grad_,
     "item": _item,
+    "_is_view": _is_view,
     "tolist": _tolist,
     "__len__": lambda tx, self, args, kwargs: self.length(tx),
     "__iter__": lambda tx, self, args, kwargs: self.iter(tx),
@@ -424,7 +433,7 @@ METHODS: dict[str, Callable[..., Value | None]] = {
         name: _folded(name)
         for name in (
             "dim", "ndimension", "is_contiguous", "is_floating_point", "is_complex", "is_signed", "element_size",
-            "is_inference", "is_conj", "is_neg", "is_same_size", "_is_view", "is_pinned",
+            "is_inference", "is_conj", "is_neg", "is_same_size", "is_pinned",
             "is_shared", "is_coalesced", "dense_dim", "sparse_dim",
         )
     },

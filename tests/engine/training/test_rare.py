@@ -5,6 +5,7 @@ import ptdebug
 import pytest
 import torch
 import torch.nn.functional as F
+from ptdebug.tracer import dispatch
 from torch.utils.checkpoint import checkpoint
 
 from .checking import P, check, compile, leaves, observe, same
@@ -182,3 +183,26 @@ def test_results_changed_in_place_outside():
 
     x = P(3, 4)
     same(observe(surroundings(compile(program)), [x]), observe(surroundings(program), [x]))
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_a_number_of_the_data_before_what_needs_gradients_is_read(dynamic):
+    dispatch.reset()
+    weight = P(2, 3)
+
+    def masked(y):
+        number = y.sum().item()
+        return weight.sin().masked_fill(y > number, 0.0)
+
+    def scaled(y):
+        number = y.sum().item()
+        return weight * number
+
+    y = torch.randn(2, 3)
+    for program in (masked, scaled):
+        compiled = compile(program, dynamic=dynamic)
+        for _ in range(2):
+            results = [function(y) for function in (program, compiled)]
+            torch.testing.assert_close(*results)
+            torch.testing.assert_close(*[torch.autograd.grad(result.sum(), weight)[0] for result in results])
+        assert not any("again" in reason for reason in dispatch.stats()["reasons"])

@@ -214,3 +214,14 @@ def test_numbers_that_vary_have_no_in_place_form():
         got, expected = fast(X, n), augmented(X, n)
         assert torch.equal(got[0], expected[0])
         assert got[1:] == expected[1:]
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_whether_an_input_is_a_view_is_asked_of_itself(dynamic):
+    def program(x):
+        return x._is_view(), x.contiguous()._is_view(), x.sin()._is_view(), x.t()._is_view()
+
+    compiled = optimize(program, CompileOptions(lambda captured, context: captured.module.forward, dynamic=dynamic))
+    leaf = torch.randn(2, 3, requires_grad=True)
+    for x in (torch.randn(2, 3), torch.randn(3, 3)[:2], leaf, leaf * 1, leaf.view(2, 3), leaf.detach()):
+        assert compiled(x) == program(x)
