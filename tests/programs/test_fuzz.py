@@ -98,15 +98,17 @@ def test_what_is_compared(place, eager, compiled):
     assert isinstance(compared(one, other, False), Difference), place
 
 
-def test_the_node_of_a_checkpoint_may_have_another_name():
+def test_the_nodes_of_checkpoints_and_graphs_may_have_other_names():
     eager = [("printed0", "t([1.], grad_fn=<CheckpointFunctionBackward>) t([2.], grad_fn=<CosBackward0>)")]
     for ours, same in (("Sin", True), ("Sin>, x=<", False)):
         got = eager[0][1].replace("CheckpointFunctionBackward", f"{ours}Backward0")
         assert (compared(eager, [("printed0", got)], False) is None) == same
     assert compared(eager, [("printed0", eager[0][1].replace("Cos", "Sin"))], False) is not None
+    assert compared(eager, [("printed0", eager[0][1].replace("CosBackward0", "CompiledGraphBackward"))], False) is None
 
 
-@pytest.mark.parametrize("error", ["RecursionError()", "MemoryError()", "RuntimeError(\"can't start new thread\")"])
+@pytest.mark.parametrize("error", ["RecursionError()", "MemoryError()", "RuntimeError(\"can't start new thread\")",
+                                   "ValueError('maximum recursion depth exceeded')"])
 def test_where_eager_runs_out_is_nobodys_promise(error):
     assert isinstance(verdict(PRELUDE + MARK + _SEES.format(line=f"raise {error}")), Skipped)
 
