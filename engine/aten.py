@@ -36,6 +36,7 @@ from .functional import (
     Output,
     ViewOfInput,
     fake_mode_of,
+    is_view,
 )
 from .random_fills import RANDOM_FILLS
 from .unbacked import unbacked_in
@@ -498,7 +499,7 @@ def _output(
             check_dtype_of_view(inputs[base].dtype, layout.dtype)
         return ViewOfInput(
             base, tuple(layout.size()), tuple(layout.stride()), layout.storage_offset(), layout.dtype, detached,
-            lazy_kind(inner), differentiable,
+            lazy_kind(inner), differentiable, is_view(fake),
         )
     lazily = lazy_kind(inner)
     values.append(LAZY_VIEWS[lazily](inner) if lazily else inner)

@@ -46,7 +46,7 @@ class ViewOfInput:
 
     A view of an input that requires grad does too, also under no_grad, unless it is `detached`; one that is
     `differentiable` is part of autograd's graph, although what is compiled records no gradients. `lazily` as in
-    FromGraph.
+    FromGraph. What `detach()` gives last is no `view` for autograd, which allows `detach_()` of it.
     """
 
     index: int
@@ -57,6 +57,12 @@ class ViewOfInput:
     detached: bool = False
     lazily: str = ""
     differentiable: bool = False
+    view: bool = True
+
+
+def is_view(fake: torch.Tensor | None) -> bool:
+    """Whether a result that shares memory with an input was a view when it was captured: detach() gives none."""
+    return fake is None or fake.requires_grad or fake._is_view()
 
 
 @dataclass(frozen=True)

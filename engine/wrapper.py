@@ -367,7 +367,7 @@ class WrapperWriter:
         owner = self.program.inputs[output.index]
         recorded = "with torch.enable_grad(): " if output.differentiable else ""
         view = self.strided_view(owner, self.aten.inputs[output.index], output)
-        self.line(f"{recorded}result{number} = {view}")
+        self.line(f"{recorded}result{number} = {view}{'' if output.view else '.detach()'}")
         return f"result{number}"
 
     def strided_view(self, owner: str, real: torch.Tensor, output: ViewOfInput | ViewOfGraph) -> str:

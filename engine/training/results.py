@@ -14,7 +14,17 @@ import torch
 import torch.fx
 
 from ..aten import EngineUnsupported, check_dtype_of_view, functionalization, lazy_kind
-from ..functional import LAZY_VIEWS, Captured, Constant, FromGraph, FromInput, Output, ViewOfGraph, ViewOfInput
+from ..functional import (
+    LAZY_VIEWS,
+    Captured,
+    Constant,
+    FromGraph,
+    FromInput,
+    Output,
+    ViewOfGraph,
+    ViewOfInput,
+    is_view,
+)
 
 
 @dataclass(frozen=True)
@@ -88,7 +98,8 @@ class _Finder:
             _same_kind(self.inputs[owner], value)
             # Not the functional tensor's layout: a view of a mutated input has that of the new value there.
             shown, lazily = value if fake is None else fake, lazy_kind(torch._from_functional_tensor(value))
-            return ViewOfInput(owner, *_layout(shown, lazily), _detached(self.inputs[owner], value), lazily)
+            detached = _detached(self.inputs[owner], value)
+            return ViewOfInput(owner, *_layout(shown, lazily), detached, lazily, view=is_view(fake))
         base = self.base.get(_storage(value))
         if base is None:
             return self._own(value)

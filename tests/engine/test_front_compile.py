@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import ptdebug
 import pytest
 import torch
 import torch.nn.functional as F
@@ -79,6 +80,18 @@ def test_views_of_one_intermediate_share_memory():
         return y, y.view(-1), y.t(), y[0]
 
     check(program, R(3, 3))
+
+
+@pytest.mark.parametrize("needs_gradients", (False, True))
+def test_what_detach_gives_of_an_input_is_no_view(needs_gradients):
+    def f(x):
+        return x.detach(), x.view(-1).detach(), x.detach().view(-1), x * 2
+
+    x = torch.ones(2, 3, requires_grad=needs_gradients)
+    got, expected = ptdebug.compile(f)(x), f(x)
+    assert [y._is_view() for y in got] == [y._is_view() for y in expected]
+    assert [y.data_ptr() == x.data_ptr() for y in got] == [True, True, True, False]
+    got[0].detach_()
 
 
 def test_equal_results_do_not_share_memory():

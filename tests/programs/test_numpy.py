@@ -292,6 +292,18 @@ def random_numbers_of_numpy(compile):
     return compile(f)(torch.ones(2))
 
 
+class Tagged(torch.Tensor):
+    """Keeps its class through operators."""
+
+
+@program
+def an_array_of_a_subclass_is_a_plain_one(compile):
+    def f(x):
+        return torch.as_tensor(np.asarray(x.as_subclass(Tagged).detach()) + 1)
+
+    return type(compile(f)(torch.ones(2))).__name__, compile(f)(torch.ones(2))
+
+
 @program
 def kinds_of_tensors(compile):
     def f(a, x):

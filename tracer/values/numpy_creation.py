@@ -139,6 +139,8 @@ def _array(tx: Interpreter, a: Value, dtype: np.dtype[Any] | None, copy: bool, w
     if isinstance(a, TensorValue):
         if copy:
             raise Unsupported("data-dependent-value", "Tensor.__array__ with a copy, of which NumPy warns")
+        if a.python_type() not in (torch.Tensor, torch.nn.Parameter):
+            raise Unsupported("data-dependent-value", "Tensor.__array__ of a subclass")
         made: ArrayValue = array_of(tx, a, "Tensor.__array__")
     elif isinstance(a, ArrayValue):
         made = a
