@@ -12,13 +12,16 @@ def hold_device_guard() -> None:
     """Where torch was built for CUDA and there is no device, the first thread that enters a fake mode registers a guard
     of devices for the process, and owns it (`ensureCUDADeviceGuardSet` in c10's DeviceGuardImplInterface.cpp): once
     that thread ends, the next fake mode calls what is freed. So a thread that never ends registers it first."""
-    if torch.cuda.is_available():
+    register = getattr(torch._C, "_ensureCUDADeviceGuardSet", None)
+    if register is None or torch.cuda.is_available():
         return
     registered, never = _thread.allocate_lock(), _thread.allocate_lock()
 
     def hold() -> None:
-        torch._C._ensureCUDADeviceGuardSet()
-        registered.release()
+        try:
+            register()
+        finally:
+            registered.release()
         never.acquire()
 
     registered.acquire()
