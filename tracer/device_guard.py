@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import _thread
+import threading
 from functools import cache
 
 import torch
@@ -11,15 +12,18 @@ import torch
 def hold_device_guard() -> None:
     """Where torch was built for CUDA and there is no device, the first thread that enters a fake mode registers a guard
     of devices for the process, and owns it (`ensureCUDADeviceGuardSet` in c10's DeviceGuardImplInterface.cpp): once
-    that thread ends, the next fake mode calls what is freed. So a thread that never ends registers it first."""
-    register = getattr(torch._C, "_ensureCUDADeviceGuardSet", None)
-    if register is None or torch.cuda.is_available():
+    that thread ends, the next fake mode calls what is freed. So a thread that never ends registers it first: the main
+    thread, or, where another one asks, a thread made for it."""
+    if not torch.backends.cuda.is_built() or torch.cuda.is_available():
+        return
+    if threading.current_thread() is threading.main_thread():
+        _register()
         return
     registered, never = _thread.allocate_lock(), _thread.allocate_lock()
 
     def hold() -> None:
         try:
-            register()
+            _register()
         finally:
             registered.release()
         never.acquire()
@@ -28,3 +32,9 @@ def hold_device_guard() -> None:
     never.acquire()
     _thread.start_new_thread(hold, ())  # `threading` would count it among the program's
     registered.acquire()
+
+
+def _register() -> None:
+    register = getattr(torch._C, "_ensureCUDADeviceGuardSet", None)
+    if register is not None:
+        register()

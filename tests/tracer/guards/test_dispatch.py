@@ -3,6 +3,8 @@ from __future__ import annotations
 
 import functools
 import logging
+import subprocess
+import sys
 import threading
 from typing import Any
 
@@ -476,3 +478,29 @@ def test_beside_stock_compile(order):
             same(compiled[which], function, torch.randn(n), factor)
     assert compiles.count == 3 and 2 <= len(graphs) <= 3
     torch._dynamo.reset()
+
+
+UNSTEADY = """
+import itertools, logging, threading, torch, ptdebug
+from ptdebug.tracer.values import library
+
+answers = itertools.cycle((False, True))
+library._shows = lambda *_: next(answers)  # what a guard asks is not what was seen
+logger, leave = logging.getLogger("told"), threading.Event()
+if {other}:
+    threading.Thread(target=leave.wait, daemon=True).start()
+
+def f(x):
+    logger.debug("x")
+    return x + 1
+
+print(ptdebug.compile(f)(torch.zeros(1)).item(), *ptdebug.stats()["reasons"])
+"""
+
+
+@pytest.mark.parametrize("other, why", [(False, "internal error: TracerError"), (True, "skipped: another thread")])
+def test_guards_that_reject_their_own_call_are_our_fault_where_there_is_one_thread(other, why):
+    """In a process of its own: the tests' may have threads."""
+    script = [sys.executable, "-c", UNSTEADY.format(other=other)]
+    done = subprocess.run(script, capture_output=True, text=True, check=True, timeout=100)
+    assert done.stdout.startswith(f"1.0 {why}")
