@@ -38,10 +38,11 @@ from .functional import (
     fake_mode_of,
     is_view,
 )
+from .overlap import repeats
 from .random_fills import RANDOM_FILLS
 from .unbacked import unbacked_in
 from .unsupported import EngineUnsupported as EngineUnsupported
-from .written import Written, functional_form, repeats, versions
+from .written import Written, functional_form, versions
 
 METADATA = frozenset(getattr(torch.ops.aten, name).default for name in ("size", "stride", "storage_offset"))
 """What kernels ask of a tensor whose sizes vary, if they need numbers: those are assumed from then on."""

@@ -18,10 +18,10 @@ from torch._prims_common import (
 )
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
+from .overlap import repeats
 from .random_fills import RANDOM_FILLS
 from .unbacked import unbacked_in
 from .unsupported import EngineUnsupported
-from .written import repeats
 
 aten = torch.ops.aten
 

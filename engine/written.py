@@ -11,6 +11,7 @@ from typing import Any
 import torch
 import torch.fx
 
+from .overlap import repeats
 from .unsupported import EngineUnsupported
 
 EXPANDING = frozenset(("expand", "expand_as", "broadcast_to", "broadcast_tensors"))
@@ -106,22 +107,6 @@ def _restride(value: torch.Tensor, promised: torch.Tensor) -> None:
             torch._functionalize_sync(value)
     finally:
         torch._enable_functionalization(reapply_views=True)
-
-
-def repeats(tensor: torch.Tensor) -> bool:
-    """Whether elements of a tensor may share memory: a step in one dimension may land on what smaller steps reach.
-
-    Only steps and sizes that are numbers are looked at.
-    """
-    if 0 in _numbers(tensor.shape):
-        return False
-    reach = 0
-    numbers = [(s, n) for n, s in zip(tensor.shape, tensor.stride()) if type(s) is int and type(n) is int]
-    for step, size in sorted(numbers):
-        if size > 1 and step <= reach:
-            return True
-        reach += (size - 1) * step
-    return False
 
 
 def _fills(tensor: Any) -> bool:

@@ -15,6 +15,8 @@ from typing import Any
 import sympy
 from torch.utils._sympy.functions import FloorDiv, Mod, PythonMod
 
+from ..overlap import overlapping
+
 Size = Any  # int | sympy.Expr: a size, a stride or a coefficient
 
 
@@ -75,16 +77,7 @@ def contiguous_strides(sizes: Sequence[Size]) -> tuple[Size, ...]:
 
 def stored_strides(sizes: Sequence[Size], strides: Sequence[Size]) -> tuple[Size, ...]:
     """`strides` for new memory: row-major ones in their place where elements would share memory."""
-    dims = [(stride, count) for count, stride in zip(sizes, strides) if count != 1]
-    if any(stride == 0 for stride, _ in dims):
-        return contiguous_strides(sizes)
-    if all(type(n) is int for dim in dims for n in dim) and not any(count == 0 for _, count in dims):
-        reach = 0
-        for stride, count in sorted(dims):
-            if stride <= reach:
-                return contiguous_strides(sizes)
-            reach += stride * (count - 1)
-    return tuple(strides)
+    return contiguous_strides(sizes) if overlapping(sizes, strides) else tuple(strides)
 
 
 def less(a: Size, b: Size) -> bool:

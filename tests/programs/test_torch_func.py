@@ -444,6 +444,17 @@ def tangents_of_expanded_tensors(compile):
     return [call(compile(fn), *args)[:2] for fn in functions for args in ((row, full), (full, row), (row, row))]
 
 
+@program
+def dual_tensors_by_name(compile):
+    """What makes them takes its arguments by name, too."""
+    def fn(p, t):
+        with forward_ad.dual_level():
+            made = torch._VF._make_dual(tangent=t, primal=p, level=0)
+            return made.sin() + forward_ad.unpack_dual(made).tangent
+
+    return call(compile(fn), torch.ones(3), torch.arange(3.0))
+
+
 @pytest.mark.parametrize("name", program)
 def test_a_program_with_transforms_is_the_program(name: str) -> None:
     check(program[name])

@@ -125,13 +125,21 @@ def _exit_dual_level(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 
 
 # ---- what happens to tensors: nodes ----------------------------------------------------------------------------------
+def _tensor(function: Callable[..., Any], args: Args) -> TensorValue:
+    """The first argument of `function`; Unsupported where it is no tensor, or is given by name."""
+    if not args:
+        raise Unsupported("call", f"{function.__name__} with keyword arguments")
+    if not isinstance(args[0], TensorValue):
+        raise Unsupported("call", f"{function.__name__} of {args[0].describe()}")
+    return args[0]
+
+
 def _is_node(function: Callable[..., Any], *names: Any) -> None:
     """A call of one of `names` is a node that calls `function`."""
 
     @handles(function, *names)
     def handler(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-        if args and not isinstance(args[0], TensorValue):
-            raise Unsupported("call", f"{function.__name__} of {args[0].describe()}")
+        _tensor(function, args)
         return tx.graph.call(function, args, kwargs, tx)
 
 
@@ -145,9 +153,7 @@ _is_node(torch._VF._unpack_dual, *_wrapper("_unpack_dual"))
 def _make_dual(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     """A tangent is laid out as its tensor (`set_fw_grad` in PyTorch's autograd_meta.cpp), which eager refuses where the
     tensor's elements are one in memory and the tangent's are not; an engine has no such copy to refuse."""
-    if not isinstance(args[0], TensorValue):
-        raise Unsupported("call", f"_make_dual of {args[0].describe()}")
-    fake = args[0].fake
+    fake = _tensor(torch._VF._make_dual, args).fake
     if any(type(stride) is int and stride == 0 and size != 1 for size, stride in zip(fake.shape, fake.stride())):
         raise Unsupported("call", "_make_dual of an expanded tensor")
     return tx.graph.call(torch._VF._make_dual, args, kwargs, tx)
@@ -156,14 +162,16 @@ def _make_dual(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 @handles(eager_transforms._set_tensor_requires_grad)
 def _set_tensor_requires_grad(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     """On a wrapper of a level, which nothing outside of it sees."""
+    _tensor(eager_transforms._set_tensor_requires_grad, args)
     return tx.graph.call(torch.Tensor.requires_grad_, args, kwargs, tx)
 
 
 @handles(_functorch._add_batch_dim, *_wrapper("_add_batch_dim"))
 def _add_batch_dim(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-    tensor, dim, level = args
-    if not isinstance(tensor, TensorValue):
-        raise Unsupported("call", f"vmap over {tensor.describe()}")
+    tensor = _tensor(_functorch._add_batch_dim, args)
+    if len(args) != 3:
+        raise Unsupported("call", "_add_batch_dim with keyword arguments")
+    _, dim, level = args
     number = dim.as_constant()
     dim = constant(number + tensor.fake.dim() if number < 0 else number)
     return tx.graph.call(_functorch._add_batch_dim, [tensor, dim, level], {}, tx)

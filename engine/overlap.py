@@ -1,0 +1,31 @@
+"""Whether elements of a tensor share memory: what must not be written by a kernel, and what new memory never copies."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+
+def overlapping(sizes: Sequence[Any], strides: Sequence[Any]) -> bool:
+    """Whether elements may share memory: a step in one dimension may land on what smaller steps reach.
+
+    Sizes and strides are integers or symbols. Of those that are symbols only a stride of 0 is known to share memory; a
+    symbolic size counts as larger than one. Nothing overlaps where a size is 0.
+    """
+    if any(type(size) is int and size == 0 for size in sizes):
+        return False
+    moving = [(stride, size) for size, stride in zip(sizes, strides) if not (type(size) is int and size == 1)]
+    if any(type(stride) is int and stride == 0 for stride, _ in moving):
+        return True
+    reach = 0
+    for stride, size in sorted(dim for dim in moving if type(dim[0]) is int and type(dim[1]) is int):
+        if stride <= reach:
+            return True
+        reach += (size - 1) * stride
+    return False
+
+
+def repeats(tensor: torch.Tensor) -> bool:
+    """Whether elements of a tensor may share memory, as `overlapping` tells it of its sizes and strides."""
+    return overlapping(tensor.shape, tensor.stride())
