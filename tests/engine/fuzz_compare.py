@@ -2,9 +2,9 @@
 
 How far a floating-point value may be off is measured for each program: it runs several times with every rounded result
 changed (Monte Carlo arithmetic; Parker, 1997) by up to two units in the last place and eager's own distance from the
-same function on float64 values; for float64, by the distance of float32 from it, in units of float32. The widest
-deviation seen, times four, and two roundings of the largest result, are allowed. Where no such change matters, results
-must be equal.
+same function on float64 values; for float64, by its distance from more digits (`fuzz_exact.py`), or by the distance of
+float32 from it, in units of float32. The widest deviation seen, times four, and two roundings of the largest result,
+are allowed. Where no such change matters, results must be equal.
 
 Kernels keep 16-bit floats in float32 between operators unless told to round as eager does. Then what the program gives
 with float32 in the place of 16-bit floats counts as one more of those runs.
@@ -23,6 +23,7 @@ import torch
 import torch.nn.functional as F
 from torch._decomp import decomposition_table
 
+from .fuzz_exact import EXTENDED, extended
 from .fuzz_operators import ACTIVATIONS, BINARY, UNARY
 from .fuzz_programs import LOW, RANDOM, Call, Program, apply, kind_of, mapped, refs
 
@@ -259,7 +260,7 @@ UNKNOWN = (None, 0.0, torch.inf, torch.nan)  # None: a random number around 0
 def precise(call: Call, values: dict[str, Any], elementwise: bool) -> tuple[tuple[Any, ...], float] | None:
     """The results of a call on float64 values, and the unit of errors; of float64 values, on float32 values.
 
-    Whole numbers that become floats `elementwise` count as floats.
+    What `EXTENDED` has is done in more digits instead. Whole numbers that become floats `elementwise` count as floats.
     """
     given = {r.name: values[r.name] for r in refs((call.args, call.kwargs))}
     if not all(isinstance(v, torch.Tensor) for v in given.values()):
@@ -268,6 +269,8 @@ def precise(call: Call, values: dict[str, Any], elementwise: bool) -> tuple[tupl
     floats = {v.dtype for v in given.values() if kind_of(v.dtype) in kinds}
     if not floats:
         return None
+    if floats == {torch.float64} and call.function in EXTENDED and not call.kwargs.get("dtype"):
+        return extended(call.function, *mapped(call.args, given), **mapped(call.kwargs, given)), 1.0
     other, unit = (torch.float32, 2.0**-29) if floats == {torch.float64} else (torch.float64, 1.0)
     copies = {n: v.to(other) if kind_of(v.dtype) in kinds else v.clone() for n, v in given.items()}
     try:
