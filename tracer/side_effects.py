@@ -60,7 +60,8 @@ class CellValue(Value):
 
 @dataclass(frozen=True, eq=False)
 class _Change:
-    """`kind` is attr, items, global or cell; `name` the attribute or global; `owner` the module of a global."""
+    """`kind` is attr, delete (an attribute that is stored again later), items, global or cell; `name` the attribute or
+    global; `target` the object, or the module of a global."""
 
     kind: str
     target: Any
@@ -93,6 +94,7 @@ class SideEffects:
     def __init__(self) -> None:
         self.new: dict[Value, type] = {}
         self.attributes: dict[Value, dict[str, tuple[Value, bool]]] = {}
+        self.instance_dicts: dict[Value, Any] = {}  # the `__dict__` of objects whose the program has asked for
         self.globals: dict[tuple[str, str], Value] = {}
         self.cells: dict[int, CellValue] = {}
         self.of_classes: dict[str, dict[type, Value]] = {}  # the classes whose attribute of that name was stored
@@ -105,6 +107,7 @@ class SideEffects:
         """Let go of everything: the trace has ended."""
         for held in (self.new, self.attributes, self.globals, self.cells, self.of_classes, self._order):
             held.clear()
+        self.instance_dicts.clear()
 
     def reach_outside(self) -> bool:
         """Whether something that exists outside of the trace changed so far."""
@@ -128,8 +131,14 @@ class SideEffects:
     # ---- attributes ------------------------------------------------------------------------------------------------
     def store_attr(self, value: Value, name: str, new: Value, raw: bool = False) -> None:
         """`value.name = new`. `raw`: the class's own `__setattr__` was traced already, so replay goes past it."""
+        if new is not DELETED and self.is_deleted(value, name):  # it comes back as the last
+            del self.attributes[value][name], self._order["attr", value, name]
+            self._note(("delete", value, name), _Change("delete", value, name))
         self.attributes.setdefault(value, {})[name] = (new, raw)
         self._note(("attr", value, name), _Change("attr", value, name))
+        view = self.instance_dicts.get(value)
+        if view is not None:
+            view.follow(name, None if new is DELETED else new)
 
     def delete_attr(self, value: Value, name: str) -> None:
         """`del value.name`."""
@@ -148,6 +157,10 @@ class SideEffects:
     def is_deleted(self, value: Value, name: str) -> bool:
         """Whether the trace deleted `value.name`."""
         return self.has_pending(value, name) and self.attributes[value][name][0] is DELETED
+
+    def came_back(self, value: Value, name: str) -> bool:
+        """Whether the trace deleted `value.name` and stored it again."""
+        return ("delete", value, name) in self._order
 
     def mutated(self, value: Value) -> None:
         """The items of a list, dict, set or deque changed; they are written back if it exists outside the trace."""
@@ -249,9 +262,9 @@ class SideEffects:
 
     def _push(self, change: _Change, codegen: Codegen) -> None:
         target = change.target
-        if change.kind == "attr":
+        if change.kind in ("attr", "delete"):
             new, raw = self.attributes[target][change.name]
-            if new is DELETED:
+            if new is DELETED or change.kind == "delete":
                 codegen.push_function(discard)
                 codegen(target)
                 codegen.const(change.name)
@@ -292,9 +305,9 @@ class SideEffects:
 
     def _apply(self, change: _Change, codegen: Codegen) -> None:
         target = change.target
-        if change.kind == "attr":
+        if change.kind in ("attr", "delete"):
             new, raw = self.attributes[target][change.name]
-            if new is DELETED:
+            if new is DELETED or change.kind == "delete":
                 codegen.call(2)
                 codegen.emit("POP_TOP")
             elif raw or target in self.new:

@@ -137,7 +137,7 @@ def _part(tx: Interpreter, function: Any, name: str, part: str, cls_source: Sour
 
 
 def _plain(tx: Interpreter, found: Any, name: str, owner: Value, cls_source: Source | None) -> Value:
-    if owner.source is not None:
+    if owner.source is not None and not tx.effects.is_deleted(owner, name):
         return build(tx, found, AttrSource(owner.source, name))
     return class_member(tx, found, name, cls_source)
 

@@ -2,9 +2,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MemberDescriptorType
 from typing import TYPE_CHECKING, Any
 
 from ..sources import AttrSource
+from .attributes import lookup
 from .base import Unsupported, Value
 from .mappings import DictValue, fill_from_real
 
@@ -25,11 +27,26 @@ class InstanceDict(DictValue):
         if owner.real is not None:
             fill_from_real(tx, self, instance_dict(owner.real))
         for name in tx.effects.attributes.get(owner, ()):
-            stored = tx.effects.load_attr(owner, name)
-            if stored is not None:
-                self.items[name] = stored
-            else:
-                self.items.pop(name, None)
+            if tx.effects.came_back(owner, name):
+                self.follow(name, None)
+            self.follow(name, tx.effects.load_attr(owner, name))
+        tx.effects.instance_dicts[owner] = self
+
+    def follow(self, name: str, new: Value | None) -> None:
+        """The owner's attribute was stored, or deleted (None)."""
+        if isinstance(lookup(self.owner.cls, name), MemberDescriptorType):
+            return  # which is in a slot
+        self.stored[name] = None  # how many there are depends on whether it was there
+        self.changes += (name in self.items) != (new is not None)
+        if new is not None:
+            self.items[name] = new
+        else:
+            self.items.pop(name, None)
+
+    def guard_absent(self, tx: Interpreter, key: Any) -> None:
+        """An attribute that the program has deleted may have been there."""
+        if not tx.effects.has_pending(self.owner, key):
+            super().guard_absent(tx, key)
 
     def changed(self, tx: Interpreter) -> None:
         """What changes are attributes of the owner."""

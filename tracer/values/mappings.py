@@ -76,6 +76,11 @@ class DictValue(Value):
             if self.source is not None and self.real is not None:
                 tx.guards.add(self.source, "DICT_KEYS", list(self.real))
 
+    def guard_absent(self, tx: Interpreter, key: Any) -> None:
+        """The program has seen that there is no such key."""
+        if not self.keys_guarded and self.source is not None:
+            tx.guards.add(self.source, "NOT_IN_DICT", key)
+
     def key_value(self, tx: Interpreter, key: Any) -> Value:
         """The Value of a key."""
         value = self.key_values.get(key)
@@ -87,8 +92,7 @@ class DictValue(Value):
         """The value at `key`, or None when there is none."""
         real_key = checked_key(tx, key)
         if real_key not in self.items:
-            if not self.keys_guarded and self.source is not None:
-                tx.guards.add(self.source, "NOT_IN_DICT", real_key)
+            self.guard_absent(tx, real_key)
             return None
         return self.read(tx, real_key)
 
@@ -151,10 +155,12 @@ class DictValue(Value):
     def contains(self, tx: Interpreter, item: Value) -> bool:
         """Whether there is such a key."""
         key = checked_key(tx, item)
-        found = key in self.items
-        if not self.keys_guarded and self.source is not None and self.items.get(key) is None:
-            tx.guards.add(self.source, "IN_DICT" if found else "NOT_IN_DICT", key)
-        return found
+        if key not in self.items:
+            self.guard_absent(tx, key)
+            return False
+        if not self.keys_guarded and self.source is not None and self.items[key] is None:
+            tx.guards.add(self.source, "IN_DICT", key)
+        return True
 
     def getitem(self, tx: Interpreter, key: Value) -> Value:
         """The value at a key; default_factory's where there is none."""

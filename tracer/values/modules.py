@@ -70,9 +70,11 @@ class ModuleValue(ObjectValue):
             self._guard_unregistered(tx, name)
 
     def _guard_unregistered(self, tx: Interpreter, name: str) -> None:
+        """None of the tables has the name; one that the program took it out of had its keys guarded then."""
         if self.source is not None:
             for table in _TABLES:
-                tx.guards.add(AttrSource(self.source, table), "NOT_IN_DICT", name)
+                if name not in self.real.__dict__.get(table, ()):
+                    tx.guards.add(AttrSource(self.source, table), "NOT_IN_DICT", name)
 
     def registered(self, tx: Interpreter, name: str) -> Value:
         """nn.Module.__getattr__."""

@@ -118,7 +118,7 @@ class ObjectValue(Value):
         return bind(tx, found, name, self, self.cls, type_source(self))
 
     def guard_missing(self, tx: Interpreter, name: str) -> None:
-        """The program has seen that there is no such attribute."""
+        """The program has seen that there is no such attribute, which it has not deleted itself."""
         if self.source is None or self.real is None or tx.effects.has_pending(self, name):
             return
         plain = not any(is_python_method(lookup(self.cls, special)) for special in ("__getattr__", "__getattribute__"))
@@ -128,8 +128,10 @@ class ObjectValue(Value):
             self.guard_not_hidden(tx, name)
 
     def guard_not_hidden(self, tx: Interpreter, name: str) -> None:
-        """No attribute of the instance hides what the class has under `name`."""
-        if self.source is not None and self.real is not None and instance_dict(self.real) is not NO_DICT:
+        """No attribute of the instance hides what the class has under `name`; what the program has deleted is none."""
+        if self.source is None or self.real is None or tx.effects.has_pending(self, name):
+            return
+        if instance_dict(self.real) is not NO_DICT:
             tx.guards.add(AttrSource(self.source, "__dict__", generic=True), "NOT_IN_DICT", name)
 
     def _instance_attr(self, tx: Interpreter, name: str, found: Any) -> Value | None:
@@ -161,7 +163,7 @@ class ObjectValue(Value):
     def _instance_dict(self, tx: Interpreter) -> Value:
         if self.real is not None and self.source is None:
             raise Unsupported("attribute", f"{self.describe()}.__dict__")
-        return InstanceDict(tx, self)
+        return tx.effects.instance_dicts.get(self) or InstanceDict(tx, self)
 
     def setattr(self, tx: Interpreter, name: str, value: Value) -> None:
         """Through `__setattr__` where the class defines one in Python."""
