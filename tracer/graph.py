@@ -69,6 +69,7 @@ class TraceGraph:
         self.unchecked: list[sympy.Expr] = []  # what torch assumed for the operation that is being added
         self.assumed: Assumed | None = None  # the first check that relies on a second run
         self.assigned: list[torch.Tensor] = []  # what variables are since `p.data = value`, in the graph
+        self.leaves: list[tuple[torch.Tensor, Unsupported]] = []  # made here; the break if one leaves
         self.operations = 0
         self.sets_modes = False
 
@@ -247,7 +248,8 @@ class TraceGraph:
 
     def finish(self, outputs: Sequence[torch.fx.Node], modes: Modes) -> CapturedGraph:
         """Close the graph with `outputs`, drop what nothing uses, and hand it over. Raises Unsupported where an output
-        is of an inner graph."""
+        is of an inner graph, or a leaf of autograd's that the graph has made."""
+        self._keep_leaves(outputs)
         self.graph.output(tuple([self.scopes.here(node) for node in outputs]))
         self._drop_dead()
         placeholders = [node for node in self.graph.nodes if node.op == "placeholder"]
@@ -260,6 +262,15 @@ class TraceGraph:
             grad_enabled=modes.grad,
             inference_mode=modes.inference,
         )
+
+    def _keep_leaves(self, outputs: Sequence[torch.fx.Node]) -> None:
+        """Raises Unsupported where a tensor that was made to require gradients leaves the graph, or a view of it."""
+        results = [node.meta.get("val") for node in outputs] if self.leaves else []
+        recorded = [part for part in results if isinstance(part, torch.Tensor) and part.requires_grad]
+        memory = {part.untyped_storage()._cdata for part in recorded}
+        for leaf, leaves in self.leaves:
+            if leaf.untyped_storage()._cdata in memory:
+                raise leaves
 
     def used_inputs(self) -> list[Source]:
         """The sources of the placeholders that are left after `finish`, in order."""

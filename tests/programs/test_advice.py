@@ -253,6 +253,14 @@ def backward_by_func(compile):
     return compile(lambda x, w: torch.func.grad(lambda w: loss_of(x, w))(w))(X, torch.ones(4))
 
 
+def begins_to_need_gradients(compile):
+    def f(x):
+        leaf = (x * 2).requires_grad_()
+        return leaf, leaf.sin()
+
+    return compile(f)(X.clone())[1]
+
+
 def gradients_before(compile):
     return compile(lambda x: (x * 2).sin())(X.clone().requires_grad_())
 
@@ -459,7 +467,7 @@ ADVICE: dict[str, Advice] = {
     ),
     "requires_grad_": Advice(
         "call", "(x * 2).requires_grad_()", "on the input before the call, or use torch.func.grad",
-        whole(lambda x: (x * 2).requires_grad_().sin()),
+        begins_to_need_gradients,
         (gradients_before, whole(lambda x: torch.func.grad(lambda y: y.sin().sum())(x * 2))), same=False,
     ),
     "resize_": Advice(

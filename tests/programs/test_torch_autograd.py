@@ -119,6 +119,57 @@ def requires_grad_changed(compile):
 
 
 @program
+def leaves_made_inside(compile):
+    w = nn.Parameter(torch.arange(1.0, 4.0))
+
+    def inside(x):  # as HuBERT's encoder of features does it
+        y = x[:, None]
+        y.requires_grad = True
+        return (y * w).sum() + (y * 3).sum()
+
+    def alone(x):
+        y = (x * 2).requires_grad_()
+        y.requires_grad = True
+        return (y * 3).sum(), y.requires_grad, y.is_leaf
+
+    def leaves(x):
+        y = x * 2
+        y.requires_grad = True
+        return y, y.expand(2, 3), (y * w).sum()
+
+    def seen_before(x):
+        y = x * 2
+        z = y[:2]
+        y.requires_grad_()
+        with torch.no_grad():
+            z.add_(1)
+        return (y * w).sum()
+
+    def refused(x):
+        y = x * w
+        y.requires_grad = True  # of what autograd records, torch takes it by the method alone
+        return y
+
+    def written(x):
+        y = (x * 2).requires_grad_()
+        return y.add_(1) * w
+
+    out = []
+    for f in (inside, alone, leaves, seen_before, refused, written):
+        try:
+            found = compile(f)(torch.arange(3.0))
+        except RuntimeError as error:
+            out.append(str(error))
+            continue
+        found = found if isinstance(found, tuple) else (found,)
+        tensors = [t for t in found if isinstance(t, torch.Tensor)]
+        sum(t.sum() for t in tensors).backward()
+        out.append((found, w.grad, [t.grad for t in tensors if t.is_leaf]))
+        w.grad = None
+    return out
+
+
+@program
 def metadata_in_place(compile):
     def f(x, y):
         a = x.clone()

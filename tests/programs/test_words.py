@@ -124,7 +124,8 @@ def middle_of_a_list(x):
 
 
 def begins_to_need_gradients(x):
-    return x.clone().requires_grad_() * 2
+    leaf = x.clone().requires_grad_()
+    return leaf, leaf * 2
 
 
 @dataclass(frozen=True)

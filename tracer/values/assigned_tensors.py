@@ -1,8 +1,9 @@
-"""Attributes of torch's that a program sets of a tensor: `p.data = value` and `p.grad = value`.
+"""Attributes of torch's that a program sets of a tensor: `p.data = value`, `p.grad = value`, `y.requires_grad = True`.
 
-Both are side effects, made after the graph has run. From `p.data = value` on, the variable is in the graph what shares
-the memory of `value`; where autograd would record it after that, or give it a gradient, or where the program takes a
-view of it, the graph breaks.
+The first two are side effects, made after the graph has run. From `p.data = value` on, the variable is in the graph
+what shares the memory of `value`; where autograd would record it after that, or give it a gradient, or where the program
+takes a view of it, the graph breaks. A tensor that the graph computes may begin to require gradients; where it leaves
+the graph, or a view of it does, the graph breaks before that.
 """
 from __future__ import annotations
 
@@ -79,6 +80,45 @@ def _fits(tensor: TensorValue, value: Value) -> bool:
     return known and all(getattr(ours, name) == getattr(theirs, name) for name in _KIND)
 
 
+def _set_requires_grad(tx: Interpreter, self: TensorValue, value: Value) -> None:
+    """`self.requires_grad = value`: torch refuses it of what autograd records, even where nothing changes."""
+    if self.fake.requires_grad and not (self.source is None and self.fake.is_leaf):
+        raise Unsupported("call", "Tensor.requires_grad_")
+    _require(tx, self, value)
+
+
+def _require(tx: Interpreter, self: TensorValue, value: Value) -> None:
+    """Nothing, where the tensor is so already. A tensor that the graph computes, and that nothing uses yet, is from
+    then on a leaf of autograd's, which must not leave the graph. A tensor of inference mode may refuse what it is
+    already, and any tensor does inside of a transform of torch.func."""
+    flag, fake = value.as_constant() if value.is_constant() else None, self.fake
+    if type(flag) is not bool or fake.is_inference() or _functorch.get_dynamic_layer_stack_depth():
+        raise Unsupported("call", "Tensor.requires_grad_")
+    if fake.requires_grad == flag:
+        return
+    busy = tx.effects.is_sealed() or len(tx.graph.scopes.open) > 1 or tx.graph.checkpoint
+    known = self.source is not None or self.real is not None or type(self) is not TensorValue
+    if not flag or busy or known or self.kind not in PLAIN_TYPES or self.node.users:
+        raise Unsupported("call", "Tensor.requires_grad_")
+    leaf = tx.graph.call("detach", [self], {}, tx, op="call_method")
+    leaf = tx.graph.call("requires_grad_", [leaf], {}, tx, op="call_method")
+    assert isinstance(leaf, TensorValue)
+    self.node, self.fake, self.shape = leaf.node, leaf.fake, None
+    tx.trace.values_by_id[id(self.fake)] = self
+    leaves = Unsupported("call", "Tensor.requires_grad_", earlier=tx.trace.safe_step())
+    leaves.context.update(location=tx.own_location(), stack=tx.stack_locations())
+    tx.graph.leaves.append((self.fake, leaves))
+
+
+def _requires_grad_(tx: Interpreter, self: TensorValue, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+    """`self.requires_grad_(flag)`."""
+    wanted = [*args, *kwargs.values()] or [constant(True)]
+    if len(wanted) > 1 or not kwargs.keys() <= {"requires_grad"}:
+        raise Unsupported("call", "Tensor.requires_grad_")
+    _require(tx, self, wanted[0])
+    return self
+
+
 def _delete(tx: Interpreter, self: TensorValue, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
     """`del self.grad`: there is none from then on."""
     if len(args) != 1 or args[0].as_constant() != "grad":
@@ -93,5 +133,5 @@ def _set(tx: Interpreter, self: TensorValue, args: Sequence[Value], kwargs: Mapp
     return constant(None)
 
 
-METHODS.update(__delattr__=_delete, __setattr__=_set)
-SETTERS.update(data=_set_data, grad=_set_grad)
+METHODS.update(__delattr__=_delete, __setattr__=_set, requires_grad_=_requires_grad_)
+SETTERS.update(data=_set_data, grad=_set_grad, requires_grad=_set_requires_grad)

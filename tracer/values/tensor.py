@@ -365,18 +365,6 @@ def _get_device(tx: Interpreter, self: TensorValue, args: Sequence[Value], kwarg
     return constant(-1 if device.type == "cpu" else device.index)
 
 
-def _requires_grad_(tx: Interpreter, self: TensorValue, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
-    """Nothing, where the tensor is so already: autograd's records of tensors do not change inside a graph. A tensor
-    of inference mode may refuse what it is already, and any tensor does inside of a transform of torch.func."""
-    wanted = [*args, *kwargs.values()]
-    flag = True if not wanted else wanted[0].as_constant() if len(wanted) == 1 else None
-    if self.fake.is_inference() or torch._C._functorch.get_dynamic_layer_stack_depth():
-        flag = None
-    if type(flag) is not bool or self.fake.requires_grad != flag or not kwargs.keys() <= {"requires_grad"}:
-        raise Unsupported("call", "Tensor.requires_grad_")
-    return self
-
-
 def _new(tx: Interpreter, self: TensorValue, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
     """Tensor.new(*sizes): uninitialised."""
     if any(issubclass(arg.python_type(), torch.Tensor) for arg in args):
@@ -420,7 +408,6 @@ METHODS: dict[str, Callable[..., Value | None]] = {
     "type": _type,
     "get_device": _get_device,
     "new": _new,
-    "requires_grad_": _requires_grad_,
     "item": _item,
     "_is_view": _is_view,
     "tolist": _tolist,
