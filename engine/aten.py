@@ -35,6 +35,7 @@ from .functional import (
     FromInput,
     Output,
     ViewOfInput,
+    creation,
     fake_mode_of,
     is_view,
 )
@@ -464,7 +465,7 @@ def _outputs(
             outputs.append(Constant(result))
             continue
         if id(result) not in seen:
-            seen[id(result)] = _output(captured.inputs, wrapped, storages, result, values, fake)
+            seen[id(result)] = _output(captured, wrapped, storages, result, values, fake)
         outputs.append(seen[id(result)])
     return tuple(outputs), values
 
@@ -479,7 +480,7 @@ def _has_own_symbols(fake: torch.Tensor, base: torch.Tensor) -> bool:
 
 
 def _output(
-    inputs: tuple[Any, ...], wrapped: tuple[Any, ...], storages: dict[int, int], result: torch.Tensor,
+    captured: Captured, wrapped: tuple[Any, ...], storages: dict[int, int], result: torch.Tensor,
     values: list[torch.Tensor], fake: torch.Tensor | None,
 ) -> Output:
     for i, value in enumerate(wrapped):
@@ -494,13 +495,15 @@ def _output(
     if base is not None:
         # Not the functional tensor's layout: a view of a mutated input has that of the new value there.
         layout = inner if fake is None or _has_own_symbols(fake, wrapped[base]) else fake
-        detached = inputs[base].requires_grad and not layout.requires_grad
+        given = captured.inputs[base]
+        detached = given.requires_grad and not layout.requires_grad
         differentiable = fake is not None and fake.grad_fn is not None
         if differentiable:
-            check_dtype_of_view(inputs[base].dtype, layout.dtype)
+            check_dtype_of_view(given.dtype, layout.dtype)
+        made = creation(fake, captured.grad_enabled or differentiable, given)
         return ViewOfInput(
             base, tuple(layout.size()), tuple(layout.stride()), layout.storage_offset(), layout.dtype, detached,
-            lazy_kind(inner), differentiable, is_view(fake),
+            lazy_kind(inner), differentiable, is_view(fake), made,
         )
     lazily = lazy_kind(inner)
     values.append(LAZY_VIEWS[lazily](inner) if lazily else inner)

@@ -46,7 +46,8 @@ class ViewOfInput:
 
     A view of an input that requires grad does too, also under no_grad, unless it is `detached`; one that is
     `differentiable` is part of autograd's graph, although what is compiled records no gradients. `lazily` as in
-    FromGraph. What `detach()` gives last is no `view` for autograd, which allows `detach_()` of it.
+    FromGraph. What `detach()` gives last is no `view` for autograd, which allows `detach_()` of it. `creation` is what
+    autograd is to know of how the view was made (see `creation`).
     """
 
     index: int
@@ -58,11 +59,28 @@ class ViewOfInput:
     lazily: str = ""
     differentiable: bool = False
     view: bool = True
+    creation: str = ""
 
 
 def is_view(fake: torch.Tensor | None) -> bool:
     """Whether a result that shares memory with an input was a view when it was captured: detach() gives none."""
     return fake is None or fake.requires_grad or fake._is_view()
+
+
+def creation(fake: torch.Tensor | None, recorded: bool, base: torch.Tensor | None = None) -> str:
+    """How a result that is a view was made (CreationMeta of torch/csrc/autograd/variable.h): autograd refuses to write
+    in place what is one of several views that an operator returned, or was made under no_grad. "" where a view that is
+    made after the graph has run, where gradients are `recorded` or not, is the same for it; so it is where `base` was
+    made so already."""
+    if fake is None or not fake._is_view():
+        return ""
+    asked: Any = torch._C._autograd._get_creation_meta  # type: ignore[attr-defined]
+    kind: str = asked(fake).name
+    if kind == ("DEFAULT" if recorded else "NO_GRAD_MODE"):
+        return ""
+    if kind != "DEFAULT" and base is not None and base._is_view() and asked(base).name == kind:
+        return ""
+    return kind if kind in ("DEFAULT", "MULTI_OUTPUT_NODE", "NO_GRAD_MODE") else ""
 
 
 @dataclass(frozen=True)
@@ -88,6 +106,7 @@ class ViewOfGraph:
     offset: Any
     dtype: torch.dtype
     detached: bool = False
+    creation: str = ""
 
 
 @dataclass(frozen=True)

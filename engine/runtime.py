@@ -30,6 +30,13 @@ def with_strides(tensor: torch.Tensor, size: tuple[int, ...], stride: tuple[int,
     return result.copy_(tensor)
 
 
+def made_as(view: torch.Tensor, creation: str) -> torch.Tensor:
+    """`view`, which autograd refuses to write in place as one that was made so: a name of its CreationMeta."""
+    autograd: Any = torch._C._autograd
+    autograd._set_creation_meta(view, getattr(autograd.CreationMeta, creation))
+    return view
+
+
 def _with_workspace(operator: Any) -> Callable[..., Any]:
     """An operator that gives its backward a workspace only where gradients are enabled."""
 
@@ -83,7 +90,7 @@ empty_cuda = getattr(_guards, "_empty_strided_cuda", None)
 STANDARD: Mapping[str, Any] = {
     "torch": torch, "math": math, "empty_cpu": _empty_cpu,
     "reinterpret": getattr(_guards, "_reinterpret_tensor", _reinterpret),
-    "with_strides": with_strides, "out_of_bounds": out_of_bounds, "tangent": tangent,
+    "with_strides": with_strides, "made_as": made_as, "out_of_bounds": out_of_bounds, "tangent": tangent,
     "changed": torch._C._increment_version, **({"empty_cuda": empty_cuda} if empty_cuda else {}),
 }
 """The names that every wrapper knows."""

@@ -365,7 +365,7 @@ class WrapperWriter:
     def view_of_input(self, number: int, output: ViewOfInput) -> str:
         """A true view of an input."""
         owner = self.program.inputs[output.index]
-        recorded = "with torch.enable_grad(): " if output.differentiable else ""
+        recorded = "with torch.enable_grad(): " if output.differentiable or output.creation == "DEFAULT" else ""
         view = self.strided_view(owner, self.aten.inputs[output.index], output)
         self.line(f"{recorded}result{number} = {view}{'' if output.view else '.detach()'}")
         return f"result{number}"
@@ -384,7 +384,8 @@ class WrapperWriter:
                 base = f"{base}.as_strided(({window},), (1,), 0).view({output.dtype})"
             offset = f"({owner}.storage_offset() - {self.expr(first)}) * {old} // {new} + {self.expr(start)}"
         size, stride = (self.sizes([_symbolic(v) for v in values]) for values in (output.size, output.stride))
-        return self.lazy_view(f"{base}.as_strided({size}, {stride}, {offset})", output)
+        view = self.lazy_view(f"{base}.as_strided({size}, {stride}, {offset})", output)
+        return view if output.creation in ("", "DEFAULT") else f"made_as({view}, {output.creation!r})"
 
     def paired_view(self, base: str, real: torch.Tensor, dtype: torch.dtype) -> str:
         """Python for all memory of `base` as complex numbers or as reals, in a way that gradients flow through."""

@@ -23,6 +23,7 @@ from ..functional import (
     Output,
     ViewOfGraph,
     ViewOfInput,
+    creation,
     is_view,
 )
 
@@ -55,6 +56,7 @@ def results_of(
 class _Finder:
     def __init__(self, captured: Captured, wrapped: Sequence[Any], values: list[Any]) -> None:
         self.inputs = captured.inputs
+        self.recorded = captured.grad_enabled  # where what is made around the node is made
         self.wrapped = wrapped
         self.values = values
         tensors = [(i, value) for i, value in enumerate(wrapped) if isinstance(value, torch.Tensor)]
@@ -99,7 +101,8 @@ class _Finder:
             # Not the functional tensor's layout: a view of a mutated input has that of the new value there.
             shown, lazily = value if fake is None else fake, lazy_kind(torch._from_functional_tensor(value))
             detached = _detached(self.inputs[owner], value)
-            return ViewOfInput(owner, *_layout(shown, lazily), detached, lazily, view=is_view(fake))
+            made = creation(fake, self.recorded, self.inputs[owner])
+            return ViewOfInput(owner, *_layout(shown, lazily), detached, lazily, view=is_view(fake), creation=made)
         base = self.base.get(_storage(value))
         if base is None:
             return self._own(value)
@@ -107,7 +110,7 @@ class _Finder:
             _layout(value)
             return FromGraph(self._returned(value))
         _same_kind(base, value)
-        return ViewOfGraph(self._returned(base), *_layout(value), _detached(base, value))
+        return ViewOfGraph(self._returned(base), *_layout(value), _detached(base, value), creation(fake, self.recorded))
 
     def _own(self, value: torch.Tensor) -> Output:
         """A result with memory of its own; of one that is conjugated or negated lazily, what it is a view of."""

@@ -1,6 +1,7 @@
 """Inputs changed in place, results that share memory: gradients and later changes flow as in eager."""
 from __future__ import annotations
 
+import ptdebug
 import pytest
 import torch
 
@@ -187,3 +188,36 @@ def test_inputs_that_share_memory_and_stay():
         return a.sin().sum(1) + b.cos().sum() + c.sum()
 
     check(program, P(3, 4), prepare=prepare)
+
+
+VIEWS = {
+    "one of several": lambda x: (x.unbind(0)[1], x + 1),
+    "all of several": lambda x: (*x.chunk(2), x + 1),
+    "under no_grad": lambda x: (torch.no_grad()(lambda: x.view(-1))(), x + 1),
+    "with gradients": lambda x: (torch.enable_grad()(lambda: x.view(-1))(), x + 1),
+    "usual": lambda x: (x[0], x.T, x.unbind(0)[0].detach(), x + 1),
+}
+GIVEN = {
+    "plain": lambda: torch.ones(2, 3),
+    "recorded": lambda: P(2, 3) * 2,
+    "one of several": lambda: torch.ones(2, 2, 3).unbind(0)[1],
+}
+
+
+def _may_be_written(result):
+    try:
+        result.add_(torch.ones((), requires_grad=True))
+    except RuntimeError as error:
+        return str(error).partition("view")[2]  # what comes before names the node of autograd
+    return ""
+
+
+@pytest.mark.parametrize("name", VIEWS)
+@pytest.mark.parametrize("recording", [True, False])
+def test_views_are_written_in_place_where_eager_lets_them(name, recording):
+    function = VIEWS[name]
+    compiled = ptdebug.compile(function)
+    for make in GIVEN.values():
+        with torch.set_grad_enabled(recording):
+            expected, got = function(make()), compiled(make())
+        assert list(map(_may_be_written, got)) == list(map(_may_be_written, expected))
