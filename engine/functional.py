@@ -74,7 +74,7 @@ def creation(fake: torch.Tensor | None, recorded: bool, base: torch.Tensor | Non
     made so already."""
     if fake is None or not fake._is_view():
         return ""
-    asked: Any = torch._C._autograd._get_creation_meta  # type: ignore[attr-defined]
+    asked: Any = torch._C._autograd._get_creation_meta
     kind: str = asked(fake).name
     if kind == ("DEFAULT" if recorded else "NO_GRAD_MODE"):
         return ""
