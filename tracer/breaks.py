@@ -128,6 +128,10 @@ BREAKS: dict[str, BreakKind] = {
         "{detail} is left in the middle of a try or with block, which Python ends when it deletes it",
         "call its close() method, or use it up",
     ),
+    "visible-death": BreakKind(
+        "{detail} may die here, and the program sees that: it has a finalizer, or something refers to it weakly",
+        "let go of it before or after the compiled function is called",
+    ),
     "context-manager": BreakKind(
         "what the context manager {detail} does when it is entered or left is not known",
         "enter it around the call of the compiled function",

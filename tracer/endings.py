@@ -8,7 +8,7 @@ import dis
 import sys
 from collections.abc import Callable
 from functools import partial
-from types import CodeType, GeneratorType
+from types import CodeType
 from typing import Any
 
 import torch
@@ -20,9 +20,10 @@ from .capture import CapturedGraph
 from .codegen import FIRST_ARGUMENT, OUTPUTS, STACK_ARGUMENT, VERSION, Codegen, Plan
 from .continuation import drive, return_continuation
 from .eval_frame import unobserved
-from .generators import dies_visibly, has_finalizer
+from .finalizers import object_dies_visibly
 from .instructions import Handled, Instruction, code_info
 from .interpreter import Interpreter
+from .lifetimes import dies_visibly
 from .liveness import ENDS, READS, live_at
 from .modes import LASTING, Modes, protected
 from .opcodes.control import JUMP_IF_FALSE, after_loop
@@ -44,7 +45,6 @@ from .sources import LocalSource
 from .tracebacks import hands_over
 from .values.base import NULL, Unsupported, Value
 from .values.dict_iterators import DictIterator
-from .values.objects import ObjectValue
 from .values.sequence_iterators import SequenceIterator
 from .values.tensor import TensorValue
 
@@ -147,7 +147,7 @@ def return_body(root: Interpreter) -> Body:
 
     def body(codegen: Codegen) -> None:
         assert root.returned is not None
-        open_ones = [name for name, value in root.locals.items() if _dies_visibly(value)]
+        open_ones = [name for name, value in root.locals.items() if dies_visibly(root, value)]
         codegen(root.returned)
         for name in open_ones:
             codegen(root.locals[name])
@@ -156,11 +156,6 @@ def return_body(root: Interpreter) -> Body:
         codegen.emit("RETURN_VALUE")
 
     return body
-
-
-def _dies_visibly(value: Value) -> bool:
-    """Whether the program may see when this object of a variable dies."""
-    return dies_visibly(value) or (isinstance(value, ObjectValue) and has_finalizer(value.python_type()))
 
 
 class BreakBody:
@@ -224,9 +219,8 @@ class BreakBody:
             return False
         value = self.root.locals.get(name)
         if value is not None:
-            return _dies_visibly(value)
-        kind = type(self.root.unread.get(name))
-        return kind is GeneratorType or has_finalizer(kind)
+            return dies_visibly(self.root, value)
+        return object_dies_visibly(self.root.unread.get(name))
 
     def outlives_its_frame(self) -> bool:
         """Whether a variable holds what dies visibly while a resume function would handle exceptions: eager has the
@@ -412,7 +406,7 @@ class BreakBody:
     def _boxed(self, arguments: list[str], stack: list[Slot], raised: bool) -> tuple[str, ...]:
         """The arguments of the resume function that the program may see die: generators, objects with a finalizer, and
         exceptions, whose tracebacks hold the frames of what raised them, and all that is in these."""
-        found = {f"{STACK_ARGUMENT}{i}" for i, value in enumerate(self.root.stack) if _dies_visibly(value)}
+        found = {f"{STACK_ARGUMENT}{i}" for i, value in enumerate(self.root.stack) if dies_visibly(self.root, value)}
         found |= {name for name in self.variables if self._dies_visibly(name) or self._is_exception(name)}
         found |= {f"{STACK_ARGUMENT}{i}" for i, slot in enumerate(stack) if slot is Slot.HANDLING}
         if raised:

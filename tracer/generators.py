@@ -4,11 +4,9 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Mapping, Sequence
-from types import CodeType, FunctionType, GeneratorType
+from types import CodeType, GeneratorType
 from typing import TYPE_CHECKING, Any
 
-from .codegen import STACK_ARGUMENT
-from .sources import ItemSource, LocalSource
 from .values import build
 from .values.base import ObservedException, Unsupported, Value
 from .values.constant import REGISTRY, BoundBuiltin
@@ -29,29 +27,6 @@ def refuse_coroutine(code: CodeType) -> None:
     """Coroutines and asynchronous generators are left to eager."""
     if code.co_flags & (inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE):
         raise Unsupported("async", code.co_qualname)
-
-
-def dies_visibly(value: Value) -> bool:
-    """Whether the program may see when this object dies: a generator that stands in the middle of a `try` or `with`
-    (of one that an earlier part of the frame left, nobody knows where it stands)."""
-    if isinstance(value, GeneratorValue):
-        return value.has_cleanup()
-    source = value.source.base if isinstance(value.source, ItemSource) else value.source  # in the list it came in
-    return isinstance(source, LocalSource) and type(getattr(value, "real", None)) is GeneratorType
-
-
-def has_finalizer(cls: type) -> bool:
-    """Whether Python runs a method of the program when an object of this class dies."""
-    return type(getattr(cls, "__del__", None)) is FunctionType
-
-
-def let_go(tx: Interpreter, value: Value) -> None:
-    """The frame drops a reference to `value`. Raises Unsupported where a generator may die of that: what Python then
-    runs is seen now, not where the frame ends."""
-    if tx.parent is not None or not dies_visibly(value) or value in tx.stack:
-        return
-    if all(other is not value or name.startswith(STACK_ARGUMENT) for name, other in tx.locals.items()):
-        raise Unsupported("abandoned-generator", value.describe())
 
 
 def _thrown(tx: Interpreter, kind: Value, value: Value | None = None, traceback: Value | None = None) -> Value:

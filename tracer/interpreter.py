@@ -97,8 +97,10 @@ class Trace:
     values_by_id: dict[int, Value] = field(default_factory=dict)
     global_values: dict[tuple[int, str], Value] = field(default_factory=dict)
     keep_alive: list[Any] = field(default_factory=list)
+    referents: set[Value] = field(default_factory=set)  # of weak references that the trace made
     inlined: set[CodeType] = field(default_factory=set)
     generators: list[GeneratorValue] = field(default_factory=list)  # all that were made
+    reentrant: list[CodeType] = field(default_factory=list)  # which called a reentrant checkpoint
     draws: Draws = field(default_factory=Draws)
     layouts_asked: int = 0  # how often the program asked how a tensor lies in memory
     layouts_assumed: int = 0  # how often what is traced depended on it
@@ -130,7 +132,8 @@ class Trace:
         self.active = self.root = None
         self.guards.locate = self.graph.shapes.shape_env.locate = None
         self.effects.forget()
-        for held in (self.generators, self.values_by_source, self.values_by_id, self.global_values, self.keep_alive):
+        held_values = self.generators, self.values_by_source, self.values_by_id, self.global_values, self.referents
+        for held in (*held_values, self.keep_alive):
             held.clear()
 
     def leave_modes(self) -> None:

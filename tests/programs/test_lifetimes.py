@@ -312,3 +312,84 @@ def test_the_referent_of_a_weak_reference_lives_until_its_guards_are_written(mon
         gc.enable()
     assert dispatch.stats()["graphs"] == 1
     assert not any(reason.startswith("internal error") for reason in dispatch.stats()["reasons"])
+
+
+class Watched:
+    def __init__(self, number=1):
+        self.number = number
+
+
+def with_a_callback_of_a_weak_reference(compile):
+    def fn(x, holder):
+        seen = []
+        one = Watched()
+        reference = weakref.ref(one, lambda _: seen.append("one"))
+        y = x * one.number
+        del one
+        y = y * len(seen)
+        other = weakref.ref(holder.number, lambda _: seen.append("other"))
+        holder.number = None
+        return y + len(seen), reference() is None, other() is None, seen
+
+    f = compile(fn)
+    return [f(torch.ones(2), Watched(Watched())) for _ in range(2)]
+
+
+def with_weak_references_that_are_asked(compile):
+    def made():
+        return weakref.ref(Watched())
+
+    def of_an_object(x):
+        one = Watched(3)
+        first, second = weakref.ref(one), made()
+        y = x * first().number
+        one = None
+        return [y, *(y if reference() is None else y * 2 for reference in (first, second))], one
+
+    def of_a_tensor(x):
+        y = x + 1
+        reference = weakref.ref(y)
+        z = y * 2
+        del y
+        return z if reference() is None else z * 2
+
+    return [f(torch.ones(2)) for f in map(compile, (of_an_object, of_a_tensor)) for _ in range(2)]
+
+
+def in_weak_containers(compile):
+    def fn(x):
+        one = Watched()
+        values, found = weakref.WeakValueDictionary(), weakref.WeakSet([one])
+        values["one"] = one
+        y = x + len(values) + len(found)
+        del one
+        return y + 10 * len(values) + 20 * len(found)
+
+    f = compile(fn)
+    return [f(torch.ones(2)) for _ in range(2)]
+
+
+def taken_out_of_what_was_passed(compile):
+    def fn(x, things, table):
+        log.clear()
+        things.append(Finalized(log, "appended"))
+        table["key"] = Finalized(log, "stored")
+        y = x + len(log)
+        things.clear()
+        y = y + 10 * len(log)
+        del table["key"]
+        return y + 100 * len(log)
+
+    log = []
+    f = compile(fn)
+    return [f(torch.ones(2), [], {}) for _ in range(2)]
+
+
+SEEN_TO_DIE = (with_a_callback_of_a_weak_reference, with_weak_references_that_are_asked, in_weak_containers,
+               taken_out_of_what_was_passed)  # fmt: skip
+
+
+@pytest.mark.parametrize("program", SEEN_TO_DIE, ids=lambda program: program.__name__)
+def test_the_graph_breaks_where_an_object_dies_that_the_program_sees_die(program):
+    check(program)
+    assert any("may die here" in reason for reason in dispatch.stats()["reasons"])

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..generators import let_go
+from ..lifetimes import let_go
 from ..values.base import NULL
 from .registry import opcode
 

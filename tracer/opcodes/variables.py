@@ -3,10 +3,10 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from types import GeneratorType
 from typing import TYPE_CHECKING
 
-from ..generators import let_go
+from ..finalizers import object_dies_visibly
+from ..lifetimes import let_go
 from ..side_effects import DELETED, CellValue
 from ..values import build
 from ..values.base import NULL, ObservedException, Unsupported, Value
@@ -55,7 +55,7 @@ def store_fast(tx: Interpreter, name: str, value: Value) -> None:
 
 def forget(tx: Interpreter, name: str) -> Value | None:
     """Take a local variable's value away, and give what may be seen to die of that."""
-    if type(tx.unread.get(name)) is GeneratorType:
+    if name in tx.unread and object_dies_visibly(tx.unread[name]):
         tx.load_local(name)
     tx.unread.pop(name, None)
     return tx.locals.pop(name, None)

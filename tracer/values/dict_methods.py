@@ -4,6 +4,7 @@ from __future__ import annotations
 import operator
 from typing import TYPE_CHECKING
 
+from ..finalizers import refuse_visible_deaths
 from .base import Value, each
 from .constant import constant
 from .mappings import METHODS, DictValue, DictView
@@ -57,6 +58,7 @@ def _clear(tx: Interpreter, self: DictValue) -> Value:
     self.guard_keys(tx)
     self.changed(tx)
     self.changes += 1
+    refuse_visible_deaths(self.items.values())
     self.items.clear()
     return constant(None)
 

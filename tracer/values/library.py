@@ -227,6 +227,9 @@ def _exception(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 # ---- weak references -------------------------------------------------------------------------------------------------
 @handles(weakref.ref)
 def _ref(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    if kwargs or len(args) != 1:
+        raise Unsupported("call", "weakref.ref")  # Python calls the callback where the referent dies
+    tx.trace.referents.add(args[0])
     return WeakReference(args[0])
 
 
@@ -249,8 +252,11 @@ class WeakReference(Value):
         return True
 
     def call(self, tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-        """The referent, which lives until the guards that ask for it are written."""
+        """The referent, which lives until the guards that ask for it are written. Raises Unsupported where it was made
+        in the trace and no variable has it: it may be dead."""
         if self.referent is not None:
+            if self.referent.source is None and not _is_held(tx, self.referent):
+                raise Unsupported("call", "weakref.ref")
             return self.referent
         if self.source is not None:
             source = CallSource(self.source, "referent")
@@ -265,6 +271,15 @@ class WeakReference(Value):
             codegen.const(self.real)
         else:
             codegen.call_const(weakref.ref, [self.referent])
+
+
+def _is_held(tx: Interpreter | None, value: Value) -> bool:
+    """Whether a variable of a frame that runs has the object."""
+    while tx is not None:
+        if any(other is value for other in (*tx.locals.values(), *map(tx.effects.load_cell, tx.cells.values()))):
+            return True
+        tx = tx.parent
+    return False
 
 
 @builds(weakref.ref)

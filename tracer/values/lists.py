@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..finalizers import refuse_visible_deaths
 from ..sources import ItemSource, Source
 from ..wording import in_words
 from .base import Value, each
@@ -111,6 +112,8 @@ class ListValue(SequenceValue):
         if method is None:
             return super().call_method(tx, name, args, kwargs)
         tx.effects.mutated(self)
+        if name in _DROPPING:
+            refuse_visible_deaths(self.items)
         result = method(tx, self, *args, **kwargs)
         return result if result is not None else constant(None)
 
@@ -120,6 +123,7 @@ class ListValue(SequenceValue):
         if isinstance(where, int) and not -len(self.items) <= where < len(self.items):
             tx.raise_observed(IndexError, "list assignment index out of range")
         tx.effects.mutated(self)
+        refuse_visible_deaths([self.items[where]] if isinstance(where, int) else self.items[where])
         if isinstance(where, int):
             self.items[where] = value
         else:
@@ -131,6 +135,7 @@ class ListValue(SequenceValue):
         if isinstance(where, int) and not -len(self.items) <= where < len(self.items):
             tx.raise_observed(IndexError, "list assignment index out of range")
         tx.effects.mutated(self)
+        refuse_visible_deaths([self.items[where]] if isinstance(where, int) else self.items[where])
         del self.items[where]
 
     def reconstruct(self, codegen: Codegen) -> None:
@@ -208,6 +213,8 @@ MUTATING: dict[str, Callable[..., Value | None]] = {
     "__delitem__": lambda tx, self, key: self.delitem(tx, key),
     "__iadd__": lambda tx, self, other: apply(tx, operator.iadd, self, other),
 }
+_DROPPING = ("__init__", "clear", "remove")
+"""Those that let go of items."""
 
 
 # ---- real lists, and results of nodes --------------------------------------------------------------------------------

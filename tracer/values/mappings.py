@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import BuiltinFunctionType, FunctionType
 from typing import TYPE_CHECKING, Any
 
+from ..finalizers import refuse_visible_deaths
 from ..sources import AttrSource, ItemSource, KeySource, Source
 from ..wording import in_words
 from .base import Unsupported, Value, each
@@ -210,12 +211,15 @@ class DictValue(Value):
         if real_key not in self.items:
             self.key_values[real_key] = key
             self.changes += 1
+        refuse_visible_deaths([self.items.get(real_key)])
         self.items[real_key] = value
 
     def delitem(self, tx: Interpreter, key: Value) -> None:
         """Remove an item."""
-        if self.find(tx, key) is None:
+        found = self.find(tx, key)
+        if found is None:
             tx.raise_observed(KeyError, key.as_constant())
+        refuse_visible_deaths([found])
         self.guard_keys(tx)
         self.changed(tx)
         self.changes += 1

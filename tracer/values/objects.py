@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from torch.autograd.graph import Node
 
+from ..finalizers import object_dies_visibly
 from ..sources import AttrSource, Source
 from ..wording import in_words
 from .attributes import (
@@ -200,6 +201,7 @@ class ObjectValue(Value):
             what = missing if found is MISSING else f"attribute '{name}' is read-only"
             start = f"'{self.cls.__name__}' object "
             tx.raise_observed(AttributeError, start + what)
+        self._let_go(tx, name)
         tx.effects.store_attr(self, name, value, raw=raw or is_python_method(lookup(self.cls, "__setattr__")))
 
     def _refuse_property(self, tx: Interpreter, name: str, what: str) -> NoReturn:
@@ -229,7 +231,15 @@ class ObjectValue(Value):
                 tx.raise_observed(AttributeError, name)
         elif not self._has_own(tx, name):
             tx.raise_observed(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
+        self._let_go(tx, name)
         tx.effects.delete_attr(self, name)
+
+    def _let_go(self, tx: Interpreter, name: str) -> None:
+        """The attribute's object is dropped. Raises Unsupported where the program may see it die."""
+        if self.real is None or tx.effects.has_pending(self, name):
+            return
+        if object_dies_visibly(instance_dict(self.real).get(name)):
+            raise Unsupported("visible-death", f"{self.describe()}.{name}")
 
     def _has_own(self, tx: Interpreter, name: str) -> bool:
         """Whether the instance's dict has the attribute."""

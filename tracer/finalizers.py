@@ -1,0 +1,43 @@
+"""Objects of the program whose death it sees: Python runs a finalizer or a weak reference's callback, or the weak
+reference is dead from then on."""
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable
+from types import FunctionType, GeneratorType
+from typing import Any
+
+import torch
+
+from .values.base import Unsupported, Value
+from .values.registry import is_library
+
+
+def refuse_visible_deaths(dropped: Iterable[Value | None]) -> None:
+    """Raises Unsupported where the program may see one of the objects that are taken out of a container die."""
+    for value in dropped:
+        if value is not None and object_dies_visibly(getattr(value, "real", None)):
+            raise Unsupported("visible-death", value.describe())
+
+
+def object_dies_visibly(obj: Any) -> bool:
+    """Whether the program may see when this object dies; of a generator, nobody knows where it stands."""
+    return type(obj) is GeneratorType or has_finalizer(type(obj)) or is_watched(obj)
+
+
+def has_finalizer(cls: type) -> bool:
+    """Whether Python runs a method of the program when an object of this class dies."""
+    return type(getattr(cls, "__del__", None)) is FunctionType
+
+
+def is_watched(obj: Any) -> bool:
+    """Whether something other than torch and our guards has a weak reference to an object. Not asked of tensors and
+    modules, which torch itself holds in many ways, nor of objects of libraries, which may hold themselves."""
+    if is_library(type(obj).__module__) or isinstance(obj, (type, FunctionType, torch.Tensor, torch.nn.Module)):
+        return False
+    return any(not _is_ours(reference) for reference in weakref.getweakrefs(obj))
+
+
+def _is_ours(reference: weakref.ref[Any]) -> bool:
+    module = getattr(reference.__callback__, "__module__", None)
+    return isinstance(module, str) and module.startswith(("torch.", "ptdebug."))

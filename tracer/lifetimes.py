@@ -1,0 +1,42 @@
+"""What the frame lets go of, where the program sees it die (see `finalizers.py`)."""
+from __future__ import annotations
+
+from types import GeneratorType
+from typing import TYPE_CHECKING
+
+from .codegen import STACK_ARGUMENT
+from .finalizers import has_finalizer, is_watched
+from .generators import GeneratorValue
+from .sources import ItemSource, LocalSource
+from .values.base import Unsupported, Value
+from .values.objects import ObjectValue
+
+if TYPE_CHECKING:
+    from .interpreter import Interpreter
+
+
+def dies_visibly(tx: Interpreter, value: Value) -> bool:
+    """Whether the program may see when this object dies: a generator that stands in the middle of a `try` or `with`
+    (of one that an earlier part of the frame left, nobody knows where it stands), an object with a finalizer, one
+    that the program has a weak reference to."""
+    if isinstance(value, GeneratorValue):
+        return value.has_cleanup()
+    if value in tx.trace.referents:
+        return True
+    if isinstance(value, ObjectValue) and (has_finalizer(value.python_type()) or is_watched(value.real)):
+        return True
+    source = value.source.base if isinstance(value.source, ItemSource) else value.source  # in the list it came in
+    return isinstance(source, LocalSource) and type(getattr(value, "real", None)) is GeneratorType
+
+
+def let_go(tx: Interpreter, value: Value) -> None:
+    """The frame drops a reference to `value`. Raises Unsupported where an object may die of that and the program sees
+    it: what Python then runs is seen now, not where the frame ends."""
+    if tx.parent is not None or not dies_visibly(tx, value) or value in tx.stack:
+        return
+    if all(other is not value or name.startswith(STACK_ARGUMENT) for name, other in tx.locals.items()):
+        raise Unsupported("abandoned-generator" if _is_generator(value) else "visible-death", value.describe())
+
+
+def _is_generator(value: Value) -> bool:
+    return issubclass(value.python_type(), GeneratorType)
