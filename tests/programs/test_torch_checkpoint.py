@@ -137,6 +137,25 @@ def checkpoints_of_inference_tensors(compile):
     return call(compile(f), torch.ones(3)), call(compile(g), x)
 
 
+@program
+def gradients_through_a_reentrant_checkpoint(compile):
+    """torch.autograd.grad raises there, and gives those that do not go through it."""
+    def direct(w):
+        y = checkpoint(torch.sin, w, use_reentrant=True)
+        return torch.autograd.grad(y.sum(), [w])
+
+    def inside(w):
+        return torch.autograd.grad((lambda a: a + checkpoint(torch.sin, a, use_reentrant=True))(w).sum(), [w])
+
+    def beside(w):
+        v = w * 2
+        y = checkpoint(torch.sin, w, use_reentrant=True)
+        return torch.autograd.grad((y.detach() * v).sum(), [v])
+
+    w = torch.ones(3, requires_grad=True)
+    return [call(compile(f), w) for f in (direct, inside, beside) for _ in range(2)]
+
+
 @pytest.mark.parametrize("name", program)
 def test_a_program_with_checkpoints_is_the_program(name: str) -> None:
     check(program[name])

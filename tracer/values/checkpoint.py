@@ -7,8 +7,10 @@ random numbers anew), the call is left to eager.
 from __future__ import annotations
 
 import itertools
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import CodeType
 from typing import TYPE_CHECKING
 
 import torch
@@ -23,6 +25,9 @@ from .tensor import TensorValue
 
 if TYPE_CHECKING:
     from ..interpreter import Interpreter
+
+_REFUSED: weakref.WeakSet[CodeType] = weakref.WeakSet()
+"""What calls reentrant checkpoints and was seen with torch.autograd.grad, which raises there: left to eager."""
 
 _numbers = itertools.count(1)  # tell regions apart: what goes from one to the next is kept
 
@@ -49,7 +54,7 @@ def _checkpoint(tx: Interpreter, args: Sequence[Value], kwargs: Mapping[str, Val
     if torch.is_inference_mode_enabled() or any(isinstance(v, TensorValue) and v.fake.is_inference() for v in inputs):
         raise Unsupported("call", "torch.utils.checkpoint.checkpoint of inference tensors")  # torch 2.11 saves them
     if plain["use_reentrant"]:
-        _check_reentrant(inputs, rest)
+        _check_reentrant(tx, inputs, rest)
     with _region(tx, plain.get("preserve_rng_state", True), selective):
         result = function.call(tx, inputs, rest)
     if plain["use_reentrant"] and any(result is value for value in inputs):
@@ -57,12 +62,21 @@ def _checkpoint(tx: Interpreter, args: Sequence[Value], kwargs: Mapping[str, Val
     return result
 
 
-def _check_reentrant(inputs: Sequence[Value], rest: Mapping[str, Value]) -> None:
+def _check_reentrant(tx: Interpreter, inputs: Sequence[Value], rest: Mapping[str, Value]) -> None:
     """Gradients flow through tensors among the arguments only, and there has to be one that takes them."""
+    if tx.code in _REFUSED:
+        raise Unsupported("call", "torch.utils.checkpoint.checkpoint(use_reentrant=True) before torch.autograd.grad")
+    tx.trace.reentrant.append(tx.code)
     tensors = [value for value in inputs if isinstance(value, TensorValue)]
     others = [value for value in inputs if not isinstance(value, TensorValue) and not value.is_constant()]
     if rest or others or not any(value.fake.requires_grad for value in tensors):
         raise Unsupported("call", "torch.utils.checkpoint.checkpoint(use_reentrant=True) with such arguments")
+
+
+def refuse_reentrant(tx: Interpreter) -> None:
+    """torch.autograd.grad is called: from now on reentrant checkpoints of this trace break the graph, as it raises for
+    what goes through them (torch/utils/checkpoint.py, CheckpointFunction.backward)."""
+    _REFUSED.update(tx.trace.reentrant)
 
 
 @contextmanager

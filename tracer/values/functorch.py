@@ -16,6 +16,7 @@ from torch._functorch import eager_transforms, predispatch
 from torch.autograd import forward_ad
 
 from .base import Unsupported, Value
+from .checkpoint import refuse_reentrant
 from .constant import constant
 from .context_manager import mode_node
 from .graph_functions import ALLOWED
@@ -213,6 +214,7 @@ def _autograd_grad(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     tensors = [given[name] for name in names[:2]]
     tensors = [one if issubclass(one.python_type(), (tuple, list)) else TupleValue([one], tuple) for one in tensors]
     if not all(_is_wrapped(one) for one in tensors[1].iterate(tx)) or not set(given) <= {*names, "allow_unused"}:
+        refuse_reentrant(tx)
         raise gradients_break(tx, tensors[1].iterate(tx))
     create = given.get("create_graph", constant(False))
     retain = given.get("retain_graph", constant(None))
