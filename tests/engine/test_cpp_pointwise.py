@@ -47,6 +47,7 @@ def test_unary_operations_are_as_close_to_the_exact_value_as_eager(dtype):
 @pytest.mark.parametrize(("function", "units"), [
     (torch.exp, 1.1), (torch.log, 1.1), (torch.erf, 1.1), (torch.tanh, 1.1), (torch.sin, 1.15), (torch.cos, 1.15),
     (torch.log1p, 1.0), (torch.atan, 1.1), (torch.expm1, 1.45),
+    (torch.log2, 1.1), (torch.log10, 1.1), (torch.asin, 1.1), (torch.acos, 1.1),
 ], ids=name_of)
 def test_functions_are_within_about_one_unit_of_the_last_place(function, units):
     bits = torch.randint(-(2**31), 2**31, (400_000,), generator=torch.Generator().manual_seed(1), dtype=torch.int64)
@@ -61,6 +62,19 @@ def test_functions_are_within_about_one_unit_of_the_last_place(function, units):
     off = ((got.double() - exact).abs() / unit)[finite & (near != 0)]
     assert off.max() < units, (off.max(), x[finite & (near != 0)][off.argmax()])
     assert torch.equal(got[near == 0].signbit(), near[near == 0].signbit())
+
+
+def test_remainders_of_floats_are_exact():
+    generator = torch.Generator().manual_seed(2)
+    bits = torch.randint(-(2**31), 2**31, (2, 40_003), generator=generator).to(torch.int32).view(torch.float32)
+    near = torch.randn(2, 40_003, generator=generator) * torch.tensor([[3e7], [0.3]])
+    whole = torch.randint(-9, 9, (2, 40_003), generator=generator) * torch.tensor([[0.1], [0.3]])
+    special = torch.cartesian_prod(FLOATS[-20:], FLOATS[-20:]).T
+    x, y = torch.cat([bits, near, whole, special], 1).unbind(0)
+    got, = built(torch.fmod, x, y)(x, y)
+    pairs = zip(x.tolist(), y.tolist())
+    exact = torch.tensor([math.fmod(a, b) if math.isfinite(a) and b != 0 else math.nan for a, b in pairs])
+    assert torch.equal(got.nan_to_num(7.0).view(torch.int32), exact.nan_to_num(7.0).view(torch.int32))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
