@@ -1,7 +1,6 @@
 """What is a list or a tree rather than code: frame, breaks, guards, fusion, schedule, run time, decisions."""
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
@@ -173,7 +172,8 @@ def recompile_lines(
     """One recompilation: what changed, the guard, the call, the line that needs the guard, what avoids it."""
     place = place_refs((record.location,)) if record.location else ()
     took = f", which took {seconds:.2f} s" if seconds is not None else ""
-    head = f"{resumed_function(function)} was compiled again{took}" if function else "compiled again"
+    comma = "," if ", " in function else ""
+    head = f"{function}{comma} was compiled again{took}" if function else "compiled again"
     texts = [f"{head}  ({owner})" if owner else head]
     texts += [f"  because: {record.what or record.guard}{_change(record)}"]
     texts += [f"  and: {other.removeprefix('and ')}" for other in record.also]
@@ -183,12 +183,6 @@ def recompile_lines(
     nearest = f", the nearest of {record.entries}" if record.entries > 1 else ""
     texts += [f"  guard: {record.guard}  (of {record.compared_with}{nearest})"]
     return [Line(printable(text), "", place) for text in texts]
-
-
-def resumed_function(name: str) -> str:
-    """A resume function's name in words: `forward, from line 14 on`."""
-    match = re.fullmatch(r"torch_dynamo_resume_in_(.+)_at_(\d+)", name)
-    return f"{match[1]}, from line {match[2]} on," if match else name
 
 
 def _change(record: Recompile) -> str:

@@ -8,6 +8,7 @@ from .listing import Line, Listing, plural, printable, source_ref
 from .recording import CompileInfo, Recording
 from .records import Ref
 from .render_lists import render_absents
+from .resumed import function_words, resumed
 
 MAX_COMPILES = 40  # in a summary; the rest is counted
 
@@ -55,7 +56,7 @@ def render_compile(recording: Recording, info: CompileInfo) -> Listing:
     """One compilation: status, where the time went, what each stage left."""
     seconds = {name: value for name, value in info.seconds.items() if value >= 0.0005}
     texts = [
-        f"{info.id}  {info.function}  ({info.file}:{info.line})",
+        f"{info.id}  {function_words(info, resumed(recording))}  ({info.file}:{info.line})",
         *(f"{'status    ' if number == 0 else ' ' * 10}{line}" for number, line in enumerate(
             (info.status + (": " + info.reason if info.reason else "")).split("\n"))),
         "seconds   " + (", ".join(f"{name} {value:.3f}" for name, value in seconds.items()) or "none recorded"),
@@ -98,7 +99,9 @@ def _compile_line(document: dict[str, Any]) -> Line:
     what = ", ".join(p for p in parts if not p.startswith("0 "))
     reason = (document["reason"] or "").partition("\n")[0]
     what = f"{what}; {reason}" if what and reason else what or reason
-    where = f"{document['function']} {_base(document['file'])}:{document['line']}"
+    where = document["words"]
+    if where == document["function"]:  # else it names a place itself
+        where += f" {_base(document['file'])}:{document['line']}"
     return Line(printable(f"  {document['id']:<6} {document['status']:<9} {document['seconds']['total']:6.2f} s  "
                           f"{where}  {what}".rstrip()), open_ref(document["id"], "", ""))
 

@@ -7,6 +7,7 @@ from typing import Any
 from .break_costs import BreakCost, BreakCosts
 from .recording import CompileInfo, Recording
 from .records import LIMIT_REACHED, SCHEMA, Break, Breaks, Graph, Guard, Guards, Recompile, Runtime, Schedule
+from .resumed import function_words, resumed
 
 TIMINGS = ("capture", "joint", "passes", "lowering", "scheduling", "codegen", "kernels")
 NOT_OPERATIONS = ("placeholder", "get_attr", "output")
@@ -59,10 +60,11 @@ def summary(recording: Recording) -> dict[str, Any]:
     meta = recording.meta
     facts = _PerCompile(recording)
     infos = recording.compiles()
-    compiles = [_compile_document(info, facts) for info in infos]
+    after = resumed(recording)
+    compiles = [_compile_document(info, facts, function_words(info, after)) for info in infos]
     found_breaks = breaks(recording)
     found_recompiles = recompiles(recording)
-    seconds = {info.id: info.seconds.get("total", 0.0) for info in infos}
+    by_id = {info.id: info for info in infos}
     return {
         "schema": SCHEMA,
         "recording": str(recording.path),
@@ -87,7 +89,7 @@ def summary(recording: Recording) -> dict[str, Any]:
         "compiles": compiles,
         "graph_breaks": [break_document(*entry, cost) for entry, cost in zip(found_breaks, break_costs(recording))],
         "recompiles": [
-            recompile_document(owner, found, seconds.get(owner, 0.0)) for owner, found in found_recompiles
+            recompile_document(by_id[owner], found) for owner, found in found_recompiles
         ],
         "absent": [{"compile": owner, "stage": a.stage, "why": a.why} for owner, a in recording.absents()],
         "overhead_seconds": {"recording": _overhead(infos, meta.get("writer_seconds", {}))},
@@ -107,13 +109,15 @@ def break_document(owner: str, found: Break, times: int, cost: BreakCost) -> dic
                      "passes": cost.passes}}
 
 
-def recompile_document(owner: str, found: Recompile, seconds: float) -> dict[str, Any]:
-    """A recompilation as in the contract, with the seconds that it took."""
+def recompile_document(info: CompileInfo, found: Recompile) -> dict[str, Any]:
+    """A recompilation as in the contract, with the seconds that it took. A guard that no line needs (a setting of
+    torch's) has the function's first."""
     place, call = found.location, found.call_site
-    return {"compile": owner, "guard": found.guard, "expected": _number(found.expected),
-            "actual": _number(found.actual), "file": place.file if place else None,
-            "line": place.line if place else None, "hint": found.hint, "compared_with": found.compared_with,
-            "what": found.what, "also": list(found.also), "entries": found.entries, "seconds": seconds,
+    return {"compile": info.id, "guard": found.guard, "expected": _number(found.expected),
+            "actual": _number(found.actual), "file": place.file if place else info.file,
+            "line": place.line if place else info.line, "hint": found.hint, "compared_with": found.compared_with,
+            "what": found.what, "also": list(found.also), "entries": found.entries,
+            "seconds": info.seconds.get("total", 0.0),
             "call_site": {"file": call.file, "line": call.line} if call else None}
 
 
@@ -148,7 +152,7 @@ class _PerCompile:
             self.calls[owner] += runtime.calls
 
 
-def _compile_document(info: CompileInfo, facts: _PerCompile) -> dict[str, Any]:
+def _compile_document(info: CompileInfo, facts: _PerCompile, words: str) -> dict[str, Any]:
     seconds = dict(info.seconds)
     phases = {name: seconds.get(name, 0.0) for name in TIMINGS}
     total = seconds.get("total", sum(v for k, v in seconds.items() if k != "recording"))
@@ -159,6 +163,7 @@ def _compile_document(info: CompileInfo, facts: _PerCompile) -> dict[str, Any]:
         "extern_calls": facts.extern_calls[info.id], "guards": facts.guards[info.id], "calls": facts.calls[info.id],
         "seconds": {"total": total, **phases, **extra},
         "stages": list(facts.stages[info.id]),
+        "words": words,
     }
 
 

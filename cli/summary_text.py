@@ -81,7 +81,8 @@ def _change(recompile: dict[str, Any]) -> str:
 
 def _fallbacks(document: dict[str, Any]) -> list[str]:
     return list(dict.fromkeys(
-        f"  runs in eager: {c['function']} ({_short(c['file'])}:{c['line']}): {c['reason'].splitlines()[0]}"
+        f"  {'runs in eager' if c['status'] == 'eager' else 'compiling it failed'}: "
+        f"{c['function']} ({_short(c['file'])}:{c['line']}): {c['reason'].splitlines()[0]}"
         for c in document["compiles"] if c["status"] in ("eager", "failed") and c["reason"]
     ))
 

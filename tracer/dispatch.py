@@ -186,7 +186,7 @@ class _Compilation:
             context.recorder.begin(str(self.id), *_place(code))
             context.recorder.source_file(code.co_filename)
         if reason is not None:
-            record = self._with_places(reason)
+            record = self._with_call(reason)
             STATISTICS.recompiled(record)
             context.record("guards", lambda: record, "recompile")
         try:
@@ -222,15 +222,13 @@ class _Compilation:
             context.recorder.begin(str(self.id), *_place(self.code))
             self._finish("eager", why)
 
-    def _with_places(self, reason: Recompile) -> Recompile:
-        """The reason with the line that needed the guard (the function's first where none is known) and the call."""
-        function, file, line = _place(self.code)
-        location = reason.location or Location(file, line, function)
+    def _with_call(self, reason: Recompile) -> Recompile:
+        """The reason with the call."""
         calls = [f for f in program_frames(self.caller) if not _runs(f.f_code, self.code)]
         call = _location(calls[-1]) if calls else None
         if call is not None and self.context.recording:
             self.context.recorder.source_file(call.file)
-        return msgspec.structs.replace(reason, location=location, call_site=call)
+        return msgspec.structs.replace(reason, call_site=call)
 
     def _convert(self, policy: DynamicPolicy) -> ConvertedFrame | Skip:
         frame = self.frame

@@ -5,6 +5,7 @@ import argparse
 
 from ...artifacts.listing import Line, plural
 from ...artifacts.render_lists import recompile_lines
+from ...artifacts.resumed import function_words, resumed
 from ...artifacts.summary import limits, recompile_document, recompiles
 from ..printing import add_selector, print_json, print_lines, selected
 
@@ -23,15 +24,17 @@ def run(arguments: argparse.Namespace) -> int:
         infos = {info.id: info for info in recording.compiles()}
         seconds = {owner: infos[owner].seconds.get("total", 0.0) for owner, _ in found}
         if arguments.json:
-            print_json(recompiles=[recompile_document(owner, record, seconds[owner]) for owner, record in found])
+            print_json(recompiles=[recompile_document(infos[owner], record) for owner, record in found])
             return 0
         if not found:
             print("no recompilations")
             return 0
         print(f"{plural(len(found), 'time')} a function was compiled again; {sum(seconds.values()):.1f} s")
         print_lines([Line(f"  {infos[owner].function} {why}") for owner, why in limits(recording, selector.compile)])
+        after = resumed(recording)
         for number, (owner, record) in enumerate(found, 1):
             print()
-            lines = recompile_lines(record, recording.source, infos[owner].function, owner, seconds[owner])
+            words = function_words(infos[owner], after)
+            lines = recompile_lines(record, recording.source, words, owner, seconds[owner])
             print_lines([lines[0].numbered(number), *lines[1:]])
     return 0

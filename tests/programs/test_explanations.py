@@ -87,6 +87,7 @@ def test_recompilations_name_what_changed_against_the_nearest(recording: Recordi
     assert relation.location is not None and "y.shape[0] == 9" in line(relation.location)
     assert found["mode"].hint and found["mode"].entries == 3
     assert (found["grad mode"].expected, found["grad mode"].actual) == ("on", "off")
+    assert found["grad mode"].location is None  # all compiled code needs it, no line more than others
     assert found["self.scale"].guard == "L['self'].scale == 'one'"
     assert all(r.what and r.expected and r.actual and r.hint and r.expected != r.actual for r in found.values())
 
@@ -114,6 +115,11 @@ def test_the_commands_read_well(recording: Recording, capsys: pytest.CaptureFixt
     assert main(["recompiles", str(recording.path)]) == 0
     out = capsys.readouterr().out
     assert "because: x.size(0): was 6, is now 8" in out and "called from: " in out and "to avoid: " in out
+    assert "needed by: " not in out[out.index("because: grad mode") :].partition("guard: ")[0]
+    assert main(["show", str(recording.path)]) == 0
+    out = capsys.readouterr().out
+    assert f"gate, resumed after the break at test_explanations.py:{gate.__code__.co_firstlineno + 2}" in out
+    assert "torch_dynamo_resume" not in out
     assert main(["guards", str(recording.path)]) == 0
     out = capsys.readouterr().out
     assert "stands for x.size(0), 8 at this call" in out and "checked " in out

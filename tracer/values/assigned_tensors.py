@@ -1,9 +1,9 @@
 """Attributes of torch's that a program sets of a tensor: `p.data = value`, `p.grad = value`, `y.requires_grad = True`.
 
 The first two are side effects, made after the graph has run. From `p.data = value` on, the variable is in the graph
-what shares the memory of `value`; where autograd would record it after that, or give it a gradient, or where the program
-takes a view of it, the graph breaks. A tensor that the graph computes may begin to require gradients; where it leaves
-the graph, or a view of it does, the graph breaks before that.
+what shares the memory of `value`; where autograd would record it after that, or give it a gradient, or where the
+program takes a view of it, the graph breaks. A tensor that the graph computes may begin to require gradients; where it
+leaves the graph, or a view of it does, the graph breaks before that.
 """
 from __future__ import annotations
 

@@ -1,0 +1,50 @@
+"""What a compilation of a resume function is called for a person: the function it continues, and the break before it.
+
+Its own name, in the bytecode and in records, is the one stock gives it: `torch_dynamo_resume_in_forward_at_14`.
+"""
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from .recording import CompileInfo, Recording
+from .records import Breaks, Frame, Location
+
+
+@dataclass(frozen=True)
+class Resumed:
+    """`function` (its qualified name) goes on after the break at `place`."""
+
+    function: str
+    place: Location
+
+    @property
+    def words(self) -> str:
+        """`Model.forward, resumed after the break at model.py:14`."""
+        return f"{self.function}, resumed after the break at {self.place.file.rpartition('/')[2]}:{self.place.line}"
+
+
+def resumed(recording: Recording) -> dict[str, Resumed]:
+    """By compile id, those that continue a function after a break (`Frame.origin`, which `Break.resumes` names)."""
+    places: dict[tuple[str, str], Location] = {}
+    for owner, record in recording.records(Breaks):
+        for found in record.breaks:
+            for origin in found.resumes:
+                places.setdefault((_process(owner), origin), found.location)
+    return {
+        owner: Resumed(frame.origin.rpartition("+")[0].rpartition(":")[2], places[_process(owner), frame.origin])
+        for owner, frame in recording.records(Frame) if (_process(owner), frame.origin) in places
+    }
+
+
+def function_words(info: CompileInfo, after: Mapping[str, Resumed]) -> str:
+    """The name of the compiled function; what is in `after` (see `resumed`) and other resume functions in words."""
+    if info.id in after:
+        return after[info.id].words
+    match = re.fullmatch(r"torch_dynamo_resume_in_(.+)_at_(\d+)", info.function)
+    return f"{match[1]}, from line {match[2]} on" if match else info.function
+
+
+def _process(compile_id: str) -> str:
+    return compile_id.partition("@")[2]
