@@ -95,6 +95,7 @@ class SideEffects:
         self.new: dict[Value, type] = {}
         self.attributes: dict[Value, dict[str, tuple[Value, bool]]] = {}
         self.instance_dicts: dict[Value, Any] = {}  # the `__dict__` of objects whose the program has asked for
+        self.own_dicts: dict[int, dict[str, Any]] = {}  # by id, the `__dict__` of objects whose attributes changed
         self.globals: dict[tuple[str, str], Value] = {}
         self.cells: dict[int, CellValue] = {}
         self.of_classes: dict[str, dict[type, Value]] = {}  # the classes whose attribute of that name was stored
@@ -108,6 +109,7 @@ class SideEffects:
         for held in (self.new, self.attributes, self.globals, self.cells, self.of_classes, self._order):
             held.clear()
         self.instance_dicts.clear()
+        self.own_dicts.clear()
 
     def reach_outside(self) -> bool:
         """Whether something that exists outside of the trace changed so far."""
@@ -218,9 +220,13 @@ class SideEffects:
         if key not in self._order:
             self._order[key] = change
 
+    def has_changed(self, container: Value) -> bool:
+        """Whether the trace changed the items of a container."""
+        return ("items", container) in self._order
+
     def refills(self, container: Value) -> bool:
         """Whether the side effects give the container its items anew: an iterator over it must be made after that."""
-        return ("items", container) in self._order and (container.source is not None or container in self.new)
+        return self.has_changed(container) and (container.source is not None or container in self.new)
 
     def refuse_local_class(self, value: Any) -> None:
         """Raises Unsupported where a constant is a class that the trace made, or a tuple with one: the class statement

@@ -4,7 +4,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from .checking import Programs, check_whole
+from .checking import Programs, check, check_whole
 
 function = Programs()
 
@@ -96,3 +96,18 @@ def test_of_a_module():
         return [f(torch.ones(2, 3), Net()) for _ in range(2)]
 
     check_whole(use)
+
+
+def test_of_a_dict_that_is_held_over_a_break():
+    def fn(x, o):
+        held = vars(o)
+        print("here")
+        o.new = 3
+        held["last"] = x.sum()
+        return x + len(held) + o.last, list(held)
+
+    def use(compile):
+        f, made = compile(fn), [Plain() for _ in range(2)]
+        return [(f(torch.ones(3), o), list(vars(o))) for o in made]
+
+    check(use)

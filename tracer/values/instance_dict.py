@@ -76,6 +76,18 @@ class InstanceDict(DictValue):
 NO_DICT: dict[str, Any] = {}
 
 
+def own_dict(tx: Interpreter, owner: Value, real: Any, changes: bool = False) -> dict[str, Any]:
+    """`real.__dict__`. Raises Unsupported where the program holds it as a dict too (since before a break, or because it
+    shares it), and that has changed or is about to."""
+    own = instance_dict(real)
+    if changes and own is not real:
+        tx.effects.own_dicts[id(own)] = own
+    held = tx.trace.values_by_id.get(id(own))
+    if held is not None and own is not real and (changes or tx.effects.has_changed(held)):
+        raise Unsupported("attribute", f"an attribute of {owner.describe()}, whose __dict__ the program holds")
+    return own
+
+
 def instance_dict(real: Any) -> dict[str, Any]:
     """`real.__dict__` past any override; empty for objects without one."""
     try:

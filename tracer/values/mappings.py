@@ -459,6 +459,8 @@ def build_dict(tx: Interpreter, obj: dict[Any, Any], source: Source | None) -> V
         return REGISTRY["object"](tx, obj, source)
     if "__builtins__" in obj and "__name__" in obj:  # the trace has what functions and modules store there by name
         raise Unsupported("global-state", f"the globals of {obj['__name__']} as a dict")
+    if id(obj) in tx.effects.own_dicts:
+        raise Unsupported("attribute", "the __dict__ of an object whose attributes have changed")
     value = DictValue(type(obj), source)
     if source is not None:
         tx.guards.add(source, "TYPE_MATCH", type(obj))

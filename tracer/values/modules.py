@@ -18,6 +18,7 @@ from .attributes import MISSING, bind, lookup, type_source
 from .base import Unsupported, Value
 from .constant import REGISTRY, constant
 from .handlers import NAMED, handles
+from .instance_dict import own_dict
 from .mappings import DictValue
 from .objects import ObjectValue
 from .registry import CONSTANT_TYPES, build, build_constant, builds, from_python, is_library, is_stable
@@ -136,6 +137,7 @@ class ModuleValue(ObjectValue):
         elif hasattr(type(lookup(self.cls, name)), "__set__"):
             self.generic_setattr(tx, name, value)
         else:
+            own_dict(tx, self, self.real, changes=True)
             tx.effects.store_attr(self, name, value)
 
     def _holds(self, tx: Interpreter, table: str, name: str) -> bool:

@@ -5,6 +5,7 @@ Special methods written in Python are interpreted. A class that derives from dic
 """
 from __future__ import annotations
 
+import contextlib
 import operator
 import sys
 import threading
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from torch.autograd.graph import Node
 
-from ..finalizers import object_dies_visibly
+from ..finalizers import refuse_visible_death
 from ..sources import AttrSource, Source
 from ..wording import in_words
 from .attributes import (
@@ -29,7 +30,7 @@ from .attributes import (
 )
 from .base import ObservedException, Unsupported, Value
 from .constant import REGISTRY, constant
-from .instance_dict import NO_DICT, InstanceDict, instance_dict
+from .instance_dict import NO_DICT, InstanceDict, instance_dict, own_dict
 from .mappings import DictValue
 from .operators import COMPARISONS, IN_PLACE, REFLECTED, UNARY
 from .registry import build, from_python
@@ -139,7 +140,7 @@ class ObjectValue(Value):
         """What the real object has in its `__dict__` or in a slot."""
         if isinstance(self.real, threading.local):
             return self._of_this_thread(tx, name)
-        own = instance_dict(self.real)
+        own = own_dict(tx, self, self.real)
         if name in own:
             return self.read(tx, own[name], name)
         if isinstance(found, (MemberDescriptorType, GetSetDescriptorType)) and name != "__dict__":
@@ -164,6 +165,8 @@ class ObjectValue(Value):
     def _instance_dict(self, tx: Interpreter) -> Value:
         if self.real is not None and self.source is None:
             raise Unsupported("attribute", f"{self.describe()}.__dict__")
+        if self.real is not None:
+            own_dict(tx, self, self.real, changes=True)
         return tx.effects.instance_dicts.get(self) or InstanceDict(tx, self)
 
     def setattr(self, tx: Interpreter, name: str, value: Value) -> None:
@@ -202,6 +205,8 @@ class ObjectValue(Value):
             start = f"'{self.cls.__name__}' object "
             tx.raise_observed(AttributeError, start + what)
         self._let_go(tx, name)
+        if self.real is not None:
+            own_dict(tx, self, self.real, changes=True)
         tx.effects.store_attr(self, name, value, raw=raw or is_python_method(lookup(self.cls, "__setattr__")))
 
     def _refuse_property(self, tx: Interpreter, name: str, what: str) -> NoReturn:
@@ -236,16 +241,22 @@ class ObjectValue(Value):
 
     def _let_go(self, tx: Interpreter, name: str) -> None:
         """The attribute's object is dropped. Raises Unsupported where the program may see it die."""
-        if self.real is None or tx.effects.has_pending(self, name):
-            return
-        if object_dies_visibly(instance_dict(self.real).get(name)):
-            raise Unsupported("visible-death", f"{self.describe()}.{name}")
+        held: Any = None
+        if tx.effects.has_pending(self, name):
+            held = getattr(tx.effects.load_attr(self, name), "real", None)
+        elif self.real is not None:
+            held = instance_dict(self.real).get(name)
+            slot = lookup(self.cls, name)
+            if isinstance(slot, MemberDescriptorType):
+                with contextlib.suppress(AttributeError):
+                    held = slot.__get__(self.real, self.cls)
+        refuse_visible_death(held, f"{self.describe()}.{name}")
 
     def _has_own(self, tx: Interpreter, name: str) -> bool:
         """Whether the instance's dict has the attribute."""
         if tx.effects.has_pending(self, name):
             return not tx.effects.is_deleted(self, name)
-        own = instance_dict(self.real) if self.real is not None else NO_DICT
+        own = own_dict(tx, self, self.real, changes=True) if self.real is not None else NO_DICT
         if name in own:
             self.read(tx, own[name], name)
             return True
