@@ -16,8 +16,14 @@ from .values.registry import is_library
 def refuse_visible_deaths(dropped: Iterable[Value | None]) -> None:
     """Raises Unsupported where the program may see one of the objects that are taken out of a container die."""
     for value in dropped:
-        if value is not None and object_dies_visibly(getattr(value, "real", None)):
-            raise Unsupported("visible-death", value.describe())
+        if value is not None:
+            refuse_visible_death(getattr(value, "real", None), value.describe())
+
+
+def refuse_visible_death(obj: Any, what: str) -> None:
+    """Raises Unsupported where the program may see `obj` die, which it lets go of; `what` says so in words."""
+    if object_dies_visibly(obj):
+        raise Unsupported("visible-death", what)
 
 
 def object_dies_visibly(obj: Any) -> bool:

@@ -18,6 +18,7 @@ from ..artifacts.records import Location
 from .capture import CompileOptions
 from .codegen import STACK_ARGUMENT
 from .draws import Draws
+from .finalizers import refuse_visible_death
 from .generators import GeneratorValue, is_generator, refuse_coroutine
 from .graph import TraceGraph
 from .instructions import CodeInfo, Instruction, code_info
@@ -397,8 +398,11 @@ class Interpreter:
         root = self.f_globals is self.trace.f_globals
         if not root and not self.global_module():
             raise Unsupported("global-state", f"assigning the global {name} of {self.code.co_qualname}")
-        self.trace.global_values[id(self.f_globals), name] = value
         module = "" if root else self.global_module()
+        stored = self.effects.load_global(module, name)
+        held = self.f_globals.get(name) if stored is None else getattr(stored, "real", None)
+        refuse_visible_death(held, f"what the global {name} holds")
+        self.trace.global_values[id(self.f_globals), name] = value
         if value is not DELETED and self._is_as_before(self._global_source(name), value):
             self.effects.forget_global(module, name)
         else:

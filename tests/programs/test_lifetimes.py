@@ -385,7 +385,33 @@ def taken_out_of_what_was_passed(compile):
     return [f(torch.ones(2), [], {}) for _ in range(2)]
 
 
-SEEN_TO_DIE = (with_a_callback_of_a_weak_reference, with_weak_references_that_are_asked, in_weak_containers,
+THE_ONE = None
+
+
+def replaced_in_a_global_a_cell_and_a_slot(compile):
+    class Slotted:
+        __slots__ = ("held",)
+
+    def fn(x, slotted):
+        global THE_ONE
+        log = []
+        THE_ONE = Finalized(log, "global")
+        held = Finalized(log, "cell")
+        slotted.held = Finalized(log, "slot")
+        y = x + len(log)
+        THE_ONE = None
+        y = y + 10 * len(log)
+        held = None
+        y = y + 100 * len(log)
+        del slotted.held
+        return y + 1000 * len(log), log, (lambda: held)()
+
+    f = compile(fn)
+    return [f(torch.ones(2), Slotted()) for _ in range(2)]
+
+
+SEEN_TO_DIE = (replaced_in_a_global_a_cell_and_a_slot, with_a_callback_of_a_weak_reference,
+               with_weak_references_that_are_asked, in_weak_containers,
                taken_out_of_what_was_passed)  # fmt: skip
 
 

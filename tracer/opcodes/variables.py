@@ -3,9 +3,10 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from types import CellType
 from typing import TYPE_CHECKING
 
-from ..finalizers import object_dies_visibly
+from ..finalizers import object_dies_visibly, refuse_visible_death, refuse_visible_deaths
 from ..lifetimes import let_go
 from ..side_effects import DELETED, CellValue
 from ..values import build
@@ -114,12 +115,21 @@ def LOAD_DEREF(tx: Interpreter, instruction: Instruction) -> None:
 
 @opcode("STORE_DEREF")
 def STORE_DEREF(tx: Interpreter, instruction: Instruction) -> None:
+    _let_go_of_cell(tx.cells[instruction.value])
     tx.effects.store_cell(tx.cells[instruction.value], tx.stack.pop())
+
+
+def _let_go_of_cell(cell: CellValue) -> None:
+    """What a cell holds is dropped. Raises Unsupported where the program may see it die."""
+    refuse_visible_deaths([cell.content])
+    if cell.content is None and cell.real is not None and cell.real != CellType():
+        refuse_visible_death(cell.real.cell_contents, f"what the variable {cell.name or cell.describe()} holds")
 
 
 @opcode("DELETE_DEREF")
 def DELETE_DEREF(tx: Interpreter, instruction: Instruction) -> None:
     tx.load_cell(instruction.value)
+    _let_go_of_cell(tx.cells[instruction.value])
     tx.effects.store_cell(tx.cells[instruction.value], DELETED)
 
 
