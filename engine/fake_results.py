@@ -33,6 +33,9 @@ SIZED_BY_DATA = frozenset((aten._unique.default,))
 """Operators whose results are as large as the data says; torch before 2.12 takes the size for data of zeros."""
 
 
+AS_THE_FIRST = frozenset((aten.soft_margin_loss.default, aten.huber_loss.default))
+"""Operators whose results have the dtype of the first argument whatever the others' are."""
+
 LAID_OUT_BY_INPUT = frozenset((aten.unique_dim.default, aten.unique_consecutive.default))
 """Operators whose result has a size that only data tells, and strides that the sizes of the input do."""
 
@@ -57,6 +60,8 @@ def check(operator: Any, out: Any, args: Sequence[Any]) -> None:
     if operator is aten.linalg_vector_norm.default and len(args) > 2 and args[2] and not (len(args) > 3 and args[3]):
         if out.dim() == args[0].dim():  # torch 2.11, of dimensions of size 1
             raise EngineUnsupported(f"the fake result of {operator} keeps the dimensions that it reduces")
+    if operator in AS_THE_FIRST and out.dtype != args[0].dtype:
+        raise EngineUnsupported(f"{operator} gives {args[0].dtype}, its fake kernel {out.dtype}")
     if operator is aten._native_batch_norm_legit_functional.default and out[3].dtype != args[3].dtype:
         raise EngineUnsupported(f"{operator} keeps statistics in {args[3].dtype}, its fake kernel in {out[3].dtype}")
 
@@ -70,7 +75,7 @@ def eager_strides(
     Sizes that vary are compared, which is a guard on the order of strides. Those of dimensions of size 1, which only a
     memory format shows, count with `single`.
     """
-    layout = LAYOUTS.get(operator, _of_other_ranks if torch.Tag.pointwise in operator.tags else None)
+    layout = LAYOUTS.get(operator, _of_elements if torch.Tag.pointwise in operator.tags else None)
     if layout is None or result.device.type != "cpu":
         return None
     if any(map(unbacked_in, _tensors(args))) or (operator not in LAID_OUT_BY_INPUT and unbacked_in(result)):
@@ -102,6 +107,8 @@ def _as_elements(out: torch.Tensor, *args: Any) -> Strides:
 
     What has another dtype than they compute in is copied to that first, and the copy has no expanded dimensions.
     """
+    if _all_row_major(out, args):
+        return _row_major(out)
     tensors = [a for a in args if isinstance(a, torch.Tensor)]
     common = out.dtype
     if common is torch.bool:
@@ -109,6 +116,16 @@ def _as_elements(out: torch.Tensor, *args: Any) -> Strides:
             common = torch.promote_types(common, tensor.dtype)
     kept = [a.dtype is common or is_non_overlapping_and_dense_or_false(a) for a in tensors]
     return _together(out, *[a if same else torch.empty_like(a) for a, same in zip(tensors, kept)])
+
+
+def _all_row_major(out: torch.Tensor, args: Sequence[Any]) -> bool:
+    """Whether TensorIterator makes a row-major result, with new strides for dimensions of size 1, from which a
+    convolution or `cat` tells a memory format: arguments are row-major tensors of one shape, and no number is among
+    them (`fast_set_up` in aten/src/ATen/TensorIterator.cpp)."""
+    tensors = [a for a in args if isinstance(a, torch.Tensor)]
+    if len(tensors) < len(args) or any(type(n) is not int for t in (out, *tensors) for n in (*t.shape, *t.stride())):
+        return False
+    return 1 in out.shape and all(t.shape == out.shape and t.is_contiguous() for t in tensors)
 
 
 def _together(out: torch.Tensor, *tensors: torch.Tensor) -> Strides:
@@ -126,8 +143,11 @@ def _broadcast(tensor: torch.Tensor, shape: Sequence[Any]) -> torch.Tensor:
     return tensor.as_strided(shape, (*[0] * lead, *strides))
 
 
-def _of_other_ranks(out: torch.Tensor, *args: Any) -> Strides | None:
-    """As elements, where an argument has fewer dimensions and another has dimensions of size 1."""
+def _of_elements(out: torch.Tensor, *args: Any) -> Strides | None:
+    """As elements, where all are row-major, or where an argument has fewer dimensions and another has dimensions of
+    size 1."""
+    if _all_row_major(out, args):
+        return _row_major(out)
     tensors = [a for a in args if isinstance(a, torch.Tensor) and a.dim() > 0]
     static = all(type(n) is int for t in (out, *tensors) for n in (*t.shape, *t.stride()))
     if not static or len({t.dim() for t in tensors}) < 2 or 1 not in out.shape or 0 in out.shape:
@@ -150,6 +170,10 @@ def _second_first(out: torch.Tensor, gradient: torch.Tensor, x: torch.Tensor, *_
 def _like_the_first(out: torch.Tensor, x: torch.Tensor, *_: Any) -> Strides:
     """As `empty_like` of the first argument, where the result is not reduced."""
     return tuple(torch.empty_like(x).stride()) if x.shape == out.shape else _row_major(out)
+
+
+def _as_promised(out: torch.Tensor, *_: Any) -> None:
+    """As the fake tensor: `empty_like` makes the result, which keeps the strides of dimensions of size 1."""
 
 
 def _of_the_first(out: torch.Tensor, x: torch.Tensor, *_: Any) -> Strides:
@@ -296,6 +320,11 @@ LAYOUTS: dict[Any, Layout] = {
     **dict.fromkeys((aten.leaky_relu_backward.default, aten.threshold_backward.default), _second_first),
     **dict.fromkeys((aten.huber_loss.default, aten.index_fill.int_Scalar, aten.index_fill.int_Tensor), _like_the_first),
     **dict.fromkeys(RANDOM_FILLS, _of_the_first),
+    **dict.fromkeys((
+        aten.clone.default, aten.conj_physical.default, aten.deg2rad.default, aten.rad2deg.default,
+        aten.hardtanh.default, aten.relu6.default, aten.isfinite.default, aten.isinf.default, aten.nan_to_num.default,
+        aten.positive.default,
+    ), _as_promised),
     aten.pow.Tensor_Scalar: _of_one,
     aten.angle.default: _angle,
     aten.ldexp.Tensor: _scaled_by_a_power,

@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch._decomp import decomposition_table
 
+from ..unsupported import EngineUnsupported
+
 aten = torch.ops.aten
 
 OWN: dict[Any, Callable[..., Any]] = {}
@@ -47,11 +49,41 @@ def grid_sampler_2d(image: torch.Tensor, *rest: Any) -> Any:
     return decomposition_table[aten.grid_sampler_2d.default](image, *rest)
 
 
+@own(aten.pixel_unshuffle.default)
+def pixel_unshuffle(x: torch.Tensor, factor: int) -> Any:
+    """Of no elements, ATen's kernel gives the shape of the input, and the fake tensor another."""
+    if any(type(n) is int and n == 0 for n in x.shape):
+        raise EngineUnsupported("pixel_unshuffle of no elements, which eager gives the shape of its input")
+    return decomposition_table[aten.pixel_unshuffle.default](x, factor)
+
+
 # ---- indices
 @own(aten.take.default)
 def take(x: torch.Tensor, index: torch.Tensor) -> Any:
     """torch's rule indexes in Python, which reads a 0-d index."""
     return aten.index.Tensor(aten.reshape.default(x, [-1]), [index])
+
+
+@own(aten.index_add.default)
+def index_add(x: torch.Tensor, *rest: Any, **options: Any) -> Any:
+    """torch's rule rounds 16-bit sums after each element; ATen's kernel on CPUs adds rows up in float32."""
+    if x.dtype in (torch.float16, torch.bfloat16):
+        return NotImplemented
+    return _written_at_indices(aten.index_add.default)(x, *rest, **options)
+
+
+def _written_at_indices(operator: Any) -> Callable[..., Any]:
+    """torch's rule, an `index_put`. Which indices of no element raise, each kernel of ATen has its own mind about."""
+
+    def rule(x: torch.Tensor, *rest: Any, **options: Any) -> Any:
+        empty = any(type(n) is int and n == 0 for n in x.shape)
+        return NotImplemented if empty else decomposition_table[operator](x, *rest, **options)
+
+    return rule
+
+
+for _operator in (aten.index_copy.default, aten.index_fill.int_Scalar, aten.index_fill.int_Tensor):
+    own(_operator)(_written_at_indices(_operator))
 
 
 @own(aten.scatter_reduce.two)

@@ -1,6 +1,7 @@
 """Lowerings of reductions: each is a body with reduction axes that stores one or more results."""
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -197,9 +198,10 @@ def moments(graph: GraphLowering, x: Value, dims: tuple[int, ...], mean_fake: Ba
         e.store(spread_name, offset(index, spread_fake.stride), finish(e, value), spread_fake.dtype)
 
     def welford(e: BodyBuilder, index: Index, inner: Index) -> None:
-        state = e.reduce("welford", element(e, index, inner), wide)
-        store_mean(e, index, e.part(state, 0, wide))
-        store_spread(e, index, e.part(state, 1, wide))
+        dtype = sums if x.device.type == "cpu" else wide  # as eager's on a GPU
+        state = e.reduce("welford", e.cast(element(e, index, inner), dtype), dtype)
+        store_mean(e, index, e.part(state, 0, dtype))
+        store_spread(e, index, e.part(state, 1, dtype))
 
     def first_pass(e: BodyBuilder, index: Index, inner: Index) -> None:
         total = e.reduce("sum", e.cast(element(e, index, inner), sums), sums)
@@ -208,11 +210,12 @@ def moments(graph: GraphLowering, x: Value, dims: tuple[int, ...], mean_fake: Ba
     def second_pass(e: BodyBuilder, index: Index, inner: Index) -> None:
         value = element(e, index, inner)
         mean = e.load(mean_name, offset(index, mean_fake.stride), mean_fake.dtype)
-        gap = e.cast(e("sub", value, e.cast(mean, wide)), sums)
+        gap = e("sub", e.cast(value, sums), e.cast(mean, sums))
         squares = e.reduce("sum", e("mul", gap, gap), sums)
         if corrected:
             drift = e.reduce("sum", gap, sums)
-            squares = e("sub", squares, e("truediv", e("mul", drift, drift), number(e, count, sums)))
+            extra = e("mul", drift, e("truediv", drift, number(e, count, sums)))
+            squares = e("where", e("lt", squares, math.inf), e("sub", squares, extra), squares)
         store_spread(e, index, squares)
 
     for emit in (welford,) if chosen == "welford" else (first_pass, second_pass):

@@ -26,6 +26,7 @@ from torch._decomp import decomposition_table
 from .fuzz_exact import EXTENDED, extended
 from .fuzz_operators import ACTIVATIONS, BINARY, UNARY
 from .fuzz_programs import LOW, RANDOM, Call, Program, apply, kind_of, mapped, refs
+from .fuzz_widened import widened
 
 RUNS = 8  # runs with changed roundings
 EXACT = frozenset(
@@ -91,6 +92,16 @@ def _fmod(x: torch.Tensor, y: Any) -> torch.Tensor:
         return torch.as_tensor(np.fmod(*operands)).to(result.dtype)
 
 
+def _remainder(x: torch.Tensor, y: Any) -> torch.Tensor:
+    """As `_fmod`, with the sign of the divisor."""
+    result = torch.remainder(x, y)
+    if kind_of(result.dtype) != "f":
+        return result
+    x, y = (v.to(result.dtype) if isinstance(v, torch.Tensor) else v for v in (x, y))
+    rest = _fmod(x, y)
+    return torch.where((rest != 0) & ((y < 0) != (rest < 0)), rest + y, rest)
+
+
 def _addcmul(x: torch.Tensor, a: torch.Tensor, b: torch.Tensor, value: Any = 1) -> torch.Tensor:
     """With each product rounded; eager's compiler makes the last one and the sum one instruction, and some not."""
     return x + value * a * b
@@ -105,7 +116,8 @@ BY_PARTS: dict[str, tuple[Any, ...]] = {
     "F.group_norm": (_group_norm,),
     "F.batch_norm": (_batch_norm,),
     "F.softshrink": (_softshrink,),
-    "torch.fmod": (_fmod,),
+    **dict.fromkeys(("torch.fmod", "torch.ops.aten.fmod.Scalar"), (_fmod,)),
+    "torch.remainder": (_remainder,),
     "torch.addcmul": (_addcmul,),
     "torch.Tensor.addcmul_": (lambda x, *args, **options: x.copy_(_addcmul(x, *args, **options)),),
 }
@@ -305,18 +317,6 @@ def distance(
     largest = off.flatten()[order].cummax(0).values
     nearby = largest[torch.searchsorted(ordered, 4 * size, right=True) - 1].view(result.shape)
     return torch.where(overflown, torch.inf, nearby)
-
-
-def widened(program: Program) -> list[torch.Tensor]:
-    """Results and inputs of a run with float32 in the place of 16-bit floats, rounded at the end."""
-    inputs = program.tensors()
-    wide = [i.float() if i.dtype in LOW else i for i in inputs]
-    values: dict[str, Any] = dict(zip([i.name for i in program.inputs], wide))
-    for call in program.calls:
-        result = values[call.name] = apply(call, values)
-        if isinstance(result, torch.Tensor) and result.dtype in LOW:
-            values[call.name] = result.float()
-    return [*[values[name] for name in program.results], *wide]
 
 
 def separately(program: Program, way: int) -> list[torch.Tensor]:

@@ -102,6 +102,21 @@ FOUND = {
         results=("v0", "v1", "v2", "v3", "v4")),
     "a roll that moves nothing is row-major": program(
         [given("a", (2, 3, 9, 8), stride=(216, 1, 24, 3))], ("torch.roll", (A, 0, -4), {})),
+    "a variance of doubles whose squares overflow is infinite": program(
+        [given("a", (5,), torch.float64, data=torch.tensor([-0.5, -1e306, 1, 3, 0], dtype=torch.float64))],
+        ("torch.var", (A, 0), {})),
+    "a view in another dtype of dimensions that a reshape drops": program(
+        [given("a", (5, 1, 7)), given("b", (5, 1, 0, 7))], ("torch.sin", (A,), {}),
+        ("torch.Tensor.view", (V0, torch.int32), {}), ("torch.reshape", (V1, (35,)), {}), ("torch.cummin", (B, -2), {}),
+        ("operator.getitem", (Ref("v3"), 0), {}), ("torch.Tensor.view", (Ref("v4"), torch.int32), {}),
+        ("torch.reshape", (Ref("v5"), (0,)), {}), results=("v2", "v6")),
+    "16 bits that are viewed as integers, and become 16 bits": program(
+        [given("a", (8, 2, 5), torch.bfloat16), given("b", (1, 1, 1), torch.bool, fill="small")],
+        ("torch.Tensor.view", (A, torch.int16), {}), ("torch.where", (B, V0, A), {}),
+        ("torch.cat", ([A, V1, V0], 1), {}), results=("v2",)),
+    "elements of row-major tensors have new strides for dimensions of size 1": program(
+        [given("a", (5, 33, 1, 1), stride=(33, 1, 33, 33))], ("torch.sub", (A, A), {}), ("torch.relu", (A,), {}),
+        ("torch.stack", ([V0, V0, A], -2), {}), ("torch.stack", ([V1, V1, A], -2), {}), results=("v2", "v3")),
     "a sixth of a double is eager's": program(
         [given("a", (9,), torch.float64), given("b", (9,), torch.float64)],
         ("torch.ops.aten.hardsigmoid_backward", (A, B), {})),
@@ -202,6 +217,10 @@ def test_strides_are_eagers_at_sizes_that_vary():
     assert not failures, "\n".join(f"{f.program}\n# {f.what}" for f in failures)
 
 
+LARGEST = torch.finfo(torch.float32).max
+SPREAD = program(
+    [given("a", (4, 2), data=torch.tensor([LARGEST, 0.0, LARGEST, 0.0, LARGEST, 0.0, -LARGEST, LARGEST]))],
+    ("torch.std", (A, 0), {}))
 FORCED = {
     "a size that a float says": (
         {"decompose:*": "keep"}, True, program(
@@ -223,6 +242,13 @@ FORCED = {
             ("torch.flatten", (V0, 1), {}), ("torch.select", (A, 3, 0), {}), ("F.conv1d", (Ref("v3"), C), {}),
             ("torch.permute", (Ref("v4"), (0, 2, 1)), {}), ("torch.select", (Ref("v4"), 0, 1), {}),
             results=("v1", "v2", "v0", "v5", "v6"))),
+    "indices of a tensor without elements": (
+        {"lowering:*": "extern"}, False, program(
+            [given("a", (0, 0, 3)), given("b", (1,), torch.int64, fill="index"), given("c", (0, 1, 3))],
+            ("torch.index_fill", (A, 1, B, 2.0), {}), ("torch.index_copy", (A, 1, B, C), {}),
+            ("torch.index_add", (A, 1, B, C), {}), results=("v0", "v1", "v2"))),
+    "a variance whose squares overflow, in one pass": ({"variance:*": "welford"}, False, SPREAD),
+    "a variance whose squares overflow, in two passes": ({"variance:*": "two-pass"}, False, SPREAD),
     "a view of an expanded tensor in its dtype": (
         {"lowering:*": "extern"}, False, program(
             [given("a", (1, 1))], ("torch.sin", (A,), {}), ("torch.broadcast_to", (V0, (1, 3)), {}),
@@ -236,6 +262,14 @@ def test_what_other_choices_lead_to(name):
     assert not check([forced], overrides, dynamic)
 
 
+def test_a_loss_kept_whole_has_the_dtype_of_its_first_argument_or_stays_with_eager():
+    from ptdebug.engine.aten import EngineUnsupported
+
+    mixed = program([given("a", (4,)), given("b", (4,), torch.float64)], ("F.soft_margin_loss", (A, B), {}))
+    with pytest.raises(EngineUnsupported, match="its fake kernel"):
+        next(results_of([mixed], {"decompose:*": "keep"}))
+
+
 def test_memory_between_elements_in_another_dtype_stays_with_eager():
     from ptdebug.engine.aten import EngineUnsupported
 
@@ -243,6 +277,14 @@ def test_memory_between_elements_in_another_dtype_stays_with_eager():
                    ("torch.as_strided", (V0, (4, 4), (2, 1), 0), {}), ("torch.add", (V1, 1), {}))
     with pytest.raises(EngineUnsupported, match="memory around"):
         next(results_of([gaps], {}))
+
+
+def test_nothing_that_eager_unshuffles_in_another_shape_stays_with_eager():
+    from ptdebug.engine.aten import EngineUnsupported
+
+    nothing = program([given("a", (9, 8, 4, 0))], ("F.pixel_unshuffle", (A, 2), {}))
+    with pytest.raises(EngineUnsupported, match="no elements"):
+        next(results_of([nothing], {}))
 
 
 def test_a_variance_of_rows_whose_number_varies_keeps_no_means():
