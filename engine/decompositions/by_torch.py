@@ -11,7 +11,7 @@ BY_TORCH = frozenset(
     im2col isin isneginf isposinf l1_loss linalg_cross log_sigmoid_forward
     logaddexp logaddexp2 logit logspace logsumexp mish mse_loss multi_margin_loss mv mvlgamma nansum
     new_empty new_full new_ones new_zeros nll_loss_forward nll_loss2d_forward norm
-    ones ones_like pixel_shuffle _prelu_kernel rad2deg
+    ones ones_like pixel_shuffle pixel_unshuffle _prelu_kernel rad2deg
     roll rot90 rsub _safe_softmax sgn silu sinc
     smooth_l1_loss softplus special_entr special_log_ndtr special_xlog1py
     split std std_mean stack sum t threshold trace

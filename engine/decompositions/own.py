@@ -11,8 +11,6 @@ from typing import Any
 import torch
 from torch._decomp import decomposition_table
 
-from ..unsupported import EngineUnsupported
-
 aten = torch.ops.aten
 
 OWN: dict[Any, Callable[..., Any]] = {}
@@ -47,14 +45,6 @@ def grid_sampler_2d(image: torch.Tensor, *rest: Any) -> Any:
     if image.device.type == "cpu":
         return NotImplemented
     return decomposition_table[aten.grid_sampler_2d.default](image, *rest)
-
-
-@own(aten.pixel_unshuffle.default)
-def pixel_unshuffle(x: torch.Tensor, factor: int) -> Any:
-    """Of no elements, ATen's kernel gives the shape of the input, and the fake tensor another."""
-    if any(type(n) is int and n == 0 for n in x.shape):
-        raise EngineUnsupported("pixel_unshuffle of no elements, which eager gives the shape of its input")
-    return decomposition_table[aten.pixel_unshuffle.default](x, factor)
 
 
 # ---- indices

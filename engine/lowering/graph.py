@@ -393,7 +393,7 @@ class GraphLowering:
             value = source
         self.realize(value.base, exact=True)
         wanted = sizes(fake.stride())
-        ours = strided(value, like=wanted)
+        ours = strided(value, like=wanted if len(wanted) == len(value.size) else None)
         differs = ours is None or tuple(map(size, ours.stride)) != wanted  # or it is not known that they are equal
         if value.base is not source.base or value.base.stored is not None or not (cast or differs):
             return None

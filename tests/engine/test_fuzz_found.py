@@ -279,14 +279,6 @@ def test_memory_between_elements_in_another_dtype_stays_with_eager():
         next(results_of([gaps], {}))
 
 
-def test_nothing_that_eager_unshuffles_in_another_shape_stays_with_eager():
-    from ptdebug.engine.aten import EngineUnsupported
-
-    nothing = program([given("a", (9, 8, 4, 0))], ("F.pixel_unshuffle", (A, 2), {}))
-    with pytest.raises(EngineUnsupported, match="no elements"):
-        next(results_of([nothing], {}))
-
-
 def test_a_variance_of_rows_whose_number_varies_keeps_no_means():
     both = program([given("a", (1, 4, 16, 17), stride=(17, 17, 68, 1))], ("torch.sub", (A, -1.5), {}),
                    ("torch.std_mean", (A, -3), {}), ("operator.getitem", (V1, 1), {}), results=("v2", "v0"))
