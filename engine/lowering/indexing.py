@@ -18,8 +18,14 @@ if TYPE_CHECKING:
 aten = torch.ops.aten
 
 
+def _has_elements(x: Value) -> None:
+    if 0 in x.size:
+        raise Unsupported("there is nothing to look up: which indices raise, ATen's kernel says")
+
+
 @lowering(aten.index.Tensor, aten._unsafe_index.Tensor, kind=GATHER)
 def _index(graph: GraphLowering, node: torch.fx.Node, x: Value, indices: Sequence[Value | None]) -> Value:
+    _has_elements(x)
     given = [(d, i) for d, i in enumerate(indices) if i is not None]
     if any(i.dtype in (torch.bool, torch.uint8) for _, i in given):
         raise Unsupported("a boolean index has as many results as it has True elements")
@@ -50,6 +56,7 @@ def _index(graph: GraphLowering, node: torch.fx.Node, x: Value, indices: Sequenc
 def _index_select(graph: GraphLowering, node: torch.fx.Node, x: Value, dim: int, positions: Value) -> Value:
     if not x.size:
         raise Unsupported("index_select of a 0-d tensor")
+    _has_elements(x)
     at = dim % len(x.size)
 
     def compute(e: BodyBuilder, index: Index) -> str:
@@ -64,6 +71,7 @@ def _gather(graph: GraphLowering, node: torch.fx.Node, x: Value, dim: int, posit
             ) -> Value:
     if not x.size or not positions.size:
         raise Unsupported("gather of a 0-d tensor")
+    _has_elements(x)
     at = dim % len(x.size)
 
     def compute(e: BodyBuilder, index: Index) -> str:
@@ -75,6 +83,7 @@ def _gather(graph: GraphLowering, node: torch.fx.Node, x: Value, dim: int, posit
 
 @lowering(aten.embedding.default, kind=GATHER)
 def _embedding(graph: GraphLowering, node: torch.fx.Node, weight: Value, positions: Value, *_: Any, **__: Any) -> Value:
+    _has_elements(weight)
     rank = len(positions.size)
 
     def compute(e: BodyBuilder, index: Index) -> str:

@@ -188,3 +188,13 @@ def test_random_numbers_are_eagers():
     (got,) = run(program, [torch.zeros(4)])
     torch.manual_seed(3)
     assert got.equal(torch.rand(4))
+
+
+@pytest.mark.parametrize("look_up", (
+    lambda x, i: x[i], lambda x, i: x.index_select(0, i), lambda x, i: x.gather(0, i),
+    lambda x, i: F.embedding(i, x.unsqueeze(1))))
+def test_what_looks_up_elements_of_nothing_is_atens_which_raises(look_up):
+    program = lowered(look_up, torch.randn(0), torch.tensor([0]))
+    assert calls(program) and not bodies(program)
+    with pytest.raises((IndexError, RuntimeError), match="index"):
+        run(program, [torch.randn(0), torch.tensor([0])])
