@@ -33,7 +33,7 @@ BY_TORCH = frozenset(
     block_diag diagonal_scatter as_strided_scatter dist pairwise_distance
     upsample_bicubic2d special_ndtr zero renorm
 
-    _log_softmax_backward_data _softmax_backward_data binary_cross_entropy_backward elu_backward gelu_backward
+    _log_softmax_backward_data binary_cross_entropy_backward elu_backward gelu_backward
     glu_backward hardsigmoid_backward hardswish_backward hardtanh_backward huber_loss_backward leaky_relu_backward
     log_sigmoid_backward logit_backward mish_backward mse_loss_backward native_dropout_backward
     native_group_norm_backward native_layer_norm_backward _fused_rms_norm_backward _prelu_kernel_backward

@@ -359,6 +359,17 @@ def log_softmax(x: torch.Tensor, dim: int, half_to_float: bool) -> Any:
     return result if half_to_float else result.to(x.dtype)
 
 
+@own(aten._softmax_backward_data.default)
+def softmax_backward(grad: torch.Tensor, result: torch.Tensor, dim: int, dtype: torch.dtype) -> Any:
+    """The sum is subtracted before the product, as in ATen's kernel for CPUs (aten/src/ATen/native/SoftMax.cpp): the
+    difference may overflow. torch's rule multiplies first, as the kernel for GPUs does."""
+    if _is_gpu(grad) or not grad.dtype == result.dtype == dtype:
+        return decomposition_table[aten._softmax_backward_data.default](grad, result, dim, dtype)
+    wide = torch.float64 if dtype is torch.float64 else torch.float32
+    grad, result = grad.to(wide), result.to(wide)
+    return ((grad - (grad * result).sum(dim, keepdim=True)) * result).to(dtype).contiguous()
+
+
 @own(aten.nll_loss_backward.default, aten.nll_loss2d_backward.default)
 def nll_loss_backward(
     gradient: torch.Tensor, values: torch.Tensor, target: torch.Tensor, weight: torch.Tensor | None, reduction: int,

@@ -13,6 +13,8 @@ from math import gcd
 from typing import Any
 
 import sympy
+import torch
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.utils._sympy.functions import FloorDiv, Mod, PythonMod
 
 from ..overlap import overlapping
@@ -61,8 +63,18 @@ def product(sizes: Iterable[Size]) -> Size:
 
 
 def sizes(numbers: Sequence[Any]) -> tuple[Size, ...]:
-    """Sizes or strides of a fake tensor as ints and expressions."""
-    return tuple([n if type(n) is int else size(n) for n in numbers])
+    """Sizes or strides of a fake tensor as ints and expressions; what a guard says is 0 or 1 is that number."""
+    return tuple([n if type(n) is int else _small(n) for n in numbers])
+
+
+def _small(number: torch.SymInt) -> Size:
+    """ShapeEnv puts a number in the place of a symbol that is guarded to have it, but not of a quotient or a minimum:
+    a dimension of that size, which was broadcast, must not be walked along."""
+    hint = number.node.hint
+    for known in (0, 1):
+        if hint in (None, known) and statically_known_true(number == known):
+            return known
+    return size(number)
 
 
 def contiguous_strides(sizes: Sequence[Size]) -> tuple[Size, ...]:

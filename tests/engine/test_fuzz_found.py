@@ -22,6 +22,7 @@ def program(inputs, *calls, results=()):
 
 
 V0, V1 = Ref("v0"), Ref("v1")
+LARGEST = torch.finfo(torch.float32).max
 INDEX = given("b", (5,), torch.int64, fill="wrapped", bound=36)
 FOUND = {
     "pads that move elements": program(
@@ -203,9 +204,19 @@ VARYING = {
     "loops over two inputs that a later one reads": program(
         [given("a", (1, 2, 4, 7)), given("b", (1, 2, 4, 7))], ("F.log_softmax", (A, 0), {}),
         ("torch.ops.aten._log_softmax_backward_data", (B, V0, 0, torch.float32), {}), results=("v1",)),
+    "a gradient of softmax whose difference from the sum overflows": program(
+        [given("a", (2, 3), data=torch.tensor([-LARGEST, 1.0, 2.0, LARGEST, 3.0, LARGEST])),
+         given("b", (2, 3), data=torch.tensor([0.0, 0.5, 0.25, 1.0, 0.5, 0.75]))],
+        ("torch.ops.aten._softmax_backward_data", (A, B, 0, torch.float32), {})),
     "a short row that threads share": program(
         [given("a", (7, 17))], ("torch.std_mean", (A, -2), {}), ("operator.getitem", (V0, 1), {}),
         ("F.log_softmax", (V1, -1), {}), ("torch.Tensor.view", (Ref("v2"), (17,)), {})),
+    "a quotient of a size that is guarded to be 1": program(
+        [given("a", (3, 3))], ("torch.Tensor.unfold", (A, 1, 2, 2), {}), ("torch.select", (V0, 2, 0), {}),
+        ("torch.Tensor.expand", (V1, 3, 5), {}), ("torch.add", (Ref("v2"), 1), {})),
+    "the smaller of two sizes is guarded to be 1": program(
+        [given("a", (2, 1, 4, 8)), given("b", (2, 17, 1, 8))], ("torch.diagonal", (A, -1, -4, -1), {}),
+        ("torch.add", (V0, B), {})),
     "an index": program(
         [given("a", (3, 1, 4, 5), stride=(1, 12, 3, 12)), given("b", (2,), torch.int64, fill="index", bound=3)],
         ("torch.ops.aten.index.Tensor", (A, [None, None, B]), {})),
@@ -217,7 +228,6 @@ def test_strides_are_eagers_at_sizes_that_vary():
     assert not failures, "\n".join(f"{f.program}\n# {f.what}" for f in failures)
 
 
-LARGEST = torch.finfo(torch.float32).max
 SPREAD = program(
     [given("a", (4, 2), data=torch.tensor([LARGEST, 0.0, LARGEST, 0.0, LARGEST, 0.0, -LARGEST, LARGEST]))],
     ("torch.std", (A, 0), {}))
