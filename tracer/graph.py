@@ -6,7 +6,7 @@ Every node is made by `TraceGraph.call`, which runs the operation once on fake t
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -69,7 +69,7 @@ class TraceGraph:
         self.unchecked: list[sympy.Expr] = []  # what torch assumed for the operation that is being added
         self.assumed: Assumed | None = None  # the first check that relies on a second run
         self.assigned: list[torch.Tensor] = []  # what variables are since `p.data = value`, in the graph
-        self.leaves: list[tuple[torch.Tensor, Unsupported]] = []  # made here; the break if one leaves
+        self.leaves: list[tuple[torch.Tensor, Callable[[], Unsupported]]] = []  # made here; the break if one leaves
         self.operations = 0
         self.sets_modes = False
 
@@ -270,7 +270,7 @@ class TraceGraph:
         memory = {part.untyped_storage()._cdata for part in recorded}
         for leaf, leaves in self.leaves:
             if leaf.untyped_storage()._cdata in memory:
-                raise leaves
+                raise leaves()
 
     def used_inputs(self) -> list[Source]:
         """The sources of the placeholders that are left after `finish`, in order."""

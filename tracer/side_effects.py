@@ -236,9 +236,7 @@ class SideEffects:
                 self.refuse_local_class(item)
         elif isinstance(value, type) and value in self.local_classes:
             step, location, stack = self.local_classes[value]
-            error = Unsupported("local-class", value.__qualname__, earlier=step)
-            error.context.update(location=location, stack=stack)
-            raise error
+            raise Unsupported("local-class", value.__qualname__, earlier=step, location=location, stack=stack)
 
     # ---- replay ----------------------------------------------------------------------------------------------------
     def push_operands(self, codegen: Codegen) -> list[_Change]:

@@ -229,7 +229,24 @@ def caught(x, thing):
     return x + thing.n
 
 
-@pytest.mark.parametrize("function", (whole, broken, suspended, caught), ids=lambda function: function.__name__)
+def begun(x, thing):
+    return (x * thing.n).detach().requires_grad_()
+
+
+def with_its_class(x, thing):
+    class Own:
+        n = thing.n
+
+    return x * Own.n, Own
+
+
+def told(x, thing):
+    return x * thing.n, "%s, %s" % (thing, x)  # noqa: UP031
+
+
+@pytest.mark.parametrize(
+    "function", (whole, broken, suspended, caught, begun, with_its_class, told), ids=lambda function: function.__name__
+)
 def test_nothing_of_the_program_waits_for_the_garbage_collector(function):
     dispatch.reset()
     compiled = ptdebug.compile(function, backend=lambda module, inputs: module.forward)

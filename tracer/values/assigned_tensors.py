@@ -8,6 +8,7 @@ leaves the graph, or a view of it does, the graph breaks before that.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
@@ -24,11 +25,11 @@ if TYPE_CHECKING:
 
 def _set_data(tx: Interpreter, self: TensorValue, value: Value) -> None:
     """`self.data = value`. What autograd saved of the tensor before would see the new values: left to eager."""
-    unknown = Unsupported("set-attribute", "Tensor.data")
+    unknown = partial(Unsupported, "set-attribute", "Tensor.data")
     if not isinstance(value, TensorValue) or not _may_share(tx, self.fake, value.fake) or self.kind not in PLAIN_TYPES:
-        raise unknown
+        raise unknown()
     if any(_is_recorded(user) for user in self.node.users):
-        raise unknown
+        raise unknown()
     shared = tx.graph.call("detach", [value], {}, tx, op="call_method")
     assert isinstance(shared, TensorValue)
     if self.source is not None:
@@ -105,9 +106,8 @@ def _require(tx: Interpreter, self: TensorValue, value: Value) -> None:
     assert isinstance(leaf, TensorValue)
     self.node, self.fake, self.shape = leaf.node, leaf.fake, None
     tx.trace.values_by_id[id(self.fake)] = self
-    leaves = Unsupported("call", "Tensor.requires_grad_", earlier=tx.trace.safe_step())
-    leaves.context.update(location=tx.own_location(), stack=tx.stack_locations())
-    tx.graph.leaves.append((self.fake, leaves))
+    where = {"location": tx.own_location(), "stack": tx.stack_locations(), "earlier": tx.trace.safe_step()}
+    tx.graph.leaves.append((self.fake, partial(Unsupported, "call", "Tensor.requires_grad_", **where)))
 
 
 def _requires_grad_(tx: Interpreter, self: TensorValue, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -157,15 +158,15 @@ def _get(tx: Interpreter, array: ArrayValue, key: Value) -> Value:
     parts = list(key.items) if isinstance(key, TupleValue) else [key]
     if not isinstance(array, NdarrayValue) or not any(_is_backward(part) for part in parts):
         return _get_forward(tx, array, key)
-    refused = Unsupported("subscript", f"{array.describe()} by {key.describe()}")
+    refused = partial(Unsupported, "subscript", f"{array.describe()} by {key.describe()}")
     sizes = array.fake.shape
     if not all(map(_is_plain, parts)):
-        raise refused
+        raise refused()
     given = [part for part in parts if isinstance(part, SliceValue)]
     after = next((len(parts) - i - 1 for i, part in enumerate(parts) if not isinstance(part, SliceValue)), 0)
     places = [*range(len(given) - after), *range(len(sizes) - after, len(sizes))]
     if len(parts) - len(given) > 1 or len(given) > len(sizes):
-        raise refused
+        raise refused()
     forward, dims = [constant(slice(None)) for _ in sizes], []
     for dim, part in zip(places, given):
         asked = part.as_constant()
@@ -176,15 +177,15 @@ def _get(tx: Interpreter, array: ArrayValue, key: Value) -> Value:
         elif asked == slice(None, None, -1) and not free_unbacked_symbols(sizes[dim]):  # which is 2 or more
             asked = slice(None)
         elif asked != slice(None):
-            raise refused
+            raise refused()
         forward[dim] = constant(asked)
     if any(type(size) is int and size < 2 for size in sizes):
-        raise refused
+        raise refused()
     slices = [SliceValue([constant(getattr(f.value, name)) for name in ("start", "stop", "step")]) for f in forward]
     view = _get_forward(tx, array, TupleValue(slices, tuple))
     assert isinstance(view, NdarrayValue) and isinstance(view.tensor, TensorValue)
     if any(type(view.fake.shape[dim]) is int and view.fake.shape[dim] < 2 for dim in dims):
-        raise refused
+        raise refused()
     return ReversedValue(array, key, view, tuple(dims))
 
 

@@ -5,6 +5,7 @@ import operator
 import re
 from _string import formatter_field_name_split
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from string import Formatter
 from typing import TYPE_CHECKING, Any
 
@@ -85,30 +86,30 @@ _TEXTS: dict[str, Callable[[Any], str]] = {"s": str, "r": repr, "a": ascii}
 
 def _percent(tx: Interpreter, template: str, given: Value) -> Value:
     """template % given. What does not fit is left to eager, which raises."""
-    refused = Unsupported("operator", f"mod to {template!r} and {given.describe()}")
+    refused = partial(Unsupported, "operator", f"mod to {template!r} and {given.describe()}")
     pending = list(given.iterate(tx)) if isinstance(given, TupleValue) else [given]
     texts: list[Value] = []
     end = keys = 0
     for match in _CONVERSION.finditer(template):
         if "%" in template[end : match.start()]:
-            raise refused
+            raise refused()
         texts.append(constant(template[end : match.start()]))
         end = match.end()
         if match[0] == "%%":
             texts.append(constant("%"))
         elif match["kind"] == "%":
-            raise refused
+            raise refused()
         elif match["key"] is not None:
             if not isinstance(given, DictValue):
-                raise refused
+                raise refused()
             keys += 1
             texts.append(_converted(tx, match, given.getitem(tx, constant(match["key"]))))
         elif pending:
             texts.append(_converted(tx, match, pending.pop(0)))
         else:
-            raise refused
+            raise refused()
     if "%" in template[end:] or (pending and not keys) or (keys and pending != [given]):
-        raise refused
+        raise refused()
     return joined(tx, [*texts, constant(template[end:])])
 
 
