@@ -244,7 +244,8 @@ class TraceGraph:
             first_line = str(error).partition("\n")[0]
             if first_line.startswith("There was no fake impl registered"):  # torch.library.custom_op's
                 raise Unsupported("missing-fake-kernel", _operator_name(op, target)) from error
-            raise Unsupported("operator-error", f"{_target_name(target)}: {first_line}") from error
+            where = _before_the_view(args) if "modified inplace" in first_line else {}
+            raise Unsupported("operator-error", f"{_target_name(target)}: {first_line}", **where) from error
 
     def finish(self, outputs: Sequence[torch.fx.Node], modes: Modes) -> CapturedGraph:
         """Close the graph with `outputs`, drop what nothing uses, and hand it over. Raises Unsupported where an output
@@ -288,6 +289,20 @@ class TraceGraph:
                     self.graph.erase_node(node)
             elif _is_pure(node):
                 self.graph.erase_node(node)
+
+
+def _before_the_view(args: Sequence[Any]) -> dict[str, int]:
+    """Where the graph breaks for a write that autograd refuses for how the view was made, which the tensor that a graph
+    returns in the view's place need not know: before it was made."""
+    steps = []
+    node = args[0] if args else None
+    while isinstance(node, torch.fx.Node) and "step" in node.meta:
+        value = node.meta["val"]
+        if isinstance(value, torch.Tensor) and not value._is_view():
+            break
+        steps.append(node.meta["step"])
+        node = node.args[0] if node.args else None
+    return {"earlier": min(steps)} if steps else {}
 
 
 def _is_pure(node: torch.fx.Node) -> bool:

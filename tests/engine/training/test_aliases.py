@@ -221,3 +221,35 @@ def test_views_are_written_in_place_where_eager_lets_them(name, recording):
         with torch.set_grad_enabled(recording):
             expected, got = function(make()), compiled(make())
         assert list(map(_may_be_written, got)) == list(map(_may_be_written, expected))
+
+
+def _of_a_parameter(x, w):
+    part = list((x @ w).chunk(3, 1))
+    part[0].add_(1)
+    return x
+
+
+def _of_a_sum(x, w):
+    whole = x + w
+    first, *_ = whole.view(9).split(3)
+    first.mul_(2)
+    return whole
+
+
+def _made_without_gradients(x, w):
+    whole = x + w
+    with torch.no_grad():
+        part = whole[0]
+    part.add_(w[0])
+    return part
+
+
+@pytest.mark.parametrize("function", [_of_a_parameter, _of_a_sum, _made_without_gradients])
+def test_a_write_that_autograd_refuses_of_a_view_that_the_call_made(function):
+    """The view breaks off the graph, not the write: what a graph returns does not know how it was made."""
+    raised = []
+    for each in (function, ptdebug.compile(function)):
+        with pytest.raises(RuntimeError, match="modified inplace") as error:
+            each(torch.ones(3, 3), P(3, 3))
+        raised.append(str(error.value))
+    assert raised[0] == raised[1]
