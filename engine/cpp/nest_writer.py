@@ -19,7 +19,7 @@ from .scans import Scan
 from .scatter import free_axes
 from .scope import origins_of
 from .statements import StatementWriter
-from .stripes import Stripes, stripes_of
+from .stripes import VECTOR, Stripes, stripes_of
 
 if TYPE_CHECKING:
     from .kernel import Kernel
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 BLOCK = 256  # a float sum runs over blocks of this many elements, and over the blocks in double
 STRIPED_BLOCK = 1024  # the same for sums in stripes
 SHORT = 256  # elements of a row for which no block is made, where a nest has several rows
-LANE_BLOCK = 16  # the same for sums over rows, in lane mode, where every lane adds one element of each row
+LANE_BLOCK = 32  # the same for sums over rows, in lane mode, where every lane adds one element of each row
 
 
 def loop_header(a: Axis, first: str = "0", last: str = "") -> str:
@@ -307,6 +307,7 @@ class NestWriter:
             yield
             return
         g = self.lane.symbol
+        self.writer.line("#pragma omp simd")
         with self.writer.block(loop_header(self.lane, f"{g}_0", f"{g}_1")):
             yield
 
@@ -367,6 +368,9 @@ class NestWriter:
         with self.scopes.open(), self.writer.block(f"for (int64 chunk = 0; chunk < {CHUNKS}; chunk++)"):
             extent = c_expression(a.extent)
             first, last = (f"{n} * ({extent}) / {CHUNKS}" for n in ("chunk", "(chunk + 1)"))
+            if self.stripes is not None and len(self.loops) == 1:  # whole vectors, where the first of all is one
+                cut = f" / {VECTOR} * {VECTOR}"
+                first, last = f"{first}{cut}", f"chunk < {CHUNKS - 1} ? {last}{cut} : {extent}"
             self.writer.line(f"const int64 first = {first}, last = {last};")
             if self.outside:
                 self.writer.line(f"int32 {self.outside} = 0;")
@@ -423,7 +427,7 @@ class NestWriter:
 
     def _sums_are_long(self) -> bool:
         points = sympy.Mul(*[a.extent for a in self.nest.loops])
-        limit = BLOCK if self.lane is None else 2 * LANE_BLOCK
+        limit = BLOCK if self.lane is None else LANE_BLOCK
         return self.threads or not points.is_Integer or points > limit
 
 

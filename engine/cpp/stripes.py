@@ -9,7 +9,8 @@ share.
 """
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -72,7 +73,7 @@ class Stripes:
     def place(self, r: Reduction) -> Place:
         """Where the current stripe keeps a field of the reduction with the statement of `r`."""
         name = next(x.name for x in self.reductions if x.statement is r.statement and x.part is r.part)
-        stripe = f"{self.axis.symbol}" if self.whole else f"{self.axis.symbol} - {self.block}"
+        stripe = self.axis.symbol if self.whole else "k"
         return lambda suffix: f"{name}{suffix}_stripe[{stripe}]"
 
     def position(self, position: sympy.Expr) -> sympy.Expr:
@@ -81,24 +82,34 @@ class Stripes:
         return position.xreplace({self.axis.symbol: start})
 
     def loops(self, a: Axis, first: str, last: str) -> None:
-        """Whole blocks as vectors, then the rest of the row; `first` and `last` are the ends of a thread's chunk."""
+        """Whole blocks as vectors, then the rest of the row; `first` and `last` are the ends of a thread's chunk.
+
+        gcc keeps the stripes in registers only where it knows how often the loop over a block runs.
+        """
         if self.whole:
-            self._loop(last or str(self.width), first)
+            g = a.symbol
+            with self._vector_loop(f"for (int64 {g} = {first}; {g} < {last or self.width}; {g}++)"):
+                self.nest.innermost()
             return
         end, block = last or c_expression(a.extent), self.block
         self.writer.line(f"int64 {block} = {first};")
         with self.nest.scopes.open(), self.writer.block(
             f"for (; {block} + {self.width} <= {end}; {block} += {self.width})"
         ):
-            self._loop(f"{block} + {self.width}", block)
+            self._part_of_block(str(self.width))
         if not (a.extent.is_Integer and a.extent % self.width == 0 and first != "first"):
-            self._loop(end, block)
+            self._part_of_block(f"{end} - {block}")
 
-    def _loop(self, end: str, start: str) -> None:
-        g = self.axis.symbol
-        self.nest.pragma(len(self.nest.loops) - 1, innermost=True)
-        with self.nest.scopes.open(), self.writer.block(f"for (int64 {g} = {start}; {g} < {end}; {g}++)"):
+    def _part_of_block(self, elements: str) -> None:
+        with self._vector_loop(f"for (int64 k = 0; k < {elements}; k++)"):
+            self.writer.line(f"const int64 {self.axis.symbol} = {self.block} + k;")
             self.nest.innermost()
+
+    @contextmanager
+    def _vector_loop(self, header: str) -> Iterator[None]:
+        self.nest.pragma(len(self.nest.loops) - 1, innermost=True)
+        with self.nest.scopes.open(), self.writer.block(header):
+            yield
 
     def join(self) -> None:
         """Make one result of the stripes."""
