@@ -45,12 +45,35 @@ SCATTERS = frozenset((
 ))
 """Operators that write into a copy of their first argument with its strides; of an expanded one, into a dense copy."""
 
+PARTS = {aten.slice_scatter.default: aten.slice.Tensor, aten.select_scatter.default: aten.select.int}
+"""What writes a window into a tensor, and the view that is the window: both take the same numbers."""
+
 
 def check_copy(operator: Any, args: Sequence[Any]) -> None:
-    """Raises EngineUnsupported where eager writes into a copy whose elements share memory, as the original's do."""
-    if operator in SCATTERS and repeats(args[0]):
-        if not any(s == 0 and n > 1 for n, s in zip(args[0].shape, args[0].stride())):
-            raise EngineUnsupported(f"{operator} writes to elements that share memory")
+    """Raises EngineUnsupported where eager writes into a copy whose elements share memory, as the original's do, or
+    raises, because there is no such part of the copy: torch's fake kernel and our loops do not look."""
+    if operator in SCATTERS and repeats(args[0]) and not _is_expanded(args[0]):
+        raise EngineUnsupported(f"{operator} writes to elements that share memory")
+    if operator in PARTS and not unbacked_in(args) and not _fits(operator, *args):
+        raise EngineUnsupported(f"{operator} raises in eager: it has no such part")
+
+
+def _fits(operator: Any, whole: torch.Tensor, part: torch.Tensor, *numbers: Any) -> bool:
+    if operator is aten.select_scatter.default:  # which fake tensors do not check
+        dim, position = numbers
+        if not -whole.shape[dim] <= position < whole.shape[dim]:
+            return False
+    return bool(PARTS[operator](whole, *numbers).shape == part.shape)
+
+
+def check_empty(operator: Any, args: Sequence[Any]) -> None:
+    """Raises EngineUnsupported where eager takes what has no elements for done, and torch's rule gives it a shape."""
+    if operator is aten.pixel_unshuffle.default and (unbacked_in(args[0]) or 0 in args[0].shape):
+        raise EngineUnsupported(f"{operator} of no elements has its shape in eager")
+
+
+def _is_expanded(tensor: torch.Tensor) -> bool:
+    return any(s == 0 and n > 1 for n, s in zip(tensor.shape, tensor.stride()))
 
 
 def check(operator: Any, out: Any, args: Sequence[Any]) -> None:
@@ -179,6 +202,12 @@ def _as_promised(out: torch.Tensor, *_: Any) -> None:
 def _of_the_first(out: torch.Tensor, x: torch.Tensor, *_: Any) -> Strides:
     """Those of the first argument, gaps and all."""
     return x.stride()
+
+
+def _scattered(out: torch.Tensor, x: torch.Tensor, *_: Any) -> Strides | None:
+    """Those of the first argument; of an expanded one, of its copy, which keeps the order of dimensions
+    (`clone_preserve_strides` in aten/src/ATen/native/TensorShape.cpp)."""
+    return tuple(torch.empty_like(x).stride()) if _is_expanded(x) else None
 
 
 def _scaled_by_a_power(out: torch.Tensor, x: torch.Tensor, exponents: torch.Tensor) -> Strides:
@@ -325,6 +354,7 @@ LAYOUTS: dict[Any, Layout] = {
         aten.hardtanh.default, aten.relu6.default, aten.isfinite.default, aten.isinf.default, aten.nan_to_num.default,
         aten.positive.default,
     ), _as_promised),
+    **dict.fromkeys(SCATTERS, _scattered),
     aten.pow.Tensor_Scalar: _of_one,
     aten.angle.default: _angle,
     aten.ldexp.Tensor: _scaled_by_a_power,

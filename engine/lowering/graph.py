@@ -389,13 +389,14 @@ class GraphLowering:
         if source.reindex is not None or source.size != source.base.size:
             return None
         cast = whole.dtype != fake.dtype
-        if cast and whole.dtype.itemsize == fake.dtype.itemsize and root.op == "call_function":
+        recast = cast or value.base is not source.base  # another dtype, here or on the way
+        if recast and whole.dtype.itemsize == fake.dtype.itemsize and root.op == "call_function":
             value = source
         self.realize(value.base, exact=True)
         wanted = sizes(fake.stride())
         ours = strided(value, like=wanted if len(wanted) == len(value.size) else None)
         differs = ours is None or tuple(map(size, ours.stride)) != wanted  # or it is not known that they are equal
-        if value.base is not source.base or value.base.stored is not None or not (cast or differs):
+        if value.base is not source.base or value.base.stored is not None or not (recast or differs):
             return None
         if fake.untyped_storage()._cdata != whole.untyped_storage()._cdata:
             return None

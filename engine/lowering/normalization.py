@@ -8,7 +8,7 @@ import torch.fx
 
 from .body import BodyBuilder, compute_dtype
 from .index import ZERO, Size, constant, contiguous_strides, product, size, stored_strides
-from .pointwise import keeps_rounding
+from .pointwise import lazily_rounded
 from .reductions import full_index, moments
 from .registry import COMPOSITE, POINTWISE, Unsupported, lowering
 from .values import Base, Index, Value, offset
@@ -81,7 +81,7 @@ def _softmax(graph: GraphLowering, node: torch.fx.Node, x: Value, dim: int, *res
             shifted = e("sub", e.cast(x.load(e, index), wide), top.load(e, _row(index, at)))
             return e("sub", shifted, e.cast(total.load(e, _row(index, at)), wide))
 
-        return graph.pointwise(node, fake, (x, top, total), logarithm)
+        return lazily_rounded(graph, node, fake, (x, top, total), logarithm)
     powers = lazy(graph, x, wide, (x, top), exponent)
     graph.realize(powers.base)
     total = row_reduce(graph, powers, at, "sum", wide)
@@ -92,7 +92,7 @@ def _softmax(graph: GraphLowering, node: torch.fx.Node, x: Value, dim: int, *res
             value = e("where", e("eq", top.load(e, _row(index, at)), float("-inf")), 0.0, value)
         return value
 
-    return graph.pointwise(node, fake, (powers, total), quotient)
+    return lazily_rounded(graph, node, fake, (powers, total), quotient)
 
 
 def _row(index: Index, at: int) -> Index:
@@ -117,7 +117,7 @@ def _layer_norm(graph: GraphLowering, node: torch.fx.Node, x: Value, shape: Any,
         return value if bias is None else e("add", value, e.cast(bias.load(e, index[first:]), wide))
 
     affine = tuple(v for v in (weight, bias) if v is not None)
-    result = graph.pointwise(node, out, (x, mean, scale, *affine), compute)
+    result = lazily_rounded(graph, node, out, (x, mean, scale, *affine), compute)
     return result, statistic(graph, mean, mean_fake), statistic(graph, scale, mean_fake)
 
 
@@ -170,7 +170,7 @@ def _group_norm(graph: GraphLowering, node: torch.fx.Node, x: Value, weight: Val
         return value if bias is None else e("add", value, e.cast(bias.load(e, (index[1],)), wide))
 
     affine = tuple(v for v in (weight, bias) if v is not None)
-    result = graph.pointwise(node, out, (x, mean, scale, *affine), compute)
+    result = lazily_rounded(graph, node, out, (x, mean, scale, *affine), compute)
     return result, statistic(graph, mean, mean_fake), statistic(graph, scale, mean_fake)
 
 
@@ -201,7 +201,6 @@ def _normalized(graph: GraphLowering, node: torch.fx.Node, x: Value, weight: Val
     """x * alpha + beta with alpha and beta of the channel, as ATen's kernel computes it."""
     out = node.meta["val"][0]
     wide = compute_dtype(out.dtype)
-    rounding = keeps_rounding(graph, node, out.dtype)
 
     def compute(e: BodyBuilder, index: Index) -> str:
         channel = (index[1],)
@@ -209,8 +208,7 @@ def _normalized(graph: GraphLowering, node: torch.fx.Node, x: Value, weight: Val
         alpha = scale if weight is None else e("mul", scale, e.cast(weight.load(e, channel), wide))
         shift = e("mul", e.cast(mean.load(e, channel), wide), alpha)
         beta = e("neg", shift) if bias is None else e("sub", e.cast(bias.load(e, channel), wide), shift)
-        value = e("add", e("mul", e.cast(x.load(e, index), wide), alpha), beta)
-        return e.rounded(value, out.dtype) if rounding else value
+        return e("add", e("mul", e.cast(x.load(e, index), wide), alpha), beta)
 
     affine = tuple(v for v in (weight, bias) if v is not None)
-    return graph.pointwise(node, out, (x, mean, variance, *affine), compute)
+    return lazily_rounded(graph, node, out, (x, mean, variance, *affine), compute)

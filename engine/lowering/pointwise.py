@@ -5,7 +5,7 @@ in the compute dtype, numbers as Python numbers. To add an operator, add a line 
 """
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import sympy
@@ -14,7 +14,7 @@ import torch.fx
 
 from .body import LOW_PRECISION, BodyBuilder, compute_dtype
 from .registry import POINTWISE, Unsupported, lowering, promoted
-from .values import Index, Value
+from .values import Compute, Index, Value
 
 if TYPE_CHECKING:
     from .graph import GraphLowering
@@ -97,6 +97,15 @@ def keeps_rounding(graph: GraphLowering, node: torch.fx.Node, dtype: torch.dtype
         "a chain of operators keeps its float32 values, which is nearer to the exact result than rounding each",
         origins=(f"forward#{node.name}",),
     ) == "eager"
+
+
+def lazily_rounded(graph: GraphLowering, node: torch.fx.Node, fake: torch.Tensor, inputs: Sequence[Any],
+                   compute: Compute) -> Value:
+    """The lazy result of `compute`, whose last operation is wider than `fake` where that has 16 bits; rounded where
+    `keeps_rounding` says so."""
+    if not keeps_rounding(graph, node, fake.dtype):
+        return graph.pointwise(node, fake, inputs, compute)
+    return graph.pointwise(node, fake, inputs, lambda e, index: e.rounded(compute(e, index), fake.dtype))
 
 
 def _operand(e: BodyBuilder, operand: Any, index: Index, dtype: torch.dtype | None) -> Any:

@@ -20,6 +20,7 @@ from ..ir import identity
 from .body import BodyBuilder, compute_dtype
 from .index import Linear, Size, constant
 from .joining import inside
+from .pointwise import lazily_rounded
 from .registry import COMPOSITE, GATHER, Unsupported, lowering
 from .values import Index, Value, offset
 
@@ -185,7 +186,7 @@ def _gathered(graph: GraphLowering, node: torch.fx.Node, grad: Value, inputs: Se
             total = e("add", total, e.masked(inside(e, window, counts), part, 0))
         return total
 
-    return graph.gather(node, inputs, compute)
+    return lazily_rounded(graph, node, fake, inputs, compute)
 
 
 for _rank in (2, 3):
@@ -214,7 +215,7 @@ def _avg_pool(rank: int) -> Any:
             count = _elements(e, frame, index[-rank:], count_include_pad, divisor)
             return e("truediv", total, e.cast(count, wide))
 
-        return graph.gather(node, (x,), compute)
+        return lazily_rounded(graph, node, node.meta["val"], (x,), compute)
 
     return lower
 

@@ -180,7 +180,7 @@ def execute(
             given = {
                 **values,
                 **{
-                    r.name: changed(values[r.name], change)
+                    r.name: changed(values[r.name], change, None, run)
                     for r in refs((call.args, call.kwargs))
                     if not (name.endswith("_") and r is call.args[0])
                 },

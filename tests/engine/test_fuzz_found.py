@@ -155,6 +155,14 @@ FOUND = {
     "a convolution of the square of one channel": program(
         [given("a", (8, 1, 9, 4), stride=(36, 1, 4, 1)), given("b", (3, 1, 3, 3))], ("torch.square", (A,), {}),
         ("F.conv2d", (V0, B), {})),
+    "a view back in its own dtype shares memory": program(
+        [given("a", (3, 4), torch.int32)], ("torch.add", (A, 1), {}), ("torch.Tensor.view", (V0, torch.float32), {}),
+        ("torch.Tensor.view", (V1, torch.int32), {}), ("torch.select", (Ref("v2"), 0, 1), {}),
+        results=("v2", "v0", "v3")),
+    "a scatter into an expanded tensor keeps the order of its dimensions": program(
+        [given("a", (2, 4, 5), stride=(0, 1, 4)), given("b", (1, 4, 5)), given("c", (4, 5)), given("d", (5, 2))],
+        ("torch.slice_scatter", (A, B, 0, 0, 1), {}), ("torch.select_scatter", (A, C, 0, 1), {}),
+        ("torch.diagonal_scatter", (A, Ref("d"), 0, 0, 1), {}), results=("v0", "v1", "v2")),
     "copies of what is not contiguous": program(
         [given("a", (3, 1, 4), stride=(1, 3, 3)), given("b", (4, 2), torch.int64, (1, 4), fill="index", bound=3),
          given("c", (2,), torch.int64, fill="index", bound=3)],
@@ -272,6 +280,20 @@ def test_what_other_choices_lead_to(name):
     assert not check([forced], overrides, dynamic)
 
 
+@pytest.mark.parametrize("dtype", (torch.float16, torch.bfloat16))
+def test_results_of_several_operations_are_rounded_where_eagers_are_asked_for(dtype):
+    calls = (("F.softmax", (A, 1), {}), ("F.log_softmax", (A, 1), {}), ("F.layer_norm", (A, (8,)), {}),
+             ("F.group_norm", (A, 2, B), {}), ("F.avg_pool2d", (A, 2), {}),
+             ("torch.ops.aten.avg_pool2d_backward", (C, A, [3], [2], [1], False, False, None), {}))
+    wide = [("torch.Tensor.to", (Ref(f"v{i}"), torch.float32), {}) for i in range(len(calls))]
+    inputs = [given("a", (2, 4, 8, 8), dtype), given("b", (4,), dtype), given("c", (2, 4, 4, 4), dtype)]
+    made = program(inputs, *calls, *wide, results=[f"v{len(calls) + i}" for i in range(len(calls))])
+    for _, _, results, _ in results_of([made], {"rounding:*": "eager"}):
+        for call, result in zip(calls, results):
+            assert torch.equal(result, result.to(dtype).float()), call[0]
+    assert not check([made], {"rounding:*": "eager"})
+
+
 def test_a_loss_kept_whole_has_the_dtype_of_its_first_argument_or_stays_with_eager():
     from ptdebug.engine.aten import EngineUnsupported
 
@@ -326,6 +348,27 @@ def test_what_no_functional_graph_says_exactly_stays_with_eager(calls):
     source = given("a", (4,), stride=(3,))
     with pytest.raises(EngineUnsupported):
         next(results_of([program([source, given("b", (2, 4), torch.bool), given("c", (2, 2))], *calls)], {}))
+
+
+@pytest.mark.parametrize("call", (
+    ("torch.select_scatter", (A, B, 0, 3), {}), ("torch.select_scatter", (A, B, 0, -4), {}),
+    ("torch.select_scatter", (A, Ref("c"), 0, 0), {}), ("torch.slice_scatter", (A, B, 0, 0, 2), {}),
+), ids=("behind the last", "before the first", "a part of another shape", "fewer dimensions"))
+@pytest.mark.parametrize("dynamic", (False, True))
+def test_a_part_that_is_not_there_stays_with_eager_which_raises(call, dynamic):
+    from ptdebug.engine.aten import EngineUnsupported
+
+    wrong = program([given("a", (3, 4)), given("b", (4,)), given("c", (1,))], call)
+    with pytest.raises(EngineUnsupported, match="raises in eager"):
+        next(results_of([wrong], {}, dynamic))
+
+
+@pytest.mark.parametrize("shape", ((0, 8, 2, 16), (3, 8, 4, 0)))
+def test_pixels_of_nothing_stay_with_eager_which_does_not_move_them(shape):
+    from ptdebug.engine.aten import EngineUnsupported
+
+    with pytest.raises(EngineUnsupported, match="no elements"):
+        next(results_of([program([given("a", shape)], ("F.pixel_unshuffle", (A, 2), {}))], {}))
 
 
 STATISTICS = [given("b", (3, 2, 4)), given("a", (2,), stride=(0,)), given("c", (2,), fill="index", bound=5)]
