@@ -18,6 +18,7 @@ from .registry import GATHER, POINTWISE, RESHAPE, VIEW, Unsupported, lowering
 from .values import Index, Reindex, Value, offset
 
 if TYPE_CHECKING:
+    from .body import BodyBuilder
     from .graph import GraphLowering
 
 aten = torch.ops.aten
@@ -181,9 +182,26 @@ def _roll(graph: GraphLowering, node: torch.fx.Node, x: Value, shifts: Any, dims
         flat = product(x.size)
         rolled = x.through((flat,), regroup(x.size, (flat,))).through((flat,), _rolled(0, shifts[0], (flat,)))
         return fresh(graph, node, rolled.through(x.size, regroup((flat,), x.size)))
+    if len(dims) == 1 and x.base.buffer and x.base.device.type == "cpu" and x.reindex is None:
+        at = dims[0] % len(x.size)
+        if x.base.stride[at] == 1 and type(shifts[0]) is int and type(x.size[at]) is int and x.size[at] > 0:
+            return _rolled_rows(graph, node, x, shifts[0] % x.size[at], at)
     for shift, dim in zip(shifts, dims):
         x = x.through(x.size, _rolled(dim % len(x.size), shift, x.size))
     return fresh(graph, node, x)
+
+
+def _rolled_rows(graph: GraphLowering, node: torch.fx.Node, x: Value, shift: int, at: int) -> Value:
+    """A roll along memory: two reads under masks, each of neighbours, where a remainder is a gather."""
+    def compute(e: BodyBuilder, index: Index) -> str:
+        def read(place: Linear) -> str:
+            return x.load(e, (*index[:at], place, *index[at + 1:]))
+
+        place, n = index[at], x.size[at]
+        value = e.masked(e("ge", e.index_value(place), shift), lambda: read(place - shift), 0)
+        return e.masked(e("lt", e.index_value(place), shift), lambda: read(place - shift + n), value)
+
+    return graph.gather(node, (x,), compute)
 
 
 def _rolled(at: int, shift: Size, shape: Sequence[Size]) -> Reindex:

@@ -39,3 +39,15 @@ def test_reads_under_masks_stay_apart_where_a_row_is_a_mask_too():
 
     check(padded_twice, torch.randn(2, 3, 6, 40))
     check(lambda x: torch.cat([x.flip(-1)[..., :7], x, x.flip(-1)], -1) * 2, torch.randn(5, 40))
+
+
+@pytest.mark.parametrize("shift", [0, 1, -3, 75])
+def test_rolls_along_memory(shift):
+    x = torch.randn(5, 37, generator=torch.Generator().manual_seed(3))
+    x[0, 0], x[1, 36], x[2, 5] = float("nan"), float("inf"), -0.0
+    given = (x, x[:, :1], x[:0], x[:, 4:30], x.t(), x > 0, x.long(), x.bfloat16())
+    check(lambda *xs: [y for x in xs for y in (x.roll(shift, -1), x.roll(shift, 0), x + x.roll(shift, 1))], *given)
+
+
+def test_a_roll_along_memory_reads_neighbours():
+    assert "% 37" not in check(lambda x: x.roll(3, 1), torch.randn(5, 37)).source.text

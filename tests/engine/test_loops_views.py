@@ -20,7 +20,7 @@ VIEWS = {
     "diagonal": lambda x: x.diagonal(1, 1, 2), "unfold": lambda x: x.unfold(2, 2, 1),
     "narrow": lambda x: x.narrow(2, 1, 2),
     "unbind": lambda x: x.unbind(1)[1], "chunk": lambda x: x.chunk(2, 2)[1], "flip": lambda x: x.flip(0, 2),
-    "roll": lambda x: x.roll(2, 1), "roll_flat": lambda x: x.roll(5), "repeat": lambda x: x.repeat(2, 1, 3, 1),
+    "roll": lambda x: x.roll(2, 1), "roll_rows": lambda x: x.roll(-1, 2), "roll_flat": lambda x: x.roll(5), "repeat": lambda x: x.repeat(2, 1, 3, 1),
     "transposed_reshape": lambda x: x.transpose(0, 1).reshape(3, 8), "movedim": lambda x: x.movedim(0, -1),
     "squeeze_all": lambda x: x[:1, :1].squeeze(), "tile": lambda x: x.tile(2), "view_as": lambda x: x.view(4, -1),
     "swap": lambda x: x.permute(1, 2, 0).reshape(12, 2).t().reshape(2, 3, 4), "select0": lambda x: x[1, 2, 3],
