@@ -53,3 +53,20 @@ def test_rows_that_data_names_are_read_along_the_row(width):
     more = torch.randn(40, width + 3, generator=torch.Generator().manual_seed(1))
     check(function, x, rows, slack=4.0, again=(more, rows[:700]))
     check(lambda x, rows: (x[rows].sum(0), x[:, rows].sum(0)), x.nan_to_num(0, 0, 0), rows % 5, slack=4.0)
+
+
+def test_chunks_of_threads_miss_no_element():
+    x = torch.randn(130_003, generator=torch.Generator().manual_seed(0))
+    function = lambda x: (x.sum(), x.amax(), x.argmin(), (x > 9).any(), (x * 1e-4 + 1).prod())
+    made = check(function, x, slack=4.0)
+    assert "last = chunk < 31" in made.source.text
+    for at in (0, 4031, 4032, 130_002):
+        x[at] = float(10 + at)
+        check(lambda x: (x.amax(), (x > 9).sum(), x.argmax()), x)
+    check(function, torch.randn(90_007), slack=4.0, again=(torch.randn(61_001),))
+
+
+@pytest.mark.parametrize("rows", [33, 64, 97])
+def test_sums_over_rows_are_as_near_as_those_of_eager(rows):
+    x = torch.randn(rows, 200, generator=torch.Generator().manual_seed(rows))
+    check(lambda x: (x.sum(0), x.exp().mean(0), x.amax(0)), x, slack=4.0)
