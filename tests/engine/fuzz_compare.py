@@ -141,7 +141,7 @@ def _products(x: torch.Tensor, *args: Any, **options: Any) -> torch.Tensor:
 
 PARTIAL: dict[str, Any] = {
     "prod": _products,
-    **{name: lambda x, *args, **options: torch.sum(_finite(x, 0.0), *args, **options)
+    **{name: lambda x, *args, correction=1, **options: torch.sum(_finite(x, 0.0), *args, **options)
        for name in ("sum", "mean", "nansum", "var_mean", "std_mean", "ops.aten.var_mean.correction",
                     "ops.aten.std_mean.correction")},
     "ops.aten._log_softmax_backward_data":

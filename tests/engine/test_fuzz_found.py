@@ -265,6 +265,11 @@ FORCED = {
             [given("a", (0, 0, 3)), given("b", (1,), torch.int64, fill="index"), given("c", (0, 1, 3))],
             ("torch.index_fill", (A, 1, B, 2.0), {}), ("torch.index_copy", (A, 1, B, C), {}),
             ("torch.index_add", (A, 1, B, C), {}), results=("v0", "v1", "v2"))),
+    "a variance and a mean of infinities and of numbers whose sum overflows": (
+        {"variance:*": "welford"}, False, program(
+            [given("a", (2, 4), data=torch.tensor([LARGEST] * 3 + [1.0, 1.0, math.inf, 2.0, 3.0]))],
+            ("torch.var_mean", (A, 1), {"correction": 0}), ("operator.getitem", (V0, 0), {}),
+            ("operator.getitem", (V0, 1), {}), results=("v1", "v2"))),
     "a variance whose squares overflow, in one pass": ({"variance:*": "welford"}, False, SPREAD),
     "a variance whose squares overflow, in two passes": ({"variance:*": "two-pass"}, False, SPREAD),
     "a view of an expanded tensor in its dtype": (
