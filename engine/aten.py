@@ -196,6 +196,7 @@ class AtenTracer(TorchDispatchMode):
         if func.namespace == "prim" or func in METADATA:
             return func(*args, **kwargs)
         fake_results.check_copy(func, args)
+        fake_results.check_empty(func, args)
         if func not in self.lowered or func in OWN:
             composite = _is_composite(func)
             rule = rule_for(func) or (func.decompose if composite else None)

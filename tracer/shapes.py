@@ -20,7 +20,7 @@ from torch._guards import Source as TorchSource
 from torch._prims_common import suggest_memory_format
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.experimental import symbolic_shapes
-from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
+from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, free_unbacked_symbols
 from torch.utils._sympy.numbers import int_oo
 from torch.utils._sympy.value_ranges import ValueRanges
 
@@ -49,6 +49,8 @@ class CaptureFakeMode(FakeTensorMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         refuse_mixed_dtypes(func, args)
+        if func is _PIXEL_UNSHUFFLE and (free_unbacked_symbols(args[0]) or 0 in args[0].shape):
+            raise NotImplementedError("eager gives what has no elements its own shape back")
         if func is _GROUP_NORM and not kwargs and self._has_symbols() and isinstance(args[0], FakeTensor):
             return _group_norm(*args)
         return _fake_dispatch(self, func, types, args, kwargs)
@@ -76,6 +78,7 @@ class CaptureFakeMode(FakeTensorMode):
 
 _fake_dispatch = getattr(FakeTensorMode.__torch_dispatch__, "__wrapped__", FakeTensorMode.__torch_dispatch__)
 _GROUP_NORM = torch.ops.aten.native_group_norm.default
+_PIXEL_UNSHUFFLE = torch.ops.aten.pixel_unshuffle.default
 
 
 def _group_norm(x: torch.Tensor, _w: Any, _b: Any, batch: Any, _c: Any, _inner: Any, groups: int, _eps: float) -> Any:

@@ -389,7 +389,8 @@ class GraphLowering:
         if source.reindex is not None or source.size != source.base.size:
             return None
         cast = whole.dtype != fake.dtype
-        recast = cast or value.base is not source.base  # another dtype, here or on the way
+        bits = (fake.is_conj(), fake.is_neg()) == (whole.is_conj(), whole.is_neg())
+        recast = cast or (value.base is not source.base and bits)  # another dtype, here or on the way
         if recast and whole.dtype.itemsize == fake.dtype.itemsize and root.op == "call_function":
             value = source
         self.realize(value.base, exact=True)

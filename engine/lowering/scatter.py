@@ -12,7 +12,7 @@ import torch
 import torch.fx
 
 from .body import LOW_PRECISION, BodyBuilder
-from .index import Linear, Size, contiguous_strides
+from .index import Linear, Size, contiguous_strides, sizes
 from .registry import COMPOSITE, Unsupported, lowering
 from .values import Index, Value, offset
 
@@ -36,6 +36,8 @@ def scattered_into(graph: GraphLowering, node: torch.fx.Node, start: Callable[[B
         raise Unsupported("scatters on a GPU are left to ATen")
     if accumulate and fake.dtype in LOW_PRECISION:
         raise Unsupported(f"many sums in {fake.dtype} want a wider accumulator")
+    if 0 in sizes(fake.shape):
+        raise Unsupported("there is nothing to write to: which indices raise, ATen's kernel says")
     base = graph.base_of(fake, node.name)
     name = graph.new_buffer(base)
 
@@ -49,8 +51,7 @@ def scattered_into(graph: GraphLowering, node: torch.fx.Node, start: Callable[[B
         e.store(name, at, source(e, index), base.dtype, "add" if accumulate else "put")
 
     graph.loops(base.size, base.stride, (), begin)
-    if 0 not in base.size:
-        graph.loops(shape, contiguous_strides(shape), (), scatter)
+    graph.loops(shape, contiguous_strides(shape), (), scatter)
     base.buffer = name
     return Value(base, base.size)
 

@@ -20,6 +20,7 @@ import torch.fx
 from ...artifacts.context import CompileContext
 from ...artifacts.fx_graphs import graph_record
 from ...artifacts.records import Pass, RuleMatch
+from ..fake_results import PARTS
 from ..functional import AtenGraph
 from ..lowering.registry import in_loops
 from ..scheduler.in_place import RAISING
@@ -27,9 +28,6 @@ from .aliasing import returns_alias
 from .dead_code import remove_dead_code
 
 aten = torch.ops.aten
-
-PARTS = {aten.slice_scatter.default: aten.slice.Tensor, aten.select_scatter.default: aten.select.int}
-"""What writes a window into a tensor, and the view that is the window: both take the same numbers."""
 
 FRACTION = 4  # windows of more than this part of the input are left to loops, which fuse
 

@@ -192,9 +192,11 @@ def test_random_numbers_are_eagers():
 
 @pytest.mark.parametrize("look_up", (
     lambda x, i: x[i], lambda x, i: x.index_select(0, i), lambda x, i: x.gather(0, i),
-    lambda x, i: F.embedding(i, x.unsqueeze(1))))
-def test_what_looks_up_elements_of_nothing_is_atens_which_raises(look_up):
-    program = lowered(look_up, torch.randn(0), torch.tensor([0]))
+    lambda x, i: F.embedding(i, x.unsqueeze(1)), lambda x, i: aten.index_put(x, [i], i),
+    lambda x, i: aten.scatter(x, 0, i, 1), lambda x, i: aten.scatter_add(x, 0, i, i)))
+def test_what_looks_up_or_writes_elements_of_nothing_is_atens_which_raises(look_up):
+    nothing, first = torch.zeros(0, dtype=torch.int64), torch.tensor([0])
+    program = lowered(look_up, nothing, first)
     assert calls(program) and not bodies(program)
     with pytest.raises((IndexError, RuntimeError), match="index"):
-        run(program, [torch.randn(0), torch.tensor([0])])
+        run(program, [nothing, first])
