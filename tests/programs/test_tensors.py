@@ -488,6 +488,21 @@ def tensors_that_begin_elsewhere_in_their_memory(compile):
     return [[call(fast, part) for part in parts] for fast in compiled]
 
 
+@program
+def pixels_of_nothing(compile):
+    def f(x):
+        moved = F.pixel_unshuffle(x * 2, 2)
+        return moved + 1, moved.shape, moved.stride()
+
+    def of_some(x):
+        return F.pixel_unshuffle(x[x[:, 0, 0, 0] > 0], 2).shape
+
+    shapes = (0, 8, 2, 16), (3, 8, 4, 0), (2, 3, 4, 4), (5, 3, 6, 4), (0, 2, 5, 4), (0, 3, 6, 4)
+    compiled = [(compile(f, dynamic=dynamic), compile(of_some, dynamic=dynamic)) for dynamic in (None, True, False)]
+    return [[[call(fast, torch.ones(shape)) for shape in shapes], [call(some, sign * torch.ones(shapes[2]))
+            for sign in (1, -1)]] for fast, some in compiled]
+
+
 @pytest.mark.parametrize("name", program)
 def test_a_compiled_program_is_the_program(name):
     check(program[name])
