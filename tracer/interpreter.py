@@ -22,7 +22,7 @@ from .finalizers import refuse_visible_death
 from .generators import GeneratorValue, is_generator, refuse_coroutine
 from .graph import TraceGraph
 from .instructions import CodeInfo, Instruction, code_info
-from .modes import Modes
+from .modes import Modes, inference_modes_entered, leave_blocks
 from .side_effects import DELETED, CellValue, SideEffects
 from .skips import is_installed
 from .sources import GlobalSource, ItemSource, LocalSource, ModuleGlobalSource, Source
@@ -139,8 +139,8 @@ class Trace:
 
     def leave_modes(self) -> None:
         """Set the modes of torch as they were at the start of the frame."""
-        while self.inference_modes:
-            self.inference_modes.pop().__exit__(None, None, None)
+        leave_blocks(inference_modes_entered() - len(self.inference_modes), self.modes.functorch_depth)
+        self.inference_modes.clear()
         self.modes.restore(self.graph.sets_modes)
 
 

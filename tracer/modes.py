@@ -5,6 +5,7 @@ each run of a graph that sets modes, puts back on an error what was there before
 """
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
@@ -14,6 +15,7 @@ from typing import Any, ParamSpec, TypeVar
 import torch
 import torch.autograd.forward_ad as forward_ad
 from torch._C import _functorch
+from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
 from torch.overrides import _get_current_function_mode_stack
 from torch.utils import _device
 
@@ -89,12 +91,55 @@ class Modes:
         now = Modes.now()
         if now == self:
             return
-        while _functorch.get_dynamic_layer_stack_depth() > self.functorch_depth:
-            _LEAVE_LEVEL[_functorch.peek_interpreter_stack().key()]()
+        _leave_levels(self.functorch_depth)
         for name in self.differences(now, shared):
             if name in _SETTERS:
                 _SETTERS[name](getattr(self, name))
         torch._C._set_grad_enabled(self.grad)
+
+
+class _Entered(threading.local):
+    """What holds the inference modes that a thread's traces and graphs have entered, innermost last; and how many levels
+    of torch.func there were then."""
+
+    def __init__(self) -> None:
+        self.modes: list[tuple[Any, int]] = []
+
+
+_ENTERED = _Entered()
+
+
+def enter_inference_mode(enabled: bool) -> Any:
+    """Enter an inference mode (or, where `enabled` is False, the ordinary one); what holds it."""
+    held = _enter_inference_mode(enabled)
+    _ENTERED.modes.append((held, _functorch.get_dynamic_layer_stack_depth()))
+    return held
+
+
+def exit_inference_mode(held: Any) -> None:
+    """Leave the innermost."""
+    _ENTERED.modes.pop()
+    _exit_inference_mode(held)
+
+
+def inference_modes_entered() -> int:
+    """How many inference modes this thread's traces and graphs are in."""
+    return len(_ENTERED.modes)
+
+
+def leave_blocks(inference_modes: int, levels: int) -> None:
+    """Leave all but so many inference modes and levels of torch.func, innermost first: each puts back settings of torch
+    that the other sets, too."""
+    while len(_ENTERED.modes) > inference_modes:
+        held, below = _ENTERED.modes.pop()
+        _leave_levels(below)
+        _exit_inference_mode(held)
+    _leave_levels(levels)
+
+
+def _leave_levels(depth: int) -> None:
+    while _functorch.get_dynamic_layer_stack_depth() > depth:
+        _LEAVE_LEVEL[_functorch.peek_interpreter_stack().key()]()
 
 
 def _leave_dual_level() -> None:
@@ -231,13 +276,11 @@ def protected(graph: Callable[..., Sequence[Any]], before: Modes) -> Callable[..
     """
 
     def run(*inputs: Any) -> Sequence[Any]:
+        entered = inference_modes_entered()
         try:
             return graph(*inputs)
-        except BaseException as error:
-            below = error.__traceback__.tb_next if error.__traceback__ is not None else None
-            while below is not None:  # an inference mode ends with the object that holds it
-                below.tb_frame.clear()
-                below = below.tb_next
+        except BaseException:
+            leave_blocks(entered, before.functorch_depth)
             before.restore()
             raise
 

@@ -455,6 +455,31 @@ def dual_tensors_by_name(compile):
     return call(compile(fn), torch.ones(3), torch.arange(3.0))
 
 
+@program
+def transforms_in_inference_mode(compile):
+    """Whether the results are inference tensors hangs on the version of torch; the mode ends with its block."""
+    def fn(x, transform):
+        with torch.inference_mode():
+            result = transform(x)
+        return [part.is_inference() for part in result]
+
+    def pulled(x):
+        return vjp(torch.mul, x, x + 1)[1](x)
+
+    def failing(x):
+        def written(a):
+            with torch.inference_mode():
+                return torch.linalg.cholesky(a)
+
+        return jvp(written, (x,), (x,))
+
+    function, found = compile(fn), []
+    for transform in (pulled, lambda x: jacrev(torch.sin)(x), failing, pulled):
+        found.append(call(function, torch.zeros(2, 2), transform)[:2])
+        found.append(torch.is_inference_mode_enabled())
+    return found
+
+
 @pytest.mark.parametrize("name", program)
 def test_a_program_with_transforms_is_the_program(name: str) -> None:
     check(program[name])

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch._C import _SDPBackend
-from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode, inference_mode
+from torch.autograd.grad_mode import inference_mode
 from torch.autograd.profiler import record_function
 
-from ..modes import set_deterministic, set_saved_tensors_error
+from ..modes import enter_inference_mode, exit_inference_mode, set_deterministic, set_saved_tensors_error
 from ..sources import GLOBAL_STATE, Source
 from .base import Unsupported, Value
 from .constant import constant
@@ -108,16 +108,16 @@ class InferenceModeValue(ModeValue):
 
     def enter(self, tx: Interpreter) -> Value:
         """Enter for real, so that fake results are inference tensors where eager's are, and in the graph."""
-        tx.trace.inference_modes.append(_enter_inference_mode(self.enabled))
-        self.node = mode_node(tx, _enter_inference_mode, (self.enabled,))
+        tx.trace.inference_modes.append(enter_inference_mode(self.enabled))
+        self.node = mode_node(tx, enter_inference_mode, (self.enabled,))
         return constant(None)
 
     def leave(self, tx: Interpreter) -> None:
         """Leave both."""
         if self.node is None:
             raise Unsupported("context-manager", "torch.inference_mode is left before it was entered")
-        _exit_inference_mode(tx.trace.inference_modes.pop())
-        mode_node(tx, _exit_inference_mode, (self.node,))
+        exit_inference_mode(tx.trace.inference_modes.pop())
+        mode_node(tx, exit_inference_mode, (self.node,))
         self.node = None
 
     def clone(self) -> ModeValue:
