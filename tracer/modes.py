@@ -99,8 +99,8 @@ class Modes:
 
 
 class _Entered(threading.local):
-    """What holds the inference modes that a thread's traces and graphs have entered, innermost last; and how many levels
-    of torch.func there were then."""
+    """What holds the inference modes that a thread's traces and graphs have entered, innermost last; and how many
+    levels of torch.func there were then."""
 
     def __init__(self) -> None:
         self.modes: list[tuple[Any, int]] = []

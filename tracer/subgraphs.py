@@ -60,7 +60,7 @@ class Scope:
         name = f"inner_{len(self.modules)}"
         self.modules[name] = module
         node = self.graph.get_attr(name)
-        node.meta["val"] = module
+        node.meta["val"] = module.forward  # to trace what calls it runs no hooks that the program has for all modules
         return node
 
     def close(self, outputs: Any) -> torch.fx.GraphModule:
