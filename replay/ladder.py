@@ -14,7 +14,7 @@ from typing import Any, TypeGuard
 
 import msgspec
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensorMode
 
 from ..artifacts.context import CompileContext, CompileId, run_stages
 from ..artifacts.recording import Recording, RecordingError
@@ -220,7 +220,7 @@ class Ladder:
         try:
             self.work = run_stages(STAGES, Captured(self.captured, self._fakes(), input_names=names), context)
         except Exception as error:
-            return f"{type(error).__name__}: {error}"
+            return reason(error)
         return ""
 
     def _rung(self, stage: str, why: str, run: Callable[[], Execution]) -> None:
@@ -325,6 +325,13 @@ class Ladder:
 
 def _timeless(record: AnyRecord | None) -> AnyRecord | None:
     return msgspec.structs.replace(record, seconds=0.0) if isinstance(record, Pass) else record
+
+
+def reason(error: Exception) -> str:
+    """Why a stage cannot be made again, in words."""
+    if isinstance(error, (DataDependentOutputException, DynamicOutputShapeException)):
+        return f"replay does not follow graphs in which data tells a number or a size ({error.func})"
+    return f"{type(error).__name__}: {error}"
 
 
 def makers_of(step: Any) -> Iterator[tuple[str, tuple[str, ...]]]:

@@ -28,7 +28,7 @@ from ..engine.training.joint import trace_joint
 from .compare import compare, worst
 from .graphs import ReplayError, graph_module
 from .inputs import clones, in_words
-from .ladder import Captured, Difference, Ladder, Report, Rung, makers_of
+from .ladder import Captured, Difference, Ladder, Report, Rung, makers_of, reason
 from .rungs import Execution, deterministic, results_of, run_aten, run_graph, run_kernels, run_loops, written
 
 Half = Callable[[str, AtenGraph, tuple[Any, ...]], Execution]
@@ -71,7 +71,10 @@ class TrainingLadder(Ladder):
             if isinstance(fake, torch.Tensor):
                 node.meta["autograd"] = (fake.requires_grad, False)  # so that it may be changed in place
         captured = Captured(self.captured, fakes, grad_enabled=True)
-        joint = trace_joint(captured, self._context(), LOWERINGS)
+        try:
+            joint = trace_joint(captured, self._context(), LOWERINGS)
+        except Exception as error:  # the program was compiled: what fails is to do it again from the recording
+            raise ReplayError(f"the recorded graph cannot be traced again: {reason(error)}") from error
         if joint is None:
             raise ReplayError("the recorded graph has a backward, but traced again no result needs a gradient")
         self.joint, self.form = joint, EagerForm(eager_form(captured.module), eager_facts(joint))
@@ -84,7 +87,7 @@ class TrainingLadder(Ladder):
         try:
             self.trained = compile_halves(self.joint, self._context())
         except Exception as error:
-            return f"{type(error).__name__}: {error}"
+            return reason(error)
         return ""
 
     # ---- the rungs
