@@ -101,14 +101,8 @@ INLINE float exp_within(float x) {  // exp where neither x nor the result is bey
   float j, p = exp_reduced(x, &j);
   return bits_float(float_bits(p) + (float_bits(j) << 23));
 }""",
-    "log_reduced": """\
-INLINE float log_reduced(float a, float* power, float* rest) {  // log(a) is *power log(2) + f + r f^2: *rest is f
-  bool tiny = a < 1.175494351e-38f;
-  float x = tiny ? a * 8388608.0f : a;
-  int32 e = (float_bits(x) - 0x3f2aaaab) & (int32)0xff800000;
-  float f = bits_float(float_bits(x) - e) - 1.0f;
-  *power = fused((float)e, 1.19209290e-7f, tiny ? -23.0f : 0.0f);
-  *rest = f;
+    "log_terms": """\
+INLINE float log_terms(float f) {  // log(1 + f) is f + r f^2
   float s = f * f;
   float r = fused(-0.130187988f, f, 0.140889585f);
   float t = fused(-0.121489584f, f, 0.139809534f);
@@ -119,6 +113,16 @@ INLINE float log_reduced(float a, float* power, float* rest) {  // log(a) is *po
   r = fused(r, f, 0.333331943f);
   r = fused(r, f, -0.5f);
   return r;
+}""",
+    "log_reduced": """\
+INLINE float log_reduced(float a, float* power, float* rest) {  // log(a) is *power log(2) + f + r f^2: *rest is f
+  bool tiny = a < 1.175494351e-38f;
+  float x = tiny ? a * 8388608.0f : a;
+  int32 e = (float_bits(x) - 0x3f2aaaab) & (int32)0xff800000;
+  float f = bits_float(float_bits(x) - e) - 1.0f;
+  *power = fused((float)e, 1.19209290e-7f, tiny ? -23.0f : 0.0f);
+  *rest = f;
+  return log_terms(f);
 }""",
     "log_edges": """\
 INLINE float log_edges(float a, float r) {  // `r`, the logarithm of a positive number `a`; of others, what they have
@@ -189,14 +193,7 @@ INLINE float log1p_float(float a) {  // log(1 + a) = e log(2) + log(1 + f), f ta
   int32 e = (float_bits(a + 1.0f) - 0x3f2aaaab) & (int32)0xff800000;
   float scaled = bits_float(float_bits(a) - e), shift = fused(0.25f, bits_float(0x40800000 - e), -1.0f);
   float f = scaled + shift, rest = scaled - (f - shift), s = f * f;
-  float r = fused(-0.130187988f, f, 0.140889585f);
-  float t = fused(-0.121489584f, f, 0.139809534f);
-  r = fused(r, s, t);
-  r = fused(r, f, -0.166845024f);
-  r = fused(r, f, 0.200121149f);
-  r = fused(r, f, -0.249996364f);
-  r = fused(r, f, 0.333331943f);
-  r = fused(r, f, -0.5f);
+  float r = log_terms(f);
   r = fused(r, s, fused(-f, rest, rest)) + f;
   r = fused((float)e * 1.19209290e-7f, 0.693147182f, r);
   float edge = a < -1.0f ? __builtin_nanf("") : a == -1.0f ? -__builtin_inff() : a + a;
