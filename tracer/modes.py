@@ -100,7 +100,8 @@ class Modes:
 
 class _Entered(threading.local):
     """What holds the inference modes that a thread's traces and graphs have entered, innermost last; and how many
-    levels of torch.func there were then."""
+    levels of torch.func there were then. One that an engine leaves open where it gives a graph back is kept: around it
+    the engine has set all of this itself, and its end would set again what dispatch modes were on at its start."""
 
     def __init__(self) -> None:
         self.modes: list[tuple[Any, int]] = []
