@@ -127,8 +127,9 @@ def sets_and_views_of_dicts(compile):
         return x + len(given), numbers is given, numbers, kinds, [type(one) for one in kinds], orders, wholes
 
     fn = compile(fn)
-    letters = "abcdefghijkl"
-    return [fn(torch.ones(2), dict(zip(letters[:n], range(n))), collections.Counter(letters[:n])) for n in (4, 9)]
+    letters, colliding = "abcdefghijkl", [0, 8, 16, 33, 32, 40, 1, 2]
+    keys = letters[:4], letters[:9], colliding
+    return [fn(torch.ones(2), dict.fromkeys(ks, 0), collections.Counter(ks)) for ks in keys]
 
 
 @program

@@ -352,13 +352,15 @@ class _Unread(Value):
 
 
 class DictView(Value):
-    """keys(), values() or items() of a dict."""
+    """keys(), values() or items() of a dict. `of` is the class that the dict has in the program: `owner` is a plain
+    dict where it stores the items of an instance of a subclass."""
 
-    __slots__ = ("owner", "what")
+    __slots__ = ("of", "owner", "what")
 
     def __init__(self, owner: DictValue, what: str) -> None:
         super().__init__()
         self.owner = owner
+        self.of = owner.python_type()
         self.what = what
 
     def python_type(self) -> type:

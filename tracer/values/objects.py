@@ -31,7 +31,7 @@ from .attributes import (
 from .base import ObservedException, Unsupported, Value
 from .constant import REGISTRY, constant
 from .instance_dict import NO_DICT, InstanceDict, instance_dict, own_dict
-from .mappings import DictValue
+from .mappings import DictValue, DictView
 from .operators import COMPARISONS, IN_PLACE, REFLECTED, UNARY
 from .registry import build, from_python
 from .sequences import TupleValue
@@ -416,6 +416,8 @@ class ObjectValue(Value):
             if missing is not None:
                 return missing
         result = self.storage.call_method(tx, name, args, kwargs)
+        if isinstance(result, DictView):
+            result.of = self.cls
         return self if result is self.storage else result
 
     def reconstruct(self, codegen: Codegen) -> None:

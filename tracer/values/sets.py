@@ -209,15 +209,15 @@ class SetValue(Value):
 
 def keys_of(other: SetValue | DictValue) -> Any:
     """A set or dict of the same keys: Python looks at those of a plain dict all at once, not one by one."""
-    return other.real if isinstance(other, SetValue) else _of_kind(other).fromkeys(other.items)
+    return other.real if isinstance(other, SetValue) else _of_kind(other.python_type()).fromkeys(other.items)
 
 
 class _OtherDict(dict[Any, Any]):
     """A dict of a class of its own, from whose keys Python makes a set one by one."""
 
 
-def _of_kind(mapping: DictValue) -> type[dict[Any, Any]]:
-    return dict if mapping.python_type() is dict else _OtherDict
+def _of_kind(cls: type) -> type[dict[Any, Any]]:
+    return dict if cls is dict else _OtherDict
 
 
 class SetIterator(ItemsIterator):
@@ -390,7 +390,7 @@ def _real_side(tx: Interpreter, value: Value) -> Any:
     if isinstance(value, SetValue):
         return value.real
     assert isinstance(value, DictView)
-    kind = _of_kind(value.owner)
+    kind = _of_kind(value.of)
     if value.what == "keys":
         return kind.fromkeys(item.key() for item in value.iterate(tx)).keys()
     return kind(item.key() for item in value.iterate(tx)).items()
