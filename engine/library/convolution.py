@@ -36,13 +36,18 @@ class Convolution:
     frozen: bool = False
 
     def costs(self) -> dict[str, float]:
-        """Seconds of each way, by its name."""
+        """Seconds of each way, by its name; nothing where the machine is too busy to tell."""
         return costs(f"convolution {self.describe()}", self._calls)
 
     def describe(self) -> str:
         """All that the time depends on."""
         rest = f"{self.stride} {self.padding} {self.dilation} {self.groups}{' frozen' if self.frozen else ''}"
         return f"{self.image} {self.weight} {self.bias} {rest}"
+
+    @property
+    def ways(self) -> tuple[str, ...]:
+        """The names of the ways."""
+        return (CONTIGUOUS, LAST, PRODUCT) if self.is_product else (CONTIGUOUS, LAST)
 
     @property
     def is_product(self) -> bool:

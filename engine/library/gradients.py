@@ -15,7 +15,7 @@ from ...artifacts.context import CompileContext
 from ...artifacts.records import Option, RuleMatch
 from .. import depthwise
 from ..aten import AtenGraph
-from .measure import Call, costs
+from .measure import TOO_BUSY, Call, costs
 
 aten = torch.ops.aten
 
@@ -62,9 +62,10 @@ def part_gradients(graph: AtenGraph, context: CompileContext) -> list[RuleMatch]
         if found is None or not depthwise.available():
             continue
         known = costs(f"depthwise gradients {found.describe()}", found.calls)
-        default = APART if known[APART] < WORTH * known[TOGETHER] else TOGETHER
+        default = APART if known and known[APART] < WORTH * known[TOGETHER] else TOGETHER
         why = f"{default} is faster for a filter of {tuple(found.tensors[2].shape[2:])} for each channel here"
-        options = [Option(name, -seconds * 1e6) for name, seconds in known.items()]
+        why = why if known else TOO_BUSY
+        options = [Option(name, -seconds * 1e6) for name, seconds in known.items()] or [Option(APART), Option(TOGETHER)]
         origins = (f"forward#{node.name}",)
         if context.decide("library", f"weight-{node.name}", options, default, why, origins=origins) == APART:
             matches.append(RuleMatch("weight-gradient", (node.name,), _part(found), why))

@@ -25,6 +25,7 @@ from ..lowering.registry import COMPOSITE, GATHER, POINTWISE, RESHAPE, VIEW
 from ..lowering.reuse import kind_of
 from ..unbacked import unbacked_in
 from .convolution import CONTIGUOUS, LAST, PRODUCT, Convolution, as_product, recognize, widen
+from .measure import TOO_BUSY
 
 aten = torch.ops.aten
 
@@ -143,7 +144,8 @@ def _search(
     convolutions: Sequence[Convolution], costs: Mapping[torch.fx.Node, Mapping[str, float]],
     before: Mapping[torch.fx.Node, torch.fx.Node], leaving: Mapping[torch.fx.Node, int],
 ) -> dict[torch.fx.Node, bool]:
-    """For each convolution whether its channels are innermost, at the least sum found."""
+    """For each convolution whether its channels are innermost, at the least sum found; for none where a cost is not
+    known."""
     images = {c.node: 2 * 4 * torch.Size(c.image).numel() / TURNING for c in convolutions}
     after: dict[torch.fx.Node, list[torch.fx.Node]] = {}
     for node, earlier in before.items():
@@ -170,6 +172,8 @@ def _search(
         return sum(own(n, last) for n, last in chosen.items()) + changes
 
     nothing, best = ({c.node: last for c in convolutions} for last in (False, True))
+    if not all(costs.values()):
+        return nothing
     if total(nothing) <= total(best):
         best = dict(nothing)
     for _ in range(3):
@@ -192,8 +196,8 @@ def _decided(
         if last[node]:
             default = min((w for w in known if w != CONTIGUOUS), key=known.__getitem__)
         why = "the least sum over the graph of " + ", ".join(f"{w} {s * 1e6:.0f} us" for w, s in known.items())
-        why += " and of changes of layout between convolutions"
-        options = [Option(w, -s * 1e6) for w, s in known.items()]
+        why = why + " and of changes of layout between convolutions" if known else TOO_BUSY
+        options = [Option(w, -s * 1e6) for w, s in known.items()] or [Option(w) for w in found.ways]
         ways[node] = context.decide("library", node.name, options, default, why, origins=(f"forward#{node.name}",))
     return ways
 

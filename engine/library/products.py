@@ -18,7 +18,7 @@ from ...artifacts.records import Option, RuleMatch
 from ..freezing.parameters import frozen_nodes
 from ..functional import AtenGraph
 from ..runtime import callable_of
-from .measure import Call, costs
+from .measure import TOO_BUSY, Call, costs
 
 aten = torch.ops.aten
 
@@ -41,6 +41,11 @@ class Product:
     def describe(self) -> str:
         """All that the time depends on, besides the machine."""
         return f"product {self.shape} {self.bias}{' frozen' if self.frozen else ''}"
+
+    @property
+    def ways(self) -> tuple[str, ...]:
+        """The names of the ways."""
+        return (MKL, ONEDNN, PACKED) if self.frozen else (MKL, ONEDNN)
 
     def calls(self) -> dict[str, Call]:
         """Each way, on made-up data."""
@@ -67,10 +72,11 @@ def choose_products(graph: AtenGraph, context: CompileContext) -> list[RuleMatch
         if found is None:
             continue
         known = costs(found.describe(), found.calls)
-        default = min(known, key=known.__getitem__)
-        default = default if known[default] < WORTH * known[MKL] else MKL
+        default = min(known, key=known.__getitem__, default=MKL)
+        default = default if known and known[default] < WORTH * known[MKL] else MKL
         why = f"{default} is the faster for {found.shape[0]} rows of {found.shape[2]} to {found.shape[1]} here"
-        options = [Option(name, -seconds * 1e6) for name, seconds in known.items()]
+        why = why if known else TOO_BUSY
+        options = [Option(name, -seconds * 1e6) for name, seconds in known.items()] or [Option(w) for w in found.ways]
         origins = (f"forward#{node.name}",)
         chosen = context.decide("library", f"product-{node.name}", options, default, why, origins=origins)
         if chosen == MKL:
