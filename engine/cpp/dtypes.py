@@ -69,6 +69,13 @@ def literal(value: bool | int | float, dtype: torch.dtype) -> str:
     return f"{integer}ul" if kind == "uint64" else f"{integer}l" if kind == "int64" else f"({kind}){integer}"
 
 
+def bits_literal(value: float | bool | int, dtype: torch.dtype) -> str:
+    """The number, as a 16-bit float of `dtype` has it in memory; "" where that is another number."""
+    stored = torch.tensor(float(value), dtype=torch.float64).to(dtype)
+    same = stored.item() == float(value) or math.isnan(float(value))
+    return f"(uint16){stored.view(torch.int16).item() & 0xffff}" if same else ""
+
+
 def _decimal(number: float, kind: str) -> str:
     """The shortest decimal that reads back as the same float (9 digits always do) or double."""
     text = repr(number)

@@ -9,7 +9,7 @@ joined in order, so that the result does not depend on the number of threads.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -33,7 +33,8 @@ from .writer import Writer
 
 SUMS_LIMIT = 64 * 1024  # elements of all sums of all chunks: half a megabyte of the caller's stack
 SUFFIXES = ("_part", "_chunks", "_nan", "_at", "_bad", "_nan_chunks", "_at_chunks", "_stripe",
-            "_part_stripe", "_nan_stripe", "_at_stripe")  # what names are extended with
+            "_part_stripe", "_nan_stripe", "_at_stripe", "_now", "_part_now", "_nan_now", "_at_now")
+"""What names are extended with."""
 _WORD = re.compile(r"[A-Za-z_]\w*")
 
 
@@ -63,6 +64,7 @@ class Kernel:
         self.width = LANES  # lanes that a block has room for
         self.step = str(LANES)  # and how many it has
         self.loops_around: tuple[Axis, ...] = ()
+        self.places: Mapping[sympy.Basic, sympy.Expr] = {}  # what remainders are in a piece of the innermost loop
         self.owner: Statement | None = None  # the index that says which thread does an iteration
         self.changes: dict[str, int] = {}  # buffer -> stores so far: what was loaded before one is not what is there
         self.symbols = self._size_symbols()

@@ -15,6 +15,7 @@ from .indices import c_expression
 from .nests import Nest, Part
 from .pieces import Piece, folded, pieces_of
 from .reductions import Accumulator, Place
+from .row_steps import several_rows, takes_several
 from .scans import Scan
 from .scatter import free_axes
 from .scope import origins_of
@@ -25,8 +26,10 @@ if TYPE_CHECKING:
     from .kernel import Kernel
 
 BLOCK = 256  # a float sum runs over blocks of this many elements, and over the blocks in double
-STRIPED_BLOCK = 1024  # the same for sums in stripes
+STRIPED_BLOCK = 1024  # the same for sums in stripes, at least
+STRIPE = 32  # elements of a block that a stripe may take, where there are many stripes
 SHORT = 256  # elements of a row for which no block is made, where a nest has several rows
+WORTH_THREADS = 8192  # elements of a piece of a loop that threads share
 LANE_BLOCK = 32  # the same for sums over rows, in lane mode, where every lane adds one element of each row
 
 
@@ -104,8 +107,9 @@ class NestWriter:
             self.loops and all((last or b.axes[-1].symbol) in free_axes(b) for b in moded)
         )
         self.in_order |= bool(self.scans) and self.lane is None
-        # Whole-tensor sums wait for memory anyway: they add in double all the way, others in float within a block.
-        self.wide = [] if self.threads and self.lane is None else [r for r in self.reductions if r.accumulator.wide]
+        self.wide = [r for r in self.reductions if r.accumulator.wide]  # they add in float within a block
+        self.kept = self.reductions  # as the innermost loop keeps them
+        self.now = False  # whether what a lane has so far is in variables
         self.stripes: Stripes | None = None
         if self.lane is None and self.loops and self.reductions and not self._in_blocks():
             self.wide = []
@@ -204,17 +208,23 @@ class NestWriter:
             self.stripes.loops(a, first, last)
             return
         pieces: list[Piece] = []
-        if innermost and (first, last) == ("0", "") and not (self.threads or self.reductions or self.lane is not None):
-            pieces = pieces_of(self.nest.parts, a, self.kernel.group.kernel, self.kernel.context)
+        if innermost and (first, last) == ("0", "") and not (self.reductions or self.lane is not None):
+            alone = depth == 0 and not self.kernel.outer_names
+            pieces = pieces_of(self.nest.parts, a, self.kernel.group.kernel, self.kernel.context, alone)
         for piece in pieces:
             with self.scopes.open():
+                self.kernel.places = piece.places
                 self._assume(piece, a)
-                self.pragma(depth, innermost)
+                self.pragma(depth, innermost, piece.last - piece.first < WORTH_THREADS)
                 with self.scopes.open(), self.writer.block(loop_header(a, str(piece.first), str(piece.last))):
                     self._loop_tree(depth + 1, "0", "")
-        if not pieces:
+        self.kernel.places = {}
+        if pieces:
+            return
+        rest = several_rows(self, a, depth, first, last) if takes_several(self, depth) else first
+        if rest:
             self.pragma(depth, innermost)
-            with self.scopes.open(), self.writer.block(loop_header(a, first, last)):
+            with self.scopes.open(), self.writer.block(loop_header(a, rest, last)):
                 self._loop_tree(depth + 1, "0", "")
 
     def _assume(self, piece: Piece, a: Axis) -> None:
@@ -233,9 +243,28 @@ class NestWriter:
         """The statements of the innermost loop."""
         self._loop_tree(len(self.loops), "0", "")
 
-    def pragma(self, depth: int, innermost: bool) -> None:
-        """Say how the loop at `depth` may run, where that is not one point after the other."""
+    def row(self) -> None:
+        """The statements of one row of a block of lanes."""
+        for depth in (len(self.loops) - 1, len(self.loops)):
+            self._emit_depth(depth)
+
+    @contextmanager
+    def in_registers(self) -> Iterator[None]:
+        """Around what a lane takes in: what it has so far is in variables there."""
+        fields = [(f.type, self._at(r.name)(f.suffix), _now(r.name)(f.suffix))
+                  for r in self.kept for f in r.accumulator.fields]
+        for kind, place, name in fields:
+            self.writer.line(f"{kind} {name} = {place};")
+        self.now = True
+        yield
+        self.now = False
+        for _, place, name in fields:
+            self.writer.line(f"{place} = {name};")
+
+    def pragma(self, depth: int, innermost: bool, short: bool = False) -> None:
+        """Say how the loop at `depth` may run, where that is not one point after the other; no threads if `short`."""
         shared = depth == 0 and self.threads and not self.reductions and not self.in_order and not self.scatters
+        shared = shared and not short
         vector = innermost and not self.in_order
         if not (shared or vector):
             return
@@ -269,7 +298,10 @@ class NestWriter:
     def _blocked(self, a: Axis, depth: int, first: str, last: str) -> None:
         """A loop in blocks: sums run in float within a block, and over the blocks in double."""
         striped = self.lane is None and not (self.checks or self.in_order)
-        end, width = last or c_expression(a.extent), STRIPED_BLOCK if striped else BLOCK
+        end, width, stripes = last or c_expression(a.extent), BLOCK, 0
+        if striped:
+            stripes = stripes_of(self, self.wide)
+            width = max(STRIPED_BLOCK, stripes * STRIPE)
         if self.lane is not None:
             inner = sympy.Mul(*[x.extent for x in self.nest.loops[1:]])
             width = max(1, LANE_BLOCK // int(inner)) if inner.is_Integer and inner > 0 else 1
@@ -286,9 +318,11 @@ class NestWriter:
                 self.writer.line(f"const int64 {block}_end = {block} + {width} < {end} ? {block} + {width} : {end};")
                 first, end = block, f"{block}_end"
             if striped:
-                self.stripes = Stripes(self, narrow, stripes_of(self, narrow))
+                self.stripes = Stripes(self, narrow, stripes)
                 self.stripes.declare()
+            self.kept = [*narrow, *[r for r in self.reductions if r not in self.wide]]
             self._plain_loop(a, depth, first, "" if one else end)
+            self.kept = self.reductions
             if striped and self.stripes is not None:
                 self.stripes.join()
                 self.stripes = None
@@ -330,6 +364,8 @@ class NestWriter:
         place, at = self._at(self._variable(reduction)), self._position()
         if self.stripes is not None:
             place, at = self.stripes.place(reduction), self.stripes.position(at)
+        if self.now:
+            place = _now(self._variable(reduction))
         for text in reduction.accumulator.update(place, value, c_expression(at)):
             self.writer.line(text, origins_of(part.body.name, s.name, s.origins))
 
@@ -368,8 +404,8 @@ class NestWriter:
         with self.scopes.open(), self.writer.block(f"for (int64 chunk = 0; chunk < {CHUNKS}; chunk++)"):
             extent = c_expression(a.extent)
             first, last = (f"{n} * ({extent}) / {CHUNKS}" for n in ("chunk", "(chunk + 1)"))
-            if self.stripes is not None and len(self.loops) == 1:  # whole vectors, where the first of all is one
-                cut = f" / {VECTOR} * {VECTOR}"
+            if (self.stripes is not None or self.wide) and len(self.loops) == 1:
+                cut = f" / {VECTOR} * {VECTOR}"  # whole vectors, where the first of all is one
                 first, last = f"{first}{cut}", f"chunk < {CHUNKS - 1} ? {last}{cut} : {extent}"
             self.writer.line(f"const int64 first = {first}, last = {last};")
             if self.outside:
@@ -429,6 +465,10 @@ class NestWriter:
         points = sympy.Mul(*[a.extent for a in self.nest.loops])
         limit = BLOCK if self.lane is None else LANE_BLOCK
         return self.threads or not points.is_Integer or points > limit
+
+
+def _now(name: str) -> Place:
+    return lambda suffix: f"{name}{suffix}_now"
 
 
 def _position_of(part: Part, s: Statement) -> Statement | None:

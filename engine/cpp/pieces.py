@@ -1,9 +1,11 @@
-"""The innermost loop in pieces: cut where a comparison of its variable changes, so that within a piece all are known.
+"""The innermost loop in pieces: cut where a comparison of its variable changes, or the quotient of a remainder of it.
 
 A padding that reflects asks at each element on which side it is, and reads each side under a mask. In a piece the
 answer is one for all elements: what remains is one plain load. That pays where a masked load does not run forwards
-along memory; those that do (of a cat) are masked as whole vectors. Vectors run from 16 elements on, so that short
-loops, and bodies so long that their copies would cost the compiler more than they save, stay whole.
+along memory; those that do (of a cat) are masked as whole vectors. A repetition, or a padding that wraps around, reads
+at a remainder, for which there is no vector load: in a piece it is the place less a number. Vectors run from 16
+elements on, so that short loops, and bodies so long that their copies would cost the compiler more than they save,
+stay whole.
 """
 from __future__ import annotations
 
@@ -13,6 +15,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import sympy
+from torch.utils._sympy.functions import FloorDiv, Mod, PythonMod
 
 from ...artifacts.context import CompileContext
 from ..ir import Axis, Statement
@@ -28,11 +31,15 @@ COMPARISONS: dict[str, Callable[[int, int], bool]] = {
 
 @dataclass(frozen=True)
 class Piece:
-    """The elements from `first` up to `last` of a loop; `known`: what is true or false there, by body and name."""
+    """The elements from `first` up to `last` of a loop.
+
+    `known`: what is true or false there, by body and name; `places`: what remainders and quotients in indices are.
+    """
 
     first: int
     last: int
     known: Mapping[tuple[int, str], bool]
+    places: Mapping[sympy.Basic, sympy.Expr]
 
 
 @dataclass(frozen=True)
@@ -55,14 +62,52 @@ class Comparison:
         return (at for at in range(around - 1, around + 3) if self.holds(at - 1) != self.holds(at))
 
 
-def pieces_of(parts: Sequence[Part], loop: Axis, kernel: str, context: CompileContext) -> list[Piece]:
-    """The pieces of the innermost loop over `parts`; [] where it stays whole (a decision, where there is a choice)."""
+@dataclass(frozen=True)
+class Quotient:
+    """A quotient, or the remainder, of step * (the loop's variable) + start by a number, as it stands in an index."""
+
+    found: sympy.Basic
+    step: int
+    start: int
+    divisor: int
+
+    def at(self, place: int) -> int:
+        """The quotient for one element."""
+        return (self.step * place + self.start) // self.divisor
+
+    def changes(self, extent: int) -> Iterator[int]:
+        """The places whose quotient is not that of the place before; none where they are too many to cut there."""
+        if abs(self.step) * extent > MOST * self.divisor:
+            return
+        first, last = self.at(0), self.at(extent - 1)
+        for quotient in range(first + 1, last + 1):  # where it is reached, as it grows
+            yield -((self.start - quotient * self.divisor) // self.step)
+        for quotient in range(first, last, -1):  # where it is left, as it shrinks
+            yield (self.start - quotient * self.divisor) // -self.step + 1
+
+    def value(self, place: int, loop: Axis) -> sympy.Expr:
+        """What stands for it in the piece that starts at `place`."""
+        if isinstance(self.found, FloorDiv):
+            return sympy.Integer(self.at(place))
+        return self.step * loop.symbol + (self.start - self.divisor * self.at(place))
+
+
+def pieces_of(parts: Sequence[Part], loop: Axis, kernel: str, context: CompileContext, alone: bool) -> list[Piece]:
+    """The pieces of the innermost loop over `parts`; [] where it stays whole (a decision, where there is a choice).
+
+    `alone`: there is no other loop, and so no row where a mask that is false would read a neighbour: the elements
+    that it hides may be no memory of the program, which slows the processor down.
+    """
     masked = [s.index for p in parts for s in p.statements if s.op == "load" and s.mask and s.index is not None]
-    if not loop.extent.is_Integer or all(index.coeff(loop.symbol) == 1 for index in masked):
+    if not loop.extent.is_Integer:
         return []
     extent = int(loop.extent)
-    comparisons = [c for p in parts for s in p.statements if (c := _comparison(p, s, loop)) is not None]
-    cuts = sorted({at for c in comparisons for at in c.changes() if 0 < at < extent})
+    quotients = [q for q in _quotients(parts, loop) if any(True for _ in q.changes(extent))]
+    comparisons: list[Comparison] = []
+    if alone or not all(index.coeff(loop.symbol) == 1 for index in masked):
+        comparisons = [c for p in parts for s in p.statements if (c := _comparison(p, s, loop)) is not None]
+    cuts = sorted({at for c in comparisons for at in c.changes() if 0 < at < extent}.union(
+        *[q.changes(extent) for q in quotients]))
     ends = [0, *cuts, extent]
     if not cuts or max(b - a for a, b in pairwise(ends)) < LONG:
         return []
@@ -70,12 +115,27 @@ def pieces_of(parts: Sequence[Part], loop: Axis, kernel: str, context: CompileCo
     few = len(cuts) < MOST and statements <= STATEMENTS
     chosen = context.decide(
         "pieces", f"{kernel}:{parts[0].body.name}", ("pieces", "whole"), "pieces" if few else "whole",
-        f"masks along {loop.symbol} change at {', '.join(map(str, cuts))}"
+        f"masks or remainders along {loop.symbol} change at {', '.join(map(str, cuts))}"
         + ("" if few else f": {len(cuts) + 1} loops of {statements} statements"))
     if chosen == "whole":
         return []
-    return [Piece(first, last, {(c.part.key, c.statement.name): c.holds(first) for c in comparisons})
+    return [Piece(first, last, {(c.part.key, c.statement.name): c.holds(first) for c in comparisons},
+                  {q.found: q.value(first, loop) for q in quotients})
             for first, last in pairwise(ends)]
+
+
+def _quotients(parts: Sequence[Part], loop: Axis) -> list[Quotient]:
+    """The quotients and remainders in indices that tell of the loop's variable alone."""
+    indices = dict.fromkeys(s.index for p in parts for s in p.statements if s.index is not None)
+    found = dict.fromkeys(x for index in indices for x in index.atoms(FloorDiv, Mod, PythonMod))
+    quotients = []
+    for x in found:
+        inner, divisor = x.args
+        step = inner.coeff(loop.symbol)
+        start = sympy.expand(inner - step * loop.symbol)
+        if divisor.is_Integer and divisor > 0 and step.is_Integer and step != 0 and start.is_Integer:
+            quotients.append(Quotient(x, int(step), int(start), int(divisor)))
+    return quotients
 
 
 def _comparison(part: Part, s: Statement, loop: Axis) -> Comparison | None:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import torch
 
 from ..ir import Axis, Statement
-from .dtypes import ctype, literal
+from .dtypes import bits_literal, ctype, literal
 from .indices import c_expression
+from .moves import Moves
 from .nests import Part
 from .operators import OPERATORS
 from .scope import buffer_name, form_of, origins_of
@@ -30,6 +31,7 @@ class StatementWriter:
 
     def __post_init__(self) -> None:
         self.scopes, self.writer = self.kernel.scopes, self.kernel.writer
+        self.moves: dict[tuple[int, bool], Moves] = {}
 
     def value(self, part: Part, name: str) -> str:
         """The C++ text of a value of the part's body, emitted now if this scope does not have it."""
@@ -89,13 +91,14 @@ class StatementWriter:
     def _index(self, part: Part, s: Statement) -> str:
         names = {}
         assert s.index is not None
-        for symbol in s.index.free_symbols:
+        index = s.index.xreplace(self.kernel.places) if self.kernel.places else s.index
+        for symbol in index.free_symbols:
             indirect = self.scopes.get(("value", part.key, symbol.name))
             if indirect is None and any(x.name == symbol.name and x.op == "indirect" for x in part.body.statements):
                 indirect = self.value(part, symbol.name)
             if indirect is not None:
                 names[symbol.name] = indirect
-        return c_expression(s.index, names)
+        return c_expression(index, names)
 
     def _load(self, part: Part, s: Statement) -> str:
         forwarded = self.scopes.get(("stored", s.buffer, s.index))
@@ -111,6 +114,9 @@ class StatementWriter:
         else:
             text = f"{kind.load}({element})" if kind.load else element
         mask = self.value(part, s.mask) if s.mask else "true"
+        if kind.load and forwarded is None and s.buffer not in self.kernel.arrays and mask != "false" and (
+                s.name in self._moves(part).loads):
+            return self._load_bits(part, s, element, mask, start is not None)
         if mask in ("true", "false"):
             return text if mask == "true" else literal(s.value or 0, s.dtype)
         if start is not None and _chosen_by_mask(part, s):
@@ -120,6 +126,47 @@ class StatementWriter:
             self.writer.line(f"const {kind.value} {name} = {text};", origins_of(part.body.name, s.name, s.origins))
             text = name
         return f"{mask} ? {text} : {literal(s.value or 0, s.dtype)}"
+
+    def _load_bits(self, part: Part, s: Statement, element: str, mask: str, there: bool) -> str:
+        """A load of a 16-bit float whose bits have a name of their own, and are stored as they are.
+
+        `there`: the element may be read where the mask is false.
+        """
+        kind = ctype(s.dtype)
+        name = self.scopes.name(f"{s.buffer}_{s.name}_bits")
+        origins = origins_of(part.body.name, s.name, s.origins)
+        if mask != "true" and there and not _chosen_by_mask(part, s):
+            self.writer.line(f"const {kind.memory} {name}_any = {element};", origins)
+            element = f"{name}_any"
+        plain = mask == "true" or (there and _chosen_by_mask(part, s))
+        text = element if plain else f"{mask} ? {element} : {bits_literal(s.value or 0, s.dtype)}"
+        self.writer.line(f"const {kind.memory} {name} = {text};", origins)
+        self.scopes.put(("bits", f"{kind.load}({name})", s.dtype), name)
+        return f"{kind.load}({name})"
+
+    def _bits(self, part: Part, name: str, dtype: torch.dtype) -> str | None:
+        """The bits of a value that is one of some loaded 16-bit floats and constants, as it is; else None."""
+        moves = self._moves(part)
+        if moves.leaves(name, dtype) is None:
+            return None
+        s = moves.made[name]
+        if s.op == "constant":
+            return bits_literal(s.value or 0, dtype)
+        if s.op == "cast":
+            return self._bits(part, s.args[0], dtype)
+        if s.op == "load":
+            return self.scopes.get(("bits", self.value(part, name), dtype))
+        condition = self.value(part, s.args[0])
+        if condition in ("true", "false"):
+            return self._bits(part, s.args[1 if condition == "true" else 2], dtype)
+        first, second = (self._bits(part, a, dtype) for a in s.args[1:])
+        return None if first is None or second is None else f"({condition} ? {first} : {second})"
+
+    def _moves(self, part: Part) -> Moves:
+        key = part.key, part.after
+        if key not in self.moves:
+            self.moves[key] = Moves(part)
+        return self.moves[key]
 
     def starts(self, part: Part, loads: Iterable[Statement], inner: Axis) -> None:
         """Before the loop over `inner`, say where masked loads start whose mask is one for the whole loop.
@@ -202,9 +249,10 @@ class StatementWriter:
             if source is s.dtype:
                 return value
             narrowed = f"(float){value}" if old.value != "float" else value
+            bits = self._bits(part, s.args[0], s.dtype) or f"{new.store}({narrowed})"
             name = self.scopes.name(f"{part.body.name}_{s.name}_bits")
             origins = origins_of(part.body.name, s.name, s.origins)
-            self.writer.line(f"const uint16 {name} = {new.store}({narrowed});", origins)
+            self.writer.line(f"const uint16 {name} = {bits};", origins)
             text = f"{new.load}({name})"
             self.scopes.put(("bits", text, s.dtype), name)
             return text

@@ -41,7 +41,9 @@ def stripes_of(nest: NestWriter, reductions: Sequence[Reduction]) -> int:
         return extent
     plain = all(len(r.accumulator.fields) == 1 for r in reductions)  # cheap to join
     two = len(reductions) <= 2 and all(r.accumulator.vectorizes for r in reductions)
-    return max(one, MOST) if two and (extent >= LONG or (plain and extent and extent % MOST == 0)) else one
+    if two and extent >= LONG:
+        return max(one, MOST, min(2 * one, 2 * MOST))
+    return max(one, MOST) if two and plain and extent and extent % MOST == 0 else one
 
 
 @dataclass

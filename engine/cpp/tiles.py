@@ -26,6 +26,7 @@ COLUMNS = 64  # elements of a tile along the vector loop
 LEAST = 16  # rows and columns that make a tile worth it
 FIRST = (4096, 8)  # bytes after which addresses fall into the same set of the first-level cache again, and its ways
 SECOND = (65536, 12)  # the same of the second level, some ways left to others
+WORTH_VECTORS = 1 << 16  # elements of a kernel
 PAGE, PAGES = 4096, 1024  # bytes of a page of memory, and how many pages are found without a walk through the tables
 
 
@@ -96,12 +97,21 @@ def find_tile(
     loads = {(s.buffer, s.index): s for a, s, _ in found if a == row and s.index is not None}
     names = ", ".join(dict.fromkeys(s.buffer for s in loads.values()))
     lost = [s.buffer for a, s, step in found if a == row and _lines_are_lost(step, column)]
+    vectors = _in_vectors(group, row, list(loads.values()))
     why = f"memory of {names} runs along {row.symbol}, that of the results along {column.symbol}; its cache lines " + (
-        "are gone before the next row" if lost else "stay until the next row")
-    if context.decide("tile", group.kernel, ("tiles", "rows"), "tiles" if lost else "rows", why) == "rows":
+        "are gone before the next row" if lost else "stay until the next row") + (
+        ", and blocks of them are transposed as vectors" if vectors else "")
+    if context.decide("tile", group.kernel, ("tiles", "rows"), "tiles" if lost or vectors else "rows", why) == "rows":
         return None
     rows = max(LEAST, LINE // min(ctype(s.dtype).bytes for s in loads.values()))
     return Tile(row, column, rows, {key: f"tile{k}" for k, key in enumerate(loads)}, tuple(loads.values()))
+
+
+def _in_vectors(group: Group, row: Axis, loads: Sequence[Statement]) -> bool:
+    """Whether `transposed` works on whole vectors alone, and on so many that its own compilation is paid for."""
+    rows, elements = static(row.extent), static(sympy.Mul(*[a.extent for a in group.axes]))
+    fit = all(ctype(s.dtype).bytes in (2, 4) for s in loads)
+    return fit and rows is not None and rows % 8 == 0 and elements is not None and elements >= WORTH_VECTORS
 
 
 def _lines_are_lost(step: int | None, column: Axis) -> bool:

@@ -19,6 +19,7 @@ from torch._dispatch.python import enable_python_dispatcher
 from .by_torch import BY_TORCH
 from .foreach import foreach_rule
 from .own import OWN, max_pool1d, one_hot
+from .padding import pad
 
 
 def rule_for(operator: torch._ops.OpOverload) -> Callable[..., Any] | None:
@@ -53,6 +54,7 @@ without its schema saying so. torch has Python rules for these, which do say it.
 
 REPLACED: dict[Any, Callable[..., Any]] = {
     torch.nn.functional.one_hot: one_hot, torch.nn.functional.max_pool1d: max_pool1d, torch.max_pool1d: max_pool1d,
+    torch.nn.functional.pad: pad,
 }
 """Functions that look at their data, or at the kind of tensor, before the dispatcher sees them, and what is traced in
 their place."""

@@ -6,7 +6,7 @@ leaves to be worked out (-1) are read off the fake tensor.
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -178,28 +178,37 @@ def _flip(graph: GraphLowering, node: torch.fx.Node, x: Value, dims: Sequence[in
 def _roll(graph: GraphLowering, node: torch.fx.Node, x: Value, shifts: Any, dims: Any = ()) -> Value:
     shifts = shifts if isinstance(shifts, (list, tuple)) else (shifts,)
     dims = dims if isinstance(dims, (list, tuple)) else (dims,)
+    plain = x.base.buffer and x.base.device.type == "cpu" and x.reindex is None and type(shifts[0]) is int
     if not dims:
         flat = product(x.size)
+        if plain and type(flat) is int and flat > 0 and x.base.stride == contiguous_strides(x.size):
+            line = x.through((flat,), regroup(x.size, (flat,)))
+            return _rolled_memory(graph, node, x, shifts[0] % flat, flat, lambda index: offset(index, x.base.stride),
+                                  lambda e, index, place: line.load(e, (place,)))
         rolled = x.through((flat,), regroup(x.size, (flat,))).through((flat,), _rolled(0, shifts[0], (flat,)))
         return fresh(graph, node, rolled.through(x.size, regroup((flat,), x.size)))
-    if len(dims) == 1 and x.base.buffer and x.base.device.type == "cpu" and x.reindex is None:
+    if len(dims) == 1 and plain:
         at = dims[0] % len(x.size)
-        if x.base.stride[at] == 1 and type(shifts[0]) is int and type(x.size[at]) is int and x.size[at] > 0:
-            return _rolled_rows(graph, node, x, shifts[0] % x.size[at], at)
+        extent = x.size[at]
+        if x.base.stride[at] == 1 and type(extent) is int and extent > 0:
+            return _rolled_memory(graph, node, x, shifts[0] % extent, extent, lambda index: index[at],
+                                  lambda e, index, place: x.load(e, (*index[:at], place, *index[at + 1:])))
     for shift, dim in zip(shifts, dims):
         x = x.through(x.size, _rolled(dim % len(x.size), shift, x.size))
     return fresh(graph, node, x)
 
 
-def _rolled_rows(graph: GraphLowering, node: torch.fx.Node, x: Value, shift: int, at: int) -> Value:
-    """A roll along memory: two reads under masks, each of neighbours, where a remainder is a gather."""
-    def compute(e: BodyBuilder, index: Index) -> str:
-        def read(place: Linear) -> str:
-            return x.load(e, (*index[:at], place, *index[at + 1:]))
+def _rolled_memory(graph: GraphLowering, node: torch.fx.Node, x: Value, shift: int, extent: int,
+                   along: Callable[[Index], Linear], read: Callable[[BodyBuilder, Index, Linear], str]) -> Value:
+    """A roll along memory: two reads under masks, each of neighbours, where a remainder is a gather.
 
-        place, n = index[at], x.size[at]
-        value = e.masked(e("ge", e.index_value(place), shift), lambda: read(place - shift), 0)
-        return e.masked(e("lt", e.index_value(place), shift), lambda: read(place - shift + n), value)
+    `along(index)` is the place, below `extent`, that is rolled by `shift`; `read` reads at another one.
+    """
+    def compute(e: BodyBuilder, index: Index) -> str:
+        place = along(index)
+        value = e.masked(e("ge", e.index_value(place), shift), lambda: read(e, index, place - shift), 0)
+        moved = place - shift + extent
+        return e.masked(e("lt", e.index_value(place), shift), lambda: read(e, index, moved), value)
 
     return graph.gather(node, (x,), compute)
 

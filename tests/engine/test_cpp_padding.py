@@ -1,9 +1,11 @@
 """Paddings that repeat what is inside: values and strides, in loops that are cut into pieces and in whole ones."""
 from __future__ import annotations
 
+import ptdebug
 import pytest
 import torch
 import torch.nn.functional as F
+from ptdebug.engine.decompositions.padding import pad as traced_pad
 
 from .cpp_checking import check
 
@@ -51,3 +53,58 @@ def test_rolls_along_memory(shift):
 
 def test_a_roll_along_memory_reads_neighbours():
     assert "% 37" not in check(lambda x: x.roll(3, 1), torch.randn(5, 37)).source.text
+
+
+@pytest.mark.parametrize("shift", [0, 1, -3, 75, 184])
+def test_rolls_of_all_memory_and_of_several_dimensions(shift):
+    x = torch.randn(5, 37, generator=torch.Generator().manual_seed(3))
+    given = (x, x[:, :1], x[:0], x[:, 4:30], x.t(), x.long(), x.bfloat16())
+    check(lambda *xs: [y for x in xs for y in (x.roll(shift), (x + 1).roll(shift), x.roll((shift, 2), (1, 0)))], *given)
+
+
+@pytest.mark.parametrize("repeats", [(2, 1), (1, 3), (3, 2, 2), (1, 7), (0, 2)])
+def test_repetitions(repeats):
+    x = torch.randn(3, 20)
+    check(lambda x: (x.repeat(repeats), (x + 1).repeat(repeats).flip(-1), x.repeat(repeats)[..., 1:] * 2), x)
+
+
+@pytest.mark.parametrize("size, pad", [
+    ((2, 3, 20, 24), (2, 3, 1, 4)), ((2, 3, 5, 7), (7, 0, 0, 5)), ((3, 30, 2), (0, 0)), ((4, 33), (7, 1)),
+    ((2, 3, 4, 5, 20), (1, 2, 3, 0, 2, 1)), ((3, 4, 5), (1, 1, 0, 2)), ((2, 3, 4), (4, 4)),
+])
+def test_paddings_that_wrap_around(size, pad):
+    x = torch.randn(size, generator=torch.Generator().manual_seed(1))
+    given = (x, x.long(), x.bfloat16(), x.transpose(0, 1).contiguous().transpose(0, 1))
+    check(lambda *xs: [traced_pad(x, pad, "circular") for x in xs] + [traced_pad(xs[0] * 2, pad, "circular") + 1], *given)
+    for x in given:
+        mine, expected = traced_pad(x, pad, "circular"), F.pad(x, pad, "circular")
+        assert torch.equal(mine, expected) and mine.stride() == expected.stride()
+
+
+def test_a_padding_that_wraps_around_is_one_loop_without_remainders_along_memory():
+    made = check(lambda x: traced_pad(x, (2, 2, 1, 1), "circular"), torch.randn(2, 3, 20, 40), kernels=1)
+    loads = [line.text for line in made.source.lines if "const float " in line.text and "[" in line.text]
+    assert len(loads) == 3 and all(text.count("%") == 1 for text in loads)  # that of the rows
+
+
+@pytest.mark.parametrize("pad, value", [((5, 0), None), ((-1, 3), None), ((1, 1, 1, 1, 1, 1), None), ((1,), None),
+                                        ((1, 1), 2.0), ((1, 1), 0.0), ((), None)])
+def test_what_else_wraps_around_or_raises_is_atens(pad, value):
+    x, raised = torch.randn(2, 3, 4), []
+    for function in (F.pad, traced_pad, ptdebug.compile(lambda *args: F.pad(*args))):
+        try:
+            raised.append(function(x, pad, "circular", value).tolist())
+        except (RuntimeError, NotImplementedError) as error:
+            raised.append(f"{type(error).__name__}: {error}".partition("\n")[0])
+    assert raised[0] == raised[1] == raised[2]
+
+
+def test_gradients_of_a_padding_that_wraps_around():
+    x, weight = torch.randn(2, 3, 6, 8, requires_grad=True), torch.randn(2, 3, 9, 12)
+
+    def loss(x):
+        return (F.pad(x, (2, 2, 1, 2), mode="circular") * weight).sum() + F.pad(weight, (1, 0, 0, 1), mode="circular").sum()
+
+    mine, = torch.autograd.grad(ptdebug.compile(loss)(x), x)
+    expected, = torch.autograd.grad(loss(x), x)
+    torch.testing.assert_close(mine, expected)

@@ -18,7 +18,7 @@ def test_both_operands_at_every_place(shape, dtype):
 
 def test_axes_around_the_tile_and_several_operands():
     torch.manual_seed(0)
-    x, y = torch.randn(3, 33, 2048), torch.randn(3, 33, 2048)
+    x, y = torch.randn(3, 33, 512), torch.randn(3, 33, 512)
     made = check(lambda x, y: (x.transpose(1, 2) - y.transpose(1, 2)).contiguous().exp() + x.transpose(1, 2), x, y)
     assert "transposed<" not in made.source.text  # 33 lines stay in the cache
     x, y = torch.randn(2, 1024, 70), torch.randn(2, 70, 1024)
@@ -27,6 +27,12 @@ def test_axes_around_the_tile_and_several_operands():
     assert made.source.text.count("transposed<float") == 2
 
 
-def test_operands_whose_lines_stay_are_read_in_rows():
+def test_operands_whose_lines_stay_are_read_in_rows_or_as_transposed_vectors():
     made = check(lambda x, y: x.t() + y, torch.randn(96, 200), torch.randn(200, 96))
+    assert "transposed<" not in made.source.text
+    for dtype in (torch.float32, torch.float16, torch.int16):
+        x = (torch.randn(3, 48, 616) * 9).to(dtype)
+        made = check(lambda x: x.transpose(1, 2).contiguous() * 2, x)
+        assert "transposed<" in made.source.text
+    made = check(lambda x: x.transpose(1, 2).contiguous(), torch.randn(3, 48, 615))
     assert "transposed<" not in made.source.text

@@ -1,0 +1,50 @@
+"""Reductions over rows, several rows at once: what a lane has so far is read and written once for all of them.
+
+A sum over the rows of a matrix keeps one number for each column, which does not fit in registers: each row would read
+and write all of them. Here a vector of columns takes in `ROWS` rows before its sums go back, in the same order as one
+after the other, so that the result is the same. (ATen walks down narrow blocks of columns instead, whose sums stay in
+registers, `vectorized_outer_sum` in aten/src/ATen/native/cpu/SumKernel.cpp; each of its rows lies in another page.)
+"""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..ir import Axis
+from .indices import c_expression
+from .operators import EXPENSIVE
+
+if TYPE_CHECKING:
+    from .nest_writer import NestWriter
+
+ROWS = 4
+MOST_STATEMENTS = 8  # of a row: the compiler sees them `ROWS` times
+
+
+def takes_several(nest: NestWriter, depth: int) -> bool:
+    """Whether the loop at `depth` of a nest in lane mode is one over rows, each of them little work."""
+    if nest.lane is None or depth != len(nest.loops) - 2 or not nest.reductions or nest.scans:
+        return False
+    if nest.in_order or nest.scatters or nest.checks:
+        return False
+    statements = [s for p in nest.nest.parts for s in p.statements]
+    few = sum(s.op != "constant" for s in statements) <= MOST_STATEMENTS
+    return few and not any(s.mask or s.op in EXPENSIVE or s.op == "indirect" for s in statements)
+
+
+def several_rows(nest: NestWriter, a: Axis, depth: int, first: str, last: str) -> str:
+    """Write the loop over `ROWS` rows of `a` at once; where the rows that are left start, "" where there are none."""
+    lane, writer, scopes = nest.lane, nest.writer, nest.scopes
+    assert lane is not None
+    end, at = last or c_expression(a.extent), scopes.name(f"{a.symbol}_at")
+    writer.line(f"int64 {at} = {first};")
+    with scopes.open(), writer.block(f"for (; {at} + {ROWS} <= {end}; {at} += {ROWS})"):
+        nest.pragma(depth + 1, innermost=True)
+        g = lane.symbol
+        with scopes.open(), writer.block(f"for (int64 {g} = {g}_0; {g} < {g}_1; {g}++)"):
+            with nest.in_registers():
+                writer.line(f"#pragma GCC unroll {ROWS}")
+                with scopes.open(), writer.block(f"for (int64 k = 0; k < {ROWS}; k++)"):
+                    writer.line(f"const int64 {a.symbol} = {at} + k;")
+                    nest.row()
+    shared = nest.threads and depth == 0  # a chunk of rows starts and ends anywhere
+    return at if shared or not (a.extent.is_Integer and a.extent % ROWS == 0) else ""

@@ -1,0 +1,43 @@
+"""Reductions over rows that are taken in several at once: as one after the other, for any number of them."""
+from __future__ import annotations
+
+import pytest
+import torch
+
+from .cpp_checking import check
+
+
+def over_rows(x, dim):
+    return x.sum(dim), x.amax(dim), x.amin(dim), x.argmax(dim), (x > 0.5).any(dim), x.var(dim), (x * x).mean(dim)
+
+
+@pytest.mark.parametrize("rows", [2, 3, 4, 7, 32, 33, 70])
+def test_any_number_of_rows(rows):
+    x = torch.randn(rows, 40, generator=torch.Generator().manual_seed(rows))
+    check(lambda x: (*over_rows(x, 0), x[:9].prod(0)), x, slack=4.0)
+    x[rows - 1, 3], x[0, 1], x[1, 39], x[:, 7] = float("nan"), float("-inf"), float("inf"), float("nan")
+    check(lambda x: over_rows(x, 0), x, slack=4.0)
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int8, torch.bool, torch.float64, torch.bfloat16, torch.float16])
+def test_dtypes(dtype):
+    x = (torch.randn(3, 13, 50, generator=torch.Generator().manual_seed(0)) * 9).to(dtype)
+    check(lambda x: (x.sum(1), x.amax(1), x.amin((0, 1))), x)
+
+
+def test_rows_shared_among_threads():
+    x = torch.randn(4003, 48, generator=torch.Generator().manual_seed(0))
+    x[4001, 5] = float("nan")
+    made = check(lambda x: (x.sum(0), x.amax(0)), x, slack=4.0)
+    assert "chunk" in made.source.text and "unroll" in made.source.text
+    check(lambda x: x.view(4003, 2, 24).sum((0, 1)), x, slack=4.0)
+
+
+def test_sizes_that_vary():
+    check(lambda x: over_rows(x, 0), torch.randn(37, 30), slack=4.0, again=(torch.randn(66, 31),))
+
+
+def test_rows_that_take_much_work_or_a_mask_are_taken_one_at_a_time():
+    x = torch.randn(50, 40, generator=torch.Generator().manual_seed(0))
+    made = check(lambda x: (x.sin().sum(0), torch.nn.functional.pad(x, (0, 0, 1, 2), value=2.0).amax(0)), x, slack=4.0)
+    assert "unroll" not in made.source.text
