@@ -24,7 +24,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..artifacts.context import CompileContext
-from . import fake_results
+from . import fake_results, kernel_dtypes
 from .decompositions import OWN, REPLACED, described, python_rules, rule_for
 from .functional import (
     LAZY_VIEWS,
@@ -202,9 +202,13 @@ class AtenTracer(TorchDispatchMode):
             rule = rule_for(func) or (func.decompose if composite else None)
             if rule is not None:
                 within = composite or self.rule
+                if not within:
+                    kernel_dtypes.check(func, args, kwargs)
                 result = (self._decompose if within else self._rewrite)(func, rule, args, kwargs)
                 if result is not NotImplemented:
                     return result
+        elif not self.rule:
+            kernel_dtypes.check(func, args, kwargs)
         return self._record(func, args, kwargs)
 
     def _rewrite(self, func: Any, rule: Any, args: Any, kwargs: Any) -> Any:

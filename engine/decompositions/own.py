@@ -47,6 +47,32 @@ def grid_sampler_2d(image: torch.Tensor, *rest: Any) -> Any:
     return decomposition_table[aten.grid_sampler_2d.default](image, *rest)
 
 
+def _nearest(operator: Any, innermost: torch.memory_format) -> Callable[..., Any]:
+    """torch's rule, which knows one of the two kernels that ATen has (aten/src/ATen/native/cpu/UpSampleKernel.cpp).
+
+    The other, for channels that are innermost and small planes, copies where sizes are equal and takes each element
+    twice where they double, whatever the scales say (`nearest_idx`).
+    """
+    rule = decomposition_table[operator]
+
+    def upsample_nearest(x: torch.Tensor, size: Sequence[Any], *scales: float | None) -> Any:
+        given = list(x.shape[2:])
+        if _is_gpu(x) or all(s is None or (type(s) is float and s.is_integer()) for s in scales):
+            return rule(x, size, *scales)
+        if any(type(n) is not int for n in (*x.shape, *size)):
+            return NotImplemented
+        small = len(given) == 2 and sum(size) <= 128
+        if small or (x.is_contiguous(memory_format=innermost) and x.shape[1] > 3):
+            scales = tuple([None if out in (n, 2 * n) else s for n, out, s in zip(given, size, scales)])
+        return rule(x, size, *scales)
+
+    return upsample_nearest
+
+
+own(aten.upsample_nearest2d.default)(_nearest(aten.upsample_nearest2d.default, torch.channels_last))
+own(aten.upsample_nearest3d.default)(_nearest(aten.upsample_nearest3d.default, torch.channels_last_3d))
+
+
 # ---- indices
 @own(aten.take.default)
 def take(x: torch.Tensor, index: torch.Tensor) -> Any:
@@ -336,6 +362,18 @@ def huber_loss(x: torch.Tensor, target: torch.Tensor, reduction: int = 1, delta:
     gap = (x - target).abs()
     loss = torch.where(gap <= delta, 0.5 * gap * gap, delta * (gap - 0.5 * delta))
     return _reduced(loss.to(x.dtype), reduction)
+
+
+@own(aten.smooth_l1_loss_backward.default)
+def smooth_l1_loss_backward(
+    gradient: torch.Tensor, x: torch.Tensor, target: torch.Tensor, reduction: int, beta: float
+) -> Any:
+    """As ATen's kernel: NaN is on neither side, and stays. torch's rule asks for its sign, which is 0."""
+    wide = torch.float64 if x.dtype is torch.float64 else torch.float32
+    gap = x.to(wide) - target.to(wide)
+    share = gradient.to(wide) / x.numel() if reduction == 1 else gradient.to(wide)
+    result = torch.where(gap <= -beta, -share, torch.where(gap >= beta, share, share * gap / beta))
+    return result.to(x.dtype)
 
 
 @own(aten.soft_margin_loss.default)

@@ -90,11 +90,12 @@ def _arange_step(graph: GraphLowering, node: torch.fx.Node, start: Any, end: Any
 
 
 def ramp(graph: GraphLowering, node: torch.fx.Node, start: Any, step: Any) -> Value:
-    """start + step*i, in int64, or in float64 as ATen's kernel does for floats."""
+    """start + step*i, in int64, or in float64 as ATen's kernel does for floats; of integers, both are whole first."""
     fake = node.meta["val"]
-    floating = fake.dtype.is_floating_point
-    if floating and any(isinstance(v, sympy.Expr) and not v.is_integer for v in (start, step)):
+    if any(isinstance(v, sympy.Expr) and not v.is_integer for v in (start, step)):
         raise Unsupported("a symbolic number that is not an integer")
+    if not fake.dtype.is_floating_point:
+        start, step = (int(v) if isinstance(v, float) else v for v in (start, step))
 
     def compute(e: BodyBuilder, index: Index) -> str:
         if isinstance(start, float) or isinstance(step, float):

@@ -118,6 +118,12 @@ def _operand(e: BodyBuilder, operand: Any, index: Index, dtype: torch.dtype | No
     return operand if dtype is None else e.constant(operand, dtype)
 
 
+def _as_wide_as_computed(dtype: torch.dtype, *_: Any) -> None:
+    """What comes after a 16-bit float is no neighbour in float32."""
+    if dtype in LOW_PRECISION:
+        raise Unsupported("a neighbour among 16-bit floats")
+
+
 def _table() -> None:
     def unary(op: str) -> Rule:
         return lambda e, x: e(op, x)
@@ -130,7 +136,8 @@ def _table() -> None:
     for name in ROUNDING:
         pointwise(*overloads(name))(lambda e, x, op=name: e(op, x) if e.dtypes[x].is_floating_point else x)
     for name in SAME_NAME_BINARY:
-        pointwise(*overloads(name), operands=2)(binary(name))
+        check = _as_wide_as_computed if name == "nextafter" else None
+        pointwise(*overloads(name), operands=2, check=check)(binary(name))
     for name in COMPARE:
         pointwise(*overloads(name), operands=2, dtype="promoted")(binary(name))
     for name in BITWISE:

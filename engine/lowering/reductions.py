@@ -10,7 +10,7 @@ import torch
 import torch.fx
 
 from .body import LOW_PRECISION, BodyBuilder, compute_dtype
-from .index import Size, constant, product, size
+from .index import Size, constant, less, product, size
 from .registry import COMPOSITE, REDUCTION, Unsupported, lowering
 from .values import Base, Index, Value, offset
 
@@ -68,11 +68,13 @@ def _simple(kind: str, accumulate: Callable[[torch.dtype, torch.dtype], torch.dt
         fake = node.meta["val"]
         over = reduced_dims(x, dims)
         wide = compute_dtype(accumulate(x.dtype, fake.dtype))
+        narrowed = fake.dtype in LOW_PRECISION and x.dtype is not fake.dtype  # each element, before the sum
 
         on_bool = {"max": "any", "min": "all"}.get(kind, kind) if wide is torch.bool else kind
 
         def emit(e: BodyBuilder, element: str) -> list[str]:
-            return [e.reduce(on_bool, e.cast(element, wide), wide)]
+            element = e.rounded(element, fake.dtype) if narrowed else e.cast(element, wide)
+            return [e.reduce(on_bool, element, wide)]
 
         return reduction(graph, [fake], x, over, keepdim, emit)[0]
 
@@ -243,7 +245,10 @@ def _variance(finish: Callable[[BodyBuilder, str], str]) -> Callable[..., tuple[
         mean.dtype = mean.dtype if isinstance(fake, tuple) else compute_dtype(mean.dtype)
 
         def end(e: BodyBuilder, squares: str) -> str:
-            return finish(e, e("truediv", squares, number(e, degrees, e.dtypes[squares])))
+            count = number(e, degrees, e.dtypes[squares])
+            if not less(-1, degrees):  # of a size that varies: eager divides by 0 then
+                count = e("maximum", count, 0.0)
+            return finish(e, e("truediv", squares, count))
 
         middle, spread = moments(graph, x, over, mean, variance, keepdim, end, corrected=True)
         return spread, middle

@@ -37,7 +37,7 @@ EXACT = frozenset(
     zero_ masked_fill masked_fill_ real imag conj view_as_real tril triu scatter index_copy index_fill
     slice_scatter select_scatter positive broadcast_to tile ravel rot90 as_strided relu_ neg_ clamp_ index_fill_
     aminmax cummax cummin median one_hot hardtanh relu6 max_pool1d max_pool2d adaptive_max_pool1d
-    adaptive_max_pool2d copysign nan_to_num signbit mode nanmedian kthvalue
+    adaptive_max_pool2d copysign nan_to_num signbit mode nanmedian kthvalue nextafter
     """.split()
 )
 """Functions that round nothing: what they give is not changed."""

@@ -25,6 +25,25 @@ V0, V1 = Ref("v0"), Ref("v1")
 LARGEST = torch.finfo(torch.float32).max
 INDEX = given("b", (5,), torch.int64, fill="wrapped", bound=36)
 FOUND = {
+    "nearest neighbours where a scale leaves a size as it is, or doubles it": program(
+        [given("a", (1, 3, 20, 13)), given("b", (1, 4, 65, 70), stride=(18200, 1, 280, 4)),
+         given("c", (1, 4, 3, 5, 6), stride=(360, 1, 120, 24, 4))],
+        ("F.interpolate", (A, None, (1.03, 2.04)), {}), ("F.interpolate", (B, None, (1.01, 1.5)), {}),
+        ("F.interpolate", (C, None, (2.1, 1.1, 0.7)), {}), ("F.interpolate", (A, None, 1.05, "nearest-exact"), {}),
+        ("F.interpolate", (A, None, (8.01, 1.05)), {}), results=("v0", "v1", "v2", "v3", "v4")),
+    "whole numbers between ends that are not": program(
+        [given("a", (1,), torch.int64)], ("torch.arange", (-0.5, 4, 1.5), {"dtype": torch.int64}),
+        ("torch.arange", (0, 5, 1.5), {"dtype": torch.int32}), ("torch.add", (V1, A), {}), results=("v0", "v2")),
+    "neighbours of 16-bit floats": program(
+        [given("a", (6,), torch.bfloat16, data=torch.tensor([1, 2, 0, -1, 3, -0.0], dtype=torch.bfloat16)),
+         given("b", (1,), torch.bfloat16)], ("torch.nextafter", (A, B), {})),
+    "a sum in 16 bits adds up rounded elements": program(
+        [given("a", (4,), data=torch.tensor([7e4, -7e4, 1.0, 2.0]))], ("torch.sum", (A,), {"dtype": torch.float16}),
+        ("torch.prod", (A, 0), {"dtype": torch.float16}), results=("v0", "v1")),
+    "the gradient of a smooth loss keeps NaN": program(
+        [given("a", (5,), data=torch.tensor([0.0, 1.0, math.nan, 3.0, -3.0])),
+         given("b", (5,), data=torch.tensor([math.nan, 1.0, 0.0, math.inf, 0.5])), given("c", ())],
+        ("torch.ops.aten.smooth_l1_loss_backward", (C, A, B, 1, 0.7), {})),
     "pads that move elements": program(
         [given("a", (5, 7))], ("F.pad", (A, (-1, 1, -1, 1)), {"value": 0.5}), ("torch.sin", (V0,), {})),
     "a sliced input that is written stays sliced: flatten copies": program(
@@ -320,6 +339,16 @@ def test_a_variance_of_rows_whose_number_varies_keeps_no_means():
     both = program([given("a", (1, 4, 16, 17), stride=(17, 17, 68, 1))], ("torch.sub", (A, -1.5), {}),
                    ("torch.std_mean", (A, -3), {}), ("operator.getitem", (V1, 1), {}), results=("v2", "v0"))
     assert not check([both], {"variance:*": "welford"}, dynamic=True)
+
+
+def test_a_variance_of_fewer_elements_than_are_taken_off_divides_by_nothing():
+    rows = program([given("a", (3, 5))], ("torch.var", (A, 0), {"correction": 4}))
+    assert not check([rows], {}, dynamic=True)
+
+
+def test_nearest_neighbours_by_a_scale_at_sizes_that_vary():
+    image = program([given("a", (2, 3, 7, 10))], ("F.interpolate", (A, None, (1.05, 2.04)), {}))
+    assert not check([image], {}, dynamic=True)
 
 
 def test_statistics_in_16_bits_are_not_read_as_32():
