@@ -1,78 +1,10 @@
-"""Own versions of libm's float functions, as C++ text that gcc vectorizes (see prelude.py).
+"""Own versions of libm's float functions, as C++ text that gcc inlines and vectorizes (see prelude.py).
 
 libmvec's are 1.4 to 4 ulp off, where eager stays within one, and a call empties every vector register. The polynomials
 of tanh, atan, asin and acos are minimax fits of their own, the others those that Norbert Juffa published. Over all
-floats they are off by less than 1.1 ulp, but for expm1 (1.41); fmod is exact.
-
-Only sin, cos and fmod are called, by the names that `omp simd` gives their vector forms: for an argument so large that
-its quarter turn, or its quotient, needs more bits than there are, they leave the vector code.
+floats they are off by less than 1.1 ulp, but for expm1 (1.41). called_math.py has those that are not inlined.
 """
 from __future__ import annotations
-
-
-def _circular(name: str, quarter: int) -> str:
-    """sin or cos of a float: one at a time, and its vector forms under the names that gcc calls them by.
-
-    Those narrower than the machine's vectors serve the ends of loops. Without fused multiplication, in double.
-    """
-    def form(letter: str, lanes: int, wide: bool) -> str:
-        kind = f"{name}_{lanes}{letter}"
-        one = f"for (int k = 0; k < {lanes}; k++) x[k] = {name}_one(x[k]);\n  return x;"
-        body = f"return turned_lanes<{kind}, {lanes}, {quarter}>(x, {name});" if wide else one
-        return f"""\
-typedef float {kind} __attribute__((vector_size({4 * lanes})));
-HIDDEN {kind} _ZGV{letter}N{lanes}v_{name}_float({kind} x) {{
-  {body}
-}}"""
-
-    return f"""\
-#ifdef __FMA__
-HIDDEN float {name}_float(float) SIMD;
-HIDDEN float {name}_one(float) __asm__("{name}_float");
-float {name}_one(float x) {{
-  return __builtin_fabsf(x) > FAR_TURNED ? (float){name}((double)x) : turned_float(x, {quarter});
-}}
-{form("b", 4, False)}
-{form("c", 8, False)}
-#ifdef __AVX512F__
-{form("d", 8, False)}
-{form("e", 16, True)}
-#else
-{form("d", 8, True)}
-#endif
-#else
-INLINE float {name}_float(float x) {{ return (float){name}((double)x); }}
-#endif"""
-
-
-def _remainder() -> str:
-    """fmod of floats: one at a time, and its vector forms, as those of `_circular`."""
-    def form(letter: str, lanes: int, wide: bool) -> str:
-        kind = f"fmod_{lanes}{letter}"
-        one = f"for (int k = 0; k < {lanes}; k++) x[k] = fmodf(x[k], y[k]);\n  return x;"
-        return f"""\
-typedef float {kind} __attribute__((vector_size({4 * lanes})));
-HIDDEN {kind} _ZGV{letter}N{lanes}vv_fmod_float({kind} x, {kind} y) {{
-  {f"return fmod_lanes<{kind}, {lanes}>(x, y, fmodf);" if wide else one}
-}}"""
-
-    return f"""\
-#ifdef __AVX2__
-HIDDEN float fmod_float(float, float) SIMD;
-HIDDEN float fmod_one(float, float) __asm__("fmod_float");
-float fmod_one(float x, float y) {{ return fmodf(x, y); }}
-{form("b", 4, False)}
-{form("c", 8, False)}
-#ifdef __AVX512F__
-{form("d", 8, False)}
-{form("e", 16, True)}
-#else
-{form("d", 8, True)}
-#endif
-#else
-INLINE float fmod_float(float x, float y) {{ return fmodf(x, y); }}
-#endif"""
-
 
 FLOAT_MATH: dict[str, str] = {
     "exp_reduced": """\
@@ -146,8 +78,8 @@ INLINE float log10_float(float a) {
   float y = fused(f, 0.434294492f, whole_powers), less = fused(f, 0.434294492f, whole_powers - y);  // what y lost
   return log_edges(a, y + fused(i, 4.60503907e-6f, fused(r * (f * f), 0.434294492f, fused(f, -1.01030506e-8f, less))));
 }""",
-    "erf_float": """\
-INLINE float erf_float(float a) {
+    "erf_inlined": """\
+INLINE float erf_inlined(float a) {
   float t = __builtin_fabsf(a), s = a * a;
   float r = fused(-1.72853470e-5f, t, 3.83197126e-4f);
   float u = fused(-3.88396438e-3f, t, 2.42546219e-2f);
@@ -167,8 +99,8 @@ INLINE float erf_float(float a) {
   q = fused(q, a, a);
   return t > 0.927734375f ? large : q;
 }""",
-    "tanh_float": """\
-INLINE float tanh_float(float a) {  // 0.98 ulp at most, over all floats
+    "tanh_inlined": """\
+INLINE float tanh_inlined(float a) {  // 0.98 ulp at most, over all floats
   float t = __builtin_fabsf(a), s = a * a;
   int32 bits = float_bits(t + t), most = 0x42000000;  // 32
   float large = __builtin_copysignf(1.0f - 2.0f / (exp_within(bits_float(bits < most ? bits : most)) + 1.0f), a);
@@ -260,62 +192,35 @@ INLINE float acos_float(float a) {
   float y = high - z, from = y + (high - y - z - p + low);
   return far & (a > 0.0f) ? z + p : from;
 }""",
-    "turned_float": """\
-INLINE float turned_float(float x, int32 quarter) {  // the sine of x and so many quarter turns, for x up to FAR_TURNED
-  float j = fused(x, 0.636619747f, 12582912.0f);
-  int32 q = float_bits(j) + quarter;
-  j = j - 12582912.0f;
-  float exact = fused(j, -1.57079601f, x), less = j * 3.13916473e-7f, r = exact - less, s = r * r;
-  float rest = exact - r - less - fused(j, 3.13916473e-7f, -less) - j * 5.39030253e-15f;  // what r lost
-  float c = fused(2.44677067e-5f, s, -1.38877297e-3f);
-  c = fused(c, s, 4.16666567e-2f);
-  c = fused(c, s, -0.5f);
-  c = fused(c, s, -r * rest) + 1.0f;
-  float n = fused(2.86567956e-6f, s, -1.98559923e-4f);
-  n = fused(n, s, 8.33338592e-3f);
-  n = fused(n, s, -1.66666672e-1f);
-  n = fused(n, r * s, rest) + r;
-  float y = q & 1 ? c : r == 0.0f ? r : n;
-  return bits_float(float_bits(y) ^ ((q & 2) << 30));
+    "sinh_float": """\
+INLINE float sinh_float(float x) {  // of n log(2) + f: sinh(n log(2)) cosh(f) + cosh(n log(2)) sinh(f)
+  float t = __builtin_fabsf(x), sine, cosine;
+  float up, down = hyperbolic(t > 89.6f ? 89.6f : t, &up, &sine, &cosine), s = up - down;
+  float y = s + fused(s, cosine, (up + down) * sine);
+  return t < 0.000244140625f ? x : __builtin_copysignf(y + y, x);
 }""",
-    "FAR_TURNED": "#define FAR_TURNED 71476.0f",
-    "HIDDEN": '#define HIDDEN extern "C" __attribute__((visibility("hidden")))',
-    "turned_lanes": """\
-template <typename V, int N, int QUARTER> INLINE V turned_lanes(V x, double (*exact)(double)) {
-  float in[N], out[N];
-  int32 far[N];
-  __builtin_memcpy(in, &x, sizeof x);
-  #pragma omp simd
-  for (int k = 0; k < N; k++) {
-    out[k] = turned_float(in[k], QUARTER);
-    far[k] = __builtin_fabsf(in[k]) > FAR_TURNED;
-  }
-  by_halves<N>([&](int64 k, int64 other) { far[k] |= far[other]; });
-  if (__builtin_expect(far[0], 0))
-    for (int k = 0; k < N; k++) if (__builtin_fabsf(in[k]) > FAR_TURNED) out[k] = (float)exact((double)in[k]);
-  __builtin_memcpy(&x, out, sizeof x);
-  return x;
+    "cosh_float": """\
+INLINE float cosh_float(float x) {
+  float t = __builtin_fabsf(x), sine, cosine;
+  float up, down = hyperbolic(t > 89.6f ? 89.6f : t, &up, &sine, &cosine);
+  float y = up + fused(up + down, cosine, fused(up - down, sine, down));
+  return y + y;
 }""",
-    "fmod_lanes": """\
-template <typename V, int N> INLINE V fmod_lanes(V x, V y, float (*exact)(float, float)) {
-  float a[N], b[N], out[N];  // up to 2^29 the quotient in double is never rounded to a whole number above it
-  int32 far[N];
-  __builtin_memcpy(a, &x, sizeof x);
-  __builtin_memcpy(b, &y, sizeof y);
-  #pragma omp simd
-  for (int k = 0; k < N; k++) {
-    double q = (double)a[k] / (double)b[k];
-    out[k] = __builtin_copysignf((float)((double)a[k] - __builtin_trunc(q) * (double)b[k]), a[k]);
-    far[k] = !(__builtin_fabs(q) < 0x1p29) | (__builtin_fabsf(b[k]) == __builtin_inff());
-  }
-  by_halves<N>([&](int64 k, int64 other) { far[k] |= far[other]; });
-  if (__builtin_expect(far[0], 0)) for (int k = 0; k < N; k++) out[k] = exact(a[k], b[k]);
-  __builtin_memcpy(&x, out, sizeof x);
-  return x;
+    "hyperbolic": """\
+INLINE float hyperbolic(float x, float* up, float* sine, float* cosine) {  // a quarter of 2^n (up) and of 2^-n (down)
+  float j = fused(x, 1.442695041f, -0.3f) + 12582912.0f, n = j - 12582912.0f;  // f is -0.14 to 0.56: little cancels
+  float f = fused(n, -0.693145752f, x);
+  f = fused(n, -1.42860677e-6f, f);
+  float s = f * f;
+  float p = fused(0.000199694594f, s, 0.00833318476f);
+  p = fused(p, s, 0.166666672f);
+  *sine = fused(p, f * s, f);
+  float c = fused(0.00140043406f, s, 0.0416653268f);
+  *cosine = fused(c, s, 0.5f) * s;  // less one
+  int32 power = float_bits(j) << 23, below = (125 << 23) - power;
+  *up = bits_float(power + (125 << 23));
+  return bits_float(below > 0 ? below : 0);
 }""",
-    "fmod_float": _remainder(),
-    "sin_float": _circular("sin", 0),
-    "cos_float": _circular("cos", 1),
     "hypot_float": """\
 INLINE float hypot_float(float a, float b) {  // no square of a float overflows in double
   double x = a, y = b;

@@ -11,12 +11,13 @@ from collections.abc import Callable
 Rule = Callable[[list[str], str], str]
 
 _OWN_FLOAT = frozenset((  # float_math.py says why
-    "exp", "expm1", "log", "log1p", "log2", "log10", "erf", "tanh", "asin", "acos", "atan", "sin", "cos", "hypot",
-    "fmod",
+    "exp", "expm1", "log", "log1p", "log2", "log10", "erf", "tanh", "asin", "acos", "atan", "sin", "cos", "tan", "sinh",
+    "cosh", "hypot", "fmod",
 ))
+_OWN_DOUBLE = frozenset(("exp", "log"))  # double_math.py
 # Float versions of libmvec that are more than twice as far off as eager's: computed in double, and rounded once.
 _IN_DOUBLE = frozenset((
-    "tan", "sinh", "cosh", "erfc", "atan2",
+    "erfc", "atan2",
 ))
 
 
@@ -34,15 +35,14 @@ def _compare(symbol: str) -> Rule:
 
 
 def _math(name: str) -> Rule:
-    """A function of libm, or the own float version of it."""
+    """A function of libm, or the own version of it."""
     def rule(a: list[str], kind: str) -> str:
         if kind == "float" and name in _OWN_FLOAT:
             return f"{name}_float({', '.join(a)})"
         if kind == "float" and name in _IN_DOUBLE:
             return f"(float){name}({', '.join([f'(double){x}' for x in a])})"
-        if kind == "float":
-            return f"{name}f({', '.join(a)})"
-        return f"{name}({', '.join(a)})"
+        suffix = "f" if kind == "float" else "_double" if name in _OWN_DOUBLE else ""
+        return f"{name}{suffix}({', '.join(a)})"
     return rule
 
 
@@ -84,7 +84,7 @@ def _abs_integer(a: list[str], kind: str) -> str:
 
 
 def _sigmoid(a: list[str], kind: str) -> str:
-    return f"sigmoid_float({a[0]})" if kind == "float" else f"1.0 / (1.0 + exp({_neg(a, kind)}))"
+    return f"sigmoid_float({a[0]})" if kind == "float" else f"1.0 / (1.0 + exp_double({_neg(a, kind)}))"
 
 
 def _rsqrt(a: list[str], kind: str) -> str:

@@ -2,13 +2,15 @@
 
 Two kinds. `LIBRARY`: functions of libm, declared with the SIMD attribute, so that gcc calls glibc's vector math
 (libmvec) in `omp simd` loops. `FUNCTIONS`: own code, inlined: branch-free, so that gcc turns it into vector code.
-float_math.py has those of exp, log, sin and the like; operators.py says which float functions are computed in double
-instead, since libmvec's float versions are up to 4 ulp off.
+float_math.py, called_math.py and double_math.py have those of exp, log, sin and the like; operators.py says which float
+functions are computed in double instead, since libmvec's float versions are up to 4 ulp off.
 """
 from __future__ import annotations
 
 import re
 
+from .called_math import CALLED_MATH
+from .double_math import DOUBLE_MATH
 from .float_math import FLOAT_MATH
 
 TYPES = """\
@@ -89,13 +91,41 @@ INLINE void transposed_block(const float* from, int64 stride, float* to, int64 w
     *(row8*)(to + (k + 4) * wide) = __builtin_shuffle(a[k], a[k + 4], (pick8){4, 5, 6, 7, 12, 13, 14, 15});
   }
 }
+typedef uint16 line8 __attribute__((vector_size(16), aligned(2), may_alias));
+typedef short order8 __attribute__((vector_size(16)));
+INLINE void transposed_block(const uint16* from, int64 stride, uint16* to, int64 wide) {  // the same of 16 bits
+  line8 a[8], b[8];
+  #pragma GCC unroll 8
+  for (int k = 0; k < 8; k++) a[k] = *(const line8*)(from + k * stride);
+  #pragma GCC unroll 8
+  for (int k = 0; k < 8; k += 2) {
+    b[k] = __builtin_shuffle(a[k], a[k + 1], (order8){0, 8, 1, 9, 2, 10, 3, 11});
+    b[k + 1] = __builtin_shuffle(a[k], a[k + 1], (order8){4, 12, 5, 13, 6, 14, 7, 15});
+  }
+  #pragma GCC unroll 8
+  for (int k = 0; k < 8; k += 4) {
+    #pragma GCC unroll 2
+    for (int m = 0; m < 2; m++) {
+      a[k + 2 * m] = __builtin_shuffle(b[k + m], b[k + m + 2], (order8){0, 1, 8, 9, 2, 3, 10, 11});
+      a[k + 2 * m + 1] = __builtin_shuffle(b[k + m], b[k + m + 2], (order8){4, 5, 12, 13, 6, 7, 14, 15});
+    }
+  }
+  #pragma GCC unroll 8
+  for (int k = 0; k < 4; k++) {
+    *(line8*)(to + 2 * k * wide) = __builtin_shuffle(a[k], a[k + 4], (order8){0, 1, 2, 3, 8, 9, 10, 11});
+    *(line8*)(to + (2 * k + 1) * wide) = __builtin_shuffle(a[k], a[k + 4], (order8){4, 5, 6, 7, 12, 13, 14, 15});
+  }
+}
+template <int BYTES> struct Lines { typedef float type; };
+template <> struct Lines<2> { typedef uint16 type; };
 template <typename T, int64 WIDE>  // to[WIDE * i + j] = from[stride * j + i]
 static __attribute__((noinline)) void transposed(const T* from, int64 stride, T* to, int64 rows, int64 columns) {
   int64 done = 0;
-  if (sizeof(T) == 4 && rows % 8 == 0) {
+  if ((sizeof(T) == 4 || sizeof(T) == 2) && rows % 8 == 0) {
+    typedef typename Lines<sizeof(T)>::type line;
     for (; done + 8 <= columns; done += 8) {
       for (int64 i = 0; i < rows; i += 8) {
-        transposed_block((const float*)(from + stride * done + i), stride, (float*)(to + WIDE * i + done), WIDE);
+        transposed_block((const line*)(from + stride * done + i), stride, (line*)(to + WIDE * i + done), WIDE);
       }
     }
   }
@@ -217,6 +247,8 @@ template <typename T> INLINE T shift_right(T a, T b) {
   return b < 0 || b >= T(8 * sizeof(T)) ? (a < 0 ? T(-1) : T(0)) : T(a >> b);
 }""",
     **FLOAT_MATH,
+    **CALLED_MATH,
+    **DOUBLE_MATH,
 }
 
 _WORD = re.compile(r"[A-Za-z_]\w*")
