@@ -15,10 +15,9 @@ def given(request):
 
 
 def moved(x):
-    return (
-        x.flip(1), x.t().contiguous(), x.roll(3, 1), torch.cat([x, x.flip(0)], 1), torch.stack([x, x], -1), x.repeat(2, 3),
-        F.pad(x, (3, 1, 0, 2)), F.pad(x, (3, 1), value=1.5), F.pad(x[None], (2, 2), mode="reflect"), x.tril(), x[5:, 3::2],
-    )
+    copies = x.flip(1), x.t().contiguous(), x.roll(3, 1), torch.cat([x, x.flip(0)], 1), torch.stack([x, x], -1)
+    paddings = F.pad(x, (3, 1, 0, 2)), F.pad(x, (3, 1), value=1.5), F.pad(x[None], (2, 2), mode="reflect")
+    return (*copies, *paddings, x.repeat(2, 3), x.tril(), x[5:, 3::2])
 
 
 def chosen(x, mask, index):
