@@ -367,13 +367,13 @@ def optimize(fn: Callable[..., Any], options: CompileOptions) -> Callable[..., A
     dispatcher = Dispatcher(options)
     target = _visible(fn)
     set_callback, registry = eval_frame.set_callback, _REGISTRY
-    enter_region, leave_region = eval_frame.enter_region, eval_frame.leave_region
+    set_region, our_region = eval_frame.set_region, eval_frame.OUR_REGION
     loaded = sys.modules.get
 
     def compiled(*args: Any, **kwargs: Any) -> Any:
         if registry.eager or ((dynamo := loaded(_DYNAMO)) is not None and _asks_for_eager(dynamo)):
             return fn(*args, **kwargs)
-        region, before = enter_region(), set_callback(dispatcher)
+        region, before = set_region(our_region), set_callback(dispatcher)
         try:
             result = target(*args, **kwargs)
             if KEPT:
@@ -385,7 +385,7 @@ def optimize(fn: Callable[..., Any], options: CompileOptions) -> Callable[..., A
             raise
         finally:
             set_callback(before)
-            leave_region(region)
+            set_region(region)
 
     eval_frame.skip_code(compiled.__code__)
     functools.update_wrapper(compiled, fn, updated=())

@@ -174,13 +174,17 @@ def install(code: types.CodeType, guards: EntryGuards) -> Verdict:
 
 Callback = Callable[[Any, Any, dict[Any, Any]], Verdict]
 
-_OUR_REGION = 0x70746462
+OUR_REGION = 0x70746462
 """Entries made while this region is set are seen in it only: stock torch.compile of the same function keeps its own."""
 
 if _hook is not None and hasattr(_hook, "set_eval_frame_isolate_recompiles_id"):
-    _set_region: Callable[[int], int] | None = _hook.set_eval_frame_isolate_recompiles_id
-else:  # torch before 2.13: all entries of a code object are one list
-    _set_region = None
+    set_region: Callable[[int], int] = _hook.set_eval_frame_isolate_recompiles_id
+    """Set the region of this thread; returns the one before."""
+else:  # torch before 2.13
+
+    def set_region(region: int) -> int:
+        """All entries of a code object are one list: there are no regions."""
+        return 0
 
 if _hook is not None and not unavailable():
     set_callback: Callable[[Callback | None], Callback | None] = _hook.set_eval_frame
@@ -196,17 +200,6 @@ else:  # pragma: no cover - nothing to hook into
     def current_callback() -> Callback | None:
         """There is no hook, so no callback."""
         return None
-
-
-def enter_region() -> int:
-    """Keep our entries apart from stock torch.compile's in this thread; returns what `leave_region` takes."""
-    return _set_region(_OUR_REGION) if _set_region is not None else 0
-
-
-def leave_region(before: int) -> None:
-    """Back to the region before `enter_region`."""
-    if _set_region is not None:
-        _set_region(before)
 
 
 def entries(code: types.CodeType) -> list[Any]:
