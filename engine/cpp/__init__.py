@@ -4,7 +4,8 @@ Walk: `kernel.py` writes a group as a function, with the help of `nests.py` (whi
 `choices.py` (which loops are shared among threads), `storage.py` (what stays in registers), `nest_writer.py` (loops and
 reductions) and `statements.py` (values), whose tables are `operators.py`, `reductions.py`, `dtypes.py` and
 `indices.py`. `foreach.py` writes one nest for many sets of buffers. `prelude.py` holds the functions that the code
-calls (`float_math.py` those of float mathematics), `entry.py` makes the kernels callable from Python.
+calls (`float_math.py`, `called_math.py` and `double_math.py` those of mathematics), `entry.py` makes the kernels
+callable from Python.
 """
 from __future__ import annotations
 

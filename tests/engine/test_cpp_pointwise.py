@@ -65,6 +65,16 @@ def test_functions_are_within_about_one_unit_of_the_last_place(function, units):
     assert torch.equal(got[near == 0].signbit(), near[near == 0].signbit())
 
 
+def test_ends_of_loops_have_the_values_of_whole_vectors():
+    x = torch.cat([torch.linspace(-9, 9, 29), torch.tensor([math.nan, 1e6])])
+    functions = [torch.tanh, torch.erf, torch.sin, torch.cos, torch.tan, lambda x: torch.fmod(x, 0.7)]
+    whole = built(lambda x: tuple(f(x) for f in functions), x.repeat(16))(x.repeat(16))
+    for size in (3, 5, 13, 31):
+        part = x[-size:].clone()
+        for got, expected in zip(built(lambda x: tuple(f(x) for f in functions), part)(part), whole):
+            assert torch.equal(got.view(torch.int32), expected[-size:].view(torch.int32))
+
+
 def test_remainders_of_floats_are_exact():
     generator = torch.Generator().manual_seed(2)
     bits = torch.randint(-(2**31), 2**31, (2, 40_003), generator=generator).to(torch.int32).view(torch.float32)
