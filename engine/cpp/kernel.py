@@ -27,6 +27,7 @@ from .nests import Nest, nests_of
 from .scatter import owner, range_lines, scatters
 from .scope import Scopes, buffer_name, form_of
 from .storage import Scratch, layout, needing_arrays, stores_of
+from .streaming import streams
 from .tiles import Tile, find_tile
 from .welford import expand
 from .writer import Writer
@@ -104,7 +105,9 @@ class Kernel:
             self.writer.line(text, [ref("loops", "", body.name)])
         pointers = [f"{kind}* __restrict {buffer_name(b)}" for kind, b in zip(self.pointer_types, self.buffers)]
         parameters = ", ".join(pointers + [f"int64 {s.name}" for s in self.symbols])
-        with self.writer.block(f"static int64 {self.group.kernel}({parameters})"):
+        memory = {name: self.program.buffers[name] for name in self.buffers}
+        narrow = "NARROW " if streams(self.group, self.bodies, memory, self.context) else ""
+        with self.writer.block(f"{narrow}static int64 {self.group.kernel}({parameters})"):
             checked = any(s.op == "indirect" and s.mode != "unchecked" for b in self.bodies for s in b.statements)
             if checked:
                 self.writer.line("int64 status = 0;")

@@ -24,7 +24,8 @@ typedef long int64;
 typedef unsigned long uint64;
 #define SIMD __attribute__((simd("notinbranch"), const, nothrow, leaf))
 #define LEAF __attribute__((const, nothrow, leaf))
-#define INLINE static inline __attribute__((always_inline))"""
+#define INLINE static inline __attribute__((always_inline))
+#define NARROW __attribute__((target("prefer-vector-width=256")))"""
 
 _VECTOR = ("sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh exp2 expm1 log2 log10 log1p erfc cbrt").split()
 _VECTOR64 = ("exp", "log", "erf")
