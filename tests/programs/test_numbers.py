@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 
-from .checking import Programs, check_whole
+from .checking import Programs, check, check_whole
 
 program = Programs()
 
@@ -32,6 +34,32 @@ def divisions_that_are_summed(compile):
     return called(lambda x, ns: x * sum(n % 5 for n in ns) - sum(n // 3 for n in ns), compile)
 
 
+@program
+def products_of_sizes_and_numbers(compile):
+    def f(x, ns):
+        sizes = {"rows": x.shape[0], "columns": x.shape[1]}
+        known = math.prod(sizes[name] for name in ("rows", "columns", "depth") if name in sizes)
+        plain = math.prod([]), math.prod((2, 1.5), start=3), math.fsum(k / 10 for k in range(4))
+        return x.reshape(known, -1) * math.prod(x.shape[1:]), math.prod(ns, start=2), math.prod([x.sum(), 2]), plain
+
+    f = compile(f)
+    return [f(torch.ones(n, 3, 2), [n, 2, n + 1]) for n in (2, 4, 5, 2)]
+
+
+def products_that_raise(compile):
+    def f(x, items):
+        try:
+            return math.prod(items) * x
+        except TypeError as error:
+            return str(error)
+
+    return [compile(f)(torch.ones(2), items) for items in ([2, None], 7, ["a", 2], [2.5, 2])]
+
+
 @pytest.mark.parametrize("name", program)
 def test_arithmetic_on_many_numbers(name: str) -> None:
     check_whole(program[name])
+
+
+def test_products_of_what_are_no_numbers() -> None:
+    check(products_that_raise)

@@ -34,6 +34,16 @@ def arrays_share_memory_with_tensors(compile):
 
 
 @program
+def tensors_like_others_of_arrays(compile):
+    def f(x, a):
+        made = x.new_tensor(a), x.long().new_tensor(a), x.new_tensor(a, dtype=torch.float64), x.new_tensor(a.T, dtype=None)
+        a[0] = 9
+        return *made, x.new_tensor(a.sum())
+
+    return [compile(f)(torch.ones(2), np.arange(6).reshape(2, 3)), compile(f)(torch.ones(2), np.ones((2, 2)))]
+
+
+@program
 def tensors_of_parts_of_arrays(compile):
     def f(x):
         part = torch.from_numpy(x.numpy()[1:])

@@ -425,6 +425,18 @@ def maps_and_marked_regions(compile):
 
 
 @program
+def discrete_distributions(compile):
+    import torch.distributions as D
+
+    def f(x):
+        by_weight, by_logits, coin = D.Categorical(x), D.Categorical(logits=x, validate_args=False), D.Bernoulli(logits=x)
+        drawn = by_weight.sample(), coin.sample()
+        return drawn, by_weight.log_prob(drawn[0]), by_logits.entropy(), by_logits.probs, coin.mean, by_weight.logits
+
+    return [compile(f)(torch.arange(1.0, n)) for n in (4, 6)]
+
+
+@program
 def chains_of_distributions(compile):
     import torch.distributions as D
 

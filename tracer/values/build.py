@@ -23,6 +23,7 @@ from . import (  # noqa: F401  (they fill the tables)
     iterators,
     library,
     made_modules,
+    math_functions,
     modules,
     numpy_creation,
     numpy_functions,

@@ -34,6 +34,7 @@ from .numpy_shapes import raveled, repeated, reshaped, squeezed, swapped, transp
 from .numpy_ufuncs import cast, operand
 from .operators import apply
 from .sequences import SequenceValue, TupleValue
+from .tensor import METHODS as TENSOR_METHODS
 from .tensor import TensorValue
 
 if TYPE_CHECKING:
@@ -260,3 +261,17 @@ def _tensor(
         raise Unsupported("call", "torch.tensor(requires_grad=True)")
     made = _converted(tx, array, dtype, device)
     return method(tx, "clone", made)
+
+
+def _new_tensor(tx: Interpreter, tensor: TensorValue, args: Args, kwargs: Kwargs) -> Value | None:
+    """`Tensor.new_tensor` of an array: a copy in the tensor's own dtype, where none is asked for."""
+    if not args or not isinstance(args[0], ArrayValue):
+        return None
+    if tensor.fake.device.type != "cpu" and "device" not in kwargs:
+        raise Unsupported("call", "a tensor of an array on another device")
+    asked = plain(kwargs.get("dtype"))
+    dtype = tensor.fake.dtype if asked is None else asked
+    return called(tx, _tensor, "new_tensor", args, {**kwargs, "dtype": constant(dtype)})
+
+
+TENSOR_METHODS["new_tensor"] = _new_tensor

@@ -10,8 +10,9 @@ import torch.overrides
 
 from ..assumptions import assume
 from .base import Unsupported, Value
-from .constant import constant, fold
+from .constant import ConstantValue, constant, fold
 from .context_manager import boolean, set_grad_mode
+from .functions import FunctionValue
 from .handlers import NAMED, handles, pure
 from .lists import make_list
 from .mappings import make_dict
@@ -169,7 +170,16 @@ def _valid(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     return constant(True)
 
 
+def _lazy_property(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    """What a lazy property of a distribution is when it is read from the class: only its type is asked for."""
+    function = args[0].function if len(args) == 1 and isinstance(args[0], FunctionValue) else None
+    if function is None or kwargs:
+        raise Unsupported("call", "a lazy property of a function that the trace made")
+    return ConstantValue(torch.distributions.utils._lazy_property_and_property(function))
+
+
 NAMED["torch.distributions.distribution", "_all_true_or_runtime_assert"] = _valid
+NAMED["torch.distributions.utils", "_lazy_property_and_property"] = _lazy_property
 
 
 @handles(torch.sym_int)
