@@ -79,6 +79,7 @@ INLINE float log10_float(float a) {
   return log_edges(a, y + fused(i, 4.60503907e-6f, fused(r * (f * f), 0.434294492f, fused(f, -1.01030506e-8f, less))));
 }""",
     "erf_inlined": """\
+#ifndef __AVX512F__
 INLINE float erf_inlined(float a) {
   float t = __builtin_fabsf(a), s = a * a;
   float r = fused(-1.72853470e-5f, t, 3.83197126e-4f);
@@ -98,8 +99,10 @@ INLINE float erf_inlined(float a) {
   q = fused(q, s, 1.28379166e-1f);
   q = fused(q, a, a);
   return t > 0.927734375f ? large : q;
-}""",
+}
+#endif""",
     "tanh_inlined": """\
+#ifndef __AVX512F__
 INLINE float tanh_inlined(float a) {  // 0.98 ulp at most, over all floats
   float t = __builtin_fabsf(a), s = a * a;
   int32 bits = float_bits(t + t), most = 0x42000000;  // 32
@@ -113,7 +116,8 @@ INLINE float tanh_inlined(float a) {  // 0.98 ulp at most, over all floats
   p = fused(p, s, 1.33331999e-1f);
   p = fused(p, s, -3.33333284e-1f);
   return t > 1.0f ? large : __builtin_copysignf(fused(p * s, t, t), a);
-}""",
+}
+#endif""",
     "sigmoid_float": """\
 INLINE float sigmoid_float(float x) {  // 1 / (1 + exp(-x)), where what exp(-x) has below 2^-25 is lost
   float low = x < -89.0f ? -89.0f : x, y = x > 25.0f ? 25.0f : low;
