@@ -20,10 +20,11 @@ def node_facts(halves: Partitioned) -> NodeFacts:
     results = joint.forward_outputs - inside
     tangents = tuple(k - inside for k in joint.tangents)
     changed = set(joint.forward.mutations.values()) | set(joint.assigned.values())
+    unreached = tuple(i for i, needs in zip(joint.gradients, joint.reached) if not needs)
     return NodeFacts(
         results, sum(s.kind != "size" for s in halves.saved), tangents,
-        tuple(i for i in range(results) if i not in tangents), _reached(joint), len(joint.forward.inputs) + 1,
-        tuple(sorted(changed)), eager_facts(joint),
+        tuple(i for i in range(results) if i not in tangents), _reached(joint), joint.shared, *_reads(halves),
+        len(joint.forward.inputs) + 1, tuple(sorted(changed)), unreached, eager_facts(joint),
     )
 
 
@@ -44,11 +45,40 @@ def _reached(joint: JointGraph) -> tuple[frozenset[int], ...]:
     return tuple(found)
 
 
+def _reads(halves: Partitioned) -> tuple[tuple[frozenset[int], ...], tuple[frozenset[int], ...]]:
+    """(`reads`, `alone`) of the node: for each tangent the saved tensors that are read with what it leads to, and the
+    sets of tangents that lead, alone, to where that is done."""
+    count = sum(s.kind != "size" for s in halves.saved)
+    tangents = len(halves.joint.tangents)
+    if tangents == 1:  # it is there, or nothing is computed
+        return (frozenset(range(count)),), ()
+    placeholders = list(halves.backward.module.graph.find_nodes(op="placeholder"))
+    none = frozenset[int]()
+    saved = {node: frozenset((i,)) for i, node in enumerate(placeholders[:count])}
+    leads = {node: frozenset((k,)) for k, node in enumerate(placeholders[-tangents:])}
+    reads = [set[int]() for _ in range(tangents)]
+    alone: dict[frozenset[int], None] = {}
+    for node in halves.backward.module.graph.nodes:
+        if node.op in ("placeholder", "output"):
+            continue
+        given = node.all_input_nodes
+        leads[node] = none.union(*(leads.get(n, none) for n in given))
+        kept = [n for n in given if not leads.get(n, none)]
+        if not leads[node]:
+            saved[node] = none.union(*(saved.get(n, none) for n in kept))
+        elif kept:
+            alone[leads[node]] = None
+            for k in leads[node]:
+                reads[k].update(*(saved.get(n, none) for n in kept))
+    return tuple(map(frozenset, reads)), tuple(alone)
+
+
 def eager_facts(joint: JointGraph) -> EagerFacts:
     """How to repeat a call of this graph in eager."""
     changed = frozenset((*joint.forward.mutations.values(), *joint.assigned.values()))
     return EagerFacts(
-        joint.gradients, tuple(_root(k, joint) for k in joint.tangents),
+        tuple(i for i, needs in zip(joint.gradients, joint.reached) if needs),
+        tuple(_root(k, joint) for k in joint.tangents),
         frozenset(joint.assigned.values()), changed, _read(joint, changed) - frozenset(joint.assigned.values()),
         _autocast(), _random_devices(joint.forward),
     )

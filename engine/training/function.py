@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -25,8 +25,10 @@ class NodeFacts:
 
     The forward returns `results` values for the program, then `saved_tensors` tensors, then sizes to save. `tangents`
     are the positions of the results that have one; `constant` those that autograd does not track. `reached` has, for
-    each of the node's `arguments`, the tangents without which it has no gradient. `changed` are the inputs that the
-    graph writes.
+    each of the node's `arguments`, the tangents without which it has no gradient. `shared` is the joint graph's.
+    `reads` has, for each tangent, the saved tensors that what it leads to is computed with; `alone` the sets of
+    tangents that some such computation depends on, and on no others. `changed` are the inputs that the graph writes,
+    `unreached` those that require grad and that no tangent leads to.
     """
 
     results: int
@@ -34,8 +36,12 @@ class NodeFacts:
     tangents: tuple[int, ...]
     constant: tuple[int, ...]
     reached: tuple[frozenset[int], ...]
+    shared: tuple[frozenset[int], ...]
+    reads: tuple[frozenset[int], ...]
+    alone: tuple[frozenset[int], ...]
     arguments: int
     changed: tuple[int, ...]
+    unreached: tuple[int, ...]
     eager: EagerFacts
 
 
@@ -50,6 +56,16 @@ class Differentiable:
     facts: NodeFacts
 
 
+@dataclass(frozen=True)
+class Rest:
+    """What a node keeps when its backward ran for some of its results only, and others can be differentiated still:
+    the tensors that it had saved, their versions then, and the tangents whose own have been `freed`."""
+
+    tensors: tuple[torch.Tensor, ...]
+    versions: tuple[int, ...]
+    freed: frozenset[int]
+
+
 class CompiledGraph(torch.autograd.Function):
     """The node. Its first argument is the `Differentiable`, then come the graph's inputs."""
 
@@ -58,6 +74,7 @@ class CompiledGraph(torch.autograd.Function):
         """Run the compiled forward, keep what the backward reads."""
         ctx.set_materialize_grads(False)
         ctx.graph = graph
+        ctx.rest = None
         ctx.call = graph.eager.remember(inputs)
         values = graph.forward(*inputs)
         facts = graph.facts
@@ -75,28 +92,77 @@ class CompiledGraph(torch.autograd.Function):
         """The gradients of the inputs, from compiled code; in eager where they must be differentiable themselves."""
         graph: Differentiable = ctx.graph
         facts = graph.facts
-        if torch.is_grad_enabled():
-            _ = ctx.saved_tensors  # raises where they were freed, or changed in place
-            return _differentiable_gradients(graph, ctx.call, [tangents[i] for i in facts.tangents])
         given = [tangents[i] for i in facts.tangents]
-        missing = {k for k, tangent in enumerate(given) if tangent is None}
-        values = [*ctx.saved_tensors, *ctx.sizes, *given]
+        missing = frozenset([k for k, tangent in enumerate(given) if tangent is None])
+        try:
+            values = [*_saved(ctx, facts, missing)]
+        except RuntimeError:  # they were freed, or changed in place
+            if len(missing) < len(given):
+                raise
+            return (None,) * facts.arguments  # eager's graph has no edge from the node that led here with nothing
+        if torch.is_grad_enabled():
+            return _differentiable_gradients(graph, ctx.call, given)
+        call = ctx.call if missing else None
         if not _keeps_graph():
-            ctx.maybe_clear_saved_tensors()
-            ctx.call = None
-        if len(missing) == len(facts.tangents):
+            _free(ctx, facts, missing, values)
+        if len(missing) == len(given):
             return (None,) * facts.arguments
+        values += [*ctx.sizes, *given]
         with torch._C._DisableAutocast() if _autocasts() else _nothing:
             gradients = graph.backward(values)
-        if missing:
-            return tuple(None if needs <= missing else g for needs, g in zip(facts.reached, gradients))
-        return gradients
+        if call is None:
+            return gradients
+        if _is_spoiled(facts, missing, gradients):
+            with torch.enable_grad():
+                exact = _differentiable_gradients(graph, call, given)
+            return tuple(None if gradient is None else gradient.detach() for gradient in exact)
+        return tuple(None if needs <= missing else g for needs, g in zip(facts.reached, gradients))
 
 
 _apply = super(torch.autograd.Function, CompiledGraph).apply  # without the checks for functorch's transforms
 _autocasts = torch._C._is_any_autocast_enabled
 _keeps_graph = torch._C._autograd._get_current_graph_task_keep_graph
 _nothing = nullcontext()
+
+
+def _saved(ctx: Any, facts: NodeFacts, missing: frozenset[int]) -> Sequence[torch.Tensor]:
+    """What the forward has saved. Raises RuntimeError, as autograd does, where what the tangents that are not `missing`
+    need of it was freed by an earlier backward, or changed in place."""
+    rest: Rest | None = ctx.rest
+    if rest is None or not rest.freed <= missing:
+        saved: Sequence[torch.Tensor] = ctx.saved_tensors
+        return saved
+    for k, reads in enumerate(facts.reads):
+        if k not in missing and any(rest.tensors[i]._version != rest.versions[i] for i in reads):
+            raise RuntimeError(_CHANGED)
+    return rest.tensors
+
+
+def _free(ctx: Any, facts: NodeFacts, missing: frozenset[int], saved: Sequence[torch.Tensor]) -> None:
+    """A backward without retain_graph has begun: its tangents need nothing any more, nor can those that share with
+    them; autograd forgets what the node saved, so what the others may need is kept here."""
+    freed = frozenset[int]().union(*[shared for k, shared in enumerate(facts.shared) if k not in missing])
+    freed = freed if ctx.rest is None else freed | ctx.rest.freed
+    if len(freed) == len(facts.shared):
+        ctx.maybe_clear_saved_tensors()
+        ctx.call = ctx.rest = None
+    elif ctx.rest is None:
+        own = tuple([tensor.detach() for tensor in saved])  # a result would hold its own node
+        ctx.rest = Rest(own, tuple([tensor._version for tensor in own]), freed)
+    else:
+        ctx.rest = replace(ctx.rest, freed=freed)
+
+
+def _is_spoiled(facts: NodeFacts, missing: frozenset[int], gradients: Sequence[Any]) -> bool:
+    """Whether a gradient that missing tangents lead to as well has become NaN: they are zeros, and zero times an
+    infinity that was saved is NaN, where eager leaves out what has no tangent."""
+    if not any(tangents <= missing for tangents in facts.alone):
+        return False
+    mixed = [g for needs, g in zip(facts.reached, gradients) if needs & missing and not needs <= missing]
+    return any(g is not None and bool(g.isnan().any()) for g in mixed)
+
+
+_CHANGED = "one of the variables needed for gradient computation has been modified by an inplace operation"
 
 
 def _differentiable_gradients(graph: Differentiable, call: Call, tangents: list[Any]) -> tuple[Any, ...]:
@@ -117,12 +183,28 @@ def training_entry(
     graph = Differentiable(without_autocast(forward), backward, eager, facts)
 
     apply = _apply if captured.grad_enabled else torch.enable_grad()(_apply)  # gradients are on in a part of the graph
+    if facts.unreached:
+        apply = _without_edges(apply, facts.unreached)
 
     def call(*inputs: Any) -> Sequence[Any]:
         made = apply(graph, *inputs)
         return made if outside is None else outside(inputs, made)
 
     return apart(call, captured.module, captured.inputs, set(facts.changed)) if facts.changed else call
+
+
+def _without_edges(apply: Callable[..., Any], unreached: tuple[int, ...]) -> Callable[..., Any]:
+    """`apply` on inputs of which those in `unreached` are detached: what the program detaches has no edge in eager's
+    graph, and along an edge autograd runs the node before even where nothing flows back, which may have been freed."""
+
+    def applied(graph: Differentiable, *inputs: Any) -> Sequence[Any]:
+        cut = list(inputs)
+        for i in unreached:
+            cut[i] = cut[i].detach()
+        made: Sequence[Any] = apply(graph, *cut)
+        return made
+
+    return applied
 
 
 def _run_eager(module: torch.fx.GraphModule, *inputs: Any) -> Sequence[Any]:

@@ -33,7 +33,9 @@ class JointGraph:
     the forward (`forward.mutations` has those that are) but outside, where autograd sees it.
 
     `reached[i]` are the tangents that autograd's graph leads from to gradient i: where none of them is given, there is
-    no gradient (None, as in eager, which is not zeros: an optimizer leaves such a parameter alone).
+    no gradient (None, as in eager, which is not zeros: an optimizer leaves such a parameter alone). `shared[k]` are the
+    tangents whose backward needs a tensor that a node of autograd's has saved and that of tangent k needs, too (k among
+    them): of results with nothing in common, one can be differentiated after the other.
     """
 
     forward: AtenGraph
@@ -42,6 +44,7 @@ class JointGraph:
     gradients: tuple[int, ...]
     assigned: dict[int, int]
     reached: tuple[frozenset[int], ...]
+    shared: tuple[frozenset[int], ...]
 
     @property
     def module(self) -> torch.fx.GraphModule:

@@ -6,6 +6,7 @@ which they are made, so the number of the autograd node that is running says whi
 """
 from __future__ import annotations
 
+import functools
 from bisect import bisect_right
 from collections.abc import Container, Iterator
 from contextlib import contextmanager
@@ -102,7 +103,9 @@ def trace_joint(captured: Captured, context: CompileContext, lowered: Container[
         if not differentiated:
             return None
         edges = [inputs[i].edge for i in wanted]
-        reached = _reached([results.values[k] for k in differentiated], edges)
+        walks = [_walk(results.values[k]) for k in differentiated]
+        reached = tuple(frozenset(k for k, w in enumerate(walks) if (e.node, e.output_nr) in w.edges) for e in edges)
+        shared = _shared(walks)
         gradients = _differentiate(tracer, results, differentiated, edges)
         with tracer, torch.no_grad():
             values = [*map(_unwrap, results.values), *map(_resolved, gradients)]
@@ -112,7 +115,7 @@ def trace_joint(captured: Captured, context: CompileContext, lowered: Container[
     module = torch.fx.GraphModule(tracer.constants, tracer.graph, "JointGraph")
     forward = AtenGraph(module, captured.inputs, dict(enumerate(inside)), results.outputs)
     assigned = {len(inside) + k: i for k, i in enumerate(sorted(tracked))}
-    return JointGraph(forward, len(results.values), tuple(differentiated), tuple(wanted), assigned, reached)
+    return JointGraph(forward, len(results.values), tuple(differentiated), tuple(wanted), assigned, reached, shared)
 
 
 @contextmanager
@@ -172,21 +175,49 @@ def _differentiate(tracer: JointTracer, results: Results, differentiated: list[i
     return list(found)
 
 
-def _reached(roots: list[Any], edges: list[Any]) -> tuple[frozenset[int], ...]:
-    """For each of `edges` the positions of the `roots` from which autograd's graph leads to it."""
-    found: list[set[tuple[Any, int]]] = []
-    for root in roots:
-        start = torch.autograd.graph.get_gradient_edge(root)
-        seen: set[tuple[Any, int]] = {(start.node, start.output_nr)}
-        stack, nodes = [start.node], {start.node}
-        while stack:
-            for node, number in stack.pop().next_functions:
-                seen.add((node, number))
-                if node is not None and node not in nodes:
-                    nodes.add(node)
-                    stack.append(node)
-        found.append(seen)
-    return tuple(frozenset(k for k, seen in enumerate(found) if (e.node, e.output_nr) in seen) for e in edges)
+@dataclass(frozen=True)
+class _Walk:
+    """What autograd's graph leads to from one result: nodes, and edges (node, number of its output)."""
+
+    nodes: set[Any]
+    edges: set[tuple[Any, int]]
+
+
+def _walk(root: Any) -> _Walk:
+    start = torch.autograd.graph.get_gradient_edge(root)
+    stack: list[Any] = [start.node]
+    found = _Walk({start.node}, {(start.node, start.output_nr)})
+    while stack:
+        for node, number in stack.pop().next_functions:
+            found.edges.add((node, number))
+            if node is not None and node not in found.nodes:
+                found.nodes.add(node)
+                stack.append(node)
+    return found
+
+
+def _shared(walks: list[_Walk]) -> tuple[frozenset[int], ...]:
+    """For each result those whose backward runs through one of the nodes that this result's frees."""
+    freeing = {node for node in set[Any]().union(*(walk.nodes for walk in walks)) if _saves_tensors(node)}
+    freed = [walk.nodes & freeing for walk in walks]
+    return tuple(frozenset(k for k, others in enumerate(freed) if own & others) for own in freed)
+
+
+def _saves_tensors(node: Any) -> bool:
+    """Whether a node of autograd's has saved tensors, which it frees when it has run."""
+    try:
+        found = [getattr(node, name) for name in _names_of_saved(type(node))]
+    except RuntimeError:  # one of them has been changed in place since
+        return True
+    return any(len(value) > 0 if isinstance(value, tuple) else value is not None for value in found)
+
+
+@functools.cache
+def _names_of_saved(kind: type) -> tuple[str, ...]:
+    """The attributes that unpack the tensors which nodes of a class save (`saved_tensors` is a Function's)."""
+    names = dir(kind)
+    raw = (name.removeprefix("_raw") for name in names if name.startswith("_raw_saved_"))
+    return (*raw, "saved_tensors") if "saved_tensors" in names else tuple(raw)
 
 
 def _unwrap(value: Any) -> Any:
