@@ -36,7 +36,8 @@ def arrays_share_memory_with_tensors(compile):
 @program
 def tensors_like_others_of_arrays(compile):
     def f(x, a):
-        made = x.new_tensor(a), x.long().new_tensor(a), x.new_tensor(a, dtype=torch.float64), x.new_tensor(a.T, dtype=None)
+        made = x.new_tensor(a), x.long().new_tensor(a), x.new_tensor(a.T, dtype=None)
+        made += (x.new_tensor(a, dtype=torch.float64),)
         a[0] = 9
         return *made, x.new_tensor(a.sum())
 

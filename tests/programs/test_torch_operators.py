@@ -429,7 +429,8 @@ def discrete_distributions(compile):
     import torch.distributions as D
 
     def f(x):
-        by_weight, by_logits, coin = D.Categorical(x), D.Categorical(logits=x, validate_args=False), D.Bernoulli(logits=x)
+        by_weight, by_logits = D.Categorical(x), D.Categorical(logits=x, validate_args=False)
+        coin = D.Bernoulli(logits=x)
         drawn = by_weight.sample(), coin.sample()
         return drawn, by_weight.log_prob(drawn[0]), by_logits.entropy(), by_logits.probs, coin.mean, by_weight.logits
 
