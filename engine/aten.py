@@ -39,7 +39,7 @@ from .functional import (
     fake_mode_of,
     is_view,
 )
-from .overlap import repeats
+from .overlap import may_repeat, repeats
 from .random_fills import RANDOM_FILLS
 from .unbacked import unbacked_in
 from .unsupported import EngineUnsupported as EngineUnsupported
@@ -156,7 +156,7 @@ class AtenTracer(TorchDispatchMode):
                 kwargs = torch.fx.node.map_arg(node.kwargs, load)
                 if node.op == "call_function":
                     traced = len(self.graph.nodes)
-                    with python_rules(node.target):
+                    with python_rules(node.target, args, kwargs):
                         values[node] = _call(REPLACED.get(node.target, node.target), node.target, args, kwargs)
                     if _has_dropout(node.target, args, kwargs):
                         self._check_dropout(node.target, traced)
@@ -446,7 +446,7 @@ def mutated_inputs(inputs: tuple[Any, ...], wrapped: tuple[Any, ...]) -> list[in
         if torch._functionalize_has_metadata_mutation(value):
             raise EngineUnsupported("an input's shape or strides change in place")
         if torch._functionalize_has_data_mutation(value):  # type: ignore[attr-defined]
-            if repeats(inputs[i]):
+            if may_repeat(inputs[i]):
                 raise EngineUnsupported("an input is written whose elements share memory")
             mutated.append(i)
     return mutated

@@ -8,7 +8,7 @@ the second.
 """
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -52,6 +52,13 @@ PYTHON_RULES = frozenset((
 """Functions that C++ takes apart in a way that a graph cannot express: the running statistics of a batch norm change
 without its schema saying so. torch has Python rules for these, which do say it."""
 
+UPSAMPLING = frozenset((
+    torch.nn.functional.interpolate, torch.nn.functional.upsample, torch.nn.functional.upsample_bilinear,
+    torch.nn.functional.upsample_nearest,
+))
+"""Functions (of a tensor, a size, a scale) of which torch's Python forms, in force where sizes vary, take a scale as it
+is; ATen's kernels know sizes that stay as they are, or double, whatever it says."""
+
 REPLACED: dict[Any, Callable[..., Any]] = {
     torch.nn.functional.one_hot: one_hot, torch.nn.functional.max_pool1d: max_pool1d, torch.max_pool1d: max_pool1d,
     torch.nn.functional.pad: pad,
@@ -60,6 +67,8 @@ REPLACED: dict[Any, Callable[..., Any]] = {
 their place."""
 
 
-def python_rules(function: Any) -> AbstractContextManager[Any]:
+def python_rules(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> AbstractContextManager[Any]:
     """The context in which `function` of a captured graph runs while it is traced."""
+    if function in UPSAMPLING and (kwargs.get("scale_factor") is not None or any(a is not None for a in args[2:3])):
+        return torch._C._DisablePythonDispatcher()
     return enable_python_dispatcher() if function in PYTHON_RULES else nullcontext()

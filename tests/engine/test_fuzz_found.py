@@ -347,8 +347,11 @@ def test_a_variance_of_fewer_elements_than_are_taken_off_divides_by_nothing():
 
 
 def test_nearest_neighbours_by_a_scale_at_sizes_that_vary():
-    image = program([given("a", (2, 3, 7, 10))], ("F.interpolate", (A, None, (1.05, 2.04)), {}))
-    assert not check([image], {}, dynamic=True)
+    modes = ("nearest", "bilinear", "bicubic")
+    images = [program([given("a", (2, 3, 7, 10))], ("F.interpolate", (A, None, (1.05, 2.04), mode), {}),
+                      ("F.interpolate", (A, (7, 9), None, mode), {}), results=("v0", "v1")) for mode in modes]
+    for image in images:
+        assert not check([image], {}, dynamic=True)
 
 
 def test_statistics_in_16_bits_are_not_read_as_32():
