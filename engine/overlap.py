@@ -6,6 +6,8 @@ from typing import Any
 
 import torch
 
+from .unbacked import unbacked_in
+
 
 def overlapping(sizes: Sequence[Any], strides: Sequence[Any]) -> bool:
     """Whether elements may share memory: a step in one dimension may land on what smaller steps reach.
@@ -29,3 +31,27 @@ def overlapping(sizes: Sequence[Any], strides: Sequence[Any]) -> bool:
 def repeats(tensor: torch.Tensor) -> bool:
     """Whether elements of a tensor may share memory, as `overlapping` tells it of its sizes and strides."""
     return overlapping(tensor.shape, tensor.stride())
+
+
+def may_repeat(tensor: torch.Tensor) -> bool:
+    """Whether elements of a fake tensor share memory at the sizes at hand; that they do not is a guard on sizes that
+    vary (of those that only data tells, as `repeats`).
+
+    In any order of the dimensions it is enough that each step is longer than what those before it reach.
+    """
+    if unbacked_in(tensor):
+        return repeats(tensor)
+    if any(type(size) is int and size == 0 for size in tensor.shape):
+        return False
+    dims = zip(tensor.stride(), tensor.shape)
+    moving = [(stride, size) for stride, size in dims if not (type(size) is int and size == 1)]
+    reach: Any = 0
+    for stride, size in sorted(moving, key=lambda dim: _at_hand(dim[0])):
+        if stride <= reach:
+            return True
+        reach = reach + (size - 1) * stride
+    return False
+
+
+def _at_hand(number: Any) -> int:
+    return int(number.node.hint) if isinstance(number, torch.SymInt) else int(number)

@@ -61,7 +61,8 @@ class Written:
             torch._sync(value)
             self._promised.setdefault(storage, torch._from_functional_tensor(value))
             return
-        if _name(node) in EXPANDING or _name(node) == WINDOWS or repeats(value):
+        varies = _name(node) == "as_strided" and value._has_symbolic_sizes_strides
+        if _name(node) in EXPANDING or _name(node) == WINDOWS or varies or repeats(value):
             self._expanded[storage] = node
         if _name(node) == "as_strided" and not _fills(base.meta.get("val")):
             self._around[storage] = node

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch._decomp import decomposition_table
+from torch._prims_common import suggest_memory_format
 
 aten = torch.ops.aten
 
@@ -57,6 +58,8 @@ def _nearest(operator: Any, innermost: torch.memory_format) -> Callable[..., Any
 
     def upsample_nearest(x: torch.Tensor, size: Sequence[Any], *scales: float | None) -> Any:
         given = list(x.shape[2:])
+        if (blocks := _blocks_of_one(x, size, scales)) is not None:
+            return blocks
         if _is_gpu(x) or all(s is None or (type(s) is float and s.is_integer()) for s in scales):
             return rule(x, size, *scales)
         if any(type(n) is not int for n in (*x.shape, *size)):
@@ -67,6 +70,23 @@ def _nearest(operator: Any, innermost: torch.memory_format) -> Callable[..., Any
         return rule(x, size, *scales)
 
     return upsample_nearest
+
+
+def _blocks_of_one(x: torch.Tensor, size: Sequence[Any], scales: Sequence[float | None]) -> torch.Tensor | None:
+    """Sizes that double, perhaps several times: each element fills a block, which no place need be computed for."""
+    given = list(x.shape[2:])
+    numbers = all(type(n) is int and n > 0 for n in (*x.shape, *size))
+    if _is_gpu(x) or not numbers or suggest_memory_format(x) is not torch.contiguous_format or not x.is_contiguous():
+        return None
+    factors = [out // n for n, out in zip(given, size)]
+    exact = all(n * f == out and f & (f - 1) == 0 for n, f, out in zip(given, factors, size)) and max(factors) > 1
+    if not exact or any(s is not None and s != f for s, f in zip(scales, factors)):
+        return None
+    apart = [part for n in given for part in (n, 1)]
+    blocks = [part for n, f in zip(given, factors) for part in (n, f)]
+    first = list(x.shape[:2])
+    spread = aten.expand.default(aten.reshape.default(x, first + apart), first + blocks)
+    return aten.reshape.default(spread, first + list(size))
 
 
 own(aten.upsample_nearest2d.default)(_nearest(aten.upsample_nearest2d.default, torch.channels_last))
@@ -261,6 +281,14 @@ def norm_of_one(x: torch.Tensor, order: Any = 2, dims: Any = None, keepdim: bool
     size = aten.clone.default(x if dtype is None else x.to(dtype), memory_format=torch.contiguous_format)
     size = aten.abs.default(size)
     return size if keepdim else aten.squeeze.dims(size, list(over))
+
+
+@own(aten.logsumexp.default)
+def logsumexp(x: torch.Tensor, dims: Sequence[int], keepdim: bool = False) -> Any:
+    """torch's rule; where no dimension is named, ATen's kernel reduces all and then raises."""
+    if len(dims) == 0 and x.dim() > 0 and not keepdim:
+        return NotImplemented
+    return decomposition_table[aten.logsumexp.default](x, dims, keepdim)
 
 
 # ---- pooling where windows neither overlap nor miss anything: means of blocks

@@ -110,7 +110,7 @@ def _nan_to_num(graph: GraphLowering, node: torch.fx.Node, x: Value, nan: float 
     def rule(e: BodyBuilder, name: str) -> str:
         if not x.dtype.is_floating_point:
             return name
-        limits = torch.finfo(x.dtype)
+        limits, name = torch.finfo(x.dtype), e.rounded(name, x.dtype)  # which may overflow
         clean = e("where", e("isnan", name), 0.0 if nan is None else nan, name)
         clean = e("where", e("eq", name, math.inf), limits.max if posinf is None else posinf, clean)
         return e("where", e("eq", name, -math.inf), limits.min if neginf is None else neginf, clean)

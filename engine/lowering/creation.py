@@ -44,10 +44,21 @@ def _full_like(graph: GraphLowering, node: torch.fx.Node, x: Any, *rest: Any, **
     return filled(graph, node, rest[-1])
 
 
-@lowering(aten.zeros.default, aten.zeros_like.default, aten.new_zeros.default, aten.empty.memory_format,
-          aten.empty_like.default, aten.new_empty.default, kind=POINTWISE)
+@lowering(aten.zeros.default, aten.zeros_like.default, aten.new_zeros.default, kind=POINTWISE)
 def _zeros(graph: GraphLowering, node: torch.fx.Node, *_: Any, **__: Any) -> Value:
-    """Zeros; what `empty` leaves undefined is zero, too."""
+    return filled(graph, node, 0)
+
+
+def _check_undefined() -> None:
+    """Raises Unsupported where what is in new memory is defined: torch's deterministic mode fills it."""
+    if torch.are_deterministic_algorithms_enabled() and torch.utils.deterministic.fill_uninitialized_memory:
+        raise Unsupported("the deterministic mode fills new memory")
+
+
+@lowering(aten.empty.memory_format, aten.empty_like.default, aten.new_empty.default, kind=POINTWISE)
+def _empty(graph: GraphLowering, node: torch.fx.Node, *_: Any, **__: Any) -> Value:
+    """What `empty` leaves undefined is zero."""
+    _check_undefined()
     return filled(graph, node, 0)
 
 
@@ -56,6 +67,7 @@ def _empty_strided(graph: GraphLowering, node: torch.fx.Node, *_: Any, **__: Any
     fake = node.meta["val"]
     if any(stride == 0 and length != 1 for length, stride in zip(fake.shape, fake.stride())):
         raise EngineUnsupported(f"several elements of {node.name} share memory")
+    _check_undefined()
     return filled(graph, node, 0)
 
 

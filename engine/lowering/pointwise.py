@@ -80,7 +80,7 @@ def apply(graph: GraphLowering, node: torch.fx.Node, rule: Rule, operands: tuple
     result, rounding = fake.dtype, keeps_rounding(graph, node, fake.dtype)
 
     def compute(e: BodyBuilder, index: Index) -> str:
-        names = [_operand(e, operand, index, d) for operand, d in zip(operands, dtypes)]
+        names = [_operand(e, operand, index, d, dtype != "result") for operand, d in zip(operands, dtypes)]
         name = e.cast(rule(e, *names, *options, **named), compute_dtype(result))
         return e.rounded(name, result) if rounding else name
 
@@ -108,9 +108,12 @@ def lazily_rounded(graph: GraphLowering, node: torch.fx.Node, fake: torch.Tensor
     return graph.pointwise(node, fake, inputs, lambda e, index: e.rounded(compute(e, index), fake.dtype))
 
 
-def _operand(e: BodyBuilder, operand: Any, index: Index, dtype: torch.dtype | None) -> Any:
+def _operand(e: BodyBuilder, operand: Any, index: Index, dtype: torch.dtype | None, exact: bool = False) -> Any:
+    """The name of an operand in `dtype`; `exact`: as eager has it, for what asks about it (is it infinite, is it equal)
+    jumps where a value that was not rounded to 16 bits lies beside that which was."""
     if isinstance(operand, Value):
         name = operand.broadcast(e, index)
+        name = e.rounded(name, operand.dtype) if exact and operand.dtype in LOW_PRECISION else name
         return name if dtype is None else e.cast(name, dtype)
     if isinstance(operand, sympy.Expr):
         name = e.number(operand)

@@ -62,11 +62,15 @@ def reduction(graph: GraphLowering, fakes: Sequence[torch.Tensor], x: Value, dim
     return values
 
 
+OF_NOTHING = frozenset((aten.any.dims, aten.all.dims))
+"""Reductions of which an empty list of dimensions reduces none; that of others is all of them."""
+
+
 def _simple(kind: str, accumulate: Callable[[torch.dtype, torch.dtype], torch.dtype]) -> Callable[..., Value]:
     def lower(graph: GraphLowering, node: torch.fx.Node, x: Value, dims: Any = None, keepdim: bool = False,
               dtype: Any = None) -> Value:
         fake = node.meta["val"]
-        over = reduced_dims(x, dims)
+        over = () if dims is not None and node.target in OF_NOTHING and not dims else reduced_dims(x, dims)
         wide = compute_dtype(accumulate(x.dtype, fake.dtype))
         narrowed = fake.dtype in LOW_PRECISION and x.dtype is not fake.dtype  # each element, before the sum
 

@@ -61,6 +61,6 @@ def _small_and_static(node: torch.fx.Node) -> bool:
 def _evaluate(node: torch.fx.Node, known: dict[torch.fx.Node, torch.Tensor]) -> Any:
     args = torch.fx.node.map_arg(node.args, known.__getitem__)
     kwargs = torch.fx.node.map_arg(node.kwargs, known.__getitem__)
-    with torch.no_grad():
+    with torch.no_grad(), torch._C._DisableAutocast():  # whose casts are in the graph
         result = node.target(*args, **kwargs)  # type: ignore[operator]
     return result.clone() if isinstance(result, torch.Tensor) else result

@@ -307,6 +307,57 @@ def test_arrays_of_numpy_that_overlap_are_seen_to_share_memory():
     assert compiled(torch.zeros(4), torch.zeros(4))[0].tolist() == [0.0] * 4
 
 
+@pytest.mark.parametrize("inside", (False, True), ids=("of an input", "of a copy"))
+def test_windows_whose_number_varies_are_written_one_after_the_other(inside):
+    def program(memory, windows):
+        if inside:
+            windows = (memory * 1).as_strided((memory.shape[0] - 2, 3), (1, 1))
+        return windows.mul_(2.5), memory * 1
+
+    def inputs(length):
+        memory = torch.arange(float(length))
+        return memory.clone(), memory.unfold(0, 3, 1)
+
+    compiled = ptdebug.compile(program)
+    for length in (6, 7, 9):
+        for got, expected in zip(compiled(*inputs(length)), program(*inputs(length))):
+            equal(got, expected, exact=True)
+
+
+def test_rows_that_begin_to_share_memory_at_another_size_are_not_written_by_the_same_kernels():
+    def program(x):
+        return x.add_(1).sum()
+
+    compiled = ptdebug.compile(program, dynamic=True)
+    for width in (3, 8, 5, 11):
+        got, expected = (function(torch.zeros(40).as_strided((4, width), (8, 1))) for function in (compiled, program))
+        assert got.item() == expected.item()
+
+
+def test_new_memory_is_as_the_deterministic_mode_fills_it():
+    def program(x):
+        return torch.empty(3), torch.empty_like(x), x.new_empty_strided((2,), (1,)), x + 1
+
+    x = torch.zeros(2, dtype=torch.int64)
+    try:
+        torch.use_deterministic_algorithms(True)
+        for got, expected in zip(ptdebug.compile(program)(x), program(x)):
+            equal(got, expected, exact=True)
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
+def test_constants_are_folded_without_the_autocast_that_the_program_turns_off():
+    def program(x):
+        with torch.autocast("cpu", enabled=False):
+            factor = torch.tensor([[1.1, 2.2], [3.3, 4.4]])
+            product = factor @ factor
+        return x + product
+
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        equal(ptdebug.compile(program)(torch.zeros(2, 2)), program(torch.zeros(2, 2)), exact=True)
+
+
 def test_gradients_flow_through_a_graph_of_views_alone():
     captured = capture(lambda x: x.expand(3, 4), R(1, 4))
     (result,) = captured.module.graph.output_node().args[0]

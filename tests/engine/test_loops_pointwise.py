@@ -1,6 +1,8 @@
 """Element-wise lowerings against eager, at ordinary and special values, in every dtype they take."""
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -172,3 +174,11 @@ def test_broadcasting_and_ranks():
     check(lambda a, b, c: a * b + c, torch.randn(3, 1, 5), torch.randn(4, 1), torch.randn(()))
     check(lambda a, b: a + b, torch.randn(0, 3), torch.randn(1, 3))
     check(lambda a: a + 1, torch.randn(()))
+
+
+def test_what_is_asked_of_a_16_bit_value_is_asked_of_what_eager_has():
+    def program(x):
+        y = x * x  # overflows
+        return torch.isinf(y), torch.nan_to_num(y), y == math.inf, y > 65504, torch.logical_not(x * 1e-9), x + 0.001 == x
+
+    check(program, torch.tensor([300.0, -2.0, 400.0], dtype=torch.float16), rtol=0, atol=0)

@@ -151,3 +151,8 @@ def test_a_value_whose_uses_meet_in_one_body_is_not_stored():
     program = check(lambda x: (lambda y: y * y.sigmoid() + y.tanh())(x.exp()), torch.randn(4, 5))
     assert len(bodies(program)) == 1
     assert operations(program).count("exp") == 1
+
+
+@pytest.mark.parametrize("reduce", (torch.any, torch.all), ids=("any", "all"))
+def test_no_dimensions_are_none_for_truth(reduce):
+    check(lambda x: (reduce(x, dim=()), reduce(x, dim=(), keepdim=True), x.sum(dim=())), torch.eye(2))
