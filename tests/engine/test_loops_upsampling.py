@@ -4,6 +4,7 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.nn.functional as F
+from ptdebug.engine.decompositions import OWN
 
 from .cpp_checking import check
 
@@ -18,6 +19,13 @@ def test_bilinear(dtype, shape, wanted, corners):
     check(lambda x: F.interpolate(x, size=wanted, mode="bilinear", align_corners=corners), x, slack=4.0)
     last = x.to(memory_format=torch.channels_last)
     check(lambda x: F.interpolate(x, size=wanted, mode="bilinear", align_corners=corners), last, slack=4.0)
+
+
+def test_nearest_neighbours_in_doubled_sizes_are_repeated_without_their_places_being_computed():
+    rule, x = OWN[torch.ops.aten.upsample_nearest2d.default], torch.randn(2, 3, 5, 24)
+    made = check(lambda x: rule(x, [10, 96], 2.0, None).relu(), x, kernels=1)
+    assert "(float)" not in made.source.text
+    assert torch.equal(made(x)[0], F.interpolate(x, scale_factor=(2, 4)).relu())
 
 
 def test_a_scale_is_taken_as_given_and_consumers_join_the_second_pass():

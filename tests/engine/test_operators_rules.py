@@ -71,6 +71,13 @@ def test_numbers_in_a_tensor_and_operators_that_write_are_left_alone():
     (aten._adaptive_avg_pool3d_backward.default, (torch.randn(2, 2, 1, 3), torch.randn(2, 4, 4, 6)), {}),
     (aten.upsample_nearest2d_backward.default, (torch.randn(1, 2, 6, 8), [6, 8], [1, 2, 3, 4], 2.0, 2.0), {}),
     (aten.upsample_nearest1d_backward.default, (torch.randn(1, 2, 6), [6], [1, 2, 2], None), {}),
+    (aten.upsample_nearest2d.default, (torch.randn(2, 3, 5, 7), [10, 28], None, 4.0), {}),
+    (aten.upsample_nearest2d.default, (torch.randn(2, 3, 5, 7), [5, 14], None, None), {}),
+    (aten.upsample_nearest2d.default, (torch.randn(2, 1, 2, 3), [2, 24], None, 8.0), {}),
+    (aten.upsample_nearest2d.default, (torch.randn(1, 2, 4, 5), [8, 10], 2.1, 2.0), {}),
+    (aten.upsample_nearest2d.default, (torch.randn(1, 2, 4, 5), [12, 10], None, None), {}),
+    (aten.upsample_nearest2d.default, (torch.randn(2, 4, 5, 6).to(memory_format=torch.channels_last), [10, 12]), {}),
+    (aten.upsample_nearest3d.default, (torch.randn(2, 2, 3, 2, 5), [6, 8, 5], None, None, None), {}),
 ), ids=name_of)
 def test_our_own_rules_say_what_the_operator_does(operator, args, kwargs):
     made, expected = OWN[operator](*args, **kwargs), operator(*args, **kwargs)
