@@ -73,7 +73,7 @@ def bits_literal(value: float | bool | int, dtype: torch.dtype) -> str:
     """The number, as a 16-bit float of `dtype` has it in memory; "" where that is another number."""
     stored = torch.tensor(float(value), dtype=torch.float64).to(dtype)
     same = stored.item() == float(value) or math.isnan(float(value))
-    return f"(uint16){stored.view(torch.int16).item() & 0xffff}" if same else ""
+    return f"(uint16){int(stored.view(torch.int16).item()) & 0xffff}" if same else ""
 
 
 def _decimal(number: float, kind: str) -> str:
