@@ -117,6 +117,10 @@ BREAKS: dict[str, BreakKind] = {
     "effect-in-region": BreakKind(
         "{detail}, and that code need not run exactly once", "move the change out, and return what is to be kept"
     ),
+    "global-hooks": BreakKind(
+        "hooks are registered for all modules, and {detail} calls its functions as modules, for which they run, too",
+        "register the hooks on the modules that they are for",
+    ),
     "missing-fake-kernel": BreakKind(
         "the operator {detail} does not say which shape and dtype its result has",
         "register a fake implementation for it: torch.library.register_fake(name of the operator)",

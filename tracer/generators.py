@@ -5,7 +5,7 @@ import inspect
 import sys
 from collections.abc import Mapping, Sequence
 from types import CodeType, GeneratorType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from .values import build
 from .values.base import ObservedException, Unsupported, Value
@@ -101,7 +101,7 @@ class GeneratorValue(Value):
         except ObservedException as raised:
             self.finished = True
             if issubclass(raised.value.python_type(), StopIteration):
-                tx.raise_observed(RuntimeError, "generator raised StopIteration")
+                self._turn(tx, raised.value)
             raise
         finally:
             self.running = False
@@ -111,6 +111,16 @@ class GeneratorValue(Value):
             return None
         frame.yielded = None
         return value
+
+    def _turn(self, tx: Interpreter, stop: Value) -> NoReturn:
+        """PEP 479: StopIteration leaves a generator as the cause of a RuntimeError. It would end one of our iterators
+        that is written as a generator: Python then runs its own."""
+        if self.frame.f_globals.get("__name__", "").startswith("ptdebug."):
+            raise Unsupported("iterate", f"{self.describe()}, in which StopIteration is raised")
+        error = build.make_exception(tx, RuntimeError, [build.constant("generator raised StopIteration")])
+        for name, value in (("__cause__", stop), ("__context__", stop), ("__suppress_context__", build.constant(True))):
+            error.setattr(tx, name, value)
+        tx.raise_value(error, again=True)
 
     def _step(self, tx: Interpreter, sent: Value, error: Value | None) -> Value:
         frame = self.frame
@@ -213,6 +223,9 @@ class GeneratorValue(Value):
             try:
                 if self.resume(tx, build.constant(None), exit_) is not None:
                     tx.raise_observed(RuntimeError, "generator ignored GeneratorExit")
+                if VERSION >= (3, 13) and self.result is not None:
+                    result, self.result = self.result, None
+                    return result
             except ObservedException as raised:
                 if not issubclass(raised.value.python_type(), (GeneratorExit, StopIteration)):
                     raise

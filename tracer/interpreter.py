@@ -366,9 +366,9 @@ class Interpreter:
         table = table if isinstance(table, dict) else table.__dict__
         if name not in table:
             self.raise_observed(NameError, f"name '{name}' is not defined")
-        if self.f_globals is self.trace.f_globals:
+        if self.f_globals is self.trace.f_globals and name not in self.f_globals:
             return build.build(self, table[name], GlobalSource(name))
-        return build.from_python(self, table[name])
+        return build.from_python(self, table[name])  # or a global of that name has been deleted
 
     def _global_source(self, name: str) -> Source:
         if self.f_globals is self.trace.f_globals:

@@ -111,6 +111,31 @@ def dict_that_changes(compile):
 
 
 @program
+def equal_sets_that_were_filled_in_another_order(compile):
+    def fn(x, given):
+        made = given | {5}, given - {5}, set(given), frozenset(given), given.union([3])
+        text, frozen = str(given), list(map(list, made))
+        given.add(5)
+        return x + len(given), frozen, text, list(given), [list(one) for one in made]
+
+    f = compile(fn)
+    return [f(torch.ones(2), set(items)) for items in ([8, 0], [0, 8], [8, 0])]
+
+
+@program
+def equal_constants_of_other_types_in_sets_and_as_keys(compile):
+    def of_a_set(x, given):
+        return x + len(given), list(given), str(given)
+
+    def of_a_dict(x, given):
+        return x + len(given), list(given), str(list(given.items()))
+
+    f, g = compile(of_a_set), compile(of_a_dict)
+    groups = (1, True, 1.0), (0.0, -0.0, False), ((1, 2), (True, 2), (1, 2.0)), (frozenset([1]), frozenset([True]))
+    return [(f(torch.ones(2), {one}), g(torch.ones(2), {one: 2})) for group in groups for one in group]
+
+
+@program
 def sets_and_views_of_dicts(compile):
     """A set made with a view is a new one, in the order that it has where Python makes it."""
 

@@ -8,6 +8,7 @@ import warnings
 import pytest
 import torch
 import torch.nn as nn
+from torch._higher_order_ops import while_loop
 from torch.nn.utils import parametrizations, parametrize
 
 from .checking import Programs, check, trained
@@ -56,6 +57,19 @@ def global_hooks(compile):
         h2.remove()
     out.append(f(torch.ones(1, 3)))
     return out, seen
+
+
+@program
+def global_hooks_removed_before_an_operator_that_takes_functions(compile):
+    def fn(x, n):
+        handle = nn.modules.module.register_module_forward_hook(lambda *_: seen.append("ran"))
+        y = m(x)
+        print("break")
+        handle.remove()
+        return while_loop(lambda i, a: i < 2, lambda i, a: (i + 1, a * 2), (n, y))[1]
+
+    m, seen = nn.Tanh(), []
+    return compile(fn)(torch.ones(2), torch.tensor(0)), seen
 
 
 @program

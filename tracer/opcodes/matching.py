@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ..values import build
 from ..values.base import ObservedException, Value
+from ..values.instance_checks import is_instance
 from .registry import opcode
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def _match_class(
 ) -> list[Value] | None:
     """The attributes that `case cls(...)` binds, None when `subject` does not match."""
     real = cls.as_constant()
-    if not issubclass(subject.python_type(), real):
+    if not is_instance(tx, subject, cls):
         return None
     found: list[Value] = []
     match_args = getattr(real, "__match_args__", None)

@@ -14,7 +14,7 @@ from .base import ObservedException, Unsupported, Value, each
 from .constant import REGISTRY, constant, fold
 from .deques import DequeValue
 from .handlers import handles
-from .instance_checks import is_instance
+from .instance_checks import is_instance, is_subclass
 from .lists import ListValue, sorted_items
 from .mappings import DictValue
 from .number import NumberValue
@@ -52,7 +52,7 @@ def _isinstance(tx: Interpreter, value: Value, classes: Value) -> Value:
 
 
 def _issubclass(tx: Interpreter, cls: Value, classes: Value) -> Value:
-    return fold(tx, issubclass, [cls, classes])
+    return constant(is_subclass(tx, cls, classes))
 
 
 def _type(tx: Interpreter, value: Value, *rest: Value) -> Value:

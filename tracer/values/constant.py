@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from types import GenericAlias, MethodType
 from typing import TYPE_CHECKING, Any
 
@@ -256,6 +256,26 @@ REGISTRY: dict[str, Callable[..., Any]] = {}
 def constant(value: Any) -> ConstantValue:
     """The Value of an immutable object that the trace made."""
     return ConstantValue(value)
+
+
+def same_kinds(items: Collection[Any]) -> Callable[[Collection[Any]], bool]:
+    """A function that says of others, which are equal to `items` one by one, whether the program can tell them apart:
+    1, True and 1.0 are equal, and so are 0.0 and -0.0."""
+    kinds = list(map(type, items))
+    if _CONTAINING.isdisjoint(kinds):
+        return lambda others: list(map(type, others)) == kinds
+    told = list(map(_told, items))
+    return lambda others: list(map(_told, others)) == told
+
+
+_CONTAINING = {float, complex, tuple, frozenset}
+
+
+def _told(item: Any) -> Any:
+    kind = type(item)
+    if kind is tuple or kind is frozenset:
+        return kind, *map(_told, item)
+    return (kind, repr(item)) if kind in _CONTAINING else kind
 
 
 def fold_result(tx: Interpreter, result: Any) -> Value:

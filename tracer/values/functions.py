@@ -188,6 +188,10 @@ class FunctionValue(Value):
         if name == "__get__":
             return PartialValue(from_python(tx, FunctionType.__get__), [self], {})
         if self.function is not None:
+            if name == "__defaults__":
+                return REGISTRY["make_tuple"](tx, self.defaults) if self.function.__defaults__ else constant(None)
+            if name in _PARTS and getattr(self.function, name):
+                raise Unsupported("attribute", f"{self.describe()}.{name}")
             try:
                 found = getattr(self.function, name)
             except AttributeError as error:
@@ -219,7 +223,7 @@ class FunctionValue(Value):
             if hasattr(FunctionType, name) and name not in _TEXTS:
                 raise Unsupported("set-attribute", f"{self.describe()}.{name}")
             self.attributes[name] = value
-        elif self.source is not None:
+        elif self.source is not None and (not hasattr(FunctionType, name) or name in _TEXTS):
             tx.effects.store_attr(self, name, value)
         else:
             raise Unsupported("set-attribute", f"{self.describe()}.{name}")
@@ -256,6 +260,10 @@ class FunctionValue(Value):
 
 _TEXTS = ("__module__", "__name__", "__qualname__", "__doc__")
 """What a program may set of a function that is made in the trace, besides attributes of its own."""
+
+
+_PARTS = ("__kwdefaults__", "__globals__", "__closure__")
+"""What a call reads and the program may change through the function."""
 
 
 def _docstring(code: CodeType) -> str | None:

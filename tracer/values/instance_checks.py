@@ -1,17 +1,20 @@
-"""isinstance, by the class that the program sees: what decides is the metaclass's `__instancecheck__`."""
+"""isinstance and issubclass, by the class that the program sees: what decides is the metaclass's `__instancecheck__`
+and `__subclasscheck__`. Those of the program are interpreted, never run."""
 from __future__ import annotations
 
 import abc
 import types
 import weakref
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from .attributes import is_python_method, lookup
 from .base import Unsupported, Value
+from .constant import fold
 from .number import NumberValue
-from .registry import from_python
+from .registry import from_python, is_library
 from .sequences import TupleValue
 from .slices import SliceValue
 from .tensor import TensorValue
@@ -49,19 +52,64 @@ def _among(tx: Interpreter, value: Value, kinds: Any) -> bool:
     return from_python(tx, check).call(tx, [from_python(tx, kinds), value], {}).truth(tx)
 
 
+def is_subclass(tx: Interpreter, cls: Value, classes: Value) -> bool:
+    """issubclass(cls, classes)."""
+    kinds = classes.as_constant()
+    for kind in kinds if isinstance(kinds, tuple) else (kinds,):
+        if _asks_the_program(kind):
+            check = from_python(tx, lookup(type(kind), "__subclasscheck__"))
+            found = check.call(tx, [from_python(tx, kind), cls], {}).truth(tx)
+        else:
+            if cls.is_constant():
+                _guard_registered(tx, cls.as_constant(), kind)
+            found = fold(tx, issubclass, [cls, from_python(tx, kind)]).truth(tx)
+        if found:
+            return True
+    return False
+
+
+def _guard_registered(tx: Interpreter, cls: Any, kind: Any) -> None:
+    """Whether a class counts as below an abstract one of the program may change, by `kind.register`."""
+    if isinstance(kind, abc.ABCMeta) and not is_library(kind.__module__) and kind not in getattr(cls, "__mro__", ()):
+        now = abc.get_cache_token()
+        unchanged = (lambda _: abc.get_cache_token() == now, "no class was registered with an abstract one")
+        tx.guards.add(None, "LAMBDA", unchanged)
+
+
+def _asks_the_program(kind: Any) -> bool:
+    """Whether a metaclass of the program says which classes are below a class of its own."""
+    check = lookup(type(kind), "__subclasscheck__")
+    return is_python_method(check) and not is_library(check.__module__)
+
+
 def by_class(tx: Interpreter, value: Value, kind: Any) -> bool:
-    """type.__instancecheck__: the class, or what the instance says its class is."""
+    """type.__instancecheck__ or ABCMeta's: the class, or what the instance says its class is."""
+    asks = _asks_the_program(kind)
+    if asks and isinstance(kind, abc.ABCMeta):
+        raise Unsupported("call", f"isinstance of {value.describe()} and {kind.__qualname__}")
+    _guard_registered(tx, value.python_type(), kind)
     if value.is_constant() and not isinstance(value, (SliceValue, TupleValue, NumberValue)):
-        return isinstance(value.as_constant(), kind)
+        return bool(_default_check(kind)(kind, value.as_constant()))
     real = value.python_type()
-    if issubclass(real, kind):
+    if _is_below(real, kind, asks):
         return True
     if real in (weakref.ProxyType, weakref.CallableProxyType):
         raise Unsupported("call", f"isinstance of {value.describe()}")
     if is_python_method(lookup(real, "__getattribute__")) or isinstance(lookup(real, "__class__"), property):
         said = value.getattr(tx, "__class__")
-        return said.is_constant() and issubclass(said.as_constant(), kind)
+        return said.is_constant() and _is_below(said.as_constant(), kind, asks)
     return False
+
+
+def _default_check(kind: Any) -> Callable[[Any, Any], bool]:
+    """isinstance(object, kind) as a function of both, past what a metaclass of the program says."""
+    if not isinstance(kind, type):
+        return lambda kind, value: isinstance(value, kind)
+    return abc.ABCMeta.__instancecheck__ if isinstance(kind, abc.ABCMeta) else type.__instancecheck__
+
+
+def _is_below(cls: type, kind: Any, asks: bool) -> bool:
+    return kind in cls.__mro__ if asks else issubclass(cls, kind)
 
 
 def _of_legacy_type(value: Value, kind: Any) -> bool:

@@ -60,6 +60,15 @@ class SteppedIterator(OneByOneIterator):
         """zip, enumerate, itertools.chain, ..."""
         return self.kind
 
+    def ask(self, tx: Interpreter, function: Value, args: Args) -> Value:
+        """function(*args). Raises Unsupported where it raises StopIteration, which ends whatever takes the items."""
+        try:
+            return function.call(tx, args, {})
+        except ObservedException as raised:
+            if issubclass(raised.value.python_type(), StopIteration):
+                raise Unsupported("iterate", f"{self.describe()}, whose function raises StopIteration") from raised
+            raise
+
     def describe(self) -> str:
         """The type."""
         return f"a {self.kind.__name__} iterator"
@@ -143,7 +152,7 @@ class MapIterator(SteppedIterator):
                 return None
             items.append(item)
         args = items[0].iterate(tx) if self.kind is itertools.starmap else items
-        return self.function.call(tx, args, {})
+        return self.ask(tx, self.function, args)
 
     def reconstruct(self, codegen: Codegen) -> None:
         """map of the iterators."""
@@ -182,7 +191,7 @@ class FilterIterator(SteppedIterator):
     def _passes(self, tx: Interpreter, item: Value) -> bool:
         if self.function.is_constant() and self.function.as_constant() is None:
             return item.truth(tx)
-        return self.function.call(tx, [item], {}).truth(tx)
+        return self.ask(tx, self.function, [item]).truth(tx)
 
     def reconstruct(self, codegen: Codegen) -> None:
         """The same filter on the iterator."""
@@ -316,7 +325,7 @@ class CallIterator(SteppedIterator):
     def next(self, tx: Interpreter) -> Value | None:
         """The function's result, until it equals the sentinel."""
         function, sentinel = self.sources
-        item = function.call(tx, [], {}) if not self.done else sentinel
+        item = self.ask(tx, function, []) if not self.done else sentinel
         self.done = self.done or apply(tx, operator.eq, item, sentinel).truth(tx)
         return item if not self.done else None
 

@@ -16,7 +16,7 @@ from ..finalizers import refuse_visible_deaths
 from ..sources import AttrSource, ItemSource, KeySource, Source
 from ..wording import in_words
 from .base import Unsupported, Value, each
-from .constant import REGISTRY, BoundBuiltin, constant, fold
+from .constant import REGISTRY, BoundBuiltin, constant, fold, same_kinds
 from .dict_iterators import DictIterator
 from .operators import equal
 from .registry import CONSTANT_TYPES, FRESH, build, builds, from_python, is_stable
@@ -76,6 +76,9 @@ class DictValue(Value):
             self.keys_guarded = True
             if self.source is not None and self.real is not None:
                 tx.guards.add(self.source, "DICT_KEYS", list(self.real))
+                if any(isinstance(key, (int, float, complex, tuple, frozenset)) for key in self.real):
+                    kinds = same_kinds(self.real), "the types of the keys of {} are the same"
+                    tx.guards.add(self.source, "LAMBDA", kinds)
 
     def guard_absent(self, tx: Interpreter, key: Any) -> None:
         """The program has seen that there is no such key."""

@@ -189,12 +189,7 @@ class ModuleValue(ObjectValue):
         if self.source is not None:
             for name in _HOOKS:
                 tx.guards.add(AttrSource(self.source, name), "LENGTH", len(own[name]))
-        everywhere = [getattr(nn_module, f"_global{name}") for name in _HOOKS]
-        for name, table in zip(_HOOKS, everywhere):
-            tx.guards.add(ModuleGlobalSource(nn_module.__name__, f"_global{name}"), "LENGTH", len(table))
-        held_by = [*everywhere, *[own[name] for name in _HOOKS]]
-        tables = [(table, tx.trace.values_by_id.get(id(table))) for table in held_by]
-        return any(held if known is None else known.truth(tx) for held, known in tables)  # as the program changed it
+        return any(_has_entries(tx, table) for table in (*_global_hooks(tx), *[own[name] for name in _HOOKS]))
 
     def key(self) -> Any:
         """Modules are keys by identity."""
@@ -207,6 +202,27 @@ class ModuleValue(ObjectValue):
     def describe(self) -> str:
         """Its class and path."""
         return f"the module {self.path or self.cls.__name__} ({self.cls.__name__})"
+
+
+def _global_hooks(tx: Interpreter) -> list[dict[int, Any]]:
+    """The tables of hooks that run for all modules, whose lengths are guarded."""
+    tables = [getattr(nn_module, f"_global{name}") for name in _HOOKS]
+    for name, table in zip(_HOOKS, tables):
+        tx.guards.add(ModuleGlobalSource(nn_module.__name__, f"_global{name}"), "LENGTH", len(table))
+    return tables
+
+
+def _has_entries(tx: Interpreter, table: dict[int, Any]) -> bool:
+    """Whether a dict has any, as the program changed it."""
+    known = tx.trace.values_by_id.get(id(table))
+    return bool(table) if known is None else known.truth(tx)
+
+
+def refuse_global_hooks(tx: Interpreter, what: str) -> None:
+    """Raises Unsupported where hooks of all modules are registered, or were when the frame began (a graph runs before
+    the frame's side effects): they run for the modules that an operator makes of its functions, too."""
+    if any(table or _has_entries(tx, table) for table in _global_hooks(tx)):
+        raise Unsupported("global-hooks", what)
 
 
 def module_path(source: Source | None) -> str:

@@ -20,6 +20,7 @@ from .base import Unsupported, Value
 from .builtin_functions import BuiltinValue
 from .flex_attention import flex_attention
 from .handlers import NAMED
+from .modules import refuse_global_hooks
 from .number import NumberValue
 from .pytree import flatten, unflatten
 from .registry import builds
@@ -86,6 +87,7 @@ def _run(
 ) -> Value:
     """The node `operator(*before, *graphs, *after, lifted)`, whose graphs all take the same lifted inputs. Its results
     are the leaves of what the last region returned."""
+    refuse_global_hooks(tx, operator.name())
     rules = operator.python_key_table
     rules.setdefault(type(tx.graph.fake_mode), rules.get(FakeTensorMode))  # torch finds its rule by the exact class
     lifted = list(dict.fromkeys(node for region in regions for node in region.scope.lifted))

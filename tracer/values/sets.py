@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..sources import Source
 from .base import Unsupported, Value, each
-from .constant import REGISTRY, BoundBuiltin, ItemsIterator, constant
+from .constant import REGISTRY, BoundBuiltin, ItemsIterator, constant, same_kinds
 from .mappings import DictValue, DictView, checked_key
 from .registry import FRESH, builds, from_python
 
@@ -92,10 +92,6 @@ class SetValue(Value):
         if len(self.items) > 1:
             if not all(item.is_constant() for item in self.items.values()):
                 raise Unsupported("iterate", f"{self.describe()}: its order is not known")
-            if self.shared and self.source is not None:
-                order = list(self.real)
-                same_order = (lambda real: list(real) == order, f"list({{}}) == {order!r}")
-                tx.guards.add(self.source, "LAMBDA", same_order)
             return [self.items[key] for key in self.real]
         return list(self.items.values())
 
@@ -336,17 +332,20 @@ _METHODS: dict[str, Callable[..., Value]] = {
 
 @builds(set, frozenset)
 def build_set(tx: Interpreter, obj: Any, source: Source | None) -> Value:
-    """A real set of constants, classes or functions, guarded by equality."""
+    """A real set of constants, classes or functions, guarded by what is in it; of constants also by the order, which
+    what is made of it inherits."""
     if type(obj) not in (set, frozenset):
         return REGISTRY["object"](tx, obj, source)
     value = SetValue(type(obj), source)
     value.filled(tx, [from_python(tx, item) for item in obj])
+    same: Callable[[Any], bool] = frozenset(obj).__eq__
     if all(item.is_constant() for item in value.items.values()):
         value.real, value.shared = obj, type(obj) is set
+        order, same_types = list(obj), same_kinds(obj)
+        same = lambda real: list(real) == order and same_types(real)
     if source is not None:
         tx.guards.add(source, "TYPE_MATCH", type(obj))
-        expected = frozenset(obj)
-        tx.guards.add(source, "LAMBDA", (expected.__eq__, f"{{}} == {set(obj)!r}"))
+        tx.guards.add(source, "LAMBDA", (same, f"{{}} == {set(obj)!r}"))
     return value
 
 

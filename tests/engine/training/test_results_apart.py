@@ -110,7 +110,7 @@ def test_infinities_of_a_result_that_is_not_differentiated_stay_out_of_gradients
 
     def surroundings(function, x):
         x = x.detach().abs().sub_(x.detach().abs().min()).requires_grad_()  # with a zero
-        first, second, third = function(x)
+        first, _, third = function(x)
         first.backward(retain_graph=True)
         once = grads(x)
         third[0].backward()
