@@ -44,6 +44,20 @@ def test_results_that_are_not_differentiable():
     check(program, P(3, 4))
 
 
+def test_an_input_that_is_detached_inside_may_come_from_a_graph_that_was_freed():
+    """A recurrent net that cuts its history itself: without gradients for it, its last step is not asked for any."""
+    def surroundings(function, x, state, w):
+        asked = []
+        for _ in range(3):
+            state.register_hook(lambda gradient: asked.append(x.new_tensor(gradient is None)))
+            state = function(x, state, w)
+            state.sum().backward()
+        assert not asked
+        return [state, x.grad, w.grad]
+
+    both(surroundings, lambda x, state, w: torch.tanh(x @ w + state.detach()), P(2, 3), P(2, 3), P(3, 3))
+
+
 def test_no_result_is_differentiable():
     check(lambda x: (x * 2).detach(), P(3))
 
@@ -148,6 +162,41 @@ def test_double_backward():
         return (gradient, *torch.autograd.grad(penalty, [x, w, b]))
 
     both(surroundings, layer, *inputs(torch.float64))
+
+
+def test_double_backward_after_an_input_that_nothing_saves_has_changed():
+    """Eager needs only the exponential; the second derivative, for which the call would be repeated, is refused."""
+    def surroundings(function, x):
+        y = function(x)
+        with torch.no_grad():
+            x.mul_(2)
+        (gradient,) = torch.autograd.grad(y.sum(), [x], create_graph=True)
+        assert gradient.requires_grad
+        return [gradient.detach()]
+
+    program = lambda x: (x + 1).exp()
+    both(surroundings, program, P(3))
+    x = P(3)
+    y = compile(program)(x)
+    with torch.no_grad():
+        x.mul_(2)
+    (gradient,) = torch.autograd.grad(y.sum(), [x], create_graph=True)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        gradient.sum().backward()
+
+
+def test_many_backwards_at_once():
+    def surroundings(function, x, w):
+        y, z = function(x, w)
+        each = torch.eye(2)
+        batched = torch.autograd.grad(y, [x, w], each, is_grads_batched=True, retain_graph=True)
+        one = torch.func.vmap(lambda t: torch.autograd.grad(y, x, t, retain_graph=True)[0])(each)
+        two = torch.autograd.grad([y, z], [x, w], [each, torch.ones(2, 3, 2)], is_grads_batched=True)
+        with pytest.raises(RuntimeError, match="second time"):
+            torch.autograd.grad(y.sum(), x)
+        return [*batched, one, *two]
+
+    both(surroundings, lambda x, w: ((x @ w).exp().sum(0), x.sin()), P(3, 2), P(2, 2))
 
 
 def test_double_backward_with_inputs_that_depend_on_each_other():
