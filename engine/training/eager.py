@@ -1,6 +1,7 @@
-"""The captured graph run in eager, for a backward that must itself be differentiable (`create_graph=True`).
+"""The captured graph run in eager, for a backward that must itself be differentiable (`create_graph=True`), or that runs
+for many gradients at once (`is_grads_batched=True`).
 
-A compiled backward leaves no history. So the call is repeated in eager, on the inputs that the node remembers and with
+A compiled backward leaves no history, and its kernels want memory. So the call is repeated in eager, on the inputs that the node remembers and with
 the random numbers of the first time, and autograd differentiates that.
 """
 from __future__ import annotations
@@ -24,10 +25,12 @@ class Root:
 
 @dataclass(frozen=True)
 class Call:
-    """What is remembered of a call: its inputs, and the states of the random number generators if any are used."""
+    """What is remembered of a call: its inputs, the states of the random number generators if any are used, and how
+    often the inputs that only an eager run reads again had been written."""
 
     inputs: tuple[Any, ...]
     random: tuple[Any, ...] = ()
+    versions: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -35,8 +38,9 @@ class EagerFacts:
     """How the results of a captured graph belong to the tangents of the joint graph, and what repeating a call takes.
 
     `assigned` are inputs that get a new history, `changed` all that the graph changes; `read` those whose old value
-    the results depend on. `autocast` holds (device type, dtype) for which autocast was on, `random` the devices whose
-    generators the graph uses.
+    the results depend on. `unsaved` are inputs that the graph reads, and neither changes nor saves: autograd does not
+    look whether they have been written since. `autocast` holds (device type, dtype) for which autocast was on, `random`
+    the devices whose generators the graph uses.
     """
 
     gradients_of: tuple[int, ...]
@@ -44,6 +48,7 @@ class EagerFacts:
     assigned: frozenset[int]
     changed: frozenset[int]
     read: frozenset[int]
+    unsaved: tuple[int, ...]
     autocast: tuple[tuple[str, torch.dtype], ...]
     random: tuple[torch.device, ...]
 
@@ -57,17 +62,25 @@ class EagerForm:
 
     def remember(self, inputs: tuple[Any, ...]) -> Call:
         """Called before the compiled forward: what it changes, and is needed, is copied."""
+        versions = tuple([inputs[i]._version for i in self.facts.unsaved])
         if self.facts.assigned or self.facts.read:
             kept = list(inputs)
             with torch.enable_grad():  # a copy keeps the history that the input is about to lose
                 for i in self.facts.assigned | self.facts.read:
                     kept[i] = inputs[i].clone()
             inputs = tuple(kept)
-        return Call(inputs, tuple(map(_generator_state, self.facts.random)))
+        return Call(inputs, tuple(map(_generator_state, self.facts.random)), versions)
 
-    def gradients(self, call: Call, tangents: Sequence[torch.Tensor | None]) -> tuple[torch.Tensor | None, ...]:
-        """Gradients of the inputs at `gradients_of`, with history. The inputs are seen through new nodes, so that one
-        that depends on another counts as independent of it."""
+    def is_stale(self, call: Call) -> bool:
+        """Whether the program has written to inputs since, so that the call cannot be repeated: eager has not saved
+        them, and differentiates all the same."""
+        return any(call.inputs[i]._version != then for i, then in zip(self.facts.unsaved, call.versions))
+
+    def gradients(
+        self, call: Call, tangents: Sequence[torch.Tensor | None], history: bool = True
+    ) -> tuple[torch.Tensor | None, ...]:
+        """Gradients of the inputs at `gradients_of`, with `history` or without. The inputs are seen through new nodes, so
+        that one that depends on another counts as independent of it."""
         inputs = self.fresh(call.inputs)
         wanted = [torch.autograd.graph.get_gradient_edge(inputs[i]) for i in self.facts.gradients_of]
         with self._as_then(call):
@@ -76,7 +89,7 @@ class EagerForm:
         if not found:
             return (None,) * len(wanted)
         roots, given = zip(*found)
-        return tuple(torch.autograd.grad(roots, wanted, given, create_graph=True, allow_unused=True))
+        return tuple(torch.autograd.grad(roots, wanted, given, create_graph=history, allow_unused=True))
 
     def fresh(self, inputs: Sequence[Any]) -> tuple[Any, ...]:
         """The inputs as nodes of their own in autograd's graph; copies of those that the graph changes."""

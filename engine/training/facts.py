@@ -24,7 +24,7 @@ def node_facts(halves: Partitioned) -> NodeFacts:
     return NodeFacts(
         results, sum(s.kind != "size" for s in halves.saved), tangents,
         tuple(i for i in range(results) if i not in tangents), _reached(joint), joint.shared, *_reads(halves),
-        len(joint.forward.inputs) + 1, tuple(sorted(changed)), unreached, eager_facts(joint),
+        len(joint.forward.inputs) + 1, tuple(sorted(changed)), unreached, eager_facts(halves),
     )
 
 
@@ -73,14 +73,15 @@ def _reads(halves: Partitioned) -> tuple[tuple[frozenset[int], ...], tuple[froze
     return tuple(map(frozenset, reads)), tuple(alone)
 
 
-def eager_facts(joint: JointGraph) -> EagerFacts:
+def eager_facts(halves: Partitioned) -> EagerFacts:
     """How to repeat a call of this graph in eager."""
+    joint = halves.joint
     changed = frozenset((*joint.forward.mutations.values(), *joint.assigned.values()))
     return EagerFacts(
         tuple(i for i, needs in zip(joint.gradients, joint.reached) if needs),
         tuple(_root(k, joint) for k in joint.tangents),
         frozenset(joint.assigned.values()), changed, _read(joint, changed) - frozenset(joint.assigned.values()),
-        _autocast(), _random_devices(joint.forward),
+        _unsaved(halves, changed), _autocast(), _random_devices(joint.forward),
     )
 
 
@@ -95,8 +96,17 @@ def _root(output: int, joint: JointGraph) -> Root:
     raise AssertionError(f"graph output {output} is no result")
 
 
-def _read(joint: JointGraph, changed: frozenset[int]) -> frozenset[int]:
-    """Changed inputs whose value before the change reaches a result that has a tangent."""
+def _unsaved(halves: Partitioned, changed: frozenset[int]) -> tuple[int, ...]:
+    """The inputs that a repeated call reads, but for those that are saved (autograd looks after them) or copied."""
+    inputs = halves.joint.forward.inputs
+    saved = {s.node for s in halves.saved}
+    names = [n.name for n in halves.joint.module.graph.find_nodes(op="placeholder")]
+    counted = {i for i, v in enumerate(inputs) if isinstance(v, torch.Tensor) and not v.is_inference()} - changed
+    return tuple(sorted(i for i in _read(halves.joint, frozenset(counted)) if names[i] not in saved))
+
+
+def _read(joint: JointGraph, asked: frozenset[int]) -> frozenset[int]:
+    """Those of the inputs `asked` whose value when the graph begins reaches a result that has a tangent."""
     placeholders = [n for n in joint.module.graph.nodes if n.op == "placeholder"]
     outputs: Any = joint.module.graph.output_node().args[0]
     seen, stack = set(), [outputs[k] for k in joint.tangents]
@@ -105,7 +115,7 @@ def _read(joint: JointGraph, changed: frozenset[int]) -> frozenset[int]:
         if node not in seen:
             seen.add(node)
             stack += node.all_input_nodes
-    return frozenset(i for i in changed if placeholders[i] in seen)
+    return frozenset(i for i in asked if placeholders[i] in seen)
 
 
 def _autocast() -> tuple[tuple[str, torch.dtype], ...]:

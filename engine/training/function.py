@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 import torch
+from torch._C import _functorch
 
 from ..entry import Compiled, apart, eager_form, without_autocast
 from ..functional import Captured
@@ -101,21 +102,22 @@ class CompiledGraph(torch.autograd.Function):
                 raise
             return (None,) * facts.arguments  # eager's graph has no edge from the node that led here with nothing
         if torch.is_grad_enabled():
-            return _differentiable_gradients(graph, ctx.call, given)
-        call = ctx.call if missing else None
+            return _with_history(ctx, tangents, given)
+        batched = any(map(_is_batched, given))
+        call = ctx.call if missing or batched else None
         if not _keeps_graph():
             _free(ctx, facts, missing, values)
         if len(missing) == len(given):
             return (None,) * facts.arguments
+        if batched:
+            return _exact(graph, call, given)
         values += [*ctx.sizes, *given]
         with torch._C._DisableAutocast() if _autocasts() else _nothing:
             gradients = graph.backward(values)
         if call is None:
             return gradients
-        if _is_spoiled(facts, missing, gradients):
-            with torch.enable_grad():
-                exact = _differentiable_gradients(graph, call, given)
-            return tuple(None if gradient is None else gradient.detach() for gradient in exact)
+        if _is_spoiled(facts, missing, gradients) and not graph.eager.is_stale(call):
+            return _exact(graph, call, given)
         return tuple(None if needs <= missing else g for needs, g in zip(facts.reached, gradients))
 
 
@@ -165,9 +167,51 @@ def _is_spoiled(facts: NodeFacts, missing: frozenset[int], gradients: Sequence[A
 _CHANGED = "one of the variables needed for gradient computation has been modified by an inplace operation"
 
 
-def _differentiable_gradients(graph: Differentiable, call: Call, tangents: list[Any]) -> tuple[Any, ...]:
+def _is_batched(tangent: Any) -> bool:
+    """Whether a tangent stands for many (`is_grads_batched`, a vmap around the backward): kernels know no such."""
+    return tangent is not None and (_functorch.is_legacy_batchedtensor(tangent) or _functorch.is_batchedtensor(tangent))
+
+
+def _exact(graph: Differentiable, call: Any, given: list[Any]) -> tuple[Any, ...]:
+    """The gradients as eager computes them."""
+    if graph.eager.is_stale(call):
+        raise RuntimeError(_CHANGED)
+    with torch.enable_grad():
+        return _eager_gradients(graph, call, given, history=False)
+
+
+def _with_history(ctx: Any, tangents: Sequence[Any], given: list[Any]) -> Sequence[Any]:
+    """Gradients that can be differentiated. Where the call cannot be repeated, those of the compiled backward, which
+    raise when they are."""
+    graph, call = ctx.graph, ctx.call
+    if not graph.eager.is_stale(call):
+        return _eager_gradients(graph, call, given)
+    with torch.no_grad():
+        gradients = CompiledGraph.backward(ctx, *tangents)
+    sources = [v for v in (*call.inputs, *given) if isinstance(v, torch.Tensor) and v.requires_grad]
+    ended: Sequence[Any] = _Ended.apply(gradients, *sources)  # type: ignore[no-untyped-call]
+    return ended
+
+
+class _Ended(torch.autograd.Function):
+    """Gradients whose history is lost."""
+
+    @staticmethod
+    def forward(ctx: Any, gradients: Sequence[Any], *sources: torch.Tensor) -> Sequence[Any]:
+        """The gradients, as functions of `sources`."""
+        return tuple(gradients)
+
+    @staticmethod
+    def backward(ctx: Any, *_: Any) -> Any:
+        """Raises RuntimeError."""
+        raise RuntimeError(_CHANGED)
+
+
+def _eager_gradients(
+    graph: Differentiable, call: Call, tangents: list[Any], history: bool = True
+) -> tuple[Any, ...]:
     found: list[Any] = [None] * graph.facts.arguments
-    for i, gradient in zip(graph.facts.eager.gradients_of, graph.eager.gradients(call, tangents)):
+    for i, gradient in zip(graph.facts.eager.gradients_of, graph.eager.gradients(call, tangents, history)):
         found[i + 1] = gradient
     return tuple(found)
 
