@@ -205,8 +205,9 @@ def _shared(walks: list[_Walk]) -> tuple[frozenset[int], ...]:
 
 def _saves_tensors(node: Any) -> bool:
     """Whether a node of autograd's has saved tensors, which it frees when it has run."""
+    kind: Any = type(node)
     try:
-        found = [getattr(node, name) for name in _names_of_saved(type(node))]
+        found = [getattr(node, name) for name in _names_of_saved(kind)]
     except RuntimeError:  # one of them has been changed in place since
         return True
     return any(len(value) > 0 if isinstance(value, tuple) else value is not None for value in found)
