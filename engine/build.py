@@ -6,6 +6,7 @@ are linked with the OpenMP runtime that torch has loaded already: a second one w
 """
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import hashlib
 import os
@@ -88,7 +89,7 @@ def build(source: str, names: Sequence[str]) -> BuiltLibrary:
     command = (compiler, *FLAGS, str(folder / f"{key}.cpp"), "-o", str(library), *_link_arguments())
     entry = _intact_entry(library, log_file)
     if entry is not None:
-        os.utime(library)
+        mark_used(library)
         return BuiltLibrary(_load(library, names), command, entry, time.perf_counter() - start, True, library)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -132,6 +133,13 @@ class Building:
     def finished(self) -> bool:
         """Whether `wait` does not wait."""
         return not self._thread.is_alive()
+
+
+def mark_used(path: Path) -> None:
+    """Note that a file of the cache was used: those longest unused are removed first. A folder that only others may
+    write to (of an image, of an administrator) is used as it is."""
+    with contextlib.suppress(OSError):
+        os.utime(path)
 
 
 def disassemble(path: Path) -> str:

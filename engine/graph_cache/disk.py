@@ -11,7 +11,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from ..build import cache_folder
+from ..build import cache_folder, mark_used
 
 LIMIT_BYTES = 256 << 20
 LIMIT_ENTRIES = 4096
@@ -28,9 +28,9 @@ def read(key: str) -> bytes | None:
     path = _path(key)
     try:
         content = path.read_bytes()
-        os.utime(path)  # the longest unused are removed first
     except OSError:
         return None
+    mark_used(path)
     if hashlib.sha256(content[32:]).digest() != content[:32]:
         path.unlink(missing_ok=True)
         raise Damaged(f"{path} was damaged and is made again")

@@ -1,8 +1,8 @@
-"""The captured graph run in eager, for a backward that must itself be differentiable (`create_graph=True`), or that runs
-for many gradients at once (`is_grads_batched=True`).
+"""The captured graph run in eager, for a backward that must itself be differentiable (`create_graph=True`), or that is
+one of many at once (`is_grads_batched=True`).
 
-A compiled backward leaves no history, and its kernels want memory. So the call is repeated in eager, on the inputs that the node remembers and with
-the random numbers of the first time, and autograd differentiates that.
+A compiled backward leaves no history, and its kernels want memory. So the call is repeated in eager, on the inputs that
+the node remembers and with the random numbers of the first time, and autograd differentiates that.
 """
 from __future__ import annotations
 
@@ -79,8 +79,8 @@ class EagerForm:
     def gradients(
         self, call: Call, tangents: Sequence[torch.Tensor | None], history: bool = True
     ) -> tuple[torch.Tensor | None, ...]:
-        """Gradients of the inputs at `gradients_of`, with `history` or without. The inputs are seen through new nodes, so
-        that one that depends on another counts as independent of it."""
+        """Gradients of the inputs at `gradients_of`, with `history` or without. The inputs are seen through new nodes,
+        so that one that depends on another counts as independent of it."""
         inputs = self.fresh(call.inputs)
         wanted = [torch.autograd.graph.get_gradient_edge(inputs[i]) for i in self.facts.gradients_of]
         with self._as_then(call):

@@ -42,6 +42,19 @@ def test_the_second_build_comes_from_the_cache(cache):
     assert {p.suffix for p in cache.iterdir()} == {".so", ".cpp", ".log"}  # no leftovers of a build
 
 
+def test_a_cache_that_only_others_may_write_to_is_used(cache, monkeypatch):
+    from ptdebug.engine.graph_cache import disk
+
+    text, names = program()
+    disk.write("a", b"content")
+
+    def refused(*_):
+        raise PermissionError
+
+    monkeypatch.setattr(os, "utime", refused)
+    assert build(text, names).cached and disk.read("a") == b"content"
+
+
 @pytest.mark.parametrize("damage", [b"", b"\x7fELF and then nothing", None])
 def test_a_damaged_entry_is_built_again(cache, damage):
     text, names = program()
