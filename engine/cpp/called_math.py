@@ -24,6 +24,10 @@ def _forms(name: str, lanes: int, body: str, operands: tuple[str, ...] = ("x",))
 
     def narrow(letter: str, count: int) -> str:
         kind = f"{name}_{count}{letter}"
+        if count == 8 and len(operands) == 1:  # the lower half of the same register, whose upper half may hold anything
+            return f"""\
+typedef float {kind} __attribute__((vector_size(32)));
+HIDDEN {kind} _ZGVdN8v_{name}_float({kind}) __attribute__((alias("{whole}")));"""
         copied = " ".join(f"__builtin_memcpy(&{x}_all, &{x}, sizeof {x});" for x in operands)
         return f"""\
 typedef float {kind} __attribute__((vector_size({4 * count})));
