@@ -91,6 +91,7 @@ def test_our_own_rules_say_what_the_operator_does(operator, args, kwargs):
     (aten.round.decimals, (X.half(),), {"decimals": 1}),
     (aten.angle.default, (X.to(torch.complex64),), {}),
     (aten._adaptive_avg_pool2d.default, (torch.randn(2, 3, 5, 6), [2, 3]), {}),
+    (aten.upsample_bicubic2d.default, (torch.randn(2, 3, 5, 6), [10, 7], False, None, None), {}),
     (aten.upsample_nearest2d_backward.default, (torch.randn(1, 2, 7, 8), [7, 8], [1, 2, 3, 4], None, None), {}),
 ), ids=name_of)
 def test_what_a_rule_does_not_cover_is_left(operator, args, kwargs):
