@@ -355,6 +355,17 @@ def iterators_that_have_ended(compile):
     return result, [type(one) for one in ended], [list(one) for one in ended]
 
 
+@program
+def tuples_from_back_to_front(compile):
+    def fn(x, given):
+        parts = x.unbind(0)
+        made = x, x + 1, x + 2
+        whole = given[:] is given, given[::1] is given, given[::-1] is given, given[1:] is given
+        return torch.stack(parts[::-1]), made[::-1][0], made[::-2], made[-1:-4:-1], given[::-1], whole
+
+    return compile(fn)(torch.arange(6.0).reshape(3, 2), (1, 2, 3))
+
+
 @pytest.mark.parametrize("name", program)
 def test_program(name):
     check(program[name])
