@@ -82,6 +82,7 @@ class CompiledGraph(torch.autograd.Function):
         count = facts.results
         last = count + facts.saved_tensors
         ctx.save_for_backward(*values[count:last])
+        ctx.layouts = None if _hooks(True) is None else tuple(map(_layout, values[count:last]))
         ctx.sizes = values[last:]
         results = values[:count]
         if facts.constant:
@@ -124,6 +125,7 @@ class CompiledGraph(torch.autograd.Function):
 _apply = super(torch.autograd.Function, CompiledGraph).apply  # without the checks for functorch's transforms
 _autocasts = torch._C._is_any_autocast_enabled
 _keeps_graph = torch._C._autograd._get_current_graph_task_keep_graph
+_hooks: Any = torch._C._autograd._top_saved_tensors_default_hooks
 _nothing = nullcontext()
 
 
@@ -133,11 +135,29 @@ def _saved(ctx: Any, facts: NodeFacts, missing: frozenset[int]) -> Sequence[torc
     rest: Rest | None = ctx.rest
     if rest is None or not rest.freed <= missing:
         saved: Sequence[torch.Tensor] = ctx.saved_tensors
-        return saved
+        return saved if ctx.layouts is None else tuple(map(_laid_out, saved, ctx.layouts))
     for k, reads in enumerate(facts.reads):
         if k not in missing and any(rest.tensors[i]._version != rest.versions[i] for i in reads):
             raise RuntimeError(_CHANGED)
     return rest.tensors
+
+
+def _layout(tensor: torch.Tensor) -> tuple[Any, ...]:
+    return tensor.shape, tensor.stride(), tensor.dtype, tensor.device
+
+
+def _laid_out(tensor: torch.Tensor, layout: tuple[Any, ...]) -> torch.Tensor:
+    """What the program's hooks made of a saved tensor, in the layout that the compiled backward reads."""
+    shape, strides, dtype, device = layout
+    if tensor.layout is torch.strided and _layout(tensor) == layout and not (tensor.is_conj() or tensor.is_neg()):
+        return tensor
+    if tensor.shape != shape:
+        raise RuntimeError(f"a hook made a tensor of shape {tuple(tensor.shape)} of a saved one of {tuple(shape)}")
+    kept = [1 if stride == 0 else size for size, stride in zip(shape, strides)]
+    memory = torch.empty_strided(kept, strides, dtype=dtype, device=device)
+    with torch.no_grad():
+        memory.copy_(tensor.as_strided(kept, tensor.stride()) if tensor.layout is torch.strided else tensor)
+    return memory.expand(shape)
 
 
 def _free(ctx: Any, facts: NodeFacts, missing: frozenset[int], saved: Sequence[torch.Tensor]) -> None:

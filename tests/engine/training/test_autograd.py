@@ -246,6 +246,19 @@ def test_hooks_on_inputs_results_and_parameters():
     both(surroundings, layer, *inputs())
 
 
+@pytest.mark.parametrize("unpack", (
+    lambda t: t.clone(memory_format=torch.contiguous_format), lambda t: t.t().contiguous().t() if t.dim() == 2 else t,
+    lambda t: torch.zeros(1).expand(t.shape),
+), ids=("row-major", "column-major", "expanded"))
+def test_hooks_may_lay_saved_tensors_out_in_another_way(unpack):
+    def surroundings(function, x, w):
+        with torch.autograd.graph.saved_tensors_hooks(lambda t: t, unpack):
+            y = function(x, w)
+        return torch.autograd.grad(y.sum(), [x, w])
+
+    both(surroundings, lambda x, w: (x.t() * w) @ w.t(), P(3, 4), leaves(P(3, 4).t().detach())[0].requires_grad_())
+
+
 def test_saved_tensor_hooks_see_what_is_saved():
     def surroundings(function, x, w, b):
         with torch.autograd.graph.saved_tensors_hooks(lambda t: t.numpy(force=True).copy(), torch.from_numpy):
