@@ -10,7 +10,7 @@ from collections import OrderedDict, deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from types import CellType
+from types import CellType, MethodType
 from typing import TYPE_CHECKING, Any
 
 from .sources import Source
@@ -229,10 +229,12 @@ class SideEffects:
         return self.has_changed(container) and (container.source is not None or container in self.new)
 
     def refuse_local_class(self, value: Any) -> None:
-        """Raises Unsupported where a constant is a class that the trace made, or a tuple with one: the class statement
-        is to run in eager."""
-        if type(value) is tuple:
-            for item in value:
+        """Raises Unsupported where a constant is a class that the trace made, a named tuple or method of one, or a
+        tuple with one: the class statement is to run in eager."""
+        if isinstance(value, MethodType):
+            self.refuse_local_class(value.__self__)
+        elif isinstance(value, tuple):
+            for item in (type(value), *value):
                 self.refuse_local_class(item)
         elif isinstance(value, type) and value in self.local_classes:
             step, location, stack = self.local_classes[value]

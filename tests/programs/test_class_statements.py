@@ -1,6 +1,7 @@
 """Class statements inside of a compiled function: captured where the class stays inside, else run in eager there."""
 from __future__ import annotations
 
+import collections
 import dataclasses
 import functools
 from collections.abc import Callable
@@ -356,6 +357,65 @@ def an_error_in_the_body(compile):
 
     f = compile(fn)
     return [call(f, X, n) for n in (0, 5, 1)]
+
+
+@whole
+def named_tuples_that_stay_inside(compile):
+    def features(x):
+        pair = collections.namedtuple("Pair", ["low", "high"], defaults=[3])
+        return pair(x * 2, x + 1), pair(2), pair.__name__, pair._fields
+
+    def fn(x):
+        both, plain, name, fields = features(x)
+        low, high = both
+        total = sum(part.sum() for part in zip_products(both, both._replace(high=x)))
+        return low, both.high, plain.high * high, name, fields, total, len(both), both[0] is low, both == (low, high)
+
+    def zip_products(a, b):
+        return [left * right for left, right in zip(a, b)]
+
+    return compile(fn)(X)
+
+
+@broken
+def named_tuples_that_leave(compile):
+    def fn(x, n):
+        pair = collections.namedtuple("Pair", "low high", rename=n == 3)
+        made = pair(x * 2, 1), pair(1, 2), (pair(1, (pair(1, 2),)),)
+        return made if n == 1 else pair if n == 2 else x + made[1].low
+
+    def told(found):
+        parts = found if isinstance(found, tuple) and not isinstance(found, type) else ()
+        return [(repr(part), type(part).__module__) for part in parts], getattr(found, "_fields", found)
+
+    f = compile(fn)
+    first, second = f(X, 1), f(X, 1)
+    same = type(first[0]) is type(first[1]), type(first[0]) is type(second[0])
+    return told(first), same, told(f(X, 2)), told(f(X, 0))
+
+
+@broken
+def named_tuples_that_cannot_be_made(compile):
+    def fn(x, names, **options):
+        try:
+            return collections.namedtuple("Pair", names, **options)(x, 1).low
+        except (TypeError, ValueError) as error:
+            return str(error)
+
+    f = compile(fn)
+    return [call(f, X, "low low"), call(f, X, "low high", rename=True), call(f, X, ["class"]), call(f, X, 3)]
+
+
+@broken
+def classes_that_derive_from_a_named_tuple(compile):
+    def fn(x):
+        class Pair(collections.namedtuple("Pair", "low high")):
+            def both(self):
+                return self.low + self.high
+
+        return Pair(x, 2).both()
+
+    return compile(fn)(X)
 
 
 @pytest.mark.parametrize("name", whole)

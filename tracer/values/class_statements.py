@@ -9,6 +9,7 @@ run code of the program, or are found through `__subclasses__`.
 from __future__ import annotations
 
 import builtins
+import collections
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence
@@ -127,10 +128,7 @@ def _build_class(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         cls = type(name.as_constant(), real_bases, real)
     except Exception as error:  # Python raises it at the statement
         raise Unsupported("call", "__build_class__") from error
-    made = LocalClass(cls, namespace.get("__annotations__"))
-    tx.trace.keep_alive.append(cls)
-    tx.trace.values_by_id[id(cls)] = made
-    tx.effects.local_classes[cls] = (tx.trace.safe_step(), tx.own_location(), tx.stack_locations())
+    made = _local(tx, cls, namespace.get("__annotations__"))
     for attribute, value in stored.items():
         tx.effects.store_attr(made, attribute, value)
         tx.effects.of_classes.setdefault(attribute, {})[cls] = made
@@ -139,11 +137,21 @@ def _build_class(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     return made
 
 
+def _local(tx: Interpreter, cls: type, annotations: Value | None = None) -> LocalClass:
+    """The value of a class that was just made."""
+    made = LocalClass(cls, annotations)
+    tx.trace.keep_alive.append(cls)
+    tx.trace.values_by_id[id(cls)] = made
+    tx.effects.local_classes[cls] = (tx.trace.safe_step(), tx.own_location(), tx.stack_locations())
+    return made
+
+
 def _base(tx: Interpreter, base: Value) -> type:
     """A base that runs no code when a class derives from it: one of Python's own, or another that the trace made."""
     cls = base.cls if isinstance(base, ClassValue) else None
     if cls is not None and type(cls) is type and not isinstance(lookup(cls, "__init_subclass__"), classmethod):
-        if cls in tx.effects.local_classes or not cls.__flags__ & _HEAP_TYPE:
+        made = cls in tx.effects.local_classes and not hasattr(cls, "_fields")
+        if made or not cls.__flags__ & _HEAP_TYPE:
             return cls
     raise Unsupported("call", "__build_class__")
 
@@ -200,3 +208,20 @@ def _dataclass(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     except Exception as error:  # Python raises it at the statement
         raise Unsupported("call", "dataclasses.dataclass") from error
     return made
+
+
+@handles(collections.namedtuple)
+def _named_tuple(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    """Each call makes a class, as a class statement does."""
+    given = [_plain(arg) for arg in args]
+    options = {"module": tx.f_globals.get("__name__")} | {name: _plain(value) for name, value in kwargs.items()}
+    try:
+        cls = collections.namedtuple(*given, **options)  # type: ignore[misc]
+    except Exception as error:  # Python raises it at the call
+        raise Unsupported("call", "collections.namedtuple") from error
+    return _local(tx, cls)
+
+
+def _plain(value: Value) -> Any:
+    """A constant, or a list of constants."""
+    return [item.as_constant() for item in value.items] if isinstance(value, SequenceValue) else value.as_constant()
