@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..values import build
 from ..values.attributes import lookup
-from ..values.base import NULL, Unsupported, Value
+from ..values.base import NULL, Unsupported, Value, collected
 from .registry import opcode
 
 if TYPE_CHECKING:
@@ -87,7 +87,10 @@ def CALL(tx: Interpreter, instruction: Instruction) -> None:
 @opcode("CALL_FUNCTION_EX")
 def CALL_FUNCTION_EX(tx: Interpreter, instruction: Instruction) -> None:
     kwargs = keyword_arguments(tx, tx.pop()) if instruction.arg & 1 else {}
-    args = list(tx.pop().iterate(tx))
+    starred = tx.pop()
+    if not hasattr(starred.python_type(), "__iter__") and not hasattr(starred.python_type(), "__getitem__"):
+        raise Unsupported("raises", f"TypeError: `*` of {starred.describe()}")
+    args = collected(tx, starred)
     below, function = tx.popn(2)
     call(tx, function if below is NULL else below, args, kwargs)
 

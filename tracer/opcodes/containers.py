@@ -91,18 +91,25 @@ def MAP_ADD(tx: Interpreter, instruction: Instruction) -> None:
     tx.stack[-instruction.arg].setitem(tx, key, value)
 
 
+def mapping(value: Value) -> Value:
+    """The value, where it has keys; eager raises TypeError for another."""
+    if not hasattr(value.python_type(), "keys"):
+        raise Unsupported("raises", f"TypeError: `**` of {value.describe()}, which is no mapping")
+    return value
+
+
 @opcode("DICT_UPDATE")
 def DICT_UPDATE(tx: Interpreter, instruction: Instruction) -> None:
-    value = tx.pop()
+    value = mapping(tx.pop())
     tx.stack[-instruction.arg].call_method(tx, "update", [value], {})
 
 
 @opcode("DICT_MERGE")
 def DICT_MERGE(tx: Interpreter, instruction: Instruction) -> None:
-    more = tx.pop()
+    more = mapping(tx.pop())
     target = tx.stack[-instruction.arg]
     present = {key.as_constant() for key in target.iterate(tx)}
-    for key in more.iterate(tx):
+    for key in more.iterate(tx) if present else ():
         if key.as_constant() in present:
             raise Unsupported("raises", f"TypeError: multiple values for keyword argument {key.as_constant()!r}")
     target.call_method(tx, "update", [more], {})

@@ -1,10 +1,11 @@
 """Exceptions and `with` blocks. The exception table is followed by `Interpreter.unwind`."""
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from ..values import build
 from ..values.base import Unsupported, Value
+from ..values.objects import ObjectValue
 from .control import is_none
 from .registry import opcode
 
@@ -78,22 +79,18 @@ def RAISE_VARARGS(tx: Interpreter, instruction: Instruction) -> None:
     cause = tx.pop() if instruction.arg == 2 else None
     exception = exception_instance(tx, tx.pop())
     if cause is not None:
-        exception.setattr(tx, "__cause__", cause if is_none(cause) else exception_instance(tx, cause))
+        exception.setattr(tx, "__cause__", cause if is_none(cause) else exception_instance(tx, cause, "exception causes"))
         exception.setattr(tx, "__suppress_context__", build.constant(True))
     tx.raise_value(exception)
 
 
-def exception_instance(tx: Interpreter, value: Value) -> Value:
+def exception_instance(tx: Interpreter, value: Value, what: str = "exceptions") -> Value:
     """What `raise value` raises: an exception class is called."""
-    if issubclass(value.python_type(), type):
+    if issubclass(value.python_type(), type) and issubclass(value.as_constant(), BaseException):
         value = value.call(tx, [], {})
     if not issubclass(value.python_type(), BaseException):
-        _refuse(tx)
+        tx.raise_observed(TypeError, f"{what} must derive from BaseException")
     return value
-
-
-def _refuse(tx: Interpreter) -> NoReturn:
-    tx.raise_observed(TypeError, "exceptions must derive from BaseException")
 
 
 @opcode("LOAD_ASSERTION_ERROR")
@@ -104,6 +101,8 @@ def LOAD_ASSERTION_ERROR(tx: Interpreter, instruction: Instruction) -> None:
 @opcode("BEFORE_WITH")
 def BEFORE_WITH(tx: Interpreter, instruction: Instruction) -> None:
     manager = tx.pop()
+    if isinstance(manager, ObjectValue) and None in [manager.method(tx, name) for name in ("__enter__", "__exit__")]:
+        raise Unsupported("raises", f"TypeError: `with` {manager.describe()}, which has no __enter__ or __exit__")
     leave = manager.getattr(tx, "__exit__")
     entered = manager.call_method(tx, "__enter__", [], {})
     tx.enter_context(manager, leave)

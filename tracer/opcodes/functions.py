@@ -8,6 +8,7 @@ from ..side_effects import CellValue
 from ..values import build
 from ..values.base import Unsupported, Value
 from ..values.iterators import get_iter
+from ..values.objects import ObjectValue
 from .registry import VERSION, opcode
 
 if TYPE_CHECKING:
@@ -69,6 +70,8 @@ def SEND(tx: Interpreter, instruction: Instruction) -> None:
     receiver = tx.stack[-1]
     if isinstance(receiver, GeneratorValue):
         value, result = receiver.resume(tx, sent), receiver.result
+    elif not (sent.is_constant() and sent.as_constant() is None) or isinstance(receiver, ObjectValue):
+        raise Unsupported("generator", f"`yield from` {receiver.describe()}")  # which has a say in `send` and results
     else:
         value, result = receiver.next(tx), None
     if value is not None:

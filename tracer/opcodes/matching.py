@@ -5,8 +5,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ..values import build
-from ..values.base import ObservedException, Value
+from ..values.base import ObservedException, Unsupported, Value
 from ..values.instance_checks import is_instance
+from ..values.mappings import DictValue
 from .registry import opcode
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ def MATCH_SEQUENCE(tx: Interpreter, instruction: Instruction) -> None:
 @opcode("MATCH_KEYS")
 def MATCH_KEYS(tx: Interpreter, instruction: Instruction) -> None:
     subject, keys = tx.stack[-2], tx.stack[-1]
+    if not isinstance(subject, DictValue):
+        raise Unsupported("call", f"get of {subject.describe()}")
     present = {key.as_constant() for key in subject.iterate(tx)}
     wanted = list(keys.iterate(tx))
     if all(key.as_constant() in present for key in wanted):

@@ -91,6 +91,9 @@ class Value:
         """next(value) of an iterator; None when it is exhausted."""
         raise Unsupported("iterate", self.describe())
 
+    def hint(self, tx: Interpreter) -> None:
+        """What the program sees of `operator.length_hint(value)`, which list, tuple and `*` ask for."""
+
     def iter(self, tx: Interpreter) -> Value:
         """iter(value)."""
         raise Unsupported("iterate", self.describe())
@@ -114,9 +117,18 @@ class Value:
         """len(value)."""
         raise Unsupported("call", f"len() of {self.describe()}")
 
+    def is_hashable(self) -> bool:
+        """Whether hash(value) is no TypeError."""
+        return self.python_type().__hash__ is not None
+
     def key(self) -> Any:
-        """What stands for this object as a key of a dict or item of a set: the constant itself, or this value."""
-        return self.as_constant() if self.is_constant() else self
+        """What stands for this object as a key of a dict or item of a set: the constant itself, or this value. Raises
+        Unsupported where others may equal it."""
+        if self.is_constant():
+            return self.as_constant()
+        if self.python_type().__hash__ is not object.__hash__:
+            raise Unsupported("call", f"hash() of {self.describe()}")
+        return self
 
     def call(self, tx: Interpreter, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         """value(*args, **kwargs)."""
@@ -184,16 +196,34 @@ def builtin_new(cls: type) -> Any:
     return next(new for new in found if isinstance(new, BuiltinFunctionType))
 
 
-def each(tx: Interpreter, value: Value) -> Iterator[Value]:
-    """The items of iter(value), each when it is asked for: what runs between two of them sees what the first did."""
+def each(tx: Interpreter, value: Value, hint: bool = False) -> Iterator[Value]:
+    """The items of iter(value), each when it is asked for: what runs between two of them sees what the first did.
+    With `hint`, Python asks how many they may be."""
     own = type(value)
     if own.iter is Value.iter and own.next is Value.next:
         yield from value.iterate(tx)
         return
     iterator = value.iter(tx) if own.iter is not Value.iter else value
+    if hint:
+        value.hint(tx)
     while (item := iterator.next(tx)) is not None:
         tx.trace.spend()
         yield item
+
+
+def collected(tx: Interpreter, value: Value) -> list[Value]:
+    """The items of list(value)."""
+    return list(value.iterate(tx) if type(value).hint is Value.hint else each(tx, value, hint=True))
+
+
+def with_arguments(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """function(*args, **kwargs). Raises Unsupported where these do not fit its parameters: eager raises TypeError."""
+    try:
+        return function(*args, **kwargs)
+    except TypeError as error:
+        if error.__traceback__ is not None and error.__traceback__.tb_next is None:
+            raise Unsupported("raises", f"TypeError: {error}") from error
+        raise
 
 
 class Null(Value):

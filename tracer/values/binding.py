@@ -2,12 +2,13 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import CodeType
 from typing import TYPE_CHECKING
 
-from .base import Value
+from .base import Unsupported, Value
 from .constant import REGISTRY, constant
 
 if TYPE_CHECKING:
@@ -36,8 +37,6 @@ def bind_arguments(
     if code.co_flags & inspect.CO_VARARGS:
         bound[code.co_varnames[extra]] = REGISTRY["make_tuple"](tx, list(args[count:]))
         extra += 1
-    elif len(args) > count:
-        _too_many(tx, signature, len(args), sum(name in names[count:] for name in kwargs))
     rest: dict[str, Value] = {}
     if not code.co_flags & inspect.CO_VARKEYWORDS:
         by_name = [name for name in names[: code.co_posonlyargcount] if name in kwargs]
@@ -52,10 +51,14 @@ def bind_arguments(
         elif code.co_flags & inspect.CO_VARKEYWORDS:
             rest[name] = value
         else:
+            if sys.version_info >= (3, 13):  # which looks for a name that may have been meant
+                raise Unsupported("raises", f"TypeError: {signature.name}() has no parameter {name}")
             tx.raise_observed(TypeError, f"{signature.name}() got an unexpected keyword argument '{name}'")
     if code.co_flags & inspect.CO_VARKEYWORDS:
         keys: list[Value] = [constant(name) for name in rest]
         bound[code.co_varnames[extra]] = REGISTRY["make_dict"](tx, keys, list(rest.values()))
+    if len(args) > count and not code.co_flags & inspect.CO_VARARGS:
+        _too_many(tx, signature, len(args), sum(name in names[count:] for name in kwargs))
     _fill_defaults(tx, signature, bound, names)
     return bound
 

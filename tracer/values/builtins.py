@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from .attributes import MISSING, SuperValue, is_python_method, lookup
-from .base import ObservedException, Unsupported, Value, each
+from .base import ObservedException, Unsupported, Value, collected, each, with_arguments
 from .constant import REGISTRY, constant, fold
 from .deques import DequeValue
 from .handlers import handles
 from .instance_checks import is_instance, is_subclass
-from .lists import ListValue, sorted_items
+from .lists import ListValue, sort_items
 from .mappings import DictValue
 from .number import NumberValue
 from .objects import ObjectValue
@@ -24,6 +24,7 @@ from .registry import from_python
 from .sequences import TupleValue
 from .sets import SetValue
 from .slices import SliceValue, as_index
+from .sums import add_up
 from .tensor import TensorValue
 from .texts import TextValue, number_text, text_of
 
@@ -39,7 +40,8 @@ def positional(function: Callable[..., Value], *callables: Any) -> None:
 
     @handles(*callables)
     def handler(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-        return function(tx, *args, **kwargs)
+        result: Value = with_arguments(function, tx, *args, **kwargs)
+        return result
 
 
 # ---- objects -------------------------------------------------------------------------------------------------------
@@ -111,7 +113,11 @@ def _id(tx: Interpreter, value: Value) -> Value:
 
 def _hash(tx: Interpreter, value: Value) -> Value:
     if isinstance(value, ObjectValue) and is_python_method(lookup(value.cls, "__hash__")):
-        return value.call_method(tx, "__hash__", [], {})
+        number = value.call_method(tx, "__hash__", [], {}).as_constant()
+        if not isinstance(number, int):
+            tx.raise_observed(TypeError, "__hash__ method should return an integer")
+        fits = -(sys.maxsize + 1) <= number <= sys.maxsize
+        return constant(-2 if number == -1 else int(number) if fits else hash(number))
     if not value.is_constant():
         raise Unsupported("call", f"hash() of {value.describe()}")
     return fold(tx, hash, [value])
@@ -122,7 +128,9 @@ def _super(tx: Interpreter, *args: Value) -> Value:
         return SuperValue(args[0].as_constant(), args[1])
     if args:
         raise Unsupported("call", "super() with one argument")
-    name = tx.code.co_varnames[0] if tx.code.co_argcount else ""
+    if not tx.code.co_argcount:
+        tx.raise_observed(RuntimeError, "super(): no arguments")
+    name = tx.code.co_varnames[0]
     owner = tx.load_cell(name) if name in tx.cells else tx.load_local(name)
     if "__class__" not in tx.cells:
         tx.raise_observed(RuntimeError, "super(): __class__ cell not found")
@@ -165,7 +173,26 @@ def _converted(tx: Interpreter, value: Value, kind: type, method: str) -> Value:
     if isinstance(value, TensorValue):
         number = value.call_method(tx, "item", [], {})
         return number.converted(tx, kind) if isinstance(number, NumberValue) else fold(tx, kind, [number])
+    if isinstance(value, ObjectValue):
+        return _converted_object(tx, value, kind, method)
     return value.call_method(tx, method, [], {})
+
+
+def _converted_object(tx: Interpreter, value: ObjectValue, kind: type, name: str) -> Value:
+    """int(value) or float(value) by `__int__` or `__float__`, else by `__index__`."""
+    method = value.method(tx, name)
+    if method is None and value.method(tx, "__index__") is not None:
+        return fold(tx, kind, [constant(as_index(tx, value))])
+    if method is None:
+        raise Unsupported("call", f"{kind.__name__}() of {value.describe()}")
+    result = method.call(tx, [], {})
+    given = result.python_type()
+    if not issubclass(given, kind):
+        owner = f"{value.cls.__name__}." if kind is float else ""
+        tx.raise_observed(TypeError, f"{owner}{name} returned non-{kind.__name__} (type {given.__name__})")
+    if given is not kind:
+        raise Unsupported("call", f"{kind.__name__}() of {value.describe()}")  # with a warning
+    return result
 
 
 def _bool(tx: Interpreter, value: Value | None = None) -> Value:
@@ -229,13 +256,13 @@ for _function in (print, input, breakpoint, open, exec, eval, compile, globals):
 
 # ---- containers ----------------------------------------------------------------------------------------------------
 def _list(tx: Interpreter, items: Value | None = None) -> Value:
-    return ListValue(items.iterate(tx) if items is not None else [], list)
+    return ListValue(collected(tx, items) if items is not None else [], list)
 
 
 def _tuple(tx: Interpreter, items: Value | None = None) -> Value:
     if isinstance(items, TupleValue) and items.kind is tuple:
         return items
-    return TupleValue(items.iterate(tx) if items is not None else [], tuple)
+    return TupleValue(collected(tx, items) if items is not None else [], tuple)
 
 
 def _size(tx: Interpreter, items: Value | None = None) -> Value:
@@ -252,15 +279,15 @@ def _frozenset(tx: Interpreter, items: Value | None = None) -> Value:
     return SetValue(frozenset).made_from(tx, items) if items is not None else SetValue(frozenset)
 
 
-def _dict(tx: Interpreter, *args: Value, **items: Value) -> Value:
+def _dict(tx: Interpreter, /, *args: Value, **items: Value) -> Value:
     return _filled(tx, DictValue(dict), args, items)
 
 
-def _ordered_dict(tx: Interpreter, *args: Value, **items: Value) -> Value:
+def _ordered_dict(tx: Interpreter, /, *args: Value, **items: Value) -> Value:
     return _filled(tx, DictValue(OrderedDict), args, items)
 
 
-def _defaultdict(tx: Interpreter, factory: Value | None = None, *args: Value, **items: Value) -> Value:
+def _defaultdict(tx: Interpreter, factory: Value | None = None, /, *args: Value, **items: Value) -> Value:
     made = DictValue(defaultdict)
     made.default_factory = factory or constant(None)
     return _filled(tx, made, args, items)
@@ -280,20 +307,19 @@ def _deque(tx: Interpreter, items: Value | None = None, maxlen: Value | None = N
 
 def _slice(tx: Interpreter, *args: Value) -> Value:
     none = constant(None)
-    parts = {1: (none, *args, none), 2: (*args, none), 3: args}[len(args)]
+    parts = {1: (none, *args, none), 2: (*args, none), 3: args}.get(len(args))
+    if parts is None:
+        raise Unsupported("raises", "TypeError: the arguments of slice")
     return SliceValue(parts)
 
 
 def _range(tx: Interpreter, *args: Value) -> Value:
-    return constant(range(*[as_index(tx, arg) for arg in args]))
+    return fold(tx, range, [constant(as_index(tx, arg)) for arg in args])
 
 
 # ---- folds over items ----------------------------------------------------------------------------------------------
 def _sum(tx: Interpreter, items: Value, start: Value | None = None) -> Value:
-    total: Value = start if start is not None else constant(0)
-    for item in each(tx, items):
-        total = apply(tx, operator.add, total, item)
-    return total
+    return add_up(tx, items, start if start is not None else constant(0))
 
 
 def _any(tx: Interpreter, items: Value) -> Value:
@@ -304,12 +330,16 @@ def _all(tx: Interpreter, items: Value) -> Value:
     return constant(all(item.truth(tx) for item in each(tx, items)))
 
 
-def _sorted(tx: Interpreter, items: Value, key: Value | None = None, reverse: Value | None = None) -> Value:
-    return ListValue(sorted_items(tx, items.iterate(tx), key, reverse is not None and reverse.truth(tx)), list)
+def _sorted(tx: Interpreter, items: Value, /, *, key: Value | None = None, reverse: Value | None = None) -> Value:
+    made = collected(tx, items)
+    sort_items(tx, made, key, reverse is not None and reverse.truth(tx))
+    return ListValue(made, list)
 
 
 def _extremum(function: Any, better: Callable[..., Any], symbolic: Callable[..., Any]) -> Callable[..., Value]:
     def handler(tx: Interpreter, *args: Value, key: Value | None = None, default: Value | None = None) -> Value:
+        if not args or (len(args) > 1 and default is not None):
+            raise Unsupported("raises", f"TypeError: the arguments of {function.__name__}")
         items = each(tx, args[0]) if len(args) == 1 else iter(args)
         best = next(items, None)
         if best is None:
@@ -357,6 +387,8 @@ def _divmod(tx: Interpreter, left: Value, right: Value) -> Value:
     for owner, other, name in ((left, right, "__divmod__"), (right, left, "__rdivmod__")):
         if isinstance(owner, ObjectValue) and is_python_method(lookup(owner.cls, name)):
             return owner.call_method(tx, name, [other], {})
+    if left.is_constant() and right.is_constant():
+        return fold(tx, divmod, [left, right])
     return TupleValue([apply(tx, operator.floordiv, left, right), apply(tx, operator.mod, left, right)], tuple)
 
 

@@ -246,6 +246,8 @@ class BuiltinNew(Value):
             return TupleValue(args[1].iterate(tx), cls)
         if not _is_made_by_builtin(cls, self.cls.__new__):
             raise Unsupported("call", f"{self.describe()} of {cls.__qualname__}")
+        if self.cls.__new__ is object.__new__ and (len(args) > 1 or kwargs):
+            raise Unsupported("raises", "TypeError: the arguments of object.__new__")
         return new_object(tx, cls, args[1].iterate(tx) if len(args) > 1 and issubclass(cls, (tuple, frozenset)) else ())
 
     def describe(self) -> str:
@@ -271,9 +273,12 @@ def instantiate(tx: Interpreter, cls_value: ClassValue, args: Sequence[Value], k
         return fold(tx, object.__new__, [cls_value])  # raises
     else:
         raise Unsupported("call", cls_value.describe())
+    source = cls_value.source
+    if made.python_type() is not cls:  # a class below, whose constructor it then is
+        cls, source = made.python_type(), None
     init = lookup(cls, "__init__")
-    if init is not object.__init__ and not issubclass(cls, (tuple, frozenset)):
-        bind(tx, init, "__init__", made, cls, cls_value.source).call(tx, args, kwargs)
+    if init is not object.__init__ and (is_python_method(init) or not issubclass(cls, (tuple, frozenset))):
+        bind(tx, init, "__init__", made, cls, source).call(tx, args, kwargs)
     elif (args or kwargs) and init is object.__init__ and new is object.__new__:
         tx.raise_observed(TypeError, f"{cls.__name__}() takes no arguments")
     return made
@@ -305,15 +310,12 @@ def _named_tuple(tx: Interpreter, cls: type, args: Sequence[Value], kwargs: Mapp
         return TupleValue(args[0].iterate(tx), cls)
     defaults = cls._field_defaults  # type: ignore[attr-defined]
     items: dict[str, Value] = dict(zip(fields, args))
+    if len(args) > len(fields) or not kwargs.keys() <= set(fields) - items.keys():
+        raise Unsupported("raises", f"TypeError: the arguments of {cls.__qualname__}")
     items.update(kwargs)
-    for name in fields:
-        if name not in items:
-            if name not in defaults:
-                message = f"{cls.__name__}.__new__() missing 1 required positional argument: '{name}'"
-                tx.raise_observed(TypeError, message)
-            items[name] = from_python(tx, defaults[name])
-    if len(args) > len(fields) or len(items) > len(fields):
-        tx.raise_observed(TypeError, f"{cls.__name__}.__new__() takes {len(fields) + 1} positional arguments")
+    if missing := [name for name in fields if name not in items and name not in defaults]:
+        raise Unsupported("raises", f"TypeError: {cls.__qualname__} without {', '.join(missing)}")
+    items.update({name: from_python(tx, defaults[name]) for name in fields if name not in items})
     return TupleValue([items[name] for name in fields], cls)
 
 
@@ -326,7 +328,9 @@ def _refused(tx: Interpreter, cls: type, args: Sequence[Value], kwargs: Mapping[
 
 
 def _has_plain_new(cls: type) -> bool:
-    """Whether the `__new__` of a named tuple is the one that was made for it."""
+    """Whether the `__new__` of a named tuple is the one that was made for it, and there is no `__init__`."""
+    if is_python_method(lookup(cls, "__init__")):
+        return False
     return "_fields" in next(base for base in cls.__mro__ if "__new__" in base.__dict__).__dict__ or (
         not hasattr(cls, "_fields")
     )

@@ -1,9 +1,10 @@
 """Constants: immutable objects whose value is part of the trace, and what is computed from them alone."""
 from __future__ import annotations
 
+import enum
 import operator
 from collections.abc import Callable, Collection, Mapping, Sequence
-from types import GenericAlias, MethodType
+from types import FunctionType, GenericAlias, MethodType
 from typing import TYPE_CHECKING, Any
 
 from ..sources import Source
@@ -53,6 +54,8 @@ class ConstantValue(Value):
 
     def contains(self, tx: Interpreter, item: Value) -> bool:
         """`item in object`; what is no constant is in no constant but by identity."""
+        if not hasattr(self.value, "__contains__"):
+            return super().contains(tx, item)
         return bool(fold(tx, self.value.__contains__, [item]).as_constant())
 
     def length(self, tx: Interpreter) -> Value:
@@ -69,6 +72,8 @@ class ConstantValue(Value):
             return REGISTRY["python_method"](tx, self, found)
         if callable(found) and not isinstance(found, type):
             return BoundBuiltin(self, name)
+        if isinstance(self.value, enum.Enum):
+            return REGISTRY["existing"](tx, found)
         return fold_result(tx, found)
 
     def call(self, tx: Interpreter, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
@@ -295,6 +300,8 @@ def fold(
     try:
         result = function(*real_args, **real_kwargs)
     except Exception as error:
+        if type(type(error).__init__) is FunctionType:  # its arguments are not those of its constructor
+            raise Unsupported("raises", f"{type(error).__qualname__}: {error}") from error
         tx.raise_observed(type(error), *_plain(error.args))
     if result is NotImplemented:
         raise Unsupported("operator", getattr(function, "__name__", repr(function)))
@@ -304,7 +311,7 @@ def fold(
 
 
 def _plain(args: tuple[Any, ...]) -> tuple[Any, ...]:
-    return tuple(arg if isinstance(arg, (str, int, float, type(None))) else repr(arg) for arg in args)
+    return tuple(arg if isinstance(arg, (str, bytes, int, float, type(None))) else repr(arg) for arg in args)
 
 
 def _getitem(container: Any, key: Any) -> Any:

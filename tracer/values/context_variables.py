@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
-from ..sources import Source
+from ..sources import AttrSource, CallSource, Source
 from .base import Unsupported, Value
 from .constant import BoundBuiltin, constant
-from .registry import builds, from_python
+from .registry import build, builds
 
 if TYPE_CHECKING:
     from ..interpreter import Interpreter
@@ -56,8 +56,7 @@ class ContextVariableValue(Value):
             value = self.real.get()
         except LookupError as error:
             raise Unsupported("call", f"get of {self.describe()}, which has no value") from error
-        tx.guards.add(self.source, "LAMBDA", (lambda variable: variable.get() is value, "{}.get() is unchanged"))
-        return from_python(tx, value)
+        return build(tx, value, CallSource(AttrSource(self.source, "get"), "referent"))
 
     def describe(self) -> str:
         """For messages."""

@@ -60,7 +60,7 @@ def deep_copy(tx: Interpreter, value: Value, memo: dict[Value, Value]) -> Value:
     if type(value) is TupleValue:
         parts = [deep_copy(tx, item, memo) for item in value.items]
         same = all(a is b for a, b in zip(parts, value.items))
-        memo[value] = value if same else value.like(parts)
+        memo[value] = value if same else TupleValue(parts, value.kind)
         return memo[value]
     if isinstance(value, DictValue) and value.kind is dict:
         copied = memo[value] = DictValue(dict)

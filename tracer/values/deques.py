@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..sources import Source
-from .base import Unsupported, Value, each
+from .base import Unsupported, Value, each, with_arguments
 from .constant import constant, fold
 from .lists import ListValue
 from .operators import equal
@@ -100,7 +100,7 @@ class DequeValue(ListValue):
         if method is None:
             return super().call_method(tx, name, args, kwargs)
         tx.effects.mutated(self)
-        result = method(tx, self, *args, **kwargs)
+        result = with_arguments(method, tx, self, *args, **kwargs)
         return result if result is not None else constant(None)
 
     def reconstruct(self, codegen: Codegen) -> None:

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import operator
+from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from ..finalizers import refuse_visible_deaths
@@ -32,7 +33,7 @@ def _pop(tx: Interpreter, self: DictValue, key: Value, default: Value | None = N
 def _popitem(tx: Interpreter, self: DictValue, last: Value | None = None) -> Value:
     pairs = self.pairs(tx)
     if not pairs:
-        tx.raise_observed(KeyError, "dictionary is empty")
+        tx.raise_observed(KeyError, f"{'' if self.kind is OrderedDict else 'popitem(): '}dictionary is empty")
     key, value = pairs[-1 if last is None or last.truth(tx) else 0]
     self.delitem(tx, key)
     return make_tuple(tx, [key, value])
@@ -46,7 +47,7 @@ def _setdefault(tx: Interpreter, self: DictValue, key: Value, default: Value | N
     return found
 
 
-def _update(tx: Interpreter, self: DictValue, *others: Value, **items: Value) -> Value:
+def _update(tx: Interpreter, self: DictValue, /, *others: Value, **items: Value) -> Value:
     for other in others:
         self.update(tx, other)
     for name, value in items.items():
@@ -65,11 +66,14 @@ def _clear(tx: Interpreter, self: DictValue) -> Value:
 
 def _move_to_end(tx: Interpreter, self: DictValue, key: Value, last: Value | None = None) -> Value:
     value = self.getitem(tx, key)
-    self.delitem(tx, key)
-    self.setitem(tx, key, value)
+    self.guard_keys(tx)
+    real_key = next(own for own in self.items if own == key.key())  # 1, where the program says True
+    kept = self.key_value(tx, real_key)
+    self.delitem(tx, kept)
+    self.setitem(tx, kept, value)
     if last is not None and not last.truth(tx):
-        moved = self.items.pop(key.key())
-        self.items = {key.key(): moved, **self.items}
+        moved = self.items.pop(real_key)
+        self.items = {real_key: moved, **self.items}
     return constant(None)
 
 

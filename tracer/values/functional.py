@@ -194,7 +194,7 @@ class NewCachedFunction(Value):
     def call(self, tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         """From the cache, or the call."""
         for value in (*args, *kwargs.values()):
-            if value.python_type().__hash__ is None:
+            if not value.is_hashable():
                 tx.raise_observed(TypeError, f"unhashable type: '{value.python_type().__name__}'")
         keys = tuple(arg.key() for arg in args), {name: value.key() for name, value in kwargs.items()}
         key: Any = functools._make_key(*keys, self.typed)

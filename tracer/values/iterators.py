@@ -12,7 +12,7 @@ from .constant import REGISTRY, ItemsIterator, OneByOneIterator, constant
 from .handlers import handles
 from .mappings import DictValue, DictView
 from .objects import ObjectValue
-from .operators import apply
+from .operators import apply, equal
 from .sequences import SequenceValue, make_tuple
 from .slices import as_index
 
@@ -326,7 +326,7 @@ class CallIterator(SteppedIterator):
         """The function's result, until it equals the sentinel."""
         function, sentinel = self.sources
         item = self.ask(tx, function, []) if not self.done else sentinel
-        self.done = self.done or apply(tx, operator.eq, item, sentinel).truth(tx)
+        self.done = self.done or equal(tx, sentinel, item)
         return item if not self.done else None
 
 
@@ -377,7 +377,9 @@ def _next(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 @handles(enumerate)
 def _enumerate(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     start = args[1] if len(args) > 1 else kwargs.get("start", constant(0))
-    source = args[0] if args else kwargs["iterable"]
+    source = args[0] if args else kwargs.get("iterable")
+    if source is None:
+        raise Unsupported("raises", "TypeError: the arguments of enumerate")
     return EnumerateIterator(get_iter(tx, source), as_index(tx, start))
 
 
@@ -388,6 +390,8 @@ def _zip(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 
 @handles(map)
 def _map(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    if len(args) < 2 or kwargs:
+        raise Unsupported("raises", "TypeError: the arguments of map")
     return MapIterator(map, args[0], _iterators(tx, args[1:]))
 
 
@@ -399,6 +403,8 @@ def _starmap(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 def _filtering(kind: type) -> None:
     @handles(kind)
     def handler(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+        if len(args) != 2 or kwargs:
+            raise Unsupported("raises", f"TypeError: the arguments of {kind.__name__}")
         return FilterIterator(kind, args[0], get_iter(tx, args[1]))
 
 
@@ -413,10 +419,12 @@ def _reversed(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         method = value.method(tx, "__reversed__")
         if method is not None:
             return method.call(tx, [], {})
+        if not hasattr(value.cls, "__getitem__") or not hasattr(value.cls, "__len__"):
+            raise Unsupported("call", f"reversed() of {value.describe()}")
         return ReversedIterator(value, as_index(tx, value.length(tx)) - 1)
     if isinstance(value, (SequenceValue, DictValue, DictView)):
         return value.reversed(tx)
-    if value.is_constant():
+    if value.is_constant() and hasattr(value.python_type(), "__getitem__"):
         return ItemsIterator(list(value.iterate(tx))[::-1])
     raise Unsupported("call", f"reversed() of {value.describe()}")
 
@@ -453,6 +461,8 @@ def _cycle(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 def _islice(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     bounds = [None if b.is_constant() and b.as_constant() is None else as_index(tx, b) for b in args[1:]]
     part = slice(*bounds)
+    if min(part.start or 0, part.stop or 0, 0 if part.step is None else part.step - 1) < 0:
+        raise Unsupported("raises", "ValueError: a bound of islice that is negative")
     start = part.start or 0
     stop = None if part.stop is None else max(start, part.stop)  # what lies before the start is taken all the same
     return SliceIterator(get_iter(tx, args[0]), start, stop, part.step or 1)

@@ -114,6 +114,8 @@ def _cast(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 
 @handles(SimpleNamespace)
 def _namespace(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    if args:
+        raise Unsupported("call", "SimpleNamespace")
     made = new_object(tx, SimpleNamespace)
     for name, value in kwargs.items():
         tx.effects.store_attr(made, name, value)
@@ -123,11 +125,15 @@ def _namespace(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 @handles(FunctionType.__get__)
 def _bind(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     """`function.__get__(owner, cls)`: a method."""
+    if args[1].is_constant() and args[1].as_constant() is None:
+        raise Unsupported("call", "__get__ of None")
     return MethodValue(args[0], args[1])
 
 
 @handles(MethodType)
 def _method_type(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    if args[1].is_constant() and args[1].as_constant() is None:
+        raise Unsupported("call", "MethodType of None")
     return MethodValue(args[0], args[1])
 
 
@@ -237,6 +243,7 @@ class WeakReference(Value):
     """weakref.ref(referent), or the reference `real` that exists: its referent is looked up when it is asked for."""
 
     __slots__ = ("real", "referent")
+    identified = False  # Python makes one for each referent
 
     def __init__(self, referent: Value | None, real: Any = None, source: Source | None = None) -> None:
         super().__init__(source)

@@ -11,12 +11,12 @@ import torch
 from ..finalizers import refuse_visible_deaths
 from ..sources import ItemSource, Source
 from ..wording import in_words
-from .base import Value, each
+from .base import Value, collected, each, with_arguments
 from .constant import REGISTRY, constant
 from .operators import apply, equal
 from .registry import FRESH, RESULTS, build, builds, from_python, wrap_result
 from .sequences import SequenceValue, TupleValue, read_items
-from .slices import as_index, position
+from .slices import as_index, position, sliced
 
 if TYPE_CHECKING:
     from ..codegen import Codegen
@@ -97,10 +97,10 @@ class ListValue(SequenceValue):
 
     def binary(self, tx: Interpreter, function: Callable[..., Any], left: Value, right: Value) -> Value | None:
         """As sequences; `+=` and `*=` change the list."""
-        if left is self and function is operator.iadd:
+        if left is self and function is operator.iadd and not _has_own_say(right, "__radd__"):
             self.call_method(tx, "extend", [right], {})
             return self
-        if left is self and function is operator.imul:
+        if left is self and function is operator.imul and issubclass(right.python_type(), int):
             tx.effects.mutated(self)
             self.items[:] = self.items * as_index(tx, right)
             return self
@@ -114,7 +114,7 @@ class ListValue(SequenceValue):
         tx.effects.mutated(self)
         if name in _DROPPING:
             refuse_visible_deaths(self.items)
-        result = method(tx, self, *args, **kwargs)
+        result = with_arguments(method, tx, self, *args, **kwargs)
         return result if result is not None else constant(None)
 
     def setitem(self, tx: Interpreter, key: Value, value: Value) -> None:
@@ -123,11 +123,16 @@ class ListValue(SequenceValue):
         if isinstance(where, int) and not -len(self.items) <= where < len(self.items):
             tx.raise_observed(IndexError, "list assignment index out of range")
         tx.effects.mutated(self)
-        refuse_visible_deaths([self.items[where]] if isinstance(where, int) else self.items[where])
+        refuse_visible_deaths([self.items[where]] if isinstance(where, int) else sliced(tx, self.items, where))
         if isinstance(where, int):
             self.items[where] = value
-        else:
-            self.items[where] = value.iterate(tx)
+            return
+        items = list(value.iterate(tx))
+        replaced = len(self.items[where])
+        if where.step not in (None, 1) and replaced != len(items):
+            what = f"sequence of size {len(items)} to extended slice of size {replaced}"
+            tx.raise_observed(ValueError, f"attempt to assign {what}")
+        self.items[where] = items
 
     def delitem(self, tx: Interpreter, key: Value) -> None:
         """Remove one item or a slice."""
@@ -135,7 +140,8 @@ class ListValue(SequenceValue):
         if isinstance(where, int) and not -len(self.items) <= where < len(self.items):
             tx.raise_observed(IndexError, "list assignment index out of range")
         tx.effects.mutated(self)
-        refuse_visible_deaths([self.items[where]] if isinstance(where, int) else self.items[where])
+        dropped = [self.items[where]] if isinstance(where, int) else sliced(tx, self.items, where)
+        refuse_visible_deaths(item for item in dropped if item not in tx.stack)
         del self.items[where]
 
     def reconstruct(self, codegen: Codegen) -> None:
@@ -155,7 +161,7 @@ def _extend(tx: Interpreter, self: ListValue, items: Value) -> None:
         for item in list(items.items):
             self.add(item)
     else:
-        for item in each(tx, items):  # one by one: the list may be looked at meanwhile
+        for item in each(tx, items, hint=True):  # one by one: the list may be looked at meanwhile
             self.add(item)
 
 
@@ -179,12 +185,18 @@ def _remove(tx: Interpreter, self: ListValue, item: Value) -> None:
     tx.raise_observed(ValueError, f"{self.kind.__name__}.remove(x): x not in {self.kind.__name__}")
 
 
-def _sort(tx: Interpreter, self: ListValue, key: Value | None = None, reverse: Value | None = None) -> None:
-    self.items[:] = sorted_items(tx, self.items, key, reverse is not None and reverse.truth(tx))
+def _sort(tx: Interpreter, self: ListValue, *, key: Value | None = None, reverse: Value | None = None) -> None:
+    items, self.items = self.items, []  # as the program sees it meanwhile
+    try:
+        sort_items(tx, items, key, reverse is not None and reverse.truth(tx))
+        if self.items:
+            tx.raise_observed(ValueError, "list modified during sort")
+    finally:
+        self.items = items
 
 
-def sorted_items(tx: Interpreter, items: Sequence[Value], key: Value | None, reverse: bool) -> list[Value]:
-    """`items` sorted by `key`, with the program's own `<`."""
+def sort_items(tx: Interpreter, items: list[Value], key: Value | None, reverse: bool) -> None:
+    """Sort `items` by `key`, with the program's own `<`; where that fails they are in the order that came of it."""
     no_key = key is None or (key.is_constant() and key.as_constant() is None)
     keys = list(items) if no_key else [key.call(tx, [item], {}) for item in items]  # type: ignore[union-attr]
 
@@ -192,11 +204,16 @@ def sorted_items(tx: Interpreter, items: Sequence[Value], key: Value | None, rev
         tx.trace.spend()
         return -1 if apply(tx, operator.lt, keys[left], keys[right]).truth(tx) else 0
 
-    return [items[i] for i in sorted(range(len(keys)), key=functools.cmp_to_key(compare), reverse=reverse)]
+    by_key: Callable[[int], Any] = functools.cmp_to_key(compare)
+    order, before = [by_key(number) for number in range(len(keys))], list(items)
+    try:
+        order.sort(reverse=reverse)
+    finally:
+        items[:] = [before[one.obj] for one in order]
 
 
 def _init(tx: Interpreter, self: ListValue, items: Value | None = None) -> None:
-    self.items[:] = items.iterate(tx) if items is not None else []
+    self.items[:] = collected(tx, items) if items is not None else []
 
 
 MUTATING: dict[str, Callable[..., Value | None]] = {
@@ -235,6 +252,12 @@ def build_list(tx: Interpreter, obj: list[Any], source: Source | None) -> Value:
 def make_list(tx: Interpreter, items: Sequence[Value]) -> Value:
     """A list made in the trace."""
     return ListValue(items, list)
+
+
+def _has_own_say(right: Value, reflected: str) -> bool:
+    """Whether Python asks the right operand first, which a list does not know: an array, an object of the program."""
+    kind = right.python_type()
+    return not issubclass(kind, torch.Tensor) and hasattr(kind, reflected)
 
 
 def _wrap_sequence(tx: Interpreter, node: torch.fx.Node, fake: Any) -> Value:

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 from ..finalizers import refuse_visible_deaths
 from ..sources import AttrSource, ItemSource, KeySource, Source
 from ..wording import in_words
-from .base import Unsupported, Value, each
+from .base import Unsupported, Value, each, with_arguments
 from .constant import REGISTRY, BoundBuiltin, constant, fold, same_kinds
 from .dict_iterators import DictIterator
 from .operators import equal
 from .registry import CONSTANT_TYPES, FRESH, build, builds, from_python, is_stable
-from .sequences import make_tuple
+from .sequences import TupleValue, make_tuple
 
 if TYPE_CHECKING:
     from ..codegen import Codegen
@@ -188,16 +188,18 @@ class DictValue(Value):
             return left
         if function is operator.or_:
             merged = left.copy(tx)
+            if left.kind is dict:  # the other's class decides
+                merged.kind, merged.default_factory = right.kind, right.default_factory
             merged.update(tx, right)
             return merged
         if function in (operator.eq, operator.ne):
-            ours, theirs = left.pairs(tx), right.pairs(tx)
+            left.guard_keys(tx)
+            right.guard_keys(tx)
+            result = len(left.items) == len(right.items) and all(
+                key in right.items and equal(tx, left.read(tx, key), right.read(tx, key)) for key in list(left.items)
+            )
             if left.kind is OrderedDict and right.kind is OrderedDict:
-                same_keys = list(left.items) == list(right.items)
-            else:
-                same_keys = left.items.keys() == right.items.keys()
-            result = len(ours) == len(theirs) and same_keys
-            result = result and all(equal(tx, left.read(tx, k), right.read(tx, k)) for k in left.items)
+                result = result and list(left.items) == list(right.items)
             return constant(result == (function is operator.eq))
         return None
 
@@ -315,7 +317,8 @@ class DictValue(Value):
             if not hasattr(self.kind, name):
                 return self.getattr(tx, name)  # raises
             raise Unsupported("call", f"{self.describe()}.{name}")
-        return method(tx, self, *args, **kwargs)
+        result: Value = with_arguments(method, tx, self, *args, **kwargs)
+        return result
 
     def reconstruct(self, codegen: Codegen) -> None:
         """Push keys and values, then a dict of them."""
@@ -397,7 +400,13 @@ class DictView(Value):
         """`in` the view."""
         if self.what == "keys":
             return self.owner.contains(tx, item)
-        return any(equal(tx, item, own) for own in self.iterate(tx))
+        if self.what == "values":
+            return any(equal(tx, own, item) for own in self.iterate(tx))
+        if not issubclass(item.python_type(), tuple):
+            return False
+        pair = item.iterate(tx)
+        found = self.owner.find(tx, pair[0]) if len(pair) == 2 else None
+        return found is not None and equal(tx, found, pair[1])
 
     def binary(self, tx: Interpreter, function: Callable[..., Any], left: Value, right: Value) -> Value | None:
         """Views of keys and pairs are like sets."""
@@ -429,16 +438,22 @@ class DictView(Value):
 
 def checked_key(tx: Interpreter, key: Value) -> Any:
     """What stands for `key` in the dict; TypeError in the program when its type has no hash."""
-    kind = key.python_type()
-    if kind.__hash__ is None:
-        tx.raise_observed(TypeError, f"unhashable type: '{kind.__name__}'")
+    if not key.is_hashable():
+        tx.raise_observed(TypeError, f"unhashable type: '{_without_hash(key).__name__}'")
     return key.key()
+
+
+def _without_hash(key: Value) -> type:
+    """The type that has no hash: that of `key`, or of the first such item of a tuple."""
+    items = key.items if isinstance(key, TupleValue) else ()
+    inner = next((item for item in items if not item.is_hashable()), None)
+    return _without_hash(inner) if inner is not None else key.python_type()
 
 
 def pairs_of(tx: Interpreter, other: Value) -> Iterator[tuple[Value, Value]]:
     """The pairs that `dict(other)` would have, each when it is asked for."""
     storage = getattr(other, "storage", other)
-    if isinstance(storage, DictValue):
+    if isinstance(storage, DictValue) and not _has_own_pairs(other.python_type()):
         yield from storage.pairs(tx)
         return
     if hasattr(other.python_type(), "keys"):
@@ -446,10 +461,18 @@ def pairs_of(tx: Interpreter, other: Value) -> Iterator[tuple[Value, Value]]:
             yield key, other.getitem(tx, key)
         return
     for item in each(tx, other):
+        if not hasattr(item.python_type(), "__iter__"):
+            raise Unsupported("raises", "TypeError: an item that is no pair of key and value")
         pair = list(item.iterate(tx))
         if len(pair) != 2:
             raise Unsupported("raises", "ValueError: an item that is no pair of key and value")
         yield pair[0], pair[1]
+
+
+def _has_own_pairs(cls: type) -> bool:
+    """Whether Python asks `keys` and `__getitem__` of a subclass of dict: where it is iterated in a way of its own."""
+    plain = getattr(cls, "__iter__", None) is dict.__iter__
+    return not plain and any(type(getattr(cls, name)) is FunctionType for name in ("__iter__", "keys", "__getitem__"))
 
 
 def _is_none(value: Value) -> bool:

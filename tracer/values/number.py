@@ -299,12 +299,13 @@ def _known(symbol: Any) -> Any:
 
 
 def is_number(value: Value) -> bool:
-    """Whether a value is a number of Python's that is known. Raises Unsupported for one of NumPy's."""
+    """Whether a value is an int or float that is known. Raises Unsupported for complex ones, and for NumPy's."""
     if not value.is_constant():
         return False
-    if hasattr(type(value.as_constant()), "__array__"):  # NumPy's scalars make NumPy's scalars
+    known = value.as_constant()
+    if isinstance(known, complex) or hasattr(type(known), "__array__"):  # NumPy's scalars make NumPy's scalars
         raise Unsupported("operator", f"arithmetic to {value.describe()} and a number that is not known")
-    return isinstance(value.as_constant(), (int, float))
+    return isinstance(known, (int, float))
 
 
 def origin(value: Value) -> Source | None:

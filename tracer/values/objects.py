@@ -9,6 +9,7 @@ import contextlib
 import operator
 import sys
 import threading
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType, GetSetDescriptorType, MemberDescriptorType, WrapperDescriptorType
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -28,14 +29,14 @@ from .attributes import (
     stored_in_class,
     type_source,
 )
-from .base import ObservedException, Unsupported, Value
+from .base import ObservedException, Unsupported, Value, each
 from .constant import REGISTRY, constant
 from .instance_dict import NO_DICT, InstanceDict, instance_dict, own_dict
 from .mappings import DictValue, DictView
-from .operators import COMPARISONS, IN_PLACE, REFLECTED, UNARY
-from .registry import build, from_python
+from .operators import COMPARISONS, IN_PLACE, REFLECTED, UNARY, equal
+from .registry import build, from_python, is_library
 from .sequences import TupleValue
-from .slices import checked_index
+from .slices import checked_index, checked_length
 
 if TYPE_CHECKING:
     from ..codegen import Codegen
@@ -287,15 +288,32 @@ class ObjectValue(Value):
 
     def truth(self, tx: Interpreter) -> bool:
         """`__bool__`, `__len__`, or True."""
-        for name in ("__bool__", "__len__"):
-            result = self._special(tx, name, [])
-            if result is not None:
-                return result.truth(tx)
-        return True
+        result = self._special(tx, "__bool__", [])
+        if result is None:
+            length = self._special(tx, "__len__", [])
+            return length is None or checked_length(tx, length).truth(tx)
+        kind = result.python_type()
+        if kind is not bool:
+            tx.raise_observed(TypeError, f"__bool__ should return bool, returned {kind.__name__}")
+        return result.truth(tx)
 
     def length(self, tx: Interpreter) -> Value:
         """`__len__`."""
-        return self._required(tx, "__len__", [], f"object of type '{self.cls.__name__}' has no len()")
+        result = self._required(tx, "__len__", [], f"object of type '{self.cls.__name__}' has no len()")
+        return checked_length(tx, result)
+
+    def hint(self, tx: Interpreter) -> None:
+        """`__len__`, else `__length_hint__`, of the program."""
+        for name in ("__len__", "__length_hint__"):
+            found = lookup(self.cls, name)
+            if not is_python_method(found) or is_library(found.__module__):
+                continue
+            try:
+                checked_length(tx, self._required(tx, name, [], ""))
+                return
+            except ObservedException as raised:
+                if not issubclass(raised.value.python_type(), TypeError):
+                    raise
 
     def iter(self, tx: Interpreter) -> Value:
         """`__iter__`."""
@@ -325,7 +343,9 @@ class ObjectValue(Value):
         result = self._special(tx, "__contains__", [item])
         if result is not None:
             return result.truth(tx)
-        return REGISTRY["make_tuple"](tx, self.iterate(tx)).contains(tx, item)
+        if not hasattr(self.cls, "__iter__") and not hasattr(self.cls, "__getitem__"):
+            raise Unsupported("raises", f"TypeError: `in` to {self.describe()}")
+        return any(equal(tx, own, item) for own in each(tx, self))
 
     def getitem(self, tx: Interpreter, key: Value) -> Value:
         """`__getitem__`."""
@@ -399,7 +419,7 @@ class ObjectValue(Value):
 
     def key(self) -> Any:
         """Objects are keys by identity, unless their class says otherwise."""
-        if is_python_method(lookup(self.cls, "__hash__")) or is_python_method(lookup(self.cls, "__eq__")):
+        if self.cls.__hash__ is not object.__hash__ or self.cls.__eq__ is not object.__eq__:
             raise Unsupported("call", f"hash() of {self.describe()}")
         return self
 
@@ -407,6 +427,8 @@ class ObjectValue(Value):
     def base_method(self, tx: Interpreter, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         """A method of a builtin base class, past any override."""
         known = _OBJECT_METHODS.get(name)
+        if name == "__init__" and self.storage is None and (args or kwargs):
+            raise Unsupported("raises", "TypeError: the arguments of object.__init__")
         if known is not None and not (self.storage is not None and name in ("__init__", "__eq__", "__ne__")):
             return known(tx, self, *args)
         if self.storage is None:
@@ -415,6 +437,8 @@ class ObjectValue(Value):
             missing = self._special(tx, "__missing__", args)
             if missing is not None:
                 return missing
+        if name in _OF_ITS_CLASS and issubclass(self.cls, (OrderedDict, defaultdict)):
+            raise Unsupported("call", f"{self.describe()}.{name}")
         result = self.storage.call_method(tx, name, args, kwargs)
         if isinstance(result, DictView):
             result.of = self.cls
@@ -445,6 +469,10 @@ class ObjectValue(Value):
                 return f"{self.real.__module__}.{named}"
         where = f" `{in_words(self.source)}`" if self.source is not None else ""
         return f"{'an' if self.cls.__qualname__[0].lower() in 'aeiou' else 'a'} {self.cls.__qualname__}{where}"
+
+
+_OF_ITS_CLASS = ("copy", "__copy__", "__or__", "__ror__", "fromkeys")
+"""Methods of ordered and default dicts that make one of the subclass."""
 
 
 def _setattr(tx: Interpreter, self: ObjectValue, name: Value, value: Value) -> Value:

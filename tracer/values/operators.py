@@ -53,6 +53,18 @@ def same(left: Value, right: Value) -> bool:
     return False
 
 
+def identical(left: Value, right: Value) -> bool:
+    """`left is right`, as the program asks it: whether two equal texts are one object, only Python knows."""
+    if not same(left, right):
+        return False
+    if left is right or not (left.is_constant() and right.is_constant()):
+        return True
+    a, b = left.as_constant(), right.as_constant()
+    if a is not b and not (type(a) is int and -5 <= a <= 256):
+        raise Unsupported("operator", f"`is` to {left.describe()} and {right.describe()}")
+    return True
+
+
 _INTERNED = frozenset((int, str, bytes, bool))
 
 
@@ -103,11 +115,11 @@ REGISTRY["apply_numbers"] = _apply_numbers
 
 
 def _is(tx: Interpreter, left: Value, right: Value) -> Value:
-    return constant(same(left, right))
+    return constant(identical(left, right))
 
 
 def _is_not(tx: Interpreter, left: Value, right: Value) -> Value:
-    return constant(not same(left, right))
+    return constant(not identical(left, right))
 
 
 def _not(tx: Interpreter, value: Value) -> Value:

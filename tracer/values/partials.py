@@ -7,7 +7,7 @@ from types import MethodType
 from typing import TYPE_CHECKING, Any
 
 from ..sources import AttrSource, Source
-from .base import Value
+from .base import Unsupported, Value
 from .constant import REGISTRY, constant
 from .context_manager import CONSTRUCTORS as MODES
 from .handlers import handler_of
@@ -53,6 +53,8 @@ class MethodValue(Value):
             return self.owner
         if name == "__func__":
             return self.function
+        if name == "__class__" or (name in MethodType.__dict__ and name != "__doc__"):
+            raise Unsupported("attribute", f"{self.describe()}.{name}")
         return self.function.getattr(tx, name)
 
     def reconstruct(self, codegen: Codegen) -> None:
@@ -97,6 +99,8 @@ class PartialValue(Value):
             return REGISTRY["make_tuple"](tx, self.args)
         if name == "keywords":
             return REGISTRY["make_dict"](tx, [constant(n) for n in self.kwargs], list(self.kwargs.values()))
+        if hasattr(functools.partial, name):
+            raise Unsupported("attribute", f"{self.describe()}.{name}")
         return tx.raise_observed(AttributeError, f"'functools.partial' object has no attribute '{name}'")
 
     def reconstruct(self, codegen: Codegen) -> None:

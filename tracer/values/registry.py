@@ -217,3 +217,4 @@ def wrap_result(tx: Interpreter, node: torch.fx.Node, fake: Any) -> Value:
 
 
 REGISTRY["from_python"] = from_python
+REGISTRY["existing"] = existing

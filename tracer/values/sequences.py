@@ -10,12 +10,12 @@ import torch
 
 from ..sources import ItemSource, Source
 from ..wording import in_words
-from .base import Unsupported, Value
+from .base import Unsupported, Value, with_arguments
 from .constant import REGISTRY, BoundBuiltin, constant
 from .operators import apply, equal
 from .registry import FRESH, build, builds, from_python
 from .sequence_iterators import SequenceIterator
-from .slices import as_index, position
+from .slices import as_index, position, sliced
 
 if TYPE_CHECKING:
     from ..codegen import Codegen
@@ -63,7 +63,7 @@ class SequenceValue(Value):
 
     def contains(self, tx: Interpreter, item: Value) -> bool:
         """Whether an item is or equals `item`."""
-        return any(equal(tx, item, own) for own in self.items)
+        return any(equal(tx, own, item) for own in self.items)
 
     def like(self, items: Sequence[Value]) -> Value:
         """A new sequence of the builtin type that slices and sums of this one have."""
@@ -73,7 +73,8 @@ class SequenceValue(Value):
         """One item, or a new sequence for a slice."""
         where = position(tx, key, f"{self.kind.__name__} indices must be integers or slices")
         if isinstance(where, slice):
-            return self.like(self.items[where])
+            items = sliced(tx, self.items, where)
+            return self._again(items) if where.step in (None, 1) else self.like(items)
         if not -len(self.items) <= where < len(self.items):
             tx.raise_observed(IndexError, f"{self.kind.__name__} index out of range")
         return self.items[where]
@@ -82,14 +83,18 @@ class SequenceValue(Value):
         """Concatenation, repetition and comparison."""
         if function in (operator.add, operator.iadd):
             if isinstance(left, SequenceValue) and isinstance(right, SequenceValue) and left.base is right.base:
-                return left.like(left.items + right.items)
+                return right if right.kind is tuple and not left.items else left._again(left.items + right.items)
         elif function in (operator.mul, operator.imul):
             number = right if left is self else left
             if issubclass(number.python_type(), int):
-                return self.like(self.items * as_index(tx, number))
+                return self._again(self.items * as_index(tx, number))
         elif function in _COMPARISONS and isinstance(left, SequenceValue) and isinstance(right, SequenceValue):
             return self._compare(tx, function, left, right) if left.base is right.base else None
         return None
+
+    def _again(self, items: list[Value]) -> Value:
+        """A new sequence of these items; a tuple that would be equal to this one is this one."""
+        return self if self.kind is tuple and len(items) == len(self.items) else self.like(items)
 
     @property
     def base(self) -> type:
@@ -97,6 +102,9 @@ class SequenceValue(Value):
         return next(kind for kind in (list, tuple, deque) if issubclass(self.kind, kind))
 
     def _compare(self, tx: Interpreter, function: Any, left: SequenceValue, right: SequenceValue) -> Value:
+        by_length = self.base is not tuple and function in (operator.eq, operator.ne)
+        if by_length and len(left.items) != len(right.items):  # which no item of a list or deque is asked
+            return constant(function is operator.ne)
         pairs = list(zip(left.items, right.items))
         for i, (a, b) in enumerate(pairs):
             try:
@@ -132,11 +140,12 @@ class SequenceValue(Value):
 
     def call_method(self, tx: Interpreter, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         """A method from the table."""
-        method = _METHODS.get(name)
-        if method is not None and not kwargs:
-            return method(tx, self, *args)
         if not hasattr(self.base, name):
             tx.raise_observed(AttributeError, f"'{self.kind.__name__}' object has no attribute '{name}'")
+        method = _METHODS.get(name)
+        if method is not None and not kwargs:
+            result: Value = with_arguments(method, tx, self, *args)
+            return result
         raise Unsupported("call", f"{self.describe()}.{name}")
 
     def describe(self) -> str:
@@ -168,6 +177,10 @@ class TupleValue(SequenceValue):
     def key(self) -> Any:
         """Tuples are equal when their items are."""
         return tuple([item.key() for item in self.items])
+
+    def is_hashable(self) -> bool:
+        """Whether all items are."""
+        return all(item.is_hashable() for item in self.items)
 
     def like(self, items: Sequence[Value]) -> Value:
         """A tuple; slices of a torch.Size are sizes."""
@@ -207,6 +220,8 @@ class TupleValue(SequenceValue):
             return result
         fields = field_names(self.kind)
         if fields and name == "_replace":
+            if not kwargs.keys() <= set(fields) or not hasattr(self.kind, name):
+                raise Unsupported("call", f"{self.describe()}._replace")
             return TupleValue([kwargs.get(f, item) for f, item in zip(fields, self.items)], self.kind)
         if fields and name == "_asdict":
             return FRESH[dict](tx, {}).updated(zip(fields, self.items))  # type: ignore[attr-defined]
@@ -277,9 +292,8 @@ _METHODS: dict[str, Callable[..., Value]] = {
     "__getitem__": lambda tx, self, key: self.getitem(tx, key),
     "__contains__": lambda tx, self, item: constant(self.contains(tx, item)),
     "__reversed__": lambda tx, self: self.reversed(tx),
-    "__eq__": lambda tx, self, other: apply(tx, operator.eq, self, other),
+    "__eq__": lambda tx, self, other: self.binary(tx, operator.eq, self, other) or constant(NotImplemented),
     "__add__": lambda tx, self, other: apply(tx, operator.add, self, other),
-    "__bool__": lambda tx, self: constant(self.truth(tx)),
 }
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..sources import Source
-from .base import Unsupported, Value, each
+from .base import Unsupported, Value, each, with_arguments
 from .constant import REGISTRY, BoundBuiltin, ItemsIterator, constant, same_kinds
 from .mappings import DictValue, DictView, checked_key
 from .registry import FRESH, builds, from_python
@@ -40,6 +40,15 @@ class SetValue(Value):
             key = checked_key(tx, item)
             self.items.setdefault(key, item)
             self.changing().add(key)
+        return self
+
+    def chosen(self, tx: Interpreter, real: Any) -> SetValue:
+        """This set, whose items are decided, with `real` as their order. Of two objects that are equal it has the one
+        that Python took: the constants are to be the same, or it is not known which."""
+        for key in real:
+            if type(key) in _ALIKE and repr(key) != repr(self.items[key].as_constant()):
+                self.items[key] = from_python(tx, key)
+        self.real = real
         return self
 
     def changing(self) -> Any:
@@ -85,7 +94,7 @@ class SetValue(Value):
 
     def contains(self, tx: Interpreter, item: Value) -> bool:
         """Whether `item` is in the set."""
-        return checked_key(tx, item) in self.items
+        return _sought(tx, item) in self.items
 
     def iterate(self, tx: Interpreter) -> Sequence[Value]:
         """The items, in the order of the real set where Python's order can be known."""
@@ -111,15 +120,13 @@ class SetValue(Value):
         if plain is not None and left.kind is set:
             tx.effects.mutated(left)
             left.items = _combined(plain, left.items, right.items)
-            left.real = function(left.changing(), right.real)
-            return left
+            return left.chosen(tx, function(left.changing(), right.real))
         function = plain or function
         if function not in _ALGEBRA:
             return None
         result = SetValue(left.kind)
         result.items = _combined(function, left.items, right.items)
-        result.real = function(left.real, right.real)
-        return result
+        return result.chosen(tx, function(left.real, right.real))
 
     def getattr(self, tx: Interpreter, name: str) -> Value:
         """Methods."""
@@ -133,16 +140,17 @@ class SetValue(Value):
             return self._combined_with(tx, name, args)
         if name in _MUTATING and self.kind is set:
             tx.effects.mutated(self)
-            return _MUTATING[name](tx, self, *args) or constant(None)
+            return with_arguments(_MUTATING[name], tx, self, *args, **kwargs) or constant(None)
         method = _METHODS.get(name)
         if method is None:
             raise Unsupported("call", f"{self.describe()}.{name}")
-        return method(tx, self, *args)
+        result: Value = with_arguments(method, tx, self, *args, **kwargs)
+        return result
 
     def _combined_with(self, tx: Interpreter, name: str, args: Sequence[Value]) -> Value:
         """union, update, intersection, ... with any number of iterables."""
-        if name == "update":
-            return self._updated(tx, args)
+        if name in _ONE_BY_ONE:
+            return _ONE_BY_ONE[name](self, tx, args)
         in_place = name.endswith("update")
         if in_place:
             tx.effects.mutated(self)
@@ -155,10 +163,8 @@ class SetValue(Value):
             given.append(keys_of(arg) if isinstance(arg, (SetValue, DictValue)) else list(other.items))
         real = getattr(self.changing() if in_place else self.real, name)(*given)
         result.items = items if args else dict(items)
-        if in_place:
-            return constant(None)
-        result.real = real
-        return result
+        result.chosen(tx, self.real if in_place else real)
+        return constant(None) if in_place else result
 
     def _updated(self, tx: Interpreter, args: Sequence[Value]) -> Value:
         tx.effects.mutated(self)
@@ -169,6 +175,19 @@ class SetValue(Value):
                 self.changing().update(keys_of(arg))
             else:
                 self.filled(tx, each(tx, arg))  # one by one: the set may be looked at meanwhile
+        return constant(None)
+
+    def _reduced(self, tx: Interpreter, args: Sequence[Value]) -> Value:
+        tx.effects.mutated(self)
+        for arg in args:
+            if isinstance(arg, (SetValue, DictValue)):
+                gone = arg.items if isinstance(arg, SetValue) else [key.key() for key in arg.iterate(tx)]
+                self.items = {key: item for key, item in self.items.items() if key not in gone}
+                self.changing().difference_update(keys_of(arg))
+                continue
+            for item in each(tx, arg):
+                _discard(tx, self, item)
+            self.changing().difference_update(())  # which makes room, now and then
         return constant(None)
 
     def reconstruct(self, codegen: Codegen) -> None:
@@ -243,6 +262,11 @@ _COMPARISONS = frozenset((operator.eq, operator.ne, operator.lt, operator.le, op
 
 _ALGEBRA = frozenset((operator.or_, operator.and_, operator.sub, operator.xor))
 
+_ALIKE = frozenset((bool, int, float, complex))
+"""Types of which one may equal another: 1, True and 1.0 are one item of a set."""
+
+_ONE_BY_ONE = {"update": SetValue._updated, "difference_update": SetValue._reduced}
+
 _IN_PLACE = {
     operator.ior: operator.or_, operator.iand: operator.and_, operator.isub: operator.sub, operator.ixor: operator.xor,
 }  # fmt: skip
@@ -266,15 +290,24 @@ def _add(tx: Interpreter, self: SetValue, item: Value) -> None:
     self.filled(tx, [item])
 
 
+def _sought(tx: Interpreter, item: Value) -> Any:
+    """The key to look for: that of a set is the frozen set of its items."""
+    return frozenset(item.items) if isinstance(item, SetValue) else checked_key(tx, item)
+
+
 def _remove(tx: Interpreter, self: SetValue, item: Value) -> None:
-    if self.items.pop(checked_key(tx, item), None) is None:
+    key = _sought(tx, item)
+    if self.items.pop(key, None) is None:
+        if isinstance(item, SetValue):
+            raise Unsupported("raises", "KeyError of a set")
         tx.raise_observed(KeyError, item.as_constant())
-    self.changing().discard(item.key())
+    self.changing().discard(key)
 
 
 def _discard(tx: Interpreter, self: SetValue, item: Value) -> None:
-    self.items.pop(checked_key(tx, item), None)
-    self.changing().discard(item.key())
+    key = _sought(tx, item)
+    self.items.pop(key, None)
+    self.changing().discard(key)
 
 
 def _pop(tx: Interpreter, self: SetValue) -> Value:
@@ -311,19 +344,28 @@ def _copy(tx: Interpreter, self: SetValue) -> Value:
     return SetValue(self.kind).made_from(tx, self)
 
 
-def _related(function: Callable[..., Any]) -> Callable[..., Value]:
-    def method(tx: Interpreter, self: SetValue, other: Value) -> Value:
-        others = SetValue().filled(tx, other.iterate(tx))
-        return constant(function(self.items.keys(), others.items.keys()))
+def _is_subset(tx: Interpreter, self: SetValue, other: Value) -> Value:
+    others = other if isinstance(other, SetValue) else SetValue().filled(tx, each(tx, other))
+    return constant(self.items.keys() <= others.items.keys())
 
-    return method
+
+def _is_superset(tx: Interpreter, self: SetValue, other: Value) -> Value:
+    if isinstance(other, SetValue):
+        return constant(self.items.keys() >= other.items.keys())
+    return constant(all(checked_key(tx, item) in self.items for item in each(tx, other)))
+
+
+def _is_disjoint(tx: Interpreter, self: SetValue, other: Value) -> Value:
+    if isinstance(other, SetValue):
+        return constant(self.items.keys().isdisjoint(other.items.keys()))
+    return constant(not any(checked_key(tx, item) in self.items for item in each(tx, other)))
 
 
 _METHODS: dict[str, Callable[..., Value]] = {
     "copy": _copy,
-    "issubset": _related(operator.le),
-    "issuperset": _related(operator.ge),
-    "isdisjoint": _related(lambda a, b: a.isdisjoint(b)),
+    "issubset": _is_subset,
+    "issuperset": _is_superset,
+    "isdisjoint": _is_disjoint,
     "__contains__": lambda tx, self, item: constant(self.contains(tx, item)),
     "__len__": lambda tx, self: self.length(tx),
     "__iter__": lambda tx, self: self.iter(tx),
@@ -371,8 +413,7 @@ def with_views(tx: Interpreter, function: Callable[..., Any], left: Value, right
     real = function(*[_real_side(tx, side) for side in (left, right)])
     result = SetValue(type(real))
     result.items = _combined(function, sides[0].items, sides[1].items)
-    result.real = real
-    return result
+    return result.chosen(tx, real)
 
 
 REGISTRY["with_views"] = with_views
@@ -380,8 +421,12 @@ REGISTRY["with_views"] = with_views
 
 def _as_set(tx: Interpreter, value: Value) -> Any:
     """A view of a dict's keys or pairs as a set; other values as they are."""
-    is_view = isinstance(value, DictView) and value.what != "values"
-    return SetValue().filled(tx, value.iterate(tx)) if is_view else value
+    if not isinstance(value, DictView) or value.what == "values":
+        return value
+    items = value.iterate(tx)
+    if value.what == "items" and not all(pair.is_constant() for pair in items):
+        raise Unsupported("operator", f"a set operation to {value.describe()}")  # which are equal, their values say
+    return SetValue().filled(tx, items)
 
 
 def _real_side(tx: Interpreter, value: Value) -> Any:

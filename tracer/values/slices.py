@@ -118,6 +118,23 @@ def checked_index(tx: Interpreter, result: Value) -> Value:
     return result
 
 
+def checked_length(tx: Interpreter, result: Value) -> Value:
+    """What `__len__` of an object returned, which must be an int that is not negative."""
+    if not result.is_constant() and issubclass(result.python_type(), int):
+        return result  # a size, which varies
+    number = as_index(tx, result)
+    if number < 0:
+        tx.raise_observed(ValueError, "__len__() should return >= 0")
+    return constant(number)
+
+
+def sliced(tx: Interpreter, items: list[Value], where: slice) -> list[Value]:
+    """items[where]; ValueError in the program for a step of zero."""
+    if where.step == 0:
+        tx.raise_observed(ValueError, "slice step cannot be zero")
+    return items[where]
+
+
 def _bound(tx: Interpreter, part: Value) -> int | None:
     if part.is_constant() and part.as_constant() is None:
         return None

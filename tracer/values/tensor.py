@@ -45,6 +45,10 @@ class TensorValue(Value):
         self.shape: Value | None = None
         self.unrecorded = False
 
+    def key(self) -> Any:
+        """Tensors are keys by identity."""
+        return self
+
     def python_type(self) -> type:
         """torch.Tensor, or nn.Parameter."""
         return self.kind

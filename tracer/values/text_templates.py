@@ -97,7 +97,7 @@ def _percent(tx: Interpreter, template: str, given: Value) -> Value:
         end = match.end()
         if match[0] == "%%":
             texts.append(constant("%"))
-        elif match["kind"] == "%":
+        elif match["kind"] in "%hlL":  # the last three are lengths, which say nothing
             raise refused()
         elif match["key"] is not None:
             if not isinstance(given, DictValue):

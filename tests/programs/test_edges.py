@@ -1,0 +1,283 @@
+"""What Python's own types and functions do at their edges: equal keys, order and number of questions, what was taken
+before an exception, what special methods may return."""
+# ruff: noqa: C408, UP031 - programs as people write them
+
+from __future__ import annotations
+
+import collections
+import contextvars
+import copy
+import enum
+import functools
+import itertools
+import json
+import weakref
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from .checking import Programs, call, check
+
+program = Programs()
+
+
+class Logged:
+    def __init__(self, log, name):
+        self.log, self.name = log, name
+
+    def __eq__(self, other):
+        self.log.append((self.name, getattr(other, "name", other)))
+        return False
+
+
+class Sized:
+    def __init__(self):
+        self.asked = 0
+
+    def __len__(self):
+        self.asked += 1
+        return 2
+
+    def __iter__(self):
+        return iter([1, 2])
+
+
+@program
+def who_is_asked_whether_it_equals(compile):
+    def fn(x):
+        log = []
+        a, b = Logged(log, "a"), Logged(log, "b")
+        mapping = {"k": b, "l": b}
+        found = [a in [b], b in (a,), a in collections.deque([b]), a in mapping.values(), ("k", a) in mapping.items()]
+        equal = [[a] == [b, b], (a,) == (b, b), {"p": a, "q": 1} == {"p": b, "r": 1}]
+        left = [b, b, a]
+        return x + 1, found, equal, len(list(iter(left.pop, a))), log
+
+    return compile(fn)(torch.ones(2))
+
+
+@program
+def how_often_the_length_is_asked_for(compile):
+    def fn(x):
+        sized, asked, taken = Sized(), [], []
+        for use in (list, tuple, sorted, set, sum, taken.extend, collections.deque, lambda s: [*s], lambda s: max(*s)):
+            use(sized)
+            asked.append(sized.asked)
+        taken[:] = sized
+        first, second = sized
+        return x + first + second, asked, sized.asked, taken
+
+    return compile(fn)(torch.ones(2))
+
+
+@program
+def one_of_two_equal_keys(compile):
+    def fn(x):
+        sets = {1} & {True}, {1.0, 2} & {1, 5}, {1}.intersection([True]), {0} | {False}, {1, 7} ^ {True}
+        moved = collections.OrderedDict([(1, "a"), (2, "b")])
+        moved.move_to_end(True)
+        moved.move_to_end(2.0, last=False)
+        merged = {} | collections.OrderedDict(a=1), collections.OrderedDict() | {}, {} | collections.defaultdict(int)
+        return x + 1, [repr(sorted(one)) for one in sets], repr(moved), [type(one).__name__ for one in merged]
+
+    return compile(fn)(torch.ones(2))
+
+
+@program
+def keys_that_only_python_can_compare(compile):
+    class Pair(tuple):
+        pass
+
+    class Owner:
+        def method(self):
+            return 1
+
+    def fn(x):
+        owner, mapping = Owner(), {Pair((1, 2)): 1}
+        mapping[Pair((1, 2))] = 2
+        methods = {owner.method: 1}
+        references = {weakref.ref(owner): 1}
+        same = {"a": [1]}.items() == {"a": [1]}.items()
+        return x + 1, len(mapping), (1, 2) in mapping, owner.method in methods, weakref.ref(owner) in references, same
+
+    return compile(fn)(torch.ones(2))
+
+
+@program
+def what_was_taken_before_the_end(compile):
+    def fn(x):
+        def failing():
+            yield 1
+            raise ValueError("stop")
+
+        numbers = {1, 2, 3}
+        try:
+            numbers.difference_update([2], failing())
+        except ValueError as error:
+            reason = str(error)
+        above, apart = iter([1, 9, 3, 4]), iter([5, 1, 3, 4])
+        answers = {1, 3}.issuperset(above), {1, 3}.isdisjoint(apart), {1, 2} in {frozenset((1, 2))}
+        items = [3, 1, 2, "a", 0]
+        try:
+            items.sort()
+        except TypeError:
+            reason += "; not sorted"
+        seen = []
+        names = ["b", "a"]
+        names.sort(key=lambda name: (seen.append(len(names)), name)[1])
+        return x + 1, numbers, reason, answers, list(above), list(apart), items, names, seen
+
+    return compile(fn)(torch.ones(2))
+
+
+class Asked:
+    def __radd__(self, other):
+        return "radd", list(other)
+
+    def __rmul__(self, other):
+        return "rmul", list(other)
+
+    def __index__(self):
+        return 2
+
+    def __iter__(self):
+        return iter([7])
+
+
+@program
+def operands_that_are_asked_before_a_list(compile):
+    def fn(x):
+        one = other = [1, 2]
+        one += Asked()
+        two = other
+        two *= Asked()
+        three = other
+        three += np.array([3, 4])
+        return x + 1, one, two, three, other, int(Asked()), float(Asked())
+
+    return compile(fn)(torch.ones(2))
+
+
+class Odd:
+    def __int__(self):
+        return 2.5
+
+    def __float__(self):
+        return 3
+
+    def __bool__(self):
+        return 2
+
+    def __len__(self):
+        return -1
+
+    def __hash__(self):
+        return -1
+
+
+@program
+def special_methods_that_return_something_else(compile):
+    def fn(x, ask):
+        return x + 1, ask(Odd())
+
+    return [call(compile(fn), torch.ones(2), ask) for ask in (int, float, bool, len, hash)]
+
+
+Point = collections.namedtuple("Point", "a b")
+
+
+class Made:
+    def __new__(cls, below=False):
+        return object.__new__(Below if below else cls)
+
+    def __init__(self, below=False):
+        self.kind = "made"
+
+
+class Below(Made):
+    def __init__(self, below=False):
+        self.kind = "below"
+
+
+class Refused:
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+
+
+@program
+def constructors(compile):
+    def fn(x, make):
+        return x + 1, make()
+
+    makes = [
+        lambda: Made(True).kind, lambda: Refused(1), lambda: Refused(a=1), lambda: Point(1, a=2), lambda: Point(1, c=2),
+        lambda: Point(), lambda: Point(1, 2)._replace(c=3), lambda: type(copy.deepcopy(Point([1], 2))),
+    ]  # fmt: skip
+    return [call(compile(fn), torch.ones(2), make) for make in makes]
+
+
+CURRENT: contextvars.ContextVar[Any] = contextvars.ContextVar("CURRENT")
+
+
+class Color(enum.Enum):
+    RED = 1
+
+    def __init__(self, value):
+        self.seen = []
+
+
+@program
+def objects_that_no_variable_holds(compile):
+    def fn(x):
+        CURRENT.get().append(1)
+        Color.RED.seen.append(2)
+        return x + len(CURRENT.get()) + len(Color.RED.seen)
+
+    Color.RED.seen.clear()
+    kept: list[int] = []
+    CURRENT.set(kept)
+    fn = compile(fn)
+    return [fn(torch.ones(2)), fn(torch.ones(2)), kept, list(Color.RED.seen)]
+
+
+@program
+def sums_of_floats(compile):
+    def fn(x, numbers):
+        mixed = sum([1, 0.1, 2, 0.2, True, 0.3]), sum((x.shape[0], 0.1, 0.2, 0.3)), sum([x, 0.1, 0.1, 0.1])
+        return x * sum(numbers), sum(numbers), sum([1e100, 1.0, -1e100]), sum([-0.0]), mixed
+
+    fn = compile(fn)
+    return [fn(torch.ones(2), [0.1 * factor] * 10) for factor in (1, 2, 3)]
+
+
+EXPRESSIONS = [
+    lambda: {(1, [2]): 3}, lambda: {(1, [2])}, lambda: {}.get((1, {})), lambda: [1, 2][::0], lambda: range(1, 5, 0),
+    lambda: [1, 2, 3].__setitem__(slice(None, None, 2), [1]), lambda: sum(["a"], ""), lambda: divmod(1.0, 0),
+    lambda: [1].__imul__(1.5), lambda: list(itertools.islice([1, 2], -1)), lambda: list(reversed(frozenset((1,)))),
+    lambda: {}.popitem(), lambda: collections.OrderedDict().popitem(), lambda: collections.defaultdict(factory=1),
+    lambda: dict(tx=1, self=2), lambda: b"\xff".decode(), lambda: json.loads("{"), lambda: dict([1]),
+    lambda: 1 in Odd(),
+    lambda: map(1), lambda: max(default=1), lambda: max(1, 2, default=3), lambda: sorted([1], None),
+    lambda: [].__eq__(1),
+    lambda: {**[("a", 1)]}, lambda: call(*1), lambda: call(**1), lambda: (1, 2).copy(), lambda: [1].append(1, 2),
+    lambda: "%ld %s" % (1, [1]), lambda: (lambda a: a)(1, 2, b=3), lambda: functools.partial(call, 1).missing,
+    lambda: call.__get__(None, Odd) is call, lambda: callable(functools.partial(call).__call__),
+]  # fmt: skip
+
+
+@program
+def expressions(compile):
+    def ask(x, expression):
+        try:
+            return x + 1, repr(expression())
+        except Exception as error:
+            return x + 1, type(error).__name__, str(error)
+
+    return [compile(lambda x, e=expression: ask(x, e))(torch.ones(2)) for expression in EXPRESSIONS]
+
+
+@pytest.mark.parametrize("name", program)
+def test_program(name):
+    check(program[name])
