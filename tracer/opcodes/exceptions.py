@@ -79,7 +79,8 @@ def RAISE_VARARGS(tx: Interpreter, instruction: Instruction) -> None:
     cause = tx.pop() if instruction.arg == 2 else None
     exception = exception_instance(tx, tx.pop())
     if cause is not None:
-        exception.setattr(tx, "__cause__", cause if is_none(cause) else exception_instance(tx, cause, "exception causes"))
+        given = cause if is_none(cause) else exception_instance(tx, cause, "exception causes")
+        exception.setattr(tx, "__cause__", given)
         exception.setattr(tx, "__suppress_context__", build.constant(True))
     tx.raise_value(exception)
 
