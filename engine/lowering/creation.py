@@ -51,7 +51,7 @@ def _zeros(graph: GraphLowering, node: torch.fx.Node, *_: Any, **__: Any) -> Val
 
 def _check_undefined() -> None:
     """Raises Unsupported where what is in new memory is defined: torch's deterministic mode fills it."""
-    if torch.are_deterministic_algorithms_enabled() and torch.utils.deterministic.fill_uninitialized_memory:
+    if torch.are_deterministic_algorithms_enabled() and torch._C._get_deterministic_fill_uninitialized_memory():
         raise Unsupported("the deterministic mode fills new memory")
 
 

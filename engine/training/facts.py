@@ -24,7 +24,8 @@ def node_facts(halves: Partitioned) -> NodeFacts:
     return NodeFacts(
         results, sum(s.kind != "size" for s in halves.saved), tangents,
         tuple(i for i in range(results) if i not in tangents), _reached(joint), joint.shared, *_reads(halves),
-        len(joint.forward.inputs) + 1, tuple(sorted(changed)), unreached, eager_facts(halves),
+        len(joint.forward.inputs) + 1, tuple(sorted(changed)), unreached,
+        eager_facts(joint, frozenset(s.node for s in halves.saved)),
     )
 
 
@@ -73,15 +74,14 @@ def _reads(halves: Partitioned) -> tuple[tuple[frozenset[int], ...], tuple[froze
     return tuple(map(frozenset, reads)), tuple(alone)
 
 
-def eager_facts(halves: Partitioned) -> EagerFacts:
-    """How to repeat a call of this graph in eager."""
-    joint = halves.joint
+def eager_facts(joint: JointGraph, saved: frozenset[str] = frozenset()) -> EagerFacts:
+    """How to repeat a call of this graph in eager; `saved` names what the forward saves."""
     changed = frozenset((*joint.forward.mutations.values(), *joint.assigned.values()))
     return EagerFacts(
         tuple(i for i, needs in zip(joint.gradients, joint.reached) if needs),
         tuple(_root(k, joint) for k in joint.tangents),
         frozenset(joint.assigned.values()), changed, _read(joint, changed) - frozenset(joint.assigned.values()),
-        _unsaved(halves, changed), _autocast(), _random_devices(joint.forward),
+        _unsaved(joint, saved, changed), _autocast(), _random_devices(joint.forward),
     )
 
 
@@ -96,13 +96,12 @@ def _root(output: int, joint: JointGraph) -> Root:
     raise AssertionError(f"graph output {output} is no result")
 
 
-def _unsaved(halves: Partitioned, changed: frozenset[int]) -> tuple[int, ...]:
+def _unsaved(joint: JointGraph, saved: frozenset[str], changed: frozenset[int]) -> tuple[int, ...]:
     """The inputs that a repeated call reads, but for those that are saved (autograd looks after them) or copied."""
-    inputs = halves.joint.forward.inputs
-    saved = {s.node for s in halves.saved}
-    names = [n.name for n in halves.joint.module.graph.find_nodes(op="placeholder")]
+    inputs = joint.forward.inputs
+    names = [n.name for n in joint.module.graph.find_nodes(op="placeholder")]
     counted = {i for i, v in enumerate(inputs) if isinstance(v, torch.Tensor) and not v.is_inference()} - changed
-    return tuple(sorted(i for i in _read(halves.joint, frozenset(counted)) if names[i] not in saved))
+    return tuple(sorted(i for i in _read(joint, frozenset(counted)) if names[i] not in saved))
 
 
 def _read(joint: JointGraph, asked: frozenset[int]) -> frozenset[int]:

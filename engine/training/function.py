@@ -209,7 +209,7 @@ def _with_history(ctx: Any, tangents: Sequence[Any], given: list[Any]) -> Sequen
     with torch.no_grad():
         gradients = CompiledGraph.backward(ctx, *tangents)
     sources = [v for v in (*call.inputs, *given) if isinstance(v, torch.Tensor) and v.requires_grad]
-    ended: Sequence[Any] = _Ended.apply(gradients, *sources)  # type: ignore[no-untyped-call]
+    ended: Sequence[Any] = _Ended.apply(gradients, *sources)
     return ended
 
 
