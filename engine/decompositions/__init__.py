@@ -59,6 +59,12 @@ UPSAMPLING = frozenset((
 """Functions (of a tensor, a size, a scale) of which torch's Python forms, in force where sizes vary, take a scale as it
 is; ATen's kernels know sizes that stay as they are, or double, whatever it says."""
 
+IN_CPP = frozenset((torch.nn.functional.multilabel_margin_loss, torch._C._nn.multilabel_margin_loss))
+"""Functions whose Python forms give another value than ATen's kernels."""
+
+DROPOUTS = frozenset((torch.nn.functional.dropout, torch.dropout, torch.dropout_))
+"""Functions (of a tensor and a probability) whose Python form draws numbers to drop everything, unlike ATen's."""
+
 REPLACED: dict[Any, Callable[..., Any]] = {
     torch.nn.functional.one_hot: one_hot, torch.nn.functional.max_pool1d: max_pool1d, torch.max_pool1d: max_pool1d,
     torch.nn.functional.pad: pad,
@@ -69,6 +75,8 @@ their place."""
 
 def python_rules(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> AbstractContextManager[Any]:
     """The context in which `function` of a captured graph runs while it is traced."""
-    if function in UPSAMPLING and (kwargs.get("scale_factor") is not None or any(a is not None for a in args[2:3])):
+    scaled = function in UPSAMPLING and next(iter(args[2:3]), kwargs.get("scale_factor")) is not None
+    dropped = function in DROPOUTS and next(iter(args[1:2]), kwargs.get("p")) == 1
+    if scaled or dropped or function in IN_CPP:
         return torch._C._DisablePythonDispatcher()
     return enable_python_dispatcher() if function in PYTHON_RULES else nullcontext()

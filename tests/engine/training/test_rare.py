@@ -206,3 +206,17 @@ def test_a_number_of_the_data_before_what_needs_gradients_is_read(dynamic):
             torch.testing.assert_close(*results)
             torch.testing.assert_close(*[torch.autograd.grad(result.sum(), weight)[0] for result in results])
         assert not any("again" in reason for reason in dispatch.stats()["reasons"])
+
+
+def test_what_is_drawn_after_a_dropout_of_everything_at_sizes_that_vary():
+    check(lambda x: (F.dropout(x, 1.0), F.dropout(x, 0.3), torch.dropout(x, 1, True)), P(3, 4), dynamic=True)
+
+
+def test_a_margin_of_several_labels_at_sizes_that_vary():
+    labels = torch.tensor([[0, 1, -1, 0]] * 3)
+    check(lambda x: F.multilabel_margin_loss(x, labels), torch.randn(3, 4), dynamic=True)
+
+
+def test_a_scale_that_leaves_a_size_as_it_is_at_sizes_that_vary():
+    check(lambda x: F.interpolate(x, scale_factor=1.05, mode="bilinear") + F.interpolate(x, scale_factor=1.05),
+          P(1, 2, 7, 10), dynamic=True)
