@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 from .codegen import STACK_ARGUMENT
 from .finalizers import has_finalizer, is_watched
 from .generators import GeneratorValue
-from .sources import ItemSource, LocalSource
+from .sources import ItemSource, LocalSource, Source
 from .values.base import Unsupported, Value
+from .values.mappings import DictValue
 from .values.objects import ObjectValue
+from .values.sequences import SequenceValue
 
 if TYPE_CHECKING:
     from .interpreter import Interpreter
@@ -32,10 +34,40 @@ def dies_visibly(tx: Interpreter, value: Value) -> bool:
 def let_go(tx: Interpreter, value: Value) -> None:
     """The frame drops a reference to `value`. Raises Unsupported where an object may die of that and the program sees
     it: what Python then runs is seen now, not where the frame ends."""
-    if tx.parent is not None or not dies_visibly(tx, value) or value in tx.stack:
+    if tx.parent is not None or value in tx.stack:
+        return
+    if isinstance(value, (SequenceValue, DictValue)):
+        _let_go_of_items(tx, value)
+    if not dies_visibly(tx, value):
         return
     if all(other is not value or name.startswith(STACK_ARGUMENT) for name, other in tx.locals.items()):
         raise Unsupported("abandoned-generator" if _is_generator(value) else "visible-death", value.describe())
+
+
+def _let_go_of_items(tx: Interpreter, value: Value) -> None:
+    """The frame drops a list, tuple or dict of its own. Raises Unsupported where what dies with it is seen to die."""
+    held = tx.locals.values()
+    parts = [] if value in held else [value]
+    for part in parts:
+        if dies_visibly(tx, part):
+            raise Unsupported("visible-death", part.describe())
+        parts += [item for item in _items(part) if _is_own(item.source) and item not in held and item not in parts]
+
+
+def _items(value: Value) -> list[Value]:
+    """What dies with a container that did not come from outside."""
+    if value.source is not None and not isinstance(value.source, LocalSource):
+        return []
+    if isinstance(value, DictValue):
+        return [item for item in value.items.values() if item is not None]
+    return list(value.items) if isinstance(value, SequenceValue) else []
+
+
+def _is_own(source: Source | None) -> bool:
+    """Whether the frame alone holds what is read there: it has come over a break on the stack, or in a container."""
+    if isinstance(source, ItemSource):
+        return isinstance(source.base, LocalSource)
+    return source is None or (isinstance(source, LocalSource) and source.name.startswith(STACK_ARGUMENT))
 
 
 def _is_generator(value: Value) -> bool:

@@ -402,6 +402,29 @@ def taken_out_of_what_was_passed(compile):
     return [f(torch.ones(2), [], {}) for _ in range(2)]
 
 
+def with_the_list_that_a_variable_held(compile):
+    def cleared(x, log):
+        both = [Finalized(log, "one"), Finalized(log, "one")]  # eager lets go of the last one first
+        both.clear()
+        return x + len(log)
+
+    def deleted(x, log):
+        pair = [Finalized(log, "in a list"), 1]
+        y = x * len(pair) + len(log)
+        del pair
+        return y + 10 * len(log)
+
+    def replaced(x, log):
+        table = {"key": (Finalized(log, "in a dict"),)}
+        y = x * len(table) + len(log)
+        table = None
+        return y + 10 * len(log), table
+
+    logs = [[], [], []]
+    functions = map(compile, (cleared, deleted, replaced))
+    return [f(torch.ones(2), log) for f, log in zip(functions, logs) for _ in range(2)], logs
+
+
 THE_ONE = None
 
 
@@ -429,7 +452,7 @@ def replaced_in_a_global_a_cell_and_a_slot(compile):
 
 SEEN_TO_DIE = (replaced_in_a_global_a_cell_and_a_slot, with_a_callback_of_a_weak_reference,
                with_weak_references_that_are_asked, in_weak_containers,
-               taken_out_of_what_was_passed)  # fmt: skip
+               taken_out_of_what_was_passed, with_the_list_that_a_variable_held)  # fmt: skip
 
 
 @pytest.mark.parametrize("program", SEEN_TO_DIE, ids=lambda program: program.__name__)
