@@ -6,7 +6,7 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from .base import Value
+from .base import Unsupported, Value
 from .constant import ItemsIterator, constant
 from .handlers import handles
 from .iterators import SteppedIterator, get_iter
@@ -118,7 +118,10 @@ def _arranging(function: Callable[..., object]) -> None:
         pools = [list(arg.iterate(tx)) for arg in (args if many else args[:1])]
         rest = [] if many else [arg.as_constant() for arg in args[1:]]
         numbers = {name: value.as_constant() for name, value in kwargs.items()}
-        rows: itertools.product[tuple[Value, ...]] = function(*pools, *rest, **numbers)  # type: ignore[assignment]
+        try:
+            rows: itertools.product[tuple[Value, ...]] = function(*pools, *rest, **numbers)  # type: ignore[assignment]
+        except (TypeError, ValueError) as error:
+            raise Unsupported("raises", f"{type(error).__name__}: {error}") from error
         return ItemsIterator([make_tuple(tx, row) for row in rows])
 
 
