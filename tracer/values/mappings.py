@@ -81,8 +81,11 @@ class DictValue(Value):
                     tx.guards.add(self.source, "LAMBDA", kinds)
 
     def guard_absent(self, tx: Interpreter, key: Any) -> None:
-        """The program has seen that there is no such key."""
-        if not self.keys_guarded and self.source is not None:
+        """The program has seen that there is no such key. Of a tensor, say, a guard knows only what its value here is:
+        that the keys are these, none of which is an object, says that it is not there."""
+        if _has_identity(key):
+            self.guard_keys(tx)
+        elif not self.keys_guarded and self.source is not None:
             tx.guards.add(self.source, "NOT_IN_DICT", key)
 
     def key_value(self, tx: Interpreter, key: Any) -> Value:
@@ -441,6 +444,11 @@ def checked_key(tx: Interpreter, key: Value) -> Any:
     if not key.is_hashable():
         tx.raise_observed(TypeError, f"unhashable type: '{_without_hash(key).__name__}'")
     return key.key()
+
+
+def _has_identity(key: Any) -> bool:
+    """Whether a key, or a part of it, is an object that is found by identity, for which its Value stands."""
+    return any(map(_has_identity, key)) if isinstance(key, (tuple, frozenset)) else isinstance(key, Value)
 
 
 def _without_hash(key: Value) -> type:
