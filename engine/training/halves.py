@@ -86,7 +86,8 @@ def _backward(region: Region, cut: Cut) -> tuple[torch.fx.Graph, dict[str, Any]]
     results: Any = source.output_node().args[0]
     gradients = results[joint.forward_outputs :]
     body = list(_in_order(region, given, tangents))
-    sizes = _sizes(joint, (*given, *tangents), body)
+    told = (*given, *(tangents if len(tangents) == 1 else ()))  # one of several tangents may be None when it runs
+    sizes = _sizes(joint, told, [*tangents, *body])
     copy = _Copy()
     for node in given:
         copy.placeholder(node)

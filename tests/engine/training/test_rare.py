@@ -220,3 +220,19 @@ def test_a_margin_of_several_labels_at_sizes_that_vary():
 def test_a_scale_that_leaves_a_size_as_it_is_at_sizes_that_vary():
     check(lambda x: F.interpolate(x, scale_factor=1.05, mode="bilinear") + F.interpolate(x, scale_factor=1.05),
           P(1, 2, 7, 10), dynamic=True)
+
+
+def test_a_backward_of_some_results_at_sizes_that_vary():
+    def program(x, y):
+        return x * 2, torch.sin(y).prod(-2)
+
+    compiled = compile(program, dynamic=True)
+    for which in ([0], [1], [0, 1]):
+        both = []
+        for function in (program, compiled):
+            x, y = torch.linspace(0, 1, 3).requires_grad_(), torch.linspace(0, 1, 20).reshape(4, 5).requires_grad_()
+            results = function(x, y)
+            torch.autograd.backward([results[i].sum() for i in which])
+            both.append([(f"gradient {i}", t.grad) for i, t in enumerate((x, y))])
+        same(both[1], both[0])
+    assert not compiled.fallbacks
