@@ -254,6 +254,45 @@ def test_looking_for_an_entry_does_not_fill_in_a_defaultdict():
         assert [key is weight for key in optimizer.state] == [True]
 
 
+class OfItsOwn(torch.optim.Optimizer):
+    """An optimizer that a program wrote: its first step finds no state, and makes it."""
+
+    def __init__(self, params):
+        super().__init__(params, {"lr": 0.1})
+
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            for p in group["params"]:
+                state = self.state[p]
+                if len(state) == 0:
+                    state["mean"] = torch.zeros_like(p)
+                p.add_(state["mean"].mul_(0.9).add_(p.grad), alpha=-group["lr"])
+
+
+def test_the_state_of_a_programs_own_optimizer_is_made_once():
+    compile, check = compiled_once(graphs=2, recompiles=1)
+    params, optimizer = train(OfItsOwn, steps=4, compile=compile)
+    check()
+    expected, reference = train(OfItsOwn, steps=4)
+    for p, e in zip(params, expected):
+        torch.testing.assert_close(p.detach(), e.detach())
+        torch.testing.assert_close(optimizer.state[p]["mean"], reference.state[e]["mean"])
+
+
+@pytest.mark.parametrize("key", [lambda p: p, lambda p: (p, 1)])
+def test_what_is_not_in_a_dict_yet_may_be_there_at_the_next_call(key):
+    def program(seen, p):
+        if key(p) in seen:
+            return p * 3
+        seen[key(p)] = len(seen)
+        return p * 2
+
+    f, seen = ptdebug.compile(program, backend=lambda module, inputs: module.forward), {}
+    p, q = torch.ones(1), torch.ones(1)
+    assert [f(seen, each).item() for each in (p, p, q, p, q)] == [2, 3, 2, 3, 3]
+
+
 def test_an_optimizer_that_torchdynamo_has_marked_is_followed(monkeypatch):  # as its first use in a process does
     original = torch.optim.SGD._init_group
     marked = functools.wraps(original)(lambda self, *args: original(self, *args))

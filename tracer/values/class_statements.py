@@ -214,9 +214,11 @@ def _dataclass(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 def _named_tuple(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     """Each call makes a class, as a class statement does."""
     given = [_plain(arg) for arg in args]
-    options = {"module": tx.f_globals.get("__name__")} | {name: _plain(value) for name, value in kwargs.items()}
+    options: dict[str, Any] = {"module": tx.f_globals.get("__name__")}
+    options |= {name: _plain(value) for name, value in kwargs.items()}
+    make: Callable[..., type] = collections.namedtuple
     try:
-        cls = collections.namedtuple(*given, **options)  # type: ignore[misc]
+        cls = make(*given, **options)
     except Exception as error:  # Python raises it at the call
         raise Unsupported("call", "collections.namedtuple") from error
     return _local(tx, cls)

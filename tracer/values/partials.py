@@ -99,7 +99,11 @@ class PartialValue(Value):
             return REGISTRY["make_tuple"](tx, self.args)
         if name == "keywords":
             return REGISTRY["make_dict"](tx, [constant(n) for n in self.kwargs], list(self.kwargs.values()))
-        if hasattr(functools.partial, name):
+        if name in ("__module__", "__doc__"):  # of the class
+            return constant(getattr(functools.partial, name))
+        if name == "__dict__":
+            return REGISTRY["make_dict"](tx, [], [])
+        if any(name in kind.__dict__ for kind in functools.partial.__mro__):
             raise Unsupported("attribute", f"{self.describe()}.{name}")
         return tx.raise_observed(AttributeError, f"'functools.partial' object has no attribute '{name}'")
 
