@@ -218,6 +218,18 @@ def constructors(compile):
     return [call(compile(fn), torch.ones(2), make) for make in makes]
 
 
+@program
+def attributes_of_partials(compile):
+    def fn(x, scaled):
+        return scaled(x), getattr(scaled, "tag", "none"), getattr(scaled, "__name__", "unnamed"), scaled.__module__
+
+    fn = compile(fn)
+    scaled = functools.partial(torch.mul, 2)
+    results = [fn(torch.ones(2), scaled)]
+    functools.update_wrapper(scaled, torch.mul).tag = "own"
+    return [*results, fn(torch.ones(2), scaled)]
+
+
 CURRENT: contextvars.ContextVar[Any] = contextvars.ContextVar("CURRENT")
 
 

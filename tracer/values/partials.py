@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from types import MethodType
+from types import MappingProxyType, MethodType
 from typing import TYPE_CHECKING, Any
 
 from ..sources import AttrSource, Source
@@ -67,14 +67,16 @@ class MethodValue(Value):
 
 
 class PartialValue(Value):
-    """functools.partial(function, *args, **kwargs)."""
+    """functools.partial(function, *args, **kwargs). `own` are the attributes that one which exists was given."""
 
-    __slots__ = ("args", "function", "kwargs")
+    __slots__ = ("args", "function", "kwargs", "own")
 
     def __init__(
-        self, function: Value, args: Sequence[Value], kwargs: Mapping[str, Value], source: Source | None = None
-    ) -> None:
+        self, function: Value, args: Sequence[Value], kwargs: Mapping[str, Value], source: Source | None = None,
+        own: Mapping[str, Any] = MappingProxyType({}),
+    ) -> None:  # fmt: skip
         super().__init__(source)
+        self.own = own
         self.function = function
         self.args = tuple(args)
         self.kwargs = dict(kwargs)
@@ -99,12 +101,18 @@ class PartialValue(Value):
             return REGISTRY["make_tuple"](tx, self.args)
         if name == "keywords":
             return REGISTRY["make_dict"](tx, [constant(n) for n in self.kwargs], list(self.kwargs.values()))
+        if name in self.own or (self.own and name == "__dict__"):
+            if self.source is None or name == "__dict__":
+                raise Unsupported("attribute", f"{self.describe()}.{name}")
+            return build(tx, self.own[name], AttrSource(self.source, name))
         if name in ("__module__", "__doc__"):  # of the class
             return constant(getattr(functools.partial, name))
         if name == "__dict__":
             return REGISTRY["make_dict"](tx, [], [])
         if any(name in kind.__dict__ for kind in functools.partial.__mro__):
             raise Unsupported("attribute", f"{self.describe()}.{name}")
+        if self.source is not None:
+            tx.guards.add(self.source, "NO_ATTR", name)
         return tx.raise_observed(AttributeError, f"'functools.partial' object has no attribute '{name}'")
 
     def reconstruct(self, codegen: Codegen) -> None:
@@ -145,7 +153,8 @@ def build_partial(tx: Interpreter, obj: functools.partial[Any], source: Source |
         parts = tuple(build(tx, getattr(obj, n), AttrSource(source, n)) for n in ("func", "args", "keywords"))  # type: ignore[assignment]
     function, args, keywords = parts
     pairs = keywords.pairs(tx)  # type: ignore[attr-defined]
-    return PartialValue(function, args.iterate(tx), {key.as_constant(): value for key, value in pairs}, source)
+    named = {key.as_constant(): value for key, value in pairs}
+    return PartialValue(function, args.iterate(tx), named, source, vars(obj))
 
 
 REGISTRY["python_method"] = lambda tx, owner, method: MethodValue(from_python(tx, method.__func__), owner)
