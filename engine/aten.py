@@ -504,7 +504,7 @@ def _output(
         detached = given.requires_grad and not layout.requires_grad
         differentiable = fake is not None and fake.grad_fn is not None
         if differentiable:
-            check_dtype_of_view(given.dtype, layout.dtype)
+            check_view(given, layout.dtype)
         made = creation(fake, captured.grad_enabled or differentiable, given)
         return ViewOfInput(
             base, tuple(layout.size()), tuple(layout.stride()), layout.storage_offset(), layout.dtype, detached,
@@ -522,10 +522,15 @@ def pairs_numbers(base: torch.dtype, view: torch.dtype) -> bool:
     )
 
 
-def check_dtype_of_view(base: torch.dtype, view: torch.dtype) -> None:
-    """Raises EngineUnsupported for a view through which gradients flow, and whose dtype autograd cannot follow."""
-    if view != base and not pairs_numbers(base, view):
+def check_view(base: torch.Tensor, view: torch.dtype) -> None:
+    """Raises EngineUnsupported for a view, of dtype `view`, through which gradients flow that autograd cannot follow.
+
+    It is made by strides: where elements share memory, the gradient of `as_strided` is their mean for all of them.
+    """
+    if view != base.dtype and not pairs_numbers(base.dtype, view):
         raise EngineUnsupported("gradients flow through a view in another dtype")
+    if may_repeat(base):
+        raise EngineUnsupported("gradients flow through a view of elements that share memory")
 
 
 def lazy_kind(view: torch.Tensor) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 import torch.fx
 
-from ..aten import EngineUnsupported, check_dtype_of_view, functionalization, lazy_kind
+from ..aten import EngineUnsupported, check_view, functionalization, lazy_kind
 from ..functional import (
     LAZY_VIEWS,
     Captured,
@@ -141,7 +141,7 @@ def _layout(value: torch.Tensor, lazily: str = "") -> tuple[tuple[Any, ...], tup
 def _same_kind(base: torch.Tensor, view: torch.Tensor) -> None:
     """Raises EngineUnsupported for a view that strides alone cannot say, where gradients flow through it."""
     if view.requires_grad:
-        check_dtype_of_view(base.dtype, view.dtype)
+        check_view(base, view.dtype)
 
 
 def _detached(base: torch.Tensor, view: torch.Tensor) -> bool:

@@ -236,3 +236,20 @@ def test_a_backward_of_some_results_at_sizes_that_vary():
             both.append([(f"gradient {i}", t.grad) for i, t in enumerate((x, y))])
         same(both[1], both[0])
     assert not compiled.fallbacks
+
+
+@pytest.mark.parametrize("view", (lambda x: x.unsqueeze(0), lambda x: x[1:], lambda x: x.t()))
+def test_gradients_through_views_of_an_expanded_input_stay_with_eager(view):
+    def program(x, w):
+        return view(x), x * w
+
+    compiled = compile(program)
+    gradients = []
+    for function in (program, compiled):
+        x, w = torch.ones(4, 1).expand(4, 3).requires_grad_(), torch.arange(3.0).requires_grad_()
+        seen, product = function(x, w)
+        tangents = [torch.arange(float(t.numel())).view(t.shape) for t in (seen, product)]
+        torch.autograd.backward([seen, product], tangents)
+        gradients.append([("x", x.grad), ("w", w.grad)])
+    same(gradients[1], gradients[0])
+    assert all("elements that share memory" in why for why in compiled.fallbacks) and compiled.fallbacks
