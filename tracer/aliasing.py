@@ -1,11 +1,15 @@
-"""Objects that were different when a frame was traced, and must stay so where one of them changes.
+"""Objects that were different when a frame was traced, and must stay so where one of them changes, or where the program
+asked (`a is b`, `x in objects`, a key of a dict).
 
 The trace keeps a Value for each object. Where the program appends to one list and reads the length of another, a later
 call that passes one list in both places is another program. Tensors have a guard of their own (`NO_ALIASING`).
 """
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
+
+import torch
 
 from .side_effects import CellValue
 from .sources import CellSource, ComputedSource, Source
@@ -17,16 +21,38 @@ if TYPE_CHECKING:
 
 
 def guard_distinct(root: Interpreter) -> None:
-    """Guard that what changed is no other object of its type that was read."""
+    """Guard that what changed is no other object of its type that was read, and what the program told apart none that
+    it told it from."""
     kinds = {value.python_type() for value in root.effects.changed_outside()}
     groups: dict[type, dict[Source, None]] = {kind: {} for kind in kinds}
     for value in (*root.trace.values_by_id.values(), *root.effects.cells.values()) if kinds else ():
-        source = _source_of(value)
-        if source is not None and not is_stable(source) and value.python_type() in kinds:
+        source = _moving(value)
+        if source is not None and value.python_type() in kinds:
             groups[value.python_type()][source] = None
+    for kind, values in root.trace.told_apart.items():
+        told = {source: None for source in map(_moving, values) if source is not None}
+        if told:
+            _guard_other_than_fixed(root, told, [value for value in values if _moving(value) is None])
+        if kind not in groups and not issubclass(kind, torch.Tensor):
+            groups[kind] = told
     for sources in groups.values():
         if len(sources) > 1:
             root.trace.guards.add(ComputedSource(are_different, tuple(sources)), "DISTINCT", True)
+
+
+def _guard_other_than_fixed(root: Interpreter, sources: Iterable[Source], values: Sequence[Value]) -> None:
+    """Guard that what `sources` lead to is none of the objects that are the same in each call: items of a set."""
+    found = set(values)
+    fixed = {at for at, value in root.trace.values_by_id.items() if value in found} if found else set()
+    for source in sources if fixed else ():
+        other = (lambda real: id(real) not in fixed, "{} is none of the objects that it was compared with")
+        root.trace.guards.add(source, "LAMBDA", other)
+
+
+def _moving(value: Value) -> Source | None:
+    """Where to find an object that may be another one in the next call."""
+    source = _source_of(value)
+    return None if source is None or is_stable(source) else source
 
 
 def _source_of(value: Value) -> Source | None:

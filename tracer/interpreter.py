@@ -98,6 +98,7 @@ class Trace:
     values_by_id: dict[int, Value] = field(default_factory=dict)
     global_values: dict[tuple[int, str], Value] = field(default_factory=dict)
     keep_alive: list[Any] = field(default_factory=list)
+    told_apart: dict[type, dict[Value, None]] = field(default_factory=dict)  # what the program told by its identity
     referents: set[Value] = field(default_factory=set)  # of weak references that the trace made
     inlined: set[CodeType] = field(default_factory=set)
     generators: list[GeneratorValue] = field(default_factory=list)  # all that were made

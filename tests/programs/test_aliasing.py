@@ -80,6 +80,69 @@ def test_one_object_in_two_places(function: Callable[..., Any], order: str) -> N
     check(use)
 
 
+def _matched(one: Any, other: Any) -> int:
+    match one:
+        case found if found is other:
+            return 5
+    return 4
+
+
+ASKED: dict[str, Callable[[Any, Any], Any]] = {
+    "is": lambda one, other: 3 if one is other else 2,
+    "==": lambda one, other: 3 if (one, 1) == (other, 1) else 2,
+    "in a list": lambda one, other: 3 if other in [one] else 2,
+    "in a set": lambda one, other: len({one, other}),
+    "sets": lambda one, other: 3 if {one} & {other} else 2,
+    "frozen sets": lambda one, other: 3 if frozenset([(one, 1)]) == frozenset([(other, 1)]) else 2,
+    "a key": lambda one, other: {one: 3}.get(other, 2),
+    "keys": lambda one, other: len({one: 1} | {other: 2}),
+    "a pattern": _matched,
+}
+"""Questions that tell objects apart, with a number as answer."""
+
+OBJECTS: dict[str, Callable[[], Any]] = {
+    "object": Box, "module": Counted, "function": lambda: lambda: 1, "list": lambda: [1], "tensor": lambda: X.clone(),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", OBJECTS)
+@pytest.mark.parametrize("question", ASKED)
+def test_objects_that_are_told_apart(question: str, kind: str) -> None:
+    by_value = kind == "tensor" and question in ("==", "in a list")
+    if by_value or (kind == "list" and question not in ("is", "a pattern")):
+        pytest.skip("equality by what is in them, or no hash")
+    ask = ASKED[question]
+
+    def use(compile):
+        answers = []
+        for order in ("ab aa ba bb", "aa ab bb ba"):
+            objects = {name: OBJECTS[kind]() for name in "ab"}
+            f = compile(lambda x, one, other: x * ask(one, other))
+            answers.append([f(X, objects[one], objects[other]) for one, other in order.split()])
+        return answers
+
+    check(use)
+
+
+@pytest.mark.parametrize("kind", ["object", "module", "function", "tensor"])
+@pytest.mark.parametrize("make", [lambda o: {o}, lambda o: frozenset([o]), lambda o: {o: 1}, lambda o: [o],
+                                  lambda o: {(o, 1)}], ids=["set", "frozenset", "dict", "list", "tuples"])
+def test_an_object_that_is_sought_in_a_container_from_outside(make: Callable[[Any], Any], kind: str) -> None:
+    if kind == "tensor" and type(make(1)) is list:
+        pytest.skip("compares values")
+
+    def use(compile):
+        answers = []
+        for order in ("abab", "baba"):
+            objects = {name: OBJECTS[kind]() for name in "ab"}
+            held = make(objects["a"])
+            f = compile(lambda x, o, held=held: x * 3 if o in held or (o, 1) in held else x * 2)
+            answers.append([f(X, objects[name]) for name in order])
+        return answers
+
+    check(use)
+
+
 def test_a_module_that_is_put_into_two_places() -> None:
     def use(compile):
         net = torch.nn.Sequential(Counted(), Counted(), Counted())

@@ -18,9 +18,10 @@ from ..wording import in_words
 from .base import Unsupported, Value, each, with_arguments
 from .constant import REGISTRY, BoundBuiltin, constant, fold, same_kinds
 from .dict_iterators import DictIterator
-from .operators import equal
+from .keys import checked_key, objects_of
+from .operators import equal, tell_apart
 from .registry import CONSTANT_TYPES, FRESH, build, builds, from_python, is_stable
-from .sequences import TupleValue, make_tuple
+from .sequences import make_tuple
 
 if TYPE_CHECKING:
     from ..codegen import Codegen
@@ -83,7 +84,7 @@ class DictValue(Value):
     def guard_absent(self, tx: Interpreter, key: Any) -> None:
         """The program has seen that there is no such key. Of a tensor, say, a guard knows only what its value here is:
         that the keys are these, none of which is an object, says that it is not there."""
-        if _has_identity(key):
+        if any(objects_of(key)):
             self.guard_keys(tx)
         elif not self.keys_guarded and self.source is not None:
             tx.guards.add(self.source, "NOT_IN_DICT", key)
@@ -439,25 +440,6 @@ class DictView(Value):
         return f"the {self.what} of {self.owner.describe()}"
 
 
-def checked_key(tx: Interpreter, key: Value) -> Any:
-    """What stands for `key` in the dict; TypeError in the program when its type has no hash."""
-    if not key.is_hashable():
-        tx.raise_observed(TypeError, f"unhashable type: '{_without_hash(key).__name__}'")
-    return key.key()
-
-
-def _has_identity(key: Any) -> bool:
-    """Whether a key, or a part of it, is an object that is found by identity, for which its Value stands."""
-    return any(map(_has_identity, key)) if isinstance(key, (tuple, frozenset)) else isinstance(key, Value)
-
-
-def _without_hash(key: Value) -> type:
-    """The type that has no hash: that of `key`, or of the first such item of a tuple."""
-    items = key.items if isinstance(key, TupleValue) else ()
-    inner = next((item for item in items if not item.is_hashable()), None)
-    return _without_hash(inner) if inner is not None else key.python_type()
-
-
 def pairs_of(tx: Interpreter, other: Value) -> Iterator[tuple[Value, Value]]:
     """The pairs that `dict(other)` would have, each when it is asked for."""
     storage = getattr(other, "storage", other)
@@ -522,6 +504,7 @@ def fill_from_real(tx: Interpreter, value: DictValue, obj: Mapping[Any, Any]) ->
     tx.guards.add(value.source, "LENGTH", len(obj))
     for i, (key, item) in enumerate(obj.items()):
         key_value = build(tx, key, KeySource(value.source, i))
+        tell_apart(tx, key_value)
         value.key_values[key_value.key()] = key_value
         value.items[key_value.key()] = build(tx, item, ItemSource(value.source, key))
 

@@ -32,16 +32,22 @@ def apply(tx: Interpreter, function: Callable[..., Any], *args: Value) -> Value:
     if left.is_constant() and right.is_constant():
         return fold(tx, function, args)
     if function is operator.eq:
-        return constant(same(left, right))
+        return constant(same(tx, left, right))
     if function is operator.ne:
-        return constant(not same(left, right))
+        return constant(not same(tx, left, right))
     plain = IN_PLACE.get(function)
     if plain is not None:
         return apply(tx, plain, *args)
     raise Unsupported("operator", f"{function.__name__} to {left.describe()} and {right.describe()}")
 
 
-def same(left: Value, right: Value) -> bool:
+def tell_apart(tx: Interpreter, *values: Value) -> None:
+    """The program asked which objects these are, by `is` or as keys: guards keep them apart (`tracer/aliasing.py`)."""
+    for value in values:
+        tx.trace.told_apart.setdefault(value.python_type(), {})[value] = None
+
+
+def same(tx: Interpreter, left: Value, right: Value) -> bool:
     """`left is right` in the program."""
     if left is right:
         return True
@@ -50,12 +56,14 @@ def same(left: Value, right: Value) -> bool:
         return a is b or (type(a) is type(b) and type(a) in _INTERNED and a == b)
     if not (left.identified and right.identified) and left.python_type() is right.python_type():
         raise Unsupported("operator", f"`is` to {left.describe()} and {right.describe()}")
+    if type(left) is type(right) and (left.source is not None or right.source is not None):
+        tell_apart(tx, left, right)
     return False
 
 
-def identical(left: Value, right: Value) -> bool:
+def identical(tx: Interpreter, left: Value, right: Value) -> bool:
     """`left is right`, as the program asks it: whether two equal texts are one object, only Python knows."""
-    if not same(left, right):
+    if not same(tx, left, right):
         return False
     if left is right or not (left.is_constant() and right.is_constant()):
         return True
@@ -70,7 +78,7 @@ _INTERNED = frozenset((int, str, bytes, bool))
 
 def equal(tx: Interpreter, left: Value, right: Value) -> bool:
     """`left is right or left == right`, as containers compare their items."""
-    return same(left, right) or apply(tx, operator.eq, left, right).truth(tx)
+    return same(tx, left, right) or apply(tx, operator.eq, left, right).truth(tx)
 
 
 IN_PLACE: dict[Callable[..., Any], Callable[..., Any]] = {
@@ -115,11 +123,11 @@ REGISTRY["apply_numbers"] = _apply_numbers
 
 
 def _is(tx: Interpreter, left: Value, right: Value) -> Value:
-    return constant(identical(left, right))
+    return constant(identical(tx, left, right))
 
 
 def _is_not(tx: Interpreter, left: Value, right: Value) -> Value:
-    return constant(not identical(left, right))
+    return constant(not identical(tx, left, right))
 
 
 def _not(tx: Interpreter, value: Value) -> Value:

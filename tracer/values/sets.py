@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 from ..sources import Source
 from .base import Unsupported, Value, each, with_arguments
 from .constant import REGISTRY, BoundBuiltin, ItemsIterator, constant, same_kinds
-from .mappings import DictValue, DictView, checked_key
-from .registry import FRESH, builds, from_python
+from .keys import checked_key
+from .mappings import DictValue, DictView
+from .registry import FRESH, builds, from_python, is_stable
+from .sequences import TupleValue
 
 if TYPE_CHECKING:
     from ..codegen import Codegen
@@ -379,7 +381,10 @@ def build_set(tx: Interpreter, obj: Any, source: Source | None) -> Value:
     if type(obj) not in (set, frozenset):
         return REGISTRY["object"](tx, obj, source)
     value = SetValue(type(obj), source)
-    value.filled(tx, [from_python(tx, item) for item in obj])
+    items = [from_python(tx, item) for item in obj]
+    for item, real in zip(items, obj):
+        _guard_held(tx, item, real)
+    value.filled(tx, items)
     same: Callable[[Any], bool] = frozenset(obj).__eq__
     if all(item.is_constant() for item in value.items.values()):
         value.real, value.shared = obj, type(obj) is set
@@ -389,6 +394,15 @@ def build_set(tx: Interpreter, obj: Any, source: Source | None) -> Value:
         tx.guards.add(source, "TYPE_MATCH", type(obj))
         tx.guards.add(source, "LAMBDA", (same, f"{{}} == {set(obj)!r}"))
     return value
+
+
+def _guard_held(tx: Interpreter, item: Value, real: Any) -> None:
+    """A set is guarded to have these very objects: what the program has read elsewhere is one of them."""
+    if isinstance(item, TupleValue):
+        for part, held in zip(item.items, real):
+            _guard_held(tx, part, held)
+    elif item.source is not None and not is_stable(item.source):
+        tx.guards.add(item.source, "ID_MATCH", real)
 
 
 FRESH[set] = FRESH[frozenset] = lambda tx, obj: build_set(tx, obj, None)
