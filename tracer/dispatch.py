@@ -104,6 +104,8 @@ class Dispatcher:
                 return self._compile(frame, state, wanted)
             except (FullGraphError, MarkedDynamicError) as error:
                 raise error.with_traceback(None) from error.__cause__  # how it was found out is not the program's
+            except Exception as error:  # of what is around a compilation: why the earlier entries did not fit
+                return _internal_error(code, error)
 
     def _compile(self, frame: Any, state: CodeState, wanted: bool) -> Verdict:
         mine = [e.guard_manager for e in eval_frame.entries(frame.f_code) if e.backend is self]
@@ -254,10 +256,7 @@ class _Compilation:
         return eval_frame.install(converted.code, guards)
 
     def _failed(self, error: Exception) -> str:
-        where = f"{self.code.co_qualname} ({self.code.co_filename}:{self.code.co_firstlineno})"
-        log.warning("%s runs in eager: internal error of ptdebug (%s: %s)", where, type(error).__name__, error)
-        log.debug("%s", "".join(traceback.format_exception(error)))
-        STATISTICS.reasons[f"internal error: {type(error).__name__}: {error}"] += 1
+        _internal_error(self.code, error)
         self._finish("eager", "".join(traceback.format_exception(error)))
         return _INTERNAL_ERROR
 
@@ -282,6 +281,15 @@ def _is_being_traced() -> bool:
         or torch._C._functorch.peek_interpreter_stack() is not None
         or forward_ad._current_level >= 0
     )
+
+
+def _internal_error(code: types.CodeType, error: Exception) -> Verdict:
+    """Something of ours raised, which is said; the frame runs as it was written this once."""
+    where = f"{code.co_qualname} ({code.co_filename}:{code.co_firstlineno})"
+    log.warning("%s runs in eager: internal error of ptdebug (%s: %s)", where, type(error).__name__, error)
+    log.debug("%s", "".join(traceback.format_exception(error)))
+    STATISTICS.reasons[f"internal error: {type(error).__name__}: {error}"] += 1
+    return eval_frame.EAGER_ONCE
 
 
 def _fruitless(state: CodeState, patience: int, once: Verdict = eval_frame.EAGER_ONCE) -> Verdict:

@@ -70,6 +70,10 @@ class Modes:
             default_device=(_device.CURRENT_DEVICE, *_get_current_function_mode_stack()),
         )
 
+    def autocast_dtype(self, device: str) -> torch.dtype:
+        """Autocast's dtype on a kind of device; on one that no trace sets it for, that of now."""
+        return self.autocast[_DEVICES.index(device)][1] if device in _DEVICES else torch.get_autocast_dtype(device)
+
     def differences(self, other: Modes, shared: bool = True) -> tuple[str, ...]:
         """The names of the modes in which `other` is not like this. `shared`: also of those that all threads share."""
         names = [f.name for f in fields(self) if shared or f.name not in _SHARED]

@@ -241,8 +241,8 @@ def call_text(function: Callable[..., Any], args: Sequence[str]) -> str:
     if function in _PREFIX:
         return f"({_PREFIX[function]}{args[0]})"
     owner = getattr(function, "__objclass__", None)
-    hidden = function.__module__ in ("builtins", "_operator", None) or function.__module__.startswith("ptdebug.")
-    module = "" if hidden else f"{function.__module__}."
+    home = getattr(function, "__module__", None) or ""  # float.is_integer has none
+    module = "" if home in ("builtins", "_operator", "") or home.startswith("ptdebug.") else f"{home}."
     return f"{f'{owner.__name__}.' if owner is not None else module}{function.__name__}({', '.join(args)})"
 
 

@@ -117,6 +117,8 @@ def _is_plainly_equal(value: Any) -> bool:
     """Whether `type(x) is type(value) and x == value` says that x is as good as value."""
     if type(value) in (float, complex):
         return value != 0 and value == value  # 0.0 == -0.0, and no NaN equals itself
+    if type(value) is range:
+        return False  # equal ranges have equal items
     if type(value) in (tuple, list, set, frozenset, dict):
         return len(value) == 0 or (type(value) in (tuple, frozenset) and all(type(item) is str for item in value))
     return True
@@ -130,6 +132,8 @@ def is_same_constant(a: Any, b: Any) -> bool:
         return False
     if type(a) in (tuple, list):
         return len(a) == len(b) and all(is_same_constant(x, y) for x, y in zip(a, b))
+    if type(a) is range:
+        return (a.start, a.stop, a.step) == (b.start, b.stop, b.step)
     if type(a) is dict:
         return is_same_constant(list(a.items()), list(b.items()))
     if type(a) in (set, frozenset):

@@ -11,6 +11,7 @@ from ..lifetimes import let_go
 from ..side_effects import DELETED, CellValue
 from ..values import build
 from ..values.base import NULL, ObservedException, Unsupported, Value
+from ..values.registry import is_library
 from .registry import opcode
 
 if TYPE_CHECKING:
@@ -157,7 +158,11 @@ def IMPORT_NAME(tx: Interpreter, instruction: Instruction) -> None:
     if name not in sys.modules:
         raise Unsupported("import", name)
     absolute = name if names.truth(tx) or level else name.partition(".")[0]
-    tx.stack.append(build.from_python(tx, sys.modules[absolute]))
+    module = sys.modules[absolute]
+    if not is_library(absolute):
+        unchanged = (lambda _: sys.modules.get(absolute) is module, f"sys.modules[{absolute!r}] is unchanged")
+        tx.guards.add(None, "LAMBDA", unchanged)
+    tx.stack.append(build.from_python(tx, module))
 
 
 @opcode("IMPORT_FROM")

@@ -155,6 +155,12 @@ class GradModeValue(ModeValue):
         """The same mode, not entered."""
         return GradModeValue(self.cls, self.enabled)
 
+    def call(self, tx: Interpreter, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        """As a decorator; `set_grad_enabled` then takes back what it set when it was made."""
+        if self.cls is torch.set_grad_enabled and self.previous is not None:
+            set_grad_mode(tx, self.previous)
+        return super().call(tx, args, kwargs)
+
     def reconstruct(self, codegen: Codegen) -> None:
         """`cls()`; where it was entered, it remembers the mode before. A fresh set_grad_enabled would set the mode: one
         that was never entered is a manager of the same mode that does not."""
@@ -270,11 +276,21 @@ def _set_grad_enabled(tx: Interpreter, args: Sequence[Value], kwargs: Mapping[st
     return GradModeValue(torch.set_grad_enabled, mode, previous)
 
 
+def guard_autocast_dtype(tx: Interpreter, device: str) -> None:
+    """The dtype that autocast has where none is given: C++ compares it only where autocast is on."""
+    now = tx.trace.modes.autocast_dtype(device)
+    words = f"torch.get_autocast_dtype({device!r}) is {now}"
+    tx.guards.add(None, "LAMBDA", (lambda _: torch.get_autocast_dtype(device) is now, words))
+
+
 def _autocast(tx: Interpreter, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
     given = dict(zip(("device_type", "dtype", "enabled", "cache_enabled"), args)) | dict(kwargs)
     plain = {name: value.as_constant() for name, value in given.items()}
     device = plain["device_type"]
-    dtype = plain.get("dtype") or torch.get_autocast_dtype(device)
+    dtype = plain.get("dtype")
+    if dtype is None:
+        guard_autocast_dtype(tx, device)
+        dtype = torch.get_autocast_dtype(device)
     cache = plain.get("cache_enabled")
     cache = torch.is_autocast_cache_enabled() if cache is None else cache
     return AutocastValue((device, dtype, plain.get("enabled", True), cache))
@@ -304,10 +320,17 @@ for _manager in CONSTRUCTORS:
         _by_its_class(_manager, _name)
 
 
+def refuse_subclass(cls: type, base: type) -> None:
+    """Raises Unsupported for a manager of a class of the program's: its methods may do more than torch's."""
+    if cls is not base and not cls.__module__.startswith("torch."):
+        raise Unsupported("context-manager", f"{cls.__qualname__}, a subclass of torch.{base.__name__}")
+
+
 @builds(torch.no_grad, torch.enable_grad, torch.set_grad_enabled)
 def build_grad_mode(tx: Interpreter, obj: Any, source: Source | None) -> Value:
     """A manager that exists: one kept in a decorator's closure, or one whose block a break left open."""
     cls = type(obj)
+    refuse_subclass(cls, next(base for base in cls.__mro__ if base in CONSTRUCTORS))
     enabled = obj.mode if cls is torch.set_grad_enabled else cls is torch.enable_grad
     previous = getattr(obj, "prev", None)
     if source is not None:
@@ -322,6 +345,7 @@ def build_grad_mode(tx: Interpreter, obj: Any, source: Source | None) -> Value:
 @builds(torch.autocast)
 def build_autocast(tx: Interpreter, obj: Any, source: Source | None) -> Value:
     """An autocast object that exists, not entered."""
+    refuse_subclass(type(obj), torch.autocast)
     if getattr(obj, "prev", None) is not None:
         raise Unsupported("context-manager", "an autocast block that was entered outside the traced function")
     settings = (obj.device, obj.fast_dtype, obj._enabled, obj._cache_enabled)

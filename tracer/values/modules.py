@@ -6,7 +6,7 @@ neither guards nor generated code run any Python to reach them.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -307,17 +307,36 @@ class PythonModuleValue(Value):
         if pending is not None:
             return pending
         try:
+            if name not in own and isinstance(own.get("__getattr__"), FunctionType) and not is_library(module_name):
+                return self._computed(tx, name)
             found = getattr(self.module, name)
         except AttributeError as error:
+            self._guard(tx, name, lambda _: name not in own and "__getattr__" not in own, "is missing")
             tx.raise_observed(AttributeError, *error.args)
         if isinstance(found, ModuleType):
             return from_python(tx, found)
+        if name not in own and type(found) in CONSTANT_TYPES:  # a property of the module's class, as torch.backends has
+            self._guard(tx, name, lambda _: _is_the_same(found, getattr(self.module, name, None)), f"is {found!r}")
         if sys.modules.get(module_name) is self.module and name in own:
             source = ModuleGlobalSource(module_name, name)
             if is_library(module_name) and _is_model_code(str(tx.f_globals.get("__name__"))):
                 _guard_replaced(tx, found, source)
             return build(tx, found, source)
         return build(tx, found, AttrSource(self.source, name)) if self.source is not None else from_python(tx, found)
+
+    def _computed(self, tx: Interpreter, name: str) -> Value:
+        """What the `__getattr__` of a module of the program gives (PEP 562)."""
+        own = self.module.__dict__
+        self._guard(tx, name, lambda _: name not in own, "is missing")
+        source = ModuleGlobalSource(self.module.__name__, "__getattr__")
+        if sys.modules.get(self.module.__name__) is not self.module:
+            raise Unsupported("attribute", f"{self.describe()}.{name}")
+        return build(tx, own["__getattr__"], source).call(tx, [constant(name)], {})
+
+    def _guard(self, tx: Interpreter, name: str, holds: Callable[[Any], bool], words: str) -> None:
+        """What no source reads: that the module has no such global, or computes it. Code of a library is fixed."""
+        if words != "is missing" or not is_library(self.module.__name__):
+            tx.guards.add(None, "LAMBDA", (holds, f"{self.module.__name__}.{name} {words}"))
 
     def setattr(self, tx: Interpreter, name: str, value: Value) -> None:
         """A side effect on the module's globals."""
@@ -334,6 +353,10 @@ class PythonModuleValue(Value):
     def describe(self) -> str:
         """Its name."""
         return f"the module {self.module.__name__}"
+
+
+def _is_the_same(found: Any, now: Any) -> bool:
+    return type(now) is type(found) and bool(now == found)
 
 
 def _is_model_code(module: str) -> bool:

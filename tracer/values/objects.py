@@ -11,7 +11,7 @@ import sys
 import threading
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from types import FunctionType, GetSetDescriptorType, MemberDescriptorType, WrapperDescriptorType
+from types import FunctionType, GetSetDescriptorType, MemberDescriptorType, NoneType, WrapperDescriptorType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from torch.autograd.graph import Node
@@ -159,9 +159,22 @@ class ObjectValue(Value):
     def read(self, tx: Interpreter, value: Any, name: str) -> Value:
         """The Value of an attribute of the real object."""
         if self.source is None:
+            self._guard_unreachable(tx, value, name)
             return from_python(tx, value)
         generic = is_python_method(lookup(self.cls, "__getattribute__"))
         return build(tx, value, AttrSource(self.source, name, generic))
+
+    def _guard_unreachable(self, tx: Interpreter, value: Any, name: str) -> None:
+        """A number or text in an object that no expression reaches (what a call gave, a logger) stays that."""
+        if type(value) in (bool, int, float, str, NoneType) and not self.cls.__module__.startswith("torch"):
+            real, known = self.real, (type(value), repr(value))
+
+            def unchanged(_: Any) -> bool:
+                now = getattr(real, name, None)
+                return (type(now), repr(now)) == known
+
+            words = f"{name} of {self.describe()} (at {id(real):#x}) is {value!r}"
+            tx.guards.add(None, "LAMBDA", (unchanged, words))
 
     def _instance_dict(self, tx: Interpreter) -> Value:
         if self.real is not None and self.source is None:

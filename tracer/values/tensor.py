@@ -10,6 +10,7 @@ import numpy as np
 import torch
 import torch.fx
 
+from ..modes import without_overrides
 from ..sources import AttrSource, SizeSource, Source
 from ..wording import expression_of, in_words
 from .base import Unsupported, Value
@@ -79,6 +80,7 @@ class TensorValue(Value):
         if special is not None:
             return special(tx, self)
         if name in _CONSTANT_ATTRIBUTES:
+            _guard_history(tx, self, name)
             return constant(getattr(self.fake, name))
         if name in _VIEW_ATTRIBUTES:
             owner = NodeValue(self.node) if name == "data" else self  # which autograd never records
@@ -212,7 +214,7 @@ class NodeValue(Value):
 
 _CONSTANT_ATTRIBUTES = frozenset(
     "dtype device layout ndim requires_grad is_leaf is_cuda is_cpu is_sparse is_quantized is_meta is_mps is_xpu"
-    " is_mkldnn is_nested itemsize is_sparse_csr is_ipu is_vulkan is_mtia is_maia is_xla output_nr retains_grad".split()
+    " is_mkldnn is_nested itemsize is_sparse_csr is_ipu is_vulkan is_mtia is_maia is_xla output_nr".split()
 )
 
 _VIEW_ATTRIBUTES = frozenset("T mT H mH data real imag".split())
@@ -234,8 +236,29 @@ def _grad(tx: Interpreter, self: TensorValue) -> Value:
     raise Unsupported("attribute", "the gradient of a tensor")
 
 
+_OF_HISTORY = frozenset(("is_leaf", "output_nr", "retains_grad"))
+"""Attributes that autograd knows of a tensor, which TENSOR_MATCH does not compare."""
+
+
+def _guard_history(tx: Interpreter, self: TensorValue, name: str) -> None:
+    """What the program has seen of how an input came to be stays that. Without gradients there is one answer."""
+    if name in _OF_HISTORY and self.source is not None and self.real is not None and self.real.requires_grad:
+        with torch._C.DisableTorchFunctionSubclass():
+            now = getattr(self.real, name)
+        unchanged = (without_overrides(lambda tensor: getattr(tensor, name) == now), f"{{}}.{name} is {now}")
+        tx.guards.add(self.source, "LAMBDA", unchanged)
+
+
+def _retains_grad(tx: Interpreter, self: TensorValue) -> Value:
+    """What an input was told before, fake ones do not know."""
+    _guard_history(tx, self, "retains_grad")
+    before = self.source is not None and self.real is not None and self.real.retains_grad
+    return constant(before or self.fake.retains_grad)
+
+
 def _grad_fn(tx: Interpreter, self: TensorValue) -> Value:
     if self.fake.grad_fn is None:
+        _guard_history(tx, self, "is_leaf")
         return constant(None)
     raise Unsupported("attribute", "Tensor.grad_fn")
 
@@ -244,6 +267,7 @@ _ATTRIBUTES: dict[str, Callable[[Any, TensorValue], Value]] = {
     "shape": _shape,
     "grad": _grad,
     "grad_fn": _grad_fn,
+    "retains_grad": _retains_grad,
     "__class__": lambda tx, self: from_python(tx, self.kind),
     "nbytes": lambda tx, self: apply(tx, operator.mul, _numel(tx, self, [], {}), constant(self.fake.itemsize)),
 }
@@ -268,11 +292,13 @@ def _named_dim(args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | No
     return None if dim is not None and dim.is_constant() and dim.as_constant() is None else dim
 
 
-def _size(tx: Interpreter, self: TensorValue, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+def _size(tx: Interpreter, self: TensorValue, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
     dim = _named_dim(args, kwargs)
     if dim is None:
         return self.sizes(tx)
     rank = self.fake.dim()
+    if dim.is_constant() and type(dim.as_constant()) is not int:
+        return None
     if dim.is_constant() and not -rank <= dim.as_constant() < rank:
         allowed = f"[{-rank}, {rank - 1}]"
         message = f"Dimension out of range (expected to be in range of {allowed}, but got {dim.as_constant()})"
@@ -312,8 +338,26 @@ def _folded(name: str) -> Callable[..., Value | None]:
             return None
         real = [arg.as_constant() for arg in args], {k: v.as_constant() for k, v in kwargs.items()}
         tx.trace.layouts_asked += name == "is_contiguous"
-        with tx.graph.fake_mode:
-            return from_python(tx, getattr(self.fake, name)(*real[0], **real[1]))
+        try:
+            with tx.graph.fake_mode:
+                return from_python(tx, getattr(self.fake, name)(*real[0], **real[1]))
+        except (RuntimeError, TypeError):  # as a node it is refused in the program's words
+            return None
+
+    return method
+
+
+def _of_memory(name: str) -> Callable[..., Value]:
+    """What kind of memory a tensor is in: fake ones do not know."""
+
+    def method(tx: Interpreter, self: TensorValue, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        if self.source is None or self.real is None or args or kwargs:
+            raise Unsupported("call", f"Tensor.{name}")
+        with torch._C.DisableTorchFunctionSubclass():
+            now = getattr(self.real, name)()
+        unchanged = (without_overrides(lambda tensor: getattr(tensor, name)() is now), f"{{}}.{name}() is {now}")
+        tx.guards.add(self.source, "LAMBDA", unchanged)
+        return constant(now)
 
     return method
 
@@ -373,7 +417,8 @@ def _new(tx: Interpreter, self: TensorValue, args: Sequence[Value], kwargs: Mapp
     """Tensor.new(*sizes): uninitialised."""
     if any(issubclass(arg.python_type(), torch.Tensor) for arg in args):
         raise Unsupported("call", "Tensor.new of data")
-    size = args[0] if len(args) == 1 and issubclass(args[0].python_type(), tuple) else TupleValue(args, tuple)
+    sizes = args or [constant(0)]
+    size = args[0] if len(args) == 1 and issubclass(args[0].python_type(), tuple) else TupleValue(sizes, tuple)
     return tx.graph.call("new_empty", [self, size], kwargs, tx, op="call_method")
 
 
@@ -424,10 +469,10 @@ METHODS: dict[str, Callable[..., Value | None]] = {
         name: _folded(name)
         for name in (
             "dim", "ndimension", "is_contiguous", "is_floating_point", "is_complex", "is_signed", "element_size",
-            "is_inference", "is_conj", "is_neg", "is_same_size", "is_pinned",
-            "is_shared", "is_coalesced", "dense_dim", "sparse_dim",
+            "is_inference", "is_conj", "is_neg", "is_same_size", "is_coalesced", "dense_dim", "sparse_dim",
         )
     },
+    **{name: _of_memory(name) for name in ("is_pinned", "is_shared")},
     **{
         name: _data(name)
         for name in ("numpy", "__int__", "__float__", "__index__", "__complex__", "equal", "allclose",
@@ -437,7 +482,7 @@ METHODS: dict[str, Callable[..., Value | None]] = {
         name: _refused(name)
         for name in (
             "backward", "detach_", "set_", "resize_", "resize_as_",
-            "untyped_storage", "storage", "share_memory_", "__deepcopy__",
+            "untyped_storage", "storage", "is_set_to", "share_memory_", "__deepcopy__",
             "pin_memory", "apply_", "map_", "map2_", "__setstate__", "to_sparse", "__torch_function__", "storage_type",
             *_OF_ALL_OBJECTS,
         )

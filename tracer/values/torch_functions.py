@@ -6,18 +6,21 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
+import torch.nn.modules.module as nn_module
 import torch.overrides
 
 from ..assumptions import assume
+from ..sources import ModuleGlobalSource
 from .base import Unsupported, Value
 from .constant import ConstantValue, constant, fold
-from .context_manager import boolean, set_grad_mode
+from .context_manager import boolean, guard_autocast_dtype, set_grad_mode
 from .functions import FunctionValue
 from .handlers import NAMED, handles, pure
 from .lists import make_list
 from .mappings import make_dict
 from .number import NumberValue
 from .operators import apply
+from .registry import build
 from .sequences import make_tuple
 from .tensor import TensorValue
 
@@ -48,8 +51,20 @@ for _result, _functions in (
 
 @handles(torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling)
 def _is_compiling(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-    """True; not for torch.func's makers of functions, which do without functools.wraps then."""
-    return constant(tx.f_globals.get("__name__") != "torch._functorch.apis")
+    """True; not for torch.func's makers of functions, which do without functools.wraps then, and not for a call of a
+    module with hooks that are to run after an exception, too: they would not."""
+    asks = tx.f_globals.get("__name__")
+    return constant(asks != "torch._functorch.apis" and not (asks == nn_module.__name__ and _always_hooked(tx)))
+
+
+def _always_hooked(tx: Interpreter) -> bool:
+    """Whether forward hooks with `always_call=True` are there, for the module that is called or for all."""
+    owner = tx.locals.get("self")
+    name = "_global_forward_hooks_always_called"
+    tables = [build(tx, vars(nn_module)[name], ModuleGlobalSource(nn_module.__name__, name))]
+    if owner is not None:
+        tables.append(owner.getattr(tx, "_forward_hooks_always_called"))
+    return any(table.truth(tx) for table in tables)
 
 
 NAMED.update({
@@ -82,21 +97,35 @@ def _now(function: Callable[..., Any]) -> None:
 
 for _function in (
     torch.is_grad_enabled, torch.is_inference_mode_enabled, torch.get_default_dtype, torch.is_autocast_enabled,
-    torch.get_autocast_dtype, torch.is_autocast_cache_enabled, torch.get_autocast_gpu_dtype, torch.is_anomaly_enabled,
-    torch.get_autocast_cpu_dtype, torch.is_autocast_cpu_enabled, torch._C._is_any_autocast_enabled,
+    torch.is_autocast_cache_enabled, torch.is_autocast_cpu_enabled, torch._C._is_any_autocast_enabled,
     torch.are_deterministic_algorithms_enabled, torch.is_deterministic_algorithms_warn_only_enabled,
     torch.get_float32_matmul_precision, torch.get_num_threads, torch.amp.is_autocast_available,
-    torch._C._are_functorch_transforms_active, torch.get_default_device, torch.is_warn_always_enabled,
-    torch._C._get_privateuse1_backend_name,
+    torch._C._are_functorch_transforms_active, torch.get_default_device, torch._C._get_privateuse1_backend_name,
 ):  # fmt: skip
     _now(_function)
 
+
+def _autocast_dtype(function: Callable[..., Any], device: str = "") -> None:
+    """A function that gives autocast's dtype, on the device of its argument or on `device`."""
+
+    @handles(function)
+    def handler(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+        given = [value.as_constant() for value in (*args, *kwargs.values())]
+        if len(given) <= 1 and isinstance(kind := (given or [device])[0], str) and kind in ("cpu", "cuda"):
+            guard_autocast_dtype(tx, kind)
+        return fold(tx, function, args, kwargs)
+
+
+_autocast_dtype(torch.get_autocast_dtype)
+_autocast_dtype(torch.get_autocast_cpu_dtype, "cpu")
+_autocast_dtype(torch.get_autocast_gpu_dtype, "cuda")
+
 pure(
-    torch.device, torch.finfo, torch.iinfo, torch.promote_types, torch.can_cast, torch._C._get_mkldnn_enabled,
-    torch.backends.mha.get_fastpath_enabled, torch.cuda.is_available, torch.cuda.device_count,
+    torch.device, torch.finfo, torch.iinfo, torch.promote_types, torch.can_cast,
+    torch.cuda.is_available, torch.cuda.device_count,
     torch.backends.mps.is_available, torch.xpu.is_available, torch.backends.mkldnn.is_available,
     torch.backends.cudnn.is_available, torch.cuda.is_bf16_supported, torch.cuda.get_device_capability,
-    torch._C._get_cudnn_enabled, torch._C._jit_set_profiling_executor, torch.typename, torch.broadcast_shapes,
+    torch._C._jit_set_profiling_executor, torch.typename, torch.broadcast_shapes,
 )  # fmt: skip
 
 

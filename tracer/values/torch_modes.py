@@ -12,11 +12,11 @@ from torch._C import _SDPBackend
 from torch.autograd.grad_mode import inference_mode
 from torch.autograd.profiler import record_function
 
-from ..modes import enter_inference_mode, exit_inference_mode, set_deterministic, set_saved_tensors_error
+from ..modes import Modes, enter_inference_mode, exit_inference_mode, set_deterministic, set_saved_tensors_error
 from ..sources import GLOBAL_STATE, Source
 from .base import Unsupported, Value
 from .constant import constant
-from .context_manager import CONSTRUCTORS, ModeValue, boolean, mode_node
+from .context_manager import CONSTRUCTORS, ModeValue, boolean, mode_node, refuse_subclass
 from .handlers import NAMED, handles
 from .registry import CONSTANT_TYPES, builds, from_python
 
@@ -62,6 +62,17 @@ _sets(
 )  # fmt: skip
 
 
+_NEVER_SET = (
+    torch.is_anomaly_enabled, torch.is_anomaly_check_nan_enabled, torch.is_warn_always_enabled,
+    torch._C._get_mkldnn_enabled, torch._C._get_cudnn_enabled, torch.backends.mha.get_fastpath_enabled,
+)
+"""What no trace sets."""
+
+
+def _settable(modes: Modes) -> tuple[Any, ...]:
+    return modes.attention, modes.forward_grad, modes.in_place_requires_grad
+
+
 def _reads(*functions: Callable[..., Any]) -> None:
     """Functions without arguments that say what a mode is; the answer at the frame's start is guarded."""
     for function in functions:
@@ -72,14 +83,18 @@ def _reads(*functions: Callable[..., Any]) -> None:
             tx: Interpreter, args: Args, kwargs: Kwargs, function: Any = function, words: str = at_start
         ) -> Value:
             now = function()
-            if not tx.graph.sets_modes:
+            if not tx.graph.sets_modes or function in _NEVER_SET:
                 tx.guards.add(GLOBAL_STATE, "LAMBDA", (lambda _, now=now: function() == now, words))
+            else:  # the answer may be the trace's own
+                before = _settable(tx.trace.modes)
+                same = (lambda _: _settable(Modes.now()) == before, "the modes that a graph sets are unchanged")
+                tx.guards.add(GLOBAL_STATE, "LAMBDA", same)
             return from_python(tx, now)
 
 
 _reads(
     *(getattr(_C, f"_get_{name}_sdp_enabled") for name in _ATTENTION), _C._get_sdp_priority_order,
-    _C._is_fwd_grad_enabled, _C._functorch.get_inplace_requires_grad_allowed,
+    _C._is_fwd_grad_enabled, _C._functorch.get_inplace_requires_grad_allowed, *_NEVER_SET,
 )  # fmt: skip
 
 
@@ -146,6 +161,7 @@ CONSTRUCTORS[inference_mode] = _inference_mode
 @builds(inference_mode)
 def build_inference_mode(tx: Interpreter, obj: Any, source: Source | None) -> Value:
     """A manager that exists, as in a decorator's closure; one that was entered elsewhere is left to eager."""
+    refuse_subclass(type(obj), inference_mode)
     if "_inference_mode_context" in obj.__dict__:
         raise Unsupported("context-manager", "an inference mode that was entered outside the traced function")
     if source is not None:
