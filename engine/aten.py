@@ -161,7 +161,9 @@ class AtenTracer(TorchDispatchMode):
                     if _has_dropout(node.target, args, kwargs):
                         self._check_dropout(node.target, traced)
                 elif node.op == "call_method":
-                    values[node] = _call(getattr(type(args[0]), node.target), node.target, args, kwargs)
+                    method = getattr(type(args[0]), node.target)
+                    with python_rules(method, args, kwargs):
+                        values[node] = _call(method, node.target, args, kwargs)
                 else:
                     values[node] = operator.attrgetter(node.target)(module)(*args, **kwargs)
             written.follow(node, values.get(node))

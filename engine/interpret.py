@@ -195,7 +195,7 @@ class _BodyRun:
         place = self._place(s.index)
         if flat.numel() == 0:  # read at no point, or under a mask that holds nowhere
             space = self.extents if 0 in self.extents else [1] * len(self.extents)
-            return torch.full(space, s.value or 0, dtype=s.dtype, device=self.device)
+            return torch.full(space, s.number, dtype=s.dtype, device=self.device)
         if not s.mask:
             return flat[place]
         mask, place = torch.broadcast_tensors(self.values[s.mask], place)

@@ -84,6 +84,11 @@ class Statement:
     bound: sympy.Expr | None = None
     origins: tuple[str, ...] = ()
 
+    @property
+    def number(self) -> bool | int | float:
+        """The value of a constant, or of a load where its mask is False: -0.0 is not 0."""
+        return 0 if self.value is None else self.value
+
 
 @dataclass(frozen=True)
 class Axis:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import sympy
@@ -44,6 +44,9 @@ PURE_METHODS = frozenset(
 )
 """Tensor methods whose unused result is dropped from the graph. Whatever is not known to be pure stays."""
 
+
+_DROPOUTS = frozenset((torch.nn.functional.dropout, torch.dropout, torch.ops.aten.dropout.default))
+"""Functions (of a tensor, a probability, and whether to drop) that give the tensor itself where nothing is dropped."""
 
 _CHECKS = (torch.ops.aten._assert_scalar.default,)
 """Operators that state a condition on numbers themselves."""
@@ -219,7 +222,7 @@ class TraceGraph:
         fake_args = tuple([_fake(arg) for arg in args])
         fake_kwargs = {name: _fake(value) for name, value in kwargs.items()} if kwargs else kwargs
         try:
-            with self.fake_mode:
+            with self.fake_mode, _in_cpp(target, fake_args, fake_kwargs):
                 if op == "call_method":
                     before = fake_args[0].shape if target[-1] == "_" else None
                     fake = getattr(fake_args[0], target)(*fake_args[1:], **fake_kwargs)
@@ -349,3 +352,13 @@ def _operator_name(op: str, target: Any) -> str:
 def _input_name(source: Source) -> str:
     text = source.expression
     return "".join(c if c.isalnum() else "_" for c in text)
+
+
+def _in_cpp(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> AbstractContextManager[Any]:
+    """Around a function of which torch's Python form, in force where sizes vary, gives another object than eager."""
+    if target not in _DROPOUTS:
+        return nullcontext()
+    p = next(iter(args[1:2]), kwargs.get("p", 0.5))
+    drops = next(iter(args[2:3]), kwargs.get("training", kwargs.get("train", True)))
+    nothing = not drops or (type(p) in (int, float) and p == 0)
+    return torch._C._DisablePythonDispatcher() if nothing else nullcontext()

@@ -39,9 +39,9 @@ class Moves:
         if s is None or s.dtype not in (dtype, torch.float32, torch.float64):
             return None
         if s.op == "constant":
-            return () if bits_literal(s.value or 0, dtype) else None
+            return () if bits_literal(s.number, dtype) else None
         if s.op == "load":
-            return (name,) if s.dtype is dtype and (not s.mask or bits_literal(s.value or 0, dtype)) else None
+            return (name,) if s.dtype is dtype and (not s.mask or bits_literal(s.number, dtype)) else None
         found: tuple[str, ...] = ()
         for chosen in s.args[1:] if s.op == "where" else s.args if s.op == "cast" else ():
             more = self.leaves(chosen, dtype)

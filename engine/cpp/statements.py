@@ -118,14 +118,14 @@ class StatementWriter:
                 s.name in self._moves(part).loads):
             return self._load_bits(part, s, element, mask, start is not None)
         if mask in ("true", "false"):
-            return text if mask == "true" else literal(s.value or 0, s.dtype)
+            return text if mask == "true" else literal(s.number, s.dtype)
         if start is not None and _chosen_by_mask(part, s):
             return text
         if start is not None:
             name = self.scopes.name(f"{s.buffer}_{s.name}_any")
             self.writer.line(f"const {kind.value} {name} = {text};", origins_of(part.body.name, s.name, s.origins))
             text = name
-        return f"{mask} ? {text} : {literal(s.value or 0, s.dtype)}"
+        return f"{mask} ? {text} : {literal(s.number, s.dtype)}"
 
     def _load_bits(self, part: Part, s: Statement, element: str, mask: str, there: bool) -> str:
         """A load of a 16-bit float whose bits have a name of their own, and are stored as they are.
@@ -139,7 +139,7 @@ class StatementWriter:
             self.writer.line(f"const {kind.memory} {name}_any = {element};", origins)
             element = f"{name}_any"
         plain = mask == "true" or (there and _chosen_by_mask(part, s))
-        text = element if plain else f"{mask} ? {element} : {bits_literal(s.value or 0, s.dtype)}"
+        text = element if plain else f"{mask} ? {element} : {bits_literal(s.number, s.dtype)}"
         self.writer.line(f"const {kind.memory} {name} = {text};", origins)
         self.scopes.put(("bits", f"{kind.load}({name})", s.dtype), name)
         return f"{kind.load}({name})"
@@ -151,7 +151,7 @@ class StatementWriter:
             return None
         s = moves.made[name]
         if s.op == "constant":
-            return bits_literal(s.value or 0, dtype)
+            return bits_literal(s.number, dtype)
         if s.op == "cast":
             return self._bits(part, s.args[0], dtype)
         if s.op == "load":

@@ -59,11 +59,18 @@ UPSAMPLING = frozenset((
 """Functions (of a tensor, a size, a scale) of which torch's Python forms, in force where sizes vary, take a scale as it
 is; ATen's kernels know sizes that stay as they are, or double, whatever it says."""
 
-IN_CPP = frozenset((torch.nn.functional.multilabel_margin_loss, torch._C._nn.multilabel_margin_loss))
-"""Functions whose Python forms give another value than ATen's kernels."""
+IN_CPP = frozenset((
+    torch.nn.functional.multilabel_margin_loss, torch._C._nn.multilabel_margin_loss,
+    torch.nn.functional.hardshrink, torch.hardshrink, torch.Tensor.hardshrink, torch.ops.aten.hardshrink.default,
+    torch.nn.functional.softshrink, torch._C._nn.softshrink, torch.ops.aten.softshrink.default,
+))
+"""Functions whose Python forms give another value than ATen's kernels, or (of a NaN) another gradient."""
 
-DROPOUTS = frozenset((torch.nn.functional.dropout, torch.dropout, torch.dropout_))
-"""Functions (of a tensor and a probability) whose Python form draws numbers to drop everything, unlike ATen's."""
+DROPOUTS = frozenset((
+    torch.nn.functional.dropout, torch.dropout, torch.dropout_, torch.ops.aten.dropout, torch.ops.aten.dropout.default,
+))
+"""Functions (of a tensor, a probability, and whether to drop) whose Python form copies what it drops nothing of, where
+ATen gives the tensor itself, and draws numbers to drop everything, unlike ATen's."""
 
 REPLACED: dict[Any, Callable[..., Any]] = {
     torch.nn.functional.one_hot: one_hot, torch.nn.functional.max_pool1d: max_pool1d, torch.max_pool1d: max_pool1d,
@@ -76,7 +83,11 @@ their place."""
 def python_rules(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> AbstractContextManager[Any]:
     """The context in which `function` of a captured graph runs while it is traced."""
     scaled = function in UPSAMPLING and next(iter(args[2:3]), kwargs.get("scale_factor")) is not None
-    dropped = function in DROPOUTS and next(iter(args[1:2]), kwargs.get("p")) == 1
-    if scaled or dropped or function in IN_CPP:
+    if scaled or function in IN_CPP or (function in DROPOUTS and not _draws(*args[1:], **kwargs)):
         return torch._C._DisablePythonDispatcher()
     return enable_python_dispatcher() if function in PYTHON_RULES else nullcontext()
+
+
+def _draws(p: Any = 0.5, training: Any = True, inplace: bool = False, *, train: Any = None, input: Any = None) -> bool:
+    """Whether a dropout draws random numbers; takes the arguments of functions and operators after the tensor."""
+    return bool(training if train is None else train) and not (type(p) in (int, float) and p in (0, 1))

@@ -176,7 +176,7 @@ class Emitter:
             mask = self.value(body, s.mask)
             dims |= mask.dims
             masks = [mask.typed, *self.dims.masks(dims)]
-            other = f", other={literal(s.value or 0, s.dtype)}"
+            other = f", other={literal(s.number, s.dtype)}"
         where = self._spread(index, self._index(body, s.index)[1], dims)
         text = f"tl.load({self._pointer(s.buffer)} + {where}{_mask_argument(masks)}{other})"
         if s.buffer in self._written:
@@ -198,7 +198,7 @@ class Emitter:
         if not s.mask:
             return value
         mask = self.value(body, s.mask)
-        text = f"tl.where({mask.typed}, {value.typed}, {literal(s.value or 0, s.dtype)})"
+        text = f"tl.where({mask.typed}, {value.typed}, {literal(s.number, s.dtype)})"
         scope = self.scope(body, s.name)
         return self.assign(scope, s.buffer, text, s.dtype, value.dims | mask.dims, origins_of(body, s))
 

@@ -24,7 +24,8 @@ def chosen(x, mask, index):
     rows = x[:, 0] > 0
     return (
         torch.where(mask, x, x.t()), x.masked_fill(mask, 2.5), torch.where(mask, 0.0, torch.where(rows, x, x.flip(1))),
-        x[index], x.gather(1, index.expand(4, -1)), x.index_select(1, index), F.embedding(index, x),
+        x.masked_fill(mask, -0.0), x[index],
+        x.gather(1, index.expand(4, -1)), x.index_select(1, index), F.embedding(index, x),
     )
 
 

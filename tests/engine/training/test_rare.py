@@ -1,6 +1,8 @@
 """Rare constructs of training programs, against eager: some compile, some are left to eager, none goes wrong."""
 from __future__ import annotations
 
+import math
+
 import ptdebug
 import pytest
 import torch
@@ -210,6 +212,30 @@ def test_a_number_of_the_data_before_what_needs_gradients_is_read(dynamic):
 
 def test_what_is_drawn_after_a_dropout_of_everything_at_sizes_that_vary():
     check(lambda x: (F.dropout(x, 1.0), F.dropout(x, 0.3), torch.dropout(x, 1, True)), P(3, 4), dynamic=True)
+
+
+@pytest.mark.parametrize("drop", [lambda x: F.dropout(x, 0.0), lambda x: torch.dropout(x, 0.5, train=False),
+                                  torch.nn.Dropout().eval()])
+def test_a_dropout_of_nothing_gives_the_tensor_itself_at_sizes_that_vary(drop):
+    def f(x):
+        y = drop(x)
+        y.add_(1)
+        return y * x, y
+
+    compiled, expected, x = ptdebug.compile(f, dynamic=True), torch.zeros(3, 4), torch.zeros(3, 4)
+    torch.testing.assert_close(compiled(x)[0], f(expected)[0])
+    torch.testing.assert_close(x, expected)
+    assert compiled(x)[1] is x
+
+
+@pytest.mark.parametrize("shrink", [F.hardshrink, F.softshrink, torch.Tensor.hardshrink])
+def test_what_shrinks_a_nan_at_sizes_that_vary(shrink):
+    results = []
+    for function in (shrink, ptdebug.compile(lambda x: shrink(x), dynamic=True)):
+        x = torch.tensor([[0.2, -0.7, math.nan, math.inf]] * 4, requires_grad=True)
+        function(x).backward(torch.arange(16.0).view(4, 4))
+        results.append(x.grad)
+    torch.testing.assert_close(*results)
 
 
 def test_a_margin_of_several_labels_at_sizes_that_vary():
