@@ -296,7 +296,8 @@ class FrameShapes:
         if known is not None:
             return known[1]
         sizes, strides = self.policy.tensor(source, tensor)
-        if tensor.layout is not torch.strided or (None not in sizes and None not in strides):
+        lazy = tensor.is_neg() or tensor.is_conj()  # which a fake of symbolic sizes would not be
+        if tensor.layout is not torch.strided or lazy or (None not in sizes and None not in strides):
             fake: torch.Tensor = self.fake_mode.from_tensor(tensor, static_shapes=True, source=_SymbolSource(source))
         else:
             fake = self._symbolic(tensor, source, sizes, strides)

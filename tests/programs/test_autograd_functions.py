@@ -307,6 +307,33 @@ def frozen_and_thawed(compile):
     return grads
 
 
+@program
+def a_backward_that_writes_to_the_gradient(compile):
+    """It may be an expanded one, which autograd refuses to write to, or another branch's too."""
+
+    class Twice(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.sin()
+
+        @staticmethod
+        def backward(ctx, g):
+            return g.mul_(2)
+
+    def gradient(x, y):
+        Twice.apply(x).add(y).sum().backward()
+
+    def shared(x, y):
+        (Twice.apply(x) + y).backward(torch.ones(3))
+
+    results = []
+    for fn in (gradient, shared):
+        x, y = (torch.arange(3.0, requires_grad=True) for _ in range(2))
+        raised = call(compile(fn), x, y)
+        results.append((raised and raised[:2], x.grad, y.grad))
+    return results
+
+
 @pytest.mark.parametrize("name", program)
 def test_a_program_with_autograd_functions_is_the_program(name: str) -> None:
     check(program[name])

@@ -160,6 +160,25 @@ def cached_parametrization(compile):
     return compile(f)(torch.ones(1, 3)), parametrize._cache_enabled
 
 
+@program
+def hooks_that_run_after_an_exception_too(compile):
+    class Fails(nn.Module):
+        def forward(self, x):
+            raise ValueError("inside")
+
+    m, seen = Fails(), []
+    m.register_forward_hook(lambda m, args, out: seen.append(out), always_call=True)
+    m.register_forward_hook(lambda m, args, out: seen.append("not called"))
+
+    def f(x):
+        try:
+            m(x)
+        except ValueError as error:
+            return x + 1, str(error)
+
+    return compile(f)(torch.ones(2)), seen
+
+
 @pytest.mark.parametrize("name", program)
 def test_a_program_with_hooks_of_modules_is_the_program(name: str) -> None:
     check(program[name])

@@ -8,7 +8,7 @@ import math
 import pytest
 import torch
 
-from .checking import Programs, check, check_whole
+from .checking import Programs, call, check, check_whole
 
 program = Programs()
 
@@ -56,10 +56,29 @@ def products_that_raise(compile):
     return [compile(f)(torch.ones(2), items) for items in ([2, None], 7, ["a", 2], [2.5, 2])]
 
 
+def the_larger_of_numbers_of_two_types(compile):
+    """Python gives one of the two as it is: 3, not 3.0."""
+
+    def f(x):
+        number = x.max().item()
+        return max(number, 3), min(3, number), max(number, 2.5), x * max(number, 1)
+
+    return [compile(f)(torch.tensor([n, 1.0])) for n in (2.0, 4.0)]
+
+
+def functions_of_numbers_that_tensors_have_not(compile):
+    """`round` and `divmod` raise TypeError."""
+    functions = (round, lambda x: round(x, 1), lambda x: divmod(x, 2), lambda x: divmod(7, x))
+    return [call(compile(lambda x, g=g: (x + 1, g(x))), torch.tensor(2.5))[:3] for g in functions]
+
+
 @pytest.mark.parametrize("name", program)
 def test_arithmetic_on_many_numbers(name: str) -> None:
     check_whole(program[name])
 
 
-def test_products_of_what_are_no_numbers() -> None:
-    check(products_that_raise)
+@pytest.mark.parametrize(
+    "case", (products_that_raise, the_larger_of_numbers_of_two_types, functions_of_numbers_that_tensors_have_not)
+)
+def test_arithmetic_that_breaks_the_graph(case) -> None:
+    check(case)

@@ -295,6 +295,19 @@ def methods_of_all_objects(compile):
 
 
 @PROGRAMS
+def what_is_negated_when_it_is_read(compile):
+    """At sizes that vary, too. And of plain tensors what only others have, sizes without a place, and an empty one."""
+
+    def fn(x):
+        return x.is_neg(), x.resolve_neg() is x, x * 2
+
+    fast = compile(fn)
+    negated = [torch.ones(n, 2, dtype=torch.cfloat).conj().imag for n in (2, 3, 4)]
+    refused = (lambda x: x.is_coalesced(), lambda x: x.size("rows"), lambda x: x.dense_dim(1), lambda x: x.new().shape)
+    return [fast(x) for x in (torch.ones(1, 2), *negated)], [call(compile(f), torch.ones(2))[:2] for f in refused]
+
+
+@PROGRAMS
 def quantized_tensors(compile):
     def fn(x):
         q = torch.quantize_per_tensor(x, 0.1, 3, torch.quint8)

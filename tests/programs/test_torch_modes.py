@@ -490,6 +490,50 @@ def a_break_inside_of_an_exit_stack(compile):
     return compile(f)(torch.ones(2, requires_grad=True))
 
 
+class Counted(torch.no_grad):
+    """A mode with an `__enter__` of its own."""
+
+    entered = 0
+
+    def __enter__(self):
+        self.entered += 1
+        super().__enter__()
+
+
+@program
+def managers_of_the_programs_own_classes(compile):
+    class Precision(torch.autocast):
+        entered = 0
+
+        def __enter__(self):
+            self.entered += 1
+            return super().__enter__()
+
+    existing, precise = Counted(), Precision("cpu", dtype=torch.bfloat16)
+
+    def f(x):
+        with existing, precise:
+            y = x @ x
+        with Counted() as new:
+            z = x * 2
+        return y, z, x * 3, new
+
+    x = torch.ones(2, 2, requires_grad=True)
+    return compile(f)(x), compile(f)(x), existing.entered, precise.entered
+
+
+@program
+def a_grad_mode_as_a_decorator_that_the_function_makes(compile):
+    def f(x):
+        @torch.set_grad_enabled(False)
+        def inner(x):
+            return x * 2
+
+        return inner(x), x * 3, torch.is_grad_enabled()
+
+    return compile(f)(torch.ones(2, requires_grad=True)), torch.is_grad_enabled()
+
+
 @pytest.mark.parametrize("name", program)
 def test_a_program_with_modes_is_the_program(name: str) -> None:
     check(program[name])

@@ -227,6 +227,8 @@ def _backward(
         returned = from_python(tx, function).call(tx, [context, *given], {})
     except ObservedException as raised:
         raise Unsupported("raises", raised.value.describe(), **raised.context) from raised
+    if any(isinstance(value, TensorValue) and value.fake._version for value in arriving.values()):
+        raise Unsupported("call", f"the backward of {cls.__qualname__}, which changes a gradient in place")
     if tx.trace.layouts_asked > asked:
         raise Unsupported("call", f"the backward of {cls.__qualname__}, which asks for the strides of a gradient")
     gradients: list[Value] = list(returned.items) if isinstance(returned, TupleValue) else [returned]

@@ -360,9 +360,10 @@ def _extremum(function: Any, better: Callable[..., Any], symbolic: Callable[...,
 
 
 def symbolic_extremum(tx: Interpreter, function: Callable[..., Any], left: Value, right: Value) -> Value | None:
-    """torch.sym_min or sym_max, where one of two numbers varies."""
+    """torch.sym_min or sym_max, where one of two numbers varies. Python gives one of the two: its type is known where
+    they have the same."""
     number = left if isinstance(left, NumberValue) else right
-    if not isinstance(number, NumberValue):
+    if not isinstance(number, NumberValue) or left.python_type() is not right.python_type():
         return None
     return number.binary(tx, function, left, right)
 
@@ -374,8 +375,11 @@ def _is_none(value: Value) -> bool:
 def _round(tx: Interpreter, value: Value, digits: Value | None = None) -> Value:
     if isinstance(value, ObjectValue):
         return value.call_method(tx, "__round__", [] if digits is None else [digits], {})
+    kind = value.python_type()
+    if isinstance(value, TensorValue) and not hasattr(kind, "__round__"):
+        tx.raise_observed(TypeError, f"type {kind.__name__} doesn't define __round__ method")
     if isinstance(value, TensorValue):
-        return value.call_method(tx, "round", [] if digits is None else [digits], {})
+        raise Unsupported("call", f"round of {value.describe()}")
     if isinstance(value, NumberValue):
         if digits is None or digits.is_constant():
             return value.rounded(tx, digits)
@@ -389,6 +393,8 @@ def _divmod(tx: Interpreter, left: Value, right: Value) -> Value:
             return owner.call_method(tx, name, [other], {})
     if left.is_constant() and right.is_constant():
         return fold(tx, divmod, [left, right])
+    if any(issubclass(value.python_type(), torch.Tensor) for value in (left, right)):  # torch has none: a TypeError
+        raise Unsupported("call", "divmod of a tensor")
     return TupleValue([apply(tx, operator.floordiv, left, right), apply(tx, operator.mod, left, right)], tuple)
 
 

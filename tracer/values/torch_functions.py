@@ -59,11 +59,10 @@ def _is_compiling(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 
 def _always_hooked(tx: Interpreter) -> bool:
     """Whether forward hooks with `always_call=True` are there, for the module that is called or for all."""
-    owner = tx.locals.get("self")
     name = "_global_forward_hooks_always_called"
     tables = [build(tx, vars(nn_module)[name], ModuleGlobalSource(nn_module.__name__, name))]
-    if owner is not None:
-        tables.append(owner.getattr(tx, "_forward_hooks_always_called"))
+    if "self" in tx.cells:  # of nn.Module._call_impl, which asks
+        tables.append(tx.load_cell("self").getattr(tx, "_forward_hooks_always_called"))
     return any(table.truth(tx) for table in tables)
 
 
