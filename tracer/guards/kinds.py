@@ -113,6 +113,21 @@ def _install_computed(tree: GuardTree, spec: GuardSpec) -> Any:
     return spec.value
 
 
+def _install_computable(tree: GuardTree, spec: GuardSpec) -> None:
+    """Where Python computes the number before the graph, and where nothing needs it, no line of the program would
+    raise what computing it raises."""
+    read = tree.reader(spec.source)
+
+    def holds(f_locals: dict[str, Any]) -> bool:
+        try:
+            read(f_locals)
+        except (ArithmeticError, ValueError, TypeError):
+            return False
+        return True
+
+    tree.root.add_epilogue_lambda_guard(holds, tree.parts(spec), None)
+
+
 def _is_plainly_equal(value: Any) -> bool:
     """Whether `type(x) is type(value) and x == value` says that x is as good as value."""
     if type(value) in (float, complex):
@@ -340,6 +355,11 @@ KINDS: dict[str, Kind] = {
         hint="the program decides by this number; each way it goes (each value, where it is text, a size or a key) "
         "is compiled once",
         fails=lambda v, e: not is_same_constant(v, e), key=repr,
+    ),
+    "COMPUTABLE": Kind(
+        _install_computable, lambda x, e: f"{x} raises nothing", lambda e: "computed without an error",
+        hint="the program computes with this number what is an error for some; the two cases are compiled once each",
+        fails=_untold,
     ),
     "NONE": Kind(
         _install_equals, _constant, describe, hint="with and without the argument are compiled once each",

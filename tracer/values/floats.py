@@ -139,6 +139,7 @@ def compute(tx: Interpreter, function: Callable[..., Any], args: Sequence[Value]
     if any(isinstance(arg, NumberValue) and arg.is_drawn for arg in args):
         value = REGISTRY["computed_from_drawn"](tx, source, result)
     elif type(result) is float and math.isfinite(result):
+        _guard_computable(tx, source)
         value = FloatValue(tx, result, source)
     else:
         tx.trace.guards.add(source, "COMPUTED", result)
@@ -159,8 +160,18 @@ def _compute_from_ints(tx: Interpreter, function: Callable[..., Any], number: Nu
     computed = ComputedSource(function, (source,))  # type: ignore[arg-type]
     value = tx.trace.values_by_source.get(computed)
     if value is None:
+        _guard_computable(tx, computed)
         value = tx.trace.values_by_source[computed] = FloatValue(tx, result, computed)
     return value
+
+
+_NEVER_RAISE = (operator.add, operator.sub, operator.mul, operator.neg, operator.pos, operator.abs, abs, max, min)
+
+
+def _guard_computable(tx: Interpreter, source: ComputedSource) -> None:
+    """Division by zero and the like are errors of the program at their place, also where nothing needs the result."""
+    if source.function not in _NEVER_RAISE:
+        tx.guards.add(source, "COMPUTABLE")
 
 
 def _evaluated(tx: Interpreter, source: Source) -> Any:

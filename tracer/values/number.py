@@ -135,6 +135,9 @@ class NumberValue(Value):
             raise Unsupported("data-dependent-branch", self.describe())
         if function in _DIVISIONS and len(_symbols(a) | _symbols(b)) > MOST_DIVIDED:
             a, b = (_fixed(tx, side) if type(side) in _TYPES else side for side in (a, b))
+        if _is_error(function, a, b):
+            known = [constant(s.specialize(tx)) if isinstance(s, NumberValue) else s for s in (left, right)]
+            return fold(tx, function, known)
         try:
             result = function(a, b)
         except Exception:  # torch's symbols do not know it, or Python raises too: with the numbers of this call
@@ -191,6 +194,8 @@ class NumberValue(Value):
         known = _MATH.get(function)
         if known is None:
             return REGISTRY["compute_from_ints"](tx, function, self)
+        if function is math.sqrt and self.is_backed() and bool(self.symbol < 0):
+            return fold(tx, function, [constant(self.specialize(tx))])
         return self.computed(tx, known, [self], known(self.symbol))
 
     def getattr(self, tx: Interpreter, name: str) -> Value:
@@ -233,6 +238,18 @@ MOST_DIVIDED = 16
 """Symbols in a division. sympy looks for common factors of polynomials, which takes seconds for 64 symbols."""
 
 _DIVISIONS = (operator.mod, operator.floordiv)
+
+
+def _is_error(function: Callable[..., Any], a: Any, b: Any) -> bool:
+    """Whether Python raises for these numbers, guarded: the graph would raise later than the program does, and not at
+    all where nothing needs the result. Of numbers that only data tells, nobody knows."""
+    if any(type(number) in _TYPES and free_unbacked_symbols(number) for number in (a, b)):
+        return False
+    if function in (*_DIVISIONS, operator.truediv):
+        return bool(b == 0)
+    if function in (operator.lshift, operator.rshift):
+        return bool(b < 0)
+    return function is operator.pow and bool(b < 0) and bool(a == 0)
 
 
 def _symbols(number: Any) -> set[sympy.Basic]:

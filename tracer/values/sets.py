@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
 from ..sources import Source
@@ -258,6 +258,23 @@ class SetIterator(ItemsIterator):
         if item is None:
             self.index = len(self.items) + 1
         return item
+
+    def reconstruct(self, codegen: Codegen) -> None:
+        """One over the same set where that exists, so that it fails when the set changes later."""
+        changed = codegen.effects.has_changed(self.owner)
+        if self.index <= len(self.items) and (changed or len(self.items) != len(self.owner.items)):
+            raise Unsupported("reconstruct", "an iterator over a set that changed")
+        if self.owner.source is None or self.index > len(self.items):
+            super().reconstruct(codegen)
+        else:
+            codegen.call_const(_iterator_at, [self.owner, constant(self.index)])
+
+
+def _iterator_at(items: Set[Any], index: int) -> Iterator[Any]:
+    iterator = iter(items)
+    for _ in range(index):
+        next(iterator)
+    return iterator
 
 
 _COMPARISONS = frozenset((operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge))

@@ -1,0 +1,187 @@
+"""What a program reads once and somebody changes later: modes of torch, what modules compute, how tensors came to be;
+and numbers that are errors for later calls only."""
+from __future__ import annotations
+
+import logging
+import math
+import sys
+import types
+
+import pytest
+import torch
+
+from tests.programs.checking import Programs, call, check
+
+PROGRAMS = Programs()
+
+
+def _module(**variables):
+    module = types.ModuleType("settings_of_a_test")
+    vars(module).update(variables)
+    return module
+
+
+@PROGRAMS
+def history_of_inputs(compile):
+    @compile
+    def function(x):
+        return x.detach() + 1, x.is_leaf, x.grad_fn is None, x.retains_grad, x.output_nr, x.is_shared()
+
+    leaf = torch.ones(3, requires_grad=True)
+    retained = leaf * 1
+    retained.retain_grad()
+    second = torch.ones(6, requires_grad=True).split(3)[1]
+    return [function(x) for x in (leaf, leaf * 1, retained, second, leaf, torch.ones(3), torch.ones(3).share_memory_())]
+
+
+@PROGRAMS
+def the_same_memory(compile):
+    function = compile(lambda x, y: (x + 1, x.is_set_to(y)))
+    x = torch.ones(3)
+    return [function(x, torch.ones(3)), function(x, x[:]), function(x, torch.ones(3))]
+
+
+@PROGRAMS
+def bounds_of_equal_ranges(compile):
+    function = compile(lambda x, r: (x + 1, r.start, r.stop, r.step))
+    return [function(torch.ones(2), r) for r in (range(0, 3, 2), range(0, 4, 2), range(0), range(5, 5))]
+
+
+@PROGRAMS
+def settings_of_torch(compile):
+    @compile
+    def function(x):
+        with torch.autocast("cpu"):
+            product = x @ x
+        flags = torch.backends.cudnn.benchmark, torch.utils.deterministic.fill_uninitialized_memory
+        return product, torch.get_autocast_dtype("cpu"), torch.is_anomaly_enabled(), flags
+
+    x, seen = torch.ones(2, 2), []
+    seen.append(function(x))
+    for owner, name in (
+        (torch.backends.cudnn, "benchmark"), (torch.utils.deterministic, "fill_uninitialized_memory"),
+    ):  # fmt: skip
+        before = getattr(owner, name)
+        setattr(owner, name, not before)
+        seen.append(function(x))
+        setattr(owner, name, before)
+    with torch.autograd.set_detect_anomaly(True):
+        seen.append(function(x))
+    torch.set_autocast_dtype("cpu", torch.float16)
+    seen.append(function(x))
+    torch.set_autocast_dtype("cpu", torch.bfloat16)
+    return [*seen, function(x)]
+
+
+@PROGRAMS
+def globals_that_modules_compute(compile):
+    settings = _module()
+    function = compile(lambda x: (x + 1, hasattr(settings, "scale"), getattr(settings, "scale", 0)))
+    sys.modules["settings_of_a_test"] = settings
+    seen = [function(torch.ones(2))]
+    settings.__getattr__ = lambda name: 5
+    seen.append(function(torch.ones(2)))
+    settings.scale = 3
+    seen.append(function(torch.ones(2)))
+    del settings.__getattr__, settings.scale
+    seen.append(function(torch.ones(2)))
+    del sys.modules["settings_of_a_test"]
+    return seen
+
+
+@PROGRAMS
+def modules_that_are_replaced(compile):
+    @compile
+    def function(x):
+        import settings_of_a_test
+
+        return x * settings_of_a_test.scale
+
+    seen = []
+    for scale in (1, 2):
+        sys.modules["settings_of_a_test"] = _module(scale=scale)
+        seen.append(function(torch.ones(2)))
+    del sys.modules["settings_of_a_test"]
+    return seen
+
+
+@PROGRAMS
+def levels_of_loggers(compile):
+    function = compile(lambda x: (x + 1, logging.getLogger("of a test").level))
+    seen = []
+    for level in (10, 40, 0):
+        logging.getLogger("of a test").setLevel(level)
+        seen.append(function(torch.ones(2)))
+    return seen
+
+
+@PROGRAMS
+def text_of_a_method_without_module(compile):
+    function = compile(lambda x, rate: (x + rate.as_integer_ratio()[0], rate.is_integer()))
+    return [function(torch.ones(2), rate) for rate in (3.5, 4.5, 6.25, 2.0)]
+
+
+@PROGRAMS
+def sets_that_change_while_a_loop_breaks(compile):
+    @compile
+    def function(x, items):
+        seen = []
+        for item in items:
+            print(item)
+            x = x + item
+        try:
+            for item in items:
+                print(item)
+                items.add(99)
+        except RuntimeError as error:
+            seen.append(str(error))
+        return x, seen, items
+
+    return [function(torch.ones(2), {1, 2, 3}) for _ in range(2)]
+
+
+@PROGRAMS
+def errors_in_a_loop_that_breaks(compile):
+    @compile
+    def function(x):
+        try:
+            ratios = [1 // shown(2 - i) for i in range(4)]
+        except ZeroDivisionError:
+            ratios = "none"
+        return x + 1, ratios
+
+    return [function(torch.ones(2)) for _ in range(2)]
+
+
+def shown(number):
+    print(number)
+    return number
+
+
+ERRORS = {
+    "floordiv": lambda n: 1 // n, "modulo": lambda n: 7 % n, "division": lambda n: 1 / n,
+    "sqrt": lambda n: math.sqrt(n), "log": lambda n: math.log(n), "power": lambda n: n**-1,
+    "shift": lambda n: 1 << int(n), "pow": lambda n: math.pow(0, n),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_is_as_eager(name):
+    check(PROGRAMS[name])
+
+
+@pytest.mark.parametrize("name", ERRORS)
+@pytest.mark.parametrize("kind", [int, float])
+def test_numbers_that_are_errors_later(name, kind):
+    """Nothing needs the result, so no graph would raise."""
+    compute = ERRORS[name]
+
+    def function(x, n):
+        compute(n)
+        return x + 1
+
+    def program(compile):
+        compiled = compile(function)
+        return [call(compiled, torch.ones(2), kind(n)) for n in (2, 3, 5, 0, -1, 4)]
+
+    check(program)
