@@ -442,6 +442,28 @@ def functions_of_autograd(compile):
     return results[0].detach(), results[1], type(results[2]).__name__, x.grad, f(x.detach())
 
 
+@program
+def what_a_class_is_asked_is_what_eager_asks(compile):
+    """`__len__` by list and tuple, `__float__` by float; and nobody asks for the trace, or for its guards."""
+    asked = []
+
+    class Listens(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, function, types, args=(), kwargs=None):
+            asked.append(function.__name__)
+            return super().__torch_function__(function, types, args, kwargs or {})
+
+    x = torch.ones(3).as_subclass(Listens)
+    questions = (
+        list, tuple, lambda x: [*x], lambda x: x.grad, lambda x: x.grad_fn, lambda x: x.is_leaf, lambda x: float(x[0])
+    )
+    for question in questions:
+        f = compile(lambda x, question=question: (question(x), torch.ones(2) + 1))
+        f(x), f(x)
+        asked.append("next")
+    return asked
+
+
 @pytest.mark.parametrize("name", program | whole)
 def test_a_program_with_overrides_is_the_program(name: str) -> None:
     STATISTICS.clear()

@@ -171,6 +171,8 @@ def _converted(tx: Interpreter, value: Value, kind: type, method: str) -> Value:
     if isinstance(value, NumberValue):
         return value.converted(tx, kind)
     if isinstance(value, TensorValue):
+        if tx.trace.overrides.may_ask:
+            raise Unsupported("call", f"{kind.__name__} of {value.describe()}, whose class has a say,")
         number = value.call_method(tx, "item", [], {})
         return number.converted(tx, kind) if isinstance(number, NumberValue) else fold(tx, kind, [number])
     if isinstance(value, ObjectValue):

@@ -18,7 +18,7 @@ from .constant import REGISTRY, BoundBuiltin, ItemsIterator, constant
 from .lists import make_list
 from .number import NumberValue, size_value
 from .operators import IN_PLACE, apply
-from .overrides import call_method, override
+from .overrides import call_method, has_override, override
 from .registry import RESULTS, build, builds, from_python
 from .sequences import TupleValue
 
@@ -153,6 +153,11 @@ class TensorValue(Value):
             tx.raise_observed(TypeError, "iteration over a 0-d tensor")
         return tx.graph.call("unbind", [self, constant(0)], {}, tx, op="call_method").iterate(tx)
 
+    def hint(self, tx: Interpreter) -> None:
+        """`__len__`, where a class may see that it is called."""
+        if tx.trace.overrides.may_ask:
+            self.length(tx)
+
     def iter(self, tx: Interpreter) -> Value:
         """An iterator over the slices along dimension 0."""
         return ItemsIterator(self.iterate(tx))
@@ -230,6 +235,8 @@ def _shape(tx: Interpreter, self: TensorValue) -> Value:
 
 def _grad(tx: Interpreter, self: TensorValue) -> Value:
     if self.real is not None and self.source is not None:
+        if has_override(self.kind):  # would be asked by the trace and the guards, too
+            raise Unsupported("attribute", f"the gradient of {self.describe()}, of the class {self.kind.__qualname__}")
         return build(tx, self.real.grad, AttrSource(self.source, "grad"))
     if not self.fake.requires_grad or not self.fake.is_leaf:
         return constant(None)
@@ -242,9 +249,11 @@ _OF_HISTORY = frozenset(("is_leaf", "output_nr", "retains_grad"))
 
 def _guard_history(tx: Interpreter, self: TensorValue, name: str) -> None:
     """What the program has seen of how an input came to be stays that. Without gradients there is one answer."""
-    if name in _OF_HISTORY and self.source is not None and self.real is not None and self.real.requires_grad:
-        with torch._C.DisableTorchFunctionSubclass():
-            now = getattr(self.real, name)
+    if name not in _OF_HISTORY or self.source is None or self.real is None:
+        return
+    with torch._C.DisableTorchFunctionSubclass():
+        now, recorded = getattr(self.real, name), self.real.requires_grad
+    if recorded:
         unchanged = (without_overrides(lambda tensor: getattr(tensor, name) == now), f"{{}}.{name} is {now}")
         tx.guards.add(self.source, "LAMBDA", unchanged)
 
