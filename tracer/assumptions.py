@@ -18,7 +18,7 @@ import torch
 import torch.fx
 
 from .values.base import Unsupported, Value
-from .values.constant import constant
+from .values.constant import REGISTRY, constant
 from .values.number import NumberValue
 from .values.operators import apply
 from .values.tensor import TensorValue
@@ -41,6 +41,9 @@ def check_at_run_time(tx: Interpreter, conditions: Iterable[sympy.Expr], what: s
         nodes.append(_computed(graph, condition, known))
     for node in nodes:
         add_check(tx, node, "data-dependent-shape", f"{what}, fine for some sizes only")
+
+
+REGISTRY["check_at_run_time"] = check_at_run_time
 
 
 def add_check(tx: Interpreter, condition: torch.fx.Node, code: str, detail: str) -> None:

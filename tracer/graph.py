@@ -313,7 +313,22 @@ def _is_pure(node: torch.fx.Node) -> bool:
         return node.target in PURE_METHODS and "out" not in node.kwargs
     module = getattr(node.target, "__module__", "")
     name = getattr(node.target, "__name__", "")
+    if name in MAY_RAISE and _is_told_by_numbers(node):
+        return False
     return module == "_operator" and not name.startswith("i") and name not in ("setitem", "delitem")
+
+
+def _is_told_by_numbers(node: torch.fx.Node) -> bool:
+    """Whether integers that only data tells are what an operator indexes with, or divides by."""
+    found = list(node.all_input_nodes)
+    if node.target is operator.getitem and node.args[0] in found:
+        found.remove(node.args[0])  # type: ignore[arg-type]
+    values = [other.meta.get("val") for other in found]
+    return any(
+        not value.is_floating_point() and value.dtype is not torch.bool if isinstance(value, torch.Tensor)
+        else isinstance(value, (torch.SymInt, torch.SymFloat)) and has_free_unbacked_symbols(value)
+        for value in values
+    )
 
 
 def _fake(arg: Any) -> Any:

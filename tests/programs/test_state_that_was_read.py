@@ -10,7 +10,7 @@ import types
 import pytest
 import torch
 
-from tests.programs.checking import Programs, call, check
+from tests.programs.checking import Programs, call, check, check_engine
 
 PROGRAMS = Programs()
 
@@ -163,6 +163,25 @@ ERRORS = {
     "sqrt": lambda n: math.sqrt(n), "log": lambda n: math.log(n), "power": lambda n: n**-1,
     "shift": lambda n: 1 << int(n), "pow": lambda n: math.pow(0, n),
 }  # fmt: skip
+
+
+DIVISIONS = {
+    "used": lambda x, n: x + 1 // n.item(), "not_needed": lambda x, n: (x + 1, 7 % n.item())[0],
+    "of_a_float": lambda x, n: x * (1 / n.double().item()),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DIVISIONS)
+def test_division_by_a_number_in_a_tensor(name):
+    """The graph checks it, or breaks: compiled code would go on with some quotient, or leave the division out."""
+
+    def function(x, n):
+        try:
+            return DIVISIONS[name](x, n)
+        except ZeroDivisionError as error:
+            return str(error)
+
+    check_engine(lambda compile: [call(compile(function), torch.ones(2), torch.tensor(n)) for n in (1, 0, 3)])
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

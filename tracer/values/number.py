@@ -135,6 +135,7 @@ class NumberValue(Value):
             raise Unsupported("data-dependent-branch", self.describe())
         if function in _DIVISIONS and len(_symbols(a) | _symbols(b)) > MOST_DIVIDED:
             a, b = (_fixed(tx, side) if type(side) in _TYPES else side for side in (a, b))
+        _check_divisor(tx, function, b)
         if _is_error(function, a, b):
             known = [constant(s.specialize(tx)) if isinstance(s, NumberValue) else s for s in (left, right)]
             return fold(tx, function, known)
@@ -238,6 +239,12 @@ MOST_DIVIDED = 16
 """Symbols in a division. sympy looks for common factors of polynomials, which takes seconds for 64 symbols."""
 
 _DIVISIONS = (operator.mod, operator.floordiv)
+
+
+def _check_divisor(tx: Interpreter, function: Callable[..., Any], divisor: Any) -> None:
+    """One that only data tells is checked by the graph. Raises Unsupported where that cannot be."""
+    if function in (*_DIVISIONS, operator.truediv) and type(divisor) in _TYPES and free_unbacked_symbols(divisor):
+        REGISTRY["check_at_run_time"](tx, [sympy.Ne(divisor.node.expr, 0)], "a division of numbers")
 
 
 def _is_error(function: Callable[..., Any], a: Any, b: Any) -> bool:
