@@ -143,6 +143,16 @@ def test_an_object_that_is_sought_in_a_container_from_outside(make: Callable[[An
     check(use)
 
 
+def test_numbers_that_vary_are_not_told_apart_as_objects() -> None:
+    def use(compile):
+        f = compile(lambda x, n, ns: x * (ns.index(n) if n in ns else 9))
+        return [f(X, n, ns) for n, ns in ((4, [1, 2]), (5, [3, 7]), (6, [6, 6]), (500, [8, 500]))]
+
+    STATISTICS.clear()
+    check(use)
+    assert not [reason for reason in STATISTICS.reasons if "internal error" in reason]
+
+
 def test_a_module_that_is_put_into_two_places() -> None:
     def use(compile):
         net = torch.nn.Sequential(Counted(), Counted(), Counted())

@@ -56,7 +56,8 @@ def same(tx: Interpreter, left: Value, right: Value) -> bool:
         return a is b or (type(a) is type(b) and type(a) in _INTERNED and a == b)
     if not (left.identified and right.identified) and left.python_type() is right.python_type():
         raise Unsupported("operator", f"`is` to {left.describe()} and {right.describe()}")
-    if type(left) is type(right) and (left.source is not None or right.source is not None):
+    read = left.source is not None or right.source is not None
+    if read and type(left) is type(right) and left.python_type() not in (int, float):  # equal numbers may be one object
         tell_apart(tx, left, right)
     return False
 
