@@ -409,7 +409,8 @@ KINDS: dict[str, Kind] = {
     ),
     "DISTINCT": Kind(
         _install_computed, lambda x, e: x, lambda e: "different objects", lambda v, e: "one object twice",
-        hint="pass different objects, as at the first call: the function changes one, or compares them", fails=lambda v, e: not v,
+        hint="pass different objects, as at the first call: the function changes or compares them",
+        fails=lambda v, e: not v,
     ),
     "LAMBDA": Kind(
         _install_lambda, lambda x, e: e.replace("{}", x), lambda e: e.replace("{}", "it"), key=lambda value: value[1],
