@@ -70,7 +70,8 @@ def _refusal(operator: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> s
     numbers = {a.name for a in operator._schema.arguments if "number" in str(a.type) and not counts}
     given = {a.name: value for a, value in zip(operator._schema.arguments, args)} | dict(kwargs)
     try:
-        with no_dispatch(), torch._C._ExcludeDispatchKeyGuard(TRACING), warnings.catch_warnings():
+        with (no_dispatch(), torch._C._DisablePythonDispatcher(), torch._C._ExcludeDispatchKeyGuard(TRACING),
+              warnings.catch_warnings()):
             warnings.simplefilter("ignore")
             small = {name: _small(value, name in numbers) for name, value in given.items()}
             operator(*[small[a.name] for a in operator._schema.arguments[:len(args)]], **{k: small[k] for k in kwargs})

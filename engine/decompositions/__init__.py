@@ -57,14 +57,17 @@ UPSAMPLING = frozenset((
     torch.nn.functional.upsample_nearest,
 ))
 """Functions (of a tensor, a size, a scale) of which torch's Python forms, in force where sizes vary, take a scale as it
-is; ATen's kernels know sizes that stay as they are, or double, whatever it says."""
+is; ATen's kernels know sizes that stay as they are, or double, whatever it says. Of whole numbers the Python forms take
+some that the kernels refuse."""
 
 IN_CPP = frozenset((
     torch.nn.functional.multilabel_margin_loss, torch._C._nn.multilabel_margin_loss,
+    torch.nn.functional.multi_margin_loss, torch._C._nn.multi_margin_loss,
     torch.nn.functional.hardshrink, torch.hardshrink, torch.Tensor.hardshrink, torch.ops.aten.hardshrink.default,
     torch.nn.functional.softshrink, torch._C._nn.softshrink, torch.ops.aten.softshrink.default,
 ))
-"""Functions whose Python forms give another value than ATen's kernels, or (of a NaN) another gradient."""
+"""Functions whose Python forms give another value than ATen's kernels, (of a NaN) another gradient, or take dtypes that
+these refuse."""
 
 DROPOUTS = frozenset((
     torch.nn.functional.dropout, torch.dropout, torch.dropout_, torch.ops.aten.dropout, torch.ops.aten.dropout.default,
@@ -82,10 +85,16 @@ their place."""
 
 def python_rules(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> AbstractContextManager[Any]:
     """The context in which `function` of a captured graph runs while it is traced."""
-    scaled = function in UPSAMPLING and next(iter(args[2:3]), kwargs.get("scale_factor")) is not None
-    if scaled or function in IN_CPP or (function in DROPOUTS and not _draws(*args[1:], **kwargs)):
+    scaled = function in UPSAMPLING and _is_scaled(*args, **kwargs)
+    identity = function in DROPOUTS and not _draws(*args[1:], **kwargs)
+    if scaled or identity or function in IN_CPP:
         return torch._C._DisablePythonDispatcher()
     return enable_python_dispatcher() if function in PYTHON_RULES else nullcontext()
+
+
+def _is_scaled(input: torch.Tensor, size: Any = None, scale_factor: Any = None, *_: Any, **__: Any) -> bool:
+    """Whether an upsampling is told a scale, or of whole numbers."""
+    return scale_factor is not None or not input.is_floating_point()
 
 
 def _draws(p: Any = 0.5, training: Any = True, inplace: bool = False, *, train: Any = None, input: Any = None) -> bool:

@@ -14,6 +14,7 @@ from typing import Any
 import sympy
 import torch
 import torch.fx
+from ptdebug.tracer.shapes import CaptureFakeMode
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
 
@@ -38,7 +39,7 @@ class Faked:
 def faked(programs: Sequence[Program], dynamic: bool = False) -> list[Faked]:
     """The programs with the fake values that a tracer would find; what fake tensors refuse (a tracer leaves it to
     eager) is not in it."""
-    mode = FakeTensorMode(shape_env=ShapeEnv() if dynamic else None)
+    mode = CaptureFakeMode(shape_env=ShapeEnv()) if dynamic else FakeTensorMode()  # which has torch's Python forms on
     made = []
     for number, program in enumerate(programs):
         names = [f"p{number}_{given.name}" for given in program.inputs]

@@ -238,6 +238,14 @@ def test_what_shrinks_a_nan_at_sizes_that_vary(shrink):
     torch.testing.assert_close(*results)
 
 
+@pytest.mark.parametrize("refused", [
+    lambda x: F.interpolate(x[None, None], size=(5, 6), mode="bicubic"), lambda x: F.multi_margin_loss(x, x[:, 0])])
+def test_what_kernels_refuse_raises_at_sizes_that_vary(refused):
+    for function in (refused, ptdebug.compile(refused, dynamic=True)):
+        with pytest.raises(NotImplementedError, match="not implemented for 'Long'"):
+            function(torch.ones(3, 4, dtype=torch.int64))
+
+
 def test_a_margin_of_several_labels_at_sizes_that_vary():
     labels = torch.tensor([[0, 1, -1, 0]] * 3)
     check(lambda x: F.multilabel_margin_loss(x, labels), torch.randn(3, 4), dynamic=True)
