@@ -84,10 +84,17 @@ def _refusal(operator: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> s
 def _small(value: Any, is_number: bool) -> Any:
     """An argument of the call that asks: a number as it is, sizes and tensors small."""
     if isinstance(value, torch.Tensor):
-        shape = [min(n, MOST) if type(n) is int else MOST for n in value.shape]
+        shape = [min(_at_hand(n), MOST) for n in value.shape]  # equal ones stay equal
         return torch.zeros(shape, dtype=value.dtype, device=value.device)
     if isinstance(value, (list, tuple)):
         return [_small(part, is_number) for part in value]
     if isinstance(value, (torch.SymInt, torch.SymFloat)):
         return 1
     return max(-MOST, min(value, MOST)) if type(value) in (int, float) and not is_number else value
+
+
+def _at_hand(size: Any) -> int:
+    """A size as it is now, where that is known."""
+    if type(size) is int:
+        return size
+    return int(size.node.hint) if size.node.has_hint() else MOST

@@ -239,7 +239,8 @@ def test_what_shrinks_a_nan_at_sizes_that_vary(shrink):
 
 
 @pytest.mark.parametrize("refused", [
-    lambda x: F.interpolate(x[None, None], size=(5, 6), mode="bicubic"), lambda x: F.multi_margin_loss(x, x[:, 0])])
+    lambda x: F.interpolate(x[None, None], size=(5, 6), mode="bicubic"), lambda x: F.multi_margin_loss(x, x[:, 0]),
+    lambda x: F.multi_margin_loss(x, torch.tensor([0, 1, 2]))])
 def test_what_kernels_refuse_raises_at_sizes_that_vary(refused):
     for function in (refused, ptdebug.compile(refused, dynamic=True)):
         with pytest.raises(NotImplementedError, match="not implemented for 'Long'"):
