@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.nn.modules.module as nn_module
 
+from ..skips import is_installed, is_program
 from ..sources import AttrSource, ItemSource, ModuleGlobalSource, Source
 from .attributes import MISSING, bind, lookup, type_source
 from .base import Unsupported, Value
@@ -307,7 +308,7 @@ class PythonModuleValue(Value):
         if pending is not None:
             return pending
         try:
-            if name not in own and isinstance(own.get("__getattr__"), FunctionType) and not is_library(module_name):
+            if name not in own and _is_written_by_the_person(own.get("__getattr__")):
                 return self._computed(tx, name)
             found = getattr(self.module, name)
         except AttributeError as error:
@@ -325,7 +326,7 @@ class PythonModuleValue(Value):
         return build(tx, found, AttrSource(self.source, name)) if self.source is not None else from_python(tx, found)
 
     def _computed(self, tx: Interpreter, name: str) -> Value:
-        """What the `__getattr__` of a module of the program gives (PEP 562)."""
+        """What the `__getattr__` of a module of the program gives (PEP 562); those of packages load lazily."""
         own = self.module.__dict__
         self._guard(tx, name, lambda _: name not in own, "is missing")
         source = ModuleGlobalSource(self.module.__name__, "__getattr__")
@@ -353,6 +354,11 @@ class PythonModuleValue(Value):
     def describe(self) -> str:
         """Its name."""
         return f"the module {self.module.__name__}"
+
+
+def _is_written_by_the_person(function: Any) -> bool:
+    file = function.__code__.co_filename if isinstance(function, FunctionType) else ""
+    return bool(file) and is_program(file) and not is_installed(file)
 
 
 def _is_the_same(found: Any, now: Any) -> bool:
