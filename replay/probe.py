@@ -4,7 +4,8 @@
 
 It is its own process, started by `program.py`. Of each call that is looked for, the first one counts whose local
 tensors equal the recorded ones, bit for bit. It runs from a fixed seed, as the graphs do; afterwards the random numbers
-go on where the program had them, if the call drew none. The process ends as soon as the last call returned.
+go on where the program had them, if the call drew none. The process ends as soon as the last call returned, or one that
+drew some: what comes after it is another program (parameters trained with another noise, which no local tensor shows).
 """
 from __future__ import annotations
 
@@ -56,10 +57,11 @@ class Probe:
         self.seeded_state = _random_state()
 
     def _end(self, returned: Any) -> None:
-        if all(map(torch.equal, _random_state(), self.seeded_state)):
-            _set_random_state(self.program_state)
-        else:
+        drew = not all(map(torch.equal, _random_state(), self.seeded_state))
+        if drew:
             self.report["disturbed"] = True
+        else:
+            _set_random_state(self.program_state)
         tensors = [leaf for leaf in tree_leaves(returned) if isinstance(leaf, torch.Tensor)]
         dense = {str(i): t.detach().cpu().contiguous().clone() for i, t in enumerate(tensors)}
         for call in self.running:
@@ -68,7 +70,7 @@ class Probe:
             self.missing[call["function"], call["line"]].remove(call)
         self.frame, self.running = None, []
         Path(self.spec["report"]).write_text(json.dumps(self.report))
-        if not any(self.missing.values()):
+        if drew or not any(self.missing.values()):
             sys.stdout.flush()
             os._exit(0)  # what the program does afterwards does not matter here
 

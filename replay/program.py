@@ -84,7 +84,7 @@ class ProgramRuns:
             found: dict[str, Any] = {"seconds": {}, "disturbed": False}
             if report.exists():
                 found = json.loads(report.read_text())
-            self.disturbed = found["disturbed"]
+            self.disturbed |= found["disturbed"]
             outputs = {c["id"]: load_file(c["outputs"]) for c in calls if c["id"] in found["seconds"]}
         return {
             c: Returned([tensors[str(i)] for i in range(len(tensors))], found["seconds"][c])

@@ -118,3 +118,36 @@ def test_one_run_of_the_program_serves_all_compilations(tmp_path):
     assert len(programs) == 4 and set(programs) <= {"equal", "rounding"}
     # Once for all, and once more for the last call: its numbers come after a dropout that ran from the seed of replays.
     assert (tmp_path / "runs").read_text().count("run") == 2
+
+
+TRAINING = """
+import torch
+
+class Noisy(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(8, 8)
+
+    def forward(self, x):
+        hidden = self.linear(x)
+        return hidden + torch.randn_like(hidden)
+
+torch.manual_seed(0)
+model = Noisy()
+compiled = torch.compile(model, dynamic=False)
+optimizer = torch.optim.SGD(model.parameters(), 0.5)
+batches = torch.randn(6, 4, 8)
+for batch in [*batches, torch.randn(3, 8)]:
+    optimizer.zero_grad()
+    compiled(batch).square().mean().backward()
+    optimizer.step()
+"""
+
+
+def test_weights_trained_with_noise_are_those_of_the_recorded_run(tmp_path):
+    # The call of 0/1 is met by its batch alone: after one that drew other noise, the weights would be others.
+    (tmp_path / "script.py").write_text(TRAINING)
+    assert ptdebug(tmp_path, "run", "--name", "r", "script.py").returncode == 0
+    document = json.loads(ptdebug(tmp_path, "replay", "r", "--json").stdout)
+    programs = [r["verdict"] for r in document["rungs"] if r["stage"] == "program"]
+    assert len(programs) == 2 and set(programs) <= {"equal", "rounding"}
