@@ -30,17 +30,21 @@ if TYPE_CHECKING:
 _MESSAGE = "a size that only data tells is not what the captured graph takes it for"
 
 
-def check_at_run_time(tx: Interpreter, conditions: Iterable[sympy.Expr], what: str) -> None:
-    """Have the graph check what `what` needs. Raises Unsupported where it cannot compute that here."""
+def check_at_run_time(
+    tx: Interpreter, conditions: Iterable[sympy.Expr], what: str, code: str = "data-dependent-shape"
+) -> None:
+    """Have the graph check what `what` needs. Raises Unsupported (`code`) where it cannot compute that here."""
     graph = tx.graph
     nodes = []
     for condition in sorted(conditions, key=str):
+        if condition == sympy.true:  # by the ranges of its symbols
+            continue
         known: dict[sympy.Basic, Any] = {symbol: _node_of(graph, symbol) for symbol in condition.free_symbols}
-        if None in known.values():
-            raise Unsupported("data-dependent-shape", f"{what}, fine for some sizes only")
+        if not known or None in known.values():
+            raise Unsupported(code, f"{what}, fine for some sizes only")
         nodes.append(_computed(graph, condition, known))
     for node in nodes:
-        add_check(tx, node, "data-dependent-shape", f"{what}, fine for some sizes only")
+        add_check(tx, node, code, f"{what}, fine for some sizes only")
 
 
 REGISTRY["check_at_run_time"] = check_at_run_time

@@ -292,6 +292,15 @@ def custom_operators(compile):
     return thrice(compile, fn, X)
 
 
+@broken
+def divided_by_what_is_never_zero(compile):
+    def fn(x, n):
+        return x, n // (random.getrandbits(3) * x.numel() + 1)
+
+    f = compile(fn)
+    return [f(torch.ones(size), 7) for size in (2, 0, 3, 4)], random.random()
+
+
 @pytest.mark.parametrize("name", whole)
 def test_what_is_drawn_is_an_input(name: str) -> None:
     STATISTICS.clear()

@@ -99,8 +99,7 @@ class NumberValue(Value):
 
     def _code(self, what: str) -> str:
         """Of the break where the number would have to be known."""
-        drawn = getattr(self.symbol.node.shape_env, "drawn", ())
-        return f"data-dependent-{what}" if self.symbol.node.expr.free_symbols.isdisjoint(drawn) else "random-value"
+        return _code(self.symbol, what)
 
     def as_proxy(self) -> Any:
         """Its node, or the number once it is known."""
@@ -241,10 +240,17 @@ MOST_DIVIDED = 16
 _DIVISIONS = (operator.mod, operator.floordiv)
 
 
+def _code(symbol: Any, what: str) -> str:
+    """Of the break where a number that only data or Python's random tells would have to be known."""
+    drawn = getattr(symbol.node.shape_env, "drawn", ())
+    return f"data-dependent-{what}" if symbol.node.expr.free_symbols.isdisjoint(drawn) else "random-value"
+
+
 def _check_divisor(tx: Interpreter, function: Callable[..., Any], divisor: Any) -> None:
     """One that only data tells is checked by the graph. Raises Unsupported where that cannot be."""
     if function in (*_DIVISIONS, operator.truediv) and type(divisor) in _TYPES and free_unbacked_symbols(divisor):
-        REGISTRY["check_at_run_time"](tx, [sympy.Ne(divisor.node.expr, 0)], "a division of numbers")
+        nonzero = sympy.Ne(divisor.node.expr, 0)
+        REGISTRY["check_at_run_time"](tx, [nonzero], "a division of numbers", _code(divisor, "value"))
 
 
 def _is_error(function: Callable[..., Any], a: Any, b: Any) -> bool:
