@@ -65,6 +65,7 @@ class TraceGraph:
         self.shapes = shapes
         self.scopes = Scopes()
         self.checkpoint = 0  # the number of the checkpointed region that nodes made now belong to; 0: none
+        self.reentrant = False  # whether that region is a reentrant checkpoint's
         self.fake_mode = shapes.fake_mode
         self.inputs: dict[Source, torch.fx.Node] = {}
         self.caught = ""  # an operator that may raise in a `try` that handles it
@@ -102,6 +103,12 @@ class TraceGraph:
         if self.checkpoint:
             node.meta.update(recompute="always", checkpoint=self.checkpoint)
         return node
+
+    def refuse_of_two_runs(self, what: str) -> None:
+        """Raises Unsupported where the program asks autograd for `what` in a reentrant checkpoint, which eager runs
+        twice: without gradients, where its results come from, and with them in the backward."""
+        if self.reentrant and torch.is_grad_enabled():
+            raise Unsupported("attribute", f"{what} in torch.utils.checkpoint.checkpoint(use_reentrant=True)")
 
     def make_number(self, function: Any, args: tuple[Any, ...]) -> torch.fx.Node:
         """A node that computes a number, where its arguments are: the graph that needs it first may be inside of that

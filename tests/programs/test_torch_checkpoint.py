@@ -137,6 +137,51 @@ def checkpoints_of_inference_tensors(compile):
     return call(compile(f), torch.ones(3)), call(compile(g), x)
 
 
+class AsksForNeeds(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * (2.0 if ctx.needs_input_grad[0] else 3.0)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * 2
+
+
+def hooked(x):
+    y = x * 2
+    y.register_hook(lambda grad: grad * 3)
+    return y * 2
+
+
+@program
+def what_autograd_knows_in_a_reentrant_checkpoint(compile):
+    """It runs without gradients, and again with them in the backward."""
+    regions = [
+        lambda x: x * (2 if torch.is_grad_enabled() else 3), lambda x: x * (2 if (x * 2).requires_grad else 3),
+        lambda x: x * (2 if (x * 2).is_leaf else 3), lambda x: x * (2 if (x * 2).grad_fn is None else 3),
+        hooked, AsksForNeeds.apply,
+    ]  # fmt: skip
+    return [_through_reentrant(compile, region) for region in regions]
+
+
+@program
+def what_a_reentrant_checkpoint_returns(compile):
+    regions = [
+        lambda x: x.detach() * 2, lambda x: (x * 2, torch.ones(3)), lambda x: (x * 2, torch.ones(3).long(), None, 3),
+        lambda x: [x * 2, x + 1], lambda x: {"twice": x * 2}, lambda x: (x, x * 2), lambda x: x.view(-1),
+        lambda x: (x * 2, [x * 3]), lambda x: (x * 2).split(1), lambda x: [x.sin()] * 2,
+    ]  # fmt: skip
+    return [_through_reentrant(compile, region) for region in regions]
+
+
+def _through_reentrant(compile, region):
+    x = torch.arange(6.0).view(2, 3).requires_grad_()
+    out = call(compile(lambda x: checkpoint(region, x, use_reentrant=True)), x)
+    parts = out.values() if isinstance(out, dict) else out if isinstance(out, (tuple, list)) else [out]
+    recorded = [part for part in parts if isinstance(part, torch.Tensor) and part.requires_grad]
+    return out, call(lambda: sum(part.sum() for part in recorded).backward()) if recorded else None, x.grad
+
+
 @program
 def gradients_through_a_reentrant_checkpoint(compile):
     """torch.autograd.grad raises there, and gives those that do not go through it."""

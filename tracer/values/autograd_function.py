@@ -58,6 +58,8 @@ class ContextValue(Value):
         if name == "saved_tensors":
             return TupleValue(self.saved, tuple)
         if name == "needs_input_grad":
+            if tx.graph.reentrant:  # the forward runs without gradients, too
+                raise Unsupported("attribute", "ctx.needs_input_grad")
             return from_python(tx, self.needs)
         if name in _CONTEXT_METHODS:
             return BoundBuiltin(self, name)

@@ -21,6 +21,7 @@ from ..randomness import draws
 from ..subgraphs import refuse_writes, versions
 from .base import Unsupported, Value
 from .handlers import NAMED
+from .sequences import TupleValue
 from .tensor import TensorValue
 
 if TYPE_CHECKING:
@@ -55,10 +56,14 @@ def _checkpoint(tx: Interpreter, args: Sequence[Value], kwargs: Mapping[str, Val
         raise Unsupported("call", "torch.utils.checkpoint.checkpoint of inference tensors")  # torch 2.11 saves them
     if plain["use_reentrant"]:
         _check_reentrant(tx, inputs, rest)
-    with _region(tx, plain.get("preserve_rng_state", True), selective):
-        result = function.call(tx, inputs, rest)
-    if plain["use_reentrant"] and any(result is value for value in inputs):
-        raise Unsupported("call", "a checkpointed function that returns its argument")
+    outer, tx.graph.reentrant = tx.graph.reentrant, tx.graph.reentrant or plain["use_reentrant"]
+    try:
+        with _region(tx, plain.get("preserve_rng_state", True), selective):
+            result = function.call(tx, inputs, rest)
+    finally:
+        tx.graph.reentrant = outer
+    if plain["use_reentrant"]:
+        _check_results(result, inputs)
     return result
 
 
@@ -71,6 +76,19 @@ def _check_reentrant(tx: Interpreter, inputs: Sequence[Value], rest: Mapping[str
     others = [value for value in inputs if not isinstance(value, TensorValue) and not value.is_constant()]
     if rest or others or not any(value.fake.requires_grad for value in tensors):
         raise Unsupported("call", "torch.utils.checkpoint.checkpoint(use_reentrant=True) with such arguments")
+
+
+def _check_results(result: Value, inputs: Sequence[Value]) -> None:
+    """What comes out of a reentrant checkpoint is what an autograd.Function gives (`CheckpointFunction`): one tensor, or
+    a tuple. All that can need gradients do, whether autograd recorded how they are computed or not, and two views of
+    one memory are none of each other."""
+    items = result.items if isinstance(result, TupleValue) and result.kind is tuple else [result]
+    tensors = [item for item in items if isinstance(item, TensorValue)]
+    plain = all(isinstance(item, TensorValue) or item.is_constant() for item in items)
+    differentiable = [value.fake for value in tensors if value.fake.is_floating_point() or value.fake.is_complex()]
+    alone = [value.fake.untyped_storage()._cdata for value in (*tensors, *inputs) if isinstance(value, TensorValue)]
+    if not plain or not all(fake.requires_grad for fake in differentiable) or len(set(alone)) != len(alone):
+        raise Unsupported("call", "torch.utils.checkpoint.checkpoint(use_reentrant=True) with such results")
 
 
 def refuse_reentrant(tx: Interpreter) -> None:

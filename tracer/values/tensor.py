@@ -76,6 +76,8 @@ class TensorValue(Value):
             if stored is None:
                 tx.raise_observed(AttributeError, f"'Tensor' object has no attribute '{name}'")
             return stored
+        if name in _OF_AUTOGRAD:
+            tx.graph.refuse_of_two_runs(f"Tensor.{name}")
         special = _ATTRIBUTES.get(name)
         if special is not None:
             return special(tx, self)
@@ -245,6 +247,9 @@ def _grad(tx: Interpreter, self: TensorValue) -> Value:
 
 _OF_HISTORY = frozenset(("is_leaf", "output_nr", "retains_grad"))
 """Attributes that autograd knows of a tensor, which TENSOR_MATCH does not compare."""
+
+_OF_AUTOGRAD = _OF_HISTORY | {"requires_grad", "grad", "grad_fn"}
+"""Attributes that say what autograd records."""
 
 
 def _guard_history(tx: Interpreter, self: TensorValue, name: str) -> None:

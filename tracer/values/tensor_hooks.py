@@ -85,6 +85,7 @@ def register(tensor: torch.Tensor, method: str, hook: Callable[..., Any] | None,
 
 def _hooks(method: str) -> Callable[..., Value]:
     def handler(tx: Interpreter, self: TensorValue, args: Args, kwargs: Kwargs) -> Value:
+        tx.graph.refuse_of_two_runs(f"Tensor.{method}")
         given = [*args, *kwargs.values()]
         recorded = self.fake.requires_grad and not self.fake.is_inference()
         if not recorded or self.unrecorded or _functorch.get_dynamic_layer_stack_depth() or len(given) > 1:

@@ -91,6 +91,8 @@ def _now(function: Callable[..., Any]) -> None:
 
     @handles(function)
     def handler(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+        if function is torch.is_grad_enabled:
+            tx.graph.refuse_of_two_runs("torch.is_grad_enabled()")
         return fold(tx, function, args, kwargs)
 
 
