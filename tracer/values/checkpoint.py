@@ -79,7 +79,7 @@ def _check_reentrant(tx: Interpreter, inputs: Sequence[Value], rest: Mapping[str
 
 
 def _check_results(result: Value, inputs: Sequence[Value]) -> None:
-    """What comes out of a reentrant checkpoint is what an autograd.Function gives (`CheckpointFunction`): one tensor, or
+    """What comes out of a reentrant checkpoint is what an autograd.Function gives (`CheckpointFunction`): one tensor or
     a tuple. All that can need gradients do, whether autograd recorded how they are computed or not, and two views of
     one memory are none of each other."""
     items = result.items if isinstance(result, TupleValue) and result.kind is tuple else [result]
