@@ -1,9 +1,9 @@
-"""The library of the guards' brief form, compiled in the background by the engine's compiler when first wanted."""
+"""The library of the guards' brief form: from the engine's cache, or compiled in the background when first wanted."""
 from __future__ import annotations
 
 import contextlib
 
-from ..engine.build import Building
+from ..engine.build import Building, BuiltLibrary, cached
 from ..tracer.guards.versions import FUNCTIONS, SOURCE, Versions, possible, tried
 
 
@@ -32,8 +32,15 @@ class GuardLibrary:
 
     def _advance(self) -> None:
         if self._building is None:
-            self._building = Building(SOURCE, FUNCTIONS)
-        elif self._building.finished():
-            self._versions = tried(self._building.wait().functions)
-            if self._versions is None:
-                self.failure = "it does not see all changes of a dict"
+            library = cached(SOURCE, FUNCTIONS)
+            if library is None:
+                self._building = Building(SOURCE, FUNCTIONS)
+        else:
+            library = self._building.wait() if self._building.finished() else None
+        if library is not None:
+            self._try(library)
+
+    def _try(self, library: BuiltLibrary) -> None:
+        self._versions = tried(library.functions)
+        if self._versions is None:
+            self.failure = "it does not see all changes of a dict"

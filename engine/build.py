@@ -77,29 +77,45 @@ def build(source: str, names: Sequence[str]) -> BuiltLibrary:
 
     Raises CompilerMissing without a compiler, BuildFailed when it refuses the source, and CacheUnwritable.
     """
-    compiler = find_compiler()
-    folder = cache_folder() / "cpp"
-    text = source.encode()
-    digest = hashlib.sha256(text)
-    for part in (*FLAGS, compiler, _compiler_version(compiler), cpu_features(), torch.__version__):
-        digest.update(b"\0" + part.encode())
-    key = digest.hexdigest()[:32]
-    library, log_file = folder / f"{key}.so", folder / f"{key}.log"
     start = time.perf_counter()
-    command = (compiler, *FLAGS, str(folder / f"{key}.cpp"), "-o", str(library), *_link_arguments())
-    entry = _intact_entry(library, log_file)
-    if entry is not None:
-        mark_used(library)
-        return BuiltLibrary(_load(library, names), command, entry, time.perf_counter() - start, True, library)
+    found = cached(source, names)
+    if found is not None:
+        return found
+    compiler, library = _place(source)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        log = _compile(compiler, text, folder, key)
+        library.parent.mkdir(parents=True, exist_ok=True)
+        log = _compile(compiler, source.encode(), library.parent, library.stem)
     except OSError as error:
         fix = "set PTDEBUG_CACHE_DIR to a folder of yours"
         raise CacheUnwritable(f"compiled code cannot be kept ({error}): {fix}") from error
     functions = _load(library, names)
-    _trim(folder)
-    return BuiltLibrary(functions, command, log, time.perf_counter() - start, False, library)
+    _trim(library.parent)
+    return BuiltLibrary(functions, _command(compiler, library), log, time.perf_counter() - start, False, library)
+
+
+def cached(source: str, names: Sequence[str]) -> BuiltLibrary | None:
+    """What `build` returns, where it has been compiled before: about a millisecond. Raises CompilerMissing."""
+    start = time.perf_counter()
+    compiler, library = _place(source)
+    log = _intact_entry(library, library.with_suffix(".log"))
+    if log is None:
+        return None
+    mark_used(library)
+    functions = _load(library, names)
+    return BuiltLibrary(functions, _command(compiler, library), log, time.perf_counter() - start, True, library)
+
+
+def _place(source: str) -> tuple[str, Path]:
+    """The compiler, and where the cache has what it makes of `source`."""
+    compiler = find_compiler()
+    digest = hashlib.sha256(source.encode())
+    for part in (*FLAGS, compiler, _compiler_version(compiler), cpu_features(), torch.__version__):
+        digest.update(b"\0" + part.encode())
+    return compiler, cache_folder() / "cpp" / f"{digest.hexdigest()[:32]}.so"
+
+
+def _command(compiler: str, library: Path) -> tuple[str, ...]:
+    return (compiler, *FLAGS, str(library.with_suffix(".cpp")), "-o", str(library), *_link_arguments())
 
 
 class Building:
@@ -221,7 +237,7 @@ def _compile(compiler: str, text: bytes, folder: Path, key: str) -> str:
     with tempfile.TemporaryDirectory(dir=folder, prefix="build-") as private:
         source, library = Path(private, f"{key}.cpp"), Path(private, f"{key}.so")
         source.write_bytes(text)
-        command = (compiler, *FLAGS, str(source), "-o", str(library), *_link_arguments())
+        command = _command(compiler, library)
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode != 0:
             raise BuildFailed(command, done.stderr)

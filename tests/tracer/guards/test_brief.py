@@ -5,6 +5,7 @@ import collections
 import gc
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -119,7 +120,9 @@ def test_without_a_compiler_there_is_no_library(monkeypatch: pytest.MonkeyPatch)
 
 
 @needs_versions
-def test_the_library_comes_in_the_background() -> None:
+def test_the_library_comes_in_the_background_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PTDEBUG_CACHE_DIR", str(tmp_path))
     library = GuardLibrary()
     assert library() is None
     assert library.wait() is not None and library() is library()
+    assert GuardLibrary()() is not None  # found in the cache, it is there at once
