@@ -20,12 +20,13 @@ _VERSION = attrgetter("_version")
 @dataclass(frozen=True)
 class _Known:
     """The values for one set of tensors as they were: how often each had been written, and where it lay. `watches` end
-    with the tensors."""
+    with the tensors and with their memory, which another may get that is given to them later (`parameter.data = ...`).
+    """
 
     identities: tuple[int, ...]
     state: tuple[int, ...]
     values: tuple[Any, ...]
-    watches: tuple[weakref.ref[torch.Tensor], ...]
+    watches: tuple[weakref.ref[Any], ...]
 
 
 class FrozenCall:
@@ -64,6 +65,7 @@ class FrozenCall:
                     self.latest = None
 
         values = tuple(self.fold(*frozen))
-        found = _Known(identities, state, values, tuple(weakref.ref(tensor, forget) for tensor in frozen))
+        watched = (*frozen, *[tensor.untyped_storage() for tensor in frozen])
+        found = _Known(identities, state, values, tuple(weakref.ref(each, forget) for each in watched))
         self.known[identities] = found
         return found

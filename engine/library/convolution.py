@@ -2,7 +2,7 @@
 
 - `contiguous`: ATen, on images as PyTorch stores them (N, C, H, W).
 - `channels-last`: ATen, on images whose channels are innermost; the weight stays as it is, and ATen turns it. A frozen
-  weight is packed for oneDNN instead, which then adds what `packing.py` finds after the convolution.
+  weight is packed for oneDNN instead, which then adds the image that `packing.py` finds after the convolution.
 - `product`: channels-last, for 1x1 kernels: one matrix product over all pixels (those that the stride visits).
 """
 from __future__ import annotations

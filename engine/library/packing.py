@@ -1,7 +1,8 @@
 """Convolutions with frozen weights, on images whose channels are innermost: packed for oneDNN, with what follows.
 
-oneDNN turns a weight into blocks of its own before it convolves; a frozen one is turned once. A relu, or a sum with an
-image and a relu, that nothing else reads then costs nothing: it is done while the result is in registers.
+oneDNN turns a weight into blocks of its own before it convolves; a frozen one is turned once. A sum with an image that
+nothing else reads then costs nothing: it is done while the result is in registers. A relu stays in loops: most of
+oneDNN's kernels make 0 of NaN.
 """
 from __future__ import annotations
 
@@ -39,53 +40,41 @@ def pack_convolutions(graph: AtenGraph, context: CompileContext) -> list[RuleMat
 
 def _pack(node: torch.fx.Node, why: str) -> RuleMatch:
     """Put the packed convolution, with what it takes along, in the place of the last node of it."""
-    last, other, relu = _following(node)
+    other = _added(node)
+    last = node if other is None else next(iter(node.users))
     arguments: tuple[Any, ...] = node.args
     image, weight, bias, stride, padding, dilation, _, _, groups = arguments
     with node.graph.inserting_before(last):
         order = (padding, stride, dilation, groups)
         reordered = node.graph.call_function(
             torch.ops.mkldnn._reorder_convolution_weight.default, (weight, *order, list(image.meta["val"].shape)))
-        operators, after = torch.ops.mkldnn._convolution_pointwise, "relu" if relu else None
+        operators = torch.ops.mkldnn._convolution_pointwise
         if other is None:
-            arguments = (image, reordered, bias, *order, after or "none", [], "")
+            arguments = (image, reordered, bias, *order, "none", [], "")
             call = node.graph.call_function(operators.default, arguments)
         else:
-            arguments = (image, other, reordered, bias, *order, "add", 1.0, after, [], "")
+            arguments = (image, other, reordered, bias, *order, "add", 1.0, None, [], "")
             call = node.graph.call_function(operators.binary, arguments)
     reordered.meta.update(node.meta)
     reordered.meta.update(val=weight.meta["val"], packed=True)
     call.meta.update(last.meta)
-    removed = [node, last] if last is not node else [node]
-    if other is not None and relu:
-        removed.insert(1, last.all_input_nodes[0])
+    removed = [node] if other is None else [node, last]
     call.meta["origins"] = tuple(dict.fromkeys(o for n in removed for o in n.meta.get("origins", ())))
     last.replace_all_uses_with(call)
     for dead in reversed(removed):
         node.graph.erase_node(dead)
-    taken = ", with what follows it" if last is not node else ""
+    taken = "" if other is None else ", with the sum that follows it"
     return RuleMatch("packed-convolution", tuple(n.name for n in removed), (call.name,), why + taken)
 
 
-def _following(node: torch.fx.Node) -> tuple[torch.fx.Node, torch.fx.Node | None, bool]:
-    """(the last node that the convolution takes along, the image that is added, whether there is a relu)."""
-    last, other = node, None
-    user = _only_user(node)
-    if user is not None and user.target is aten.add.Tensor and not user.kwargs:
-        left, right = user.args
-        added = right if left is node else left
-        if isinstance(added, torch.fx.Node) and added is not node and _alike(added, node):
-            last, other = user, added
-    user = _only_user(last)
-    if user is not None and user.target is aten.relu.default:
-        return user, other, True
-    return last, other, False
-
-
-def _only_user(node: torch.fx.Node) -> torch.fx.Node | None:
-    """The one node that reads `node`, if it makes an image of the same form from it."""
+def _added(node: torch.fx.Node) -> torch.fx.Node | None:
+    """The image that is added to the convolution's by the one node that reads it; None where nothing is."""
     user = next(iter(node.users)) if len(node.users) == 1 else None
-    return user if user is not None and user.op == "call_function" and _alike(user, node) else None
+    if user is None or user.target is not aten.add.Tensor or user.kwargs or not _alike(user, node):
+        return None
+    left, right = user.args
+    added = right if left is node else left
+    return added if isinstance(added, torch.fx.Node) and added is not node and _alike(added, node) else None
 
 
 def _alike(one: torch.fx.Node, other: torch.fx.Node) -> bool:
