@@ -6,6 +6,8 @@ import operator
 import torch
 import torch.fx
 
+from ..training.graphs import BACKWARD, FORWARD
+
 _VIEWS_HERE = frozenset((torch.ops.aten._unsafe_view.default, torch.ops.aten.reshape.default))
 """Views for us, whatever their schemas say: `reshape` that copies is a clone and an `_unsafe_view` of it."""
 
@@ -44,3 +46,13 @@ def inputs_reach(graph: torch.fx.Graph) -> set[torch.fx.Node]:
         elif returns_alias(node) and any(n in reached for n in node.all_input_nodes):
             reached.add(node)
     return reached
+
+
+def kept(node: torch.fx.Node) -> bool:
+    """Whether eager keeps the value of a node of the forward: the backward reads it, or a view of it."""
+    readers = [node] if node.meta.get("phase") == FORWARD else []
+    for reader in readers:
+        if any(user.meta.get("phase") == BACKWARD for user in reader.users):
+            return True
+        readers += [user for user in reader.users if returns_alias(user)]
+    return False

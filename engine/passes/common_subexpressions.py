@@ -9,7 +9,7 @@ import torch.fx
 from ...artifacts.records import RuleMatch
 from ..functional import AtenGraph
 from ..unbacked import unbacked_in
-from .aliasing import outputs_reach
+from .aliasing import kept, outputs_reach
 from .dead_code import has_effect
 
 
@@ -17,7 +17,8 @@ def merge_common_subexpressions(aten: AtenGraph) -> list[RuleMatch]:
     """Let later nodes use the first of their kind.
 
     Nodes whose memory the program can see (results, through views) are left alone: two results of the program that are
-    separate tensors must stay separate.
+    separate tensors must stay separate. So must a result, which the program may change, and what is kept for the
+    backward.
     """
     matches = []
     seen: dict[Any, torch.fx.Node] = {}
@@ -34,6 +35,8 @@ def merge_common_subexpressions(aten: AtenGraph) -> list[RuleMatch]:
         if node in visible and first in visible:
             continue
         if node in visible:  # keep the visible one as itself; earlier users are fine with theirs
+            continue
+        if first in visible and kept(node):
             continue
         first.meta["origins"] = tuple(dict.fromkeys(first.meta.get("origins", ()) + node.meta.get("origins", ())))
         node.replace_all_uses_with(first)

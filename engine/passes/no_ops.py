@@ -9,8 +9,7 @@ import torch.fx
 
 from ...artifacts.records import RuleMatch
 from ..functional import AtenGraph
-from ..training.graphs import BACKWARD, FORWARD
-from .aliasing import inputs_reach, outputs_reach, returns_alias
+from .aliasing import inputs_reach, kept, outputs_reach, returns_alias
 
 aten = torch.ops.aten
 
@@ -22,7 +21,8 @@ def _always(node: torch.fx.Node) -> bool:
 def _second_is(number: float) -> Callable[[torch.fx.Node], bool]:
     def check(node: torch.fx.Node) -> bool:
         factor: Any = node.args[1] if len(node.args) > 1 else None
-        return type(factor) in (int, float) and factor == number and not node.kwargs
+        plain = type(factor) in (int, float) and factor == number and not node.kwargs
+        return plain and not node.meta["val"].dtype.is_complex
 
     return check
 
@@ -32,7 +32,8 @@ def _pads_nothing(node: torch.fx.Node) -> bool:
     return all(type(pad) is int and pad == 0 for pad in node.args[1])  # type: ignore[union-attr]
 
 
-# Adding 0 is not here: -0.0 + 0 is 0.0. Multiplying and dividing by 1 is exact, NaN included.
+# Adding 0 is not here: -0.0 + 0 is 0.0. Multiplying and dividing by 1 is exact, NaN included, but for complex numbers: to
+# them it is 1 + 0i, whose 0 makes NaN of an infinity.
 NO_OPS: dict[Any, Callable[[torch.fx.Node], bool]] = {
     aten.alias.default: _always,
     aten.detach.default: _always,
@@ -70,22 +71,12 @@ def remove_no_ops(graph: AtenGraph) -> list[RuleMatch]:
         argument = node.args[0]
         if not isinstance(argument, torch.fx.Node) or not _same_value(node, argument):
             continue
-        if not returns_alias(node) and (node in visible or (argument in changeable and _kept(node))):
+        if not returns_alias(node) and (node in visible or (argument in changeable and kept(node))):
             continue
         node.replace_all_uses_with(argument)
         graph.module.graph.erase_node(node)
         matches.append(RuleMatch("no-op", (node.name,), (argument.name,), f"{node.target} changes nothing here"))
     return matches
-
-
-def _kept(node: torch.fx.Node) -> bool:
-    """Whether eager keeps the value of a node of the forward: the backward reads it, or a view of it."""
-    readers = [node] if node.meta.get("phase") == FORWARD else []
-    for reader in readers:
-        if any(user.meta.get("phase") == BACKWARD for user in reader.users):
-            return True
-        readers += [user for user in reader.users if returns_alias(user)]
-    return False
 
 
 def _same_value(node: torch.fx.Node, argument: torch.fx.Node) -> bool:

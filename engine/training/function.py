@@ -104,13 +104,13 @@ class CompiledGraph(torch.autograd.Function):
             return (None,) * facts.arguments  # eager's graph has no edge from the node that led here with nothing
         if torch.is_grad_enabled():
             return _with_history(ctx, tangents, given)
-        batched = any(map(_is_batched, given))
-        call = ctx.call if missing or batched else None
+        unknown = any(map(_is_unknown, given))
+        call = ctx.call if missing or unknown else None
         if not _keeps_graph():
             _free(ctx, facts, missing, values)
         if len(missing) == len(given):
             return (None,) * facts.arguments
-        if batched:
+        if unknown:
             return _exact(graph, call, given)
         values += [*ctx.sizes, *given]
         with torch._C._DisableAutocast() if _autocasts() else _nothing:
@@ -187,9 +187,13 @@ def _is_spoiled(facts: NodeFacts, missing: frozenset[int], gradients: Sequence[A
 _CHANGED = "one of the variables needed for gradient computation has been modified by an inplace operation"
 
 
-def _is_batched(tangent: Any) -> bool:
-    """Whether a tangent stands for many (`is_grads_batched`, a vmap around the backward): kernels know no such."""
-    return tangent is not None and (_functorch.is_legacy_batchedtensor(tangent) or _functorch.is_batchedtensor(tangent))
+def _is_unknown(tangent: Any) -> bool:
+    """Whether kernels do not know a tangent's like: it stands for many (`is_grads_batched`, a vmap around the
+    backward), or it is sparse, as an embedding's gradient may be."""
+    return tangent is not None and (
+        tangent.layout is not torch.strided
+        or _functorch.is_legacy_batchedtensor(tangent) or _functorch.is_batchedtensor(tangent)
+    )
 
 
 def _exact(graph: Differentiable, call: Any, given: list[Any]) -> tuple[Any, ...]:

@@ -86,6 +86,15 @@ def test_adding_zero_is_not_a_no_op():
     assert "aten.add.Tensor" in targets(aten)
 
 
+def test_a_product_of_complex_numbers_with_one_is_not_a_no_op():
+    """An infinity times the 0 of 1 + 0i is NaN."""
+    def program(x):
+        return torch.view_as_real(x * 1) + 1, torch.view_as_real(x / 1) * 2
+
+    aten, _ = optimized(program, torch.randn(3, dtype=torch.complex64))
+    assert {"aten.mul.Tensor", "aten.div.Tensor"} <= set(targets(aten))
+
+
 def test_a_transposed_square_is_not_a_no_op():
     def program(x):
         return x.t() @ x

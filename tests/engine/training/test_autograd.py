@@ -125,6 +125,17 @@ def test_changing_what_was_saved_is_eagers_error():
     both(surroundings, layer, *inputs())
 
 
+def test_changing_a_result_leaves_what_was_saved_of_another():
+    """Both are the same numbers, which a program may change in one of them."""
+    def surroundings(function, x, w):
+        y, z = function(x, w)
+        y.zero_()
+        z.sum().backward()
+        return (w.grad,)
+
+    both(surroundings, lambda x, w: (x.exp(), x.exp() * w), R(5), P(5))
+
+
 def test_only_some_results_are_used():
     def program(x, w):
         return x.sin() @ w, (x * w).exp(), x.sum()
@@ -431,6 +442,16 @@ def test_sparse_gradients():
         return (w.grad.to_dense(),)
 
     both(surroundings, lambda i, w: F.embedding(i, w, sparse=True) * 2, torch.tensor([0, 2, 2]), P(4, 3))
+
+
+def test_a_sparse_tangent():
+    def surroundings(function, i, w):
+        F.embedding(i, function(w), sparse=True).sum().backward()
+        assert w.grad.is_sparse
+        return (w.grad.to_dense(),)
+
+    both(surroundings, lambda w: w.sin() * 2, torch.tensor([0, 2, 2]), P(4, 3))
+    both(surroundings, lambda w: w * 2, torch.tensor([0, 2, 2]), P(4, 3))
 
 
 def test_shared_parameters():
