@@ -6,7 +6,7 @@ from __future__ import annotations
 
 BY_TORCH = frozenset(
     """
-    addr affine_grid_generator aminmax binary_cross_entropy binary_cross_entropy_with_logits celu channel_shuffle
+    addr affine_grid_generator aminmax binary_cross_entropy_with_logits celu channel_shuffle
     col2im count_nonzero deg2rad dot eye frac glu hardshrink heaviside
     im2col isin isneginf isposinf l1_loss linalg_cross log_sigmoid_forward
     logaddexp logaddexp2 logit logspace mish mse_loss multi_margin_loss mv mvlgamma nansum
@@ -33,12 +33,12 @@ BY_TORCH = frozenset(
     block_diag diagonal_scatter as_strided_scatter dist pairwise_distance
     upsample_bicubic2d special_ndtr zero renorm
 
-    _log_softmax_backward_data binary_cross_entropy_backward elu_backward gelu_backward
-    glu_backward hardsigmoid_backward hardswish_backward hardtanh_backward huber_loss_backward leaky_relu_backward
+    _log_softmax_backward_data elu_backward gelu_backward
+    glu_backward hardswish_backward hardtanh_backward huber_loss_backward leaky_relu_backward
     log_sigmoid_backward logit_backward mish_backward mse_loss_backward native_dropout_backward
     native_group_norm_backward native_layer_norm_backward _fused_rms_norm_backward _prelu_kernel_backward
     rrelu_with_noise_backward
-    sigmoid_backward silu_backward smooth_l1_loss_backward soft_margin_loss_backward softplus_backward tanh_backward
+    silu_backward smooth_l1_loss_backward softplus_backward tanh_backward
     threshold_backward native_batch_norm_backward batch_norm_backward
     diagonal_backward select_backward slice_backward unfold_backward
     reflection_pad1d_backward reflection_pad2d_backward reflection_pad3d_backward

@@ -180,16 +180,6 @@ def _truth(x: torch.Tensor) -> torch.Tensor:
     return x if x.dtype is torch.bool else aten.ne.Scalar(x, 0)
 
 
-SIXTH = torch.tensor(1 / 6, dtype=torch.float32).item()
-"""A sixth as eager's kernel has it, for doubles too (aten/src/ATen/native/cpu/Activation.cpp)."""
-
-
-@own(aten.hardsigmoid_backward.default)
-def hardsigmoid_backward(grad: torch.Tensor, x: torch.Tensor) -> Any:
-    """torch's reference has the sixth of a double."""
-    return torch.where((x > -3) & (x < 3), grad * SIXTH, 0.0)
-
-
 @own(aten.logical_and.default)
 def logical_and(x: torch.Tensor, y: torch.Tensor) -> Any:
     """By operators whose fake results have eager's strides; those of `logical_and` have not."""
@@ -416,6 +406,15 @@ def smooth_l1_loss_backward(
 def soft_margin_loss(x: torch.Tensor, target: torch.Tensor, reduction: int = 1) -> Any:
     """As `huber_loss`."""
     return _reduced((-x * target).to(x.dtype).exp().log1p(), reduction)
+
+
+@own(aten.binary_cross_entropy.default)
+def binary_cross_entropy(x: torch.Tensor, *rest: Any) -> Any:
+    """ATen's kernel raises for what is no probability. torch's rule gives NaN, as a graph on a GPU does here."""
+    if not _is_gpu(x):
+        possible = torch.logical_and(x >= 0, x <= 1).all()
+        aten._assert_async.msg(possible, "all elements of input should be between 0 and 1")
+    return decomposition_table[aten.binary_cross_entropy.default](x, *rest)
 
 
 @own(aten._log_softmax.default)

@@ -18,7 +18,7 @@ from .body import BodyBuilder
 from .extern import fallback, library_copy, number_of
 from .index import Linear, Size, axis, constant, contiguous_strides, expr, product, size, sizes, stored_strides
 from .registry import LOWERINGS, RESHAPE, VIEW, Unsupported, in_loops
-from .reuse import leaving, repeated, scattered
+from .reuse import leaving, read_in_part, repeated, scattered
 from .splitting import axis_splits
 from .values import Base, Compute, Index, Value, loop_index, offset, strided
 from .views import viewed
@@ -41,6 +41,7 @@ class GraphLowering:
         self.context = context
         self.scattered = scattered(module.graph)
         self.leaving = leaving(module.graph)
+        self.whole = read_in_part(module.graph)
         self.buffers: dict[str, Buffer] = {}
         self.steps: list[LoopBody | ExternCall] = []
         self.constants: dict[str, torch.Tensor] = {}
@@ -169,7 +170,10 @@ class GraphLowering:
         elif known is not None and (known.kind in (RESHAPE, VIEW) or self._wants_loops(node)):
             try:
                 _check_dense((fake, [n.meta.get("val") for n in node.all_input_nodes]), known.kind in (RESHAPE, VIEW))
-                return known.function(self, node, *args, **kwargs)
+                value = known.function(self, node, *args, **kwargs)
+                if node.name in self.whole:
+                    self.realize(value.base)
+                return value
             except Unsupported as reason:
                 why = str(reason)
         elif known is not None:

@@ -12,8 +12,9 @@ from typing import Any
 
 import torch.fx
 
-from .index import Linear, Size, constant, product
-from .registry import COMPOSITE, LOWERINGS, POINTWISE, RESHAPE, VIEW
+from ..raising import raises_by_value
+from .index import Linear, Size, constant, product, sizes
+from .registry import COMPOSITE, GATHER, LOWERINGS, POINTWISE, RESHAPE, VIEW
 from .values import Value, loop_index
 
 FEWEST = 32  # elements, below which a value costs nothing to compute again
@@ -60,6 +61,37 @@ def leaving(graph: torch.fx.Graph) -> frozenset[str]:
             if kind is None or (kind in (RESHAPE, VIEW) and user.name in names):
                 names.add(node.name)
     return frozenset(names)
+
+
+def read_in_part(graph: torch.fx.Graph) -> frozenset[str]:
+    """Names of the nodes that raise for some data, and of which no loops would compute every element: these are
+    computed whole, as eager does, so that they raise where it does."""
+    whole: set[torch.fx.Node] = set()
+    for node in reversed(graph.nodes):
+        if any(user.op == "output" or _reads_whole(user, node, user in whole) for user in node.users):
+            whole.add(node)
+    return frozenset([n.name for n in graph.nodes if n not in whole and n.op == "call_function" and raises_by_value(n)])
+
+
+_REARRANGING = frozenset("cat stack flip roll repeat".split())
+_OF_WINDOWS = ("pool", "upsample")
+_LIKE = ("_like", ".new_", ".fill.", ".zero.", ".copy.")  # only the form of the first argument is read
+
+
+def _reads_whole(user: torch.fx.Node, node: torch.fx.Node, whole: bool) -> bool:
+    """Whether `user`, all elements of which are computed where `whole` says so, reads all elements of `node`."""
+    kind, name = kind_of(user), str(user.target)
+    if user.args[0] is node and any(part in name for part in _LIKE):
+        return False
+    if kind == GATHER:
+        packet = getattr(getattr(user.target, "overloadpacket", None), "__name__", "")
+        return whole and (packet in _REARRANGING or user.args[0] is not node)
+    if kind == VIEW:
+        of, to = node.meta["val"], user.meta["val"]
+        return whole and isinstance(to, torch.Tensor) and product(sizes(of.shape)) == product(sizes(to.shape))
+    if kind in (POINTWISE, RESHAPE):
+        return whole
+    return not any(part in name for part in _OF_WINDOWS)
 
 
 def repeated(value: Value, size: Sequence[Size], stride: Sequence[Size]) -> bool:

@@ -1,4 +1,4 @@
-"""Dead code: nodes whose results nobody reads and that have no effect of their own."""
+"""Dead code: nodes whose results nobody reads, that have no effect of their own, and do not raise in eager."""
 from __future__ import annotations
 
 from functools import cache
@@ -8,6 +8,7 @@ import torch.fx
 
 from ...artifacts.records import RuleMatch
 from ..functional import AtenGraph, Constant
+from ..raising import raises_by_value
 from ..unbacked import needed, unbacked_in
 
 
@@ -25,13 +26,18 @@ def _operator_has_effect(operator: torch._ops.OpOverload) -> bool:
     return operator.namespace not in ("aten", "prims") or not operator._schema.returns  # only there to raise
 
 
+def must_run(node: torch.fx.Node) -> bool:
+    """Whether eager runs the node for more than its result: it has an effect, or may raise."""
+    return has_effect(node) or raises_by_value(node)
+
+
 def remove_dead_code(aten: AtenGraph) -> list[RuleMatch]:
     """Erase dead nodes from the end to the start; what tells a number that others mention is not dead."""
     removed = []
     graph = aten.module.graph
     told = needed(graph.nodes) | unbacked_in([o.value for o in aten.outputs if isinstance(o, Constant)])
     for node in reversed(graph.nodes):
-        if not node.users and not has_effect(node) and not unbacked_in(node.meta.get("val")) & told:
+        if not node.users and not must_run(node) and not unbacked_in(node.meta.get("val")) & told:
             removed.append(node.name)
             graph.erase_node(node)
     return [RuleMatch("dead-code", tuple(reversed(removed)), (), "nobody reads the result")] if removed else []

@@ -23,7 +23,7 @@ from ...artifacts.records import Pass, RuleMatch
 from ..fake_results import PARTS
 from ..functional import AtenGraph
 from ..lowering.registry import in_loops
-from ..scheduler.in_place import RAISING
+from ..raising import RAISING
 from .aliasing import returns_alias
 from .dead_code import remove_dead_code
 
@@ -66,6 +66,9 @@ def reinplace(aten_graph: AtenGraph, context: CompileContext) -> None:
         last = writes[-1].nodes[0]
         names = tuple([_write(write, owner, last).name for write in writes])
         last.replace_all_uses_with(owner)
+        for node in [node for write in reversed(writes) for node in write.nodes]:  # one that may raise never is dead
+            if not node.users:
+                graph.erase_node(node)
         matches.append(RuleMatch("reinplace", tuple([w.nodes[0].name for w in writes]), names, _why(owner)))
     if matches:
         remove_dead_code(aten_graph)

@@ -14,6 +14,7 @@ from typing import Any
 from ...artifacts.context import CompileContext
 from ..ir import Buffer, ExternCall, Group, LoopBody, Program, View
 from ..lowering.index import Linear
+from ..raising import RAISING
 from .fusion import views_in
 from .legality import accesses, overtaken
 
@@ -169,14 +170,6 @@ def may_raise(item: Item) -> bool:
     return any(s.op == "indirect" and s.mode != "unchecked" for b in item.bodies for s in b.statements)
 
 
-RAISING = (
-    "index", "gather", "scatter", "take", "embedding", "nll_loss", "_linalg", "linalg", "cholesky", "_assert",
-    "bincount", "multinomial", "bernoulli", "binary_cross_entropy", "repeat_interleave", "floor_divide", "remainder",
-    "fmod", "div", "_local_scalar_dense",
-)
-"""Beginnings of the names of library calls that raise for some data."""
-
-
 def _packet(call: ExternCall) -> str:
     return str(getattr(getattr(call.target, "overloadpacket", None), "__name__", call.target))
 
@@ -234,4 +227,4 @@ def _renamed_views(tree: Any, names: Mapping[str, str]) -> Any:
     return tree
 
 
-__all__ = ["RAISING", "Rewritten", "held_by_views", "may_raise", "renamed", "write_in_place"]
+__all__ = ["Rewritten", "held_by_views", "may_raise", "renamed", "write_in_place"]

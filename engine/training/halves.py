@@ -15,7 +15,7 @@ from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from ..aten import EngineUnsupported
 from ..functional import AtenGraph, Constant, FromGraph, FromInput, Output
-from ..passes.dead_code import has_effect
+from ..passes.dead_code import must_run
 from ..unbacked import needed, unbacked_in
 from .cut import Cut, Node, Region, ancestors, outputs_of
 from .graphs import BACKWARD, JointGraph
@@ -40,7 +40,7 @@ def _forward(region: Region, cut: Cut, sizes: tuple[Any, ...]) -> AtenGraph:
     copy = _Copy()
     for node in list(source.find_nodes(op="placeholder"))[: len(joint.forward.inputs)]:
         copy.node(node)
-    effects = [n for n in source.nodes if n.op == "call_function" and has_effect(n) and n.meta.get("phase") != BACKWARD]
+    effects = [n for n in source.nodes if n.op == "call_function" and must_run(n) and n.meta.get("phase") != BACKWARD]
     wanted = _with_tellers(source, [n for n in returned if isinstance(n, Node)] + list(cut.saved) + effects)
     for node in source.nodes:
         if node in wanted and node.op != "placeholder":

@@ -1,0 +1,86 @@
+"""Operators that raise for some data, where nobody reads what they give, or only a part of it."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import ptdebug
+import pytest
+import torch
+import torch.nn.functional as F
+
+from .checking import call
+
+INDICES = torch.tensor([2, 9])
+"""The second is out of range of what `x` has elements."""
+
+
+def handled(x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+    try:
+        x[i]
+    except IndexError:
+        return x + 1
+    return x * 2
+
+
+def written(x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+    y = x.clone()
+    y[i] = 1
+    return x * 2
+
+
+UNREAD: dict[str, Callable[[torch.Tensor, torch.Tensor], Any]] = {
+    "index": lambda x, i: x[i],
+    "a chain": lambda x, i: (x[i] * 3).sum(),
+    "gather": lambda x, i: x.gather(0, i) * 3,
+    "index_select": lambda x, i: x.index_select(0, i),
+    "scatter_add": lambda x, i: x.scatter_add(0, i, x),
+    "embedding": lambda x, i: F.embedding(i, x[:, None]),
+    "cross_entropy": lambda x, i: F.cross_entropy(x[None].expand(2, -1), i),
+    "binary_cross_entropy": lambda x, i: F.binary_cross_entropy(x, x),
+    "integer division": lambda x, i: i // (i - i),
+    "bincount": lambda x, i: torch.bincount(i - 50),
+    "cholesky": lambda x, i: torch.linalg.cholesky(x[None] - x[:, None]),
+    "multinomial": lambda x, i: torch.multinomial(-x, 2),
+}
+
+IN_PART: dict[str, Callable[[torch.Tensor, torch.Tensor], Any]] = {
+    "slice": lambda x, i: x[i][:1] * 2,
+    "select": lambda x, i: x.gather(0, i)[0],
+    "nothing": lambda x, i: x[i][2:] + 1,
+    "padding": lambda x, i: F.pad(x[i] * 2, (0, -1)),
+    "index": lambda x, i: (x[i] * 2)[torch.tensor([0])],
+    "upsampling": lambda x, i: F.interpolate(x[i][None, None], size=1),
+    "a slice and all of a scan": lambda x, i: x[i][:1].cumsum(0),
+    "the form": lambda x, i: torch.zeros_like(x[i]),
+    "written over": lambda x, i: x[i].zero_(),
+    "a size": lambda x, i: x + x[i].shape[0],
+    "concatenated": lambda x, i: torch.cat([x[i], x])[:1],
+}
+
+
+def agrees(function: Callable[..., Any], *args: Any) -> None:
+    """Raises AssertionError where the compiled function raises or gives anything but what the function does."""
+    expected, got = call(function, *args), call(ptdebug.compile(function), *args)
+    assert repr(got) == repr(expected)
+
+
+@pytest.mark.parametrize("grad", [False, True])
+@pytest.mark.parametrize("name", UNREAD)
+def test_what_nobody_reads_raises(name: str, grad: bool) -> None:
+    def function(x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+        UNREAD[name](x, i)
+        return x * 2
+
+    agrees(function, torch.arange(1.0, 6.0).requires_grad_(grad), INDICES)
+
+
+@pytest.mark.parametrize("name", IN_PART)
+def test_what_is_read_in_part_raises(name: str) -> None:
+    agrees(IN_PART[name], torch.arange(1.0, 6.0), INDICES)
+
+
+@pytest.mark.parametrize("function", [handled, written])
+@pytest.mark.parametrize("last", [4, 5])
+def test_a_handler_sees_what_nobody_reads(function: Callable[..., Any], last: int) -> None:
+    agrees(function, torch.arange(1.0, 6.0), torch.tensor([2, last]))
