@@ -119,7 +119,9 @@ class NestWriter:
     def emit(self) -> None:
         """Write the nest."""
         self.kernel.loops_around = self.around + self.nest.loops
-        if self.outside and not (self.threads and self.reductions):
+        chunked = self.threads and bool(self.reductions)  # each chunk of the loops has a flag of its own
+        flagged = bool(self.outside) and (not chunked or self._checks_before_loops())
+        if flagged:
             self.writer.line(f"int32 {self.outside} = 0;")
         if not self.loops:
             for part in self.nest.parts:
@@ -127,13 +129,13 @@ class NestWriter:
                     self.statements.emit(part, s)
         else:
             self._declare([*self.reductions, *self.scans])
-            if self.threads and self.reductions:
+            if chunked:
                 self._emit_depth(0)
                 self._in_chunks()
             else:
                 self._striped_tree(*(self.kernel.tile.span if self.kernel.tile is not None else ("0", "")))
             self._bind_results()
-        if self.outside and not (self.threads and self.reductions):
+        if flagged:
             self._report_outside()
 
     def _report_outside(self) -> None:
@@ -279,11 +281,15 @@ class NestWriter:
 
     def _checks_inside(self, depth: int) -> bool:
         """Whether the loop at `depth` checks indices: one that only uses them needs no flag in each lane."""
-        return any(
-            s.op == "indirect" and s.mode != "unchecked" and depths[s.name] > depth
-            for part, depths in zip(self.nest.parts, self.depths)
-            for s in part.statements
-        )
+        return any(at > depth for at in self._checked_at())
+
+    def _checks_before_loops(self) -> bool:
+        return 0 in self._checked_at()
+
+    def _checked_at(self) -> set[int]:
+        """At which depths indices are checked."""
+        return {depths[s.name] for part, depths in zip(self.nest.parts, self.depths) for s in part.statements
+                if s.op == "indirect" and s.mode != "unchecked"}
 
     def _clauses(self) -> list[str]:
         return [
@@ -408,7 +414,8 @@ class NestWriter:
                 cut = f" / {VECTOR} * {VECTOR}"  # whole vectors, where the first of all is one
                 first, last = f"{first}{cut}", f"chunk < {CHUNKS - 1} ? {last}{cut} : {extent}"
             self.writer.line(f"const int64 first = {first}, last = {last};")
-            if self.outside:
+            checked = self._checks_inside(0)
+            if checked:
                 self.writer.line(f"int32 {self.outside} = 0;")
             self._declare(self.reductions)
             self._striped_tree("first", "last")
@@ -417,7 +424,7 @@ class NestWriter:
                     for f in r.accumulator.fields:
                         chunk = self._at(f"{r.name}{f.suffix}_chunks", "[chunk]")("")
                         self.writer.line(f"{chunk} = {self._at(r.name)(f.suffix)};")
-            if self.outside:
+            if checked:
                 self._report_outside()
         with self.writer.block(f"for (int64 chunk = 0; chunk < {CHUNKS}; chunk++)"):
             for r in self.reductions:

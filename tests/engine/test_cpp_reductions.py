@@ -62,6 +62,13 @@ def test_a_large_sum_does_not_depend_on_the_number_of_threads():
         torch.set_num_threads(threads)
 
 
+def test_an_index_that_is_read_before_a_sum_in_chunks_is_checked():
+    table, x = torch.randn(4, 70_000), torch.rand(70_000)
+    made = check(lambda table, i, x: (F.embedding(i, table).abs() * x).sum(), table, torch.tensor(2), x)
+    with pytest.raises(IndexError):
+        made(table, torch.tensor(4), x)
+
+
 @pytest.mark.parametrize("shape, dim", [((64, 1000), -1), ((1000, 64), 0), ((4, 8, 33, 65), 1), ((3, 20000), -1)])
 def test_softmax(shape, dim):
     x = torch.randn(shape) * 5
