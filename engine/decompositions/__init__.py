@@ -1,10 +1,10 @@
 """Which ATen operators are rewritten into smaller ones before lowering, and by which rule.
 
 Three tables. `by_torch.py` names the operators whose reference decomposition in torch (`torch._decomp`, `torch._refs`)
-is as precise and as fast as eager. `own.py` has rules of ours, where torch's lose precision or speed or there is none.
-`foreach.py` takes operators on lists of tensors apart. Our rules go before lowerings, and lowerings before torch's;
-what is in no table, and has no lowering, calls ATen. To add an operator, add its name to the first table, or a rule to
-the second.
+is as precise and as fast as eager. `own.py` has rules of ours, where torch's lose precision or speed or there is none;
+`gradients.py` adds those of gradients. `foreach.py` takes operators on lists of tensors apart. Our rules go before
+lowerings, and lowerings before torch's; what is in no table, and has no lowering, calls ATen. To add an operator, add
+its name to the first table, or a rule to the second.
 """
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ import torch
 from torch._decomp import decomposition_table
 from torch._dispatch.python import enable_python_dispatcher
 
+from . import gradients as gradients  # it adds rules
 from .by_torch import BY_TORCH
 from .foreach import foreach_rule
 from .own import OWN, max_pool1d, one_hot

@@ -187,6 +187,16 @@ FOUND = {
          given("c", (2,), torch.int64, fill="index", bound=3)],
         ("torch.roll", (A, 1, 1), {}), ("torch.take", (A, B), {}), ("torch.index_fill", (A, 0, C, 0.5), {}),
         ("torch.isin", (A, C), {}), results=("v0", "v1", "v2", "v3")),
+    "gradients of losses and activations that overflow on the way": program(
+        [given("a", (16,), data=torch.zeros(16)), given("b", (16,), data=torch.tensor([LARGEST, -LARGEST] * 8)),
+         given("c", (16,), data=torch.tensor([100.0, -100.0, 1.0, -88.5] * 4)), given("d", (16,))],
+        ("torch.ops.aten.sigmoid_backward", (A, B), {}),
+        ("torch.ops.aten.soft_margin_loss_backward", (Ref("d"), C, B, 0), {}),
+        ("torch.ops.aten.soft_margin_loss_backward", (Ref("d"), C, Ref("d"), 1), {}), results=("v0", "v1", "v2")),
+    "a binary cross entropy's least divisor of doubles is a float's": program(
+        [given("a", (8,), torch.float64, data=torch.tensor([0.0, 1.0] * 4).double()),
+         given("b", (8,), torch.float64)],
+        ("torch.ops.aten.binary_cross_entropy_backward", (B, A, B, None, 0), {})),
 }
 
 
@@ -217,6 +227,9 @@ def test_writes_at_sizes_that_vary_are_compiled(call):
 
 
 VARYING = {
+    "a sum, in chunks, over a row that one index names": program(
+        [given("a", (5, 3)), given("b", (), torch.int64, fill="index", bound=5), given("c", (3,))],
+        ("F.embedding", (B, A), {}), ("torch.dot", (V0, C), {})),
     "a gradient of elements": program(
         [given("a", (8, 9, 1, 9), stride=(1, 8, 648, 72)), given("b", (8, 9, 1, 9))],
         ("torch.ops.aten.hardtanh_backward", (B, A, -1, 1), {})),
