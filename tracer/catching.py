@@ -1,7 +1,10 @@
 """Operators that raise for some data only, in `try` blocks of the program that handle it."""
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch.fx
 
 if TYPE_CHECKING:
     from .instructions import Instruction
@@ -18,14 +21,27 @@ MAY_RAISE = frozenset(
 """Operators that raise for some data and not for other, by name."""
 
 
+def may_raise(name: str, args: Sequence[Any]) -> bool:
+    """Whether an operator with these arguments raises for some data; an index does where it is data itself."""
+    nodes: list[torch.fx.Node] = []
+    if name in ("getitem", "setitem"):
+        torch.fx.node.map_arg(args[1], nodes.append)
+        return bool(nodes)
+    return name in MAY_RAISE
+
+
 def is_caught(tx: Interpreter) -> bool:
     """Whether the program handles exceptions of the current instruction, in this frame or in one that called it: an
-    `except` covers it, or a `with` block whose manager is not torch's. `finally` does not count, it raises again."""
+    `except` covers it, or a `with` block whose manager is not torch's, or is not known: the block was entered before
+    the frame broke. `finally` does not count, it raises again."""
     frame: Interpreter | None = tx
     while frame is not None:
-        entry = frame.info.handler_of(frame.current.index)
-        if entry is not None and _handles(frame.info.instructions, entry.target):
-            return True
+        known = {context.depth + 1 for context in frame.open_contexts}  # below the handler's stack is `__exit__`
+        instructions = frame.info.instructions
+        for entry in frame.info.handlers_of(frame.current.index):
+            leaves_block = instructions[entry.target + 1].opname == "WITH_EXCEPT_START"
+            if entry.depth not in known if leaves_block else _handles(instructions, entry.target):
+                return True
         if any(not context.manager.python_type().__module__.startswith("torch") for context in frame.open_contexts):
             return True
         frame = frame.parent

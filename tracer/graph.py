@@ -24,7 +24,7 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, h
 
 from .assumptions import Assumed, check_at_run_time
 from .capture import CapturedGraph
-from .catching import MAY_RAISE, is_caught
+from .catching import MAY_RAISE, is_caught, may_raise
 from .shapes import says_not_negative
 from .sources import Source
 from .subgraphs import Scope, Scopes
@@ -163,6 +163,9 @@ class TraceGraph:
         node_kwargs |= tx.trace.modes.entered_device(target, node_kwargs)
         if node_args and not isinstance(node_args[0], torch.fx.Node):
             target = _OUT_OF_PLACE.get(target, target)
+        caught = not self.caught and may_raise(name, node_args) and is_caught(tx)
+        if caught and not tx.trace.options.run_again:  # the graph's error would go past the program's handlers
+            raise Unsupported("may-raise", name)
         fake = self.run_fake(op, target, node_args, node_kwargs)
         if self.unchecked:
             check_at_run_time(tx, self.unchecked, name)
@@ -175,7 +178,7 @@ class TraceGraph:
         meta["stack"] = tx.stack_locations()
         meta["module"] = tx.trace.module_path
         meta["step"] = tx.trace.step
-        if not self.caught and name in MAY_RAISE and is_caught(tx):
+        if caught:
             self.caught = name
         if tx.trace.context.recording:
             meta["origins"] = (str(tx.root().current.offset),)

@@ -7,7 +7,7 @@ from __future__ import annotations
 import builtins
 import dis
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from types import CodeType
@@ -128,6 +128,15 @@ class CodeInfo:
             if entry.start <= index < entry.end:
                 return entry
         return None
+
+
+    def handlers_of(self, index: int) -> Iterator[Handled]:
+        """The entries that an exception of the instruction `index` goes through, innermost first, where each raises it
+        again; those that clean up after a handler are among them."""
+        entry = self.handler_of(index)
+        while entry is not None:
+            yield entry
+            entry = self.handler_of(entry.target)
 
 
 @lru_cache(maxsize=4096)

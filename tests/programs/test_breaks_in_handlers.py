@@ -52,6 +52,29 @@ def handlers(compile):
 
 
 @program
+def an_index_that_data_tells_in_a_handler(compile):
+    """A backend of the program's own has its graph's errors leave the frame."""
+    def fn(x, index):
+        try:
+            y = x[index] + x[0]
+        except IndexError as error:
+            return x * 2, str(error)
+        with contextlib.suppress(IndexError):
+            y = y + x.index_select(0, index * 2)
+        try:
+            try:
+                y = y + x[index * 2]
+            finally:
+                y = y + 1
+        except IndexError:
+            y = y * 2
+        return y
+
+    f, x = compile(fn), torch.arange(4.0)
+    return [call(f, x, torch.tensor([index])) for index in (1, 7, 2, 3)]
+
+
+@program
 def missing_keys_inside_suppress(compile):
     class Lengths(dict):
         def __missing__(self, key):
