@@ -41,6 +41,7 @@ from .sources import (
     Source,
 )
 from .values.base import NULL, Unsupported, Value
+from .weak_proxies import proxied
 
 VERSION = sys.version_info[:2]
 OUTPUTS = "___outputs"
@@ -380,7 +381,7 @@ def _key(codegen: Codegen, source: KeySource) -> None:
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "type": type, "len": len, "list": list, "tuple": tuple, "iter": iter, "referent": operator.call,
-    "tensor_of": torch.from_numpy,
+    "tensor_of": torch.from_numpy, "proxied": proxied,
 }
 
 

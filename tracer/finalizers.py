@@ -45,5 +45,7 @@ def is_watched(obj: Any) -> bool:
 
 
 def _is_ours(reference: weakref.ref[Any]) -> bool:
+    if type(reference) in weakref.ProxyTypes:  # which hand every attribute on, and do not tell of a callback
+        return False
     module = getattr(reference.__callback__, "__module__", None)
     return isinstance(module, str) and module.startswith(("torch.", "ptdebug."))

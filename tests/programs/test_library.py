@@ -13,6 +13,7 @@ import math
 import operator
 import re
 import types
+import weakref
 
 import ptdebug
 import pytest
@@ -211,6 +212,50 @@ def patterns(compile):
 
     f = compile(fn)
     return [f(X, "layer.3") for _ in range(2)]
+
+
+@program
+def proxies_of_weak_references(compile):
+    class Trainer:
+        kind = "trainer"
+
+        def __init__(self):
+            self.epoch, self.logged = 2, {}
+
+        def __call__(self, x):
+            return x + self.epoch
+
+        def __len__(self):
+            return 3
+
+        def __getitem__(self, i):
+            return i * 2
+
+        def step(self, x):
+            self.epoch += 1
+            return x * self.epoch
+
+    class Empty:
+        pass
+
+    def fn(x, trainer):
+        try:
+            y = x * trainer.epoch
+        except AttributeError:
+            y = x - 1
+        found = [hasattr(trainer, "epoch"), getattr(trainer, "kind", None), hasattr(trainer, "missing")]
+        if found[0]:
+            trainer.logged["x"] = y
+            trainer.last = trainer.step(x)
+            found += [len(trainer), trainer[1], trainer(x), trainer.last, bool(trainer), isinstance(trainer, Trainer)]
+            found += [weakref.proxy(trainers[0]) == trainer, trainer == trainers[0], trainer is trainers[0]]
+        found += [isinstance(trainer, Empty), type(trainer) in weakref.ProxyTypes, trainer in (1, 2)]
+        return y, found
+
+    trainers, f = [Trainer(), Trainer(), Empty()], compile(fn)
+    results = [f(X, weakref.proxy(trainer)) for trainer in (*trainers, trainers[0])]
+    trainers[0].epoch = 7
+    return results, f(X, weakref.proxy(trainers[0])), [vars(trainer) for trainer in trainers]
 
 
 @pytest.mark.parametrize("name", program)

@@ -25,6 +25,7 @@ from ..sources import (
     SizeSource,
     Source,
 )
+from ..weak_proxies import proxied
 
 
 class Scope:
@@ -136,7 +137,7 @@ def _size(owner: Any, source: SizeSource) -> int:
 
 FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "type": type, "len": len, "list": list, "tuple": tuple, "set": set, "referent": lambda reference: reference(),
-    "tensor_of": tensor_of,
+    "tensor_of": tensor_of, "proxied": proxied,
 }
 """The functions that a CallSource may name."""
 

@@ -46,6 +46,7 @@ from . import (  # noqa: F401  (they fill the tables)
     torch_function_modes,
     torch_functions,
     torch_modes,
+    weak_references,
     written_in_c,
 )
 from .base import Value

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from .attributes import is_python_method, lookup
+from .attributes import is_python_method, lookup, special
 from .base import Unsupported, Value
 from .constant import fold
 from .number import NumberValue
@@ -40,7 +40,7 @@ def is_instance(tx: Interpreter, value: Value, classes: Value) -> bool:
 def _among(tx: Interpreter, value: Value, kinds: Any) -> bool:
     if isinstance(kinds, (tuple, types.UnionType)):
         return any(_among(tx, value, kind) for kind in (kinds if isinstance(kinds, tuple) else kinds.__args__))
-    check = lookup(type(kinds), "__instancecheck__")
+    check = special(tx, type(kinds), "__instancecheck__")
     if value.python_type() is kinds or check in _BY_CLASS or not isinstance(kinds, type):
         return by_class(tx, value, kinds)
     if check is _OF_LEGACY_TYPES:
@@ -93,9 +93,8 @@ def by_class(tx: Interpreter, value: Value, kind: Any) -> bool:
     real = value.python_type()
     if _is_below(real, kind, asks):
         return True
-    if real in (weakref.ProxyType, weakref.CallableProxyType):
-        raise Unsupported("call", f"isinstance of {value.describe()}")
-    if is_python_method(lookup(real, "__getattribute__")) or isinstance(lookup(real, "__class__"), property):
+    says = real in weakref.ProxyTypes or is_python_method(lookup(real, "__getattribute__"))
+    if says or isinstance(lookup(real, "__class__"), property):
         said = value.getattr(tx, "__class__")
         return said.is_constant() and _is_below(said.as_constant(), kind, asks)
     return False

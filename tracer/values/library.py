@@ -1,4 +1,4 @@
-"""Handlers of library functions: dataclasses, inspect, warnings, logging, typing, weakref."""
+"""Handlers of library functions: dataclasses, inspect, warnings, logging, typing."""
 from __future__ import annotations
 
 import dataclasses
@@ -10,13 +10,11 @@ import re
 import sys
 import typing
 import warnings
-import weakref
 from collections.abc import Mapping, Sequence
 from importlib.machinery import ModuleSpec
 from types import FunctionType, MethodType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from ..sources import CallSource, Source
 from .base import Unsupported, Value
 from .classes import ClassValue
 from .constant import constant, fold
@@ -26,7 +24,7 @@ from .handlers import NAMED, handles, pure
 from .instances import new_object
 from .objects import ObjectValue
 from .partials import MethodValue
-from .registry import CONSTANT_TYPES, OPAQUE_CONSTANTS, build, builds, from_python
+from .registry import CONSTANT_TYPES, OPAQUE_CONSTANTS, from_python
 from .sequences import TupleValue
 
 if TYPE_CHECKING:
@@ -228,70 +226,3 @@ def _exc_info(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 @handles(sys.exception)
 def _exception(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     return tx.current_exception() or constant(None)
-
-
-# ---- weak references -------------------------------------------------------------------------------------------------
-@handles(weakref.ref)
-def _ref(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-    if kwargs or len(args) != 1:
-        raise Unsupported("call", "weakref.ref")  # Python calls the callback where the referent dies
-    tx.trace.referents.add(args[0])
-    return WeakReference(args[0])
-
-
-class WeakReference(Value):
-    """weakref.ref(referent), or the reference `real` that exists: its referent is looked up when it is asked for."""
-
-    __slots__ = ("real", "referent")
-    identified = False  # Python makes one for each referent
-
-    def __init__(self, referent: Value | None, real: Any = None, source: Source | None = None) -> None:
-        super().__init__(source)
-        self.referent = referent
-        self.real = real
-
-    def python_type(self) -> type:
-        """weakref.ref."""
-        return weakref.ref
-
-    def truth(self, tx: Interpreter) -> bool:
-        """It is true."""
-        return True
-
-    def call(self, tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-        """The referent, which lives until the guards that ask for it are written. Raises Unsupported where it was made
-        in the trace and no variable has it: it may be dead."""
-        if self.referent is not None:
-            if self.referent.source is None and not _is_held(tx, self.referent):
-                raise Unsupported("call", "weakref.ref")
-            return self.referent
-        if self.source is not None:
-            source = CallSource(self.source, "referent")
-            found = tx.guards.value(source)
-            if found is not None:
-                return build(tx, found, source)
-        return from_python(tx, self.real())
-
-    def reconstruct(self, codegen: Any) -> None:
-        """weakref.ref(referent)."""
-        if self.referent is None:
-            codegen.const(self.real)
-        else:
-            codegen.call_const(weakref.ref, [self.referent])
-
-
-def _is_held(tx: Interpreter | None, value: Value) -> bool:
-    """Whether a variable of a frame that runs has the object."""
-    while tx is not None:
-        if any(other is value for other in (*tx.locals.values(), *map(tx.effects.load_cell, tx.cells.values()))):
-            return True
-        tx = tx.parent
-    return False
-
-
-@builds(weakref.ref)
-def build_reference(tx: Interpreter, obj: Any, source: Source | None) -> Value:
-    """A weak reference that exists."""
-    if source is not None:
-        tx.guards.add(source, "ID_MATCH", obj)
-    return WeakReference(None, obj, source)

@@ -62,7 +62,7 @@ def build(tx: Interpreter, obj: Any, source: Source) -> Value:
     if value is not None:
         return value
     kind = type(obj)
-    if kind in CONSTANT_TYPES or isinstance(obj, enum.Enum):
+    if kind in CONSTANT_TYPES or issubclass(kind, enum.Enum):
         value = build_constant(tx, obj, source)
     else:
         value = trace.values_by_id.get(id(obj))
@@ -88,7 +88,7 @@ def build_constant(tx: Interpreter, obj: Any, source: Source) -> Value:
         if node_value is not None:
             return node_value
         tx.guards.add(source, "EQUALS_MATCH", obj)
-    elif kind in _BY_IDENTITY or isinstance(obj, enum.Enum):
+    elif kind in _BY_IDENTITY or issubclass(kind, enum.Enum):
         tx.guards.add(source, "ID_MATCH", obj)
     else:
         tx.guards.add(source, "EQUALS_MATCH", obj)
@@ -147,7 +147,7 @@ def _builder(kind: type) -> Builder:
 def from_python(tx: Interpreter, obj: Any) -> Value:
     """The Value of an object without a source: what Python computed from constants, library functions, classes."""
     kind = type(obj)
-    if kind in CONSTANT_TYPES or kind in OPAQUE_CONSTANTS or isinstance(obj, enum.Enum):
+    if kind in CONSTANT_TYPES or kind in OPAQUE_CONSTANTS or issubclass(kind, enum.Enum):
         return ConstantValue(obj)
     fresh = FRESH.get(kind)
     if fresh is not None:
