@@ -199,6 +199,8 @@ class AtenTracer(TorchDispatchMode):
             return func(*args, **kwargs)
         fake_results.check_copy(func, args)
         fake_results.check_empty(func, args)
+        if func is torch.ops.aten.reshape.default and _reshape_copies(*self._fake(args)):
+            return self._decompose(func, _copied_then_viewed, args, kwargs)
         if func not in self.lowered or func in OWN:
             composite = _is_composite(func)
             rule = rule_for(func) or (func.decompose if composite else None)
@@ -341,6 +343,17 @@ class AtenTracer(TorchDispatchMode):
         if isinstance(value, dict):
             return {k: self._argument(v) for k, v in value.items()}
         return value
+
+
+def _reshape_copies(tensor: torch.Tensor, shape: Any) -> bool:
+    made = torch.ops.aten.reshape.default(tensor, shape)
+    return made.untyped_storage()._cdata != tensor.untyped_storage()._cdata
+
+
+def _copied_then_viewed(tensor: torch.Tensor, shape: Any) -> torch.Tensor:
+    """A reshape that copies, which only a rule asks for: as a view, it would have no memory to share with its views."""
+    copy = torch.ops.aten.clone.default(tensor, memory_format=torch.contiguous_format)
+    return torch.ops.aten._unsafe_view.default(copy, shape)
 
 
 def _call(function: Any, target: Any, args: Any, kwargs: Any) -> Any:

@@ -193,6 +193,11 @@ FOUND = {
         ("torch.ops.aten.sigmoid_backward", (A, B), {}),
         ("torch.ops.aten.soft_margin_loss_backward", (Ref("d"), C, B, 0), {}),
         ("torch.ops.aten.soft_margin_loss_backward", (Ref("d"), C, Ref("d"), 1), {}), results=("v0", "v1", "v2")),
+    "what is copied into another shape shares its memory with its views": program(
+        [given("a", (1, 2, 3, 4, 5)), given("b", (1, 8, 3, 3)), given("c", (2, 3, 4, 6))],
+        ("F.interpolate", (A, None, 2.0, "nearest"), {}), ("torch.broadcast_to", (V0, (3, 2, 6, 8, 10)), {}),
+        ("F.pixel_shuffle", (B, 2), {}), ("torch.select", (Ref("v2"), 1, 1), {}), ("F.pixel_unshuffle", (C, 2), {}),
+        ("torch.broadcast_to", (Ref("v4"), (3, 2, 12, 2, 3)), {}), results=("v1", "v2", "v3", "v5")),
     "a binary cross entropy's least divisor of doubles is a float's": program(
         [given("a", (8,), torch.float64, data=torch.tensor([0.0, 1.0] * 4).double()),
          given("b", (8,), torch.float64)],
@@ -227,6 +232,9 @@ def test_writes_at_sizes_that_vary_are_compiled(call):
 
 
 VARYING = {
+    "windows that are copied, and expanded": program(
+        [given("a", (5, 2, 5, 8), torch.float64)], ("F.unfold", (A, 3), {}),
+        ("torch.broadcast_to", (V0, (2, 5, 18, 18)), {})),
     "a sum, in chunks, over a row that one index names": program(
         [given("a", (5, 3)), given("b", (), torch.int64, fill="index", bound=5), given("c", (3,))],
         ("F.embedding", (B, A), {}), ("torch.dot", (V0, C), {})),
