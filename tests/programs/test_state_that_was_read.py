@@ -204,3 +204,79 @@ def test_numbers_that_are_errors_later(name, kind):
         return [call(compiled, torch.ones(2), kind(n)) for n in (2, 3, 5, 0, -1, 4)]
 
     check(program)
+
+
+class _Other:
+    def __radd__(self, left):
+        return 2
+
+    def __gt__(self, left):
+        return True
+
+
+def _sum(items):
+    try:
+        return sum(items)
+    except TypeError:
+        return 1
+
+
+GAINED = {
+    "__len__": (lambda self: 0, lambda a, cls: 1 if a else 2),
+    "__bool__": (lambda self: False, lambda a, cls: 1 if cls() else 2),
+    "__call__": (lambda self: 0, lambda a, cls: callable(a)),
+    "__eq__": (lambda self, other: True, lambda a, cls: a == 3),
+    "__hash__": (lambda self: 3, lambda a, cls: {a: 1}.get(cls(), 2)),
+    "__iter__": (lambda self: iter([1, 2]), lambda a, cls: _sum(a)),
+    "__add__": (lambda self, other: 7, lambda a, cls: a + _Other()),
+    "__lt__": (lambda self, other: False, lambda a, cls: a < _Other()),
+    "__str__": (lambda self: "text", lambda a, cls: len(f"{a}") < 5),
+    "__format__": (lambda self, spec: "text", lambda a, cls: len(f"{a}") < 5),
+    "__init__": (lambda self: setattr(self, "more", 9), lambda a, cls: getattr(cls(), "more", 3)),
+    "__new__": (lambda cls: 8, lambda a, cls: isinstance(cls(), int)),
+    "__getattr__": (lambda self, name: 8, lambda a, cls: getattr(cls(), "more", 3)),
+    "__getattribute__": (lambda self, name: 8, lambda a, cls: getattr(cls(), "more", 3)),
+    "more": (5, lambda a, cls: getattr(cls(), "more", 3)),
+}
+"""Special methods, and what asks for each of `a`, an instance of `cls`, which has none."""
+
+
+@pytest.mark.parametrize("of_base", [False, True])
+@pytest.mark.parametrize("name", GAINED)
+def test_a_class_that_gains_a_special_method(name, of_base):
+    method, ask = GAINED[name]
+
+    def program(compile):
+        class Base:
+            def __repr__(self):
+                return "an object"
+
+        class Own(Base):
+            pass
+
+        compiled = compile(lambda x, a, cls: x + ask(a, cls))
+        a = Own()
+        before = call(compiled, torch.ones(2), a, Own)
+        setattr(Base if of_base else Own, name, method)
+        return before, call(compiled, torch.ones(2), a, Own)
+
+    check(program)
+
+
+def test_metaclasses_that_gain_special_methods():
+    def program(compile):
+        class Meta(type):
+            pass
+
+        class Own(metaclass=Meta):
+            pass
+
+        compiled = compile(lambda x: (x + isinstance(3, Own), 1 if Own else 2, isinstance(Own(), Own)))
+        results = [compiled(torch.ones(2))]
+        for name, method in (("__instancecheck__", lambda cls, value: True), ("__call__", lambda cls: 3)):
+            setattr(Meta, name, method)
+            results.append(compiled(torch.ones(2)))
+        Meta.__bool__ = lambda cls: False
+        return [*results, compiled(torch.ones(2))]
+
+    check(program)

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import functools
+import weakref
 from types import (
     ClassMethodDescriptorType,
     FunctionType,
@@ -16,7 +17,7 @@ from .base import Unsupported, Value
 from .builtin_functions import BuiltinValue
 from .constant import BoundBuiltin, ConstantValue, constant
 from .partials import MethodValue, PartialValue
-from .registry import build, builds, existing, from_python
+from .registry import build, builds, existing, from_python, is_library
 
 if TYPE_CHECKING:
     from ..codegen import Codegen
@@ -32,6 +33,24 @@ def lookup(cls: type, name: str, after: type | None = None) -> Any:
         if name in base.__dict__:
             return base.__dict__[name]
     return MISSING
+
+
+def special(tx: Interpreter, cls: type, name: str) -> Any:
+    """`lookup` of a special method, which Python finds on the class, where guards of attributes do not look. A class of
+    the program that has none of its own may have one at the next call: what it has now is guarded."""
+    found = lookup(cls, name)
+    if not is_python_method(found) and cls.__flags__ & _HEAP_TYPE and not is_library(cls.__module__):
+        known = weakref.ref(cls)
+
+        def unchanged(_: Any) -> bool:
+            now = known()
+            return now is None or lookup(now, name) is found
+
+        tx.guards.add(None, "LAMBDA", (unchanged, f"{name} of {cls.__qualname__} (at {id(cls):#x}) is as it was"))
+    return found
+
+
+_HEAP_TYPE = 1 << 9
 
 
 def stored_in_class(tx: Interpreter, cls: type, name: str, after: type | None = None) -> Value | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from .attributes import MISSING, SuperValue, is_python_method, lookup
+from .attributes import MISSING, SuperValue, is_python_method, special
 from .base import ObservedException, Unsupported, Value, collected, each, with_arguments
 from .constant import REGISTRY, constant, fold
 from .deques import DequeValue
@@ -97,7 +97,7 @@ def _delattr(tx: Interpreter, value: Value, name: Value) -> Value:
 def _callable(tx: Interpreter, value: Value) -> Value:
     if value.is_constant():
         return constant(callable(value.as_constant()))
-    return constant(lookup(value.python_type(), "__call__") is not MISSING)
+    return constant(special(tx, value.python_type(), "__call__") is not MISSING)
 
 
 def _id(tx: Interpreter, value: Value) -> Value:
@@ -112,7 +112,7 @@ def _id(tx: Interpreter, value: Value) -> Value:
 
 
 def _hash(tx: Interpreter, value: Value) -> Value:
-    if isinstance(value, ObjectValue) and is_python_method(lookup(value.cls, "__hash__")):
+    if isinstance(value, ObjectValue) and is_python_method(special(tx, value.cls, "__hash__")):
         number = value.call_method(tx, "__hash__", [], {}).as_constant()
         if not isinstance(number, int):
             tx.raise_observed(TypeError, "__hash__ method should return an integer")
@@ -221,7 +221,7 @@ def format_value(tx: Interpreter, value: Value, conversion: str, spec: Value | N
     if conversion:
         value = text_of(tx, value, _CONVERSIONS[conversion])
     pattern = spec.as_constant() if spec is not None else ""
-    if isinstance(value, ObjectValue) and is_python_method(lookup(value.cls, "__format__")):
+    if isinstance(value, ObjectValue) and is_python_method(special(tx, value.cls, "__format__")):
         return value.call_method(tx, "__format__", [constant(pattern)], {})
     if not pattern and not value.is_constant():
         return text_of(tx, value, str)
@@ -391,7 +391,7 @@ def _round(tx: Interpreter, value: Value, digits: Value | None = None) -> Value:
 
 def _divmod(tx: Interpreter, left: Value, right: Value) -> Value:
     for owner, other, name in ((left, right, "__divmod__"), (right, left, "__rdivmod__")):
-        if isinstance(owner, ObjectValue) and is_python_method(lookup(owner.cls, name)):
+        if isinstance(owner, ObjectValue) and is_python_method(special(tx, owner.cls, name)):
             return owner.call_method(tx, name, [other], {})
     if left.is_constant() and right.is_constant():
         return fold(tx, divmod, [left, right])

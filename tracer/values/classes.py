@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..sources import AttrSource, CallSource, Source
-from .attributes import MISSING, bind, is_python_method, lookup, stored_in_class
+from .attributes import MISSING, bind, is_python_method, lookup, special, stored_in_class
 from .base import Unsupported, Value
 from .bound_methods import build_bound
 from .builtin_functions import BuiltinValue
@@ -111,7 +111,7 @@ class ClassValue(Value):
 
     def _special(self, tx: Interpreter, name: str, *args: Value) -> Value | None:
         """The call of a special method that the metaclass defines in Python; None where it does not."""
-        found = lookup(type(self.cls), name)
+        found = special(tx, type(self.cls), name)
         return from_python(tx, found).call(tx, [self, *args], {}) if isinstance(found, FunctionType) else None
 
     def setattr(self, tx: Interpreter, name: str, value: Value) -> None:
@@ -136,7 +136,7 @@ class ClassValue(Value):
         for matches, make in _FAMILIES:
             if matches(cls):
                 return make(tx, cls, args, kwargs)
-        meta_call = lookup(type(cls), "__call__")
+        meta_call = special(tx, type(cls), "__call__")
         if is_python_method(meta_call):
             return from_python(tx, meta_call).call(tx, [self, *args], kwargs)
         return instantiate(tx, self, args, kwargs)
@@ -258,7 +258,7 @@ class BuiltinNew(Value):
 def instantiate(tx: Interpreter, cls_value: ClassValue, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
     """type.__call__: `__new__`, then `__init__`, both interpreted where they are written in Python."""
     cls = cls_value.cls
-    new = lookup(cls, "__new__")
+    new = special(tx, cls, "__new__")
     function = getattr(new, "__func__", new)
     if isinstance(function, FunctionType):
         made = from_python(tx, function).call(tx, [cls_value, *args], kwargs)
@@ -276,7 +276,7 @@ def instantiate(tx: Interpreter, cls_value: ClassValue, args: Sequence[Value], k
     source = cls_value.source
     if made.python_type() is not cls:  # a class below, whose constructor it then is
         cls, source = made.python_type(), None
-    init = lookup(cls, "__init__")
+    init = special(tx, cls, "__init__")
     if init is not object.__init__ and (is_python_method(init) or not issubclass(cls, (tuple, frozenset))):
         bind(tx, init, "__init__", made, cls, source).call(tx, args, kwargs)
     elif (args or kwargs) and init is object.__init__ and new is object.__new__:

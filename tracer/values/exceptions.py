@@ -6,7 +6,7 @@ from types import GetSetDescriptorType, MemberDescriptorType, TracebackType
 from typing import TYPE_CHECKING, Any
 
 from ..sources import Source
-from .attributes import MISSING, bind, is_python_method, lookup
+from .attributes import MISSING, bind, is_python_method, lookup, special
 from .base import Unsupported, Value
 from .constant import constant, fold_result
 from .registry import REGISTRY, builds
@@ -117,10 +117,10 @@ class ExceptionValue(Value):
     def text(self, tx: Interpreter, function: Callable[[Any], str]) -> Value:
         """str or repr of the exception."""
         name = f"__{function.__name__}__"
-        found = lookup(self.cls, name)
+        found = special(tx, self.cls, name)
         if is_python_method(found):
             return bind(tx, found, name, self, self.cls, None).call(tx, [], {})
-        own_repr = is_python_method(lookup(self.cls, "__repr__"))
+        own_repr = is_python_method(special(tx, self.cls, "__repr__"))
         if found is BaseException.__str__ and len(self.args) == 1 and not self.args[0].is_constant():
             return REGISTRY["text_of"](tx, self.args[0], str)
         if own_repr and function is not repr and found is not BaseException.__str__:
@@ -167,10 +167,10 @@ def make_exception(
     tx: Interpreter, exc_type: type[BaseException], args: Sequence[Value], kwargs: Mapping[str, Value] | None = None
 ) -> Value:
     """`exc_type(*args)`; a constructor written in Python is interpreted."""
-    if is_python_method(lookup(exc_type, "__new__")):
+    if is_python_method(special(tx, exc_type, "__new__")):
         raise Unsupported("raises", f"{exc_type.__qualname__}, whose __new__ is written in Python")
     value = ExceptionValue(exc_type, args)
-    init = lookup(exc_type, "__init__")
+    init = special(tx, exc_type, "__init__")
     if is_python_method(init):
         bind(tx, init, "__init__", value, exc_type, None).call(tx, args, kwargs or {})
     elif kwargs:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
+from .attributes import special
 from .base import Value
 from .operators import tell_apart
 from .registry import is_stable
@@ -19,7 +20,11 @@ def checked_key(tx: Interpreter, key: Value) -> Any:
     if not key.is_hashable():
         tx.raise_observed(TypeError, f"unhashable type: '{_without_hash(key).__name__}'")
     found = key.key()
-    tell_apart(tx, *objects_of(found))
+    objects = list(objects_of(found))
+    tell_apart(tx, *objects)
+    for cls in {value.python_type() for value in objects}:
+        special(tx, cls, "__hash__")
+        special(tx, cls, "__eq__")
     _guard_functions(tx, key, found)
     return found
 

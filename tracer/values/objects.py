@@ -26,6 +26,7 @@ from .attributes import (
     is_data_descriptor,
     is_python_method,
     lookup,
+    special,
     stored_in_class,
     type_source,
 )
@@ -64,11 +65,15 @@ class ObjectValue(Value):
     # ---- attributes ------------------------------------------------------------------------------------------------
     def getattr(self, tx: Interpreter, name: str) -> Value:
         """The attribute, through `__getattribute__` where the class defines one in Python."""
-        custom = lookup(self.cls, "__getattribute__")
+        custom = self._reader(tx, "__getattribute__")
         if is_python_method(custom) and not REGISTRY["plain_getattribute"](self, custom, name):
             method = bind(tx, custom, "__getattribute__", self, self.cls, type_source(self))
             return self._or_fallback(tx, name, lambda: method.call(tx, [constant(name)], {}))
         return self.generic_getattr(tx, name)
+
+    def _reader(self, tx: Interpreter, name: str) -> Any:
+        """The method of the class that reads attributes: guards of what an object that exists has come by it, too."""
+        return lookup(self.cls, name) if self.source is not None else special(tx, self.cls, name)
 
     def generic_getattr(self, tx: Interpreter, name: str) -> Value:
         """object.__getattribute__, then the class's `__getattr__`."""
@@ -76,7 +81,7 @@ class ObjectValue(Value):
 
     def _or_fallback(self, tx: Interpreter, name: str, find: Callable[[], Value | None]) -> Value:
         """What `find` finds; what `__getattr__` gives where it finds nothing, or raises AttributeError."""
-        fallback = lookup(self.cls, "__getattr__")
+        fallback = self._reader(tx, "__getattr__")
         try:
             found = find()
         except ObservedException as raised:
@@ -122,6 +127,8 @@ class ObjectValue(Value):
 
     def guard_missing(self, tx: Interpreter, name: str) -> None:
         """The program has seen that there is no such attribute, which it has not deleted itself."""
+        if self.real is None:
+            special(tx, self.cls, name)
         if self.source is None or self.real is None or tx.effects.has_pending(self, name):
             return
         plain = not any(is_python_method(lookup(self.cls, special)) for special in ("__getattr__", "__getattribute__"))
@@ -185,7 +192,7 @@ class ObjectValue(Value):
 
     def setattr(self, tx: Interpreter, name: str, value: Value) -> None:
         """Through `__setattr__` where the class defines one in Python."""
-        custom = lookup(self.cls, "__setattr__")
+        custom = special(tx, self.cls, "__setattr__")
         if is_python_method(custom):
             method = bind(tx, custom, "__setattr__", self, self.cls, type_source(self))
             method.call(tx, [constant(name), value], {})
@@ -228,7 +235,7 @@ class ObjectValue(Value):
 
     def delattr(self, tx: Interpreter, name: str) -> None:
         """del object.name."""
-        if is_python_method(lookup(self.cls, "__delattr__")):
+        if is_python_method(special(tx, self.cls, "__delattr__")):
             self._special(tx, "__delattr__", [constant(name)])
             return
         self.generic_delattr(tx, name)
@@ -280,7 +287,7 @@ class ObjectValue(Value):
     # ---- special methods -------------------------------------------------------------------------------------------
     def method(self, tx: Interpreter, name: str) -> Value | None:
         """The special method `name`, looked up on the class; None when it has none (or hides it with None)."""
-        found = lookup(self.cls, name)
+        found = special(tx, self.cls, name)
         if found is MISSING or found is None:
             return None
         return bind(tx, found, name, self, self.cls, type_source(self))
@@ -318,7 +325,7 @@ class ObjectValue(Value):
     def hint(self, tx: Interpreter) -> None:
         """`__len__`, else `__length_hint__`, of the program."""
         for name in ("__len__", "__length_hint__"):
-            found = lookup(self.cls, name)
+            found = special(tx, self.cls, name)
             if not is_python_method(found) or is_library(found.__module__):
                 continue
             try:
@@ -330,13 +337,13 @@ class ObjectValue(Value):
 
     def iter(self, tx: Interpreter) -> Value:
         """`__iter__`."""
-        if lookup(self.cls, "__iter__") is MISSING and lookup(self.cls, "__getitem__") is not MISSING:
+        if special(tx, self.cls, "__iter__") is MISSING and special(tx, self.cls, "__getitem__") is not MISSING:
             raise Unsupported("iterate", f"{self.describe()}, which has only __getitem__")
         return self._required(tx, "__iter__", [], f"'{self.cls.__name__}' object is not iterable")
 
     def iterate(self, tx: Interpreter) -> Sequence[Value]:
         """All items of iter(object)."""
-        if self.storage is not None and not is_python_method(lookup(self.cls, "__iter__")):
+        if self.storage is not None and not is_python_method(special(tx, self.cls, "__iter__")):
             return self.storage.iterate(tx)
         iterator = self.iter(tx)
         return iterator.iterate(tx) if iterator is not self else self._drain(tx)
@@ -408,7 +415,7 @@ class ObjectValue(Value):
         """The special method of this object, or the reflected one of `right`: first where that is of a subclass which
         has its own (or always, for comparisons); not at all for one type, but for comparisons."""
         same_type = right.cls is self.cls
-        own = compares or lookup(right.cls, names[1]) is not lookup(self.cls, names[1])
+        own = compares or special(tx, right.cls, names[1]) is not special(tx, self.cls, names[1])
         reflected_first = not same_type and issubclass(right.cls, self.cls) and own
         found = right._answer(tx, names[1], self) if reflected_first else None
         if found is None:
@@ -418,12 +425,13 @@ class ObjectValue(Value):
         return found
 
     def _answer(self, tx: Interpreter, name: str, other: Value) -> Value | None:
-        if lookup(self.cls, name) in (MISSING, getattr(object, name, None)):
+        found = special(tx, self.cls, name)
+        if found in (MISSING, getattr(object, name, None)):
             if name == "__ne__":
                 equal = self._answer(tx, "__eq__", other)
                 return constant(not equal.truth(tx)) if equal is not None else None
             return constant(True) if name == "__eq__" and other is self else None
-        if self.storage is None and isinstance(lookup(self.cls, name), WrapperDescriptorType):
+        if self.storage is None and isinstance(found, WrapperDescriptorType):
             raise Unsupported("operator", f"{name} to {self.describe()}")  # written in C, for this class
         result = self._special(tx, name, [other])
         if result is None or (result.is_constant() and result.as_constant() is NotImplemented):

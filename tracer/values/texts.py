@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from .attributes import special
 from .base import Unsupported, Value
 from .constant import REGISTRY, ConstantValue, constant, fold
 from .deques import DequeValue
@@ -130,9 +131,9 @@ def _text_of_items(tx: Interpreter, value: ListValue | TupleValue) -> Value:
 def _text_of_object(tx: Interpreter, value: ObjectValue, function: Callable[[Any], str]) -> Value:
     """By `__str__` or `__repr__` of the program; of an exception that exists, by its arguments."""
     name = f"__{function.__name__}__"
-    found: Any = getattr(value.cls, name)
+    found: Any = special(tx, value.cls, name)
     if found is object.__str__:
-        name, found = "__repr__", value.cls.__repr__
+        name, found = "__repr__", special(tx, value.cls, "__repr__")
     if getattr(found, "__code__", None) in _AGAINST_RECURSION:
         return from_python(tx, found.__wrapped__).call(tx, [value], {})
     if hasattr(found, "__code__"):
