@@ -4,9 +4,12 @@
 from __future__ import annotations
 
 import math
+import random
 
+import ptdebug
 import pytest
 import torch
+from ptdebug.tracer.statistics import STATISTICS
 
 from .checking import Programs, call, check, check_whole
 
@@ -44,6 +47,28 @@ def products_of_sizes_and_numbers(compile):
 
     f = compile(f)
     return [f(torch.ones(n, 3, 2), [n, 2, n + 1]) for n in (2, 4, 5, 2)]
+
+
+@program
+def tensors_of_numbers(compile):
+    def f(x, n, v):
+        size = x.shape[0]
+        alone = torch.tensor(float(n)), torch.tensor(n), torch.tensor(v, dtype=torch.float64), torch.tensor(v * 2)
+        lists = torch.tensor([n, v]), torch.as_tensor([[size, 2], [3, n]]), torch.tensor(x.shape), torch.asarray(size)
+        return alone, lists, torch.tensor([random.random(), 1]), x * torch.tensor(x.sum().item())
+
+    f, found = compile(f), []
+    for n, v in ((2, 1.5), (3, -0.0), (2**53 + 1, 1e300), (5, math.inf), (6, 2.0)):
+        random.seed(n)
+        found.append(f(torch.ones(n % 5 + 2, 3), n, v))
+    return found
+
+
+def test_a_tensor_of_a_number_that_varies_is_not_compiled_for_each():
+    STATISTICS.clear()
+    f = ptdebug.compile(lambda x, i: x + torch.tensor(float(i)))
+    assert [f(torch.ones(2), i).tolist() for i in range(2, 7)] == [[i + 1.0] * 2 for i in range(2, 7)]
+    assert [reason.partition(":")[0] for reason in STATISTICS.reasons] == ["recompile"]
 
 
 def products_that_raise(compile):

@@ -36,6 +36,7 @@ from .operators import apply
 from .sequences import SequenceValue, TupleValue
 from .tensor import METHODS as TENSOR_METHODS
 from .tensor import TensorValue
+from .tensors_of_numbers import tensor_of_numbers
 
 if TYPE_CHECKING:
     from ..interpreter import Interpreter
@@ -218,6 +219,8 @@ def _intercept(function: Any, handler: Callable[..., Value]) -> None:
             kwargs = {**kwargs, "dtype": constant(torch_dtype(args[0].value.dtype, function.__name__))}
         elif args and _has_numpy_numbers(args[0]):
             raise Unsupported("call", f"torch.{function.__name__} of a list of numbers of NumPy's")
+        elif function is not torch.from_numpy and (made := tensor_of_numbers(tx, args, kwargs)) is not None:
+            return made
         return tx.graph.call(function, args, kwargs, tx)
 
 
