@@ -206,6 +206,18 @@ def power_of_truth(x: torch.Tensor, exponent: Any) -> Any:
     return aten.clone.default(x) if exponent else aten.ones_like.default(x)
 
 
+@own(aten.sgn.default)
+def sgn(x: torch.Tensor) -> Any:
+    """The sign, which torch's rule takes of a wider number: what is 0 in 16 bits is not there."""
+    return decomposition_table[aten.sgn.default](x) if x.dtype.is_complex else aten.sign.default(x)
+
+
+@own(aten.heaviside.default)
+def heaviside(x: torch.Tensor, values: torch.Tensor) -> Any:
+    """As `sgn`."""
+    return torch.where(aten.eq.Scalar(x, 0), values, aten.gt.Scalar(x, 0).to(x.dtype))
+
+
 @own(aten.round.decimals)
 def round_decimals(x: torch.Tensor, *, decimals: int = 0) -> Any:
     """As ATen's kernel (aten/src/ATen/native/cpu/UnaryOpsKernel.cpp); it rounds 16-bit floats three times."""

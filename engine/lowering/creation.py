@@ -179,6 +179,8 @@ def converted(graph: GraphLowering, node: torch.fx.Node, x: Value) -> Value:
 
     def compute(e: BodyBuilder, index: Index) -> str:
         name = x.load(e, index)
+        if not fake.dtype.is_floating_point:  # of 16 bits, as eager has them: next to a whole number all depends on it
+            name = e.rounded(name, x.dtype)
         return name if x.dtype is fake.dtype else e.rounded(name, fake.dtype)
 
     return graph.pointwise(node, fake, (x,), compute)

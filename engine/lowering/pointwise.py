@@ -26,6 +26,12 @@ HEAVY = frozenset(("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin
                    "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "lgamma",
                    "sigmoid", "pow", "atan2", "gelu", "silu", "sqrt", "rsqrt", "softplus", "elu"))
 
+JUMPING = frozenset("floor ceil trunc round frac sign remainder fmod threshold".split())
+"""What jumps where a value that was not rounded to 16 bits lies beside that which was: it is given what eager has."""
+
+WIDE_NUMBERS = frozenset(("mul", "div", "lerp"))
+"""Of 16-bit floats on a CPU, what takes a number as it is; others take it rounded to 16 bits, as ATen's kernels do."""
+
 SAME_NAME_UNARY = (
     "neg", "abs", "sign", "reciprocal", "sqrt", "rsqrt", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin",
     "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc",
@@ -75,17 +81,46 @@ def apply(graph: GraphLowering, node: torch.fx.Node, rule: Rule, operands: tuple
             if operand.size or operand.device.type != "cpu" or fake.device.type != "cuda":
                 raise Unsupported("operands on two devices")
             graph.realize(operand.base)  # a number: computed there, read here
-    inner = None if dtype == "own" else compute_dtype(promoted(operands) if dtype == "promoted" else fake.dtype)
+    packet = node.target.overloadpacket.__name__  # type: ignore[union-attr]
+    common = promoted(operands) if dtype == "promoted" else fake.dtype
+    inner = None if dtype == "own" else compute_dtype(common)
     dtypes = [torch.bool if i in boolean else inner for i in range(len(operands))]
+    exact = dtype != "result" or packet in JUMPING
+    low = common if common in LOW_PRECISION and fake.device.type == "cpu" else None
+    narrow = [low if d is inner and is_narrowed(o, packet) else None for o, d in zip(operands, dtypes)]
+    operands = tuple([o if n is None else number_in(o, n) for o, n in zip(operands, narrow)])
+    if low is not None and packet in ("add", "sub", "rsub"):  # what the second operand is multiplied by
+        options = tuple([number_in(o, low) for o in options])
+        named = {name: number_in(value, low) for name, value in named.items()}
     result, rounding = fake.dtype, keeps_rounding(graph, node, fake.dtype)
 
     def compute(e: BodyBuilder, index: Index) -> str:
-        names = [_operand(e, operand, index, d, dtype != "result") for operand, d in zip(operands, dtypes)]
+        given = zip(operands, dtypes, narrow)
+        names = [_operand(e, operand, index, d, n or _stored(operand, exact)) for operand, d, n in given]
         name = e.cast(rule(e, *names, *options, **named), compute_dtype(result))
         return e.rounded(name, result) if rounding else name
 
-    packet = node.target.overloadpacket.__name__  # type: ignore[union-attr]
     return graph.pointwise(node, fake, operands, compute, heavy=packet in HEAVY)
+
+
+def is_narrowed(operand: Any, packet: str) -> bool:
+    """Whether eager rounds an operand to 16 bits before it computes in 16 bits, if it is wider."""
+    if isinstance(operand, Value) and (operand.dtype in LOW_PRECISION or operand.dtype.itemsize == 1):
+        return False
+    return packet not in WIDE_NUMBERS or bool(isinstance(operand, Value) and operand.size)
+
+
+def number_in(operand: Any, dtype: torch.dtype) -> Any:
+    """A Python number as it is in `dtype`; anything else is given back."""
+    if type(operand) not in (int, float):
+        return operand
+    return torch.tensor(operand, dtype=torch.float64 if type(operand) is float else None).to(dtype).item()
+
+
+def _stored(operand: Any, exact: bool) -> torch.dtype | None:
+    """The 16-bit dtype of an operand that is to be as eager has it, for what jumps or asks (is it infinite, is it
+    equal)."""
+    return operand.dtype if exact and isinstance(operand, Value) and operand.dtype in LOW_PRECISION else None
 
 
 def keeps_rounding(graph: GraphLowering, node: torch.fx.Node, dtype: torch.dtype) -> bool:
@@ -108,17 +143,13 @@ def lazily_rounded(graph: GraphLowering, node: torch.fx.Node, fake: torch.Tensor
     return graph.pointwise(node, fake, inputs, lambda e, index: e.rounded(compute(e, index), fake.dtype))
 
 
-def _operand(e: BodyBuilder, operand: Any, index: Index, dtype: torch.dtype | None, exact: bool = False) -> Any:
-    """The name of an operand in `dtype`; `exact`: as eager has it, for what asks about it (is it infinite, is it equal)
-    jumps where a value that was not rounded to 16 bits lies beside that which was."""
-    if isinstance(operand, Value):
-        name = operand.broadcast(e, index)
-        name = e.rounded(name, operand.dtype) if exact and operand.dtype in LOW_PRECISION else name
-        return name if dtype is None else e.cast(name, dtype)
-    if isinstance(operand, sympy.Expr):
-        name = e.number(operand)
-        return name if dtype is None else e.cast(name, dtype)
-    return operand if dtype is None else e.constant(operand, dtype)
+def _operand(e: BodyBuilder, operand: Any, index: Index, dtype: torch.dtype | None, rounded: torch.dtype | None) -> Any:
+    """The name of an operand in `dtype`, rounded to another before where one is given."""
+    if not isinstance(operand, (Value, sympy.Expr)):
+        return operand if dtype is None else e.constant(operand, dtype)
+    name = operand.broadcast(e, index) if isinstance(operand, Value) else e.number(operand)
+    name = name if rounded is None else e.rounded(name, rounded)
+    return name if dtype is None else e.cast(name, dtype)
 
 
 def _as_wide_as_computed(dtype: torch.dtype, *_: Any) -> None:
@@ -275,6 +306,7 @@ def _constant_exponent(dtype: torch.dtype, x: Any, exponent: Any) -> None:
 @lowering(aten.pow.Tensor_Scalar, kind=POINTWISE)
 def _pow_scalar(graph: GraphLowering, node: torch.fx.Node, x: Value, exponent: Any) -> Value:
     _constant_exponent(node.meta["val"].dtype, x, exponent)
+    exponent = number_in(exponent, x.dtype) if x.dtype in LOW_PRECISION and x.device.type == "cpu" else exponent
     return apply(graph, node, lambda e, name: _power(e, name, exponent, x.dtype), (x,))
 
 

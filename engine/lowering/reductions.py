@@ -77,6 +77,7 @@ def _simple(kind: str, accumulate: Callable[[torch.dtype, torch.dtype], torch.dt
         on_bool = {"max": "any", "min": "all"}.get(kind, kind) if wide is torch.bool else kind
 
         def emit(e: BodyBuilder, element: str) -> list[str]:
+            element = e.rounded(element, x.dtype) if wide is torch.bool else element  # which may be zero then
             element = e.rounded(element, fake.dtype) if narrowed else e.cast(element, wide)
             return [e.reduce(on_bool, element, wide)]
 

@@ -183,3 +183,47 @@ def test_what_is_asked_of_a_16_bit_value_is_asked_of_what_eager_has():
         return *found, torch.logical_not(x * 1e-9), x + 0.001 == x
 
     check(program, torch.tensor([300.0, -2.0, 400.0], dtype=torch.float16), rtol=0, atol=0)
+
+
+JUMPS = {
+    "floor": torch.floor, "ceil": torch.ceil, "trunc": torch.trunc, "round": torch.round, "frac": torch.frac,
+    "remainder": lambda z: torch.remainder(z, 0.5), "fmod": lambda z: torch.fmod(z, 0.1), "whole": lambda z: z.int(),
+    "byte": lambda z: z.to(torch.int8), "truth": lambda z: (z * 1e-10).bool(), "sign": lambda z: torch.sign(z * 1e-10),
+    "threshold": lambda z: F.threshold(z, 3.3, 7.0), "any": lambda z: torch.any(z * 1e-10, 0),
+    "all": lambda z: torch.all(z * 1e-10, 0),
+}
+
+
+@pytest.mark.parametrize("name", JUMPS)
+@pytest.mark.parametrize("dtype", (torch.bfloat16, torch.float16), ids=str)
+def test_what_jumps_is_given_16_bit_values_as_eager_has_them(name, dtype):
+    x, y = (torch.randn(500, generator=torch.Generator().manual_seed(seed)).mul(4).to(dtype) for seed in (0, 1))
+    check(lambda x, y: JUMPS[name](x * y), x, y, rtol=0, atol=0)
+
+
+NUMBERS = {
+    "eq": torch.eq, "lt": torch.lt, "ge": torch.ge, "add": torch.add, "sub": torch.sub, "mul": torch.mul,
+    "div": torch.div, "pow": torch.pow, "to the power": lambda x, n: torch.pow(n, x),
+    "remainder": torch.remainder, "fmod": torch.fmod, "rsub": lambda x, n: n - x, "clamp": lambda x, n: x.clamp(-n, n),
+    "times": lambda x, n: torch.add(x, x, alpha=n), "where": lambda x, n: torch.where(x > n, x, n),
+}
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+@pytest.mark.parametrize("number", (0.1, 0.3))
+@pytest.mark.parametrize("dtype", (torch.bfloat16, torch.float16), ids=str)
+def test_numbers_are_rounded_to_16_bits_where_eagers_kernels_do(name, number, dtype):
+    x = torch.cat([torch.randn(510, generator=torch.Generator().manual_seed(0)).mul(4), torch.tensor([0.1, 0.3])])
+    tolerance = 0.0 if name not in ("pow", "to the power") else torch.finfo(dtype).eps
+    check(lambda x: NUMBERS[name](x, number), x.to(dtype), rtol=tolerance, atol=0)
+
+
+@pytest.mark.parametrize("dtype", (torch.bfloat16, torch.float16), ids=str)
+def test_wider_operands_are_rounded_to_16_bits(dtype):
+    """A number in a tensor, and whole numbers, of which 16-bit floats do not have all."""
+    x, n, number = torch.linspace(0, 3000, 777).to(dtype), torch.arange(777) * 4 + 1, torch.tensor(0.1)
+
+    def program(x, n, number):
+        return x == n, n > x, x + n, torch.remainder(n, x + 1), x - number, x * n, torch.where(x > 9, n, x) == n
+
+    check(program, x, n, number, rtol=0, atol=0)
