@@ -93,7 +93,7 @@ def test_a_model_gives_eagers_results_and_sees_changes_of_its_parameters(packed_
     assert model.wide.weight.grad is not None
 
 
-def test_a_parameter_that_is_given_memory_where_the_last_one_lay():
+def test_a_parameter_that_is_given_memory_where_the_last_one_lay(packed_is_fastest):
     model, x = nn.Linear(64, 64).eval(), torch.randn(8, 64)
     fast, memory = ptdebug.compile(model, options={"freezing": True}), bytearray(64 * 64 * 4)
     with torch.no_grad():
