@@ -94,7 +94,7 @@ def test_a_model_gives_eagers_results_and_sees_changes_of_its_parameters(packed_
 
 
 def test_a_parameter_that_is_given_memory_where_the_last_one_lay(packed_is_fastest):
-    model, x = nn.Linear(64, 64).eval(), torch.randn(8, 64)
+    model, x = nn.Linear(64, 64).eval(), torch.randn(64, 64)
     fast, memory = ptdebug.compile(model, options={"freezing": True}), bytearray(64 * 64 * 4)
     with torch.no_grad():
         for _ in range(3):
