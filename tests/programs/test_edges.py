@@ -11,6 +11,7 @@ import enum
 import functools
 import itertools
 import json
+import typing
 import weakref
 from typing import Any
 
@@ -288,6 +289,95 @@ def expressions(compile):
             return x + 1, type(error).__name__, str(error)
 
     return [compile(lambda x, e=expression: ask(x, e))(torch.ones(2)) for expression in EXPRESSIONS]
+
+
+class Pair(typing.NamedTuple):
+    left: Any
+    right: Any
+
+
+class Whole(int):
+    pass
+
+
+class Searched:
+    def __init__(self, **attributes):
+        self.log = []
+        vars(self).update(attributes)
+
+    def __getattr__(self, name):
+        if name != "log":
+            self.log.append(name)
+        raise AttributeError(name)
+
+
+class Plain:
+    pass
+
+
+@program
+def copies_and_what_they_share(compile):
+    def fn(x, given):
+        found = []
+        for one in given:
+            shallow, deep = copy.copy(one), copy.deepcopy(one)
+            found += [shallow is one, deep is one, shallow, deep, type(shallow), type(deep)]
+        own = Plain()
+        vars(own)["__deepcopy__"] = lambda memo: 5
+        return x + 1, found, copy.deepcopy(own)
+
+    given = [Pair(1, "a"), Pair(1, [2]), torch.Size([2]), frozenset([1]), slice(1, 2), Whole(3), range(2), (1, [2])]
+    f = compile(fn)
+    return [f(torch.ones(2), given) for _ in range(2)]
+
+
+@program
+def copies_of_objects_that_are_asked(compile):
+    def fn(x):
+        one, other = Searched(a=1), Searched(a=[2])
+        return x + 1, copy.copy(one), copy.deepcopy(other), one, other
+
+    f = compile(fn)
+    return [call(f, torch.ones(2)) for _ in range(2)]
+
+
+class Tenfold(functools.partial):
+    def __call__(self, *args):
+        return super().__call__(*args) * 10
+
+
+@program
+def partials_that_change(compile):
+    def scaled(x, factor=1):
+        return x * factor
+
+    def made(x):
+        one = functools.partial(scaled, x, factor=2)
+        same = one.args is one.args, one.keywords is one.keywords
+        one.keywords["factor"] = 5
+        return one(), same, functools.partial(one)()
+
+    def changed(x, one):
+        one.keywords["factor"] += 1
+        return one(x), functools.partial(one, factor=2)(x), functools.partial(one)(x)
+
+    f, g, h = compile(made), compile(changed), compile(lambda x, one: one(x))
+    one, x = functools.partial(scaled, factor=3), torch.ones(2)
+    found = [f(x), g(x, one), g(x, one), h(x, one)]
+    one.keywords["factor"] = 7
+    return found, h(x, one), h(x, Tenfold(scaled, factor=3)), h(x, one), one.keywords
+
+
+@program
+def tee_of_tee(compile):
+    def fn(x):
+        first, _ = itertools.tee([1, 2, 3, 4])
+        second, third = itertools.tee(first)
+        next(second)
+        return x + 1, second is first, list(first), list(second), list(third), itertools.tee(third, 0)
+
+    f = compile(fn)
+    return [f(torch.ones(2)) for _ in range(2)]
 
 
 @pytest.mark.parametrize("name", program)

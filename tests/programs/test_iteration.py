@@ -11,6 +11,7 @@ import itertools
 import operator
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -131,7 +132,8 @@ def equal_constants_of_other_types_in_sets_and_as_keys(compile):
         return x + len(given), list(given), str(list(given.items()))
 
     f, g = compile(of_a_set), compile(of_a_dict)
-    groups = (1, True, 1.0), (0.0, -0.0, False), ((1, 2), (True, 2), (1, 2.0)), (frozenset([1]), frozenset([True]))
+    groups = [(1, True, 1.0), (0.0, -0.0, False), ((1, 2), (True, 2), (1, 2.0)), (frozenset([1]), frozenset([True]))]
+    groups += [(range(0, 3, 2), range(0, 4, 2)), (torch.float32, np.dtype("float32"), np.float32)]
     return [(f(torch.ones(2), {one}), g(torch.ones(2), {one: 2})) for group in groups for one in group]
 
 

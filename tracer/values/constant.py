@@ -265,7 +265,7 @@ def constant(value: Any) -> ConstantValue:
 
 def same_kinds(items: Collection[Any]) -> Callable[[Collection[Any]], bool]:
     """A function that says of others, which are equal to `items` one by one, whether the program can tell them apart:
-    1, True and 1.0 are equal, and so are 0.0 and -0.0."""
+    1, True and 1.0 are equal, and so are 0.0 and -0.0, range(0, 3, 2) and range(0, 4, 2)."""
     kinds = list(map(type, items))
     if _CONTAINING.isdisjoint(kinds):
         return lambda others: list(map(type, others)) == kinds
@@ -273,7 +273,7 @@ def same_kinds(items: Collection[Any]) -> Callable[[Collection[Any]], bool]:
     return lambda others: list(map(_told, others)) == told
 
 
-_CONTAINING = {float, complex, tuple, frozenset}
+_CONTAINING = {float, complex, range, slice, tuple, frozenset}
 
 
 def _told(item: Any) -> Any:

@@ -2,11 +2,12 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from .attributes import MISSING, is_python_method, lookup
 from .base import Unsupported, Value
+from .constant import constant
 from .deques import DequeValue
 from .functions import FunctionValue
 from .handlers import handles
@@ -33,9 +34,23 @@ def _copy(tx: Interpreter, args: Sequence[Value], kwargs: Mapping[str, Value]) -
         raise Unsupported("call", f"copy.copy of {value.describe()} with attributes")
     if isinstance(value, (ListValue, DictValue, SetValue, DequeValue)):
         return value.call_method(tx, "copy", [], {})
-    if value.is_constant() or isinstance(value, (TupleValue, FunctionValue)):
+    if isinstance(value, FunctionValue) or (isinstance(value, TupleValue) and value.kind is tuple):
         return value
+    if isinstance(value, TupleValue):
+        return TupleValue(value.items, value.kind)
+    if value.is_constant():
+        return _constant_copy(copy.copy, value)
     return _object_copy(tx, value, {}, deep=False)
+
+
+def _constant_copy(copier: Callable[[Any], Any], value: Value) -> Value:
+    """The same object where Python's own copy is; a size, number or path is copied."""
+    real = value.as_constant()
+    try:
+        copied = copier(real)
+    except Exception as error:  # it is raised where the program calls
+        raise Unsupported("call", f"copy.{copier.__name__} of {value.describe()}") from error
+    return value if copied is real else constant(copied)
 
 
 @handles(copy.deepcopy)
@@ -49,8 +64,11 @@ def deep_copy(tx: Interpreter, value: Value, memo: dict[Value, Value]) -> Value:
     """A deep copy; what was copied already is in `memo`, so that what was one object is one in the copy."""
     if value in memo:
         return memo[value]
-    if value.is_constant() or isinstance(value, (FunctionValue, NumberValue)):
+    if isinstance(value, (FunctionValue, NumberValue)):
         return value
+    if value.is_constant() and not isinstance(value, TupleValue):
+        memo[value] = _constant_copy(copy.deepcopy, value)
+        return memo[value]
     if type(value) is ObjectValue:
         return _object_copy(tx, value, memo, deep=True)
     if type(value) is ListValue:
@@ -59,7 +77,7 @@ def deep_copy(tx: Interpreter, value: Value, memo: dict[Value, Value]) -> Value:
         return made
     if type(value) is TupleValue:
         parts = [deep_copy(tx, item, memo) for item in value.items]
-        same = all(a is b for a, b in zip(parts, value.items))
+        same = value.kind is tuple and all(a is b for a, b in zip(parts, value.items))
         memo[value] = value if same else TupleValue(parts, value.kind)
         return memo[value]
     if isinstance(value, DictValue) and value.kind is dict:
@@ -69,9 +87,10 @@ def deep_copy(tx: Interpreter, value: Value, memo: dict[Value, Value]) -> Value:
         return copied
     if isinstance(value, DictValue) and value.has_attributes(tx):
         raise Unsupported("call", f"copy.deepcopy of {value.describe()} with attributes")
-    if isinstance(value, (DictValue, SetValue)) and all(item.is_constant() for item in _members(tx, value)):
-        memo[value] = value.call_method(tx, "copy", [], {})
-        return memo[value]
+    if isinstance(value, (DictValue, SetValue)) and value.kind is not frozenset:  # of which copies are made, but of {}
+        if all(item.is_constant() for item in _members(tx, value)):
+            memo[value] = value.call_method(tx, "copy", [], {})
+            return memo[value]
     raise Unsupported("call", f"copy.deepcopy of {value.describe()}")
 
 
@@ -91,11 +110,15 @@ def _object_copy(tx: Interpreter, value: Value, memo: dict[Value, Value], deep: 
         raise Unsupported("call", what)
     hooked = any(lookup(cls, name) not in (MISSING, getattr(object, name, None)) for name in _HOOKS)
     slotted = any("__slots__" in base.__dict__ for base in cls.__mro__[:-1])
-    if hooked or slotted or lookup(cls, "__new__") is not object.__new__:
+    asked = lookup(cls, "__getattr__") is not MISSING  # of objects, not of their class, for some of the hooks
+    if hooked or slotted or asked or lookup(cls, "__new__") is not object.__new__:
         raise Unsupported("call", what)
-    fresh = memo[value] = new_object(tx, cls)
     attributes = value.getattr(tx, "__dict__")
     assert isinstance(attributes, DictValue)
-    for key, item in attributes.pairs(tx):
+    pairs = attributes.pairs(tx)
+    if any(key.as_constant() in ("__deepcopy__", *_HOOKS) for key, _ in pairs):
+        raise Unsupported("call", what)
+    fresh = memo[value] = new_object(tx, cls)
+    for key, item in pairs:
         tx.effects.store_attr(fresh, key.as_constant(), deep_copy(tx, item, memo) if deep else item, raw=True)
     return fresh

@@ -14,9 +14,10 @@ from ..sources import AttrSource, CellSource, ItemSource, ResultSource, Source
 from .attributes import lookup
 from .base import ObservedException, Unsupported, Value, each
 from .builtin_functions import BuiltinValue
-from .constant import constant
+from .constant import REGISTRY, constant
 from .functions import CODES, FunctionValue
 from .handlers import handler_of, handles, is_pure
+from .mappings import DictValue
 from .number import NumberValue
 from .objects import ObjectValue
 from .operators import COMPARISONS, apply
@@ -25,6 +26,7 @@ from .registry import build, builds, from_python, is_library, is_stable
 from .sequences import TupleValue
 
 if TYPE_CHECKING:
+    from ..codegen import Codegen
     from ..interpreter import Interpreter
 
 Args = Sequence[Value]
@@ -35,8 +37,32 @@ Kwargs = Mapping[str, Value]
 def _partial(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     function = args[0]
     if isinstance(function, PartialValue):
-        return PartialValue(function.function, [*function.args, *args[1:]], {**function.kwargs, **kwargs})
+        return PartialValue(function.function, [*function.args, *args[1:]], {**function.kwargs(tx), **kwargs})
     return PartialValue(function, args[1:], kwargs)
+
+
+class MadeKeywords(DictValue):
+    """The keyword arguments of a partial that the trace made: they are read, and no more."""
+
+    __slots__ = ("partial",)
+
+    def __init__(self, tx: Interpreter, partial: PartialValue) -> None:
+        super().__init__(dict)
+        self.partial = partial
+        self.items = dict(partial.given)
+        self.key_values = {name: constant(name) for name in partial.given}
+
+    def changed(self, tx: Interpreter) -> None:
+        """Left to eager."""
+        raise Unsupported("set-item", f"the keywords of {self.partial.describe()}")
+
+    def reconstruct(self, codegen: Codegen) -> None:
+        """The partial's own."""
+        codegen(self.partial)
+        codegen.load_attr("keywords")
+
+
+REGISTRY["keywords"] = MadeKeywords
 
 
 @handles(functools.reduce)

@@ -77,7 +77,7 @@ class DictValue(Value):
             self.keys_guarded = True
             if self.source is not None and self.real is not None:
                 tx.guards.add(self.source, "DICT_KEYS", list(self.real))
-                if any(isinstance(key, (int, float, complex, tuple, frozenset)) for key in self.real):
+                if any(type(key) is not str for key in self.real):
                     kinds = same_kinds(self.real), "the types of the keys of {} are the same"
                     tx.guards.add(self.source, "LAMBDA", kinds)
 

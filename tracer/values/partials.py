@@ -67,19 +67,21 @@ class MethodValue(Value):
 
 
 class PartialValue(Value):
-    """functools.partial(function, *args, **kwargs). `own` are the attributes that one which exists was given."""
+    """functools.partial(function, *args, **kwargs). `own` are attributes that one which exists was given, `parts` its
+    arguments as the program sees them: a tuple, and a dict that may change."""
 
-    __slots__ = ("args", "function", "kwargs", "own")
+    __slots__ = ("args", "function", "given", "own", "parts")
 
     def __init__(
         self, function: Value, args: Sequence[Value], kwargs: Mapping[str, Value], source: Source | None = None,
-        own: Mapping[str, Any] = MappingProxyType({}),
+        own: Mapping[str, Any] = MappingProxyType({}), parts: Mapping[str, Value] = MappingProxyType({}),
     ) -> None:  # fmt: skip
         super().__init__(source)
         self.own = own
         self.function = function
         self.args = tuple(args)
-        self.kwargs = dict(kwargs)
+        self.given = dict(kwargs)
+        self.parts = dict(parts)
 
     def python_type(self) -> type:
         """functools.partial."""
@@ -91,16 +93,23 @@ class PartialValue(Value):
 
     def call(self, tx: Interpreter, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         """The function on both."""
-        return self.function.call(tx, [*self.args, *args], {**self.kwargs, **kwargs})
+        return self.function.call(tx, [*self.args, *args], {**self.kwargs(tx), **kwargs})
+
+    def kwargs(self, tx: Interpreter) -> dict[str, Value]:
+        """The keyword arguments, as they are now."""
+        keywords = self.parts.get("keywords")
+        return self.given if keywords is None else _by_name(tx, keywords)
 
     def getattr(self, tx: Interpreter, name: str) -> Value:
         """func, args and keywords."""
         if name == "func":
             return self.function
-        if name == "args":
-            return REGISTRY["make_tuple"](tx, self.args)
-        if name == "keywords":
-            return REGISTRY["make_dict"](tx, [constant(n) for n in self.kwargs], list(self.kwargs.values()))
+        if name == "args" and name not in self.parts:
+            self.parts[name] = REGISTRY["make_tuple"](tx, self.args)
+        if name == "keywords" and name not in self.parts:
+            self.parts[name] = REGISTRY["keywords"](tx, self)
+        if name in self.parts:
+            return self.parts[name]
         if name in self.own or (self.own and name == "__dict__"):
             if self.source is None or name == "__dict__":
                 raise Unsupported("attribute", f"{self.describe()}.{name}")
@@ -119,9 +128,9 @@ class PartialValue(Value):
         """functools.partial(...)."""
         codegen.push_null()
         codegen.const(functools.partial)
-        for value in (self.function, *self.args, *self.kwargs.values()):
+        for value in (self.function, *self.args, *self.given.values()):
             codegen(value)
-        codegen.call(1 + len(self.args) + len(self.kwargs), tuple(self.kwargs))
+        codegen.call(1 + len(self.args) + len(self.given), tuple(self.given))
 
     def describe(self) -> str:
         """For messages."""
@@ -145,16 +154,22 @@ def build_method(tx: Interpreter, obj: MethodType, source: Source | None) -> Val
 
 @builds(functools.partial)
 def build_partial(tx: Interpreter, obj: functools.partial[Any], source: Source | None) -> Value:
-    """A partial: its parts are guarded each."""
+    """A partial: its parts are guarded each. A subclass may be called in another way."""
+    if type(obj) is not functools.partial:
+        raise Unsupported("unknown-type", type(obj).__qualname__)
+    names = ("func", "args", "keywords")
     if source is None:
-        parts = from_python(tx, obj.func), from_python(tx, obj.args), from_python(tx, obj.keywords)
+        function, args, keywords = [from_python(tx, getattr(obj, name)) for name in names]
+        parts = {}
     else:
         tx.guards.add(source, "TYPE_MATCH", type(obj))
-        parts = tuple(build(tx, getattr(obj, n), AttrSource(source, n)) for n in ("func", "args", "keywords"))  # type: ignore[assignment]
-    function, args, keywords = parts
-    pairs = keywords.pairs(tx)  # type: ignore[attr-defined]
-    named = {key.as_constant(): value for key, value in pairs}
-    return PartialValue(function, args.iterate(tx), named, source, vars(obj))
+        function, args, keywords = [build(tx, getattr(obj, name), AttrSource(source, name)) for name in names]
+        parts = {"args": args, "keywords": keywords}
+    return PartialValue(function, args.iterate(tx), _by_name(tx, keywords), source, vars(obj), parts)
+
+
+def _by_name(tx: Interpreter, keywords: Value) -> dict[str, Value]:
+    return {key.as_constant(): value for key, value in keywords.pairs(tx)}  # type: ignore[attr-defined]
 
 
 REGISTRY["python_method"] = lambda tx, owner, method: MethodValue(from_python(tx, method.__func__), owner)

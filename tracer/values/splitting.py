@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -80,10 +81,11 @@ def _tee(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         tx.raise_observed(ValueError, "n must be >= 0")
     source = get_iter(tx, args[0])
     if isinstance(source, TeeIterator):
-        shared, taken, index = source.sources[0], source.taken, source.index
-    else:
-        shared, taken, index = source, [], 0
-    return make_tuple(tx, [TeeIterator(shared, taken, index) for _ in range(count)])
+        first = [source] if sys.version_info < (3, 14) else []  # itself, and copies of it (`tee` in itertoolsmodule.c)
+        copies = [TeeIterator(source.sources[0], source.taken, source.index) for _ in range(count - len(first))]
+        return make_tuple(tx, [*first, *copies][:count])
+    taken: list[Value] = []
+    return make_tuple(tx, [TeeIterator(source, taken, 0) for _ in range(count)])
 
 
 @handles(itertools.compress)
