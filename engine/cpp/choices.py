@@ -1,7 +1,7 @@
 """How the loops of a group run: which are outer, whether the vector loop is over lanes, where threads are started."""
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import sympy
@@ -13,6 +13,7 @@ from ..scheduler.legality import accesses
 from .indices import c_expression
 from .nests import cut, dependent
 from .operators import EXPENSIVE
+from .row_tiles import RowTile, find_row_tile
 from .scatter import free_axes, owner, scatters, worth_owning
 
 PARALLEL_WORK = 60_000  # simple operations; fewer are done before a thread has woken up
@@ -39,25 +40,32 @@ class Shape:
     parallel: str
     condition: str = ""  # of the OpenMP pragma, where the amount of work is not known
     shared: int = 0
+    tile: RowTile | None = None  # blocks of an outer loop, inside of all others
 
 
-def loop_shape(group: Group, bodies: Sequence[LoopBody], context: CompileContext) -> Shape:
-    """The shape of a group's loops."""
+def loop_shape(group: Group, bodies: Sequence[LoopBody], local: Collection[str], context: CompileContext) -> Shape:
+    """The shape of a group's loops; `local` are the buffers that never reach memory."""
     count = len(group.axes)
     pointwise = all(len(b.axes) == count and not b.reduction_axes for b in bodies)
     moded = [b for b in bodies if scatters(b)]
     adds = bool(moded) and all(accesses(b).adds for b in moded)
     lanes = not pointwise and count > 0 and not adds and prefers_lanes(bodies, group.axes[-1])
-    outer = count - 1 if (pointwise and count) or lanes else count
     work = sympy.Add(*[body_work(b) for b in bodies])
     amount = static(work)
-    if amount is not None and amount < PARALLEL_WORK:
-        return Shape(outer, lanes, "")
+    serial = amount is not None and amount < PARALLEL_WORK
+    tile = None
+    if not (pointwise or moded):
+        tile, lanes = find_row_tile(group, bodies, local, lanes, 1 if serial else FEW, context)
+    outer = count - 1 if (pointwise and count) or lanes else count
+    if serial:
+        return Shape(outer, lanes, "", tile=tile)
     condition = "" if amount is not None else f" if({c_expression(work)} > {PARALLEL_WORK})"
     if adds and len(bodies) > 1:
         return Shape(outer, False, "chunks" if outer and amount is not None else "")
     if moded:
         return _scatter_shape(group, bodies, outer, condition, context)
+    if tile is not None:
+        return Shape(outer, False, "outer", condition, outer, tile)
     iterations = sympy.Mul(*[a.extent for a in group.axes[:outer]])
     shared = static(iterations)
     if lanes and shared is not None:

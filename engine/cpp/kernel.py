@@ -24,6 +24,7 @@ from .dtypes import ctype
 from .indices import c_expression
 from .nest_writer import NestWriter, lane_end, lane_header, loop_header
 from .nests import Nest, nests_of
+from .row_tiles import RowTile
 from .scatter import owner, range_lines, scatters
 from .scope import Scopes, buffer_name, form_of
 from .storage import Scratch, layout, needing_arrays, stores_of
@@ -53,7 +54,7 @@ class Kernel:
     def __post_init__(self) -> None:
         self.bodies, local = expand(self.group.bodies)
         self.local = {b: self.program.buffers[b].dtype for b in self.group.internal} | local
-        self.shape: Shape = loop_shape(self.group, self.bodies, self.context)
+        self.shape: Shape = loop_shape(self.group, self.bodies, self.local, self.context)
         self.nests = nests_of(self.bodies, self.shape.outer + (1 if self.shape.lanes else 0))
         names = [n for b in self.bodies for n in (*b.reads, *b.writes) if n not in self.local]
         self.buffers = tuple(dict.fromkeys(names))
@@ -61,7 +62,7 @@ class Kernel:
         self.arrays: dict[str, Scratch] = {}
         self.outer_names: frozenset[str] = frozenset()
         self.lane: Axis | None = None
-        self.tile: Tile | None = None
+        self.tile: Tile | RowTile | None = self.shape.tile
         self.width = LANES  # lanes that a block has room for
         self.step = str(LANES)  # and how many it has
         self.loops_around: tuple[Axis, ...] = ()
@@ -162,10 +163,9 @@ class Kernel:
                     self._nest(nest, self.lane)
 
     def _tiled(self, outer: tuple[Axis, ...]) -> list[str]:
-        """The loops around tiles, where there are transposed operands; else none."""
-        if self.lane is not None or self.arrays or len(self.nests) > 1 or self.nests[0].inside:
-            return []
-        self.tile = find_tile(self.group, self.bodies, self.written, set(self.local), self.context)
+        """The loops around tiles, where there are transposed operands or rows; else none."""
+        if self.shape.tile is None and not (self.lane or self.arrays or len(self.nests) > 1 or self.nests[0].inside):
+            self.tile = find_tile(self.group, self.bodies, self.written, set(self.local), self.context)
         if self.tile is None:
             return []
         loops = [loop_header(a) for a in outer if a != self.tile.row] + self.tile.headers()
@@ -175,7 +175,7 @@ class Kernel:
 
     @contextmanager
     def _rows_of_tile(self) -> Iterator[None]:
-        """Around the nests: a tile's copies of operands, and the loop over its rows."""
+        """Around the nests: a tile's copies of operands, the loop over its rows, and the results that it keeps."""
         if self.tile is None:
             yield
             return
@@ -186,6 +186,8 @@ class Kernel:
         row = self.tile.row
         with self._loops([loop_header(row, f"{row.symbol}_0", f"{row.symbol}_1")]):
             yield
+        for line, store in self.tile.results():
+            self.writer.line(line, [ref("loops", "", store.buffer)])
 
     def _lane_step(self, outer: Sequence[Axis], lane: Axis) -> str:
         """How many lanes a block has: as fit, or where threads share the blocks, so few that there is one for each."""

@@ -119,19 +119,20 @@ INLINE void transposed_block(const uint16* from, int64 stride, uint16* to, int64
 }
 template <int BYTES> struct Lines { typedef float type; };
 template <> struct Lines<2> { typedef uint16 type; };
-template <typename T, int64 WIDE>  // to[WIDE * i + j] = from[stride * j + i]
-static __attribute__((noinline)) void transposed(const T* from, int64 stride, T* to, int64 rows, int64 columns) {
-  int64 done = 0;
-  if ((sizeof(T) == 4 || sizeof(T) == 2) && rows % 8 == 0) {
-    typedef typename Lines<sizeof(T)>::type line;
-    for (; done + 8 <= columns; done += 8) {
-      for (int64 i = 0; i < rows; i += 8) {
-        transposed_block((const line*)(from + stride * done + i), stride, (line*)(to + WIDE * i + done), WIDE);
-      }
+template <typename T>  // to[wide * i + j] = from[stride * j + i]
+static __attribute__((noinline)) void transposed(
+    const T* from, int64 stride, T* to, int64 wide, int64 rows, int64 columns) {
+  typedef typename Lines<sizeof(T)>::type line;
+  const bool lines = sizeof(T) == 4 || sizeof(T) == 2, down = rows > columns;  // the shorter way first: whole lines
+  const int64 last_row = lines ? rows / 8 * 8 : 0, last_column = lines ? columns / 8 * 8 : 0;
+  for (int64 a = 0; a < (down ? last_row : last_column); a += 8) {
+    for (int64 b = 0; b < (down ? last_column : last_row); b += 8) {
+      const int64 i = down ? a : b, j = down ? b : a;
+      transposed_block((const line*)(from + stride * j + i), stride, (line*)(to + wide * i + j), wide);
     }
   }
-  for (int64 j = done; j < columns; j++) {
-    for (int64 i = 0; i < rows; i++) to[WIDE * i + j] = from[stride * j + i];
+  for (int64 j = 0; j < columns; j++) {
+    for (int64 i = j < last_column ? last_row : 0; i < rows; i++) to[wide * i + j] = from[stride * j + i];
   }
 }""",
     "float_bits": """\

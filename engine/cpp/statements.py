@@ -76,7 +76,7 @@ class StatementWriter:
     def _element(self, part: Part, s: Statement) -> str:
         """The element of memory, or of an array of the kernel, that a load or store names."""
         scratch, tile = self.kernel.arrays.get(s.buffer), self.kernel.tile
-        if tile is not None and s.op == "load" and not s.mask and (element := tile.element(s)):
+        if tile is not None and (element := tile.element(s, self.kernel.loops_around)):
             return element
         if scratch is None:
             return f"{buffer_name(s.buffer)}[{self._index(part, s)}]"

@@ -69,12 +69,16 @@ class Tile:
             stride = c_expression(sympy.expand(load.index).coeff(j))
             source = f"{buffer_name(load.buffer)} + {c_expression(start)}"
             yield f"{kind} {array}[{self.rows * COLUMNS}];", load
-            yield f"transposed<{kind}, {COLUMNS}>({source}, {stride}, {array}, {rows}, {columns});", load
+            yield f"transposed<{kind}>({source}, {stride}, {array}, {COLUMNS}, {rows}, {columns});", load
 
-    def element(self, load: Statement) -> str:
-        """Where a tile holds what `load` reads; "" if it does not."""
-        assert load.index is not None
-        array = self.arrays.get((load.buffer, load.index))
+    def results(self) -> Iterator[tuple[str, Statement]]:
+        """Nothing: what a tile makes is in memory."""
+        yield from ()
+
+    def element(self, s: Statement, loops: Sequence[Axis]) -> str:
+        """Where a tile holds what `s`, inside of `loops`, reads; "" if it does not."""
+        assert s.index is not None
+        array = self.arrays.get((s.buffer, s.index)) if s.op == "load" and not s.mask else None
         i, j = self.row.symbol, self.column.symbol
         return f"{array}[{COLUMNS}*({i} - {i}_0) + {j} - {j}_0]" if array else ""
 
@@ -117,12 +121,12 @@ def _in_vectors(group: Group, row: Axis, loads: Sequence[Statement]) -> bool:
 def _lines_are_lost(step: int | None, column: Axis) -> bool:
     """Whether the lines that a row touches, `step` bytes apart, do not stay in the cache; False where not known."""
     lines = static(column.extent)
-    if step is None or lines is None or lines <= _room(step, *FIRST):
+    if step is None or lines is None or lines <= room(step, *FIRST):
         return False
-    return lines * min(step, PAGE) > PAGE * PAGES or lines > _room(step, *SECOND)
+    return lines * min(step, PAGE) > PAGE * PAGES or lines > room(step, *SECOND)
 
 
-def _room(step: int, period: int, ways: int) -> int:
+def room(step: int, period: int, ways: int) -> int:
     """How many lines that are `step` bytes apart a cache holds."""
     return ways * (period // max(math.gcd(step, period), LINE))
 
