@@ -89,6 +89,8 @@ class Written:
             if repeats(promised):
                 raise EngineUnsupported(f"{base} is written, and several of its elements share memory")
             _restride(values[base], promised)
+            if base is not node:
+                torch._sync(value)  # a view of what has its layout again, whose strides the next view is made by
 
 
 def _restride(value: torch.Tensor, promised: torch.Tensor) -> None:

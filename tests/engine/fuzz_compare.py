@@ -28,7 +28,7 @@ from .fuzz_operators import ACTIVATIONS, BINARY, UNARY
 from .fuzz_programs import LOW, RANDOM, Call, Program, apply, kind_of, mapped, refs
 from .fuzz_widened import widened
 
-RUNS = 8  # runs with changed roundings
+RUNS = 9  # runs with changed roundings
 EXACT = frozenset(
     """
     abs neg where clamp maximum minimum fmax fmin floor ceil trunc relu getitem cat stack pad to transpose permute
@@ -154,6 +154,9 @@ PARTIAL: dict[str, Any] = {
 ROUNDED_INSIDE = frozenset(("F.batch_norm",))
 """Functions whose kernel rounds 16-bit floats on the way, too: sums of squares to bfloat16."""
 
+KEEPING = frozenset(("F.batch_norm",))
+"""Functions that write to their second and third argument: running statistics."""
+
 FROM_ONE = frozenset(("gelu", "ndtr", "log_ndtr"))
 """Functions that take a small result from 1: its error is that of results near 1."""
 
@@ -191,6 +194,9 @@ def execute(
         values[call.name] = result = apply(call, given)
         if errors is not None and reference is not None:
             errors[call.name] = _errors(name, result, reference, partial)
+        if change is not None and call.function in KEEPING:
+            for kept in refs(call.args[1:3]):
+                values[kept.name].copy_(changed(given[kept.name], change, None, run))
         if change is not None and not exact:
             known = errors.get(call.name, []) if errors is not None else []
             moved = [changed(part, change, error, run) for part, error in zip_longest(_parts(result), known)]
@@ -245,7 +251,7 @@ def changed(value: Any, change: random.Random, error: torch.Tensor | None = None
 
     What overflowed on the way, which an infinite error says, is one of `UNKNOWN`, by the number of the run. In run 0,
     what could be a whole number is: there, functions have their steps and poles. The sign of a NaN is nobody's: the
-    result has another in run 0.
+    result has another in run 0. In run 1, all numbers are as large as they could be: the largest become infinite.
     """
     if not isinstance(value, torch.Tensor) or kind_of(value.dtype) not in "fc":
         return value
@@ -254,6 +260,8 @@ def changed(value: Any, change: random.Random, error: torch.Tensor | None = None
     toss = 2 * torch.rand(value.shape, generator=source, dtype=torch.float64) - 1
     if value.dtype.is_complex:
         return value * (1 + eps * 2 * toss).to(value.dtype)
+    if run == 1:
+        toss = torch.ones_like(toss).copysign(value.double())
     error = torch.zeros(()) if error is None else error
     off = toss * (2 * eps * value.double().abs() + error.nan_to_num(posinf=0.0))
     moved = torch.where(value.isfinite(), (value.double() + off).to(value.dtype), value)

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from ptdebug.engine.overlap import repeats
 
 NAMES = {"torch": torch, "F": F, "operator": operator, "math": math, "inf": math.inf, "nan": math.nan}
 LIMIT = 20000  # elements of a result
@@ -329,7 +330,8 @@ def apply(call: Call, values: Any) -> Any:
 
 
 def unsafe(call: Call, values: dict[str, torch.Tensor]) -> Sequence[bool]:
-    """Calls whose result C++ leaves undefined: float to integer out of range, and the smallest integer divided."""
+    """Calls whose result C++ leaves undefined: float to integer out of range, the smallest integer divided, attention
+    of a query whose elements share memory."""
     tensors = [values[r.name] for r in refs((call.args, call.kwargs)) if isinstance(values.get(r.name), torch.Tensor)]
     name = call.function.rpartition(".")[2]
     checks = []
@@ -367,6 +369,8 @@ def unsafe(call: Call, values: dict[str, torch.Tensor]) -> Sequence[bool]:
         checks = [whole and kind_of(t.dtype) == "f" and not bool((t.abs() < max(limit, 100)).all()) for t in tensors]
     if name in ("floor_divide", "remainder", "fmod", "div", "gcd", "lcm"):
         checks += [kind_of(t.dtype) == "i" and bool((t == torch.iinfo(t.dtype).min).any()) for t in tensors]
+    if name == "scaled_dot_product_attention":  # of such a query the kernel writes a part of the result only
+        checks += map(repeats, tensors[:1])
     if name == "ldexp":  # which resizes its argument
         checks += [t.shape != torch.broadcast_shapes(*[t.shape for t in tensors]) for t in tensors[:1]]
     return checks

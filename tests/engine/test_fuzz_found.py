@@ -49,6 +49,14 @@ FOUND = {
     "a sliced input that is written stays sliced: flatten copies": program(
         [given("a", (16, 5), stride=(6, 1), offset=1)], ("torch.relu_", (A,), {}), ("torch.flatten", (A,), {}),
         ("torch.Tensor.zero_", (V1,), {}), results=("v0",)),
+    "a sliced input that is written through a view stays sliced": program(
+        [given("a", (9, 2), stride=(6, 1))], ("torch.Tensor.view", (A, torch.float32), {}),
+        ("torch.relu_", (V0,), {}), ("torch.reshape", (V1, (2, 9)), {}), ("torch.Tensor.zero_", (Ref("v2"),), {}),
+        results=("v1",)),
+    "memory with gaps that is written through a view keeps them": program(
+        [given("a", (4, 9, 2))], ("torch.sin", (A,), {}), ("torch.narrow", (V0, 0, 1, 2), {}),
+        ("torch.permute", (V1, (1, 0, 2)), {}), ("torch.neg_", (Ref("v2"),), {}),
+        ("torch.flatten", (Ref("v3"), 1), {}), ("torch.Tensor.zero_", (Ref("v4"),), {}), results=("v0", "v3")),
     "a written result keeps its strides": program(
         [given("a", (8, 8), stride=(1, 8)), given("b", (8,), torch.bool)], ("torch.sub", (A, 0.5), {}),
         ("torch.Tensor.masked_fill_", (V0, B, -2), {})),
