@@ -6,10 +6,12 @@ a third step, when the indices allow it (`legality.py`), when it pays, and when 
 from __future__ import annotations
 
 import heapq
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import sympy
+import torch
 
 from ...artifacts.context import CompileContext
 from ...artifacts.records import FusionCandidate, Option
@@ -86,9 +88,13 @@ class Fusion:
 
     def _order_steps(self) -> None:
         """Reads follow writes, and writes follow what came before them, for each buffer in program order; whatever uses
-        a symbol follows the call that tells its value."""
+        a symbol follows the call that tells its value, and what draws random numbers what drew before it."""
         writers: dict[str, list[Node]] = {}
         self._order_symbols()
+        seen = [node for node in self.nodes.values() if node.extern is not None and _is_seen(node.extern)]
+        for one, other in itertools.pairwise(seen):
+            one.after.add(other.id)
+            other.before.add(one.id)
         readers: dict[str, list[Node]] = {}
         for node in sorted(self.nodes.values(), key=lambda n: n.position):
             for name in node.touched:
@@ -352,6 +358,18 @@ def _node(step: LoopBody | ExternCall, number: int, position: int, program: Prog
     reads = {v.buffer for v in views_in((step.args, dict(step.kwargs)))}
     writes = {o for o in step.outputs if o} | set(step.mutates)
     return Node(number, position, [], (), reads, writes, extern=step)
+
+
+_LIBRARIES = frozenset(("aten", "prims", "mkldnn", "mkl", "ptdebug"))
+
+
+def _is_seen(call: ExternCall) -> bool:
+    """Whether the program sees when a call runs, among others of the kind: it takes the next random numbers, or is an
+    operator of the program's own, or runs inner graphs, which may hold such."""
+    target = call.target
+    if not isinstance(target, torch._ops.OpOverload):
+        return True
+    return torch.Tag.nondeterministic_seeded in target.tags or target.namespace not in _LIBRARIES
 
 
 def _symbols_of(node: Node, program: Program) -> set[sympy.Symbol]:

@@ -1,6 +1,7 @@
 """Random numbers that fill memory in place: eager's, whatever the strides, and the graph stays whole."""
 from __future__ import annotations
 
+import ptdebug
 import pytest
 import torch
 import torch.nn.functional as F
@@ -84,3 +85,22 @@ def test_a_large_dropout_in_a_program() -> None:
     x = torch.randn(200, 100)
     check(program, x, exact=True)
     check(program, x.clone().requires_grad_())
+
+
+@pytest.mark.parametrize("first", (torch.bernoulli, torch.poisson, lambda p: F.dropout(p, 0.5)))
+def test_numbers_are_drawn_in_the_programs_order(first) -> None:
+    """Also where a kernel that reads the second ones comes early: it is one with the kernel that the first wait for."""
+    check(lambda x: (first(x.sigmoid()), x + torch.rand(x.shape)), torch.randn(4, 3), calls=1, exact=True)
+
+
+def test_operators_of_the_program_run_in_its_order() -> None:
+    seen: list[str] = []
+    with torch.library._scoped_library("test_random_fills", "FRAGMENT") as library:
+        for name in ("one", "other"):
+            library.define(f"{name}(Tensor x) -> Tensor", tags=torch.Tag.pt2_compliant_tag)
+            library.impl(name, lambda x, name=name: (seen.append(name), x.clone())[1], "CPU")
+            library.impl(name, torch.empty_like, "Meta")
+        operators = torch.ops.test_random_fills
+        fast = ptdebug.compile(lambda x, y: (operators.one(x.sigmoid()), x + operators.other(y)))
+        fast(torch.ones(4, 3), torch.ones(4, 3))
+    assert seen == ["one", "other"]
