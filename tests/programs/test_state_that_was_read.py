@@ -2,6 +2,7 @@
 and numbers that are errors for later calls only."""
 from __future__ import annotations
 
+import enum
 import logging
 import math
 import sys
@@ -278,5 +279,95 @@ def test_metaclasses_that_gain_special_methods():
             results.append(compiled(torch.ones(2)))
         Meta.__bool__ = lambda cls: False
         return [*results, compiled(torch.ones(2))]
+
+    check(program)
+
+
+def _tried(function, *args):
+    try:
+        return function(*args)
+    except TypeError as error:
+        return str(error)
+
+
+def _with_parts():
+    def function(x, n, m=1, *, k=2):
+        """What it does."""
+        return x.sum() + n + 10 * m + 100 * k
+
+    function.more = 1
+    return function
+
+
+CHANGES = {
+    "other defaults": (lambda f: f(1), lambda f: setattr(f, "__defaults__", (5,))),
+    "more defaults": (lambda f: f(1), lambda f: setattr(f, "__defaults__", (5, 1))),
+    "defaults for all": (lambda f: f(), lambda f: setattr(f, "__defaults__", (5, 1))),
+    "no defaults": (lambda f: f(1), lambda f: setattr(f, "__defaults__", None)),
+    "another keyword default": (lambda f: f(1), lambda f: setattr(f, "__kwdefaults__", {"k": 3})),
+    "a keyword default changed": (lambda f: f(1), lambda f: f.__kwdefaults__.update(k=3)),
+    "no keyword defaults": (lambda f: f(1), lambda f: setattr(f, "__kwdefaults__", None)),
+    "a keyword default removed": (lambda f: f(1), lambda f: f.__kwdefaults__.clear()),
+    "name": (lambda f: f.__name__, lambda f: setattr(f, "__name__", "another")),
+    "qualified name": (lambda f: f.__qualname__, lambda f: setattr(f, "__qualname__", "another")),
+    "docstring": (lambda f: f.__doc__, lambda f: setattr(f, "__doc__", "another")),
+    "module": (lambda f: f.__module__, lambda f: setattr(f, "__module__", "another")),
+    "attribute": (lambda f: f.more, lambda f: setattr(f, "more", 2)),
+    "attributes": (lambda f: list(f.__dict__), lambda f: setattr(f, "another", 2)),
+}
+"""What is read of a function, and what somebody does to it between two calls."""
+
+
+@pytest.mark.parametrize("of_method", [False, True])
+@pytest.mark.parametrize("name", CHANGES)
+def test_functions_change(name, of_method):
+    read, change = CHANGES[name]
+
+    def program(compile):
+        class Holder:
+            method = _with_parts()
+
+            def sum(self):
+                return 3
+
+        function, holder = _with_parts(), Holder()
+        method = (lambda x: holder.method) if of_method else (lambda x: types.MethodType(function, x))
+        compiled = compile(lambda x: (x + 1, _tried(read, method(x))))
+        results = [compiled(torch.ones(2))]
+        change(Holder.__dict__["method"] if of_method else function)
+        return [*results, compiled(torch.ones(2))]
+
+    check(program)
+
+
+def test_names_of_classes_change():
+    def program(compile):
+        class Own:
+            pass
+
+        compiled = compile(lambda x, a: (x + 1, Own.__name__, Own.__qualname__, type(a).__name__, len(Own.__bases__)))
+        results = [compiled(torch.ones(2), Own())]
+        for name in ("__name__", "__qualname__"):
+            setattr(Own, name, "another")
+            results.append(compiled(torch.ones(2), Own()))
+        return results
+
+    check(program)
+
+
+KEYS = {
+    "list": list, "items": lambda d: [key for key, _ in d.items()], "first": lambda d: next(iter(d)), "copy": dict.copy,
+    "spread": lambda d: {**d}, "merged": lambda d: d | {}, "item": lambda d: dict(d).popitem(), "set": lambda d: {*d},
+}
+
+
+@pytest.mark.parametrize("name", KEYS)
+def test_keys_that_are_members_of_an_enumeration(name):
+    class Word(enum.StrEnum):
+        A = "a"
+
+    def program(compile):
+        compiled = compile(lambda x, d: (x + 1, KEYS[name](d), "a" in d, d[Word.A]))
+        return [repr(compiled(torch.ones(2), {key: 1})) for key in ("a", Word.A, "a")]
 
     check(program)

@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import functools
-import weakref
 from types import (
     ClassMethodDescriptorType,
     FunctionType,
@@ -16,6 +15,7 @@ from ..sources import AttrSource, CallSource, ItemSource, Source
 from .base import Unsupported, Value
 from .builtin_functions import BuiltinValue
 from .constant import BoundBuiltin, ConstantValue, constant
+from .kept import guard_kept
 from .partials import MethodValue, PartialValue
 from .registry import build, builds, existing, from_python, is_library
 
@@ -39,15 +39,14 @@ def special(tx: Interpreter, cls: type, name: str) -> Any:
     """`lookup` of a special method, which Python finds on the class, where guards of attributes do not look. A class of
     the program that has none of its own may have one at the next call: what it has now is guarded."""
     found = lookup(cls, name)
-    if not is_python_method(found) and cls.__flags__ & _HEAP_TYPE and not is_library(cls.__module__):
-        known = weakref.ref(cls)
-
-        def unchanged(_: Any) -> bool:
-            now = known()
-            return now is None or lookup(now, name) is found
-
-        tx.guards.add(None, "LAMBDA", (unchanged, f"{name} of {cls.__qualname__} (at {id(cls):#x}) is as it was"))
+    if not is_python_method(found) and is_programs(cls):
+        guard_kept(tx, cls, lambda cls: lookup(cls, name) is found, name)
     return found
+
+
+def is_programs(cls: type) -> bool:
+    """Whether the program may change the class, of which no installed library's code is taken as fixed."""
+    return bool(cls.__flags__ & _HEAP_TYPE) and not is_library(cls.__module__)
 
 
 _HEAP_TYPE = 1 << 9

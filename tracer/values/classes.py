@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..sources import AttrSource, CallSource, Source
-from .attributes import MISSING, bind, is_python_method, lookup, special, stored_in_class
+from .attributes import MISSING, bind, is_programs, is_python_method, lookup, special, stored_in_class
 from .base import Unsupported, Value
 from .bound_methods import build_bound
 from .builtin_functions import BuiltinValue
@@ -21,6 +21,7 @@ from .graph_functions import is_traced
 from .handlers import PURE, handler_of
 from .instance_checks import by_class
 from .instances import new_object
+from .kept import guard_kept
 from .operators import REFLECTED
 from .partials import MethodValue
 from .registry import CONSTANT_TYPES, build, builds, existing, from_python, importable, is_stable
@@ -105,6 +106,8 @@ class ClassValue(Value):
             tx.raise_observed(AttributeError, *error.args)
         if callable(real) and not isinstance(real, type):
             return BoundBuiltin(self, name)
+        if name in _TYPE_ATTRIBUTES - {"__class__", "__dict__"} and is_programs(self.cls):
+            guard_kept(tx, self.cls, lambda cls: getattr(cls, name) == real, name)
         if found is real and self.source is not None:
             return build(tx, real, AttrSource(CallSource(self.source, "type"), name))
         return existing(tx, real) if found is real else from_python(tx, real)

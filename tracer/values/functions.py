@@ -12,9 +12,10 @@ from ..sources import AttrSource, CellSource, DefaultSource, Source
 from .base import Unsupported, Value
 from .binding import Signature, bind_arguments
 from .constant import REGISTRY, constant
+from .kept import guard_kept
 from .marked import is_marked_for_others, refuse_marked
 from .partials import MethodValue, PartialValue
-from .registry import build, from_python, is_stable
+from .registry import build, from_python, is_library, is_stable
 
 if TYPE_CHECKING:
     from ..codegen import Codegen
@@ -159,7 +160,30 @@ class FunctionValue(Value):
     def bind(self, tx: Interpreter, args: Sequence[Value], kwargs: Mapping[str, Value]) -> dict[str, Value]:
         """The locals at the start of a call. Wrong arguments raise TypeError in the program."""
         self.tx = tx
+        if self.function is not None:
+            code = self.code
+            names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+            given = (*names[: min(len(args), code.co_argcount)], *kwargs)
+            self._guard_defaults(tx, [name for name in names if name not in given])
         return bind_arguments(tx, self.signature(), args, kwargs)
+
+    def _guard_defaults(self, tx: Interpreter, missing: Sequence[str]) -> None:
+        """The call gives no arguments for these parameters: which of them have defaults, and where nothing else guards
+        the defaults, these. Somebody may set others."""
+        function = self.function
+        if not missing or function is None or is_library(function.__module__):
+            return
+        source, by_name = self.source, self.code.co_varnames[self.code.co_argcount :]
+        if source is None or is_stable(source):
+            guard_kept(tx, function, _Defaults(function).holds, "defaults")
+            return
+        if any(name not in by_name for name in missing):
+            many = function.__defaults__
+            tx.guards.add(AttrSource(source, "__defaults__"), "NONE" if many is None else "LENGTH")
+        for name in missing:
+            if name in by_name and name not in (function.__kwdefaults__ or ()):
+                none = function.__kwdefaults__ is None
+                tx.guards.add(AttrSource(source, "__kwdefaults__"), *(("NONE",) if none else ("NOT_IN_DICT", name)))
 
     def call(self, tx: Interpreter, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         """Interpret the call."""
@@ -187,8 +211,11 @@ class FunctionValue(Value):
             return tx.effects.load_attr(self, name) or tx.raise_observed(AttributeError, name)
         if name == "__get__":
             return PartialValue(from_python(tx, FunctionType.__get__), [self], {})
+        if name == "__dict__" and self in tx.effects.attributes:
+            raise Unsupported("attribute", f"{self.describe()}.__dict__ after stores to it")
         if self.function is not None:
             if name == "__defaults__":
+                self._guard_defaults(tx, self.code.co_varnames[: self.code.co_argcount])
                 return REGISTRY["make_tuple"](tx, self.defaults) if self.function.__defaults__ else constant(None)
             if name in _PARTS and getattr(self.function, name):
                 raise Unsupported("attribute", f"{self.describe()}.{name}")
@@ -198,8 +225,10 @@ class FunctionValue(Value):
                 if self.source is not None and not is_stable(self.source):
                     tx.guards.add(self.source, "NO_ATTR", name)
                 tx.raise_observed(AttributeError, *error.args)
-            if self.source is not None and (name in self.function.__dict__ or name == "__annotations__"):
+            if self.source is not None and (name in self.function.__dict__ or name in ("__annotations__", "__dict__")):
                 return build(tx, found, AttrSource(self.source, name))
+            if name in _TEXTS and not is_library(self.function.__module__):
+                guard_kept(tx, self.function, lambda function: getattr(function, name) == found, name)
             return from_python(tx, found)
         if name in ("__name__", "__qualname__"):
             return constant(self.name.rpartition(".")[2] if name == "__name__" else self.name)
@@ -256,6 +285,19 @@ class FunctionValue(Value):
     def describe(self) -> str:
         """The function's name."""
         return f"the function {self.code.co_qualname}"
+
+
+class _Defaults:
+    """The defaults of a function, by identity."""
+
+    def __init__(self, function: FunctionType) -> None:
+        self.defaults, self.by_name = function.__defaults__, dict(function.__kwdefaults__ or {})
+
+    def holds(self, function: FunctionType) -> bool:
+        """Whether the function has these."""
+        now: dict[str, Any] = function.__kwdefaults__ or {}
+        same = function.__defaults__ is self.defaults and len(now) == len(self.by_name)
+        return same and all(name in now and now[name] is value for name, value in self.by_name.items())
 
 
 _TEXTS = ("__module__", "__name__", "__qualname__", "__doc__")

@@ -93,6 +93,8 @@ class DictValue(Value):
         """The Value of a key."""
         value = self.key_values.get(key)
         if value is None:
+            if type(key) is str and self.real is not None and not _is_names(self.source):
+                tx.guards.add(self.source, "LAMBDA", _PLAIN_TEXTS)
             value = self.key_values[key] = key if isinstance(key, Value) else from_python(tx, key)
         return value
 
@@ -467,6 +469,20 @@ def _has_own_pairs(cls: type) -> bool:
 
 def _is_none(value: Value) -> bool:
     return value.is_constant() and value.as_constant() is None
+
+
+_PLAIN_TEXTS = (lambda mapping: _TEXT.issuperset(map(type, mapping)), "the keys of {} are plain texts")
+"""A member of an enumeration of strings is another key than the text that it equals; guards of keys compare them."""
+
+_TEXT = frozenset((str,))
+
+
+def _is_names(source: Source | None) -> bool:
+    """Whether a dict, if there is a way to it, has names of attributes as keys, which are text."""
+    return source is None or (isinstance(source, AttrSource) and source.name in _NAMES)
+
+
+_NAMES = ("__dict__", "_modules", "_parameters", "_buffers")
 
 
 # ---- real dicts ----------------------------------------------------------------------------------------------------
