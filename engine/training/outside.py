@@ -4,8 +4,15 @@ Generated as source, like the wrapper, so that it can be read; most graphs need 
 """
 from __future__ import annotations
 
+from typing import Any
+
+import torch
+import torch.fx
+
+from ..aten import EngineUnsupported
 from ..functional import FromGraph, Output, ViewOfGraph
 from ..ir import Plan
+from ..unbacked import unbacked_in
 from ..wrapper import WrapperWriter
 from ..wrapper_source import WrapperSource
 from .graphs import Partitioned
@@ -33,10 +40,26 @@ class _OutsideWriter(WrapperWriter):
         self.line("def call(inputs, made):", indent=0)
         self.line(f"{', '.join(names)}{',' if len(names) == 1 else ''} = inputs")
         self.read_symbols()
+        self._read_unbacked()
         for output, index in self.joint.assigned.items():
             self.line(f"{names[index]}.copy_(made[{output - self.inside}])")
         self.results()
         return WrapperSource(tuple(self.lines), self.names, self.operators)
+
+    def _read_unbacked(self) -> None:
+        """A name for each size that only data tells and a result mentions, read from what the node returned. Raises
+        EngineUnsupported where no tensor tells it."""
+        wanted = unbacked_in([list(vars(output).values()) for output in self.joint.forward.outputs])
+        returned: Any = self.joint.module.graph.output_node().args[0]
+        for position, node in enumerate(returned[self.inside : self.joint.forward_outputs]):
+            value = node.meta.get("val") if isinstance(node, torch.fx.Node) else None
+            for dimension, size in enumerate(value.shape if isinstance(value, torch.Tensor) else ()):
+                symbol = size.node.expr if isinstance(size, torch.SymInt) else None
+                if symbol in wanted:
+                    wanted.remove(symbol)
+                    self.line(f"{symbol} = made[{position}].shape[{dimension}]")
+        if wanted:
+            raise EngineUnsupported(f"the number {min(map(str, wanted))} of a result is known only inside of the graph")
 
     def results(self) -> None:
         """The return statement: one object for each `Output`."""

@@ -288,3 +288,27 @@ def test_gradients_through_views_of_an_expanded_input_stay_with_eager(view):
         gradients.append([("x", x.grad), ("w", w.grad)])
     same(gradients[1], gradients[0])
     assert all("elements that share memory" in why for why in compiled.fallbacks) and compiled.fallbacks
+
+
+def test_views_whose_size_only_data_tells_beside_what_needs_gradients():
+    def program(x, m):
+        with torch.no_grad():
+            rows, columns = torch.where(m)
+            chosen = x[m]
+        return x * 2, rows, columns, chosen[1:], chosen.view(-1, 1)
+
+    dispatch.reset()
+    compiled = agrees(program, P(2, 2), torch.tensor([[True, False], [True, True]]))
+    assert compiled.fallbacks == []
+    assert not any("again" in reason for reason in dispatch.stats()["reasons"])
+
+
+def test_numbers_of_the_data_that_are_results_beside_what_needs_gradients():
+    def program(x, m):
+        with torch.no_grad():
+            found, number = m.nonzero(), m.sum().item()
+        return x * 2, found[:, 0], found.shape[0] + 1, number
+
+    dispatch.reset()
+    agrees(program, P(2, 2), torch.tensor([[True, False], [True, True]]))
+    assert not any("again" in reason for reason in dispatch.stats()["reasons"])
