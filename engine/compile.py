@@ -263,6 +263,7 @@ def _train(captured: Captured, context: CompileContext, keep: Keep | None) -> Co
         context.record("wrapper", around.record, "outside")
     call = None if around is None else wrapper.load(around, context.for_part("outside"))
     facts = node_facts(trained.halves)
+    context.restartable = True
     if keep is not None:
         keep(lambda: _trained_parts(trained, around, facts))
     return training_entry(captured, facts, trained.forward.call, trained.backward.call, call)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -79,21 +79,24 @@ def rely_on_second_run(tx: Interpreter, code: str, detail: str) -> None:
     graph = tx.graph
     if not tx.trace.options.run_again or len(graph.scopes.open) > 1:
         raise Unsupported(code, detail)
-    graph.assumed = graph.assumed or Assumed(tx.trace.safe_step(), code, detail)
+    if graph.assumed is None:
+        place = {"location": tx.own_location(), "stack": tx.stack_locations()}
+        graph.assumed = Assumed(tx.trace.safe_step(), code, detail, place)
 
 
 @dataclass(frozen=True)
 class Assumed:
-    """The first check of a graph: the step at which to break instead, with which reason, where no frame can run
-    again."""
+    """The first check of a graph: the step at which to break instead, with which reason and from which place, where no
+    frame can run again."""
 
     step: int
     code: str
     detail: str
+    place: Mapping[str, Any]
 
     def refused(self) -> Unsupported:
         """What to raise then."""
-        return Unsupported(self.code, self.detail, earlier=self.step)
+        return Unsupported(self.code, self.detail, earlier=self.step, **self.place)
 
 
 def _node_of(graph: TraceGraph, symbol: sympy.Symbol) -> torch.fx.Node | None:

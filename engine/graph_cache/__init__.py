@@ -77,8 +77,8 @@ def _callable(parts: Parts, captured: Captured, context: CompileContext) -> Comp
     if parts.folding is not None:
         fold = call_of(parts.folding.call, wrapper_file(context.for_part("folding")))
         call = FrozenCall(call, fold, parts.folding.positions)
+    context.restartable = True
     if parts.entry is not None:
-        context.restartable = True
         return entry(call, parts.entry, captured)
     assert parts.backward is not None and parts.node is not None
     backward = call_of(parts.backward, wrapper_file(context.for_part("backward")))

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch._C import _functorch
 
+from ...artifacts.context import CHANGED_INPUTS
 from ..entry import Compiled, apart, eager_form, without_autocast
 from ..functional import Captured
 from .eager import Call, EagerFacts, EagerForm
@@ -248,7 +249,8 @@ def training_entry(
     `backward` returns what `node_gradients` says.
     """
     eager = EagerForm(partial(_run_eager, captured.module), facts.eager)
-    graph = Differentiable(without_autocast(forward), backward, eager, facts)
+    forward = without_autocast(forward)
+    graph = Differentiable(_telling(forward) if facts.changed else forward, backward, eager, facts)
 
     apply = _apply if captured.grad_enabled else torch.enable_grad()(_apply)  # gradients are on in a part of the graph
     if facts.unreached:
@@ -258,7 +260,38 @@ def training_entry(
         made = apply(graph, *inputs)
         return made if outside is None else outside(inputs, made)
 
-    return apart(call, captured.module, captured.inputs, set(facts.changed)) if facts.changed else call
+    return apart(_marking(call), captured.module, captured.inputs, set(facts.changed)) if facts.changed else call
+
+
+_OWN_MARKS = "__ptdebug_own_marks__"
+
+
+def _telling(forward: Compiled) -> Compiled:
+    """`forward`, whose errors tell that they are its own: it marks those that come after it has changed inputs."""
+
+    def run(*inputs: Any) -> Sequence[Any]:
+        try:
+            return forward(*inputs)
+        except Exception as error:
+            setattr(error, _OWN_MARKS, True)
+            raise
+
+    return run
+
+
+def _marking(call: Compiled) -> Compiled:
+    """`call`, where what raises after the forward (a hook of the program that packs what is saved, a copy outside of
+    the node) is marked: inputs hold their new values then."""
+
+    def run(*inputs: Any) -> Sequence[Any]:
+        try:
+            return call(*inputs)
+        except Exception as error:
+            if not hasattr(error, _OWN_MARKS):
+                setattr(error, CHANGED_INPUTS, True)
+            raise
+
+    return run
 
 
 def _without_edges(apply: Callable[..., Any], unreached: tuple[int, ...]) -> Callable[..., Any]:

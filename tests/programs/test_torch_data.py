@@ -239,3 +239,43 @@ def test_checks_that_keep_failing_leave_the_frame_as_it_was_written(as_the_engin
     assert STATISTICS.reasons[f"limit of second runs ({LIMIT}) reached: {f.__qualname__}"] == 1
     assert sum(n for reason, n in STATISTICS.reasons.items() if reason.startswith("run again as written")) == LIMIT
     assert len([record for record in caplog.records if "runs as written from now on" in record.message]) == 1
+
+
+class Encoder(torch.nn.Module):
+    """Counts its calls, in buffers that its graph writes, and checks what it has computed."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer, self.norm = torch.nn.Linear(3, 3), torch.nn.BatchNorm1d(3)
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, x, scale):
+        self.calls += 1
+        posterior = torch.distributions.Normal(self.norm(self.layer(x)), scale)
+        drawn = posterior.rsample()
+        self.calls += 1
+        return drawn, posterior.log_prob(drawn)
+
+
+def trained_encoder(compile):
+    torch.manual_seed(0)
+    model = Encoder()
+    compiled, seen = compile(model), []
+    for scale in (1.0, -1.0, 2.0, 1.0, -1.0, 3.0):
+        results = call(compiled, torch.arange(12.0).view(4, 3), torch.full((3,), scale))
+        if results[0] != "raised":
+            sum(results).sum().backward()
+        seen.append(results[:3])
+    return seen, model.state_dict(), [parameter.grad for parameter in model.parameters()]
+
+
+def test_a_graph_of_training_that_writes_buffers_checks_and_runs_again():
+    STATISTICS.clear()
+    checking.check_engine(trained_encoder)
+    assert list(STATISTICS.reasons) == ["run again as written: a graph raised RuntimeError"]
+
+
+def test_what_cannot_run_again_breaks_the_graph_where_it_would_be_checked():
+    report = ptdebug.explain(Encoder(), backend=lambda module, inputs: module.forward)(torch.ones(4, 3), torch.ones(3))
+    calls = ["torch.distributions.Normal(self.norm(self.layer(x)), scale)", "posterior.log_prob(drawn)"]
+    assert [found.expression for found in report.graph_breaks] == calls
