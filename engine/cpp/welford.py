@@ -2,10 +2,11 @@
 
 A row fits in the first cache, so that a second pass costs little and vectorizes plainly, and no other order of summing
 is closer to the exact value. The second pass also adds up the deviations themselves, which takes out the rounding of
-the first mean (the corrected two-pass algorithm of Chan, Golub and LeVeque, 1983).
+the first mean (the corrected two-pass algorithm of Chan, Golub and LeVeque, 1983); an infinite mean stays infinite.
 """
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -55,7 +56,10 @@ def _two_passes(body: LoopBody) -> tuple[LoopBody, LoopBody, str, torch.dtype]:
         make("_rest", "reduce", (t + "_off",), mode="sum", **exact),
         make("_squares", "reduce", (t + "_squared",), mode="sum", **exact), *counted,
         make("_shift", "truediv", (t + "_rest", t + "_n"), **exact),
-        make("_exact", "add", (t + "_base", t + "_shift"), **exact),
+        make("_moved", "add", (t + "_base", t + "_shift"), **exact),
+        make("_size", "abs", (t + "_base",), **exact), make("_infinity", "constant", value=math.inf, **exact),
+        make("_finite", "lt", (t + "_size", t + "_infinity"), dtype=torch.bool),
+        make("_exact", "where", (t + "_finite", t + "_moved", t + "_base"), **exact),
         make("_excess", "mul", (t + "_rest", t + "_shift"), **exact),
         make("_left", "sub", (t + "_squares", t + "_excess"), **exact),
         make("_mean", "cast", (t + "_exact",)), make("_m2", "cast", (t + "_left",)),

@@ -18,14 +18,12 @@ from collections.abc import Sequence
 from itertools import zip_longest
 from typing import Any
 
-import numpy as np
 import torch
-import torch.nn.functional as F
-from torch._decomp import decomposition_table
 
 from .fuzz_exact import EXTENDED, extended
 from .fuzz_operators import ACTIVATIONS, BINARY, UNARY
 from .fuzz_programs import LOW, RANDOM, Call, Program, apply, kind_of, mapped, refs
+from .fuzz_ways import BY_PARTS
 from .fuzz_widened import widened
 
 RUNS = 9  # runs with changed roundings
@@ -47,85 +45,6 @@ ELEMENTWISE = frozenset(name.rpartition(".")[2] for name in (*UNARY, *ACTIVATION
 
 CHOOSING = frozenset("clamp clamp_ relu relu_ relu6 hardtanh maximum minimum max min amax amin aminmax".split())
 """Functions that choose one of their values: which bits of a NaN arrive is nobody's."""
-
-
-def _group_norm(x: torch.Tensor, groups: int, weight: torch.Tensor) -> torch.Tensor:
-    """By its definition; eager's kernel takes the weight into the factor and the mean, in which infinities meet."""
-    channel = [1, -1, *[1] * (x.dim() - 2)]
-    return F.group_norm(x, groups) * weight.view(channel)
-
-
-def _mean_of(spread: Any, mean: Any) -> Any:
-    """A spread and a mean, each by a kernel of its own."""
-    return lambda x, *args, **options: (spread(x, *args, **options), mean(x, *args))
-
-
-def _running_mean(x: torch.Tensor, *args: Any) -> torch.Tensor:
-    """A mean that is corrected with each element: the first infinity makes it infinite, the next step NaN."""
-    mean = torch.mean(x, *args)
-    return torch.where(mean.isinf(), torch.nan, mean)
-
-
-def _batch_norm(x: torch.Tensor, *args: Any) -> torch.Tensor:
-    """By its definition; eager adds up doubles one after the other, and moves the mean into the bias."""
-    result = F.batch_norm(x, *args)
-    weight, training = args[2], args[4]
-    if not training:
-        return result
-    spread, mean = torch.var_mean(x, [d for d in range(x.dim()) if d != 1], correction=0, keepdim=True)
-    normal = (x - mean) / torch.sqrt(spread + 1e-5)
-    return normal if weight is None else normal * weight.view([1, -1, *[1] * (x.dim() - 2)])
-
-
-def _softshrink(x: torch.Tensor) -> torch.Tensor:
-    """As the loop over what vectors leave has it: of what is cut off, the sign is left."""
-    return torch.where(x.abs() <= 0.5, x * 0, F.softshrink(x))
-
-
-def _fmod(x: torch.Tensor, y: Any) -> torch.Tensor:
-    """As C has it; vectors find no remainder of a number by one that is much smaller."""
-    result = torch.fmod(x, y)
-    if kind_of(result.dtype) != "f":
-        return result
-    operands = [v.to(result.dtype).double().numpy() if isinstance(v, torch.Tensor) else v for v in (x, y)]
-    with np.errstate(invalid="ignore"):
-        return torch.as_tensor(np.fmod(*operands)).to(result.dtype)
-
-
-def _remainder(x: torch.Tensor, y: Any) -> torch.Tensor:
-    """As `_fmod`, with the sign of the divisor."""
-    result = torch.remainder(x, y)
-    if kind_of(result.dtype) != "f":
-        return result
-    x, y = (v.to(result.dtype) if isinstance(v, torch.Tensor) else v for v in (x, y))
-    rest = _fmod(x, y)
-    return torch.where((rest != 0) & ((y < 0) != (rest < 0)), rest + y, rest)
-
-
-def _addcmul(x: torch.Tensor, a: torch.Tensor, b: torch.Tensor, value: Any = 1) -> torch.Tensor:
-    """With each product rounded; eager's compiler makes the last one and the sum one instruction, and some not."""
-    return x + value * a * b
-
-
-BY_PARTS: dict[str, tuple[Any, ...]] = {
-    **{f"torch.{name}": tuple(_mean_of(spread, mean) for mean in (torch.mean, _running_mean))
-       for name, spread in (("var_mean", torch.var), ("std_mean", torch.std),
-                            ("ops.aten.var_mean.correction", torch.var), ("ops.aten.std_mean.correction", torch.std))},
-    "torch.ops.aten.native_layer_norm_backward":
-        (decomposition_table[torch.ops.aten.native_layer_norm_backward.default],),
-    "F.group_norm": (_group_norm,),
-    "F.batch_norm": (_batch_norm,),
-    "F.softshrink": (_softshrink,),
-    **dict.fromkeys(("torch.fmod", "torch.ops.aten.fmod.Scalar"), (_fmod,)),
-    "torch.remainder": (_remainder,),
-    "torch.addcmul": (_addcmul,),
-    "torch.Tensor.addcmul_": (lambda x, *args, **options: x.copy_(_addcmul(x, *args, **options)),),
-}
-"""Functions with other ways to their results: where infinities meet on the way, one gives NaN and the other not.
-
-Eager's own ways differ so for variances: of a row with an infinity, they say otherwise by its place. And its vectors
-say other things than its loops over the rest.
-"""
 
 
 def _finite(x: torch.Tensor, other: float) -> torch.Tensor:
@@ -418,11 +337,9 @@ def _spread(program: Program, wide: bool, state: torch.Tensor | None) -> list[li
     with torch.no_grad():
         execute(program, program.tensors(), errors=errors)
     for number in range(RUNS):
-        inputs = program.tensors()
         _drawing_from(state)
-        with torch.no_grad(), contextlib.suppress(Exception):  # an integer divided by what became zero
-            change = random.Random(program.seed * RUNS + number)
-            runs.append([*execute(program, inputs, change, errors, number), *inputs])
+        with contextlib.suppress(Exception):  # an integer divided by what became zero
+            runs.append(_changed_run(program, number, errors))
     for way in range(max([len(BY_PARTS.get(call.function, ())) for call in program.calls], default=0)):
         _drawing_from(state)
         with torch.no_grad():
@@ -433,6 +350,28 @@ def _spread(program: Program, wide: bool, state: torch.Tensor | None) -> list[li
             runs.append(widened(program))
     # A view of 16 bits in another dtype has another shape where those are 32.
     return [run for run in runs if [r.shape for r in run] == [r.shape for r in runs[0]]]
+
+
+def _changed_run(program: Program, number: int, errors: Errors) -> list[torch.Tensor]:
+    """Results and inputs of one run with changed roundings."""
+    inputs = program.tensors()
+    change = random.Random(program.seed * RUNS + number)
+    with torch.no_grad():
+        return [*execute(program, inputs, change, errors, number), *inputs]
+
+
+def said(program: Program) -> set[str]:
+    """What eager says where changed roundings make it raise."""
+    errors: Errors = {}
+    with torch.no_grad():
+        execute(program, program.tensors(), errors=errors)
+    messages = set()
+    for number in range(RUNS):
+        try:
+            _changed_run(program, number, errors)
+        except Exception as error:
+            messages.add(str(error))
+    return messages
 
 
 def excused(one: torch.Tensor, other: torch.Tensor, spread: Sequence[torch.Tensor]) -> torch.Tensor:

@@ -63,6 +63,13 @@ FOUND = {
     "softmax of an expanded row": program([given("a", (102,), stride=(0,))], ("F.softmax", (A, 0), {})),
     "softmax of overlapping rows": program(
         [given("a", (5, 17), torch.float16, stride=(8, 1))], ("F.softmax", (A, 0), {})),
+    "channels that are shuffled lie as in the image": program(
+        [given("a", (2, 6, 4, 5), stride=(120, 1, 30, 6)), given("b", (2, 6, 4, 5))],
+        ("F.channel_shuffle", (A, 3), {}), ("F.channel_shuffle", (B, 2), {}), results=("v0", "v1")),
+    "signs of what is zero in 16 bits": program(
+        [given("a", (5,), torch.float16), given("b", (5,), torch.float16)], ("torch.mul", (A, 1e-10), {}),
+        ("torch.heaviside", (V0, B), {}), ("torch.mul", (A, -1e-10), {}), ("torch.sgn", (Ref("v2"),), {}),
+        results=("v1", "v3")),
     "the middle of a cat reads nothing before its part": program(
         [given("a", (3, 7, 7), stride=(192, 24, 3)), given("b", (6,), torch.int64, fill="index", bound=7)],
         ("torch.index_select", (A, 2, B), {}), ("torch.cat", ([V0, V0, V0], 0), {}),
@@ -388,6 +395,17 @@ def test_statistics_in_16_bits_are_not_read_as_32():
                given("c", (3,), torch.bfloat16, fill="index", bound=5)]
     for overrides in ({}, {"decompose:*": "keep"}):
         assert not check([program(sixteen, ("F.batch_norm", (A, B, C, None, None, True), {}))], overrides)
+
+
+@pytest.mark.parametrize("way", ("two-pass", "welford"))
+def test_a_running_mean_of_infinities_is_infinite(way):
+    """As in eager's batch norm; its variances have NaN there."""
+    channels = [given("a", (4, 2), data=torch.tensor([1.0, 2.0, math.inf, -math.inf, 3.0, 4.0, 1.0, -math.inf])),
+                given("b", (2,)), given("c", (2,), fill="index", bound=5)]
+    normal = program(channels, ("F.batch_norm", (A, B, C, None, None, True), {}))
+    who, _, results, inputs = next(results_of([normal], {"variance:*": way}))
+    assert who == "kernels" and results[0].isnan().all()
+    assert inputs[1].tolist() == [math.inf, -math.inf]
 
 
 def test_a_variance_of_single_elements_is_nan_for_infinities():

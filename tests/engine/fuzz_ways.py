@@ -1,0 +1,100 @@
+"""Other ways to the results of functions, which are as good as eager's: where infinities meet on the way, one gives NaN
+and the other not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch._decomp import decomposition_table
+
+from .fuzz_programs import kind_of
+
+
+def _group_norm(x: torch.Tensor, groups: int, weight: torch.Tensor) -> torch.Tensor:
+    """By its definition; eager's kernel takes the weight into the factor and the mean, in which infinities meet."""
+    channel = [1, -1, *[1] * (x.dim() - 2)]
+    return F.group_norm(x, groups) * weight.view(channel)
+
+
+def _mean_of(spread: Any, mean: Any) -> Any:
+    """A spread and a mean, each by a kernel of its own."""
+    return lambda x, *args, **options: (spread(x, *args, **options), mean(x, *args))
+
+
+def _running_mean(x: torch.Tensor, *args: Any) -> torch.Tensor:
+    """A mean that is corrected with each element: the first infinity makes it infinite, the next step NaN."""
+    mean = torch.mean(x, *args)
+    return torch.where(mean.isinf(), torch.nan, mean)
+
+
+def _batch_norm(x: torch.Tensor, *args: Any) -> torch.Tensor:
+    """By its definition; eager adds up doubles one after the other, and moves the mean into the bias."""
+    result = F.batch_norm(x, *args)
+    weight, training = args[2], args[4]
+    if not training:
+        return result
+    spread, mean = torch.var_mean(x, [d for d in range(x.dim()) if d != 1], correction=0, keepdim=True)
+    normal = (x - mean) / torch.sqrt(spread + 1e-5)
+    return normal if weight is None else normal * weight.view([1, -1, *[1] * (x.dim() - 2)])
+
+
+def _batch_norm_by_var_mean(x: torch.Tensor, mean: Any, *args: Any) -> torch.Tensor:
+    """With a mean that is corrected with each element, as `_running_mean`."""
+    result = _batch_norm(x, mean, *args)
+    if mean is not None and args[3]:
+        mean.copy_(torch.where(mean.isinf(), torch.nan, mean))
+    return result
+
+
+def _softshrink(x: torch.Tensor) -> torch.Tensor:
+    """As the loop over what vectors leave has it: of what is cut off, the sign is left."""
+    return torch.where(x.abs() <= 0.5, x * 0, F.softshrink(x))
+
+
+def _fmod(x: torch.Tensor, y: Any) -> torch.Tensor:
+    """As C has it; vectors find no remainder of a number by one that is much smaller."""
+    result = torch.fmod(x, y)
+    if kind_of(result.dtype) != "f":
+        return result
+    operands = [v.to(result.dtype).double().numpy() if isinstance(v, torch.Tensor) else v for v in (x, y)]
+    with np.errstate(invalid="ignore"):
+        return torch.as_tensor(np.fmod(*operands)).to(result.dtype)
+
+
+def _remainder(x: torch.Tensor, y: Any) -> torch.Tensor:
+    """As `_fmod`, with the sign of the divisor."""
+    result = torch.remainder(x, y)
+    if kind_of(result.dtype) != "f":
+        return result
+    x, y = (v.to(result.dtype) if isinstance(v, torch.Tensor) else v for v in (x, y))
+    rest = _fmod(x, y)
+    return torch.where((rest != 0) & ((y < 0) != (rest < 0)), rest + y, rest)
+
+
+def _addcmul(x: torch.Tensor, a: torch.Tensor, b: torch.Tensor, value: Any = 1) -> torch.Tensor:
+    """With each product rounded; eager's compiler makes the last one and the sum one instruction, and some not."""
+    return x + value * a * b
+
+
+BY_PARTS: dict[str, tuple[Any, ...]] = {
+    **{f"torch.{name}": tuple(_mean_of(spread, mean) for mean in (torch.mean, _running_mean))
+       for name, spread in (("var_mean", torch.var), ("std_mean", torch.std),
+                            ("ops.aten.var_mean.correction", torch.var), ("ops.aten.std_mean.correction", torch.std))},
+    "torch.ops.aten.native_layer_norm_backward":
+        (decomposition_table[torch.ops.aten.native_layer_norm_backward.default],),
+    "F.group_norm": (_group_norm,),
+    "F.batch_norm": (_batch_norm, _batch_norm_by_var_mean),
+    "F.softshrink": (_softshrink,),
+    **dict.fromkeys(("torch.fmod", "torch.ops.aten.fmod.Scalar"), (_fmod,)),
+    "torch.remainder": (_remainder,),
+    "torch.addcmul": (_addcmul,),
+    "torch.Tensor.addcmul_": (lambda x, *args, **options: x.copy_(_addcmul(x, *args, **options)),),
+}
+"""Functions with other ways to their results: where infinities meet on the way, one gives NaN and the other not.
+
+Eager's own ways differ so for variances: of a row with an infinity, they say otherwise by its place. And its vectors
+say other things than its loops over the rest.
+"""
