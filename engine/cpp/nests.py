@@ -113,7 +113,7 @@ def _streams(bodies: Iterable[Sequence[Statement]]) -> set[tuple[str, sympy.Expr
 def cut(body: LoopBody) -> tuple[Part, Part]:
     """The part of a reduction that runs over its reduction axes, and the part that follows."""
     varying = dependent(body, frozenset(a.symbol for a in body.reduction_axes))
-    over: set[str] = {s.name for s in body.statements if s.op == "reduce"}
+    over: set[str] = {s.name for s in body.statements if s.op == "reduce" or (_is_check(s) and s.name in varying)}
     for s in reversed(body.statements):
         if s.name in over and s.name:
             over.update(a for a in (*s.args, s.mask) if a)
@@ -122,6 +122,11 @@ def cut(body: LoopBody) -> tuple[Part, Part]:
     during = tuple([s for s in body.statements if s.name in over and s.name])
     after = tuple([s for s in body.statements if s.name not in varying and s.op != "reduce"])
     return Part(body, during), Part(body, after, after=True)
+
+
+def _is_check(s: Statement) -> bool:
+    """Whether a statement is run for what it checks, whoever uses its value."""
+    return s.op == "indirect" and s.mode != "unchecked"
 
 
 def _place(nests: list[Nest], part: Part, loops: tuple[Axis, ...], crowded: bool = False) -> None:

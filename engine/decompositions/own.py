@@ -56,6 +56,15 @@ def upsample_bicubic2d(image: torch.Tensor, *rest: Any) -> Any:
     return decomposition_table[aten.upsample_bicubic2d.default](image, *rest)
 
 
+@own(aten.channel_shuffle.default)
+def channel_shuffle(x: torch.Tensor, groups: int) -> Any:
+    """torch's rule, whose result has its rows innermost; that of ATen's kernel on CPUs is laid out as the image is."""
+    shuffled, form = decomposition_table[aten.channel_shuffle.default](x, groups), suggest_memory_format(x)
+    if _is_gpu(x) or form is torch.contiguous_format:
+        return shuffled
+    return aten.clone.default(shuffled, memory_format=form)
+
+
 def _nearest(operator: Any, innermost: torch.memory_format) -> Callable[..., Any]:
     """torch's rule, which knows one of the two kernels that ATen has (aten/src/ATen/native/cpu/UpSampleKernel.cpp).
 

@@ -70,6 +70,22 @@ def test_an_index_out_of_bounds_is_an_error():
             made(x, torch.where(torch.arange(3000) == 1234, wrong, at), source)
 
 
+@pytest.mark.parametrize("function", [
+    lambda at: torch.zeros_like(at)[at], lambda at: at.new_ones(3000, 3).gather(1, at[:, None]).sum(0),
+    lambda at: at.new_full((5, 4), 2)[at].prod(), lambda at: at.new_ones(5).take(at) + at.new_zeros(5, 2)[at, 0],
+    lambda at: torch.nn.functional.nll_loss(at.new_zeros((3000, 5), dtype=torch.float32), at),
+])
+def test_an_index_into_numbers_that_are_all_the_same_is_checked(function):
+    at = indices(3000, high=3)
+    made = built(function, at)
+    torch.testing.assert_close(made(at)[0], function(at))
+    wrong = torch.where(torch.arange(3000) == 1234, 3000, at)
+    with pytest.raises((IndexError, RuntimeError)):
+        function(wrong)
+    with pytest.raises(IndexError):
+        made(wrong)
+
+
 AT_EVERY_DEPTH = {  # a function of two indices, and a column of each that it uses
     "rows to rows": (lambda x, a, b: x.index_put((a[:, 0],), x[b[:, 0]] * 2, accumulate=True), 0, 0),
     "elements": (lambda x, a, b: torch.ops.aten.index_put(x, [a, b], x[:1, :1] * 3, True), 17, 39),
