@@ -380,6 +380,41 @@ def tee_of_tee(compile):
     return [f(torch.ones(2)) for _ in range(2)]
 
 
+class Doubled(collections.OrderedDict):
+    def __setitem__(self, key, value):
+        super().__setitem__(key, value * 2)
+
+
+class Plainer(dict):
+    pass
+
+
+class Constant(dict):
+    def __getitem__(self, key):
+        return "always"
+
+
+@program
+def methods_of_dicts_for_other_mappings(compile):
+    """An operator may ask the other's class, a method does not; OrderedDict asks subclasses of dict, dict does not."""
+    def merged(x, others):
+        found = []
+        for other in others:
+            one = {"a": 1}
+            found += [one.__or__(other), Plainer(a=1).__or__(other), one.__ior__(other), Plainer(a=1) | other]
+        return x + 1, found, [type(one) for one in found], {"a": 1}.__ior__([("b", 2)]), {"a": 1}.__or__([("b", 2)])
+
+    def doubled(x):
+        one = Doubled(a=1)
+        one.update(b=2)
+        read = dict(Constant(a=1)), collections.OrderedDict(Constant(a=1))
+        return x + 1, one.setdefault("c", 3), one, one.pop("a"), read
+
+    f, g = compile(merged), compile(doubled)
+    others = {"b": 2}, collections.OrderedDict(b=2), collections.Counter("b"), Plainer(b=2)
+    return [(f(torch.ones(2), others), g(torch.ones(2))) for _ in range(2)]
+
+
 @pytest.mark.parametrize("name", program)
 def test_program(name):
     check(program[name])

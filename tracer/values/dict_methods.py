@@ -94,6 +94,20 @@ def _delitem(tx: Interpreter, self: DictValue, key: Value) -> Value:
     return constant(None)
 
 
+def _or(tx: Interpreter, self: DictValue, other: Value) -> Value:
+    """The method: of the operator, the other's class may decide."""
+    if not issubclass(other.python_type(), dict):
+        return constant(NotImplemented)
+    merged = self.copy(tx)
+    merged.update(tx, other)
+    return merged
+
+
+def _ior(tx: Interpreter, self: DictValue, other: Value) -> Value:
+    self.update(tx, other)
+    return self
+
+
 METHODS.update({
     "keys": lambda tx, self: DictView(self, "keys"),
     "values": lambda tx, self: DictView(self, "values"),
@@ -117,7 +131,7 @@ METHODS.update({
     "__iter__": lambda tx, self: self.iter(tx),
     "__eq__": lambda tx, self, other: self.binary(tx, operator.eq, self, other) or constant(NotImplemented),
     "__ne__": lambda tx, self, other: self.binary(tx, operator.ne, self, other) or constant(NotImplemented),
-    "__or__": lambda tx, self, other: self.binary(tx, operator.or_, self, other) or constant(NotImplemented),
-    "__ior__": lambda tx, self, other: self.binary(tx, operator.ior, self, other) or constant(NotImplemented),
+    "__or__": _or,
+    "__ior__": _ior,
     "__reversed__": lambda tx, self: self.reversed(tx),
 })

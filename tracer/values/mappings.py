@@ -239,7 +239,10 @@ class DictValue(Value):
         del self.items[real_key]
 
     def update(self, tx: Interpreter, other: Value) -> None:
-        """dict.update with a mapping or an iterable of pairs."""
+        """dict.update with a mapping or an iterable of pairs. OrderedDict asks any subclass of dict for its items."""
+        other_kind = other.python_type()
+        if self.kind is OrderedDict and any(type(getattr(other_kind, name, None)) is FunctionType for name in _PAIRS):
+            raise Unsupported("call", f"OrderedDict.update of {other.describe()}")
         for key, value in pairs_of(tx, other):
             self.setitem(tx, key, value)
 
@@ -459,6 +462,10 @@ def pairs_of(tx: Interpreter, other: Value) -> Iterator[tuple[Value, Value]]:
         if len(pair) != 2:
             raise Unsupported("raises", "ValueError: an item that is no pair of key and value")
         yield pair[0], pair[1]
+
+
+_PAIRS = ("keys", "__getitem__")
+"""Methods that give a mapping's pairs."""
 
 
 def _has_own_pairs(cls: type) -> bool:

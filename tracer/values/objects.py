@@ -460,6 +460,9 @@ class ObjectValue(Value):
                 return missing
         if name in _OF_ITS_CLASS and issubclass(self.cls, (OrderedDict, defaultdict)):
             raise Unsupported("call", f"{self.describe()}.{name}")
+        if name in _BY_ITEM and issubclass(self.cls, OrderedDict) and (args or kwargs):
+            if any(is_python_method(lookup(self.cls, method)) for method in _BY_ITEM[name]):
+                raise Unsupported("call", f"{self.describe()}.{name}")
         result = self.storage.call_method(tx, name, args, kwargs)
         if isinstance(result, DictView):
             result.of = self.cls
@@ -494,6 +497,12 @@ class ObjectValue(Value):
 
 _OF_ITS_CLASS = ("copy", "__copy__", "__or__", "__ror__", "fromkeys")
 """Methods of ordered and default dicts that make one of the subclass."""
+
+_BY_ITEM = dict.fromkeys(("__init__", "update", "__ior__"), ("__setitem__",)) | {
+    "setdefault": ("__contains__", "__getitem__", "__setitem__"), "pop": ("__contains__", "__getitem__", "__delitem__"),
+    "popitem": ("__getitem__", "__delitem__"),
+}  # fmt: skip
+"""Methods of OrderedDict (odictobject.c) that ask a subclass, where those of dict do not: for which methods."""
 
 
 def _setattr(tx: Interpreter, self: ObjectValue, name: Value, value: Value) -> Value:
