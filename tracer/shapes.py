@@ -389,9 +389,11 @@ class FrameShapes:
                 fake = torch.empty_strided(fake_sizes, fake_strides, dtype=tensor.dtype, device=tensor.device)
             if tensor.requires_grad:
                 fake.requires_grad_()
-                if not tensor.is_leaf:
+                if not tensor.is_leaf and tensor._is_view():
                     with self.fake_mode, torch.enable_grad():
                         fake = fake.view_as(fake)
+                elif not tensor.is_leaf:  # with a history, and no view of a leaf, which may not be written
+                    fake = torch._C._functions.DelayedError("the history of an input", 1)(fake)
         self._dims[id(tensor)] = (_numbers(fake_sizes), _numbers(fake_strides))
         return fake
 

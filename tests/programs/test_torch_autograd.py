@@ -8,7 +8,7 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
-from .checking import Programs, check
+from .checking import Programs, check, check_engine, check_whole
 
 program = Programs()
 
@@ -226,6 +226,24 @@ def grad_fn_and_leaves(compile):
         return y.is_leaf, x.is_leaf, y.grad_fn is None, y.requires_grad, x.grad is None, y.detach().grad_fn
 
     return compile(f)(torch.ones(2, requires_grad=True))
+
+
+def test_results_of_operations_are_written_at_sizes_that_vary() -> None:
+    def program(compile):
+        def f(out, x):
+            out.mul_(x)
+            return out.index_add_(0, torch.arange(2), x[:2]) * 2
+
+        compiled, results = compile(f, dynamic=True), []
+        for n in (3, 4, 5):
+            x = torch.arange(n * 2.0).view(n, 2).requires_grad_()
+            out = x * 3
+            compiled(out, x).sum().backward()
+            results.append((out, x.grad))
+        return results
+
+    check_whole(program)
+    check_engine(program)
 
 
 @pytest.mark.parametrize("name", program)
