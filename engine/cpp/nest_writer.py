@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import sympy
+import torch
 
 from ..ir import Axis, Statement
 from .choices import CHUNKS
@@ -25,7 +26,7 @@ from .stripes import VECTOR, Stripes, stripes_of
 if TYPE_CHECKING:
     from .kernel import Kernel
 
-BLOCK = 256  # a float sum runs over blocks of this many elements, and over the blocks in double
+BLOCK = 256  # a sum runs over blocks of this many elements, and over the blocks in double
 STRIPED_BLOCK = 1024  # the same for sums in stripes, at least
 STRIPE = 32  # elements of a block that a stripe may take, where there are many stripes
 SHORT = 256  # elements of a row for which no block is made, where a nest has several rows
@@ -97,7 +98,8 @@ class NestWriter:
                 continue
             operand = next(x.dtype for x in part.body.statements if x.name == s.args[0])
             values = (ctype(operand).value, ctype(s.dtype).value)
-            kept_wide = s.mode == "sum" and (values == ("float", "double") or (wide and values == ("float", "float")))
+            blocks = values == ("float", "float") or (values == ("double", "double") and _loads_doubles(part))
+            kept_wide = s.mode == "sum" and (values == ("float", "double") or (wide and blocks))
             accumulator = Accumulator(s.mode, s.dtype, operand, kept_wide)
             self.reductions.append(Reduction(part, s, accumulator, self.scopes.name(f"{part.body.name}_{s.name}")))
         self.scatters = any(s.mode for p in self.nest.parts for s in p.stores)
@@ -472,6 +474,11 @@ class NestWriter:
         points = sympy.Mul(*[a.extent for a in self.nest.loops])
         limit = BLOCK if self.lane is None else LANE_BLOCK
         return self.threads or not points.is_Integer or points > limit
+
+
+def _loads_doubles(part: Part) -> bool:
+    """Whether sums in double are of doubles, whose roundings blocks keep few; sums of floats have digits to spare."""
+    return any(s.dtype is torch.float64 for s in part.loads)
 
 
 def _now(name: str) -> Place:

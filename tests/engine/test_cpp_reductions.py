@@ -3,13 +3,14 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from .cpp_checking import check
+from .cpp_checking import built, check
 
 KINDS = (torch.sum, torch.mean, torch.amax, torch.amin)
 
@@ -48,6 +49,15 @@ def test_integers(dtype):
 def test_products_and_variances():
     x = torch.rand(9, 700, generator=torch.Generator().manual_seed(0)) + 0.6  # errors of products vary by a factor
     check(lambda x: (x[:, :50].prod(1), x.var(1), x.std(0), *torch.var_mean(x)), x, slack=4.0)
+
+
+@pytest.mark.parametrize("shape, dims", [((4, 5000, 33), (1,)), ((100_000, 16), (0,)), ((16, 100_000), (1,))])
+def test_doubles_are_added_up_in_blocks(shape, dims):
+    """One after the other, these would be off by hundreds of roundings; eager's are by three."""
+    x = torch.full(shape, -math.log(7), dtype=torch.float64)
+    (total,) = built(lambda x: x.sum(dims), x)(x)
+    exact = torch.from_numpy(x.numpy().astype(np.longdouble).sum(dims).astype(np.float64))
+    assert ((total - exact).abs() <= 16 * torch.finfo(torch.float64).eps * exact.abs()).all()
 
 
 def test_a_large_sum_does_not_depend_on_the_number_of_threads():
