@@ -11,7 +11,7 @@ import pytest
 import torch
 from ptdebug.tracer.statistics import STATISTICS
 
-from .checking import Programs, call, check, check_whole
+from .checking import Programs, call, check, check_engine, check_whole
 
 program = Programs()
 
@@ -107,3 +107,23 @@ def test_arithmetic_on_many_numbers(name: str) -> None:
 )
 def test_arithmetic_that_breaks_the_graph(case) -> None:
     check(case)
+
+
+def _of_tensors(x, y):
+    first, total = x[0], x.sum()
+    plain = torch.tensor([total, first]), torch.tensor((first, 1.0)), torch.as_tensor([[total, 2], [first, 0.5]])
+    whole = torch.tensor([y[0], y[1]]), torch.tensor([y[0], 2]), torch.tensor([y[0], 0.5])
+    asked = torch.tensor([first], dtype=torch.float64), torch.asarray([y[0], total], dtype=torch.float32)
+    return *plain, *whole, *asked, torch.tensor([total.double(), 1]), torch.tensor([total > 0, total]), x * 2
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("grad", [False, True])
+def test_tensors_of_tensors(dtype, grad):
+    def program(compile):
+        compiled = compile(_of_tensors)
+        numbers = [(torch.arange(1, 4, dtype=dtype) * n / 3).requires_grad_(grad) for n in (1, 2, 3)]
+        return [compiled(x, torch.tensor([2**53 + 1, n])) for n, x in enumerate(numbers)]
+
+    check_whole(program)
+    check_engine(program)

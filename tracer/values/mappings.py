@@ -16,7 +16,7 @@ from ..finalizers import refuse_visible_deaths
 from ..sources import AttrSource, ItemSource, KeySource, Source
 from ..wording import in_words
 from .base import Unsupported, Value, each, with_arguments
-from .constant import REGISTRY, BoundBuiltin, constant, fold, same_kinds
+from .constant import REGISTRY, attribute_of_builtin, constant, fold, same_kinds
 from .dict_iterators import DictIterator
 from .keys import checked_key, objects_of
 from .operators import equal, tell_apart
@@ -281,10 +281,9 @@ class DictValue(Value):
         """Methods, and default_factory."""
         if name == "default_factory" and self.default_factory is not None:
             return self.default_factory
-        if name == "__class__":
-            return from_python(tx, self.kind)
-        if hasattr(self.kind, name):
-            return BoundBuiltin(self, name)
+        found = attribute_of_builtin(tx, self, self.kind, name)
+        if found is not None:
+            return found
         stored = tx.effects.load_attr(self, name) or self._attribute(tx, name)
         return stored or fold(tx, getattr, [constant(self.kind()), constant(name)])  # raises
 
@@ -478,10 +477,9 @@ def _is_none(value: Value) -> bool:
     return value.is_constant() and value.as_constant() is None
 
 
+_TEXT: frozenset[type] = frozenset((str,))
 _PLAIN_TEXTS = (lambda mapping: _TEXT.issuperset(map(type, mapping)), "the keys of {} are plain texts")
 """A member of an enumeration of strings is another key than the text that it equals; guards of keys compare them."""
-
-_TEXT = frozenset((str,))
 
 
 def _is_names(source: Source | None) -> bool:

@@ -1,24 +1,29 @@
-"""torch.tensor of numbers that vary, alone or in lists: what torch's own reads is right for one call only.
+"""torch.tensor of numbers that vary, alone or in lists, and of lists with tensors in place of numbers: what torch's own
+reads is right for one call only.
 
 The numbers become tensors in the widest dtype of their kind and are converted there, as `store_scalar` in
 torch/csrc/utils/tensor_new.cpp does with Python's: what is too large for a float32 is infinite.
 """
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import torch
+from torch._C._functorch import is_functorch_wrapped_tensor
 
 from .base import Value
 from .constant import constant
 from .lists import make_list
 from .number import NumberValue
 from .sequences import SequenceValue
+from .tensor import TensorValue
 
 if TYPE_CHECKING:
     from ..interpreter import Interpreter
 
+_INTEGERS = frozenset((torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64))
 _WIDEST = {torch.int64: torch.int64, torch.float32: torch.float64, torch.float64: torch.float64}
 """By the dtype of the result; other dtypes refuse some numbers."""
 
@@ -26,19 +31,19 @@ _WIDEST = {torch.int64: torch.int64, torch.float32: torch.float64, torch.float64
 def tensor_of_numbers(tx: Interpreter, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
     """torch.tensor(numbers, dtype=, device=); None where no number varies, or it is not known how torch converts it."""
     shape = _shape(args[0]) if len(args) == 1 and kwargs.keys() <= {"dtype", "device"} else None
-    if shape is None:
+    if shape is None or isinstance(args[0], TensorValue):
         return None
     numbers = _flat(args[0])
-    kinds = {number.python_type() for number in numbers}
+    kinds = [_dtype(number) for number in numbers]
     asked = kwargs["dtype"].as_constant() if "dtype" in kwargs else None
-    dtype = asked or (torch.get_default_dtype() if float in kinds else torch.int64)
+    dtype = asked or functools.reduce(torch.promote_types, kinds)
     widest = _WIDEST.get(dtype)
-    if widest is None or not kinds <= ({int} if widest is torch.int64 else {int, float}):
+    if widest is None or (widest is torch.int64 and not _INTEGERS.issuperset(kinds)):
         return None
-    if not any(isinstance(number, NumberValue) for number in numbers):
+    if not any(isinstance(number, (NumberValue, TensorValue)) for number in numbers):
         return None
     options = {**kwargs, "dtype": constant(widest)}
-    made = [tx.graph.call(torch.scalar_tensor, [number], options, tx) for number in numbers]
+    made = [_converted(tx, number, options) for number in numbers]
     result = made[0]
     if shape:
         stacked = tx.graph.call(torch.stack, [make_list(tx, made)], {}, tx)
@@ -46,8 +51,27 @@ def tensor_of_numbers(tx: Interpreter, args: Sequence[Value], kwargs: Mapping[st
     return result if dtype is widest else tx.graph.call("to", [result, constant(dtype)], {}, tx, op="call_method")
 
 
+def _dtype(number: Value) -> torch.dtype:
+    """What torch infers of a number, or of a tensor that stands for one."""
+    if isinstance(number, TensorValue):
+        return number.fake.dtype
+    return torch.get_default_dtype() if number.python_type() is float else torch.int64
+
+
+def _converted(tx: Interpreter, number: Value, options: Mapping[str, Value]) -> Value:
+    """A tensor of one number, which has no gradient: `torch.tensor` takes its value."""
+    if not isinstance(number, TensorValue):
+        return tx.graph.call(torch.scalar_tensor, [number], options, tx)
+    value = tx.graph.call("detach", [number], {}, tx, op="call_method")
+    return tx.graph.call("to", [value], options, tx, op="call_method")
+
+
 def _shape(value: Value) -> tuple[int, ...] | None:
     """The lengths of nested lists of numbers, as far as these are equal; None for anything else."""
+    if isinstance(value, TensorValue):
+        fake = value.fake
+        plain = type(value) is TensorValue and fake.device.type == "cpu" and not is_functorch_wrapped_tensor(fake)
+        return () if plain and fake.dim() == 0 and not fake.is_complex() else None
     if isinstance(value, NumberValue) or (value.is_constant() and type(value.as_constant()) in (int, float)):
         return ()
     if not isinstance(value, SequenceValue) or not value.items:
