@@ -28,6 +28,8 @@ LEAST = 8  # rows, and elements of a row, of a block that is transposed as vecto
 SHORT = 32  # elements of a row, below which lanes of rows are the faster: the sums of a row need not be joined
 MOST_BYTES = 512 * 1024  # of all arrays of a tile: a part of the second-level cache
 LONG = 64  # elements of a row of which a part of a block may be transposed one by one
+LANES = 64  # rows that are a block of lanes, about
+LOST = 3  # transpositions that cost less than a pass of lanes over lines which do not stay in the cache
 ALONG = axis_symbol("along")  # what the loops along a row are called where they are compared
 
 Place = tuple[str, sympy.Expr, int]
@@ -125,6 +127,11 @@ class Access:
         found = self.form is not None and bool(self.loops) and coefficient(self.form, self.loops[-1].symbol) == 1
         return found and self.form is not None and mentions(self.form, row.symbol)
 
+    def scatters(self, row: Axis) -> bool:
+        """Whether the lines that a block of lanes touches, one for each row, do not stay in the first-level cache."""
+        step = 0 if self.form is None else coefficient(self.form, row.symbol)
+        return isinstance(step, int) and 0 < room(abs(step) * ctype(self.statement.dtype).bytes, *FIRST) < LANES
+
 
 def find_row_tile(
     group: Group, bodies: Sequence[LoopBody], local: Collection[str], lanes: bool, fewest: int, context: CompileContext
@@ -142,23 +149,34 @@ def find_row_tile(
     passes = _passes(accesses, row)
     if not passes:
         return None, lanes
-    lines = max(LEAST, LINE // min(ctype(found[0].statement.dtype).bytes for found in passes.values()))
+    lines, operands = _sized(passes)
     tiles = static(sympy.ceiling(row.extent / lines) * sympy.Mul(*[r.extent for r in group.axes if r != row]))
-    operands = {place: _operand(k, found, lines) for k, (place, found) in enumerate(passes.items())}
-    size = sum(lines * x.wide * ctype(x.load.dtype).bytes for x in operands.values())
-    if size > MOST_BYTES or (tiles is not None and tiles < fewest):
+    if not operands or (tiles is not None and tiles < fewest):
         return None, lanes
     lengths = {place[2] for place in operands}
     vectors = all(n % LEAST == 0 or n >= LONG for n in lengths) and all(
         ctype(x.load.dtype).bytes in (2, 4) for x in operands.values())
-    others = len({(id(a.nest), a.place) for a in accesses if a.along(row)})
-    worth = vectors and (not lanes or (min(lengths) >= SHORT and len(operands) <= others))
+    others = {(id(a.nest), a.place): a for a in accesses if a.along(row)}
+    lost = any(a.scatters(row) for a in others.values())
+    worth = vectors and (not lanes or (min(lengths) >= SHORT and len(operands) <= len(others) * (LOST if lost else 1)))
     options = ("tiles", "lanes", "rows") if lanes else ("tiles", "rows")
     names = ", ".join(place[0] for place in operands)
-    why = (f"memory of {names} runs across the rows, along {row.symbol}; passes along other memory: {others}; " + (
+    why = (f"memory of {names} runs across the rows, along {row.symbol}; passes along other memory: {len(others)}" + (
+        ", whose lines lanes would lose; " if lost else "; ") + (
         "blocks are transposed as vectors" if vectors else "elements would be transposed one by one"))
     chosen = context.decide("tile", group.kernel, options, options[0 if worth else 1], why)
     return RowTile(row, lines, operands, group.axes) if chosen == "tiles" else None, chosen == "lanes"
+
+
+def _sized(passes: dict[Place, list[Access]]) -> tuple[int, dict[Place, Operand]]:
+    """How many rows a tile has, as a line has elements or as fit, and what it holds; nothing where none fit."""
+    lines = max(LEAST, LINE // min(ctype(found[0].statement.dtype).bytes for found in passes.values()))
+    while lines >= LEAST:
+        operands = {place: _operand(k, found, lines) for k, (place, found) in enumerate(passes.items())}
+        if sum(lines * x.wide * ctype(x.load.dtype).bytes for x in operands.values()) <= MOST_BYTES:
+            return lines, operands
+        lines //= 2
+    return LEAST, {}
 
 
 def _operand(number: int, found: Sequence[Access], rows: int) -> Operand:

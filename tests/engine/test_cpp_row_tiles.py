@@ -47,6 +47,23 @@ def test_tiles_are_chosen_where_memory_runs_both_ways_and_rows_are_long():
     assert "transposed<" not in check(norm, short, weight, bias).source.text
 
 
+@pytest.mark.parametrize("columns", [200, 1024])
+def test_lanes_whose_lines_fall_into_few_sets_of_the_cache_are_no_lanes(columns):
+    x, y, *_ = arguments(2, columns, 64)
+    y = y.contiguous()
+    made = check(lambda x, y: F.layer_norm((x + y).transpose(1, 2), (columns,)), x, y)
+    assert ("transposed<" in made.source.text) == (columns == 1024)
+
+
+def test_long_rows_are_fewer_in_a_tile():
+    x, y, *_ = arguments(2, 8192, 20)
+    made = check(lambda x, y: torch.softmax(x.transpose(1, 2) * y.transpose(1, 2), -1), x, y, overrides=FORCED)
+    assert "i2_0 += 8" in made.source.text
+    x, y, *_ = arguments(2, 40000, 20)
+    made = check(lambda x, y: torch.softmax(x.transpose(1, 2) * y.transpose(1, 2), -1), x, y)
+    assert "transposed<" not in made.source.text
+
+
 def test_values_do_not_depend_on_the_tiles():
     x, y, *_ = arguments(3, 200, 50)
     function = lambda x, y: torch.softmax((x.transpose(1, 2) * y.transpose(1, 2)) + y.transpose(1, 2), -1)
