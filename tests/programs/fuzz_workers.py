@@ -5,7 +5,6 @@ has its own allowance of processor time, which the kernel enforces: a loop insid
 """
 from __future__ import annotations
 
-import faulthandler
 import gc
 import json
 import os
@@ -18,7 +17,7 @@ from pathlib import Path
 
 _MEMORY = 4 << 30  # address space of a worker beyond what it has once torch is loaded, in bytes
 PROCESSOR = 100  # seconds of processor time after which one run of a program ends with its worker
-_STUCK = 600.0  # seconds by the clock after which a worker ends, where it waits and uses no processor
+_STUCK = 45.0  # seconds by the clock in which a worker that is alive uses some processor, or waits for itself
 _OUT = "out of time or memory"
 
 
@@ -59,7 +58,6 @@ def work(first: int, count: int, engine: int) -> int:
             allow_processor(PROCESSOR)
 
         entering("")
-        faulthandler.dump_traceback_later(_STUCK, exit=True)
         found = verdict(program(seed), with_engine(seed, engine), entering=entering)
         if found is None:
             outcome = Outcome(seed)
@@ -103,23 +101,45 @@ def _worker(first: int, count: int, engine: int) -> tuple[list[Outcome], _Death 
     command = [sys.executable, str(script), "--worker", "--seed", str(first), "--count", str(count),
                "--engine", str(engine)]  # fmt: skip
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "2"}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    worker = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+    stdout, stderr = _until_its_end(worker)
     outcomes: list[Outcome] = []
     last, run = first, ""
-    for line in done.stdout.splitlines():
+    for line in stdout.splitlines():
         entry = json.loads(line) if line.startswith('{"seed"') else {}
         if "run" in entry:
             last, run = entry["seed"], entry["run"]
         elif entry:
             outcomes.append(Outcome(**entry))
-    if done.returncode == 0 and len(outcomes) == count:
+    if worker.returncode == 0 and len(outcomes) == count:
         return outcomes, None
-    return outcomes, _Death(last, run, _how(done.returncode, done.stderr), done.stderr[-2000:])
+    return outcomes, _Death(last, run, _how(worker.returncode, stderr), stderr[-2000:])
+
+
+def _until_its_end(worker: subprocess.Popen[str]) -> tuple[str, str]:
+    """What a worker wrote. One whose threads wait for each other is killed."""
+    used = -1.0
+    while True:
+        try:
+            return worker.communicate(timeout=_STUCK)
+        except subprocess.TimeoutExpired:
+            before, used = used, _used(worker.pid)
+            if used == before:
+                worker.kill()
+
+
+def _used(pid: int) -> float:
+    """Processor time of a process and its ended children, in ticks of the kernel; -1 where it is gone (proc(5))."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return -1.0
+    return float(sum(map(int, fields[11:15])))
 
 
 def _how(code: int, stderr: str) -> str:
     """How a worker ended, in words."""
-    if code == -signal.SIGXCPU or "Timeout (" in stderr or code == -signal.SIGKILL:
+    if code in (-signal.SIGXCPU, -signal.SIGKILL):
         return _OUT
     if any(word in stderr for word in ("MemoryError", "bad_alloc", "not enough memory", "TooSlow")):
         return _OUT
