@@ -8,9 +8,9 @@ import torch
 import torch.fx
 
 from ..unsupported import EngineUnsupported
-from .body import BodyBuilder, compute_dtype
+from .body import LOW_PRECISION, BodyBuilder, compute_dtype
 from .index import constant, size
-from .pointwise import apply
+from .pointwise import apply, number_in
 from .registry import POINTWISE, Unsupported, lowering
 from .values import Index, Value
 
@@ -29,7 +29,7 @@ def filled(graph: GraphLowering, node: torch.fx.Node, value: Any) -> Value:
     def compute(e: BodyBuilder, index: Index) -> str:
         if isinstance(value, sympy.Expr):
             return e.cast(e.index_value(constant(value)), compute_dtype(fake.dtype))
-        return e.constant(value, fake.dtype)
+        return e.constant(number_in(value, fake.dtype) if fake.dtype in LOW_PRECISION else value, fake.dtype)
 
     return graph.pointwise(node, fake, (), compute)
 

@@ -205,6 +205,7 @@ NUMBERS = {
     "eq": torch.eq, "lt": torch.lt, "ge": torch.ge, "add": torch.add, "sub": torch.sub, "mul": torch.mul,
     "div": torch.div, "pow": torch.pow, "to the power": lambda x, n: torch.pow(n, x),
     "remainder": torch.remainder, "fmod": torch.fmod, "rsub": lambda x, n: n - x, "clamp": lambda x, n: x.clamp(-n, n),
+    "filled": lambda x, n: torch.full_like(x, n) * x, "new": lambda x, n: torch.fmod(x.new_full((512,), n), x),
     "times": lambda x, n: torch.add(x, x, alpha=n), "where": lambda x, n: torch.where(x > n, x, n),
 }
 
