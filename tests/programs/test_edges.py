@@ -415,6 +415,40 @@ def methods_of_dicts_for_other_mappings(compile):
     return [(f(torch.ones(2), others), g(torch.ones(2))) for _ in range(2)]
 
 
+Point = collections.namedtuple("Point", "a b")
+VARIABLE = contextvars.ContextVar("VARIABLE")
+NAMES = (
+    "__class__", "__doc__", "__module__", "__name__", "__qualname__", "__dict__", "__hash__", "__bases__", "__mro__",
+    "__call__", "__len__", "__eq__", "__iter__", "__next__", "__repr__", "__init__", "__self__", "__slots__", "missing",
+    "append", "default_factory", "__weakref__", "__text_signature__",
+)  # fmt: skip
+
+MAKERS = [
+    lambda: [1], lambda: (1,), lambda: {1}, lambda: frozenset([1]), lambda: {1: 2}, lambda: collections.OrderedDict(),
+    lambda: collections.defaultdict(None), lambda: collections.deque([1], 2), lambda: Point(1, 2), lambda: slice(1),
+    lambda: enumerate([1]), lambda: reversed([1]), lambda: zip([1]), lambda: map(str, [1]), lambda: iter({1: 2}),
+    lambda: itertools.chain([1]), lambda: itertools.count(), lambda: {1: 2}.keys(), lambda: range(2), lambda: VARIABLE,
+]  # fmt: skip
+
+
+@program
+def attributes_of_objects_of_builtin_classes(compile):
+    """Those of the class, not those that its metaclass gives the class itself."""
+    def has(x, make):
+        return x + 1, [hasattr(make(), name) for name in NAMES if name != "__dict__"]
+
+    def what(x, make, name):
+        found = getattr(make(), name, "none")
+        return x + 1, type(found).__name__, found if isinstance(found, (str, type, tuple)) else 0
+
+    found = []
+    for make in MAKERS:
+        found.append(compile(lambda x, m=make: has(x, m))(torch.ones(2)))
+        for name in ("__class__", "__doc__", "__hash__", "__len__"):
+            found.append(compile(lambda x, m=make, n=name: what(x, m, n))(torch.ones(2)))
+    return found
+
+
 @pytest.mark.parametrize("name", program)
 def test_program(name):
     check(program[name])

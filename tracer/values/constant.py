@@ -4,7 +4,16 @@ from __future__ import annotations
 import enum
 import operator
 from collections.abc import Callable, Collection, Mapping, Sequence
-from types import FunctionType, GenericAlias, MethodType
+from types import (
+    BuiltinMethodType,
+    FunctionType,
+    GenericAlias,
+    GetSetDescriptorType,
+    MemberDescriptorType,
+    MethodType,
+    MethodWrapperType,
+    WrapperDescriptorType,
+)
 from typing import TYPE_CHECKING, Any
 
 from ..sources import Source
@@ -131,8 +140,8 @@ class BoundBuiltin(Value):
         self.name = name
 
     def python_type(self) -> type:
-        """The type of builtin methods."""
-        return type([].append)
+        """The type of builtin methods; of special ones (`[].__len__`), and of those that torch has in Python."""
+        return _METHODS.get(type(_of_type(self.owner.python_type(), self.name)), BuiltinMethodType)
 
     def truth(self, tx: Interpreter) -> bool:
         """Methods are true."""
@@ -156,7 +165,7 @@ class BoundBuiltin(Value):
 
     def getattr(self, tx: Interpreter, name: str) -> Value:
         """`__name__` and `__self__`."""
-        if name in ("__name__", "__qualname__"):
+        if name == "__name__":
             return constant(self.name)
         if name == "__self__":
             return self.owner
@@ -170,6 +179,31 @@ class BoundBuiltin(Value):
     def describe(self) -> str:
         """For messages."""
         return f"the method {self.name} of {self.owner.describe()}"
+
+
+_METHODS = {WrapperDescriptorType: MethodWrapperType, FunctionType: MethodType}
+"""By the type of what a class has: the type of a method that is read off an object."""
+
+_MISSING = object()
+
+
+def _of_type(kind: type, name: str) -> Any:
+    """What a class or a base of it has under a name, as it is there; past its metaclass."""
+    return next((base.__dict__[name] for base in kind.__mro__ if name in base.__dict__), _MISSING)
+
+
+def attribute_of_builtin(tx: Interpreter, owner: Value, kind: type, name: str) -> Value | None:
+    """An attribute that an object has of its builtin class `kind`; None where there is none."""
+    if name == "__class__":
+        return fold_result(tx, kind)
+    found = _of_type(kind, name)
+    if found is _MISSING:
+        return None
+    if found is None or isinstance(found, str):  # `__hash__` of what has none, `__doc__`
+        return constant(found)
+    if isinstance(found, (GetSetDescriptorType, MemberDescriptorType)):
+        raise Unsupported("attribute", f"{owner.describe()}.{name}")
+    return BoundBuiltin(owner, name)
 
 
 class OneByOneIterator(Value):
@@ -204,8 +238,9 @@ class OneByOneIterator(Value):
 
     def getattr(self, tx: Interpreter, name: str) -> Value:
         """Its methods."""
-        if hasattr(self.python_type(), name):
-            return BoundBuiltin(self, name)
+        found = attribute_of_builtin(tx, self, self.python_type(), name)
+        if found is not None:
+            return found
         return tx.raise_observed(AttributeError, f"'{self.python_type().__name__}' object has no attribute '{name}'")
 
 

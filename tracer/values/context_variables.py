@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..sources import AttrSource, CallSource, Source
 from .base import Unsupported, Value
-from .constant import BoundBuiltin, constant
+from .constant import attribute_of_builtin, constant, fold
 from .registry import build, builds
 
 if TYPE_CHECKING:
@@ -31,7 +31,10 @@ class ContextVariableValue(Value):
 
     def getattr(self, tx: Interpreter, name: str) -> Value:
         """`name`, and the methods."""
-        return constant(self.real.name) if name == "name" else BoundBuiltin(self, name)
+        if name == "name":
+            return constant(self.real.name)
+        found = attribute_of_builtin(tx, self, ContextVar, name)
+        return found or fold(tx, getattr, [constant(self.real), constant(name)])  # raises
 
     def call_method(self, tx: Interpreter, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         """get, set and reset."""

@@ -57,7 +57,7 @@ class DequeValue(ListValue):
         """maxlen, and methods."""
         if name == "maxlen":
             return constant(self.maxlen)
-        if not hasattr(deque, name):
+        if not any(name in base.__dict__ for base in deque.__mro__):  # a metaclass has more
             return fold(tx, getattr, [constant(deque()), constant(name)])  # raises
         return super().getattr(tx, name)
 

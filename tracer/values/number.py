@@ -17,9 +17,9 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from ..sources import ComputedSource, ConstantSource, Source
 from ..wording import expression_of
 from .base import Unsupported, Value
-from .constant import REGISTRY, BoundBuiltin, constant, fold
+from .constant import REGISTRY, attribute_of_builtin, constant, fold
 from .operators import IN_PLACE
-from .registry import RESULTS, from_python
+from .registry import RESULTS
 
 if TYPE_CHECKING:
     from ..codegen import Codegen
@@ -204,11 +204,10 @@ class NumberValue(Value):
             return self
         if name in ("imag", "denominator"):
             return constant(int(name == "denominator"))
-        if name == "__class__":
-            return from_python(tx, self.python_type())
-        if not hasattr(self.python_type(), name):
-            tx.raise_observed(AttributeError, f"'{self.python_type().__name__}' object has no attribute '{name}'")
-        return BoundBuiltin(self, name)
+        found = attribute_of_builtin(tx, self, self.python_type(), name)
+        if found is not None:
+            return found
+        return tx.raise_observed(AttributeError, f"'{self.python_type().__name__}' object has no attribute '{name}'")
 
     def call_method(self, tx: Interpreter, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         """Methods specialise the number, but conversions."""

@@ -11,7 +11,7 @@ import torch
 from ..sources import ItemSource, Source
 from ..wording import in_words
 from .base import Unsupported, Value, with_arguments
-from .constant import REGISTRY, BoundBuiltin, constant
+from .constant import REGISTRY, BoundBuiltin, attribute_of_builtin, constant
 from .operators import apply, equal
 from .registry import FRESH, build, builds, from_python
 from .sequence_iterators import SequenceIterator
@@ -132,10 +132,9 @@ class SequenceValue(Value):
 
     def getattr(self, tx: Interpreter, name: str) -> Value:
         """Methods."""
-        if name == "__class__":
-            return from_python(tx, self.kind)
-        if hasattr(self.base, name):
-            return BoundBuiltin(self, name)
+        found = attribute_of_builtin(tx, self, self.kind, name)
+        if found is not None:
+            return found
         return tx.raise_observed(AttributeError, f"'{self.kind.__name__}' object has no attribute '{name}'")
 
     def call_method(self, tx: Interpreter, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
@@ -194,7 +193,7 @@ class TupleValue(SequenceValue):
         if self.kind not in (tuple, torch.Size) and name != "__class__":
             if name == "_fields":
                 return from_python(tx, tuple(fields))
-            if name not in tuple.__dict__ and name not in _NAMED_METHODS:
+            if name not in tuple.__dict__ and name not in object.__dict__ and name not in _NAMED_METHODS:
                 return self._class_attribute(tx, name)
         if self.kind is torch.Size and name == "numel":
             return BoundBuiltin(self, name)
@@ -203,7 +202,7 @@ class TupleValue(SequenceValue):
     def _class_attribute(self, tx: Interpreter, name: str) -> Value:
         """A method or property that a subclass of a named tuple defines."""
         found = getattr(self.kind, name, None)
-        if found is None:
+        if found is None or not any(name in base.__dict__ for base in self.kind.__mro__):  # a metaclass has more
             tx.raise_observed(AttributeError, f"'{self.kind.__name__}' object has no attribute '{name}'")
         function = from_python(tx, found.fget if isinstance(found, property) else found)
         if isinstance(found, property):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..sources import Source
 from .base import Unsupported, Value, each, with_arguments
-from .constant import REGISTRY, BoundBuiltin, ItemsIterator, constant, same_kinds
+from .constant import REGISTRY, ItemsIterator, attribute_of_builtin, constant, same_kinds
 from .keys import checked_key
 from .mappings import DictValue, DictView
 from .registry import FRESH, builds, from_python, is_stable
@@ -132,8 +132,9 @@ class SetValue(Value):
 
     def getattr(self, tx: Interpreter, name: str) -> Value:
         """Methods."""
-        if hasattr(self.kind, name):
-            return BoundBuiltin(self, name)
+        found = attribute_of_builtin(tx, self, self.kind, name)
+        if found is not None:
+            return found
         return tx.raise_observed(AttributeError, f"'{self.kind.__name__}' object has no attribute '{name}'")
 
     def call_method(self, tx: Interpreter, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
