@@ -1,10 +1,12 @@
 """Softmax and the normalizations, each as the few bodies that suit its data flow."""
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.fx
+from torch._prims_common import is_contiguous_for_memory_format_or_false
 
 from .body import BodyBuilder, compute_dtype
 from .index import ZERO, Size, constant, contiguous_strides, product, size, stored_strides
@@ -198,17 +200,35 @@ def _evaluated(graph: GraphLowering, node: torch.fx.Node, *args: Any) -> tuple[V
 
 def _normalized(graph: GraphLowering, node: torch.fx.Node, x: Value, weight: Value | None, bias: Value | None,
                 mean: Value, variance: Value, eps: float) -> Value:
-    """x * alpha + beta with alpha and beta of the channel, as ATen's kernel computes it."""
+    """x * alpha + beta with alpha and beta of the channel, as ATen's kernel for dense tensors computes it; that for
+    others subtracts the mean first (aten/src/ATen/native/Normalization.cpp)."""
     out = node.meta["val"][0]
     wide = compute_dtype(out.dtype)
+    image, *channels = [n.meta["val"] for n in node.args[:5] if isinstance(n, torch.fx.Node)]
+    dense = _is_dense(image, MEMORY_FORMATS) and all(_is_dense(c, MEMORY_FORMATS[:1]) for c in channels)
 
     def compute(e: BodyBuilder, index: Index) -> str:
         channel = (index[1],)
+        element, middle = e.cast(x.load(e, index), wide), e.cast(mean.load(e, channel), wide)
         scale = e("rsqrt", e("add", e.cast(variance.load(e, channel), wide), eps))
-        alpha = scale if weight is None else e("mul", scale, e.cast(weight.load(e, channel), wide))
-        shift = e("mul", e.cast(mean.load(e, channel), wide), alpha)
-        beta = e("neg", shift) if bias is None else e("sub", e.cast(bias.load(e, channel), wide), shift)
-        return e("add", e("mul", e.cast(x.load(e, index), wide), alpha), beta)
+        factor = None if weight is None else e.cast(weight.load(e, channel), wide)
+        shift = None if bias is None else e.cast(bias.load(e, channel), wide)
+        if not dense:
+            value = e("mul", e("sub", element, middle), scale)
+            value = value if factor is None else e("mul", value, factor)
+            return value if shift is None else e("add", value, shift)
+        alpha = scale if factor is None else e("mul", scale, factor)
+        moved = e("mul", middle, alpha)
+        beta = e("neg", moved) if shift is None else e("sub", shift, moved)
+        return e("add", e("mul", element, alpha), beta)
 
     affine = tuple(v for v in (weight, bias) if v is not None)
     return lazily_rounded(graph, node, out, (x, mean, variance, *affine), compute)
+
+
+MEMORY_FORMATS = (torch.contiguous_format, torch.channels_last, torch.channels_last_3d)
+
+
+def _is_dense(tensor: torch.Tensor, formats: Sequence[torch.memory_format]) -> bool:
+    return tensor.device.type != "cpu" or any(
+        is_contiguous_for_memory_format_or_false(tensor, memory_format=f) for f in formats)

@@ -92,6 +92,11 @@ FOUND = {
     "batch norm of every second row of channels last is channels last": program(
         [given("a", (2, 4, 3, 2), stride=(48, 1, 16, 4)), given("b", (4,)), given("c", (4,), fill="index", bound=5)],
         ("F.batch_norm", (A, B, C, None, None, False), {})),
+    "batch norm of what is not dense subtracts the mean first": program(
+        [given("a", (4, 3), stride=(1, 4)), given("b", (3,), fill="small"), given("c", (3,), data=torch.ones(3)),
+         given("d", (3,), data=torch.full((3,), LARGEST)), given("e", (4, 3), fill="small")],
+        ("F.batch_norm", (A, B, C, Ref("d"), None, False), {}),
+        ("F.batch_norm", (Ref("e"), B, C, Ref("d"), None, False), {}), results=("v0", "v1")),
     "logsigmoid gives row-major results": program([given("a", (3, 4), stride=(1, 3))], ("F.logsigmoid", (A,), {})),
     "max_pool1d gives row-major results": program(
         [given("a", (3, 4, 5), stride=(20, 1, 4))], ("F.max_pool1d", (A, 3, 1, 0), {})),
