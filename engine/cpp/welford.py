@@ -57,7 +57,7 @@ def _two_passes(body: LoopBody) -> tuple[LoopBody, LoopBody, str, torch.dtype]:
         make("_squares", "reduce", (t + "_squared",), mode="sum", **exact), *counted,
         make("_shift", "truediv", (t + "_rest", t + "_n"), **exact),
         make("_moved", "add", (t + "_base", t + "_shift"), **exact),
-        make("_size", "abs", (t + "_base",), **exact), make("_infinity", "constant", value=math.inf, **exact),
+        make("_size", "abs", (t + "_base",), **exact), make("_infinity", "constant", (), value=math.inf, **exact),
         make("_finite", "lt", (t + "_size", t + "_infinity"), dtype=torch.bool),
         make("_exact", "where", (t + "_finite", t + "_moved", t + "_base"), **exact),
         make("_excess", "mul", (t + "_rest", t + "_shift"), **exact),
