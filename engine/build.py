@@ -109,7 +109,7 @@ def _place(source: str) -> tuple[str, Path]:
     """The compiler, and where the cache has what it makes of `source`."""
     compiler = find_compiler()
     digest = hashlib.sha256(source.encode())
-    for part in (*FLAGS, compiler, _compiler_version(compiler), cpu_features(), torch.__version__):
+    for part in (*FLAGS, compiler, _compiler_version(compiler), cpu_features(), torch.__version__, openmp_runtime()):
         digest.update(b"\0" + part.encode())
     return compiler, cache_folder() / "cpp" / f"{digest.hexdigest()[:32]}.so"
 
