@@ -11,6 +11,7 @@ import enum
 import functools
 import itertools
 import json
+import random
 import typing
 import weakref
 from typing import Any
@@ -18,6 +19,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from ptdebug.tracer.statistics import STATISTICS
 
 from .checking import Programs, call, check
 
@@ -452,3 +454,13 @@ def attributes_of_objects_of_builtin_classes(compile):
 @pytest.mark.parametrize("name", program)
 def test_program(name):
     check(program[name])
+
+
+@pytest.mark.parametrize("function", [
+    lambda x, n: x.sum(0)[:n], lambda x, n: (x * 2, range(n), [1] * n),
+    lambda x, n: (x * 2, random.sample(population=[1, 2, 3], k=2)), lambda x, n: (x * 2, random.choice(seq=[1, 2])),
+])  # fmt: skip
+def test_what_is_not_followed_breaks_the_graph_and_is_no_error_of_ours(function):
+    STATISTICS.clear()
+    check(lambda compile: compile(function)(torch.ones(2, 3), Whole(2)))
+    assert not [reason for reason in STATISTICS.reasons if reason.startswith("internal error")]

@@ -316,6 +316,8 @@ def _bounds(name: str, args: Args, kwargs: Kwargs) -> tuple[int, int] | None:
 
 def _choice(tx: Interpreter, owner: RandomValue, name: str, args: Args, kwargs: Kwargs) -> Value:
     """One of some numbers."""
+    if not args:
+        raise Unsupported("call", f"random.{name} by keywords")
     kind = _kind_of(args[0], "random.choice")
     source, example = _draw(tx, owner, _unbound(name), name, args, kwargs)
     return _number(tx, kind, example, source)
@@ -323,6 +325,8 @@ def _choice(tx: Interpreter, owner: RandomValue, name: str, args: Args, kwargs: 
 
 def _several(tx: Interpreter, owner: RandomValue, name: str, args: Args, kwargs: Kwargs) -> Value:
     """A list of some of the numbers."""
+    if not args:
+        raise Unsupported("call", f"random.{name} by keywords")
     kind = _kind_of(args[0], f"random.{name}")
     count = kwargs.get("k") or (args[1] if name == "sample" and len(args) > 1 else constant(1))
     if not count.is_constant():

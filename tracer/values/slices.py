@@ -106,7 +106,9 @@ def as_index(tx: Interpreter, value: Value, message: str = "") -> int:
     if value.is_constant():
         return operator.index(value.as_constant())
     if issubclass(kind, int):
-        return int(value.specialize(tx))  # type: ignore[attr-defined]
+        if not hasattr(value, "specialize"):  # an instance of the program's subclass
+            raise Unsupported("not-a-constant", value.describe())
+        return int(value.specialize(tx))
     return as_index(tx, checked_index(tx, value.call_method(tx, "__index__", [], {})))
 
 
