@@ -102,6 +102,16 @@ def test_running_statistics_are_compared():
     assert "a1" in difference(program, results, memory)
 
 
+def test_statistics_that_share_memory_do_not_stop_the_runs_with_changed_roundings():
+    rows = Input("a0", (4, 3), (3, 1), 0, torch.float32, "normal", 1)
+    inputs = [rows, *[Input(name, (3,), (0,), 0, torch.float32, "index", 1, 5) for name in ("a1", "a2")]]
+    call = Call("v0", "F.batch_norm", (Ref("a0"), Ref("a1"), Ref("a2"), None, None, False))
+    program = Program(0, tuple(inputs), (call,), ("v0",))
+    memory = program.tensors()
+    (right,) = execute(program, memory)
+    assert difference(program, [right * (1 + 1e-7)], memory) == ""
+
+
 def test_a_failing_program_shrinks_to_the_call_that_is_wrong(monkeypatch):
     calls = (
         Call("v0", "torch.exp", (Ref("a0"),)),
