@@ -6,12 +6,14 @@ again (a `forward` below torch's `_call_impl`, a callback below `functools.parti
 """
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
+import itertools
 import os
 import sysconfig
 import types
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -122,14 +124,22 @@ def _holds_tensor(value: Any, depth: int) -> bool:
         return True
     if depth == 0:
         return False
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return any(_holds_tensor(item, depth - 1) for item in list(value)[:16])
-    if isinstance(value, dict):
-        return any(_holds_tensor(item, depth - 1) for item in list(value.values())[:32])
+    for kind, items in _ITEMS.items():
+        if issubclass(type(value), kind):
+            return any(_holds_tensor(item, depth - 1) for item in list(itertools.islice(items(value), 32)))
     if isinstance(value, types.MethodType):
         return _holds_tensor(value.__self__, depth)
-    own: dict[str, Any] = getattr(value, "__dict__", {}) if type(value).__dictoffset__ else {}
+    own: dict[str, Any] = {}
+    if type(value).__dictoffset__:
+        with contextlib.suppress(AttributeError):
+            own = object.__getattribute__(value, "__dict__")
     return any(_holds_tensor(item, depth - 1) for item in list(own.values())[:32])
+
+
+_ITEMS: dict[type, Callable[[Any], Iterable[Any]]] = {
+    list: list.__iter__, tuple: tuple.__iter__, set: set.__iter__, frozenset: frozenset.__iter__, dict: dict.values,
+}
+"""Containers, and how to see their items past the methods of a subclass, which are the program's."""
 
 
 def program_frames(frame: types.FrameType | None) -> list[types.FrameType]:

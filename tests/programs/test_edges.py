@@ -451,13 +451,31 @@ def attributes_of_objects_of_builtin_classes(compile):
     return found
 
 
+class Watched(list):
+    asked = 0
+
+    def __getitem__(self, index):
+        self.asked += 1
+        return super().__getitem__(index)
+
+    def __iter__(self):
+        self.asked += 1
+        return iter([9])
+
+
+@program
+def lists_that_see_what_is_read(compile):
+    f, watched = compile(lambda x, items: (x + items[0], list(items), [*items], len(items))), Watched([1, 2])
+    return [f(torch.ones(2), watched) for _ in range(3)], watched.asked
+
+
 @pytest.mark.parametrize("name", program)
 def test_program(name):
     check(program[name])
 
 
 @pytest.mark.parametrize("function", [
-    lambda x, n: x.sum(0)[:n], lambda x, n: (x * 2, range(n), [1] * n),
+    lambda x, n: (x * n, list(Watched([1, 2]))), lambda x, n: x.sum(0)[:n], lambda x, n: (x * 2, range(n), [1] * n),
     lambda x, n: (x * 2, random.sample(population=[1, 2, 3], k=2)), lambda x, n: (x * 2, random.choice(seq=[1, 2])),
 ])  # fmt: skip
 def test_what_is_not_followed_breaks_the_graph_and_is_no_error_of_ours(function):

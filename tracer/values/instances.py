@@ -74,6 +74,8 @@ def _real_storage(tx: Interpreter, obj: Any, kind: type, source: Source | None) 
         return storage
     if source is None or kind in (set, frozenset, deque):
         raise Unsupported("unknown-type", type(obj).__qualname__)
+    if any(getattr(type(obj), name) is not getattr(kind, name) for name in ("__iter__", "__len__", "__getitem__")):
+        raise Unsupported("unknown-type", type(obj).__qualname__)  # the trace and its guards would ask the program
     items = read_items(tx, obj, source)
     return ListValue(items, list, source) if kind is list else TupleValue(items, tuple, source)
 
