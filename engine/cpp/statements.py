@@ -248,7 +248,7 @@ class StatementWriter:
         if new.store:
             if source is s.dtype:
                 return value
-            narrowed = f"(float){value}" if old.value != "float" else value
+            narrowed = f"(float){self._number(part, s.args[0])}" if old.value != "float" else value
             bits = self._bits(part, s.args[0], s.dtype) or f"{new.store}({narrowed})"
             name = self.scopes.name(f"{part.body.name}_{s.name}_bits")
             origins = origins_of(part.body.name, s.name, s.origins)
@@ -260,14 +260,21 @@ class StatementWriter:
             return value
         if old.value in ("float", "double") and new.bytes < 4:
             return f"({new.value})(int32){value}"
-        back = new.value in ("float", "double") and self._was_float(part, s.args[0])
-        return f"({new.value})whole({value})" if back else f"({new.value}){value}"
+        return f"({new.value}){self._number(part, s.args[0]) if new.value in ('float', 'double') else value}"
+
+    def _number(self, part: Part, name: str) -> str:
+        """What becomes a float."""
+        value = self.value(part, name)
+        return f"whole({value})" if self._was_float(part, name) else value
 
     def _was_float(self, part: Part, name: str) -> bool:
-        """Whether a whole number was cut from a float."""
-        made = next(x for x in part.body.statements if x.name == name)
-        kinds = {x.name: x.dtype for x in part.body.statements}
-        return made.op == "cast" and kinds[made.args[0]].is_floating_point and not made.dtype.is_floating_point
+        """Whether a whole number was cut from a float, perhaps by way of another dtype."""
+        made = {x.name: x for x in part.body.statements}
+        while made[name].op == "cast" and not made[name].dtype.is_floating_point:
+            name = made[name].args[0]
+            if made[name].dtype.is_floating_point:
+                return True
+        return False
 
     def _bitcast(self, part: Part, s: Statement) -> str:
         value = self.value(part, s.args[0])

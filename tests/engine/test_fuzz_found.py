@@ -173,6 +173,11 @@ FOUND = {
     "what is cut to a whole number has no negative zero": program(
         [given("a", (40,))], ("torch.Tensor.to", (A, torch.int32), {}), ("torch.copysign", (2.5, V0), {}),
         ("torch.Tensor.to", (V0, torch.float32), {}), results=("v1", "v2")),
+    "what is cut to a whole number has no negative zero in 16 bits, nor by way of a wider one": program(
+        [given("a", (40,), torch.float16), given("b", (40,))], ("torch.Tensor.to", (A, torch.int32), {}),
+        ("torch.copysign", (A, V0), {}), ("torch.Tensor.to", (B, torch.int32), {}),
+        ("torch.Tensor.to", (Ref("v2"), torch.int64), {}), ("torch.copysign", (B, Ref("v3")), {}),
+        results=("v1", "v4")),
     "one_hot is row-major": program(
         [given("a", (9, 2, 7), torch.int64, (1, 63, 9), fill="index", bound=4)], ("F.one_hot", (A, 5), {})),
     "a power of a number is row-major": program(
