@@ -125,6 +125,10 @@ BREAKS: dict[str, BreakKind] = {
         "the operator {detail} does not say which shape and dtype its result has",
         "register a fake implementation for it: torch.library.register_fake(name of the operator)",
     ),
+    "missing-gradient": BreakKind(
+        "the operator {detail} has no rule for its gradient, so autograd looks at what it calls inside",
+        "register a rule: torch.library.register_autograd(name of the operator), or call it under torch.no_grad()",
+    ),
     "generator": BreakKind(
         "a generator that has started is used after the graph: {detail}", "use it up inside, or make a list of it"
     ),

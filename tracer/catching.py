@@ -9,6 +9,7 @@ import torch.fx
 if TYPE_CHECKING:
     from .instructions import Instruction
     from .interpreter import Interpreter
+    from .values.base import Value
 
 MAY_RAISE = frozenset(
     "getitem setitem index_select index_add index_add_ index_copy index_copy_ index_fill index_fill_ index_put"
@@ -42,10 +43,16 @@ def is_caught(tx: Interpreter) -> bool:
             leaves_block = instructions[entry.target + 1].opname == "WITH_EXCEPT_START"
             if entry.depth not in known if leaves_block else _handles(instructions, entry.target):
                 return True
-        if any(not context.manager.python_type().__module__.startswith("torch") for context in frame.open_contexts):
+        if any(not _is_torchs(context.manager, frame) for context in frame.open_contexts):
             return True
         frame = frame.parent
     return False
+
+
+def _is_torchs(manager: Value, frame: Interpreter) -> bool:
+    """Whether a manager that `frame` has entered lets exceptions pass: torch's do, also those of its functions."""
+    names = manager.python_type().__module__, str(frame.f_globals.get("__name__"))
+    return any(name.partition(".")[0] == "torch" for name in names)
 
 
 def _handles(instructions: list[Instruction], start: int) -> bool:

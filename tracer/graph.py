@@ -25,6 +25,7 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, h
 from .assumptions import Assumed, check_at_run_time
 from .capture import CapturedGraph
 from .catching import MAY_RAISE, is_caught, may_raise
+from .own_operators import refuse_hidden_gradients
 from .shapes import says_not_negative
 from .sources import Source
 from .subgraphs import Scope, Scopes
@@ -167,6 +168,7 @@ class TraceGraph:
         if caught and not tx.trace.options.run_again:  # the graph's error would go past the program's handlers
             raise Unsupported("may-raise", name)
         fake = self.run_fake(op, target, node_args, node_kwargs)
+        refuse_hidden_gradients(target, (node_args, node_kwargs), fake)
         if self.unchecked:
             check_at_run_time(tx, self.unchecked, name)
             self.unchecked = []

@@ -32,8 +32,8 @@ def _pads_nothing(node: torch.fx.Node) -> bool:
     return all(type(pad) is int and pad == 0 for pad in node.args[1])  # type: ignore[union-attr]
 
 
-# Adding 0 is not here: -0.0 + 0 is 0.0. Multiplying and dividing by 1 is exact, NaN included, but for complex numbers: to
-# them it is 1 + 0i, whose 0 makes NaN of an infinity.
+# Adding 0 is not here: -0.0 + 0 is 0.0. Multiplying and dividing by 1 is exact, NaN included, but for complex numbers:
+# to them it is 1 + 0i, whose 0 makes NaN of an infinity.
 NO_OPS: dict[Any, Callable[[torch.fx.Node], bool]] = {
     aten.alias.default: _always,
     aten.detach.default: _always,

@@ -284,6 +284,24 @@ def doubled_known(x: torch.Tensor) -> torch.Tensor:
 
 doubled_known.register_fake(torch.empty_like)
 
+LIBRARY = torch.library.Library("advice_library", "DEF")
+for name in ("halved", "halved_known"):
+    LIBRARY.define(f"{name}(Tensor x) -> Tensor")
+    LIBRARY.impl(name, lambda x: x / 2, "CompositeExplicitAutograd")
+    torch.library.register_fake(f"advice_library::{name}", torch.empty_like, lib=LIBRARY)
+torch.library.register_autograd("advice_library::halved_known", lambda ctx, grad: grad / 2, lib=LIBRARY)
+
+
+def with_gradient(function):
+    def run(compile):
+        f = compile(lambda x: function(x * 2) + 1)
+        x = X.clone().requires_grad_()
+        y = f(x)
+        y.sum().backward()
+        return y, x.grad
+
+    return run
+
 
 def post(x):
     return x.clamp(0, 1)
@@ -477,6 +495,10 @@ ADVICE: dict[str, Advice] = {
     "no fake kernel": Advice(
         "missing-fake-kernel", "doubled(x)", "torch.library.register_fake",
         whole(lambda x: doubled(x) + 1), (whole(lambda x: doubled_known(x) + 1),),
+    ),
+    "no gradient": Advice(
+        "missing-gradient", "function(x * 2)", "torch.library.register_autograd",
+        with_gradient(torch.ops.advice_library.halved), (with_gradient(torch.ops.advice_library.halved_known),),
     ),
     "disabled": Advice(
         "disabled-function", "disabled_post(torch.relu(x))", "away, or call it outside",

@@ -154,10 +154,11 @@ def fill(out: torch.Tensor, value: float) -> None:
 @program
 def custom_operators(compile):
     def f(x):
-        a = torch.ops.ptdebug_programs.shift(x, 1.5)
+        a = torch.ops.ptdebug_programs.shift(x.detach(), 1.5)
         b = scaled(x, 3.0) + scaled(x)
         fill(a, 4.0)
-        c = torch.ops.ptdebug_programs.shift.default(x, by=0.5)
+        with torch.no_grad():  # it has no rule for its gradient
+            c = torch.ops.ptdebug_programs.shift.default(x, by=0.5)
         return a, b, c
 
     f = compile(f, fullgraph=True)
