@@ -61,10 +61,10 @@ def owner(body: LoopBody, outer: Sequence[Axis]) -> Statement | None:
     late = dependent(body, inner)
     found: set[str] = set()
     for s in stores:
-        form = linear(s.index, environment(body))
-        atom, factor = max(form.terms.items(), key=lambda item: item[1] if type(item[1]) is int else 0)
-        if type(factor) is not int or not _digits(body, s):
+        if not _digits(body, s):
             return None
+        form = linear(s.index, environment(body))
+        atom, _ = max(form.terms.items(), key=lambda item: item[1] if type(item[1]) is int else 0)
         found.add(atom.name)
     name = found.pop() if len(found) == 1 else ""
     return next((s for s in body.statements if s.op == "indirect" and s.name == name and name not in late), None)

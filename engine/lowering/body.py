@@ -212,11 +212,12 @@ class BodyBuilder:
 
     def build(self, axes: Sequence[tuple[str, Size]], reduction_axes: Sequence[tuple[str, Size]] = ()) -> LoopBody:
         """Freeze: statements in order of emission, without those that nothing uses and that raise nothing: an index is
-        checked although all that it looks up is the same number."""
+        checked although all that it looks up is the same number, unless it looks nothing up."""
         used: set[str] = set()
         kept: list[_Row] = []
         for row in reversed(self._rows.values()):
-            if row.op == "store" or row.name in used or (row.op == "indirect" and row.mode != "unchecked"):
+            checks = row.op == "indirect" and row.mode != "unchecked" and not self.nothing
+            if row.op == "store" or row.name in used or checks:
                 used.update(row.args)
                 used.add(row.mask)
                 if row.index is not None:

@@ -121,6 +121,9 @@ FOUND = {
     "scaled differences round once": program(
         [given("a", (4,), data=torch.full((4,), torch.finfo(torch.float32).max))],
         ("torch.sub", (A, A), {"alpha": 2.0})),
+    "a sum of nothing looks nothing up": program(
+        [given("a", (16, 7, 3)), given("b", (0,), torch.int64, fill="index", bound=7)],
+        ("torch.index_select", (A, 1, B), {}), ("torch.sum", (V0,), {})),
     "whole linspace": program([], ("torch.linspace", (-1.0, 2.5, 9), {"dtype": torch.int16})),
     "upsampled infinities": program(
         [given("a", (1, 1, 1, 1, 3), data=torch.tensor([1.0, math.inf, -2.0]))],
@@ -341,6 +344,11 @@ FORCED = {
         {"lowering:*": "extern"}, False, program(
             [given("a", (1, 1))], ("torch.sin", (A,), {}), ("torch.broadcast_to", (V0, (1, 3)), {}),
             ("torch.Tensor.view", (V1, torch.float32), {}))),
+    "places for windows of volumes whose sizes vary": (
+        {"fuse:*": "separate"}, True, program(
+            [given("a", (1, 2, 3, 4, 5), torch.float64), given("b", (1,), torch.int64, fill="index", bound=2),
+             given("c", (1, 1, 2, 2, 3), torch.float64)],
+            ("F.max_pool3d", (A, 3, 2, 1), {}), ("torch.index_copy", (V0, -4, B, C), {}))),
 }
 
 
