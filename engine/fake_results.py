@@ -137,8 +137,13 @@ def _as_elements(out: torch.Tensor, *args: Any) -> Strides:
     if common is torch.bool:
         for tensor in tensors:
             common = torch.promote_types(common, tensor.dtype)
-    kept = [a.dtype is common or is_non_overlapping_and_dense_or_false(a) for a in tensors]
-    return _together(out, *[a if same else torch.empty_like(a) for a, same in zip(tensors, kept)])
+    return _together(out, *[_converted(a, common) for a in tensors])
+
+
+def _converted(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """A tensor with the strides of its copy in a dtype."""
+    same = tensor.dtype is dtype or is_non_overlapping_and_dense_or_false(tensor)
+    return tensor if same else torch.empty_like(tensor)
 
 
 def _all_row_major(out: torch.Tensor, args: Sequence[Any]) -> bool:
@@ -167,15 +172,24 @@ def _broadcast(tensor: torch.Tensor, shape: Sequence[Any]) -> torch.Tensor:
 
 
 def _of_elements(out: torch.Tensor, *args: Any) -> Strides | None:
-    """As elements, where all are row-major, or where an argument has fewer dimensions and another has dimensions of
-    size 1."""
+    """As elements, where all are row-major, where one is not dense, or where an argument has fewer dimensions and
+    another has dimensions of size 1: a fake kernel converts what it computes in another dtype, which makes it dense."""
     if _all_row_major(out, args):
         return _row_major(out)
     tensors = [a for a in args if isinstance(a, torch.Tensor) and a.dim() > 0]
     static = all(type(n) is int for t in (out, *tensors) for n in (*t.shape, *t.stride()))
-    if not static or len({t.dim() for t in tensors}) < 2 or 1 not in out.shape or 0 in out.shape:
+    if not static or 0 in out.shape:
         return None
-    return _together(out, *tensors) if all(map(is_non_overlapping_and_dense_or_false, tensors)) else None
+    if not all(map(is_non_overlapping_and_dense_or_false, tensors)):
+        return _as_elements(out, *args)
+    return _together(out, *tensors) if 1 in out.shape and len({t.dim() for t in tensors}) > 1 else None
+
+
+def _chosen(out: torch.Tensor, condition: torch.Tensor, *branches: torch.Tensor) -> Strides | None:
+    """As elements of the condition and of the branches, which alone are converted."""
+    if any(type(n) is not int for t in (out, condition, *branches) for n in (*t.shape, *t.stride())):
+        return None
+    return _together(out, condition, *[_converted(branch, out.dtype) for branch in branches])
 
 
 def _of_one(out: torch.Tensor, x: torch.Tensor, *_: Any) -> Strides | None:
@@ -343,8 +357,9 @@ LAYOUTS: dict[Any, Layout] = {
         aten.hardsigmoid_backward.default, aten.hardswish_backward.default, aten.hardtanh_backward.default,
         aten.logit_backward.default, aten.mish_backward.default,
         aten.sigmoid_backward.default, aten.silu_backward.default, aten.softplus_backward.default,
-        aten.softshrink_backward.default, aten.tanh_backward.default,
+        aten.softshrink_backward.default, aten.tanh_backward.default, aten.lcm.default,
     ), _as_elements),
+    aten.where.self: _chosen,
     **dict.fromkeys((aten.polar.default, aten.complex.default), _together),
     **dict.fromkeys((aten.leaky_relu_backward.default, aten.threshold_backward.default), _second_first),
     **dict.fromkeys((aten.huber_loss.default, aten.index_fill.int_Scalar, aten.index_fill.int_Tensor), _like_the_first),

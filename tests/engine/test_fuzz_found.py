@@ -105,6 +105,14 @@ FOUND = {
     "floor_divide has the strides of elements": program(
         [given("a", (4, 9, 1, 3), stride=(27, 3, 27, 1)), given("b", (4, 9, 1, 3), stride=(3, 12, 108, 1))],
         ("torch.floor_divide", (B, A), {})),
+    "elements of what is not dense, which a fake kernel converts": program(
+        [given("a", (9, 7, 1), torch.float16, stride=(7, 0, 1)), given("b", (9, 7, 1), torch.int32, stride=(1, 9, 9)),
+         given("c", (9, 7, 1), torch.float16, stride=(1, 9, 9)), given("d", (9, 7, 1), torch.bool, stride=(0, 1, 1))],
+        ("torch.minimum", (A, B), {}), ("torch.lt", (A, C), {}), ("torch.where", (Ref("d"), C, B), {}),
+        results=("v0", "v1", "v2")),
+    "a least common multiple has the strides of elements": program(
+        [given("a", (3, 4, 1, 2), torch.int16, stride=(8, 1, 4, 4)), given("b", (3, 1, 1, 1), torch.int16)],
+        ("torch.lcm", (B, A), {})),
     "a scaled difference of strange strides": program(
         [given("a", (6, 9, 3), stride=(10, 1, 10)), given("b", (6, 9, 3), torch.float64, stride=(1, 6, 54))],
         ("torch.sub", (A, B), {"alpha": 3})),
