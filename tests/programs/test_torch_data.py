@@ -251,7 +251,7 @@ class Encoder(torch.nn.Module):
 
     def forward(self, x, scale):
         self.calls += 1
-        posterior = torch.distributions.Normal(self.norm(self.layer(x)), scale, True)  # any TorchDynamo turns checks off
+        posterior = torch.distributions.Normal(self.norm(self.layer(x)), scale, True)  # TorchDynamo turns checks off
         drawn = posterior.rsample()
         self.calls += 1
         return drawn, posterior.log_prob(drawn)
