@@ -199,6 +199,7 @@ class AtenTracer(TorchDispatchMode):
             return func(*args, **kwargs)
         fake_results.check_copy(func, args)
         fake_results.check_empty(func, args)
+        fake_results.check_rows(func, args)
         if func is torch.ops.aten.reshape.default and _reshape_copies(*self._fake(args)):
             return self._decompose(func, _copied_then_viewed, args, kwargs)
         if func not in self.lowered or func in OWN:

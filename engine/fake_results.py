@@ -45,6 +45,8 @@ SCATTERS = frozenset((
 ))
 """Operators that write into a copy of their first argument with its strides; of an expanded one, into a dense copy."""
 
+MEDIANS = frozenset((aten.median.dim, aten.nanmedian.dim))
+
 PARTS = {aten.slice_scatter.default: aten.slice.Tensor, aten.select_scatter.default: aten.select.int}
 """What writes a window into a tensor, and the view that is the window: both take the same numbers."""
 
@@ -70,6 +72,15 @@ def check_empty(operator: Any, args: Sequence[Any]) -> None:
     """Raises EngineUnsupported where eager takes what has no elements for done, and torch's rule gives it a shape."""
     if operator is aten.pixel_unshuffle.default and (unbacked_in(args[0]) or 0 in args[0].shape):
         raise EngineUnsupported(f"{operator} of no elements has its shape in eager")
+
+
+def check_rows(operator: Any, args: Sequence[Any]) -> None:
+    """Raises EngineUnsupported where rows are one element, and eager's kernel reads those beside it in memory: it takes
+    a step of 0 for one of 1 (`median_with_indices_impl` in aten/src/ATen/native/Sorting.cpp)."""
+    if operator in MEDIANS and args[0].device.type == "cpu" and args[0].dim() > 0:
+        size, stride = args[0].shape[args[1]], args[0].stride(args[1])
+        if type(stride) is int and stride == 0 and not _is_one(size):
+            raise EngineUnsupported(f"{operator} of rows that are one element reads memory around them")
 
 
 def _is_expanded(tensor: torch.Tensor) -> bool:

@@ -317,7 +317,7 @@ def _repeat(graph: GraphLowering, node: torch.fx.Node, x: Value, repeats: Sequen
     return fresh(graph, node, view)
 
 
-@lowering(aten.clone.default, aten.contiguous.default, aten.lift_fresh_copy.default, kind=POINTWISE)
+@lowering(aten.clone.default, aten.lift_fresh_copy.default, kind=POINTWISE)
 def _clone(graph: GraphLowering, node: torch.fx.Node, x: Value, memory_format: Any = None) -> Value:
     return fresh(graph, node, x)
 

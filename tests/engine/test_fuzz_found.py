@@ -132,6 +132,10 @@ FOUND = {
     "a sum of nothing looks nothing up": program(
         [given("a", (16, 7, 3)), given("b", (0,), torch.int64, fill="index", bound=7)],
         ("torch.index_select", (A, 1, B), {}), ("torch.sum", (V0,), {})),
+    "a window on the memory of a gradient of softmax that is made row-major": program(
+        [given("a", (4, 7, 4), stride=(28, 1, 7)), given("b", (4, 7, 4))],
+        ("torch.ops.aten._softmax_backward_data", (A, B, 2, torch.float32), {}),
+        ("torch.as_strided", (V0, (5, 2), (2, 1), 0), {})),
     "whole linspace": program([], ("torch.linspace", (-1.0, 2.5, 9), {"dtype": torch.int16})),
     "upsampled infinities": program(
         [given("a", (1, 1, 1, 1, 3), data=torch.tensor([1.0, math.inf, -2.0]))],
@@ -479,6 +483,15 @@ def test_pixels_of_nothing_stay_with_eager_which_does_not_move_them(shape):
 
     with pytest.raises(EngineUnsupported, match="no elements"):
         next(results_of([program([given("a", shape)], ("F.pixel_unshuffle", (A, 2), {}))], {}))
+
+
+@pytest.mark.parametrize("function", ("torch.median", "torch.nanmedian"))
+def test_medians_of_rows_that_are_one_element_stay_with_eager_which_reads_beside_them(function):
+    from ptdebug.engine.aten import EngineUnsupported
+
+    with pytest.raises(EngineUnsupported, match="memory around"):
+        next(results_of([program([given("a", (4, 3), stride=(1, 0))], (function, (A, -1), {}))], {}))
+    assert not check([program([given("a", (4, 3), stride=(0, 1))], (function, (A, -1), {}))], {})
 
 
 STATISTICS = [given("b", (3, 2, 4)), given("a", (2,), stride=(0,)), given("c", (2,), fill="index", bound=5)]
