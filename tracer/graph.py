@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from .interpreter import Interpreter
     from .modes import Modes
     from .shapes import FrameShapes
+    from .values.chosen_rows import ChosenRow
 
 PURE_METHODS = frozenset(
     "size stride dim numel view reshape expand permute transpose t unsqueeze squeeze flatten to type float contiguous"
@@ -75,6 +76,7 @@ class TraceGraph:
         self.assumed: Assumed | None = None  # the first check that relies on a second run
         self.assigned: list[torch.Tensor] = []  # what variables are since `p.data = value`, in the graph
         self.leaves: list[tuple[torch.Tensor, Callable[[], Unsupported]]] = []  # made here; the break if one leaves
+        self.rows: list[ChosenRow] = []  # copies that stand for views
         self.operations = 0
         self.sets_modes = False
 
@@ -110,6 +112,11 @@ class TraceGraph:
         twice: without gradients, where its results come from, and with them in the backward."""
         if self.reentrant and torch.is_grad_enabled():
             raise Unsupported("attribute", f"{what} in torch.utils.checkpoint.checkpoint(use_reentrant=True)")
+
+    def refuse_of_rows(self, fake: torch.Tensor, what: str) -> None:
+        """Raises Unsupported where the program asks `what` of a view in whose place the graph has a copy."""
+        if any(row.is_in_memory_of(fake) for row in self.rows):
+            raise Unsupported("call", what)
 
     def make_number(self, function: Any, args: tuple[Any, ...]) -> torch.fx.Node:
         """A node that computes a number, where its arguments are: the graph that needs it first may be inside of that
@@ -264,8 +271,11 @@ class TraceGraph:
 
     def finish(self, outputs: Sequence[torch.fx.Node], modes: Modes) -> CapturedGraph:
         """Close the graph with `outputs`, drop what nothing uses, and hand it over. Raises Unsupported where an output
-        is of an inner graph, or a leaf of autograd's that the graph has made."""
+        is of an inner graph, or a leaf of autograd's that the graph has made, or a copy could be told from a view."""
         self._keep_leaves(outputs)
+        for row in self.rows:
+            if not row.stays_unseen(self, outputs):
+                raise row.refused()
         self.graph.output(tuple([self.scopes.here(node) for node in outputs]))
         self._drop_dead()
         placeholders = [node for node in self.graph.nodes if node.op == "placeholder"]

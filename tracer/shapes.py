@@ -265,7 +265,7 @@ class ShapeGuard:
     location: Location | None = field(default=None, compare=False)
 
 
-def _memory(fake: torch.Tensor) -> int | None:
+def memory_of(fake: torch.Tensor) -> int | None:
     """Which memory a tensor has, below the wrappers of transforms; None of one that has none."""
     while torch._C._functorch.is_functorch_wrapped_tensor(fake):
         fake = torch._C._functorch.get_unwrapped(fake)
@@ -308,11 +308,11 @@ class FrameShapes:
     def beginnings(self, fake: torch.Tensor) -> list[tuple[Source, int, int | torch.SymInt]]:
         """Where the tensors are read that have their elements in the memory of `fake`, each with the storage offset of
         it and of its fake, which is 0 where a size is a symbol. TENSOR_MATCH says nothing about these."""
-        memory = _memory(fake)
+        memory = memory_of(fake)
         given = [(self._sources.get(number), *pair) for number, pair in self._fakes.items()]
         return [
             (source, int(real.storage_offset()), other.storage_offset()) for source, real, other in given
-            if source is not None and memory is not None and _memory(other) == memory
+            if source is not None and memory is not None and memory_of(other) == memory
         ]  # fmt: skip
 
     def has_base(self, view: torch.Tensor) -> bool:

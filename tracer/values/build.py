@@ -10,6 +10,7 @@ from . import (  # noqa: F401  (they fill the tables)
     autograd_function,
     builtins,
     checkpoint,
+    chosen_rows,
     class_statements,
     classes,
     combining,

@@ -129,6 +129,8 @@ class TensorValue(Value):
         if isinstance(key, NumberValue) and self.kind in (torch.Tensor, torch.nn.Parameter) and self.fake.dim():
             if not key.is_constant() and key.python_type() is int and key.is_backed():
                 return tx.graph.call(torch.select, [self, constant(0), key], {}, tx)
+        if isinstance(key, (TensorValue, TupleValue)) and (row := REGISTRY["chosen_row"](tx, self, key)) is not None:
+            return row
         return tx.graph.call(operator.getitem, [self, key], {}, tx)
 
     def setitem(self, tx: Interpreter, key: Value, value: Value) -> None:
@@ -338,6 +340,7 @@ def _storage_offset(
     """Known of what the graph makes; of the memory of an input a guard says where the input begins in it."""
     if self.fake.layout is not torch.strided:
         return None
+    tx.graph.refuse_of_rows(self.fake, "Tensor.storage_offset")
     for source, offset, faked in tx.graph.shapes.beginnings(self.fake):
         if not isinstance(faked, int) or faked != offset:
             raise Unsupported("call", "Tensor.storage_offset where sizes vary")
@@ -380,6 +383,7 @@ def _is_view(tx: Interpreter, self: TensorValue, args: Sequence[Value], kwargs: 
     """Known of what the graph makes; no guard says it of an input."""
     if self.source is not None:
         raise Unsupported("call", "Tensor._is_view of an input")
+    tx.graph.refuse_of_rows(self.fake, "Tensor._is_view")
     tx.trace.layouts_asked += 1
     return constant(self.fake._is_view())
 

@@ -1,0 +1,183 @@
+"""`x[i]` where `i` is a tensor that holds one whole number: what lies at that number, known when the graph runs.
+
+Eager gives a view. Where it begins in memory is then a matter of data, which no graph could say of its results. So the
+graph takes a copy, and `ChosenRow.stays_unseen` asks at the end of the graph whether anything could tell it from the
+view: a result that shares its memory, or a write to the tensor or to the copy. There the graph breaks before `x[i]`.
+What is left: autograd keeps the copy, and not the view, so a write to the tensor between the graph and its backward is
+no error; the gradients are those of what the graph has read.
+"""
+from __future__ import annotations
+
+import builtins
+import itertools
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.fx
+from torch._C import _functorch
+from torch._prims_common import make_contiguous_strides_for
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+
+from ..assumptions import rely_on_second_run
+from ..shapes import memory_of
+from .base import Unsupported, Value
+from .constant import REGISTRY
+from .lists import make_list
+from .sequences import TupleValue
+from .tensor import PLAIN_TYPES, TensorValue
+
+if TYPE_CHECKING:
+    from ..graph import TraceGraph
+    from ..interpreter import Interpreter
+
+_CODE, _NAME = "data-dependent-shape", "getitem"
+_OFFSETS = frozenset(("as_strided", "as_strided_", "data"))
+"""Methods and attributes that see where memory begins, or a tensor without its count of writes."""
+
+
+class _Row(torch.autograd.Function):
+    """Copies a row. The gradient is stored into zeros, as a view's is: added to these, -0.0 would be 0.0."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, position: torch.Tensor) -> torch.Tensor:
+        ctx.shape = x.shape
+        ctx.save_for_backward(position.clone())  # eager keeps a number, which no write changes
+        row: torch.Tensor = torch.ops.aten.index.Tensor(x, [position])
+        return row
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, None]:
+        (position,), (gradient,) = ctx.saved_tensors, gradients
+        return gradient.new_zeros(ctx.shape).index_put((position,), gradient), None
+
+
+def chosen_row(x: torch.Tensor, position: torch.Tensor) -> torch.Tensor:
+    """A copy of `x[position]`, in a graph that autograd records. As in eager, a negative number counts from the end."""
+    row: torch.Tensor = _Row.apply(x, position)
+    return row
+
+
+class ChosenRow:
+    """A copy in the graph that stands for a view, and what was there when it was made."""
+
+    def __init__(self, tx: Interpreter, whole: TensorValue, row: TensorValue) -> None:
+        self.whole, self.row = whole.fake, row.fake
+        self.node = row.node
+        self.memory = {memory_of(self.whole), memory_of(self.row)}
+        self.versions = {node: fake._version for node, fake in self._sharing(tx.graph)}
+        where = {"location": tx.own_location(), "stack": tx.stack_locations(), "earlier": tx.trace.safe_step()}
+        self.refused = partial(Unsupported, _CODE, _NAME, **where)
+
+    def _sharing(self, graph: TraceGraph) -> Iterator[tuple[torch.fx.Node, torch.Tensor]]:
+        """The nodes of tensors in the memory of either."""
+        for node in graph.graph.nodes:
+            fake = node.meta.get("val")
+            if isinstance(fake, torch.Tensor) and memory_of(fake) in self.memory:
+                yield node, fake
+
+    def is_in_memory_of(self, fake: torch.Tensor) -> bool:
+        """Whether `fake` is the row or a view of it."""
+        return memory_of(fake) == memory_of(self.row)
+
+    def stays_unseen(self, graph: TraceGraph, outputs: Sequence[torch.fx.Node]) -> bool:
+        """Whether the copy is what the view would be: no result is in its memory, and nobody wrote since."""
+        results = [part for node in outputs for part in _tensors(node.meta.get("val"))]
+        if graph.assigned or any(map(self.is_in_memory_of, results)):
+            return False
+        sharing = dict(self._sharing(graph))
+        for node, fake in sharing.items():
+            before = self.versions.get(node, graph.versions.get(node, fake._version))
+            if fake._version != before or (self.is_in_memory_of(fake) and fake.dtype != self.row.dtype):
+                return False
+        later = self.node.next
+        while later.op != "root":
+            if not sharing.keys().isdisjoint(later.all_input_nodes) and _may_write_unseen(later):
+                return False
+            later = later.next
+        return True
+
+
+def _may_write_unseen(node: torch.fx.Node) -> bool:
+    """Whether a call may write to its arguments, or see where they begin, of which their versions tell nothing."""
+    if node.op == "output":
+        return False
+    target: Any = node.target
+    if target is builtins.getattr:
+        return node.args[1] in _OFFSETS
+    if isinstance(target, torch._ops.OpOverload):
+        return target._schema.is_mutable or "as_strided" in target.__name__
+    if isinstance(target, (torch._ops.OpOverloadPacket, torch._ops.HigherOrderOperator)):
+        return True
+    return (target if isinstance(target, str) else getattr(target, "__name__", "")) in _OFFSETS
+
+
+def _tensors(value: Any) -> list[torch.Tensor]:
+    parts = value if isinstance(value, (tuple, list)) else (value,)
+    return [part for part in parts if isinstance(part, torch.Tensor)]
+
+
+def take_rows(tx: Interpreter, whole: TensorValue, key: Value) -> Value | None:
+    """`whole[key]` where the key begins with such a number, or has one after whole numbers that are known."""
+    if not isinstance(key, TupleValue):
+        return _take_row(tx, whole, key)
+    known = len(list(itertools.takewhile(_is_known, key.items)))
+    if known == len(key.items) or not _is_position(key.items[known]) or not _is_plain(whole):
+        return None
+    part = whole.getitem(tx, TupleValue(key.items[:known], tuple)) if known else whole
+    row = _take_row(tx, part, key.items[known])  # type: ignore[arg-type]
+    rest = key.items[known + 1 :]
+    return row.getitem(tx, TupleValue(rest, tuple)) if row is not None and rest else row
+
+
+def _take_row(tx: Interpreter, whole: TensorValue, position: Value) -> Value | None:
+    """`whole[position]`; None where that is no row of a tensor as a graph can copy it."""
+    if not _is_position(position) or not _has_rows(tx, whole):
+        return None
+    rely_on_second_run(tx, _CODE, _NAME)  # for numbers out of range
+    if whole.fake.requires_grad and torch.is_grad_enabled():
+        row = tx.graph.call(chosen_row, [whole, position], {}, tx)
+    else:
+        row = tx.graph.call(torch.ops.aten.index.Tensor, [whole, make_list(tx, [position])], {}, tx)
+    assert isinstance(row, TensorValue)
+    if tuple(row.fake.stride()) != tuple(whole.fake.stride()[1:]):
+        raise Unsupported(_CODE, _NAME)
+    tx.graph.rows.append(ChosenRow(tx, whole, row))
+    return row
+
+
+def _is_known(item: Value) -> bool:
+    return item.is_constant() and type(item.as_constant()) is int
+
+
+def _is_plain(value: TensorValue) -> bool:
+    return type(value) is TensorValue and value.kind in PLAIN_TYPES
+
+
+def _is_position(value: Value) -> bool:
+    """Whether eager takes `value` for a whole number in an index: bytes and truth values are masks."""
+    if not isinstance(value, TensorValue) or not _is_plain(value) or value.fake.dim():
+        return False
+    wrapped = _functorch.is_functorch_wrapped_tensor(value.fake)
+    return not wrapped and value.fake.dtype in (torch.int64, torch.int32) and value.fake.device.type == "cpu"
+
+
+def _has_rows(tx: Interpreter, whole: TensorValue) -> bool:
+    """Whether a copy of a row has the layout of a view of it, its writes are counted, and each number is looked up: a
+    row of nothing is not. On other devices an index out of range would be no IndexError."""
+    fake = whole.fake
+    if not _is_plain(whole) or tx.trace.overrides.may_ask:
+        return False
+    if torch.is_inference_mode_enabled() or fake.is_inference() or _functorch.get_dynamic_layer_stack_depth():
+        return False
+    if fake.layout is not torch.strided or fake.device.type != "cpu" or len(tx.graph.scopes.open) > 1:
+        return False
+    if not fake.dim() or fake.is_conj() or fake.is_neg():
+        return False
+    if any(free_unbacked_symbols(number) for number in (*fake.shape, *fake.stride())) or 0 in fake.shape:
+        return False
+    return tuple(fake.stride()[1:]) == make_contiguous_strides_for(fake.shape[1:])
+
+
+REGISTRY["chosen_row"] = take_rows
