@@ -155,6 +155,46 @@ def written_afterwards(compile):
 
 
 @program
+def rows_are_written(compile):
+    @compile
+    def own(x, i, v):
+        y = x * 2
+        y[i] = v
+        return y, x[0] + 1
+
+    @compile
+    def given(x, i, v):
+        x[i] = v
+        return x.sum(), x.t() * 2
+
+    @compile
+    def column(x, i, v):
+        y = x.t().clone()
+        y[i.int()] = v[0]
+        return y
+
+    results = []
+    for i in map(torch.tensor, (1, 0, -1, 2, 4, -3, -5, True)):
+        x, v = table(3, 2), torch.tensor([7.0, 8.0])
+        results += call(own, x, i, v), call(given, x, i, 3), call(given, x, i, v[None]), call(column, x, i, v)
+        results += x, call(own, x.requires_grad_(), i, v)
+    return results
+
+
+def test_a_row_is_written_in_the_graph():
+    def f(x, i):
+        x = x + 1
+        x[i] = 0
+        return x
+
+    STATISTICS.clear()
+    compiled = ptdebug.compile(f, fullgraph=True)
+    for number in (1, 0, -1):
+        assert torch.equal(compiled(table(3, 2), torch.tensor(number)), f(table(3, 2), torch.tensor(number)))
+    assert STATISTICS.graphs == 1
+
+
+@program
 def what_is_asked_of_views(compile):
     @compile
     def f(x, i):

@@ -131,6 +131,15 @@ def take_rows(tx: Interpreter, whole: TensorValue, key: Value) -> Value | None:
     return row.getitem(tx, TupleValue(rest, tuple)) if row is not None and rest else row
 
 
+def written_at(tx: Interpreter, whole: TensorValue, key: Value) -> Value:
+    """The key of `whole[key] = value`: the number that a tensor holds, as eager reads it."""
+    if not isinstance(key, TensorValue) or not _is_position(key) or not _is_plain(whole):
+        return key
+    if tx.trace.overrides.may_ask or _functorch.get_dynamic_layer_stack_depth() or len(tx.graph.scopes.open) > 1:
+        return key
+    return key.call_method(tx, "item", [], {})
+
+
 def _take_row(tx: Interpreter, whole: TensorValue, position: Value) -> Value | None:
     """`whole[position]`; None where that is no row of a tensor as a graph can copy it."""
     if not _is_position(position) or not _has_rows(tx, whole):
@@ -181,3 +190,4 @@ def _has_rows(tx: Interpreter, whole: TensorValue) -> bool:
 
 
 REGISTRY["chosen_row"] = take_rows
+REGISTRY["written_at"] = written_at
