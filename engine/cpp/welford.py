@@ -2,7 +2,8 @@
 
 A row fits in the first cache, so that a second pass costs little and vectorizes plainly, and no other order of summing
 is closer to the exact value. The second pass also adds up the deviations themselves, which takes out the rounding of
-the first mean (the corrected two-pass algorithm of Chan, Golub and LeVeque, 1983); an infinite mean stays infinite.
+the first mean (the corrected two-pass algorithm of Chan, Golub and LeVeque, 1983); an infinite mean stays infinite, and
+so do squares that overflow.
 """
 from __future__ import annotations
 
@@ -61,7 +62,9 @@ def _two_passes(body: LoopBody) -> tuple[LoopBody, LoopBody, str, torch.dtype]:
         make("_finite", "lt", (t + "_size", t + "_infinity"), dtype=torch.bool),
         make("_exact", "where", (t + "_finite", t + "_moved", t + "_base"), **exact),
         make("_excess", "mul", (t + "_rest", t + "_shift"), **exact),
-        make("_left", "sub", (t + "_squares", t + "_excess"), **exact),
+        make("_less", "sub", (t + "_squares", t + "_excess"), **exact),
+        make("_fits", "lt", (t + "_squares", t + "_infinity"), dtype=torch.bool),
+        make("_left", "where", (t + "_fits", t + "_less", t + "_squares"), **exact),
         make("_mean", "cast", (t + "_exact",)), make("_m2", "cast", (t + "_left",)),
         make("_count", "cast", (t + "_n",)),
     )

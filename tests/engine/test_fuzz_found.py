@@ -319,6 +319,8 @@ def test_strides_are_eagers_at_sizes_that_vary():
 SPREAD = program(
     [given("a", (4, 2), data=torch.tensor([LARGEST, 0.0, LARGEST, 0.0, LARGEST, 0.0, -LARGEST, LARGEST]))],
     ("torch.std", (A, 0), {}))
+DOUBLES = program([given("a", (3,), torch.float64, data=torch.tensor([1.7e227, 0.0, 0.0], dtype=torch.float64))],
+                  ("torch.var", (A, 0), {}))
 FORCED = {
     "a size that a float says": (
         {"decompose:*": "keep"}, True, program(
@@ -351,6 +353,7 @@ FORCED = {
             ("torch.var_mean", (A, 1), {"correction": 0}), ("operator.getitem", (V0, 0), {}),
             ("operator.getitem", (V0, 1), {}), results=("v1", "v2"))),
     "a variance whose squares overflow, in one pass": ({"variance:*": "welford"}, False, SPREAD),
+    "a variance of doubles whose squares overflow, in one pass": ({"variance:*": "welford"}, False, DOUBLES),
     "a variance whose squares overflow, in two passes": ({"variance:*": "two-pass"}, False, SPREAD),
     "a view of an expanded tensor in its dtype": (
         {"lowering:*": "extern"}, False, program(
