@@ -64,6 +64,16 @@ def _fmod(x: torch.Tensor, y: Any) -> torch.Tensor:
         return torch.as_tensor(np.fmod(*operands)).to(result.dtype)
 
 
+def _fmod_of_multiples(x: torch.Tensor, y: Any) -> torch.Tensor:
+    """Nothing is left where, with operands rounded otherwise, one could be a multiple of the other."""
+    result = torch.fmod(x, y)
+    if kind_of(result.dtype) != "f":
+        return result
+    quotient = x.double() / y
+    reach = 4 * torch.finfo(result.dtype).eps * quotient.abs()
+    return torch.where((quotient - quotient.round()).abs() <= reach, result * 0, result)
+
+
 def _remainder(x: torch.Tensor, y: Any) -> torch.Tensor:
     """As `_fmod`, with the sign of the divisor."""
     result = torch.remainder(x, y)
@@ -88,7 +98,7 @@ BY_PARTS: dict[str, tuple[Any, ...]] = {
     "F.group_norm": (_group_norm,),
     "F.batch_norm": (_batch_norm, _batch_norm_by_var_mean),
     "F.softshrink": (_softshrink,),
-    **dict.fromkeys(("torch.fmod", "torch.ops.aten.fmod.Scalar"), (_fmod,)),
+    **dict.fromkeys(("torch.fmod", "torch.ops.aten.fmod.Scalar"), (_fmod, _fmod_of_multiples)),
     "torch.remainder": (_remainder,),
     "torch.addcmul": (_addcmul,),
     "torch.Tensor.addcmul_": (lambda x, *args, **options: x.copy_(_addcmul(x, *args, **options)),),

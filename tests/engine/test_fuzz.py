@@ -86,6 +86,16 @@ def test_an_error_that_is_a_rounding_away_from_eager_is_excused():
         assert ("ZeroDivisionError" in said(Program(0, (row, whole), calls, ("v2",)))) is allowed
 
 
+def test_nothing_may_be_left_of_what_is_a_rounding_away_from_a_multiple():
+    """xlogy of 0 is 0, also where the logarithm is NaN."""
+    for whole, allowed in ((1.6015625, True), (2.0, False)):
+        inputs = [Input(name, (1,), (1,), 0, torch.bfloat16, "", 0, data=torch.tensor([-x], dtype=torch.bfloat16))
+                  for name, x in (("a0", whole), ("a1", 0.796875))]
+        calls = (Call("v0", "torch.fmod", (Ref("a0"), Ref("a1"))), Call("v1", "torch.xlogy", (Ref("v0"), Ref("a1"))))
+        program = Program(0, tuple(inputs), calls, ("v1",))
+        assert (difference(program, [torch.zeros(1, dtype=torch.bfloat16)], program.tensors()) == "") is allowed
+
+
 def test_running_statistics_are_compared():
     data = torch.tensor([[1.0, 2.0], [-1.0, 3.0]])
     given = (data, torch.tensor([3.0, 5.0]), torch.ones(2))
