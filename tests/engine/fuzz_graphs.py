@@ -145,7 +145,9 @@ def check(programs: Sequence[Program], overrides: dict[str, str], dynamic: bool 
     except Exception as error:
         if len(programs) > 1:
             alone = [failure for program in programs for failure in check([program], overrides, dynamic)]
-            return alone or [Failure(programs[0], f"together only: {_summary(error)}", forced, dynamic)]
+            if alone or _raised(programs) == str(error):
+                return alone
+            return [Failure(programs[0], f"together only: {_summary(error)}", forced, dynamic)]
         if str(error) in said(programs[0]):
             return []
         return [Failure(programs[0], f"raised {_summary(error)}", forced, dynamic)]
@@ -153,6 +155,15 @@ def check(programs: Sequence[Program], overrides: dict[str, str], dynamic: bool 
         return found
     alone = [failure for f in found for failure in check([_by_seed(programs, f)], overrides, dynamic)]
     return alone or [replace(f, what=f"together only: {f.what}") for f in found]
+
+
+def _raised(programs: Sequence[Program]) -> str:
+    """What eager says where the random numbers of programs that run one after the other make it raise."""
+    try:
+        random_states(programs)
+    except Exception as error:
+        return str(error)
+    return ""
 
 
 def _by_seed(programs: Sequence[Program], failure: Failure) -> Program:

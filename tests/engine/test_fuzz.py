@@ -16,7 +16,7 @@ import torch
 from . import fuzz_graphs
 from .fuzz_compare import difference, excused, execute, said
 from .fuzz_exact import extended
-from .fuzz_graphs import Failure, build, shrink
+from .fuzz_graphs import Failure, build, check, shrink
 from .fuzz_programs import Call, Input, Program, Ref
 
 FIRST = random.randrange(10**9)
@@ -84,6 +84,14 @@ def test_an_error_that_is_a_rounding_away_from_eager_is_excused():
         calls = (Call("v0", "F.layer_norm", (Ref("a0"), (2,))), Call("v1", "torch.any", (Ref("v0"),)),
                  Call("v2", "torch.fmod", (Ref("a1"), Ref("v1"))))
         assert ("ZeroDivisionError" in said(Program(0, (row, whole), calls, ("v2",)))) is allowed
+
+
+def test_an_error_that_random_numbers_lead_to_is_eagers_too():
+    calls = (Call("v0", "torch.randint", (0, 1, (4,))), Call("v1", "torch.floor_divide", (Ref("v0"), Ref("v0"))))
+    program = Program(0, (), calls, ("v1",))
+    fine = _program(Call("v0", "torch.sin", (Ref("a0"),)))
+    assert not check([program], {})
+    assert not check([fine, program], {})
 
 
 def test_nothing_may_be_left_of_what_is_a_rounding_away_from_a_multiple():
