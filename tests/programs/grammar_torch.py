@@ -42,6 +42,7 @@ TORCH_EXPRESSIONS: dict[str, list[str]] = {
         "plainly(<T>.as_subclass(Counting) * <T> + <N>)", "plainly(torch.relu(<T>.as_subclass(Counting)).view(3, 2).reshape(2, 3))", "torch.add(Quantity(<T>), <T>).data", "torch.sin(Quantity(<T>)).data", "hooked(<W>, <N>)",
         "torch.autograd.grad(hooked((w := leaf(<T>)) * <T>, <N>).sum(), w)[0]", "<T>.as_subclass(Tagged)", "torch.tensor(<LN>, dtype=torch.float32).sum() + <T>", "torch.stack([<T>, <T>]).unbind(0)[1]", "<T>.movedim(0, 1).movedim(0, 1)", "<T>.data",
         "<V>[:2]", "<V>[-2:]", "<V>.sum(0) + <T>", "<V>.view(-1, 3).mean(0) + <T>", "(<V>.t() @ <V>)[:2]", "torch.cat([<V>, <T>])[:2]", "<V>.view(-1)[:6].view(2, 3)", "<V>.max(0).values * <T>",
+        "<T>[<T>.sum(1).argmax()] * <F> + <T>", "<T>[torch.tensor(<N> % 3)].relu() + <T>", "<T>[torch.tensor(<N> % 2)].expand(2, 3)",
         "<W>", "<W> * 2", "(<W> * <T>).sum(0) + <T>", "torch.nn.functional.pad(<V>, (0, 0, 0, 2))[:2]",
     ],
     "N": [
@@ -153,6 +154,7 @@ np.random.seed(3)
 <T.new> = torch.from_numpy(<T>.detach().numpy())\n$T.add_(1)
 <F.new> = <T>.max().item()
 <N.new> = int(<T>.argmax())
+<T.new> = <T> * 2\n$T[torch.tensor(<N> % 3)] = <F>
 <LN.new> = <T>.long().tolist()[1]
 torch.set_grad_enabled(<B>)
 torch.set_grad_enabled(True)
