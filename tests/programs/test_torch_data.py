@@ -278,4 +278,5 @@ def test_a_graph_of_training_that_writes_buffers_checks_and_runs_again():
 def test_what_cannot_run_again_breaks_the_graph_where_it_would_be_checked():
     report = ptdebug.explain(Encoder(), backend=lambda module, inputs: module.forward)(torch.ones(4, 3), torch.ones(3))
     calls = ["torch.distributions.Normal(self.norm(self.layer(x)), scale, True)", "posterior.log_prob(drawn)"]
-    assert [found.expression for found in report.graph_breaks] == calls
+    found = [found.expression for found in report.graph_breaks]
+    assert found == calls, "\n".join(f"{b.code}: {b.expression} {b.message}" for b in report.graph_breaks)
