@@ -18,6 +18,9 @@ from ..artifacts.records import Graph, Node, NodeRef
 TRUSTED_ROOTS = ("torch", "operator", "math")
 """Top-level modules that a recorded graph may call into without being trusted."""
 
+OWN = frozenset(("ptdebug.tracer.values.chosen_rows.chosen_row",))
+"""Functions of ours that the tracer puts into graphs."""
+
 BUILTINS = ("getattr", "abs", "max", "min", "pow", "round", "int", "float", "bool", "len", "sum", "divmod", "slice")
 
 
@@ -86,7 +89,7 @@ def resolve(name: str, trust: bool = False) -> Callable[..., Any]:
     packet, _, overload = rest.partition(".")
     if namespace not in TRUSTED_ROOTS and hasattr(getattr(torch.ops, namespace), packet):
         return getattr(getattr(getattr(torch.ops, namespace), packet), overload or "default")
-    if namespace not in TRUSTED_ROOTS and not trust:
+    if namespace not in TRUSTED_ROOTS and name not in OWN and not trust:
         raise ReplayError(
             f"the recorded graph calls {name}, which is not torch's: pass --trust to run code that the recording names"
         )

@@ -419,6 +419,7 @@ def _visible(fn: Callable[..., Any]) -> Callable[..., Any]:
             _REGISTRY.wanted.add(forward)
         return fn
     known = handler_of(function) is not None  # its code is not interpreted
+    known = known or getattr(function, "__code__", None) in _SHARED
     if isinstance(function, types.FunctionType) and not known and not function.__code__.co_flags & 0x20:
         _REGISTRY.wanted.add(function.__code__)
         return fn
@@ -433,6 +434,8 @@ def _visible(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 
 _CALLS = ("__call__", "_call_impl", "_wrapped_call_impl")
+_SHARED = frozenset((torch.nn.Module._call_impl.__code__, torch.nn.Module._wrapped_call_impl.__code__))
+"""What calls of all modules run, where one class is compiled."""
 
 
 def disable(fn: Any, recursive: bool = True) -> Any:

@@ -128,12 +128,13 @@ _PLACES: Mapping[str, Any] = {
 }
 """Where functions written in C stand, which do not know their own place."""
 
-_LIBRARIES = ("torch", "operator", "_operator", "math", "builtins")
+_LIBRARIES = ("torch", "operator", "_operator", "math", "builtins", "ptdebug")
+"""Packages whose versions are in the key, and our own, whose sources are."""
 
 
 def target(value: Any) -> str:
-    """The text of what a node calls: the place where exactly this function is found. Only functions of torch and of
-    Python itself have one, whose meaning goes with a version; others may change while their name stays."""
+    """The text of what a node calls: the place where exactly this function is found. Only functions of torch, of Python
+    itself and of ours have one, whose meaning goes with a version; others may change while their name stays."""
     if isinstance(value, torch._ops.OpOverload):
         if value.namespace not in NAMESPACES:
             raise Uncacheable(f"the custom operator {value}")

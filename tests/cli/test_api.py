@@ -102,6 +102,19 @@ def test_class() -> None:
     assert torch.equal(module(torch.ones(2)), torch.full((2,), 2.0))
 
 
+def test_modules_of_other_classes_are_as_before_a_class_was_compiled() -> None:
+    test_class()
+
+    class Broken(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y = x + 1
+            print(end="")
+            return y * 2
+
+    report = ptdebug.explain(Broken())(torch.ones(2))
+    assert [found.location.function.split(".")[-1] for found in report.graph_breaks] == ["forward"]
+
+
 def test_disabled_and_refused() -> None:
     assert ptdebug.compile(quadratic, disable=True) is quadratic
     with pytest.raises(RuntimeError, match="mode or options"):

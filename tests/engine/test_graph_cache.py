@@ -291,6 +291,14 @@ def test_a_training_graph_from_disk_has_the_same_gradients(misses):
     torch.testing.assert_close(found[2], found[1], rtol=0, atol=0)
 
 
+def test_a_row_that_a_number_in_a_tensor_chooses_is_kept_with_its_gradient(misses):
+    x, given = R(3, 4, requires_grad=True), torch.tensor(1)
+    for _ in range(2):
+        compiled_anew(lambda x, i: x[i] * 2, fullgraph=True)(x, given).sum().backward()
+    assert len(misses) == 1
+    torch.testing.assert_close(x.grad, torch.tensor([0.0, 4.0, 0.0])[:, None].expand(3, 4))
+
+
 def test_conditions_that_compiling_adds_hold_for_a_graph_from_disk(misses):
     def program(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         return torch.cat([x, y]).softmax(0)[: x.shape[0]] * 2

@@ -66,6 +66,28 @@ def an_input_with_other_data_gets_a_gradient(compile):
     return results, given, [(x.requires_grad, x.is_leaf) for x in given]
 
 
+class Rounded(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, a):
+        return a.round() * 3
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * 2
+
+
+@PROGRAMS
+def a_function_of_a_parameter_with_other_data(compile):
+    @compile
+    def fn(x, y):
+        w = torch.nn.Parameter(x.clone())
+        w.data = y
+        Rounded.apply(w).sin().sum().backward()
+        return Rounded.apply(w), w.grad
+
+    return fn(torch.ones(3), torch.arange(3.0))
+
+
 @WHOLE
 def the_data_of_an_input(compile):
     def fn(x):

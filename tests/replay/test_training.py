@@ -52,6 +52,15 @@ def test_results_and_gradients_agree_at_every_rung(recorded):
     assert report.drift == ()
 
 
+def test_a_row_that_a_number_in_a_tensor_chooses(tmp_path):
+    with ptdebug.record(out=str(tmp_path)) as recording:
+        compiled = ptdebug.compile(lambda x, i: x[i].sin() * 2, fullgraph=True)
+        compiled(torch.randn(3, 4, requires_grad=True), torch.tensor(1)).sum().backward()
+    report = ladder.replay(recording, recording.compiles()[0].id)
+    assert {r.verdict for r in report.rungs[1:] if r.verdict != "absent"} <= {"equal", "rounding"}, report
+    assert report.rungs[1].verdict == "equal" and report.rungs[-1].verdict != "absent"
+
+
 def test_a_size_that_only_the_backward_needs(tmp_path):
     with ptdebug.record(out=str(tmp_path)) as recording:
         compiled = ptdebug.compile(lambda x: x.sum() * 2 + x.mean(0).sum(), dynamic=True)

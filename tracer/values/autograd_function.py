@@ -205,7 +205,7 @@ def strides_of(fakes: Sequence[torch.Tensor]) -> tuple[tuple[int, ...] | None, .
 
 
 def _outside(tx: Interpreter, value: TensorValue) -> torch.fx.Node:
-    return tx.graph.scopes.here(value.node, -2)
+    return tx.graph.scopes.here(value.as_proxy(), -2)
 
 
 def _backward(
