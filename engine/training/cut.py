@@ -165,7 +165,7 @@ def price(region: Region, node: Node, prices: Prices, want: str | None = None) -
         save = cost.bytes + 1  # alive anyway
     else:
         save = int(cost.bytes * (prices.held + (1 if node in region.stored else 2))) + 1
-    if node not in region.forward and want != SAVE:  # computed once, in either half
+    if node not in region.forward and cost.kind != "input" and want != SAVE:  # computed once, in either half
         return save, _apart(region, node) // 2
     if cost.never or want == SAVE or (cost.expensive and not (prices.expensive or always or want == RECOMPUTE)):
         return save, UNBOUNDED

@@ -26,6 +26,19 @@ class Steep(torch.autograd.Function):
         return d @ w.t(), x.t() @ d
 
 
+class Scaled(torch.autograd.Function):
+    """Its gradient reads what its forward does not."""
+
+    @staticmethod
+    def forward(ctx, x, w):
+        ctx.save_for_backward(w)
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * ctx.saved_tensors[0].sum(), None
+
+
 def region(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
     """What is checkpointed."""
     return F.gelu(x @ w).softmax(-1) * x
@@ -33,6 +46,7 @@ def region(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
 
 TRAINING = {
     "function": (lambda x, w: Steep.apply(x * 2, w).relu(), (3, 4), (4, 4)),
+    "function whose gradient reads more": (lambda x, w: Scaled.apply(x.sin(), w.detach()), (3, 4), (4, 4)),
     "checkpoint": (lambda x, w: checkpoint(region, x, w, use_reentrant=False) @ w, (3, 4), (4, 4)),
     "reentrant": (lambda x, w: checkpoint(region, x.sin(), w, use_reentrant=True) @ w, (3, 4), (4, 4)),
     "vmap": (lambda x, w: vmap(lambda row: (row @ w).tanh())(x), (3, 4), (4, 4)),
