@@ -112,7 +112,8 @@ def eager_strides(
     layout = LAYOUTS.get(operator, _of_elements if torch.Tag.pointwise in operator.tags else None)
     if layout is None or result.device.type != "cpu":
         return None
-    if any(map(unbacked_in, _tensors(args))) or (operator not in LAID_OUT_BY_INPUT and unbacked_in(result)):
+    tensors = _tensors(args)  # none where the program has given numbers alone
+    if not tensors or any(map(unbacked_in, tensors)) or (operator not in LAID_OUT_BY_INPUT and unbacked_in(result)):
         return None
     strides = layout(result, *args)
     if strides is None:

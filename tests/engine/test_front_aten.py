@@ -151,6 +151,12 @@ def test_the_decision_of_a_rule_names_the_rule_and_the_nodes_it_made():
     assert decision.origins == ("capture#hardshrink", *[f"forward#{name}" for name in made])
 
 
+def test_a_division_of_numbers_is_a_tensor_without_tensors_among_its_arguments():
+    captured = capture(lambda x: x * torch.div(256, 32, rounding_mode="trunc"), torch.ones(3))
+    aten = trace(captured, CompileContext())
+    assert torch.fx.Interpreter(aten.module).run(torch.ones(3))[0].tolist() == [8.0] * 3
+
+
 def test_running_statistics_and_one_hot_are_expressed_by_torchs_python_rules():
     def program(x, mean, variance, index):
         return F.batch_norm(x, mean, variance, None, None, True), F.one_hot(index, 4)
