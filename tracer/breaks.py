@@ -186,7 +186,7 @@ CALLS: dict[str, BreakKind] = {
     ),
     r"^torch\.(set_(?!rng)|use_|backends\.)": BREAKS["global-state"],
     r"Tensor\.requires_grad_$": BreakKind(
-        "a tensor that the graph computes begins to need gradients: `{expression}`",
+        "a tensor begins to need gradients, or to need none: `{expression}`",
         "call requires_grad_() on the input before the call, or use torch.func.grad",
     ),
     r"^(time|datetime)\.|^(datetime|date)\.(now|today|utcnow)": BreakKind(

@@ -97,6 +97,7 @@ class RootInterpreter(Interpreter):
             self.index += 1
             on_stack = self.stack.copy()
             if not on_stack and instruction.index > self.info.prologue:
+                self.trace.statement = self.trace.step
                 self.statements.append(self.trace.step)
             try:
                 instruction.handler(self, instruction)

@@ -74,7 +74,7 @@ class TraceGraph:
         self.versions: dict[torch.fx.Node, int | None] = {}  # of inputs when they came in; None: they have none
         self.unchecked: list[sympy.Expr] = []  # what torch assumed for the operation that is being added
         self.assumed: Assumed | None = None  # the first check that relies on a second run
-        self.assigned: list[torch.Tensor] = []  # what variables are since `p.data = value`, in the graph
+        self.assigned: list[tuple[torch.Tensor, str]] = []  # what variables are since that attribute of them was set
         self.leaves: list[tuple[torch.Tensor, Callable[[], Unsupported]]] = []  # made here; the break if one leaves
         self.rows: list[ChosenRow] = []  # copies that stand for views
         self.operations = 0
@@ -227,15 +227,16 @@ class TraceGraph:
 
     def _keep_apart(self, fake: Any) -> None:
         """Raises Unsupported where the operation that gave `fake` has made more of a variable with other data than
-        `p.data = value` after the graph can: given it a gradient, or taken a view, whose base would not be `p`."""
+        `p.data = value` after the graph can: given it a gradient, or taken a view, whose base would not be `p`. The
+        same for `p.requires_grad = flag`."""
         results = fake if isinstance(fake, (tuple, list)) else (fake,)
-        views = [part for part in results if isinstance(part, torch.Tensor) and part._is_view()]
-        for variable in self.assigned:
-            written = variable.requires_grad
+        bases = [part._base for part in results if isinstance(part, torch.Tensor) and part._is_view()]
+        for variable, name in self.assigned:
+            written = not variable.is_leaf
             if written:
                 variable.detach_()
-            if written or any(view._base is variable for view in views):
-                raise Unsupported("set-attribute", "Tensor.data")
+            if written or any(base is variable for base in bases):
+                raise Unsupported("set-attribute", f"Tensor.{name}")
 
     def _run_fake(self, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         fake_args = tuple([_fake(arg) for arg in args])

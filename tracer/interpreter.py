@@ -87,6 +87,7 @@ class Trace:
     f_globals: dict[str, Any]
     module_path: str = ""
     step: int = 0
+    statement: int = 0  # the step at which the outermost frame's statement began
     work: int = 0  # so far, as `spend` counts it
     modes: Modes = field(default_factory=Modes.now)  # at the start of the frame
     inference_modes: list[Any] = field(default_factory=list)  # what holds those that are on, innermost last

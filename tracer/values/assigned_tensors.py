@@ -3,13 +3,16 @@
 The first two are side effects, made after the graph has run. From `p.data = value` on, the variable is in the graph
 what shares the memory of `value`; where autograd would record it after that, or give it a gradient, or where the
 program takes a view of it, the graph breaks. A tensor that the graph computes may begin to require gradients; where it
-leaves the graph, or a view of it does, the graph breaks before that.
+leaves the graph, or a view of it does, the graph breaks before that. Of an input the third is a side effect, too: from
+`p.requires_grad = False` on it is in the graph `p.detach()`. Its gradient of what was recorded before is autograd's
+affair, which drops it in the backward where the parameter still wants none. An input that begins to require gradients
+may be used as before; where autograd would record it, the graph breaks at the beginning of that statement.
 """
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.fx
@@ -20,7 +23,7 @@ from .constant import constant
 from .tensor import METHODS, PLAIN_TYPES, SETTERS, TensorValue
 
 if TYPE_CHECKING:
-    from ..interpreter import Interpreter
+    from ..interpreter import Interpreter, Trace
 
 
 def _set_data(tx: Interpreter, self: TensorValue, value: Value) -> None:
@@ -28,20 +31,19 @@ def _set_data(tx: Interpreter, self: TensorValue, value: Value) -> None:
     unknown = partial(Unsupported, "set-attribute", "Tensor.data")
     if not isinstance(value, TensorValue) or not _may_share(tx, self.fake, value.fake) or self.kind not in PLAIN_TYPES:
         raise unknown()
-    if any(_is_recorded(user) for user in self.node.users):
+    if tx.effects.has_pending(self, "requires_grad") or any(_is_recorded(user) for user in self.node.users):
         raise unknown()
     shared = tx.graph.call("detach", [value], {}, tx, op="call_method")
     assert isinstance(shared, TensorValue)
     if self.source is not None:
         tx.effects.store_attr(self, "data", shared)
     recorded = self.fake.requires_grad
-    self.node, self.fake, self.shape = shared.node, shared.fake, None
-    tx.trace.values_by_id[id(self.fake)] = self
-    tx.graph.assigned.append(shared.fake)
+    _becomes(tx, self, shared.node, shared.fake)
+    tx.graph.assigned.append((shared.fake, "data"))
     if recorded:
         with tx.graph.fake_mode:
             self.fake = shared.fake.detach().requires_grad_()
-        self.unrecorded = True
+        self.unrecorded = unknown
 
 
 def _may_share(tx: Interpreter, ours: torch.Tensor, theirs: torch.Tensor) -> bool:
@@ -83,31 +85,79 @@ def _fits(tensor: TensorValue, value: Value) -> bool:
 
 def _set_requires_grad(tx: Interpreter, self: TensorValue, value: Value) -> None:
     """`self.requires_grad = value`: torch refuses it of what autograd records, even where nothing changes."""
-    if self.fake.requires_grad and not (self.source is None and self.fake.is_leaf):
+    if self.fake.requires_grad and not (self.fake.is_leaf and self.getattr(tx, "is_leaf").as_constant()):
         raise Unsupported("call", "Tensor.requires_grad_")
     _require(tx, self, value)
 
 
 def _require(tx: Interpreter, self: TensorValue, value: Value) -> None:
-    """Nothing, where the tensor is so already. A tensor that the graph computes, and that nothing uses yet, is from
-    then on a leaf of autograd's, which must not leave the graph. A tensor of inference mode may refuse what it is
-    already, and any tensor does inside of a transform of torch.func."""
+    """Nothing, where the tensor is so already. A tensor of inference mode may refuse what it is already, and any tensor
+    does inside of a transform of torch.func."""
     flag, fake = value.as_constant() if value.is_constant() else None, self.fake
     if type(flag) is not bool or fake.is_inference() or _functorch.get_dynamic_layer_stack_depth():
         raise Unsupported("call", "Tensor.requires_grad_")
     if fake.requires_grad == flag:
         return
     busy = tx.effects.is_sealed() or len(tx.graph.scopes.open) > 1 or tx.graph.checkpoint
-    known = self.source is not None or self.real is not None or type(self) is not TensorValue
-    if not flag or busy or known or self.kind not in PLAIN_TYPES or self.node.users:
+    if busy or type(self) is not TensorValue or self.kind not in PLAIN_TYPES:
+        raise Unsupported("call", "Tensor.requires_grad_")
+    if self.source is not None and self.real is not None:
+        _require_of_input(tx, self, flag)
+    else:
+        _require_of_computed(tx, self, flag)
+
+
+def _require_of_computed(tx: Interpreter, self: TensorValue, flag: bool) -> None:
+    """A tensor that the graph computes, and that nothing uses yet, is from then on a leaf of autograd's, which must not
+    leave the graph."""
+    if not flag or self.source is not None or self.real is not None or self.node.users:
         raise Unsupported("call", "Tensor.requires_grad_")
     leaf = tx.graph.call("detach", [self], {}, tx, op="call_method")
     leaf = tx.graph.call("requires_grad_", [leaf], {}, tx, op="call_method")
     assert isinstance(leaf, TensorValue)
-    self.node, self.fake, self.shape = leaf.node, leaf.fake, None
-    tx.trace.values_by_id[id(self.fake)] = self
+    _becomes(tx, self, leaf.node, leaf.fake)
     where = {"location": tx.own_location(), "stack": tx.stack_locations(), "earlier": tx.trace.safe_step()}
     tx.graph.leaves.append((self.fake, partial(Unsupported, "call", "Tensor.requires_grad_", **where)))
+
+
+def _require_of_input(tx: Interpreter, self: TensorValue, flag: bool) -> None:
+    """A side effect. In the graph it is: with the flag that it came in with itself, without gradients what shares its
+    memory, and with gradients what the graph must not record."""
+    given, fake = tx.graph.inputs.get(self.source), self.fake  # type: ignore[arg-type]
+    number = fake.is_floating_point() or fake.is_complex()
+    if given is None or not number or fake._is_view() or not self.getattr(tx, "is_leaf").as_constant():
+        raise Unsupported("call", "Tensor.requires_grad_")
+    if self.node is not given and not tx.effects.has_pending(self, "requires_grad"):  # it has other data
+        raise Unsupported("call", "Tensor.requires_grad_")
+    tx.effects.store_attr(self, "requires_grad", constant(flag))
+    self.unrecorded, before = None, given.meta["val"]
+    if before.requires_grad == flag:
+        _becomes(tx, self, given, before)
+        tx.graph.assigned = [pair for pair in tx.graph.assigned if pair[0] is not before]
+    elif flag:
+        with tx.graph.fake_mode:
+            _becomes(tx, self, given, before.detach().requires_grad_())
+        tx.graph.assigned.append((before, "requires_grad"))
+        where = {"location": tx.own_location(), "stack": tx.stack_locations()}
+        self.unrecorded = partial(_begins_to_be_recorded, tx.trace, tx.trace.step, where)
+    else:
+        shared = tx.graph.call("detach", [self], {}, tx, op="call_method")
+        assert isinstance(shared, TensorValue)
+        _becomes(tx, self, shared.node, shared.fake)
+        tx.graph.assigned += [(variable, "requires_grad") for variable in (before, shared.fake)]
+
+
+def _becomes(tx: Interpreter, self: TensorValue, node: torch.fx.Node, fake: torch.Tensor) -> None:
+    """From here on, the variable is what `node` computes."""
+    self.node, self.fake, self.shape = node, fake, None
+    tx.trace.values_by_id[id(fake)] = self
+
+
+def _begins_to_be_recorded(trace: Trace, step: int, where: dict[str, Any]) -> Unsupported:
+    """The break, where autograd is to record an input that requires gradients since `step`: at the beginning of the
+    statement, for the rest to be in one graph."""
+    earlier = {"earlier": trace.statement} if step < trace.statement < trace.step else {}
+    return Unsupported("call", "Tensor.requires_grad_", **where, **earlier)
 
 
 def _requires_grad_(tx: Interpreter, self: TensorValue, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:

@@ -31,7 +31,7 @@ _ATEN = torch.ops.aten
 
 class TensorValue(Value):
     """A tensor. `node` computes it in the graph, `fake` has its metadata, `kind` is the type the program sees.
-    `unrecorded`: the node is not what autograd would record as the tensor (see `assigned_tensors.py`)."""
+    `unrecorded`: the break, where the node is not what autograd would record as the tensor (`assigned_tensors.py`)."""
 
     __slots__ = ("fake", "kind", "node", "real", "shape", "unrecorded")
 
@@ -44,7 +44,7 @@ class TensorValue(Value):
         self.real = real
         self.kind = type(real) if real is not None else torch.Tensor
         self.shape: Value | None = None
-        self.unrecorded = False
+        self.unrecorded: Callable[[], Unsupported] | None = None
 
     def key(self) -> Any:
         """Tensors are keys by identity."""
@@ -56,8 +56,8 @@ class TensorValue(Value):
 
     def as_proxy(self) -> torch.fx.Node:
         """Its node. Raises Unsupported where autograd would record the tensor, which the node is not."""
-        if self.unrecorded and torch.is_grad_enabled():
-            raise Unsupported("set-attribute", "Tensor.data")
+        if self.unrecorded is not None and torch.is_grad_enabled():
+            raise self.unrecorded()
         return self.node
 
     def truth(self, tx: Interpreter) -> bool:
