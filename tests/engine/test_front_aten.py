@@ -151,8 +151,10 @@ def test_the_decision_of_a_rule_names_the_rule_and_the_nodes_it_made():
     assert decision.origins == ("capture#hardshrink", *[f"forward#{name}" for name in made])
 
 
-def test_a_division_of_numbers_is_a_tensor_without_tensors_among_its_arguments():
-    captured = capture(lambda x: x * torch.div(256, 32, rounding_mode="trunc"), torch.ones(3))
+def test_a_division_of_numbers_has_no_tensors_among_its_arguments():
+    captured = capture(lambda x: x * x.new_ones(()), torch.ones(3))
+    made = next(node for node in captured.module.graph.nodes if node.target == "new_ones")
+    made.op, made.target, made.args, made.kwargs = "call_function", torch.div, (256, 32), {"rounding_mode": "trunc"}
     aten = trace(captured, CompileContext())
     assert torch.fx.Interpreter(aten.module).run(torch.ones(3))[0].tolist() == [8.0] * 3
 
