@@ -130,13 +130,14 @@ def _require_of_input(tx: Interpreter, self: TensorValue, flag: bool) -> None:
     if self.node is not given and not tx.effects.has_pending(self, "requires_grad"):  # it has other data
         raise Unsupported("call", "Tensor.requires_grad_")
     tx.effects.store_attr(self, "requires_grad", constant(flag))
-    self.unrecorded, before = None, given.meta["val"]
+    before = given.meta["val"]
+    self.unrecorded = None
     if before.requires_grad == flag:
         _becomes(tx, self, given, before)
         tx.graph.assigned = [pair for pair in tx.graph.assigned if pair[0] is not before]
     elif flag:
-        with tx.graph.fake_mode:
-            _becomes(tx, self, given, before.detach().requires_grad_())
+        with tx.graph.fake_mode:  # no operation gets this one: the node's own stands for the value, still
+            self.fake = before.detach().requires_grad_()
         tx.graph.assigned.append((before, "requires_grad"))
         where = {"location": tx.own_location(), "stack": tx.stack_locations()}
         self.unrecorded = partial(_begins_to_be_recorded, tx.trace, tx.trace.step, where)
