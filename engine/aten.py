@@ -187,11 +187,14 @@ class AtenTracer(TorchDispatchMode):
         result = self._traced(func, args, kwargs or {})
         first = result[0] if isinstance(result, tuple) and result else result
         strides = fake_results.eager_strides(func, first, args) if isinstance(first, torch.Tensor) else None
-        if strides is None:
+        if strides is None and not fake_results.is_view(func, first, self._fake(args)):
             return result
-        with self:  # a rule of several operators has made it
-            window = torch.ops.aten.new_empty_strided.default(first, first.shape, strides)
-            first = torch.ops.aten.copy.default(window, first)
+        with self:
+            if strides is None:
+                first = torch.ops.aten.clone.default(first)
+            else:  # a rule of several operators has made it
+                window = torch.ops.aten.new_empty_strided.default(first, first.shape, strides)
+                first = torch.ops.aten.copy.default(window, first)
         return (first, *result[1:]) if isinstance(result, tuple) else first
 
     def _traced(self, func: Any, args: Any, kwargs: Any) -> Any:

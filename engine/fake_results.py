@@ -7,6 +7,7 @@ see the difference: so the promise is put right while a graph is traced. To add 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import torch
@@ -44,6 +45,11 @@ SCATTERS = frozenset((
     aten.as_strided_scatter.default,
 ))
 """Operators that write into a copy of their first argument with its strides; of an expanded one, into a dense copy."""
+
+UNTOLD = frozenset((
+    aten._unsafe_view.default, aten.unsafe_split.Tensor, aten.unsafe_split_with_sizes.default,
+))
+"""Operators that return views, of which their schemas say nothing."""
 
 MEDIANS = frozenset((aten.median.dim, aten.nanmedian.dim))
 
@@ -98,6 +104,22 @@ def check(operator: Any, out: Any, args: Sequence[Any]) -> None:
         raise EngineUnsupported(f"{operator} gives {args[0].dtype}, its fake kernel {out.dtype}")
     if operator is aten._native_batch_norm_legit_functional.default and out[3].dtype != args[3].dtype:
         raise EngineUnsupported(f"{operator} keeps statistics in {args[3].dtype}, its fake kernel in {out[3].dtype}")
+
+
+def is_view(operator: Any, result: Any, args: Sequence[Any]) -> bool:
+    """Whether what is promised shares memory with an argument, and eager's result has memory of its own: a fake kernel
+    or a rule that has nothing to do (drop, move) may return the argument."""
+    if not isinstance(result, torch.Tensor) or not _makes_memory(operator):
+        return False
+    memory = result.untyped_storage()._cdata
+    return any(tensor.untyped_storage()._cdata == memory for tensor in _tensors(args))
+
+
+@cache
+def _makes_memory(operator: Any) -> bool:
+    """Whether an operator never returns a view. What is made of other operators returns what these do."""
+    composite = torch._C._dispatch_has_kernel_for_dispatch_key(operator.name(), "CompositeImplicitAutograd")
+    return operator not in UNTOLD and not composite and not any(r.alias_info for r in operator._schema.returns)
 
 
 def eager_strides(
@@ -177,7 +199,7 @@ def _broadcast(tensor: torch.Tensor, shape: Sequence[Any]) -> torch.Tensor:
     """A tensor as TensorIterator sees it: `expand` has other strides for new dimensions of size 1, which count where
     those of another tensor are strange."""
     lead = len(shape) - tensor.dim()
-    if lead <= 0 or any(type(n) is not int for n in (*shape, *tensor.shape)):
+    if lead <= 0:
         return tensor.expand(shape)
     strides = [0 if n != m else s for n, m, s in zip(shape[lead:], tensor.shape, tensor.stride())]
     return tensor.as_strided(shape, (*[0] * lead, *strides))
@@ -197,10 +219,8 @@ def _of_elements(out: torch.Tensor, *args: Any) -> Strides | None:
     return _together(out, *tensors) if 1 in out.shape and len({t.dim() for t in tensors}) > 1 else None
 
 
-def _chosen(out: torch.Tensor, condition: torch.Tensor, *branches: torch.Tensor) -> Strides | None:
+def _chosen(out: torch.Tensor, condition: torch.Tensor, *branches: torch.Tensor) -> Strides:
     """As elements of the condition and of the branches, which alone are converted."""
-    if any(type(n) is not int for t in (out, condition, *branches) for n in (*t.shape, *t.stride())):
-        return None
     return _together(out, condition, *[_converted(branch, out.dtype) for branch in branches])
 
 

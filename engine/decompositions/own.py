@@ -60,7 +60,7 @@ def upsample_bicubic2d(image: torch.Tensor, *rest: Any) -> Any:
 def channel_shuffle(x: torch.Tensor, groups: int) -> Any:
     """torch's rule, whose result has its rows innermost; that of ATen's kernel on CPUs is laid out as the image is."""
     shuffled, form = decomposition_table[aten.channel_shuffle.default](x, groups), suggest_memory_format(x)
-    if _is_gpu(x) or form is torch.contiguous_format:
+    if _is_gpu(x) or (form is torch.contiguous_format and shuffled.is_contiguous()):
         return shuffled
     return aten.clone.default(shuffled, memory_format=form)
 
@@ -103,7 +103,8 @@ def _blocks_of_one(x: torch.Tensor, size: Sequence[Any], scales: Sequence[float 
     blocks = [part for n, f in zip(given, factors) for part in (n, f)]
     first = list(x.shape[:2])
     spread = aten.expand.default(aten.reshape.default(x, first + apart), first + blocks)
-    return aten.reshape.default(spread, first + list(size))
+    filled = aten.clone.default(spread, memory_format=torch.contiguous_format)
+    return aten._unsafe_view.default(filled, first + list(size))
 
 
 own(aten.upsample_nearest2d.default)(_nearest(aten.upsample_nearest2d.default, torch.channels_last))

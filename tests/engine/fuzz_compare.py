@@ -169,9 +169,10 @@ def _forget_nans(values: dict[str, Any], name: str, result: torch.Tensor, in_pla
 def changed(value: Any, change: random.Random, error: torch.Tensor | None = None, run: int = 1) -> Any:
     """A floating-point tensor, each element up to two units in the last place and `error` off; others as they are.
 
-    What overflowed on the way, which an infinite error says, is one of `UNKNOWN`, by the number of the run. In run 0,
-    what could be a whole number is: there, functions have their steps and poles. The sign of a NaN is nobody's: the
-    result has another in run 0. In run 1, all numbers are as large as they could be: the largest become infinite.
+    What overflowed on the way, which an infinite error says, is one of `UNKNOWN`, by the number of the run. In run
+    0, what could be a whole number is: there, functions have their steps and poles. The sign of a NaN is nobody's:
+    the result has another in run 0. In run 2, a NaN in bfloat16 has all of its bits, as vectors make them of
+    float32's. In run 1, all numbers are as large as they could be: the largest become infinite.
     """
     if not isinstance(value, torch.Tensor) or kind_of(value.dtype) not in "fc":
         return value
@@ -190,10 +191,13 @@ def changed(value: Any, change: random.Random, error: torch.Tensor | None = None
         reach = 4 * eps * value.double().abs() + 4 * error.nan_to_num(posinf=0.0)
         moved = torch.where((value.double() - whole.double()).abs() <= reach, whole, moved)
     moved = torch.where(value.isnan(), value.copysign(value.new_tensor(-1.0 if run == 0 else 1.0)), moved)
+    if run == 2 and value.dtype is torch.bfloat16:
+        moved = torch.where(value.isnan(), ALL_BITS, moved)
     unknown = UNKNOWN[run % len(UNKNOWN)]
     return torch.where(error.isinf(), toss.to(value.dtype) if unknown is None else unknown, moved)
 
 
+ALL_BITS = torch.tensor(-1, dtype=torch.int16).view(torch.bfloat16)
 UNKNOWN = (None, 0.0, torch.inf, torch.nan)  # None: a random number around 0
 
 

@@ -159,3 +159,26 @@ def test_doubles_are_judged_by_more_digits(function):
     assert not torch.equal(right, exact)
     assert difference(program, [exact], inputs) == ""
     assert "eager" in difference(program, [exact * (1 + 1e-12)], inputs)
+
+
+def test_running_statistics_that_share_memory_are_compared_where_nothing_is_written():
+    shapes = {"a0": ((1, 3, 0), (3, 1, 1)), "a1": ((3,), (0,)), "a2": ((3,), (1,))}
+    inputs = [Input(name, shape, stride, 0, torch.float32, "index", 1, 5) for name, (shape, stride) in shapes.items()]
+    inputs.append(Input("a3", (4,), (1,), 0, torch.float32, "normal", 1))
+    calls = (Call("v0", "F.batch_norm", (Ref("a0"), Ref("a1"), Ref("a2"), None, None, True)),
+             Call("v1", "torch.sum", (Ref("a3"),)))
+    program = Program(0, tuple(inputs), calls, ("v0", "v1"))
+    memory = program.tensors()
+    nothing, total = execute(program, memory)
+    assert difference(program, [nothing, total * (1 + 1e-7)], memory) == ""
+
+
+def test_which_bits_a_nan_has_is_nobodys():
+    data = torch.tensor([-3.0] * 16, dtype=torch.bfloat16)
+    source = Input("a0", (16,), (1,), 0, torch.bfloat16, "", 0, data=data)
+    calls = (Call("v0", "torch.acosh", (Ref("a0"),)), Call("v1", "torch.Tensor.view", (Ref("v0"), torch.int16)),
+             Call("v2", "torch.square", (Ref("v1"),)))
+    program = Program(0, (source,), calls, ("v2",))
+    for bits, square in ((0x7FC0, 4096), (-1, 1)):
+        assert torch.tensor(bits, dtype=torch.int16).square().item() == square
+        assert difference(program, [torch.full((16,), square, dtype=torch.int16)], program.tensors()) == ""

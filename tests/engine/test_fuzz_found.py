@@ -110,6 +110,11 @@ FOUND = {
          given("c", (9, 7, 1), torch.float16, stride=(1, 9, 9)), given("d", (9, 7, 1), torch.bool, stride=(0, 1, 1))],
         ("torch.minimum", (A, B), {}), ("torch.lt", (A, C), {}), ("torch.where", (Ref("d"), C, B), {}),
         results=("v0", "v1", "v2")),
+    "one pixel that fills a block, and channels that are not moved, have memory of their own": program(
+        [given("a", (2, 3, 1, 1)), given("b", (1, 1, 1, 1), stride=(1, 1, 1, 1)), given("c", (2, 3, 4, 5))],
+        ("F.interpolate", (A, None, 2.0, "nearest"), {}), ("F.interpolate", (B, (1, 4), None, "nearest"), {}),
+        ("F.channel_shuffle", (C, 1), {}), ("F.channel_shuffle", (C, 3), {}), ("torch.add", (Ref("v2"), 1), {}),
+        results=("v0", "v1", "v2", "v3", "v4")),
     "a least common multiple has the strides of elements": program(
         [given("a", (3, 4, 1, 2), torch.int16, stride=(8, 1, 4, 4)), given("b", (3, 1, 1, 1), torch.int16)],
         ("torch.lcm", (B, A), {})),
@@ -359,6 +364,10 @@ FORCED = {
         {"lowering:*": "extern"}, False, program(
             [given("a", (1, 1))], ("torch.sin", (A,), {}), ("torch.broadcast_to", (V0, (1, 3)), {}),
             ("torch.Tensor.view", (V1, torch.float32), {}))),
+    "elements of which a row chooses, of strange strides at sizes that vary": (
+        {}, True, program(
+            [given("a", (9, 9, 4, 1, 2), stride=(36, 1, 9, 36, 324)), given("c", (2,), torch.bool),
+             given("b", (9, 9, 4, 1, 2), stride=(72, 1, 18, 18, 9))], ("torch.where", (C, A, B), {}))),
     "places for windows of volumes whose sizes vary": (
         {"fuse:*": "separate"}, True, program(
             [given("a", (1, 2, 3, 4, 5), torch.float64), given("b", (1,), torch.int64, fill="index", bound=2),
