@@ -39,6 +39,37 @@ def calls(lines, operator):
     return sum(f"aten_{operator}_default(" in line.text for line in lines)
 
 
+# ---- batches with one matrix
+@pytest.mark.parametrize("x", [
+    torch.randn(3, 70, 8).transpose(0, 1), torch.randn(4, 5, 8).transpose(0, 1), torch.randn(6, 10, 8)[:, ::2],
+    torch.randn(5, 8, 3).permute(2, 0, 1), torch.randn(2, 8, 3, 4).transpose(1, 3),
+])  # fmt: skip
+def test_a_batch_with_one_matrix_is_one_product(x):
+    batches = x[..., 0, 0].numel()
+
+    def program(x, w, b):
+        batch = x.flatten(0, -3)
+        return F.linear(x, w, b).sin(), torch.matmul(x, w.t()), torch.bmm(batch, w.t().expand(batches, 8, 5))
+
+    w, b = torch.randn(5, 8), torch.randn(5)
+    with torch.no_grad():
+        results, lines, _ = compiled(program, x, w, b)
+        expected = program(x, w, b)
+        assert_like(results, expected)
+        assert calls(lines, "bmm") == 0 and calls(lines, "mm") > 0
+        forced, lines, _ = compiled(program, x, w, b, overrides={"library:*": "bmm"})
+    assert_like(forced, expected)
+    assert calls(lines, "bmm") > 0
+
+
+def test_other_batches_are_left_alone():
+    def program(x, w, many):
+        return torch.bmm(x, w.expand(3, 8, 5)), torch.bmm(x, many)
+
+    _, lines, _ = compiled(program, torch.randn(3, 140, 8)[:, :70], torch.randn(8, 5), torch.randn(3, 8, 5))
+    assert calls(lines, "bmm") == 2
+
+
 # ---- bias
 def test_loops_add_the_bias_of_a_product_that_only_they_read():
     def program(x, w, b):
