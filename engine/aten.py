@@ -14,7 +14,7 @@ import keyword
 import operator
 import re
 from collections.abc import Container, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import islice
 from typing import Any
 
@@ -22,6 +22,7 @@ import torch
 import torch.fx
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from ..artifacts.context import CompileContext
 from . import fake_results, kernel_dtypes
@@ -156,13 +157,13 @@ class AtenTracer(TorchDispatchMode):
                 kwargs = torch.fx.node.map_arg(node.kwargs, load)
                 if node.op == "call_function":
                     traced = len(self.graph.nodes)
-                    with python_rules(node.target, args, kwargs):
+                    with _outside_inference_mode(node), python_rules(node.target, args, kwargs):
                         values[node] = _call(REPLACED.get(node.target, node.target), node.target, args, kwargs)
                     if _has_dropout(node.target, args, kwargs):
                         self._check_dropout(node.target, traced)
                 elif node.op == "call_method":
                     method = getattr(type(args[0]), node.target)
-                    with python_rules(method, args, kwargs):
+                    with _outside_inference_mode(node), python_rules(method, args, kwargs):
                         values[node] = _call(method, node.target, args, kwargs)
                 else:
                     values[node] = operator.attrgetter(node.target)(module)(*args, **kwargs)
@@ -418,6 +419,17 @@ def needs_gradients(captured: Captured) -> bool:
 def _inference_tracing() -> Iterator[None]:
     with torch.inference_mode(False), torch.no_grad():
         yield
+
+
+def _outside_inference_mode(node: torch.fx.Node) -> AbstractContextManager[Any]:
+    """The context of a node of a captured graph, which may have turned the inference mode on: functionalization gives
+    one tensor several inner ones in turn, and takes none of that mode for one of the other kind. The nodes that set
+    modes know no tensors, and run as they are."""
+    if not torch.is_inference_mode_enabled():
+        return nullcontext()
+    known = (other.meta.get("val") for other in (node, *node.all_input_nodes))
+    tensors = any(isinstance(leaf, torch.Tensor) for value in known for leaf in tree_leaves(value))
+    return _inference_tracing() if tensors else nullcontext()
 
 
 def _written_anywhere(fake: torch.Tensor) -> torch.Tensor:

@@ -30,3 +30,27 @@ def test_a_network_and_writes_in_place() -> None:
         assert ours.is_inference()
         assert ours.stride() == theirs.stride()
         torch.testing.assert_close(ours, theirs)
+
+
+def test_the_mode_begins_inside_of_the_graph() -> None:
+    """A cache of keys: a tensor of the ordinary kind, written in the mode and read again."""
+    def attend(cache: torch.Tensor, x: torch.Tensor, start: int) -> tuple[torch.Tensor, ...]:
+        with torch.inference_mode():
+            cache[:, start : start + 2] = x * 2
+            made = torch.zeros_like(cache)
+            made[:, 1:] = x.sum()
+            return cache[:, : start + 2].sum(1), made[:, 1:].t(), cache.view(-1)
+
+    def run(function: Any) -> tuple[torch.Tensor, ...]:
+        cache = torch.ones(2, 6)
+        results = [function(cache, torch.full((2, 2), 3.0), start) for start in (0, 2, 3)]
+        return (*(tensor for result in results for tensor in result), cache)
+
+    with ptdebug.record("inference") as recording:
+        found = run(ptdebug.compile(attend, fullgraph=True))
+    assert {c.status for c in recording.compiles()} == {"compiled"}
+    for ours, theirs in zip(found, run(attend)):
+        assert ours.is_inference() == theirs.is_inference()
+        assert ours._is_view() == theirs._is_view()
+        assert ours.stride() == theirs.stride()
+        torch.testing.assert_close(ours, theirs)
