@@ -96,7 +96,7 @@ class CompileContext:
     freezing: bool = False  # whether what depends on parameters alone may be computed once, in inference
     cpp_wrapper: bool = False  # whether what allocates and calls the kernels is C++, where it can be
     notes: list[str] = field(default_factory=list)  # what the person should be told, recorded or not
-    part: str = ""  # which graph of the compilation is being compiled, "" for its only or first one
+    part: str = ""  # which graph of the compilation is being compiled ("segment_2.backward"), "" for its only one
 
     def decide(
         self,
@@ -143,10 +143,11 @@ class CompileContext:
     def _subject(self, subject: str) -> str:
         return f"{self.part}.{subject}" if self.part else subject
 
-    def for_part(self, part: str) -> CompileContext:
+    def for_part(self, part: str, path: str = "") -> CompileContext:
         """The context for a graph that is part of this compilation ("backward"): its decisions and artifacts get the
-        part's name in front, its times count with the rest."""
-        return replace(self, recorder=PartRecorder(self.recorder, part), part=part)
+        part's name in front, its times count with the rest. `path` is that of an inner graph of the captured one."""
+        name = self._subject(part)
+        return replace(self, recorder=PartRecorder(self.recorder, part, path), part=name)
 
     @contextmanager
     def timed(self, name: str) -> Iterator[None]:

@@ -11,7 +11,7 @@ import sys
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from .records import Graph, Node, NodeRef, TensorMeta
+from .records import AutogradFunction, Graph, Node, NodeRef, TensorMeta
 
 if TYPE_CHECKING:
     import torch
@@ -20,10 +20,33 @@ if TYPE_CHECKING:
 LIMIT_CONSTANT = 4096
 """Elements; a larger constant of a graph is described, not kept."""
 
+PLAN = "__ptdebug_plan__"
+"""The attribute of a function in a graph that says what graphs it is made of; its fields are AutogradFunction's."""
+
 
 def graph_record(graph: torch.fx.Graph, name: str, origin_stage: str, notes: tuple[str, ...] = ()) -> Graph:
     """`graph` as a record; each node's origins are its meta["origins"], names of nodes of `origin_stage`."""
-    return Graph(name, tuple(node_record(node, origin_stage) for node in graph.nodes), notes)
+    inner = {node.name: record for node in graph.nodes if (record := _inner_record(node, origin_stage)) is not None}
+    return Graph(name, tuple(node_record(node, origin_stage) for node in graph.nodes), notes, inner)
+
+
+def _inner_record(node: torch.fx.Node, origin_stage: str) -> Graph | AutogradFunction | None:
+    """The graphs that a node holds, if any."""
+    if node.op == "get_attr":
+        held = _attribute(node)
+        fx = sys.modules["torch"].fx
+        return graph_record(held.graph, node.name, origin_stage) if isinstance(held, fx.GraphModule) else None
+    plan = getattr(node.target, PLAN, None)
+    if plan is None:
+        return None
+    forward = graph_record(plan.forward.graph, "forward", origin_stage)
+    backward = graph_record(plan.backward.graph, "backward", origin_stage)
+    return AutogradFunction(forward, backward, plan.gradients, plan.strides, plan.fixed, plan.dirty, plan.once)
+
+
+def _attribute(node: torch.fx.Node) -> Any:
+    """What a `get_attr` node stands for."""
+    return operator.attrgetter(str(node.target))(node.graph.owning_module)
 
 
 def node_record(node: torch.fx.Node, origin_stage: str) -> Node:
@@ -43,9 +66,12 @@ def _node_record(node: torch.fx.Node, origin_stage: str) -> Node:
     args = tuple(plain(a) for a in node.args)
     if node.target in (operator.getitem, operator.setitem) and isinstance(node.args[1], list):
         args = (args[0], {"list": args[1]}, *args[2:])  # x[[1, 0]] is not x[1, 0]
+    value = node.meta.get("val")
     if node.op == "get_attr":
-        constant = operator.attrgetter(str(node.target))(node.graph.owning_module)
-        if isinstance(constant, sys.modules["torch"].Tensor) and constant.numel() <= LIMIT_CONSTANT:
+        constant = _attribute(node)
+        if not isinstance(constant, sys.modules["torch"].Tensor):
+            value = None
+        elif constant.numel() <= LIMIT_CONSTANT:
             args = (tensor_data(constant),)
     return Node(
         id=node.name,
@@ -53,7 +79,7 @@ def _node_record(node: torch.fx.Node, origin_stage: str) -> Node:
         target=target_name(node.target),
         args=args,
         kwargs={k: plain(v) for k, v in node.kwargs.items()},
-        value=value_record(node.meta.get("val")),
+        value=value_record(value),
         stack=tuple(node.meta.get("stack", ())),
         module=node.meta.get("module", ""),
         origins=tuple(f"{origin_stage}#{origin}" for origin in node.meta.get("origins", ())),
@@ -79,6 +105,8 @@ def target_name(target: Any) -> str:
         return str(target)
     if target is operator.getitem:
         return "operator.getitem"
+    if hasattr(target, PLAN):
+        return str(target.__name__)
     if getattr(target, "__objclass__", None) is sys.modules["torch"]._C.TensorBase:
         return f"torch.Tensor.{target.__name__}"
     module = (getattr(target, "__module__", "") or "").replace("_operator", "operator")

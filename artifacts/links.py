@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from .inner_graphs import graphs_in, sides
 from .listing import place_refs
 from .recording import Recording, RecordingError
 from .records import (
@@ -23,7 +24,6 @@ from .records import (
     Guards,
     Kernel,
     Loops,
-    Node,
     Partition,
     Pass,
     RecomputedValue,
@@ -89,7 +89,7 @@ class Links:
 def links(recording: Recording, compile_id: str) -> Links:
     """The links between all stages of a compilation and the program."""
     edges: list[Edge] = []
-    last: dict[str, str] = {}  # of the joint graph, of the forward and of the backward: its latest form
+    last: dict[tuple[str, str], str] = {}  # of each joint graph, forward and backward: its latest form
     for info in recording.artifacts(compile_id):
         try:
             record = recording.artifact(compile_id, info.stage, info.name)
@@ -100,16 +100,19 @@ def links(recording: Recording, compile_id: str) -> Links:
             edges += collect(record, info.key)
         if info.stage in ATEN and isinstance(record, (Graph, Pass)):
             part = _part(info.stage, info.name)
-            edges += _same_nodes(record, info.key, last.get(part) or last.get("joint", ""))
+            edges += _same_nodes(record, info.key, last.get(part) or last.get((part[0], "joint"), ""))
             last[part] = info.key
     edges += [edge for _, decision in recording.decisions(compile_id) for edge in _decision_edges(decision)]
     return Links(edges)
 
 
-def _part(stage: str, name: str) -> str:
-    """Which graph of the compilation an ATen graph is a form of: "joint", "forward" or "backward"."""
-    part = name.partition(".")[0] if stage == "passes" else stage
-    return part if part in ("joint", "backward") else "forward"
+def _part(stage: str, name: str) -> tuple[str, str]:
+    """Which graph of the compilation an ATen graph is a form of: the part's name, and joint, forward or backward."""
+    if stage != "passes":
+        return name, stage
+    *owners, _ = name.split(".")
+    kind = owners.pop() if owners and owners[-1] in ("joint", "backward") else "forward"
+    return ".".join(owners), kind
 
 
 def _reach(start: list[Ref], edges: dict[Ref, tuple[Ref, ...]]) -> list[Ref]:
@@ -128,11 +131,14 @@ def _whole(key: str, item: Ref) -> Edge:
     return (key, item)
 
 
-def _node_edges(nodes: tuple[Node, ...], key: str) -> Iterator[Edge]:
-    for node in nodes:
-        item = f"{key}#{node.id}"
-        for origin in (*node.origins, *place_refs(node.stack)):
-            yield item, origin
+def _graph_edges(record: Graph, key: str) -> Iterator[Edge]:
+    for path, graph in graphs_in(record):
+        for node in graph.nodes:
+            item = f"{key}#{path}{node.id}"
+            for origin in (*node.origins, *place_refs(node.stack)):
+                yield item, origin
+            for side, inner in sides(graph, node.id):  # a node is what the graphs that it holds are
+                yield from ((item, f"{key}#{path}{side}.{own.id}") for own in inner.nodes)
 
 
 def _same_nodes(record: Graph | Pass, key: str, before: str) -> Iterator[Edge]:
@@ -212,8 +218,8 @@ def _decision_edges(decision: Decision) -> Iterator[Edge]:
 
 
 EDGES: dict[type, Callable[[Any, str], Iterable[Edge]]] = {
-    Graph: lambda record, key: _node_edges(record.nodes, key),
-    Pass: lambda record, key: _node_edges(record.graph.nodes, key),
+    Graph: _graph_edges,
+    Pass: lambda record, key: _graph_edges(record.graph, key),
     Bytecode: _bytecode_edges,
     Breaks: _break_edges,
     Guards: _guard_edges,

@@ -2,7 +2,8 @@
 
 The stages that compile it know nothing of that: they name artifacts, buffers and nodes as always. Here the names get
 the part's in front ("loops:buf3" becomes "loops:backward.buf3"), and references to the graph's nodes ("forward#mul")
-lead to the part's own graph ("backward#mul").
+lead to the part's own graph ("backward#mul"). Where the part is an inner graph of the captured one, references to its
+nodes there begin with its path ("capture#inner_0.sin", see `inner_graphs.py`).
 """
 from __future__ import annotations
 
@@ -16,6 +17,9 @@ from .records import AnyRecord, Decision, FusionCandidate, Ref, ScheduledGroup, 
 if TYPE_CHECKING:
     from .context import Recorder
 
+GRAPHS = ("joint", "forward", "backward")
+"""Stages that a training graph's parts are named after; other parts have artifacts of these, too."""
+
 OWN = ("passes", "loops", "fusion", "schedule", "kernels", "wrapper")
 """Stages of which each part has artifacts of its own."""
 
@@ -24,11 +28,12 @@ NAMES: dict[type, tuple[str, ...]] = {ScheduledGroup: ("members",), FusionCandid
 
 
 class PartRecorder:
-    """Passes on to `recorder` the records of one part, under names of its own."""
+    """Passes on to `recorder` the records of one part, under names of its own; `path` is where it was captured."""
 
-    def __init__(self, recorder: Recorder, part: str) -> None:
+    def __init__(self, recorder: Recorder, part: str, path: str = "") -> None:
         self._recorder = recorder
         self.part = part
+        self.path = path
 
     def begin(self, compile_id: str, function: str, file: str, line: int) -> None:
         """A compilation begins as a whole."""
@@ -62,9 +67,11 @@ class PartRecorder:
     def reference(self, reference: Ref) -> Ref:
         """A reference that a stage of the part made, as one within the compilation."""
         stage, name, item = split_ref(reference)
-        if stage == "forward":
-            return ref(self.part, item, name)
-        return ref(stage, item, self.name(name)) if stage in OWN else reference
+        if stage == "capture":
+            return ref(stage, self.path + item, name)
+        if stage in GRAPHS and self.part in GRAPHS:
+            return ref(self.part, item, name) if stage == "forward" else reference
+        return ref(stage, item, self.name(name)) if stage in (*GRAPHS, *OWN) else reference
 
     def _renamed(self, record: Any) -> Any:
         """A copy of a record, and of all records in it, with other references and names."""

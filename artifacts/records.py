@@ -148,11 +148,34 @@ class Node(Record, frozen=True):
 
 
 class Graph(Record, frozen=True):
-    """A graph in execution order; its `output` node comes last. For `passes`, `rule` says what made it."""
+    """A graph in execution order; its `output` node comes last. For `passes`, `rule` says what made it.
+
+    `inner` has the graphs that its nodes hold, by node: what a `get_attr` hands to an operator that takes functions
+    (`torch.cond`), what a `call_function` calls where that is an autograd function. See `inner_graphs.py`.
+    """
 
     name: str
     nodes: tuple[Node, ...]
     notes: tuple[str, ...] = ()  # aliasing, mutation, side effects to replay: one sentence each
+    inner: dict[str, Graph | AutogradFunction] = {}
+
+
+class AutogradFunction(Record, frozen=True):
+    """A torch.autograd.Function, or a hook of a tensor, that was traced: its two sides as graphs.
+
+    `forward` takes the tensors and returns its results and what the backward reads; `backward` takes the gradients of
+    the results, then what it reads. The first `gradients` tensors get gradients. `strides` are how gradients lie in
+    memory where the backward relies on that (None among them: contiguous). `fixed` and `dirty` are positions of
+    results: not differentiable, changed in place. `once`: the gradients cannot be differentiated again.
+    """
+
+    forward: Graph
+    backward: Graph
+    gradients: int
+    strides: tuple[tuple[int, ...] | None, ...] | None = None
+    fixed: tuple[int, ...] = ()
+    dirty: tuple[int, ...] = ()
+    once: bool = False
 
 
 class RuleMatch(Record, frozen=True):

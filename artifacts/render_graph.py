@@ -3,11 +3,16 @@ from __future__ import annotations
 
 import keyword
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
-from .listing import Line, Listing, SourceText, place_refs, printable, short_place, source_ref
-from .records import Graph, Location, Node, NodeRef, Pass, TensorMeta, ref
+import msgspec
+
+from .inner_graphs import graphs_in
+from .listing import Line, Listing, SourceText, place_refs, plural, printable, short_place, source_ref
+from .records import AutogradFunction, Graph, Location, Node, NodeRef, Pass, TensorMeta, ref
+from .summary import operations
 
 INDENT = "    "
 MAX_ARGUMENT = 400  # characters of one argument; a longer one ends in "…"
@@ -95,48 +100,101 @@ def call_text(node: Node) -> str:
     return f"{target}({', '.join(args + kwargs)})"
 
 
+@dataclass(frozen=True)
+class _Place:
+    """Where lines stand: the artifact, the path of the nodes that they show (see `inner_graphs.py`), how far in."""
+
+    stage: str
+    name: str
+    source: SourceText
+    path: str = ""
+    indent: str = ""
+
+    def line(self, text: str, node: Node | None = None) -> Line:
+        """One line; `node` is what it shows."""
+        text = printable(self.indent + text)
+        if node is None:
+            return Line(text)
+        return Line(text, ref(self.stage, self.path + node.id, self.name), (*node.origins, *place_refs(node.stack)))
+
+    def inside(self, path: str = "") -> _Place:
+        """One step further in."""
+        return replace(self, path=self.path + path, indent=self.indent + INDENT)
+
+
 def _graph_lines(graph: Graph, stage: str, name: str, source: SourceText) -> list[Line]:
-    inputs = [node for node in graph.nodes if node.op == "placeholder"]
-    computed = sum(node.op not in ("placeholder", "get_attr", "output") for node in graph.nodes)
-    lines = [Line(f"# {len(graph.nodes)} nodes, {computed} operations")]
+    inner = [operations(other) for path, other in graphs_in(graph) if path]
+    more = f"; {plural(len(inner), 'graph')} inside, of {sum(inner)} operations" if inner else ""
+    lines = [Line(f"# {len(graph.nodes)} nodes, {operations(graph)} operations{more}")]
     lines += [Line(printable(f"# {note}")) for note in graph.notes]
-    lines.append(Line(printable(f"def {_function_name(graph.name)}(")))
-    for node in inputs:
-        comment = value_text(node.value)
-        origins = (*node.origins, *place_refs(node.stack))
-        text = f"{INDENT}{node.id}," + (f"  # {comment}" if comment else "")
-        lines.append(Line(printable(text), ref(stage, node.id, name), origins))
-    lines.append(Line("):"))
+    return lines + _function_lines(graph, _function_name(graph.name), "", _Place(stage, name, source))
+
+
+def _function_lines(graph: Graph, title: str, path: str, place: _Place, holder: Node | None = None) -> list[Line]:
+    """A graph as a function; `holder` is the node that stands for it."""
+    body = place.inside(path)
+    lines = [place.line(f"def {title}(", holder)]
+    for node in graph.nodes:
+        if node.op == "placeholder":
+            comment = value_text(node.value)
+            lines.append(body.line(f"{node.id}," + (f"  # {comment}" if comment else ""), node))
+    lines.append(place.line("):"))
     shown: tuple[object, ...] = ()
     for node in graph.nodes:
         if node.op == "placeholder":
             continue
         if node.stack:
-            place = node.stack[-1]
-            if (place.file, place.line, node.module) != shown:
-                shown = (place.file, place.line, node.module)
-                lines.append(_place_line(node, place, source))
-        lines.append(_node_line(node, stage, name))
+            line = node.stack[-1]
+            if (line.file, line.line, node.module) != shown:
+                shown = (line.file, line.line, node.module)
+                lines.append(_program_line(node, line, body))
+        lines += _node_lines(node, graph.inner.get(node.id), body)
     return lines
 
 
-def _node_line(node: Node, stage: str, name: str) -> Line:
+def _node_lines(node: Node, held: Graph | AutogradFunction | None, place: _Place) -> list[Line]:
+    """A node; before it the graphs that it holds."""
+    if isinstance(held, Graph):
+        return _function_lines(held, node.id, f"{node.id}.", place, node)
     if node.op == "output":
         value = node.args[0] if len(node.args) == 1 else node.args
-        value = tuple(value) if isinstance(value, list) else value
-        text = f"{INDENT}return {argument_text(value)}"
-    else:
-        comment = value_text(node.value)
-        text = f"{INDENT}{node.id} = {call_text(node)}" + (f"  # {comment}" if comment else "")
-    return Line(printable(text), ref(stage, node.id, name), (*node.origins, *place_refs(node.stack)))
+        return [place.line(f"return {argument_text(tuple(value) if isinstance(value, list) else value)}", node)]
+    lines = []
+    if held is not None:
+        lines = _class_lines(node, held, place)
+        node = msgspec.structs.replace(node, target=f"{node.target}.apply")
+    comment = value_text(node.value)
+    return [*lines, place.line(f"{node.id} = {call_text(node)}" + (f"  # {comment}" if comment else ""), node)]
 
 
-def _place_line(node: Node, place: Location, source: SourceText) -> Line:
-    text = source_text(place, source)
-    where = f"{short_place(place)}" + (f" in {place.function}" if place.function else "")
+def _class_lines(node: Node, held: AutogradFunction, place: _Place) -> list[Line]:
+    body = place.inside()
+    lines = [place.line(f"class {node.target}(torch.autograd.Function):", node)]
+    lines += [body.line(f"# {fact}") for fact in _facts(held)]
+    for side, graph in (("forward", held.forward), ("backward", held.backward)):
+        lines += _function_lines(graph, side, f"{node.id}.{side}.", body)
+    return lines
+
+
+def _facts(held: AutogradFunction) -> Iterator[str]:
+    """What the two graphs of an autograd function do not say."""
+    given = sum(node.op == "placeholder" for node in held.forward.nodes)
+    if held.gradients < given:
+        yield f"gradients of the first {held.gradients} of {given} inputs"
+    yield from (f"result {i} is not differentiable" for i in held.fixed)
+    yield from (f"result {i} is an input, changed in place" for i in held.dirty)
+    for i, stride in enumerate(held.strides or ()):
+        yield f"gradient_{i} is made " + ("contiguous" if stride is None else f"to have strides {stride}")
+    if held.once:
+        yield "the gradients cannot be differentiated"
+
+
+def _program_line(node: Node, where: Location, place: _Place) -> Line:
+    text = source_text(where, place.source)
+    line = short_place(where) + (f" in {where.function}" if where.function else "")
     module = f" [{node.module}]" if node.module else ""
-    return Line(printable(f"{INDENT}# {where}{module}" + (f": {text}" if text else "")),
-                source_ref(place.file, place.line))
+    shown = place.line(f"# {line}{module}" + (f": {text}" if text else ""))
+    return replace(shown, ref=source_ref(where.file, where.line))
 
 
 def source_text(place: Location, source: SourceText) -> str:

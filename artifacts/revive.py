@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from .records import AnyRecord, Graph, Node, NodeRef, Pass, TensorMeta
+from .records import AnyRecord, AutogradFunction, Graph, Node, NodeRef, Pass, TensorMeta
 
 _TYPES: dict[str, type[NodeRef] | type[TensorMeta]] = {"NodeRef": NodeRef, "TensorMeta": TensorMeta}
 
@@ -13,10 +13,19 @@ _TYPES: dict[str, type[NodeRef] | type[TensorMeta]] = {"NodeRef": NodeRef, "Tens
 def revive(record: AnyRecord) -> AnyRecord:
     """The record with NodeRef and TensorMeta where its nodes' trees hold their JSON. Tuples in trees stay lists."""
     if isinstance(record, Graph):
-        return msgspec.structs.replace(record, nodes=tuple(map(_node, record.nodes)))
+        return _graph(record)
     if isinstance(record, Pass):
-        return msgspec.structs.replace(record, graph=revive(record.graph))
+        return msgspec.structs.replace(record, graph=_graph(record.graph))
     return record
+
+
+def _graph(graph: Graph) -> Graph:
+    inner = {name: _graph(held) if isinstance(held, Graph) else _function(held) for name, held in graph.inner.items()}
+    return msgspec.structs.replace(graph, nodes=tuple(map(_node, graph.nodes)), inner=inner)
+
+
+def _function(held: AutogradFunction) -> AutogradFunction:
+    return msgspec.structs.replace(held, forward=_graph(held.forward), backward=_graph(held.backward))
 
 
 def _node(node: Node) -> Node:

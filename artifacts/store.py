@@ -34,6 +34,7 @@ import msgspec
 import zstandard
 
 from .. import __version__
+from .inner_graphs import graphs_in
 from .records import SCHEMA, AnyRecord, Decision, Graph, Runtime
 
 P = ParamSpec("P")
@@ -140,7 +141,8 @@ class RecordingWriter:
             (compile_id, stage, name, type(record).__name__, items, self._blob(_encode(record))),
         )
         if isinstance(record, Graph):  # inlined functions may come from other files than the frame's
-            for path in {place.file for node in record.nodes for place in node.stack} - self._sources:
+            nodes = [node for _, graph in graphs_in(record) for node in graph.nodes]
+            for path in {place.file for node in nodes for place in node.stack} - self._sources:
                 self._keep_source(path)
 
     @_guarded

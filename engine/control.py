@@ -62,14 +62,10 @@ def compile_around(captured: Captured, context: CompileContext, compile_graph: C
             call = _operator_call(captured, nodes[0], inputs, outputs, context, compile_graph, number)
         else:
             part = _cut(captured, nodes, inputs, outputs)
-            call = compile_graph(part, context.for_part(_name(context, f"segment_{number}")))
+            call = compile_graph(part, context.for_part(f"segment_{number}"))
         steps.append((inputs, outputs, call))
     final: Any = graph.output_node().args[0]
     return _sequence(_placed(graph), tuple(_with_ends(steps, set(graph.output_node().all_input_nodes))), final)
-
-
-def _name(context: CompileContext, name: str) -> str:
-    return f"{context.part}_{name}" if context.part else name
 
 
 # ---- cutting ---------------------------------------------------------------------------------------------------------
@@ -200,7 +196,7 @@ def _operator_call(
         module = getattr(captured.module, str(function.target))
         functions[function] = module
         if choice == "compiled" and not tracked:
-            part = context.for_part(_name(context, f"{name}_{number}_{place}"))
+            part = context.for_part(f"{name}_{number}_{place}", f"{function.name}.")
             functions[function] = _function(captured, module, part, compile_graph)
     positions = [output.args[1] for output in outputs]
 

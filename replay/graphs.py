@@ -13,13 +13,16 @@ from typing import Any
 import torch
 import torch.fx
 
-from ..artifacts.records import Graph, Node, NodeRef
+from ..artifacts.records import AutogradFunction, Graph, Node, NodeRef
 
 TRUSTED_ROOTS = ("torch", "operator", "math")
 """Top-level modules that a recorded graph may call into without being trusted."""
 
 OWN = frozenset(("ptdebug.tracer.values.chosen_rows.chosen_row",))
 """Functions of ours that the tracer puts into graphs."""
+
+PLANS = "ptdebug.tracer.function_plans"
+"""The module of ours whose FunctionPlan makes an autograd function of two graphs."""
 
 BUILTINS = ("getattr", "abs", "max", "min", "pow", "round", "int", "float", "bool", "len", "sum", "divmod", "slice")
 
@@ -40,15 +43,26 @@ def graph_module(record: Graph, symbols: Mapping[str, float], trust: bool = Fals
     root = torch.nn.Module()
     nodes: dict[str, torch.fx.Node] = {}
     for node in record.nodes:
-        made = nodes[node.id] = _rebuild(graph, root, nodes, node, symbols, trust)
+        held = record.inner.get(node.id)
+        inner = None if held is None else _inner(node, held, symbols, trust)
+        made = nodes[node.id] = _rebuild(graph, root, nodes, node, inner, symbols, trust)
         made.meta["stack"], made.meta["module"] = tuple(node.stack), node.module
         if node.checkpoint:
             made.meta.update(recompute="always", checkpoint=node.checkpoint)
     return torch.fx.GraphModule(root, graph, record.name or "Recorded")
 
 
+def _inner(node: Node, held: Graph | AutogradFunction, symbols: Mapping[str, float], trust: bool) -> Any:
+    """What a node holds: a graph that it hands to an operator, or the autograd function that it calls."""
+    if isinstance(held, Graph):
+        return graph_module(held, symbols, trust)
+    sides = [graph_module(side, symbols, trust) for side in (held.forward, held.backward)]
+    facts = held.gradients, held.strides, held.fixed, held.dirty, held.once
+    return importlib.import_module(PLANS).FunctionPlan(node.target, *sides, *facts).function()
+
+
 def _rebuild(
-    graph: torch.fx.Graph, root: torch.nn.Module, nodes: dict[str, torch.fx.Node], node: Node,
+    graph: torch.fx.Graph, root: torch.nn.Module, nodes: dict[str, torch.fx.Node], node: Node, inner: Any,
     symbols: Mapping[str, float], trust: bool,
 ) -> torch.fx.Node:
     def value(tree: Any) -> Any:
@@ -58,20 +72,25 @@ def _rebuild(
     args = tuple(value(a) for a in node.args)
     kwargs = {k: value(v) for k, v in node.kwargs.items()}
     if node.op == "call_function":
-        target = resolve(node.target, trust)
+        target = inner or resolve(node.target, trust)
         if target in (operator.getitem, operator.setitem) and isinstance(args[1], list) and _is_key(node.args[1]):
             args = (args[0], tuple(args[1]), *args[2:])
     elif node.op == "get_attr":
-        if not args:
+        if not args and inner is None:
             raise ReplayError(f"the recording does not hold the constant {node.id}: it is too large to be kept")
         target = node.id
-        setattr(root, target, args[0])
+        setattr(root, target, inner or args[0])
         args = ()
     elif node.op == "output":
-        return graph.output(args[0])
+        return graph.output(_tuples(args[0]))
     elif node.op == "placeholder":
         args = ()
     return graph.create_node(node.op, target, args, kwargs, name=node.id)
+
+
+def _tuples(tree: Any) -> Any:
+    """What graphs return is a tuple, as are its parts; JSON has lists."""
+    return tuple(map(_tuples, tree)) if isinstance(tree, list) else tree
 
 
 def _is_key(index: Any) -> bool:

@@ -8,13 +8,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 import torch.fx
 import torch.utils._pytree
 
+from ..artifacts.fx_graphs import PLAN
 from ..engine import interpret
 from ..engine.functional import LAZY_VIEWS, AtenGraph, Constant, FromGraph, FromInput, ViewOfGraph
 from ..engine.ir import Group, KernelSignature, LoopBody, Plan, Program
@@ -64,8 +65,7 @@ def run_graph(
             if node.op == "placeholder":
                 live[node] = next(supply)
             elif node.op == "get_attr":
-                constant = getattr(module, node.target)
-                live[node] = constant.double() if wide and constant.dtype in WIDER else constant
+                live[node] = _constant(getattr(module, node.target), wide)
             else:
                 kwargs = torch.fx.node.map_arg(node.kwargs, live.__getitem__)
                 live[node] = _call(node, args, kwargs, wide)
@@ -73,13 +73,46 @@ def run_graph(
     return Execution(outputs, inputs, values, time.perf_counter() - start)
 
 
-def _call(node: torch.fx.Node, args: Any, kwargs: Any, wide: bool) -> Any:
+def _constant(value: Any, wide: bool) -> Any:
+    """What a graph holds: a tensor, or a graph that it hands to an operator."""
+    if not wide:
+        return value
+    if isinstance(value, torch.fx.GraphModule):
+        return _wide_module(value)
+    return value.double() if value.dtype in WIDER else value
+
+
+def _wide_module(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
+    """A copy of a graph that computes in float64 what it asks for in a smaller float."""
+    graph = torch.fx.Graph()
+    nodes: dict[torch.fx.Node, torch.fx.Node] = {}
+    held = {}
+    for node in module.graph.nodes:
+        nodes[node] = copy = graph.node_copy(node, nodes.__getitem__)
+        copy.args, copy.kwargs = _widened(copy.args), _widened(copy.kwargs)
+        copy.target = _wide_target(node)
+        if node.op == "get_attr":
+            held[node.target] = _constant(getattr(module, node.target), True)
+    return torch.fx.GraphModule(held, graph)
+
+
+def _wide_target(node: torch.fx.Node) -> Any:
+    """What a node calls where it is to compute in float64."""
     target: Any = node.target
+    if node.op == "call_method":
+        return WIDER_METHODS.get(target, target)
+    plan = getattr(target, PLAN, None)
+    if plan is None:
+        return target
+    return replace(plan, forward=_wide_module(plan.forward), backward=_wide_module(plan.backward)).function()
+
+
+def _call(node: torch.fx.Node, args: Any, kwargs: Any, wide: bool) -> Any:
+    target: Any = _wide_target(node) if wide else node.target
     if wide:
         args, kwargs = _widened(args), _widened(kwargs)
     if node.op == "call_method":
-        name = WIDER_METHODS.get(target, target) if wide else target
-        return getattr(args[0], name)(*args[1:], **kwargs)
+        return getattr(args[0], target)(*args[1:], **kwargs)
     function = RANDOM_FILLS.get(target, target)
     try:
         return function(*args, **kwargs)

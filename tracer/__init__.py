@@ -3,7 +3,7 @@
 Walk through it in this order: `eval_frame.py` (the only file that touches torch's private frame hook), `convert.py`
 (one frame, from code object to compiled entry), `interpreter.py`, `instructions.py`, `generators.py` and `opcodes/`
 (symbolic interpretation), `finalizers.py` and `lifetimes.py` (what the program sees die), `graph.py`,
-`subgraphs.py` and
+`subgraphs.py`, `function_plans.py` and
 `assumptions.py` (the FX graph, the graphs inside it, what it checks when it runs), `mixed_dtypes.py` (what fake
 kernels let pass), `modes.py` (the modes
 of torch that the program sets), `values/` (what stands for the program's objects while they are

@@ -5,16 +5,15 @@ The backward runs later, if at all, and perhaps twice: what it changes outside o
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.fx
 from torch._C import _functorch
-from torch.autograd.function import once_differentiable
-from torch.fx._lazy_graph_module import _LazyGraphModule
 
+from ..function_plans import FunctionPlan
 from .base import ObservedException, Unsupported, Value
 from .constant import BoundBuiltin, constant
 from .context_manager import set_grad_mode
@@ -192,7 +191,7 @@ def _with_backward(tx: Interpreter, cls: type, context: ContextValue, inputs: Ar
         dirty=tuple([position[id(value)] for value in context.dirty]),
         once=cls.backward.__code__.co_qualname.startswith("once_differentiable"),  # type: ignore[attr-defined]
     )
-    target = captured_function(plan)
+    target = plan.function()
     outputs = tx.graph.call(target, [NodeValue(node) for node in forward.lifted], {}, tx)
     return _rebuilt(tx, traced, outputs.iterate(tx))
 
@@ -248,67 +247,3 @@ def _backward(
     if any(not (g.is_constant() and g.as_constant() is None) for g in gradients[len(inputs) :]):
         raise Unsupported("call", f"the backward of {cls.__qualname__}, which returns too many gradients")
     return nodes
-
-
-# ---- the Function that the graph calls -------------------------------------------------------------------------------
-@dataclass(frozen=True)
-class FunctionPlan:
-    """A Function as two graphs. `forward` takes the tensors and returns (results, what the backward needs); `backward`
-    takes the latter after the gradients of the results. These come as they are, or where the backward relies on how
-    they lie in memory with the `strides` with which they were traced (None: contiguous). The first `gradients` tensors
-    get gradients; `fixed` and `dirty` are positions among the results.
-    """
-
-    name: str
-    forward: torch.fx.GraphModule
-    backward: torch.fx.GraphModule
-    gradients: int
-    strides: tuple[tuple[int, ...] | None, ...] | None
-    fixed: tuple[int, ...]
-    dirty: tuple[int, ...]
-    once: bool
-
-
-def captured_function(plan: FunctionPlan) -> Callable[..., tuple[torch.Tensor, ...]]:
-    """What a node calls for a Function that was traced."""
-
-    def forward(ctx: Any, *tensors: Any) -> tuple[torch.Tensor, ...]:
-        results, saved = _run(plan.forward, tensors)
-        ctx.inputs = len(tensors)
-        ctx.numbers = [None if isinstance(value, torch.Tensor) else value for value in saved]
-        ctx.save_for_backward(*[value if isinstance(value, torch.Tensor) else None for value in saved])
-        ctx.mark_non_differentiable(*[results[i] for i in plan.fixed])
-        ctx.mark_dirty(*[results[i] for i in plan.dirty])
-        return results
-
-    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        saved = [n if t is None else t for t, n in zip(ctx.saved_tensors, ctx.numbers)]
-        if plan.strides is not None:
-            gradients = tuple(map(_as_traced, gradients, plan.strides))
-        found = _run(plan.backward, (*gradients, *saved))
-        return (*found, *[None] * (ctx.inputs - plan.gradients))
-
-    last: Any = once_differentiable(backward) if plan.once else backward
-    members = {"forward": staticmethod(forward), "backward": staticmethod(last)}
-    function: Any = type(plan.name, (_Function,), members)
-
-    def apply(*tensors: Any) -> tuple[torch.Tensor, ...]:
-        return function.apply(*tensors)
-
-    apply.__name__ = apply.__qualname__ = plan.name
-    return apply
-
-
-def _run(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Any:
-    """The graph as a function: as a module, which it is until its code is written, it would have global hooks run."""
-    _LazyGraphModule.force_recompile(graph)
-    return graph.forward(*inputs)
-
-
-def _as_traced(gradient: torch.Tensor, stride: tuple[int, ...] | None) -> torch.Tensor:
-    """The gradient in the layout that the trace assumed: autograd may hand over an expanded one."""
-    if stride is None:
-        return gradient.contiguous()
-    if gradient.stride() == stride:
-        return gradient
-    return torch.empty_strided(gradient.shape, stride, dtype=gradient.dtype, device=gradient.device).copy_(gradient)

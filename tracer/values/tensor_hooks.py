@@ -14,7 +14,8 @@ import torch.fx
 from torch._C import _functorch
 from torch.utils.hooks import RemovableHandle
 
-from .autograd_function import FunctionPlan, captured_function, strides_of
+from ..function_plans import FunctionPlan
+from .autograd_function import strides_of
 from .base import ObservedException, Unsupported, Value
 from .constant import BoundBuiltin, constant
 from .tensor import METHODS, NodeValue, TensorValue
@@ -141,7 +142,7 @@ def _captured(tx: Interpreter, self: TensorValue, hook: Value) -> Value:
         fixed=(), dirty=(), once=False,
     )  # fmt: skip
     nodes = [NodeValue(node) for node in forward.lifted]
-    hooked = graph.call(captured_function(plan), nodes, {}, tx).iterate(tx)[0]
+    hooked = graph.call(plan.function(), nodes, {}, tx).iterate(tx)[0]
     assert isinstance(hooked, TensorValue)
     for user in users:
         user.replace_input_with(made, hooked.node)
