@@ -173,6 +173,9 @@ class Codegen:
             raise Unsupported("reconstruct", "a tensor of a transform of torch.func that has ended")
         if "hooked" in node.meta:  # what the program does to the tensor itself happens behind its hooks
             raise Unsupported("call", "Tensor.register_hook", earlier=node.meta["without"])
+        row = node.meta.get("row")  # a copy of what the program sees as a view
+        if row is not None and row.take_view(self):
+            return
         position = self.plan.nodes.setdefault(node, len(self.plan.nodes))
         self.emit("LOAD_FAST", OUTPUTS)
         self.emit("LOAD_CONST", position)

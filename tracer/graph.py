@@ -113,9 +113,10 @@ class TraceGraph:
         if self.reentrant and torch.is_grad_enabled():
             raise Unsupported("attribute", f"{what} in torch.utils.checkpoint.checkpoint(use_reentrant=True)")
 
-    def refuse_of_rows(self, fake: torch.Tensor, what: str) -> None:
-        """Raises Unsupported where the program asks `what` of a view in whose place the graph has a copy."""
-        if any(row.is_in_memory_of(fake) for row in self.rows):
+    def refuse_of_rows(self, fake: torch.Tensor, what: str, unrecorded: bool = False) -> None:
+        """Raises Unsupported where the program asks `what` of a view in whose place the graph has a copy
+        (`unrecorded`: one that would require gradients, which the copy does not)."""
+        if any(row.is_in_memory_of(fake) and row.unrecorded >= unrecorded for row in self.rows):
             raise Unsupported("call", what)
 
     def make_number(self, function: Any, args: tuple[Any, ...]) -> torch.fx.Node:
@@ -144,6 +145,7 @@ class TraceGraph:
         if isinstance(fake, torch.Tensor):  # as it is now: in-place operators change the fake
             node.meta["autograd"] = (fake.requires_grad, fake.is_leaf)
             self.versions[node] = None if fake.is_inference() else fake._version
+            self._keep_apart(fake)
         node.meta["source"] = source
         self.inputs[source] = node
         return node
@@ -192,6 +194,8 @@ class TraceGraph:
         if tx.trace.context.recording:
             meta["origins"] = (str(tx.root().current.offset),)
         self.operations += 1
+        for row in self.rows:
+            row.is_used(node)
         return build.wrap_result(tx, node, fake)
 
     def _accept_unbacked(self, target: Any, fake: Any, tx: Interpreter) -> None:
@@ -228,7 +232,7 @@ class TraceGraph:
     def _keep_apart(self, fake: Any) -> None:
         """Raises Unsupported where the operation that gave `fake` has made more of a variable with other data than
         `p.data = value` after the graph can: given it a gradient, or taken a view, whose base would not be `p`. The
-        same for `p.requires_grad = flag`."""
+        same for `p.requires_grad = flag`, and where a view comes in."""
         results = fake if isinstance(fake, (tuple, list)) else (fake,)
         bases = [part._base for part in results if isinstance(part, torch.Tensor) and part._is_view()]
         for variable, name in self.assigned:

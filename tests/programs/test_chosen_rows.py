@@ -34,6 +34,9 @@ whole.update(
     in_a_loop=lambda x, i: sum(x[k] * 2 for k in torch.stack([i, i // 2])),
     written_before=lambda x, i: x.clone().mul_(2)[i] + 1,
     the_number_changes=lambda x, i: (lambda k: (x[k] + k.mul_(0), x[k] + 1))(i.clone()),
+    columns=lambda x, i: (x[:, i] * 2, (x + x[:, i, None])[:, i].contiguous(), x.expand(2, 3, 3).clone()[:, i].exp()),
+    columns_with_more=lambda x, i: (x[:, i, None] + 1, x[None, :, :][:, :, i].sum(), x[:, i][1:].reshape(-1) + 1),
+    views_themselves=lambda x, i: (x[i], x[i].contiguous(), x[:, i], (x * 2)[i], x[i][i], x[i] + 1),
 )
 
 
@@ -111,6 +114,81 @@ def views_leave(compile):
         results += row, column, over_a_break(x, i)
     found[0].zero_()
     return x, found, results
+
+
+@program
+def views_are_taken_after_the_graph(compile):
+    """With the tensor, the number, and the mode as they were."""
+
+    @compile
+    def columns(x, i):
+        return x[:, i], x[:, i].contiguous(), (x * 2)[:, i], x[:, i].view(3), [x[i][i], x[i]]
+
+    @compile
+    def the_number_changes(x, i):
+        row = x[i]
+        i.zero_()
+        return row, x + 1
+
+    @compile
+    def another_shape(x, i):
+        y = x * 2
+        row = y[i]
+        y.unsqueeze_(0)
+        return row, y
+
+    @compile
+    def without_gradients(x, i):
+        with torch.no_grad():
+            row = x[i]
+        return row, x[i], row + 1
+
+    @compile
+    def the_number_of_itself(x, i):
+        x = x.detach().long()
+        row = x[x[0, 0]]
+        x[0, 0] = 1
+        return row
+
+    results = []
+    for needed, i in itertools.product((False, True), map(torch.tensor, (1, -1, 0, 5))):
+        for f in (columns, the_number_changes, another_shape, without_gradients, the_number_of_itself):
+            x = table(3, 2).requires_grad_(needed)
+            found = call(f, x, i.clone())
+            if needed and isinstance(found[0], torch.Tensor) and found[0].requires_grad:
+                found[0].sum().backward()
+            results += x, found, x.grad
+    return results
+
+
+@program
+def rows_taken_without_gradients(compile):
+    """Views taken without gradients require them while their base does."""
+
+    @compile
+    def asked(x, i):
+        with torch.no_grad():
+            row = x[i]
+        return row.requires_grad, row * 2 + x
+
+    @compile
+    def used(x, i):
+        with torch.no_grad():
+            row = x[i]
+            y = row * 2
+        return y, row + 1, y + 1
+
+    @compile
+    def viewed(x, i):
+        with torch.no_grad():
+            row = x[i][1:]
+            y = row * 2
+        return y, (row + 1).requires_grad
+
+    results = []
+    for needed in (True, False):
+        results += [f(table(3, 2).requires_grad_(needed), torch.tensor(1)) for f in (asked, used, viewed)]
+    return results
 
 
 @program
@@ -213,7 +291,7 @@ def what_is_asked_of_views(compile):
 def gradients(compile):
     @compile
     def f(x, w, i):
-        return (x[i] * w).sum() + x[0, i] * 3 + x[i, i] ** 2
+        return (x[i] * w).sum() + x[0, i] * 3 + x[i, i] ** 2 + (x[:, i] * w).sum()
 
     @compile
     def zeros(x, w, i):

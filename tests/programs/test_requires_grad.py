@@ -221,6 +221,35 @@ def views_of_what_is_frozen(compile):
 
 
 @PROGRAMS
+def views_taken_without_gradients(compile):
+    """They require gradients while their base does."""
+
+    def made(x, w, other):
+        with torch.no_grad():
+            part = w.view(1, 3)
+        w.requires_grad_(not w.requires_grad)
+        return part.requires_grad, (part * x).requires_grad
+
+    def given(x, w, part):
+        w.requires_grad_(not w.requires_grad)
+        return part.requires_grad, (part * x).requires_grad
+
+    def given_before(x, w, part):
+        y = part * x
+        w.requires_grad_(not w.requires_grad)
+        return y, part.requires_grad, (part * x).requires_grad
+
+    found = []
+    for fn in (made, given, given_before):
+        for needs in (True, False):
+            w = torch.arange(3.0, requires_grad=needs)
+            with torch.no_grad():
+                part = w.view(1, 3)
+            found += call(compile(fn), torch.ones(3), w, part), w.requires_grad, part.requires_grad
+    return found
+
+
+@PROGRAMS
 def what_torch_refuses(compile):
     """Of what is no leaf, no float, or of inference mode; and hooks of what is frozen."""
 

@@ -127,10 +127,11 @@ def _require_of_input(tx: Interpreter, self: TensorValue, flag: bool) -> None:
     number = fake.is_floating_point() or fake.is_complex()
     if given is None or not number or fake._is_view() or not self.getattr(tx, "is_leaf").as_constant():
         raise Unsupported("call", "Tensor.requires_grad_")
-    if self.node is not given and not tx.effects.has_pending(self, "requires_grad"):  # it has other data
+    before = given.meta["val"]
+    has_other_data = self.node is not given and not tx.effects.has_pending(self, "requires_grad")
+    if has_other_data or any(_follows(node.meta.get("val"), before) for node in tx.graph.graph.nodes):
         raise Unsupported("call", "Tensor.requires_grad_")
     tx.effects.store_attr(self, "requires_grad", constant(flag))
-    before = given.meta["val"]
     self.unrecorded = None
     if before.requires_grad == flag:
         _becomes(tx, self, given, before)
@@ -146,6 +147,11 @@ def _require_of_input(tx: Interpreter, self: TensorValue, flag: bool) -> None:
         assert isinstance(shared, TensorValue)
         _becomes(tx, self, shared.node, shared.fake)
         tx.graph.assigned += [(variable, "requires_grad") for variable in (before, shared.fake)]
+
+
+def _follows(fake: Any, base: torch.Tensor) -> bool:
+    """Whether `fake` is a view that autograd did not record: it requires gradients while its base does."""
+    return isinstance(fake, torch.Tensor) and fake._is_view() and fake._base is base and fake.grad_fn is None
 
 
 def _becomes(tx: Interpreter, self: TensorValue, node: torch.fx.Node, fake: torch.Tensor) -> None:

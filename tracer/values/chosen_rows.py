@@ -1,10 +1,11 @@
-"""`x[i]` where `i` is a tensor that holds one whole number: what lies at that number, known when the graph runs.
+"""`x[i]` and `x[:, i]` where `i` is a tensor that holds one whole number: what lies there, known when the graph runs.
 
 Eager gives a view. Where it begins in memory is then a matter of data, which no graph could say of its results. So the
-graph takes a copy, and `ChosenRow.stays_unseen` asks at the end of the graph whether anything could tell it from the
-view: a result that shares its memory, or a write to the tensor or to the copy. There the graph breaks before `x[i]`.
-What is left: autograd keeps the copy, and not the view, so a write to the tensor between the graph and its backward is
-no error; the gradients are those of what the graph has read.
+graph takes a copy with the strides of the view, and where the program needs the view itself after the graph, it is
+taken there (`ChosenRow.take_view`). `ChosenRow.stays_unseen` asks at the end of the graph whether anything could tell
+the copy from the view: a result that shares its memory, or a write to the tensor or to the copy. There the graph breaks
+before `x[i]`. What is left: autograd keeps the copy, and not the view, so a write to the tensor between the graph and
+its backward is no error; the gradients are those of what the graph has read.
 """
 from __future__ import annotations
 
@@ -23,12 +24,13 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from ..assumptions import rely_on_second_run
 from ..shapes import memory_of
 from .base import Unsupported, Value
-from .constant import REGISTRY
-from .lists import make_list
+from .constant import REGISTRY, constant
 from .sequences import TupleValue
+from .slices import SliceValue
 from .tensor import PLAIN_TYPES, TensorValue
 
 if TYPE_CHECKING:
+    from ..codegen import Codegen
     from ..graph import TraceGraph
     from ..interpreter import Interpreter
 
@@ -41,45 +43,84 @@ class _Row(torch.autograd.Function):
     """Copies a row. The gradient is stored into zeros, as a view's is: added to these, -0.0 would be 0.0."""
 
     @staticmethod
-    def forward(ctx: Any, x: torch.Tensor, position: torch.Tensor) -> torch.Tensor:
-        ctx.shape = x.shape
+    def forward(ctx: Any, x: torch.Tensor, position: torch.Tensor, dim: int) -> torch.Tensor:
+        ctx.shape, ctx.dim = x.shape, dim
         ctx.save_for_backward(position.clone())  # eager keeps a number, which no write changes
-        row: torch.Tensor = torch.ops.aten.index.Tensor(x, [position])
-        return row
+        return copied_row(x, position, dim)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, None]:
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, None, None]:
         (position,), (gradient,) = ctx.saved_tensors, gradients
-        return gradient.new_zeros(ctx.shape).index_put((position,), gradient), None
+        zeros = gradient.new_zeros(ctx.shape)
+        return torch.ops.aten.index_put(zeros, [*[None] * ctx.dim, position], gradient), None, None
 
 
-def chosen_row(x: torch.Tensor, position: torch.Tensor) -> torch.Tensor:
-    """A copy of `x[position]`, in a graph that autograd records. As in eager, a negative number counts from the end."""
-    row: torch.Tensor = _Row.apply(x, position)
+def chosen_row(x: torch.Tensor, position: torch.Tensor, dim: int) -> torch.Tensor:
+    """`copied_row` in a graph that autograd records."""
+    row: torch.Tensor = _Row.apply(x, position, dim)
     return row
+
+
+def copied_row(x: torch.Tensor, position: torch.Tensor, dim: int) -> torch.Tensor:
+    """A copy of what lies at `position` in a dimension. As in eager, a negative number counts from the end."""
+    row: torch.Tensor = torch.ops.aten.index.Tensor(x, [*[None] * dim, position])
+    strides = _without(x.stride(), dim)
+    return row if row.stride() == strides else x.new_empty_strided(row.shape, strides).copy_(row)
+
+
+def _view(x: torch.Tensor, position: torch.Tensor, dim: int) -> torch.Tensor:
+    return x[(slice(None),) * dim + (position,)] if dim else x[position]
+
+
+def _without(numbers: Sequence[int], dim: int) -> tuple[int, ...]:
+    return (*numbers[:dim], *numbers[dim + 1 :])
 
 
 class ChosenRow:
     """A copy in the graph that stands for a view, and what was there when it was made."""
 
-    def __init__(self, tx: Interpreter, whole: TensorValue, row: TensorValue) -> None:
-        self.whole, self.row = whole.fake, row.fake
-        self.node = row.node
-        self.memory = {memory_of(self.whole), memory_of(self.row)}
+    def __init__(self, tx: Interpreter, row: TensorValue, whole: TensorValue, position: TensorValue, dim: int) -> None:
+        self.row, self.node, self.dim = row.fake, row.node, dim
+        self.parts = {whole: whole.fake, position: position.fake}
+        self.number = memory_of(position.fake)
+        self.memory = {memory_of(whole.fake), memory_of(self.row)}
+        self.modes = {torch.is_grad_enabled(), tx.trace.modes.grad}
+        self.unrecorded = whole.fake.requires_grad and not self.row.requires_grad  # eager's view requires gradients
+        self.taken = False  # the view itself, after the graph
+        row.node.meta["row"] = self
         self.versions = {node: fake._version for node, fake in self._sharing(tx.graph)}
         where = {"location": tx.own_location(), "stack": tx.stack_locations(), "earlier": tx.trace.safe_step()}
         self.refused = partial(Unsupported, _CODE, _NAME, **where)
 
     def _sharing(self, graph: TraceGraph) -> Iterator[tuple[torch.fx.Node, torch.Tensor]]:
-        """The nodes of tensors in the memory of either."""
+        """The nodes of tensors in the memory of the tensor, of the row, and of the number."""
         for node in graph.graph.nodes:
             fake = node.meta.get("val")
-            if isinstance(fake, torch.Tensor) and memory_of(fake) in self.memory:
+            if isinstance(fake, torch.Tensor) and memory_of(fake) in self.memory | {self.number}:
                 yield node, fake
 
     def is_in_memory_of(self, fake: torch.Tensor) -> bool:
         """Whether `fake` is the row or a view of it."""
         return memory_of(fake) == memory_of(self.row)
+
+    def is_used(self, node: torch.fx.Node) -> None:
+        """An operation was added. Raises Unsupported where autograd would record it of eager's view."""
+        if self.unrecorded and torch.is_grad_enabled():
+            used = [part for arg in node.all_input_nodes for part in _tensors(arg.meta.get("val"))]
+            if any(map(self.is_in_memory_of, used)):
+                raise self.refused()
+
+    def take_view(self, codegen: Codegen) -> bool:
+        """Push the view, which is taken where the graph has run; False where it would be another."""
+        if len(self.modes | {torch.is_grad_enabled()}) > 1 or any(v.fake is not fake for v, fake in self.parts.items()):
+            return False
+        self.taken = True
+        codegen.push_function(_view)
+        for value in self.parts:
+            codegen(value)
+        codegen.const(self.dim)
+        codegen.call(3)
+        return True
 
     def stays_unseen(self, graph: TraceGraph, outputs: Sequence[torch.fx.Node]) -> bool:
         """Whether the copy is what the view would be: no result is in its memory, and nobody wrote since."""
@@ -87,6 +128,8 @@ class ChosenRow:
         if graph.assigned or any(map(self.is_in_memory_of, results)):
             return False
         sharing = dict(self._sharing(graph))
+        if not self.taken:  # nobody needs the number again
+            sharing = {node: fake for node, fake in sharing.items() if memory_of(fake) in self.memory}
         for node, fake in sharing.items():
             before = self.versions.get(node, graph.versions.get(node, fake._version))
             if fake._version != before or (self.is_in_memory_of(fake) and fake.dtype != self.row.dtype):
@@ -119,15 +162,17 @@ def _tensors(value: Any) -> list[torch.Tensor]:
 
 
 def take_rows(tx: Interpreter, whole: TensorValue, key: Value) -> Value | None:
-    """`whole[key]` where the key begins with such a number, or has one after whole numbers that are known."""
+    """`whole[key]` where the key begins with such a number, or has one after whole numbers that are known and slices of
+    everything."""
     if not isinstance(key, TupleValue):
-        return _take_row(tx, whole, key)
+        return _take_row(tx, whole, key, 0)
     known = len(list(itertools.takewhile(_is_known, key.items)))
     if known == len(key.items) or not _is_position(key.items[known]) or not _is_plain(whole):
         return None
-    part = whole.getitem(tx, TupleValue(key.items[:known], tuple)) if known else whole
-    row = _take_row(tx, part, key.items[known])  # type: ignore[arg-type]
-    rest = key.items[known + 1 :]
+    slices = [item for item in key.items[:known] if isinstance(item, SliceValue)]
+    part = whole.getitem(tx, TupleValue(key.items[:known], tuple)) if known > len(slices) else whole
+    row = _take_row(tx, part, key.items[known], len(slices))  # type: ignore[arg-type]
+    rest = [*slices, *key.items[known + 1 :]] if key.items[known + 1 :] else []
     return row.getitem(tx, TupleValue(rest, tuple)) if row is not None and rest else row
 
 
@@ -140,24 +185,23 @@ def written_at(tx: Interpreter, whole: TensorValue, key: Value) -> Value:
     return key.call_method(tx, "item", [], {})
 
 
-def _take_row(tx: Interpreter, whole: TensorValue, position: Value) -> Value | None:
-    """`whole[position]`; None where that is no row of a tensor as a graph can copy it."""
-    if not _is_position(position) or not _has_rows(tx, whole):
+def _take_row(tx: Interpreter, whole: TensorValue, position: Value, dim: int) -> Value | None:
+    """What lies at `position` in a dimension; None where that is no row of a tensor as a graph can copy it."""
+    if not _is_position(position) or not _has_rows(tx, whole, dim):
         return None
     rely_on_second_run(tx, _CODE, _NAME)  # for numbers out of range
-    if whole.fake.requires_grad and torch.is_grad_enabled():
-        row = tx.graph.call(chosen_row, [whole, position], {}, tx)
-    else:
-        row = tx.graph.call(torch.ops.aten.index.Tensor, [whole, make_list(tx, [position])], {}, tx)
-    assert isinstance(row, TensorValue)
-    if tuple(row.fake.stride()) != tuple(whole.fake.stride()[1:]):
+    copy = chosen_row if whole.fake.requires_grad and torch.is_grad_enabled() else copied_row
+    row = tx.graph.call(copy, [whole, position, constant(dim)], {}, tx)
+    assert isinstance(row, TensorValue) and isinstance(position, TensorValue)
+    if tuple(row.fake.stride()) != _without(whole.fake.stride(), dim):
         raise Unsupported(_CODE, _NAME)
-    tx.graph.rows.append(ChosenRow(tx, whole, row))
+    tx.graph.rows.append(ChosenRow(tx, row, whole, position, dim))
     return row
 
 
 def _is_known(item: Value) -> bool:
-    return item.is_constant() and type(item.as_constant()) is int
+    known = item.as_constant() if item.is_constant() else None
+    return type(known) is int or (isinstance(known, slice) and known == slice(None))
 
 
 def _is_plain(value: TensorValue) -> bool:
@@ -172,7 +216,7 @@ def _is_position(value: Value) -> bool:
     return not wrapped and value.fake.dtype in (torch.int64, torch.int32) and value.fake.device.type == "cpu"
 
 
-def _has_rows(tx: Interpreter, whole: TensorValue) -> bool:
+def _has_rows(tx: Interpreter, whole: TensorValue, dim: int) -> bool:
     """Whether a copy of a row has the layout of a view of it, its writes are counted, and each number is looked up: a
     row of nothing is not. On other devices an index out of range would be no IndexError."""
     fake = whole.fake
@@ -182,10 +226,12 @@ def _has_rows(tx: Interpreter, whole: TensorValue) -> bool:
         return False
     if fake.layout is not torch.strided or fake.device.type != "cpu" or len(tx.graph.scopes.open) > 1:
         return False
-    if not fake.dim() or fake.is_conj() or fake.is_neg():
+    if fake.dim() <= dim or fake.is_conj() or fake.is_neg():
         return False
     if any(free_unbacked_symbols(number) for number in (*fake.shape, *fake.stride())) or 0 in fake.shape:
         return False
+    if dim:
+        return tuple(fake.stride()) == make_contiguous_strides_for(fake.shape)
     return tuple(fake.stride()[1:]) == make_contiguous_strides_for(fake.shape[1:])
 
 

@@ -82,6 +82,8 @@ class TensorValue(Value):
         if special is not None:
             return special(tx, self)
         if name in _CONSTANT_ATTRIBUTES:
+            if name == "requires_grad":
+                tx.graph.refuse_of_rows(self.fake, f"Tensor.{name}", unrecorded=True)
             _guard_history(tx, self, name)
             return constant(getattr(self.fake, name))
         if name in _VIEW_ATTRIBUTES:
