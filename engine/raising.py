@@ -13,10 +13,9 @@ from .training.graphs import BACKWARD
 
 RAISING = (
     "index", "gather", "scatter", "take", "embedding", "nll_loss", "_linalg", "linalg", "cholesky", "_assert",
-    "bincount", "multinomial", "bernoulli", "binary_cross_entropy", "repeat_interleave", "floor_divide", "remainder",
-    "fmod", "div", "_local_scalar_dense",
+    "multinomial", "bernoulli", "normal", "poisson", "floor_divide", "remainder", "fmod", "div", "_local_scalar_dense",
 )
-"""Beginnings of the names of library calls that may raise for some data: before these, no input may have changed."""
+"""Beginnings of the names of more library calls that may raise for some data; whether they run is told otherwise."""
 
 LOOKUPS = frozenset("index index_put".split())
 DIVISIONS = frozenset("div floor_divide remainder fmod".split())
@@ -25,10 +24,16 @@ BY_VALUE = frozenset(
     index_select index_add index_copy index_fill index_reduce gather scatter scatter_add scatter_reduce take put
     embedding _embedding_bag _embedding_bag_forward_only nll_loss_forward nll_loss2d_forward multi_margin_loss
     multilabel_margin_loss_forward binary_cross_entropy masked_scatter max_unpool2d max_unpool3d
-    bincount repeat_interleave histc cholesky_inverse _linalg_svd _linalg_eigh linalg_eig linalg_lstsq
+    bincount repeat_interleave histc histogram _histogramdd_bin_edges _histogramdd_from_bin_cts segment_reduce _ctc_loss
+    cholesky_inverse lu_unpack _linalg_svd _linalg_eigh _linalg_eigvals linalg_eig linalg_lstsq linalg_pinv
     """.split()
 )
 """By name: each raises for some values of its arguments, on a CPU, and returns something for others."""
+
+
+def may_raise(name: str) -> bool:
+    """Whether a library call, by the name of its operator, may raise for some data: before it, no input may change."""
+    return name in BY_VALUE or name.startswith(RAISING)
 
 
 def raises_by_value(node: torch.fx.Node) -> bool:

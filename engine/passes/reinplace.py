@@ -23,7 +23,7 @@ from ...artifacts.records import Pass, RuleMatch
 from ..fake_results import PARTS
 from ..functional import AtenGraph
 from ..lowering.registry import in_loops
-from ..raising import RAISING
+from ..raising import may_raise
 from .aliasing import returns_alias
 from .dead_code import remove_dead_code
 
@@ -238,7 +238,7 @@ def _elements(value: torch.Tensor) -> int | None:
 
 def _may_raise(node: torch.fx.Node) -> bool:
     packet = getattr(node.target, "overloadpacket", None)
-    return packet is not None and str(packet.__name__).startswith(RAISING)
+    return packet is not None and may_raise(str(packet.__name__))
 
 
 def _above(node: torch.fx.Node) -> set[torch.fx.Node]:

@@ -42,6 +42,22 @@ UNREAD: dict[str, Callable[[torch.Tensor, torch.Tensor], Any]] = {
     "bincount": lambda x, i: torch.bincount(i - 50),
     "cholesky": lambda x, i: torch.linalg.cholesky(x[None] - x[:, None]),
     "multinomial": lambda x, i: torch.multinomial(-x, 2),
+    "histogram": lambda x, i: torch.histogram(x / 0, 3),
+    "segment_reduce": lambda x, i: torch.segment_reduce(x.detach(), "sum", lengths=i),
+    "lu_unpack": lambda x, i: torch.lu_unpack(x[None] - x[:2, None], i.int()),
+    "pinv": lambda x, i: torch.linalg.pinv(x[:3, None] / 0 * x[:3]),
+}
+
+READING_FIRST: dict[str, Callable[[torch.Tensor, torch.Tensor], Any]] = {
+    "put": lambda x, i: x.clone().put_(i, x[:2]),
+    "masked_scatter": lambda x, i: x.masked_scatter(x < 9, x[:2]),
+    "histc": lambda x, i: torch.histc(x / 0),
+    "normal": lambda x, i: torch.normal(x, -x.abs()),
+    "poisson": lambda x, i: torch.poisson(-x.abs()),
+    "embedding_bag": lambda x, i: F.embedding_bag(i, x[:, None], i[:1] * 0),
+    "max_unpool1d": lambda x, i: F.max_unpool1d(x[None, :2], i[None] + 50, 2),
+    "multilabel_margin_loss": lambda x, i: F.multilabel_margin_loss(x[:2], i),
+    "segment_reduce": lambda x, i: torch.segment_reduce(x, "sum", lengths=i),
 }
 
 IN_PART: dict[str, Callable[[torch.Tensor, torch.Tensor], Any]] = {
@@ -73,6 +89,19 @@ def test_what_nobody_reads_raises(name: str, grad: bool) -> None:
         return x * 2
 
     agrees(function, torch.arange(1.0, 6.0).requires_grad_(grad), INDICES)
+
+
+@pytest.mark.parametrize("name", READING_FIRST)
+def test_what_raises_comes_before_what_is_written_after_it(name: str) -> None:
+    def function(x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+        y = x.sin()  # in one kernel with what is written, which the call would then come after
+        READING_FIRST[name](y, i)
+        x.add_(1)
+        return y
+
+    ours, eagers = torch.arange(1.0, 6.0), torch.arange(1.0, 6.0)
+    assert repr(call(ptdebug.compile(function), ours, INDICES)) == repr(call(function, eagers, INDICES))
+    assert torch.equal(ours, eagers)
 
 
 @pytest.mark.parametrize("name", IN_PART)
