@@ -46,7 +46,7 @@ class _Row(torch.autograd.Function):
     def forward(ctx: Any, x: torch.Tensor, position: torch.Tensor, dim: int) -> torch.Tensor:
         ctx.shape, ctx.dim = x.shape, dim
         ctx.save_for_backward(position.clone())  # eager keeps a number, which no write changes
-        return copied_row(x, position, dim)
+        return _copied(x, position, dim)
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, None, None]:
@@ -56,13 +56,14 @@ class _Row(torch.autograd.Function):
 
 
 def chosen_row(x: torch.Tensor, position: torch.Tensor, dim: int) -> torch.Tensor:
-    """`copied_row` in a graph that autograd records."""
+    """A copy of what lies at `position` in a dimension. As in eager, a negative number counts from the end."""
+    if not x.requires_grad or not torch.is_grad_enabled():
+        return _copied(x, position, dim)
     row: torch.Tensor = _Row.apply(x, position, dim)
     return row
 
 
-def copied_row(x: torch.Tensor, position: torch.Tensor, dim: int) -> torch.Tensor:
-    """A copy of what lies at `position` in a dimension. As in eager, a negative number counts from the end."""
+def _copied(x: torch.Tensor, position: torch.Tensor, dim: int) -> torch.Tensor:
     row: torch.Tensor = torch.ops.aten.index.Tensor(x, [*[None] * dim, position])
     strides = _without(x.stride(), dim)
     return row if row.stride() == strides else x.new_empty_strided(row.shape, strides).copy_(row)
@@ -190,8 +191,7 @@ def _take_row(tx: Interpreter, whole: TensorValue, position: Value, dim: int) ->
     if not _is_position(position) or not _has_rows(tx, whole, dim):
         return None
     rely_on_second_run(tx, _CODE, _NAME)  # for numbers out of range
-    copy = chosen_row if whole.fake.requires_grad and torch.is_grad_enabled() else copied_row
-    row = tx.graph.call(copy, [whole, position, constant(dim)], {}, tx)
+    row = tx.graph.call(chosen_row, [whole, position, constant(dim)], {}, tx)
     assert isinstance(row, TensorValue) and isinstance(position, TensorValue)
     if tuple(row.fake.stride()) != _without(whole.fake.stride(), dim):
         raise Unsupported(_CODE, _NAME)
