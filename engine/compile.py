@@ -14,7 +14,7 @@ import torch
 
 from ..artifacts.context import CompileContext, OverrideError, Stage, run_stages
 from ..artifacts.records import AnyRecord, Kernel
-from . import cpp, freezing, library, passes, scheduler, wrapper
+from . import attention, cpp, freezing, library, passes, scheduler, wrapper
 from .aten import EngineUnsupported, needs_gradients, trace
 from .build import Building, BuiltLibrary, CannotBuild
 from .control import compile_around, has_control_flow
@@ -24,7 +24,7 @@ from .freezing.call import FrozenCall
 from .functional import AtenGraph, Captured
 from .graph_cache.parts import FoldingPart, Half, MakeParts, Parts, half_of
 from .graph_cache.values import Uncacheable
-from .ir import Group, KernelSignature, Plan, Program
+from .ir import ExternCall, Group, KernelSignature, Plan, Program
 from .lowering import LOWERINGS, lower
 from .lowering.describe import loops_records
 from .native.adding import add_wrapper
@@ -156,7 +156,9 @@ def _kernels(work: Generated, context: CompileContext) -> Built:
     for name, kernel in work.triton.items():
         kernel.wait()
         functions[name] = kernel.runner()
-    if context.recording and not functions:
+    if context.recording and _calls(work.plan, attention.OPERATOR):
+        records += (("kernels", "attention", attention.record()),)
+    if context.recording and not (functions or records):
         context.absent("kernels", "every operator of this graph is a library call: there is nothing to generate")
     records += _for_target(work, context)
     return Built(**vars(work), kernels=functions, signatures=signatures, library=built, records=records)
@@ -184,6 +186,10 @@ def _kernel_record(source: cpp.CppSource, library: BuiltLibrary) -> Kernel:
         "cpp", "cpp", source.lines, tuple(s.name for s in source.signatures), tuple(library.command), library.log,
         library.seconds, library.cached, str(library.path),
     )
+
+
+def _calls(plan: Plan, operator: Any) -> bool:
+    return any(isinstance(item, ExternCall) and item.target is operator for item in plan.items)
 
 
 def _device_kinds(plan: Plan) -> set[str]:

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from ..artifacts.context import CompileContext
-from . import depthwise
+from . import attention, depthwise
 from .random_fills import RANDOM_FILLS
 
 
@@ -53,7 +53,7 @@ CALLED: dict[Any, Callable[..., Any]] = {
     torch.ops.aten.mm.default: torch.mm, torch.ops.aten.addmm.default: torch.addmm,
     torch.ops.aten.bmm.default: torch.bmm, torch.ops.aten.baddbmm.default: torch.baddbmm,
     **RANDOM_FILLS,
-    depthwise.OPERATOR: depthwise.depthwise_weight_gradient,
+    depthwise.OPERATOR: depthwise.depthwise_weight_gradient, attention.OPERATOR: attention.attention,
 }
 """What is called in place of an operator."""
 

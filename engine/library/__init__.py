@@ -1,12 +1,12 @@
-"""Which library call computes a matrix product or a convolution, and in which memory layout.
+"""Which library call computes a matrix product, a convolution or attention, and in which memory layout.
 
 The last rewrites of an ATen graph, and the only ones that look at the machine: each choice is a decision of kind
 "library" whose options carry a cost in microseconds. Walk: `measure.py` runs a call once on this machine and keeps what
 it cost on disk; `batches.py` joins products with one matrix; `bias.py` takes the bias out of products whose consumers
 are loops; `convolution.py` knows the ways of computing one convolution; `layouts.py` chooses among them for a whole
 graph, as a layout is shared by neighbours; `packing.py` packs frozen weights of convolutions; `gradients.py` takes the
-gradients of depthwise convolutions apart; `products.py` chooses the library of a matrix product; `rows.py` lays out its
-matrices, also in a joint graph.
+gradients of depthwise convolutions apart; `attention.py` takes our own kernel where it is faster than the library's;
+`products.py` chooses the library of a matrix product; `rows.py` lays out its matrices, also in a joint graph.
 """
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from ...artifacts.context import CompileContext
 from ...artifacts.fx_graphs import graph_record
 from ...artifacts.records import Pass, RuleMatch
 from ..functional import AtenGraph
+from .attention import choose_attention
 from .batches import join_batches
 from .bias import split_bias
 from .gradients import part_gradients
@@ -37,7 +38,8 @@ def choose(aten: AtenGraph, context: CompileContext) -> None:
     """Rewrite `aten` in place for the library calls that are cheapest here; recorded as a pass if it changed."""
     start = time.perf_counter()
     matches = (*join_batches(aten, context), *choose_layouts(aten, context), *pack_convolutions(aten, context),
-               *part_gradients(aten, context), *split_bias(aten, context), *choose_products(aten, context))
+               *part_gradients(aten, context), *split_bias(aten, context), *choose_products(aten, context),
+               *choose_attention(aten, context))
     _record(aten, context, (*matches, *pad_rows(aten, context), *turn_images(aten, context)), start)
 
 

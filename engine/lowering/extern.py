@@ -30,6 +30,10 @@ LIBRARY = {  # packets that ATen does best, and why
     "bernoulli": "random numbers, equal to eager's", "native_dropout": "random numbers, equal to eager's",
 }
 
+OWN = {  # packets of our own that are no loops, and why
+    "attention": "attention: a kernel of our own, faster here than ATen's",
+    "depthwise_weight_gradient": "a depthwise convolution's gradient: a kernel of our own, faster here than ATen's",
+}
 
 COPYING = {aten._conj.default: aten.conj_physical.default, aten._neg_view.default: aten.neg.default}
 """Views whose elements are computed when they are read, and the operators that compute them at once."""
@@ -88,6 +92,8 @@ def fallback(graph: GraphLowering, node: torch.fx.Node, args: Any, kwargs: Any, 
     packet = getattr(getattr(target, "overloadpacket", None), "__name__", str(target))
     if packet in LIBRARY and "has no lowering" in why:
         why = f"{LIBRARY[packet]}: left to ATen"
+    if packet in OWN:
+        why = OWN[packet]
     if graph.context.recording or graph.context.overrides:
         graph.context.decide("fallback", node.name, ("extern",), "extern", why, origins=(f"forward#{node.name}",))
     fake = node.meta.get("val")

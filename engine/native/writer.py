@@ -10,6 +10,7 @@ from typing import Any
 import sympy
 
 from ...artifacts.records import ref
+from .. import attention
 from ..cpp.entry import Entry
 from ..cpp.indices import c_expression
 from ..cpp.scope import buffer_name
@@ -18,6 +19,7 @@ from ..functional import AtenGraph
 from ..ir import Buffer, ExternCall, Group, Plan, View, scalar_buffer
 from ..scheduler.fusion import views_in
 from ..scheduler.memory import touched_by
+from .attention import operands, scale, task
 from .caller import Caller
 from .calls import Arguments, function_of
 from .entry import HELPERS, connection, declarations, used_by
@@ -230,9 +232,12 @@ class NativeWriter:
         return any(self.program.buffers[name].role == "input" for name in touched_by(item)[1])
 
     def _extern(self, call: ExternCall) -> None:
+        origins = tuple(ref("forward", o) for o in call.origins)
+        if call.target is attention.OPERATOR:
+            self._attention(call, origins)
+            return
         function, parameters, given = function_of(call)
         self.called.append(function)
-        origins = tuple(ref("forward", o) for o in call.origins)
         views = list(views_in((call.args, dict(call.kwargs))))
         whole = any(not self.program.buffers[v.buffer].dtype.is_floating_point for v in views)
         statement = lambda text: self.writer.line(text, origins)
@@ -255,6 +260,21 @@ class NativeWriter:
                 self.handles[name] = f"{buffer_name(name)}.tensor"
                 if 0 not in buffer.size:  # of a workspace, the fake is empty
                     self._must(f"with_strides({buffer_name(name)}, {self._shape(buffer)})", origins, "!")
+
+    def _attention(self, call: ExternCall, origins: tuple[str, ...]) -> None:
+        results = [None if name is None else self.program.buffers[name] for name in call.outputs]
+        table, views = self.unique("task"), operands(call)
+        self.called.append(attention.ENTRY)
+        self.writer.line(f"const int64 {table}[] = {{{task(call, results)}}};", origins)
+        for buffer in results:
+            if buffer is not None:
+                self.allocate(buffer.name, origins)
+        places = ["nullptr" if view is None else f"(float*){self.pointer(view.buffer)} + {c_expression(view.offset)}"
+                  for view in views]
+        places += ["nullptr" if buffer is None else self.pointer(buffer.name) for buffer in results]
+        assert views[0] is not None
+        factor = scale(call, views[0].size[3])
+        self._must(f"{attention.ENTRY}({table}, {', '.join(places)}, {factor})", origins)
 
     def _free(self, position: int) -> None:
         """Give back what is dead after this step; of inputs, those that a backward owns."""

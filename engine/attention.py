@@ -1,0 +1,103 @@
+"""Attention in float32 on a CPU, by a kernel of our own in place of ATen's: same arguments, results and layouts.
+
+ATen's kernel has its blocks multiplied by a library that packs what it is given at each call, and computes all of a
+causal matrix of scores where that fits one block. `attention_source.py` is what is done here instead, and
+`library/attention.py` chooses between the two. What backward takes is the same: the logarithm of each row's sum of
+exponentials.
+"""
+from __future__ import annotations
+
+import ctypes
+import math
+from functools import lru_cache
+from struct import pack
+from typing import Any
+
+import torch
+
+from ..artifacts.records import CodeLine, Kernel
+from .attention_source import ENTRY, SOURCE
+from .build import BuildFailed, BuiltLibrary, CannotBuild, build
+
+_LIBRARY = torch.library.Library("ptdebug", "FRAGMENT")
+_LIBRARY.define("attention(Tensor query, Tensor key, Tensor value, float dropout_p=0.0, bool is_causal=False, *, "
+                "Tensor? attn_mask=None, float? scale=None) -> (Tensor output, Tensor logsumexp)")
+
+PARAMETERS = ("const int64_t* task, const void* query, const void* key, const void* value, const void* mask, "
+              "void* out, void* logs, double scale")
+"""What the C++ function ENTRY takes: sizes and strides as `Task` has them, and addresses."""
+
+ATEN = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default
+"""The operator of ATen whose place it takes."""
+
+
+@lru_cache(maxsize=1)
+def _built() -> BuiltLibrary:
+    return build(SOURCE, [])
+
+
+@lru_cache(maxsize=1)
+def _kernel() -> Any:
+    kernel = ctypes.CDLL(str(_built().path))[ENTRY]
+    kernel.argtypes = [*[ctypes.c_void_p] * 7, ctypes.c_double]
+    return kernel
+
+
+@lru_cache(maxsize=1)
+def available() -> bool:
+    """Whether the kernel is built, or can be."""
+    try:
+        return bool(_kernel())
+    except (BuildFailed, CannotBuild):
+        return False
+
+
+def address() -> int | None:
+    """Where the kernel is in this process; None where it cannot be built."""
+    return ctypes.cast(_kernel(), ctypes.c_void_p).value if available() else None
+
+
+def record() -> Kernel:
+    """The kernel as a recording shows it."""
+    built = _built()
+    lines = tuple([CodeLine(line) for line in SOURCE.split("\n")])
+    return Kernel("attention", "cpp", lines, (ENTRY,), tuple(built.command), built.log, built.seconds, built.cached,
+                  str(built.path))
+
+
+def attention(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, dropout_p: float = 0.0, is_causal: bool = False, *,
+    attn_mask: torch.Tensor | None = None, scale: float | None = None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """What `ATEN` returns for tensors (batch, heads, rows, size) in float32 without dropout, with a positive scale.
+
+    Raises BuildFailed or CannotBuild where the kernel cannot be built, MemoryError where there is none left.
+    """
+    batch, heads, queries, size = query.shape
+    keys = key.shape[2]
+    out, logs = _results(query)
+    if not (batch and heads and queries and keys and size):  # where ATen's kernel may divide by zero
+        return out.zero_(), logs.zero_()
+    query, key, value = [t if t.stride(3) == 1 else t.contiguous() for t in (query, key, value)]
+    mask = None if attn_mask is None else attn_mask.expand(batch, heads, queries, keys)
+    task = pack("25q", batch, heads, queries, keys, size, is_causal, *query.stride()[:3], *key.stride()[:3],
+                *value.stride()[:3], *((0, 0, 0, 0) if mask is None else mask.stride()), *out.stride()[:3],
+                *logs.stride())
+    failed = _kernel()(
+        task, query.data_ptr(), key.data_ptr(), value.data_ptr(), None if mask is None else mask.data_ptr(),
+        out.data_ptr(), logs.data_ptr(), 1.0 / math.sqrt(size) if scale is None else scale)
+    if failed:
+        raise MemoryError("no memory for attention")
+    return out, logs
+
+
+def _results(query: torch.Tensor, *_: Any, **__: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    batch, heads, queries, _size = query.shape
+    return torch.empty_like(query), query.new_empty((batch, queries, heads)).transpose(1, 2)
+
+
+_LIBRARY.impl("attention", attention, "CPU")
+_LIBRARY.impl("attention", _results, "Meta")
+
+OPERATOR = torch.ops.ptdebug.attention.default
+"""The operator by which graphs call it."""

@@ -1,0 +1,334 @@
+"""The C++ of attention in float32: the method of FlashAttention (Dao et al., 2022), with products of its own.
+
+A block of keys and its values are packed once for many queries, keys transposed, in panels as wide as a tile of a
+product: then the scores, and what they make of the values, are products by the same loop, whose tile of sums stays in
+registers (Goto and van de Geijn, 2008). The softmax of a row is taken block by block. What is above a causal diagonal
+is not computed.
+"""
+from __future__ import annotations
+
+ENTRY = "ptdebug_attention"
+
+PRODUCTS = """\
+#pragma GCC optimize ("fp-contract=fast")
+typedef int int32;
+typedef long int64;
+#define INLINE static inline __attribute__((always_inline))
+extern "C" {
+void* aligned_alloc(unsigned long, unsigned long);
+void free(void*);
+float expf(float);
+float logf(float);
+int omp_get_max_threads();
+}
+#if defined(__AVX512F__)
+enum { LANES = 16, WIDE = 4 };  // of a vector, and vectors of a tile: 24 of the 32 registers hold its sums
+#elif defined(__AVX2__)
+enum { LANES = 8, WIDE = 2 };
+#else
+enum { LANES = 4, WIDE = 2 };
+#endif
+static const int64 HIGH = 6, PANEL = WIDE * LANES;  // rows and columns of a tile
+typedef float lanes __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
+typedef int32 wholes __attribute__((vector_size(4 * LANES)));
+INLINE lanes* at(float* x) { return (lanes*)x; }
+INLINE const lanes* at(const float* x) { return (const lanes*)x; }
+INLINE lanes all(float x) { return lanes{} + x; }
+template <int... K> struct Numbers {
+  template <typename F> static constexpr wholes of(F number) { return wholes{number(K)...}; }
+};
+template <int COUNT, typename F> constexpr wholes numbers(F number) {
+  return Numbers<__integer_pack(COUNT)...>::of(number);
+}
+INLINE int64 least(int64 a, int64 b) { return a < b ? a : b; }
+INLINE int64 in_steps(int64 count, int64 step) { return (count + step - 1) / step; }
+
+// A tile of a product: ROWS rows of `left` by a panel, which has COLUMNS vectors for each of `depth` terms.
+template <int ROWS, int COLUMNS> static void tile(const float* left, int64 row, const float* panel, int64 depth,
+                                                  float* out, int64 out_row, bool add) {
+  lanes sums[ROWS][COLUMNS];
+  #pragma GCC unroll 8
+  for (int i = 0; i < ROWS; i++)
+    #pragma GCC unroll 8
+    for (int j = 0; j < COLUMNS; j++) sums[i][j] = lanes{};
+  for (int64 d = 0; d < depth; d++, panel += COLUMNS * LANES) {
+    #pragma GCC unroll 8
+    for (int i = 0; i < ROWS; i++)
+      #pragma GCC unroll 8
+      for (int j = 0; j < COLUMNS; j++) sums[i][j] += *at(panel + j * LANES) * left[i * row + d];
+  }
+  #pragma GCC unroll 8
+  for (int i = 0; i < ROWS; i++)
+    #pragma GCC unroll 8
+    for (int j = 0; j < COLUMNS; j++) {
+      lanes* to = at(out + i * out_row + j * LANES);
+      *to = add ? *to + sums[i][j] : sums[i][j];
+    }
+}
+typedef void (*Tile)(const float*, int64, const float*, int64, float*, int64, bool);
+template <int COLUMNS> struct Tiles {
+  static constexpr Tile of[] = {tile<1, COLUMNS>, tile<2, COLUMNS>, tile<3, COLUMNS>, tile<4, COLUMNS>,
+                                tile<5, COLUMNS>, tile<6, COLUMNS>};
+};
+static const Tile* const TILES[] = {Tiles<1>::of, Tiles<2>::of, Tiles<WIDE - 1>::of, Tiles<WIDE>::of};
+static const int64 DEPTH = 128;  // of terms that are added up in one go: rounding errors grow with it
+
+// A product of up to HIGH rows and up to WIDE vectors of columns, of as many terms as there are.
+static void product(int64 rows, int64 columns, const float* left, int64 row, const float* panel, int64 depth,
+                    float* out, int64 out_row, bool add) {
+  const Tile tile = TILES[columns - 1][rows - 1];
+  for (int64 d = 0; d < depth; d += DEPTH)
+    tile(left + d, row, panel + d * columns * LANES, least(DEPTH, depth - d), out, out_row, add || d);
+}
+"""
+
+PACKING = """\
+// to[wide * i + j] = from[row * j + i] for as many i and j as a vector has lanes: blocks change places, then their
+// blocks (Eklundh, 1972). Rows after `last` are that row again.
+template <int HALF> INLINE void exchange(lanes* a) {
+  constexpr wholes low = numbers<LANES>([](int k) { return k & HALF ? LANES + k - HALF : k; });
+  constexpr wholes high = numbers<LANES>([](int k) { return k & HALF ? LANES + k : k + HALF; });
+  #pragma GCC unroll 16
+  for (int k = 0; k < LANES; k++) {
+    if (k & HALF) continue;
+    const lanes x = a[k], y = a[k + HALF];
+    a[k] = __builtin_shuffle(x, y, low);
+    a[k + HALF] = __builtin_shuffle(x, y, high);
+  }
+  if constexpr (2 * HALF < LANES) exchange<2 * HALF>(a);
+}
+static void transpose(const float* from, int64 row, int64 last, float* to, int64 wide) {
+  lanes a[LANES];
+  #pragma GCC unroll 16
+  for (int k = 0; k < LANES; k++) a[k] = *at(from + least(k, last) * row);
+  exchange<1>(a);
+  #pragma GCC unroll 16
+  for (int k = 0; k < LANES; k++) *at(to + k * wide) = a[k];
+}
+
+// Panels of keys, whose columns after the last key hold anything.
+static void pack_keys(const float* keys, int64 row, int64 count, int64 size, float* to) {
+  for (int64 p = 0; p < count; p += PANEL) {
+    const int64 wide = in_steps(least(PANEL, count - p), LANES) * LANES;
+    for (int64 j = 0; j < wide; j += LANES) {
+      const float* from = keys + (p + j) * row;
+      const int64 last = least(LANES, count - p - j) - 1;
+      for (int64 d = 0; d < size && size >= LANES; d += LANES) {
+        const int64 first = least(d, size - LANES);
+        transpose(from + first, row, last, to + first * wide + j, wide);
+      }
+      for (int64 d = 0; d < size && size < LANES; d++)
+        for (int64 k = 0; k < LANES; k++) to[d * wide + j + k] = from[least(k, last) * row + d];
+    }
+    to += size * wide;
+  }
+}
+
+// Panels of values, with zeros after the last column; whether all values are finite.
+static bool pack_values(const float* values, int64 row, int64 count, int64 size, float* to) {
+  lanes sum = {};
+  for (int64 p = 0; p < size; p += PANEL) {
+    const int64 there = least(PANEL, size - p), wide = in_steps(there, LANES) * LANES;
+    for (int64 j = 0; j < count; j++)
+      for (int64 k = 0; k < wide; k += LANES, to += LANES) {
+        const float* from = values + j * row + p + k;
+        lanes x = {};
+        if (k + LANES <= there) x = *at(from);
+        else __builtin_memcpy(&x, from, 4 * (there - k));
+        __builtin_prefetch(from + 8 * row);
+        *at(to) = x;
+        sum += x * 0.0f;
+      }
+  }
+  bool finite = true;
+  for (int k = 0; k < LANES; k++) finite &= sum[k] == 0.0f;
+  return finite;
+}
+"""
+
+SOFTMAX = """\
+template <int HALF = LANES / 2, typename F> INLINE float joined(lanes x, F join) {  // all lanes, by halves
+  constexpr wholes other = numbers<LANES>([](int k) { return k ^ HALF; });
+  x = join(x, __builtin_shuffle(x, other));
+  if constexpr (HALF > 1) return joined<HALF / 2>(x, join);
+  return x[0];
+}
+INLINE lanes larger(lanes a, lanes b) { return a > b ? a : b; }
+
+static const float LEAST = -87.336545f;  // whose exponential is the least normal number
+INLINE lanes exp_lanes(lanes x) {  // of no number above 0; 0 below LEAST (the polynomial is float_math.py's)
+  const lanes low = x < LEAST ? all(LEAST) : x;
+  const lanes j = low * 1.442695041f + 12582912.0f, n = j - 12582912.0f;
+  const lanes f = n * -1.42860677e-6f + (n * -0.693145752f + low);
+  lanes p = f * 1.37805939e-3f + 8.37312452e-3f;
+  p = p * f + 4.16695364e-2f;
+  p = p * f + 1.66664720e-1f;
+  p = p * f + 4.99999851e-1f;
+  p = p * f + 1.0f;
+  p = p * f + 1.0f;
+  const lanes y = p * (lanes)(((wholes)j + 127) << 23);  // a product: NaN stays
+  return x < LEAST ? lanes{} : y;
+}
+
+// What is known of a row after some of its keys: the largest score, and the sum of the exponentials of the others less
+// this one. A row without any score above -infinity has the sum 0, one with a NaN keeps it.
+struct Row { float most, sum; };
+
+// The softmax of a row's scores, but for the division by the sum; by how much what came before it has to shrink.
+// With `few`, a row that has no score but NaN counts as one without any, as in ATen's kernel.
+static float softmax(float* scores, int64 count, float scale, const float* mask, int64 step, bool few, Row& row) {
+  const float none = -__builtin_inff();
+  if (mask && step == 1)
+    for (int64 k = 0; k < count; k++) scores[k] = scores[k] * scale + mask[k];
+  else if (mask)
+    for (int64 k = 0; k < count; k++) scores[k] = scores[k] * scale + mask[k * step];
+  const float by = mask ? 1.0f : scale;
+  const int64 whole = count / LANES * LANES;
+  lanes top = all(none);
+  for (int64 k = 0; k < whole; k += LANES) top = larger(*at(scores + k) *= by, top);
+  if (whole < count) {
+    constexpr wholes lane = numbers<LANES>([](int k) { return k; });
+    lanes& rest = *at(scores + whole);
+    rest = lane < (int32)(count - whole) ? rest * by : all(none);
+    top = larger(rest, top);
+  }
+  const float here = joined(top, larger), most = row.most > here ? row.most : here;
+  const float zero = most == none ? 0.0f : most;
+  if (few && most == none) {
+    for (int64 k = 0; k < count; k++) scores[k] = 0.0f;
+    return 1.0f;
+  }
+  lanes sum = {};
+  for (int64 k = 0; k < count; k += LANES) sum += *at(scores + k) = exp_lanes(*at(scores + k) - zero);
+  const float shrunk = row.most == none ? 0.0f : expf(row.most - zero);
+  row.sum = joined(sum, [](lanes a, lanes b) { return a + b; }) + shrunk * row.sum;
+  row.most = most;
+  return shrunk;
+}
+"""
+
+ATTENTION = """\
+struct Task {  // sizes, and strides in elements: of batch, head and row; the mask's also of its columns
+  int64 batch, heads, queries, keys, size, causal;
+  int64 query[3], key[3], value[3], mask[4], out[3], logs[3];
+};
+static const int64 KEYS = 512;  // of a block: what is packed of it stays in the second-level cache
+static const int64 QUERIES = 8 * HIGH, MOST_QUERIES = 10 * QUERIES;  // of a block, and of all that share packed keys
+static const int64 FEW = LANES < 8 ? 8 : LANES;  // keys less than a vector of ATen's
+static const int64 SMALL = 1 << 18;  // multiplications; fewer are done before a thread has woken up
+
+// The queries [first, last) of one head. `keys`, `values`, `scores` and `results` are memory for packed keys and
+// values, the scores of a block of queries, and what all rows have summed up.
+struct Part {
+  const Task& t;
+  const float *query, *key, *value, *mask;
+  float *out, *logs, scale;
+  int64 first, last;
+  float *keys, *values, *scores, *results;
+  Row* rows;
+  int64 start, count, wide;  // the block of keys, and the length of a row of scores
+  bool finite;  // its values
+
+  int64 end(int64 row) const {  // of the keys that a row sees, in this block
+    const int64 seen = t.causal ? least(row + 1 - start, count) : count;
+    return seen > 0 ? seen : 0;
+  }
+  int64 padded() const { return in_steps(t.size, LANES) * LANES; }
+  float* result(int64 row) const { return results + (row - first) * padded(); }
+
+  void run() {
+    for (int64 row = first; row < last; row++) rows[row - first] = {-__builtin_inff(), 0.0f};
+    const int64 seen = t.causal ? least(t.keys, last) : t.keys;
+    for (start = 0; start < seen; start += KEYS) {
+      count = least(KEYS, t.keys - start);
+      pack_keys(key + start * t.key[2], t.key[2], count, t.size, keys);
+      finite = pack_values(value + start * t.value[2], t.value[2], count, t.size, values);
+      for (int64 row = first; row < last; row += QUERIES) {
+        const int64 after = least(row + QUERIES, last);
+        if (t.causal && after <= start) continue;
+        multiply(row, after);
+        for (int64 i = row; i < after; i++) weigh(i, after);
+        add(row, after);
+        if (start + KEYS >= (t.causal ? least(t.keys, after) : t.keys)) finish(row, after);
+      }
+    }
+  }
+  void multiply(int64 row, int64 after) const {  // the scores
+    for (int64 p = 0; p < count; p += PANEL) {
+      const int64 columns = in_steps(least(PANEL, count - p), LANES);
+      for (int64 i = row; i < after; i += HIGH) {
+        const int64 high = least(HIGH, after - i);
+        if (p < end(i + high - 1))
+          product(high, columns, query + i * t.query[2], t.query[2], keys + p * t.size, t.size,
+                  scores + (i - row) * wide + p, wide, false);
+      }
+    }
+  }
+  int64 reach(int64 row, int64 after) const {  // keys that the rows of a tile are multiplied with
+    return finite ? end(least(row + HIGH, after) - 1) : count;  // zero times infinity is NaN, as where all are
+  }
+  void weigh(int64 row, int64 after) const {  // a row of scores becomes weights, zero beyond the diagonal
+    const int64 top = (row - first) / QUERIES * QUERIES + first, tile_row = top + (row - top) / HIGH * HIGH;
+    float* line = scores + (row - top) * wide;
+    const float* added = mask ? mask + row * t.mask[2] + start * t.mask[3] : nullptr;
+    const float shrunk = softmax(line, end(row), scale, added, t.mask[3], count < FEW && !mask, rows[row - first]);
+    for (int64 k = end(row); k < reach(tile_row, after); k++) line[k] = 0.0f;
+    for (int64 d = 0; start && shrunk != 1.0f && d < padded(); d += LANES) *at(result(row) + d) *= shrunk;
+  }
+  void add(int64 row, int64 after) const {  // the weighted values
+    for (int64 p = 0; p < t.size; p += PANEL) {
+      const int64 columns = in_steps(least(PANEL, t.size - p), LANES);
+      for (int64 i = row; i < after; i += HIGH)
+        product(least(HIGH, after - i), columns, scores + (i - row) * wide, wide, values + p * count, reach(i, after),
+                result(i) + p, padded(), start > 0);
+    }
+  }
+  void finish(int64 row, int64 after) const {
+    for (int64 i = row; i < after; i++) {
+      const Row& known = rows[i - first];
+      const float sum = known.sum == 0.0f ? 1.0f : known.sum, by = 1.0f / sum;
+      float* to = out + i * t.out[2];
+      const int64 whole = t.size / LANES * LANES;
+      for (int64 d = 0; d < whole; d += LANES) *at(to + d) = *at(result(i) + d) * by;
+      for (int64 d = whole; d < t.size; d++) to[d] = result(i)[d] * by;
+      if (logs) logs[i * t.logs[2]] = (known.most == -__builtin_inff() ? 0.0f : known.most) + logf(sum);
+    }
+  }
+};
+
+extern "C" __attribute__((visibility("default")))
+int ptdebug_attention(const int64* task, const void* query, const void* key, const void* value, const void* mask,
+                      void* out, void* logs, double scale) {
+  const Task& t = *(const Task*)task;
+  const int64 heads = t.batch * t.heads, threads = omp_get_max_threads();
+  if (heads * t.queries == 0) return 0;
+  const bool shared = heads * t.queries * t.keys * t.size > SMALL;
+  const int64 parts = shared ? in_steps(threads, heads) : 1;  // of a head's queries, at least
+  const int64 rows = least(MOST_QUERIES, in_steps(in_steps(t.queries, parts), HIGH) * HIGH);
+  const int64 pieces = in_steps(t.queries, rows), wide = least(KEYS, in_steps(t.keys, LANES) * LANES);
+  const int64 padded = in_steps(t.size, LANES) * LANES;
+  const int64 floats = wide * t.size + wide * padded + QUERIES * wide + rows * padded + 2 * rows;
+  int failed = 0;
+  #pragma omp parallel if (shared) reduction(|:failed)
+  {
+    float* memory = (float*)aligned_alloc(64, in_steps(4 * floats, 64) * 64);
+    failed = !memory;
+    #pragma omp for schedule(dynamic)
+    for (int64 piece = 0; piece < heads * pieces; piece++) {
+      if (!memory) continue;
+      const int64 head = piece / pieces, b = head / t.heads, h = head % t.heads, first = piece % pieces * rows;
+      float *values = memory + wide * t.size, *scores = values + wide * padded, *results = scores + QUERIES * wide;
+      auto moved = [&](const void* from, const int64* strides) {
+        return from ? (float*)from + b * strides[0] + h * strides[1] : nullptr;
+      };
+      Part{t, moved(query, t.query), moved(key, t.key), moved(value, t.value), moved(mask, t.mask),
+           moved(out, t.out), moved(logs, t.logs), (float)scale, first, least(first + rows, t.queries),
+           memory, values, scores, results, (Row*)(results + rows * padded), 0, 0, wide, true}.run();
+    }
+    free(memory);
+  }
+  return failed;
+}
+"""
+
+SOURCE = "\n".join((PRODUCTS, PACKING, SOFTMAX, ATTENTION))
