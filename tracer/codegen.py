@@ -22,6 +22,7 @@ import torch.fx
 
 from .assembly import Cell, Instr, Label, Positions, TryBegin, TryEnd
 from .cached_results import cached_result
+from .mapping_proxies import mapping_of
 from .side_effects import CellValue, SideEffects
 from .sources import (
     AttrSource,
@@ -384,7 +385,7 @@ def _key(codegen: Codegen, source: KeySource) -> None:
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "type": type, "len": len, "list": list, "tuple": tuple, "iter": iter, "referent": operator.call,
-    "tensor_of": torch.from_numpy, "proxied": proxied,
+    "tensor_of": torch.from_numpy, "proxied": proxied, "mapping_of": mapping_of,
 }
 
 

@@ -41,7 +41,7 @@ def in_words(source: Source) -> str:
     if isinstance(source, SizeSource):
         which = "" if source.kind == "storage_offset" else source.dimension
         return f"{in_words(source.owner)}.{source.kind}({which})"
-    if isinstance(source, CallSource) and source.function == "proxied":  # the program does not tell them apart
+    if isinstance(source, CallSource) and source.function in ("proxied", "mapping_of"):  # nobody tells them apart
         return in_words(source.owner)
     if isinstance(source, CallSource):
         return f"{source.function}({in_words(source.owner)})"

@@ -9,6 +9,7 @@ from typing import Any
 
 from ..array_memory import tensor_of
 from ..cached_results import cached_result
+from ..mapping_proxies import mapping_of
 from ..sources import (
     AttrSource,
     CallSource,
@@ -137,7 +138,7 @@ def _size(owner: Any, source: SizeSource) -> int:
 
 FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "type": type, "len": len, "list": list, "tuple": tuple, "set": set, "referent": lambda reference: reference(),
-    "tensor_of": tensor_of, "proxied": proxied,
+    "tensor_of": tensor_of, "proxied": proxied, "mapping_of": mapping_of,
 }
 """The functions that a CallSource may name."""
 

@@ -24,6 +24,7 @@ from . import (  # noqa: F401  (they fill the tables)
     iterators,
     library,
     made_modules,
+    mapping_proxies,
     math_functions,
     modules,
     numpy_creation,

@@ -62,8 +62,11 @@ class ClassValue(Value):
     def getattr(self, tx: Interpreter, name: str) -> Value:
         """An attribute of the class, with methods bound as on a class."""
         found = lookup(self.cls, name)
-        if name == "__dict__" and self in tx.effects.attributes:
-            raise Unsupported("attribute", f"{self.describe()}.__dict__ after stores to it")
+        if name == "__dict__":
+            if self in tx.effects.attributes:
+                raise Unsupported("attribute", f"{self.describe()}.__dict__ after stores to it")
+            shown: Value = REGISTRY["class_dict"](tx, self.cls, self.source)
+            return shown
         if name in _TYPE_ATTRIBUTES or isinstance(lookup(type(self.cls), name), property):
             return self._of_metaclass(tx, name)
         if tx.effects.has_pending(self, name):

@@ -36,7 +36,7 @@ RESULTS: list[tuple[Callable[[Any], bool], Callable[..., Value]]] = []
 
 CONSTANT_TYPES: set[type] = {
     type(None), bool, int, float, complex, str, bytes, type(Ellipsis), type(NotImplemented), range,
-    torch.dtype, torch.device, torch.layout, torch.memory_format, CodeType, MappingProxyType, torch.finfo, torch.iinfo,
+    torch.dtype, torch.device, torch.layout, torch.memory_format, CodeType, torch.finfo, torch.iinfo,
 }  # fmt: skip
 """Types whose instances are immutable values; guarded by equality."""
 
@@ -95,7 +95,7 @@ def build_constant(tx: Interpreter, obj: Any, source: Source) -> Value:
     return ConstantValue(obj, source)
 
 
-_BY_IDENTITY = {type(Ellipsis), type(NotImplemented), CodeType, MappingProxyType, torch.finfo, torch.iinfo}
+_BY_IDENTITY = {type(Ellipsis), type(NotImplemented), CodeType, torch.finfo, torch.iinfo}
 
 
 def _guard_alias(tx: Interpreter, obj: Any, value: Value, source: Source) -> None:

@@ -1,0 +1,12 @@
+"""The mapping behind a `types.MappingProxyType`."""
+from __future__ import annotations
+
+import gc
+from types import MappingProxyType
+from typing import Any
+
+
+def mapping_of(proxy: MappingProxyType[Any, Any]) -> Any:
+    """What the proxy shows: the only object that it refers to (`mappingproxy_traverse` in CPython's descrobject.c)."""
+    (mapping,) = gc.get_referents(proxy)
+    return mapping
