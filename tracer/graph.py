@@ -253,7 +253,10 @@ class TraceGraph:
                     if before is not None and fake_args[0].shape != before:
                         raise Unsupported("metadata-mutation", f"Tensor.{target}")
                     return fake
-                return target(*fake_args, **fake_kwargs)
+                fake = target(*fake_args, **fake_kwargs)
+                if _writes_lists(target):  # which fake tensors do not count
+                    torch.autograd.graph.increment_version([part for part in fake_args[0] if not part.is_inference()])
+                return fake
         except Unsupported:
             raise
         except DataDependentOutputException as error:
@@ -372,6 +375,12 @@ def _fake(arg: Any) -> Any:
     if isinstance(arg, tuple) and hasattr(arg, "_fields"):
         return kind(*[_fake(item) for item in arg])
     return arg
+
+
+def _writes_lists(target: Any) -> bool:
+    """Whether a function changes the tensors of its first argument, a list: `torch._foreach_add_`."""
+    name = getattr(target, "__name__", "").partition(".")[0]
+    return name.startswith("_foreach_") and name.endswith("_")
 
 
 def _target_name(target: Any) -> str:

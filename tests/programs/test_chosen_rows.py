@@ -213,6 +213,12 @@ def written_afterwards(compile):
         return y * 2
 
     @compile
+    def in_a_list(x, i):
+        y = x[i]
+        torch._foreach_add_([x], 1.0)
+        return y * 2
+
+    @compile
     def by_another_name(x, i, other):
         y = x[i]
         other.mul_(2)
@@ -228,6 +234,7 @@ def written_afterwards(compile):
     x, results = table(3, 2), []
     for i in map(torch.tensor, (1, -1, 0)):
         results += through_the_view(x, i), below_the_view(x, i), past_the_count(x, i), item(x, i)
+        results.append(in_a_list(x, i))
         results += by_another_name(x, i, x.data), by_another_name(x, i, x[1]), by_another_name(x, i, x.detach()[0])
     return x, results
 
@@ -259,17 +266,120 @@ def rows_are_written(compile):
     return results
 
 
-def test_a_row_is_written_in_the_graph():
-    def f(x, i):
-        x = x + 1
-        x[i] = 0
-        return x
+def put(x, i):
+    x = x + 1
+    y = x[i] * 2
+    x[i] = 0
+    return x, y
 
+
+def add(x, i):
+    x[i] += 1
+    x[i] *= x[i] + x[0]
+    i += 1
+    return x * 2
+
+
+def count(x, i):
+    counts = torch.zeros(3, dtype=torch.int64)
+    for k in torch.stack([i, i, i // 2]):
+        counts[k] += 1
+        x[k] -= counts[k]
+    return counts
+
+
+@pytest.mark.parametrize("function", [put, add, count])
+def test_a_row_is_written_in_the_graph(function):
     STATISTICS.clear()
-    compiled = ptdebug.compile(f, fullgraph=True)
+    compiled = ptdebug.compile(function, fullgraph=True)
     for number in (1, 0, -1):
-        assert torch.equal(compiled(table(3, 2), torch.tensor(number)), f(table(3, 2), torch.tensor(number)))
+        ours, theirs = [(table(3, 2), torch.tensor(number)) for _ in range(2)]
+        torch.testing.assert_close((compiled(*ours), ours), (function(*theirs), theirs))
     assert STATISTICS.graphs == 1
+
+
+@program
+def rows_are_written_and_read(compile):
+    """What is read of the tensor, or of another row, between the write to the row and the one to the tensor."""
+
+    @compile
+    def between(x, i):
+        row = x[i]
+        row += 1
+        y = x.sum()
+        x[i] = row
+        return x * 2, y
+
+    @compile
+    def another_row(x, i):
+        row = x[i]
+        row += 1
+        y = x[0] + x[i]
+        x[i] = row
+        return x * 2, y
+
+    @compile
+    def overlapping(x, i):
+        x[i] += x[:2, 0]
+        return x * 2
+
+    @compile
+    def read_after(x, i):
+        old = x[0 * i]
+        x[i] += 1
+        return old + 1
+
+    @compile
+    def row_after(x, i):
+        row = x[i]
+        row += 1
+        x[i] = row
+        x.mul_(2)
+        return row + 1
+
+    @compile
+    def both(x, i):
+        a, b = x[i], x[i]
+        torch._foreach_add_([a, b], 1.0)
+        x[i] = a
+        return x * 2
+
+    @compile
+    def elsewhere(x, i):
+        row = x[i]
+        row += 1
+        x[i - 1] = row
+        return x * 2
+
+    @compile
+    def the_number_changes(x, i):
+        row = x[i]
+        row += 1
+        i -= 1
+        x[i] = row
+        return x * 2
+
+    @compile
+    def learned(x, i):
+        x = x * 1
+        x[i] *= 2
+        x[i] += x[0]
+        return x.sin()
+
+    def without(x, i):
+        with torch.no_grad():
+            return between(x, i), read_after(x, i)
+
+    functions = between, another_row, overlapping, read_after, row_after, both, elsewhere, the_number_changes
+    functions, results = (*functions, learned, without), []
+    for needed, i in itertools.product((False, True), map(torch.tensor, (1, -1, 0, 4))):
+        for f in functions:
+            x = table(3, 2).requires_grad_(needed)
+            found = call(f, x, i.clone())
+            if f is learned and needed and isinstance(found, torch.Tensor):
+                found.sum().backward()
+            results += x, found, x.grad
+    return results
 
 
 @program

@@ -31,7 +31,7 @@ def _set_data(tx: Interpreter, self: TensorValue, value: Value) -> None:
     unknown = partial(Unsupported, "set-attribute", "Tensor.data")
     if not isinstance(value, TensorValue) or not _may_share(tx, self.fake, value.fake) or self.kind not in PLAIN_TYPES:
         raise unknown()
-    if tx.effects.has_pending(self, "requires_grad") or any(_is_recorded(user) for user in self.node.users):
+    if tx.effects.has_pending(self, "requires_grad") or any(is_recorded(user) for user in self.node.users):
         raise unknown()
     shared = tx.graph.call("detach", [value], {}, tx, op="call_method")
     assert isinstance(shared, TensorValue)
@@ -57,7 +57,7 @@ def _may_share(tx: Interpreter, ours: torch.Tensor, theirs: torch.Tensor) -> boo
 _KIND = ("dtype", "device", "layout")
 
 
-def _is_recorded(node: torch.fx.Node) -> bool:
+def is_recorded(node: torch.fx.Node) -> bool:
     """Whether autograd keeps something for this operation."""
     found = node.meta.get("val")
     parts = found if isinstance(found, (tuple, list)) else (found,)

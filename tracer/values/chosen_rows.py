@@ -4,8 +4,9 @@ Eager gives a view. Where it begins in memory is then a matter of data, which no
 graph takes a copy with the strides of the view, and where the program needs the view itself after the graph, it is
 taken there (`ChosenRow.take_view`). `ChosenRow.stays_unseen` asks at the end of the graph whether anything could tell
 the copy from the view: a result that shares its memory, or a write to the tensor or to the copy. There the graph breaks
-before `x[i]`. What is left: autograd keeps the copy, and not the view, so a write to the tensor between the graph and
-its backward is no error; the gradients are those of what the graph has read.
+before `x[i]`. It knows of `x[i] += 1` and `x[i] = v`: a row that was copied before must not be used after. What is
+left: autograd keeps the copy, and not the view, so a write to the tensor between the graph and its backward is no
+error; the gradients are those of what the graph has read.
 """
 from __future__ import annotations
 
@@ -23,6 +24,7 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from ..assumptions import rely_on_second_run
 from ..shapes import memory_of
+from .assigned_tensors import is_recorded
 from .base import Unsupported, Value
 from .constant import REGISTRY, constant
 from .sequences import TupleValue
@@ -88,7 +90,10 @@ class ChosenRow:
         self.modes = {torch.is_grad_enabled(), tx.trace.modes.grad}
         self.unrecorded = whole.fake.requires_grad and not self.row.requires_grad  # eager's view requires gradients
         self.taken = False  # the view itself, after the graph
+        self.ended: torch.fx.Node | None = None  # after it, the tensor is written
         row.node.meta["row"] = self
+        self.version = self.row._version
+        self.writes: list[torch.fx.Node] = []  # to the row
         self.versions = {node: fake._version for node, fake in self._sharing(tx.graph)}
         where = {"location": tx.own_location(), "stack": tx.stack_locations(), "earlier": tx.trace.safe_step()}
         self.refused = partial(Unsupported, _CODE, _NAME, **where)
@@ -106,14 +111,15 @@ class ChosenRow:
 
     def is_used(self, node: torch.fx.Node) -> None:
         """An operation was added. Raises Unsupported where autograd would record it of eager's view."""
-        if self.unrecorded and torch.is_grad_enabled():
-            used = [part for arg in node.all_input_nodes for part in _tensors(arg.meta.get("val"))]
-            if any(map(self.is_in_memory_of, used)):
-                raise self.refused()
+        if self.row._version != self.version:
+            self.version = self.row._version
+            self.writes.append(node)
+        if self.unrecorded and torch.is_grad_enabled() and self._is_input_of(node):
+            raise self.refused()
 
     def take_view(self, codegen: Codegen) -> bool:
         """Push the view, which is taken where the graph has run; False where it would be another."""
-        if len(self.modes | {torch.is_grad_enabled()}) > 1 or any(v.fake is not fake for v, fake in self.parts.items()):
+        if len(self.modes | {torch.is_grad_enabled()}) > 1 or not self._has_parts():
             return False
         self.taken = True
         codegen.push_function(_view)
@@ -128,19 +134,56 @@ class ChosenRow:
         results = [part for node in outputs for part in _tensors(node.meta.get("val"))]
         if graph.assigned or any(map(self.is_in_memory_of, results)):
             return False
+        if self.ended is None:
+            return self.is_as_taken(graph)
+        return not self.taken and not any(map(self._is_input_of, _from(self.ended.next)))
+
+    def is_as_taken(self, graph: TraceGraph, changed: bool = False) -> bool:
+        """Whether nobody has written so far (`changed`: but to the row)."""
         sharing = dict(self._sharing(graph))
-        if not self.taken:  # nobody needs the number again
+        if not self.taken and not changed:  # nobody needs the number again
             sharing = {node: fake for node, fake in sharing.items() if memory_of(fake) in self.memory}
         for node, fake in sharing.items():
             before = self.versions.get(node, graph.versions.get(node, fake._version))
-            if fake._version != before or (self.is_in_memory_of(fake) and fake.dtype != self.row.dtype):
+            own = self.is_in_memory_of(fake)
+            if (own and fake.dtype != self.row.dtype) or (fake._version != before and not (own and changed)):
                 return False
-        later = self.node.next
-        while later.op != "root":
-            if not sharing.keys().isdisjoint(later.all_input_nodes) and _may_write_unseen(later):
-                return False
-            later = later.next
-        return True
+        users = (later for later in _from(self.node.next) if not sharing.keys().isdisjoint(later.all_input_nodes))
+        return not any(map(_may_write_unseen, users))
+
+    def is_changed(self, graph: TraceGraph, whole: Value, position: Value) -> bool:
+        """Whether this is the row at `position`, which has been written, and the tensor neither read nor written since:
+        no view of it, either, which in eager might be a part of what is written."""
+        if not self.writes or self.dim or list(self.parts) != [whole, position] or not self._has_parts():
+            return False
+        rows = [row for row in graph.rows if not row.memory.isdisjoint(self.memory)]
+        if any(row.writes and row.ended is None for row in rows if row is not self):
+            return False
+        memory = self.memory.union(*[row.memory for row in rows])
+        touched = [part for node in _from(self.writes[0]) for part in _inputs(node) if memory_of(part) in memory]
+        return all(any(part is row.row for row in rows) for part in touched) and self.is_as_taken(graph, True)
+
+    def _has_parts(self) -> bool:
+        return all(value.fake is fake for value, fake in self.parts.items())
+
+    def is_recorded(self) -> bool:
+        """Whether autograd keeps something of the row."""
+        users = filter(self._is_input_of, _from(self.node.next))
+        return self.row.requires_grad or any(map(is_recorded, users))
+
+    def _is_input_of(self, node: torch.fx.Node) -> bool:
+        return any(map(self.is_in_memory_of, _inputs(node)))
+
+
+def _from(node: torch.fx.Node) -> Iterator[torch.fx.Node]:
+    """The nodes of a graph from one on."""
+    while node.op != "root":
+        yield node
+        node = node.next
+
+
+def _inputs(node: torch.fx.Node) -> list[torch.Tensor]:
+    return [part for arg in node.all_input_nodes for part in _tensors(arg.meta.get("val"))]
 
 
 def _may_write_unseen(node: torch.fx.Node) -> bool:
@@ -177,13 +220,23 @@ def take_rows(tx: Interpreter, whole: TensorValue, key: Value) -> Value | None:
     return row.getitem(tx, TupleValue(rest, tuple)) if row is not None and rest else row
 
 
-def written_at(tx: Interpreter, whole: TensorValue, key: Value) -> Value:
-    """The key of `whole[key] = value`: the number that a tensor holds, as eager reads it."""
+def written_at(tx: Interpreter, whole: TensorValue, key: Value, value: Value) -> tuple[Value, Value]:
+    """The operands of `whole[key] = value`: the number that a tensor holds, as eager reads it, and what is written,
+    which in `x[i] += 1` is a row that stands for what it is written to."""
     if not isinstance(key, TensorValue) or not _is_position(key) or not _is_plain(whole):
-        return key
+        return key, value
     if tx.trace.overrides.may_ask or _functorch.get_dynamic_layer_stack_depth() or len(tx.graph.scopes.open) > 1:
-        return key
-    return key.call_method(tx, "item", [], {})
+        return key, value
+    rows = [row for row in tx.graph.rows if row.ended is None and memory_of(whole.fake) in row.memory]
+    kept = [row for row in rows if row.is_as_taken(tx.graph)]
+    for row in rows:
+        if isinstance(value, TensorValue) and value.fake is row.row and row.is_changed(tx.graph, whole, key):
+            value = tx.graph.call("clone", [value], {}, tx, op="call_method")
+            kept.append(row)
+    number = key.call_method(tx, "item", [], {})
+    for row in kept:
+        row.ended = None if row.is_recorded() else number.as_proxy()
+    return number, value
 
 
 def _take_row(tx: Interpreter, whole: TensorValue, position: Value, dim: int) -> Value | None:

@@ -137,7 +137,7 @@ class TensorValue(Value):
 
     def setitem(self, tx: Interpreter, key: Value, value: Value) -> None:
         """Assignment to a part: a node that changes the tensor in place."""
-        tx.graph.call(operator.setitem, [self, REGISTRY["written_at"](tx, self, key), value], {}, tx)
+        tx.graph.call(operator.setitem, [self, *REGISTRY["written_at"](tx, self, key, value)], {}, tx)
 
     def contains(self, tx: Interpreter, item: Value) -> bool:
         """`in` reads the data."""
