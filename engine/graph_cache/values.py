@@ -27,8 +27,8 @@ class Uncacheable(Exception):
     """This graph is not kept on disk; the message says what is in the way."""
 
 
-NAMESPACES = frozenset(("aten", "prims", "prim", "mkldnn", "mkl", "onednn", "quantized"))
-"""Operators of torch itself: their meaning goes with its version, where a program's own may change."""
+NAMESPACES = frozenset(("aten", "prims", "prim", "mkldnn", "mkl", "onednn", "quantized", "ptdebug"))
+"""Operators of torch itself and of ours: their meaning goes with a version, where a program's own may change."""
 
 
 def text_of(value: Any) -> str:

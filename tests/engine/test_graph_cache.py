@@ -299,6 +299,18 @@ def test_a_row_that_a_number_in_a_tensor_chooses_is_kept_with_its_gradient(misse
     torch.testing.assert_close(x.grad, torch.tensor([0.0, 4.0, 0.0])[:, None].expand(3, 4))
 
 
+def test_operators_of_our_own_are_kept(misses, monkeypatch):
+    monkeypatch.setattr("ptdebug.engine.library.attention.costs", lambda *_: {"aten": 3e-3, "own": 1e-3})
+    q = R(1, 2, 70, 16)
+
+    def causal(q: torch.Tensor) -> torch.Tensor:
+        return F.scaled_dot_product_attention(q, q * 2, q + 1, is_causal=True)
+
+    for _ in range(2):
+        torch.testing.assert_close(compiled_anew(causal)(q), causal(q))
+    assert len(misses) == 1
+
+
 def test_conditions_that_compiling_adds_hold_for_a_graph_from_disk(misses):
     def program(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         return torch.cat([x, y]).softmax(0)[: x.shape[0]] * 2
