@@ -7,10 +7,10 @@ that gives another record than the recorded one (another version of ptdebug or t
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, TypeGuard
+from typing import Any
 
 import msgspec
 import torch
@@ -20,12 +20,12 @@ from ..artifacts.context import CompileContext, CompileId, run_stages
 from ..artifacts.recording import Recording, RecordingError
 from ..artifacts.records import SCHEMA, AnyRecord, Decision, Graph, Location, Pass, SavedInputs, TensorMeta
 from ..engine.compile import STAGES, Wrapped
-from ..engine.ir import LoopBody
 from .compare import EQUAL, Comparison, compare, worst
 from .graphs import ReplayError, graph_module
 from .inputs import bind_symbols, clones, load_inputs
+from .pairs import buffer_pairs, difference, graph_pairs
 from .program import ProgramAbsent, ProgramRuns, compare_returned
-from .rungs import Execution, deterministic, run_aten, run_graph, run_kernels, run_loops, written
+from .rungs import Execution, deterministic, run_aten, run_graph, run_kernels, run_loops
 
 COMPARED = ("joint", "forward", "backward", "passes", "loops")
 """Stages that are made again and held against the recorded ones."""
@@ -178,14 +178,17 @@ class Ladder:
         self.eager, self.reference = eager, self._reference()
         self._program()
         self._add("capture", eager)
-        why = self._compile()
+        self._climb_stages(self._compile())
+        return Report(f"{self.recording.name}:{self.compile_id}", tuple(self.rungs), self.first, self._drift())
+
+    def _climb_stages(self, why: str) -> None:
+        """The rungs of what the engine makes; `why` it cannot be made, if so."""
         self._rung("forward", why, lambda: self._recorded_aten("forward", ""))
         last = self._last_pass()
         unchanged = "" if last else "no pass changed the graph"
         self._rung("passes", why or unchanged, partial(self._recorded_aten, "passes", *last))
         self._rung("loops", why, lambda: run_loops(self.work.aten, self.work.program, clones(self.saved, self.device)))
         self._rung("kernels", why, self._kernels)
-        return Report(f"{self.recording.name}:{self.compile_id}", tuple(self.rungs), self.first, self._drift())
 
     def _program(self) -> None:
         if not self.trust and self.recording.meta.get("machine") != " ".join(os.uname()):
@@ -211,17 +214,24 @@ class Ladder:
 
     def _compile(self) -> str:
         """Make the later stages again; the reason where that fails."""
+        try:
+            self._make()
+        except Exception as error:
+            return reason(error)
+        return ""
+
+    def _make(self) -> None:
+        names = tuple(item.name for item in self.kept.inputs)
+        self.work = run_stages(STAGES, Captured(self.captured, self._fakes(), input_names=names), self._context())
+
+    def _context(self) -> CompileContext:
+        """The recorded compilation's, as far as it said what to choose."""
         decisions = [decision for _, decision in self.recording.decisions(self.compile_id)]
         forced = {d.id: d.chosen for d in decisions if d.forced}
         context = CompileContext(CompileId(0, 0), self.collector, forced, recording=True)
         context.freezing = any(d.kind == "freezing" and d.chosen == "fold" for d in decisions)
         context.cpp_wrapper = any(d.kind == "wrapper" and d.chosen == "cpp" for d in decisions)
-        names = tuple(item.name for item in self.kept.inputs)
-        try:
-            self.work = run_stages(STAGES, Captured(self.captured, self._fakes(), input_names=names), context)
-        except Exception as error:
-            return reason(error)
-        return ""
+        return context
 
     def _rung(self, stage: str, why: str, run: Callable[[], Execution]) -> None:
         if why:
@@ -262,40 +272,17 @@ class Ladder:
 
     # ---- where values first differ
     def _locate(self, stage: str, ran: Execution) -> Difference | None:
-        pairs = self._graph_pairs(stage, ran) if stage in ("forward", "passes") else self._buffer_pairs(stage, ran)
+        if stage in ("forward", "passes"):
+            record = self._artifact(stage, (self._last_pass() or [""])[0] if stage == "passes" else "", object)
+            pairs = graph_pairs(record, ran)
+        else:
+            pairs = buffer_pairs(self.work, stage, ran)
         for node, value, origin in pairs:
-            expected: Any = self.eager.values.get(origin)
-            if not _comparable(value, expected):
-                continue
             wide = self.reference.values.get(origin) if self.reference is not None else None
-            found = compare(_like(value, expected), expected, wide)
-            if found.verdict == "different":
+            found = difference(value, self.eager.values.get(origin), wide)
+            if found is not None:
                 return Difference(stage, node, self._location(origin), found)
         return None
-
-    def _graph_pairs(self, stage: str, ran: Execution) -> Iterator[tuple[str, Any, str]]:
-        """(ATen node, its value, the captured node whose last piece it is)."""
-        record = self._artifact(stage, (self._last_pass() or [""])[0] if stage == "passes" else "", object)
-        graph = record if isinstance(record, Graph) else record.graph
-        last = {origin.partition("#")[2]: node.id for node in graph.nodes for origin in node.origins}
-        for node in graph.nodes:
-            for origin in node.origins:
-                name = origin.partition("#")[2]
-                if last[name] == node.id and node.id in ran.values:
-                    yield node.id, ran.values[node.id], name
-
-    def _buffer_pairs(self, stage: str, ran: Execution) -> Iterator[tuple[str, Any, str]]:
-        """(buffer, its value, the captured node whose last piece it is)."""
-        steps = self.work.program.steps if stage == "loops" else self.work.plan.items
-        nodes = {n.name: n for n in self.work.aten.module.graph.nodes}
-        last = {origin: name for name, n in nodes.items() for origin in n.meta.get("origins", ())}
-        for step in steps:
-            makers = dict(makers_of(step))
-            for name in written(step):
-                for maker in makers.get(name, ())[:1]:
-                    for origin in nodes[maker].meta.get("origins", ()) if maker in nodes else ():
-                        if name in ran.values and last[origin] == maker:
-                            yield name, ran.values[name], origin
 
     def _location(self, node: str) -> Location | None:
         for recorded in self.graph.nodes:
@@ -329,36 +316,11 @@ def _timeless(record: AnyRecord | None) -> AnyRecord | None:
 
 def reason(error: Exception) -> str:
     """Why a stage cannot be made again, in words."""
+    if isinstance(error, ReplayError):
+        return str(error)
     if isinstance(error, (DataDependentOutputException, DynamicOutputShapeException)):
         return f"replay does not follow graphs in which data tells a number or a size ({error.func})"
     return f"{type(error).__name__}: {error}"
-
-
-def makers_of(step: Any) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """For each buffer that a step writes, the ATen nodes of the value stored, last one first."""
-    if isinstance(step, LoopBody):
-        for statement in step.statements:
-            if statement.op == "store":
-                yield statement.buffer, tuple(reversed(statement.origins))
-    elif hasattr(step, "bodies"):
-        for body in step.bodies:
-            yield from makers_of(body)
-    elif step.target is not torch.ops.aten.empty_strided.default:  # memory that a later step fills has no value yet
-        yield from ((name, tuple(reversed(step.origins))) for name in step.outputs if name)
-
-
-def _comparable(value: Any, expected: Any) -> TypeGuard[torch.Tensor]:
-    return (
-        isinstance(value, torch.Tensor) and isinstance(expected, torch.Tensor)
-        and value.dtype == expected.dtype and value.numel() == expected.numel()
-        and [s for s in value.shape if s != 1] == [s for s in expected.shape if s != 1]
-    )
-
-
-def _like(value: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:
-    """`value` with the shape and strides of `expected`: inner layouts may differ between stages."""
-    result = torch.empty_strided(expected.shape, expected.stride(), dtype=value.dtype, device=value.device)
-    return result.copy_(value.reshape(expected.shape))
 
 
 def replay(
@@ -368,7 +330,10 @@ def replay(
     the program runs once. Raises ReplayError where it cannot be run again."""
     if device.startswith("cuda") and not torch.cuda.is_available():
         raise ReplayError("there is no CUDA device here: replay with --device cpu")
-    from .training import TrainingLadder  # which is a Ladder
+    from .control import ControlLadder, calls_functions  # which is a Ladder, as is the next
+    from .training import TrainingLadder
 
     kind = TrainingLadder if "joint" in recording.stages(compile_id) else Ladder
+    if calls_functions(recording, compile_id):
+        kind = ControlLadder
     return kind(recording, compile_id, device, trust, runs).climb()

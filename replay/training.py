@@ -28,7 +28,8 @@ from ..engine.training.joint import trace_joint
 from .compare import compare, worst
 from .graphs import ReplayError, graph_module
 from .inputs import clones, in_words
-from .ladder import Captured, Difference, Ladder, Report, Rung, makers_of, reason
+from .ladder import Captured, Difference, Ladder, Report, Rung, reason
+from .pairs import makers_of
 from .rungs import Execution, deterministic, results_of, run_aten, run_graph, run_kernels, run_loops, written
 
 Half = Callable[[str, AtenGraph, tuple[Any, ...]], Execution]
