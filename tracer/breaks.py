@@ -125,6 +125,11 @@ BREAKS: dict[str, BreakKind] = {
         "the operator {detail} does not say which shape and dtype its result has",
         "register a fake implementation for it: torch.library.register_fake(name of the operator)",
     ),
+    "missing-forward-gradient": BreakKind(
+        "torch has no rule for forward-mode gradients in `{expression}` of which a graph could be made",
+        "take reverse-mode gradients (torch.func.jacrev(torch.func.jacrev(f)) in the place of torch.func.hessian(f)), "
+        "or forward-mode ones outside of the compiled function",
+    ),
     "missing-gradient": BreakKind(
         "the operator {detail} has no rule for its gradient, so autograd looks at what it calls inside",
         "register a rule: torch.library.register_autograd(name of the operator), or call it under torch.no_grad()",

@@ -6,6 +6,7 @@ Every node is made by `TraceGraph.call`, which runs the operation once on fake t
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import sympy
 import torch
 import torch.fx
+from torch._C import _functorch
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,
@@ -272,6 +274,8 @@ class TraceGraph:
             if target is operator.getitem and _is_told_by_data(fake_args[1]):  # torch takes no such index
                 raise Unsupported("data-dependent-shape", _target_name(target)) from error
             first_line = str(error).partition("\n")[0]
+            if _is_of_forward_gradients(error, [*fake_args, *fake_kwargs.values()]):
+                raise Unsupported("missing-forward-gradient", _operator_name(op, target)) from error
             if first_line.startswith("There was no fake impl registered"):  # torch.library.custom_op's
                 raise Unsupported("missing-fake-kernel", _operator_name(op, target)) from error
             where = _before_the_view(args) if "modified inplace" in first_line else {}
@@ -391,6 +395,16 @@ def _is_told_by_data(index: Any) -> bool:
     """Whether an index, or a part of one, is a number that only data tells."""
     parts = index if isinstance(index, tuple) else (index,)
     return any(isinstance(part, torch.SymInt) and has_free_unbacked_symbols(part) for part in parts)
+
+
+def _is_of_forward_gradients(error: Exception, args: Sequence[Any]) -> bool:
+    """Whether only fake tensors raise `error`: torch's rules for forward-mode gradients are TorchScript, which takes
+    them to be on the device "meta", as what holds their sizes is."""
+    leaves = torch.utils._pytree.tree_leaves(args)
+    on_meta = any(isinstance(leaf, torch.Tensor) and leaf.is_meta for leaf in leaves)
+    levels = _functorch.get_interpreter_stack() or ()
+    forward = any(level.key() == _functorch.TransformType.Jvp for level in levels)
+    return forward and not on_meta and re.search(r"FakeTensor|\bmeta\b|TorchScript", str(error)) is not None
 
 
 def _operator_name(op: str, target: Any) -> str:

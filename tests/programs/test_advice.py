@@ -292,6 +292,13 @@ for name in ("halved", "halved_known"):
 torch.library.register_autograd("advice_library::halved_known", lambda ctx, grad: grad / 2, lib=LIBRARY)
 
 
+def of_each_row(transform):
+    def normalized(x):
+        return nn.functional.layer_norm(x, x.shape)
+
+    return whole(lambda x: torch.func.vmap(transform(normalized))(x))
+
+
 def with_gradient(function):
     def run(compile):
         f = compile(lambda x: function(x * 2) + 1)
@@ -495,6 +502,10 @@ ADVICE: dict[str, Advice] = {
     "no fake kernel": Advice(
         "missing-fake-kernel", "doubled(x)", "torch.library.register_fake",
         whole(lambda x: doubled(x) + 1), (whole(lambda x: doubled_known(x) + 1),),
+    ),
+    "no forward gradient": Advice(
+        "missing-forward-gradient", "vmap(transform(normalized))(x)", "in the place of torch.func.hessian",
+        of_each_row(torch.func.hessian), (of_each_row(lambda f: torch.func.jacrev(torch.func.jacrev(f))),), same=False,
     ),
     "no gradient": Advice(
         "missing-gradient", "function(x * 2)", "torch.library.register_autograd",
