@@ -45,6 +45,30 @@ def tensors_like_others_of_arrays(compile):
 
 
 @program
+def tensors_by_arrays(compile):
+    def f(x, places, rows, weight):
+        mask = rows > 1
+        part = np.arange(len(x))[1:3]
+        x[places] = 7
+        x[:, rows] += 1
+        picked = x[places], x[places[:3], rows], x[None, part], x[places.reshape(2, 2)], x[..., rows]
+        return picked, torch.where(torch.from_numpy(mask), x[rows, 0], 0), (weight[part] * x[part]).sum().backward()
+
+    def use(compiled, weight):
+        made = torch.arange(12.0).reshape(4, 3)
+        return compiled(made, np.array([3, 0, -1, 1]), np.array([0, 2, 1], dtype=np.int32), weight), made, weight
+
+    compiled = compile(f)
+    return [use(compiled, torch.ones(4, 3, requires_grad=True)) for _ in range(2)]
+
+
+@program
+def tensors_by_masks_and_places_that_are_not_there(compile):
+    masked = call(compile(lambda x, mask: x[mask] + 1), torch.arange(4.0), np.array([True, False, True, False]))
+    return masked, call(compile(lambda x, a: x[a] + 1), torch.arange(4.0), np.array([1, 4]))
+
+
+@program
 def tensors_of_parts_of_arrays(compile):
     def f(x):
         part = torch.from_numpy(x.numpy()[1:])

@@ -1,4 +1,5 @@
-"""`array[key]` and `array[key] = value`: views for slices, numbers for indices, copies for arrays of places.
+"""`array[key]` and `array[key] = value`: views for slices, numbers for indices, copies for arrays of places. And
+`tensor[array]`.
 
 Steps below zero are in `numpy_reversed.py`. Left to eager: places mixed with indices, assignment to
 many places from an array (the last of two equal places wins, which torch does not promise).
@@ -14,8 +15,8 @@ import torch
 
 from ..assumptions import rely_on_second_run
 from .base import Unsupported, Value
-from .constant import constant
-from .ndarrays import INDEXING, ArrayValue, NdarrayValue, NumpyNumber, laid_out, plain, result, written
+from .constant import REGISTRY, constant
+from .ndarrays import INDEXING, ArrayValue, NdarrayValue, NumpyNumber, laid_out, plain, result, same_memory, written
 from .number import NumberValue
 from .numpy_dtypes import asked, sample
 from .numpy_ufuncs import operand
@@ -174,5 +175,25 @@ def _set(tx: Interpreter, array: NdarrayValue, key: Value, value: Value) -> None
     tx.graph.call(operator.setitem, [array.tensor, where, number], {}, tx)
 
 
+def arrays_as_places(tx: Interpreter, key: Value) -> Value:
+    """The key of a tensor with tensors in the place of arrays: torch takes one of whole numbers as places, one of bool
+    as a mask (`sequenceToVariable` in torch/csrc/autograd/python_variable_indexing.cpp)."""
+    if isinstance(key, NdarrayValue):
+        return _as_places(tx, key)
+    if isinstance(key, TupleValue) and any(isinstance(part, NdarrayValue) for part in key.items):
+        parts = [_as_places(tx, part) if isinstance(part, NdarrayValue) else part for part in key.items]
+        return TupleValue(parts, tuple)
+    return key
+
+
+def _as_places(tx: Interpreter, array: NdarrayValue) -> Value:
+    if array.dtype.kind not in "bi" or array.fake.dim() == 0:
+        raise Unsupported("subscript", f"a tensor by {array.describe()}")
+    if array.dtype in (np.bool_, np.int64):
+        return same_memory(tx, array.tensor)
+    return tx.graph.call("to", [array.tensor, constant(torch.int64)], {}, tx, op="call_method")
+
+
+REGISTRY["arrays_as_places"] = arrays_as_places
 INDEXING["get"] = _get
 INDEXING["set"] = _set

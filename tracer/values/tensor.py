@@ -131,12 +131,14 @@ class TensorValue(Value):
         if isinstance(key, NumberValue) and self.kind in (torch.Tensor, torch.nn.Parameter) and self.fake.dim():
             if not key.is_constant() and key.python_type() is int and key.is_backed():
                 return tx.graph.call(torch.select, [self, constant(0), key], {}, tx)
+        key = REGISTRY["arrays_as_places"](tx, key)
         if isinstance(key, (TensorValue, TupleValue)) and (row := REGISTRY["chosen_row"](tx, self, key)) is not None:
             return row
         return tx.graph.call(operator.getitem, [self, key], {}, tx)
 
     def setitem(self, tx: Interpreter, key: Value, value: Value) -> None:
         """Assignment to a part: a node that changes the tensor in place."""
+        key = REGISTRY["arrays_as_places"](tx, key)
         tx.graph.call(operator.setitem, [self, *REGISTRY["written_at"](tx, self, key, value)], {}, tx)
 
     def contains(self, tx: Interpreter, item: Value) -> bool:
