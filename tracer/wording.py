@@ -23,6 +23,8 @@ from .sources import (
 )
 
 _MODULE_DICTS = frozenset(("_modules", "_parameters", "_buffers"))
+_BEHIND = frozenset(("proxied", "mapping_of", "tensor_of"))
+"""Functions to an object that the program does not tell from the one that stands before it."""
 _LONGEST = 100
 _BLOCK = re.compile(r"(async |)(for|with|while|class|def|match)\b.*:( *#.*)?$")
 """The first line of a block: what is said of the statement is not about its body."""
@@ -41,7 +43,7 @@ def in_words(source: Source) -> str:
     if isinstance(source, SizeSource):
         which = "" if source.kind == "storage_offset" else source.dimension
         return f"{in_words(source.owner)}.{source.kind}({which})"
-    if isinstance(source, CallSource) and source.function in ("proxied", "mapping_of"):  # nobody tells them apart
+    if isinstance(source, CallSource) and source.function in _BEHIND:
         return in_words(source.owner)
     if isinstance(source, CallSource):
         return f"{source.function}({in_words(source.owner)})"

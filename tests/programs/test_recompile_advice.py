@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import ptdebug
 import pytest
 import torch
@@ -362,3 +363,25 @@ def test_what_follows_from_a_change_is_not_told_as_another(tmp_path: Path) -> No
         ((_, told),) = recompiles(recording)
     assert (told.what, told.actual) == ("f", "the function `torch.sin`")
     assert told.also == ()  # its closure is not there either
+
+
+def test_conditions_on_what_was_there_before_a_break_are_told_in_words(tmp_path: Path) -> None:
+    def parted(y, shown):
+        return [part.sum() for part in y.split(4)] if y.size(0) % 4 == 0 else y
+
+    def halves(x):
+        return parted(torch.cat([x, x]), print("here"))
+
+    programs = {"sizes": calls(halves, (X[:2],), (X[:4],), (X[:3],))}
+    for _, recording in recordings(tmp_path, programs):
+        told = [record for _, record in recompiles(recording)]
+    assert any(record.expected == "true" for record in told)
+    assert not any("___stack" in f"{record.what} {record.actual} {record.hint} {record.also}" for record in told)
+
+
+def test_arrays_are_told_by_their_names(tmp_path: Path) -> None:
+    programs = {"array": calls(lambda x, rows: x[rows] * 2, (X, np.arange(3)), (X, np.arange(4)))}
+    for _, recording in recordings(tmp_path, programs):
+        ((_, told),) = recompiles(recording)
+    assert (told.what, told.expected, told.actual) == ("rows.size(0)", "3", "4")
+    assert "mark_dynamic" not in told.hint

@@ -18,7 +18,7 @@ from torch._C._dynamo.guards import GlobalStateGuard
 from ...artifacts.records import Location, Recompile
 from ..lean import without_dynamo
 from ..resume import stack_words
-from ..sources import GLOBAL_STATE, AttrSource, SizeSource, Source
+from ..sources import GLOBAL_STATE, AttrSource, CallSource, SizeSource, Source
 from ..wording import in_words
 from .conditions import condition_code, on_frame
 from .describe import describe
@@ -69,8 +69,9 @@ def explain_recompile(entries: Sequence[Any], scope: Scope, code: CodeType | Non
     if len(also) > _MOST_ALSO:
         also[_MOST_ALSO:] = [f"and {len(also) - _MOST_ALSO} more"]
     words = stack_words(code) if code is not None else str
+    actual = words(first.actual) if first.expected == "true" else first.actual  # of a condition, what its sizes are
     return Recompile(
-        first.guard, first.expected, first.actual, entry.compile_id, first.location, first.hint, words(first.what),
+        first.guard, first.expected, actual, entry.compile_id, first.location, words(first.hint), words(first.what),
         tuple(map(words, also)), None, len(entries),
     )
 
@@ -265,6 +266,13 @@ _PARAMETER_HINTS = {
 }
 
 
+_ARRAY_HINTS = {
+    ".dtype": "convert before the call ({name}.astype(...)), or accept one compilation for each dtype",
+    ".size()": "nothing: a size of an array that changed once is a symbol from then on",
+    ".stride()": "pass numpy.ascontiguousarray({name}): another memory layout is compiled anew",
+}
+
+
 def _tensor(check: Check, scope: Scope) -> list[Difference]:
     name, where = check.source.expression, in_words(check.source)
     try:
@@ -277,7 +285,10 @@ def _tensor(check: Check, scope: Scope) -> list[Difference]:
         kind, _, index = what.partition("[")
         words = f"{where}{kind[:-1]}{index[:-1]})" if index else f"{where}{what}"
         words = f"type({where})" if what == "type()" else words
-        hint = _TENSOR_HINTS[kind].format(name=where, dim=index[:-1], expected=expected)
+        hints = _TENSOR_HINTS
+        if isinstance(check.source, CallSource) and check.source.function == "tensor_of":
+            hints = _TENSOR_HINTS | _ARRAY_HINTS
+        hint = hints[kind].format(name=where, dim=index[:-1], expected=expected)
         if what == "type()" and not isinstance(scope.value(check.source), torch.Tensor):
             hint = KINDS["TYPE_MATCH"].hint
         if kind == ".size()" and {expected, actual} & {"0", "1"}:
@@ -294,9 +305,10 @@ _SYMBOL = re.compile(r"\b[a-z_]+\d+\b")
 _SHAPE_HINTS: tuple[tuple[str, str], ...] = (
     (r"^2 <= ", _BROADCAST),
     (r"^\w+ == \d+$|^\d+ == \w+$",
-     "the line named fixes this size or number to one value (a Python loop over it, or an operator that unrolls its "
-     "steps), so each is compiled anew: pad to a few sizes, or compile what is inside of the loop"),
-    (r"==", "the line named needs these sizes to be equal; other sizes are compiled for each relation"),
+     "the line named fixes this size or number to one value (a Python loop over it, an item that it chooses, or an "
+     "operator that unrolls its steps), so each is compiled anew: pad to a few sizes, or compile what is inside of the "
+     "loop"),
+    (r"==", "the line named needs sizes or numbers to be in this relation; each other one is compiled on its own"),
     ("", "the line named decides by this size or number; each way it goes is compiled once"),
 )
 
