@@ -16,6 +16,7 @@ import torch
 import torch.fx
 
 from ...artifacts.context import CompileContext
+from ...artifacts.fx_graphs import PLAN
 from ..functional import Captured, fake_mode_of
 from . import state
 from .values import Uncacheable, constant, fake_tensor, memory_of, string, target, text_of
@@ -53,7 +54,10 @@ def _node(node: torch.fx.Node, module: torch.fx.GraphModule) -> str:
     value = node.meta.get("val")
     known = "" if node.op == "output" else text_of(value)
     meta = text_of(tuple(node.meta.get(name) for name in META))
-    if node.op == "call_function":
+    plan = getattr(node.target, PLAN, None)
+    if plan is not None:
+        called = _function(plan)
+    elif node.op == "call_function":
         called = target(node.target)
     elif node.op == "get_attr":
         called = constant(_attribute(module, str(node.target)))
@@ -62,6 +66,13 @@ def _node(node: torch.fx.Node, module: torch.fx.GraphModule) -> str:
     else:
         called = string(str(node.target))
     return f"{node.op} {string(node.name)} {called} {text_of(node.args)}{text_of(node.kwargs)} {known} {meta}"
+
+
+def _function(plan: Any) -> str:
+    """The text of an autograd function that was traced (a FunctionPlan): that of its two graphs."""
+    facts = plan.name, plan.gradients, plan.strides, plan.fixed, plan.dirty, plan.once
+    sides = ["".join(map(string, _graph(side))) for side in (plan.forward, plan.backward)]
+    return f"function {text_of(facts)}{''.join(map(string, sides))}"
 
 
 def _attribute(module: torch.fx.GraphModule, path: str) -> Any:

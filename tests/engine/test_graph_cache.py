@@ -21,6 +21,7 @@ from ptdebug.engine.graph_cache import disk, load_or_compile
 from ptdebug.engine.graph_cache.key import key_of
 from ptdebug.engine.graph_cache.values import Uncacheable
 from ptdebug.tracer import dispatch
+from torch.autograd.function import once_differentiable
 
 from .programs import Captured, capture, recording_context
 
@@ -297,6 +298,30 @@ def test_a_row_that_a_number_in_a_tensor_chooses_is_kept_with_its_gradient(misse
         compiled_anew(lambda x, i: x[i] * 2, fullgraph=True)(x, given).sum().backward()
     assert len(misses) == 1
     torch.testing.assert_close(x.grad, torch.tensor([0.0, 4.0, 0.0])[:, None].expand(3, 4))
+
+
+def _scaled(forward: float, backward: float, once: bool = False) -> Callable[[torch.Tensor], torch.Tensor]:
+    class Scaled(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+            return x * forward
+
+        @staticmethod
+        def backward(ctx: Any, *gradients: torch.Tensor) -> torch.Tensor:
+            return gradients[0] * backward
+
+    if once:
+        Scaled.backward = staticmethod(once_differentiable(Scaled.backward))  # type: ignore[method-assign]
+    return lambda x: Scaled.apply(x.sin())
+
+
+def test_autograd_functions_are_kept_by_their_two_graphs(misses):
+    for number, facts in enumerate([(2.0, 3.0), (2.0, 4.0), (1.0, 3.0), (2.0, 3.0, True), (2.0, 3.0), (2.0, 4.0)]):
+        x = R(3, 4, requires_grad=True)
+        y = compiled_anew(_scaled(*facts), fullgraph=True)(x)
+        torch.testing.assert_close(y, x.sin() * facts[0])
+        torch.testing.assert_close(torch.autograd.grad(y.sum(), x)[0], x.cos() * facts[1])
+        assert len(misses) == min(number + 1, 4)
 
 
 def test_operators_of_our_own_are_kept(misses, monkeypatch):
