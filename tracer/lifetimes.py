@@ -36,7 +36,7 @@ def let_go(tx: Interpreter, value: Value) -> None:
     it: what Python then runs is seen now, not where the frame ends."""
     if tx.parent is not None or value in tx.stack:
         return
-    if isinstance(value, (SequenceValue, DictValue)):
+    if isinstance(value, (SequenceValue, DictValue, ObjectValue)):
         _let_go_of_items(tx, value)
     if not dies_visibly(tx, value):
         return
@@ -45,17 +45,19 @@ def let_go(tx: Interpreter, value: Value) -> None:
 
 
 def _let_go_of_items(tx: Interpreter, value: Value) -> None:
-    """The frame drops a list, tuple or dict of its own. Raises Unsupported where what dies with it is seen to die."""
+    """The frame drops a list, tuple, dict or object of its own. Raises Unsupported where what dies with it is seen to die."""
     held = tx.locals.values()
     parts = [] if value in held else [value]
     for part in parts:
         if dies_visibly(tx, part):
             raise Unsupported("visible-death", part.describe())
-        parts += [item for item in _items(part) if _is_own(item.source) and item not in held and item not in parts]
+        parts += [item for item in _items(tx, part) if _is_own(item.source) and item not in held and item not in parts]
 
 
-def _items(value: Value) -> list[Value]:
-    """What dies with a container that did not come from outside."""
+def _items(tx: Interpreter, value: Value) -> list[Value]:
+    """What dies with a container that did not come from outside, or an object that the trace made."""
+    if isinstance(value, ObjectValue) and tx.effects.is_new(value):
+        return [held for held, _ in tx.effects.attributes.get(value, {}).values()]
     if value.source is not None and not isinstance(value.source, LocalSource):
         return []
     if isinstance(value, DictValue):

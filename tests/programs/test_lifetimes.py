@@ -425,6 +425,24 @@ def with_the_list_that_a_variable_held(compile):
     return [f(torch.ones(2), log) for f, log in zip(functions, logs) for _ in range(2)], logs
 
 
+def with_the_object_that_a_variable_held(compile):
+    def deleted(x, log):
+        one = Watched(Finalized(log, "in an object"))
+        y = x + len(log)
+        del one
+        return y + 10 * len(log)
+
+    def replaced(x, log):
+        one = Watched([Watched(), {"key": Watched(Finalized(log, "deep in an object"))}])
+        y = x + len(log)
+        one = one.number[0]
+        return y + 10 * len(log), one
+
+    logs = [[], []]
+    functions = map(compile, (deleted, replaced))
+    return [f(torch.ones(2), log) for f, log in zip(functions, logs) for _ in range(2)], logs
+
+
 THE_ONE = None
 
 
@@ -452,7 +470,8 @@ def replaced_in_a_global_a_cell_and_a_slot(compile):
 
 SEEN_TO_DIE = (replaced_in_a_global_a_cell_and_a_slot, with_a_callback_of_a_weak_reference,
                with_weak_references_that_are_asked, in_weak_containers,
-               taken_out_of_what_was_passed, with_the_list_that_a_variable_held)  # fmt: skip
+               taken_out_of_what_was_passed, with_the_list_that_a_variable_held,
+               with_the_object_that_a_variable_held)  # fmt: skip
 
 
 @pytest.mark.parametrize("program", SEEN_TO_DIE, ids=lambda program: program.__name__)
