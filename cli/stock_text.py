@@ -38,17 +38,23 @@ _KERNEL = re.compile(r"(\w+) = async_compile\.(cpp_pybinding|triton)\((?:\[[^\]]
 
 
 def graph(text: str, name: str) -> Graph:
-    """A graph from the Python that `print_readable` writes; sizes, strides and devices come from its annotations."""
-    text = text.replace("class <lambda>(", "class GraphModule(", 1)
-    lines = text.splitlines()
-    function = next(n for n in ast.walk(ast.parse(text)) if isinstance(n, ast.FunctionDef) and n.name == "forward")
+    """A graph from the Python that `print_readable` writes; sizes, strides and devices come from its annotations.
+    Graphs inside of it are classes in its class."""
+    text = text.replace("class <lambda>(", "class GraphModule(")
+    module = next(n for n in ast.parse(text).body if isinstance(n, ast.ClassDef))
+    return msgspec.structs.replace(_graph(module, name, text.splitlines()), notes=("read from stock's text",))
+
+
+def _graph(module: ast.ClassDef, name: str, lines: Sequence[str]) -> Graph:
+    function = next(n for n in module.body if isinstance(n, ast.FunctionDef) and n.name == "forward")
+    inside = {n.name: n for n in module.body if isinstance(n, ast.ClassDef)}
     known: dict[str, str] = {}
     nodes: list[Node] = []
     for argument in function.args.args[1:]:
         known[argument.arg] = argument.arg
         nodes.append(Node(argument.arg, "placeholder", argument.arg, value=_meta(argument.annotation)))
     place: Location | None = None
-    read = 0
+    read = function.lineno
     for statement in function.body:
         while read < statement.lineno:
             found = _PLACE.match(lines[read])
@@ -57,7 +63,8 @@ def graph(text: str, name: str) -> Graph:
         node = _node(statement, known, place)
         if node is not None:
             nodes.append(node)
-    return Graph(name, tuple(nodes), ("read from stock's text",))
+    held = [node for node in nodes if node.op == "get_attr" and node.target in inside]
+    return Graph(name, tuple(nodes), inner={node.id: _graph(inside[node.target], node.id, lines) for node in held})
 
 
 def _node(statement: ast.stmt, known: dict[str, str], place: Location | None) -> Node | None:
@@ -77,6 +84,8 @@ def _node(statement: ast.stmt, known: dict[str, str], place: Location | None) ->
         return None
     known[target.id] = target.id
     meta = _meta(statement.annotation) if isinstance(statement, ast.AnnAssign) else None
+    if isinstance(value, ast.Attribute) and ast.unparse(value).startswith("self."):
+        return Node(target.id, "get_attr", ast.unparse(value).removeprefix("self."), value=meta, stack=stack)
     if not isinstance(value, ast.Call):
         return Node(target.id, "call_function", _operator(value), _operands(value, known), value=meta, stack=stack)
     args = tuple(_tree(argument, known) for argument in value.args)
@@ -88,9 +97,18 @@ def _node(statement: ast.stmt, known: dict[str, str], place: Location | None) ->
     return Node(target.id, "call_function", ast.unparse(function), args, kwargs, meta, stack)
 
 
+_OPERATORS = {
+    "Mult": "mul", "Div": "truediv", "MatMult": "matmul", "BitAnd": "and_", "BitOr": "or_", "BitXor": "xor",
+    "USub": "neg", "UAdd": "pos", "Not": "not_", "GtE": "ge", "LtE": "le", "NotEq": "ne",
+}
+"""Python's name of an operator in a syntax tree -> its function in `operator`, where that is another."""
+
+
 def _operator(value: ast.expr) -> str:
-    if isinstance(value, ast.BinOp | ast.UnaryOp):
-        return f"operator.{type(value.op).__name__.lower()}"
+    kind = value.ops[0] if isinstance(value, ast.Compare) else getattr(value, "op", None)
+    if isinstance(kind, ast.operator | ast.unaryop | ast.cmpop):
+        name = type(kind).__name__
+        return f"operator.{_OPERATORS.get(name, name.lower())}"
     return {ast.Subscript: "operator.getitem", ast.Attribute: "getattr"}.get(type(value), type(value).__name__.lower())
 
 

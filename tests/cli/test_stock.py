@@ -36,6 +36,33 @@ def test_graph_text() -> None:
     assert output.args == ([NodeRef("add"), NodeRef("getitem")],)
 
 
+INNER = '''class GraphModule(torch.nn.Module):
+    def forward(self, L_x_: "f32[5][1]cpu"):
+        # File: /tmp/model.py:4 in f, code: return torch.cond(x.sum() > 0, g, h, (x,))
+        gt: "b8[][]cpu" = L_x_ >= 0
+        cond_true_0 = self.cond_true_0
+        cond = torch.ops.higher_order.cond(gt, cond_true_0, cond_true_0, (L_x_,));  gt = cond_true_0 = L_x_ = None
+        return (cond[0],)
+
+    class cond_true_0(torch.nn.Module):
+        def forward(self, l_x_: "f32[5][1]cpu"):
+            child: "f32[5][1]cpu" = l_x_.clone()
+            # File: /tmp/model.py:9 in g, code: return a.sin()
+            sin: "f32[5][1]cpu" = l_x_.sin();  l_x_ = None
+            return (sin,)
+'''
+
+
+def test_graphs_inside_of_a_text() -> None:
+    graph = stock_text.graph(INNER, "capture")
+    held = graph.nodes[2]
+    assert (graph.nodes[1].target, graph.nodes[1].args) == ("operator.ge", (NodeRef("L_x_"), 0))
+    assert (held.op, held.id, held.target) == ("get_attr", "cond_true_0", "cond_true_0")
+    argument, clone, sin, output = graph.inner["cond_true_0"].nodes
+    assert (argument.op, clone.stack, sin.target, sin.stack[0].line) == ("placeholder", (), "sin", 9)
+    assert output.args == ([NodeRef("sin")],)
+
+
 def test_recompile_texts() -> None:
     text = "0/0: tensor 'x' size mismatch at index 0. expected 2, actual 3  # somewhere"
     for form in (text, json.dumps([text])):
