@@ -170,6 +170,17 @@ INLINE lanes exp_lanes(lanes x) {  // of no number above 0; 0 below LEAST (the p
   return x < LEAST ? lanes{} : y;
 }
 
+static __attribute__((noinline)) lanes gathered(const float* from, int64 step, int64 count) {
+  float x[LANES] = {};
+  for (int64 k = 0; k < count; k++) x[k] = from[k * step];
+  return *at(x);
+}
+INLINE lanes scaled(lanes scores, float scale, const float* mask, int64 step, int64 first, int64 count) {
+  const lanes x = scores * scale;
+  if (!mask) return x;
+  return x + (step == 1 && count == LANES ? *at(mask + first) : gathered(mask + first * step, step, count));
+}
+
 // What is known of a row after some of its keys: the largest score, and the sum of the exponentials of the others less
 // this one. A row without any score above -infinity has the sum 0, one with a NaN keeps it.
 struct Row { float most, sum; };
@@ -178,18 +189,14 @@ struct Row { float most, sum; };
 // With `few`, a row that has no score but NaN counts as one without any, as in ATen's kernel.
 static float softmax(float* scores, int64 count, float scale, const float* mask, int64 step, bool few, Row& row) {
   const float none = -__builtin_inff();
-  if (mask && step == 1)
-    for (int64 k = 0; k < count; k++) scores[k] = scores[k] * scale + mask[k];
-  else if (mask)
-    for (int64 k = 0; k < count; k++) scores[k] = scores[k] * scale + mask[k * step];
-  const float by = mask ? 1.0f : scale;
   const int64 whole = count / LANES * LANES;
   lanes top = all(none);
-  for (int64 k = 0; k < whole; k += LANES) top = larger(*at(scores + k) *= by, top);
+  for (int64 k = 0; k < whole; k += LANES)
+    top = larger(*at(scores + k) = scaled(*at(scores + k), scale, mask, step, k, LANES), top);
   if (whole < count) {
     constexpr wholes lane = numbers<LANES>([](int k) { return k; });
     lanes& rest = *at(scores + whole);
-    rest = lane < (int32)(count - whole) ? rest * by : all(none);
+    rest = lane < (int32)(count - whole) ? scaled(rest, scale, mask, step, whole, count - whole) : all(none);
     top = larger(rest, top);
   }
   const float here = joined(top, larger), most = row.most > here ? row.most : here;
