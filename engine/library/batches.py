@@ -6,6 +6,8 @@ and expands the weight instead. Products of few rows take many times as long as 
 """
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import torch.fx
 
@@ -58,10 +60,10 @@ def _joined(nodes: torch.fx.Graph, node: torch.fx.Node) -> list[torch.fx.Node]:
     assert isinstance(left, torch.fx.Node) and isinstance(right, torch.fx.Node)
     made: list[torch.fx.Node] = []
 
-    def call(target: torch._ops.OpOverload, *args: object, **kwargs: object) -> torch.fx.Node:
-        new = nodes.call_function(target, args, kwargs)  # type: ignore[arg-type]
+    def call(target: torch._ops.OpOverload, *args: Any, **kwargs: Any) -> torch.fx.Node:
+        new = nodes.call_function(target, args, kwargs)
         new.meta.update(node.meta)
-        new.meta["val"] = target(*torch.fx.node.map_arg(args, _value), **kwargs)
+        new.meta["val"] = target(*torch.fx.node.map_arg(args, lambda n: n.meta["val"]), **kwargs)
         made.append(new)
         return new
 
@@ -86,7 +88,3 @@ def _matrix(right: torch.fx.Node) -> torch.fx.Node | None:
         if found.shape == wanted.shape[1:] and found.stride() == wanted.stride()[1:]:
             return node
     return None
-
-
-def _value(node: torch.fx.Node) -> object:
-    return node.meta["val"]
