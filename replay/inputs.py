@@ -38,7 +38,8 @@ def _load(meta: TensorMeta | None, key: str, value: Any, flat: Mapping[str, torc
 
 
 def clones(values: tuple[Any, ...], device: str = "cpu", dtype: torch.dtype | None = None) -> tuple[Any, ...]:
-    """Fresh copies of `values` on `device`, floating tensors in `dtype` where one is given.
+    """Fresh copies of `values` on `device`, floating tensors in `dtype` where one is given, for a run that says how far
+    rounding may go: what is not more exact in it is nudged (see `_nudged`).
 
     Tensors that share storage go on sharing storage, with the same offsets.
     """
@@ -55,9 +56,20 @@ def clones(values: tuple[Any, ...], device: str = "cpu", dtype: torch.dtype | No
             count = value.untyped_storage().nbytes() // value.element_size()
             whole = value.as_strided((count,), (1,), 0)
             storages[key] = whole.to(device=device, dtype=wanted, copy=True)
+            if dtype is not None and wanted == value.dtype and wanted in (torch.float64, torch.complex128):
+                storages[key] = _nudged(storages[key])
         return storages[key].as_strided(value.shape, value.stride(), value.storage_offset())
 
     return tuple(clone(v) for v in values)
+
+
+def _nudged(numbers: torch.Tensor) -> torch.Tensor:
+    """Each number a unit in the last place or so away: how far results then move tells how much of them is rounding
+    (as stochastic arithmetic does, Vignes 1993). Whole numbers stay: programs compare with them."""
+    if numbers.is_complex():
+        return torch.view_as_complex(_nudged(torch.view_as_real(numbers)))
+    signs = torch.randint(0, 2, numbers.shape, generator=torch.Generator().manual_seed(0)).to(numbers) * 2 - 1
+    return torch.where(numbers == numbers.round(), numbers, numbers * (1 + torch.finfo(numbers.dtype).eps * signs))
 
 
 def bind_symbols(graph: Graph, inputs: tuple[Any, ...]) -> dict[str, float]:

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import torch
 from ptdebug.replay.compare import compare, worst
+from ptdebug.replay.inputs import clones
 
 
 def test_bits_decide_equality_and_signs_of_zero_do_not_count():
@@ -35,6 +36,32 @@ def test_the_largest_of_few_distances_may_be_further():
     assert compare(ours, eager, exact).verdict == "rounding"
     many = [torch.cat([t] * 8) for t in (ours, eager, exact)]
     assert compare(*many).verdict == "different"
+
+
+def test_doubles_are_judged_by_what_a_nudge_of_the_inputs_does():
+    def run(x):
+        return (x - x.mean(0)).sum(0)  # what is left of zeros
+
+    torch.manual_seed(0)
+    x = torch.rand(300, 8, dtype=torch.float64)
+    (nudged,) = clones((x,), dtype=torch.float64)
+    eager, ours = run(x), (x.flip(0) - x.sum(0) / 300).sum(0)
+    found = compare(ours, eager, run(nudged))
+    assert found.verdict == "rounding" and found.max_rel < 1e20
+    assert compare(ours + 1e-10, eager, run(nudged)).verdict == "different"
+    assert compare(eager + 1e-15, eager, eager).verdict == "different"
+    assert compare(x.sum() * (1 + 1e-14), x.sum(), nudged.sum()).verdict == "rounding"
+    assert compare(x.sum() * (1 + 1e-9), x.sum(), nudged.sum()).verdict == "different"
+
+
+def test_whole_numbers_are_not_nudged():
+    x = torch.tensor([1.0, 0.5, -3.0, float("inf"), 1e-300, 0.0], dtype=torch.float64)
+    (nudged,) = clones((x,), dtype=torch.float64)
+    assert (nudged == x).tolist() == [True, False, True, True, False, True]
+    torch.testing.assert_close(nudged, x, rtol=1e-15, atol=0)
+    z = torch.complex(x[:3], x[:3])
+    assert (clones((z,), dtype=torch.float64)[0] == z).tolist() == [True, False, True]
+    assert torch.equal(clones((x.float(),), dtype=torch.float64)[0], x.float().double())
 
 
 def test_what_is_never_rounding():
