@@ -278,3 +278,20 @@ def test_overrides_that_cannot_be_followed_are_told(ptdebug: Command, tmp_path: 
     assert float(done.stdout) == pytest.approx(3.5244, abs=1e-3)
     assert "runs in eager: f (program.py:3): the override fuse:* = 'nope': the options are" in done.stderr
     assert "no decision answers to the override fsue:* " in done.stderr
+
+
+def test_what_an_autograd_function_does_is_shown_and_replayed(ptdebug: Command, tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(
+        "import torch\n\nclass Sq(torch.autograd.Function):\n"
+        "    @staticmethod\n    def forward(ctx, x):\n        ctx.save_for_backward(x)\n        return x * x\n\n"
+        "    @staticmethod\n    def backward(ctx, g):\n        return 2 * ctx.saved_tensors[0] * g\n\n"
+        "@torch.compile\ndef f(x):\n    return Sq.apply(x.sin()).sum()\n\n"
+        "f(torch.ones(5, requires_grad=True)).backward()\n")
+    assert ptdebug("run", "program.py").returncode == 0
+    shown = ptdebug("show", "@:0/0:capture").stdout
+    assert "    class Sq(torch.autograd.Function):\n        def forward(\n" in shown
+    assert "# program.py:11 in Sq.backward: return 2 * ctx.saved_tensors[0] * g" in shown
+    document, = json.loads(ptdebug("show", "@:0/0:capture", "--json").stdout)["artifacts"]
+    assert [node["id"] for node in document["record"]["inner"]["sq"]["forward"]["nodes"]][1:] == ["mul", "output"]
+    replayed = ptdebug("replay", "@")
+    assert replayed.returncode == 0 and "kernels" in replayed.stdout and "absent" not in replayed.stdout, replayed
