@@ -36,6 +36,7 @@ from .functional import (
     FromInput,
     Output,
     ViewOfInput,
+    check_promise,
     creation,
     fake_mode_of,
     is_view,
@@ -531,6 +532,7 @@ def _output(
     if base is not None:
         # Not the functional tensor's layout: a view of a mutated input has that of the new value there.
         layout = inner if fake is None or _has_own_symbols(fake, wrapped[base]) else fake
+        check_promise(wrapped[base], inner, layout)
         given = captured.inputs[base]
         detached = given.requires_grad and not layout.requires_grad
         differentiable = fake is not None and fake.grad_fn is not None

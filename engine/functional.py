@@ -13,6 +13,8 @@ import torch
 import torch.fx
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
+from .overlap import same_places
+from .unsupported import EngineUnsupported
 from .wrapper_source import Folding
 
 
@@ -81,6 +83,14 @@ def creation(fake: torch.Tensor | None, recorded: bool, base: torch.Tensor | Non
     if kind != "DEFAULT" and base is not None and base._is_view() and asked(base).name == kind:
         return ""
     return kind if kind in ("DEFAULT", "MULTI_OUTPUT_NODE", "NO_GRAD_MODE") else ""
+
+
+def check_promise(base: torch.Tensor, view: torch.Tensor, promised: torch.Tensor) -> None:
+    """Raises EngineUnsupported where `view`, of an input, lies elsewhere in it than the program was told: torch's
+    Python form of an operator copied what eager gives back. That of an input that is written has the layout of its new
+    value."""
+    if not torch._functionalize_has_data_mutation(base) and not same_places(view, promised):  # type: ignore[attr-defined]
+        raise EngineUnsupported("a view of an input lies elsewhere than a fake tensor promised")
 
 
 @dataclass(frozen=True)

@@ -53,5 +53,19 @@ def may_repeat(tensor: torch.Tensor) -> bool:
     return False
 
 
+def same_places(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two fake views of one memory have the same elements at the sizes at hand. What only data tells is not
+    compared."""
+    if unbacked_in([one, other]) or 0 in map(_at_hand, one.shape):
+        return True
+    return _steps(one) == _steps(other)
+
+
+def _steps(tensor: torch.Tensor) -> tuple[int, list[tuple[int, int]]]:
+    """Where a tensor starts in its memory, and the size and stride of each dimension that has more than one place."""
+    dims = [(_at_hand(n), _at_hand(stride)) for n, stride in zip(tensor.shape, tensor.stride())]
+    return _at_hand(tensor.storage_offset()), [dim for dim in dims if dim[0] != 1]
+
+
 def _at_hand(number: Any) -> int:
     return int(number.node.hint) if isinstance(number, torch.SymInt) else int(number)

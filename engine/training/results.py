@@ -23,6 +23,7 @@ from ..functional import (
     Output,
     ViewOfGraph,
     ViewOfInput,
+    check_promise,
     creation,
     is_view,
 )
@@ -99,7 +100,9 @@ class _Finder:
         if owner is not None:
             _same_kind(self.inputs[owner], value)
             # Not the functional tensor's layout: a view of a mutated input has that of the new value there.
-            shown, lazily = value if fake is None else fake, lazy_kind(torch._from_functional_tensor(value))
+            inner = torch._from_functional_tensor(value)
+            shown, lazily = value if fake is None else fake, lazy_kind(inner)
+            check_promise(self.wrapped[owner], inner, inner if fake is None else fake)
             detached = _detached(self.inputs[owner], value)
             made = creation(fake, self.recorded, self.inputs[owner])
             return ViewOfInput(owner, *_layout(shown, lazily), detached, lazily, view=is_view(fake), creation=made)

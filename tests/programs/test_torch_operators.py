@@ -521,6 +521,18 @@ def functions_compiled_by_themselves(compile):
     return y, x.grad
 
 
+@program
+def nothing_is_dropped_from_a_view_whose_sizes_vary(compile):
+    """torch's Python form of dropout copies what eager gives back, and promises other strides for it."""
+    results = []
+    for dropout in (F.dropout, torch.ops.aten.dropout):
+        for grad in (False, True):
+            x = torch.arange(320.0).as_strided((7, 5, 8), (45, 9, 1), 5).requires_grad_(grad)
+            y = compile(lambda x, dropout=dropout: dropout(x[:], 0.0, True), dynamic=True)(x)
+            results += [y.clone(), y.stride(), y.data_ptr() == x.data_ptr()]
+    return results
+
+
 @pytest.mark.parametrize("name", program)
 def test_a_program_with_operators_is_the_program(name: str) -> None:
     check(program[name])
