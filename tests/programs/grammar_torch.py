@@ -43,6 +43,7 @@ TORCH_EXPRESSIONS: dict[str, list[str]] = {
         "torch.autograd.grad(hooked((w := leaf(<T>)) * <T>, <N>).sum(), w)[0]", "<T>.as_subclass(Tagged)", "torch.tensor(<LN>, dtype=torch.float32).sum() + <T>", "torch.stack([<T>, <T>]).unbind(0)[1]", "<T>.movedim(0, 1).movedim(0, 1)", "<T>.data",
         "<V>[:2]", "<V>[-2:]", "<V>.sum(0) + <T>", "<V>.view(-1, 3).mean(0) + <T>", "(<V>.t() @ <V>)[:2]", "torch.cat([<V>, <T>])[:2]", "<V>.view(-1)[:6].view(2, 3)", "<V>.max(0).values * <T>",
         "<T>[<T>.sum(1).argmax()] * <F> + <T>", "<T>[torch.tensor(<N> % 3)].relu() + <T>", "<T>[torch.tensor(<N> % 2)].expand(2, 3)",
+        "<T>[:, torch.tensor(<N> % 3), None] + <T>", "[<T>[torch.tensor(<N> % 2)], <T>][1]",
         "<W>", "<W> * 2", "(<W> * <T>).sum(0) + <T>", "torch.nn.functional.pad(<V>, (0, 0, 0, 2))[:2]",
     ],
     "N": [
@@ -92,6 +93,7 @@ del NET.seen[:1]
 <U>.zero_grad()
 <U>.requires_grad_(<B>)
 NET.scale.requires_grad_(<B>)
+for parameter in <U>.parameters():\n    parameter.requires_grad = <B>
 NET.named['c'] = torch.nn.ReLU()
 NET.layers.append(torch.nn.ReLU())
 NET.linear.bias = None
@@ -155,6 +157,8 @@ np.random.seed(3)
 <F.new> = <T>.max().item()
 <N.new> = int(<T>.argmax())
 <T.new> = <T> * 2\n$T[torch.tensor(<N> % 3)] = <F>
+<T.new> = <T> * 2\n$T[torch.tensor(<N> % 2)] += <T>[torch.tensor(<N> % 2)] * <F>
+<T.own>[torch.tensor(<N> % 2)].mul_(<F>)
 <LN.new> = <T>.long().tolist()[1]
 torch.set_grad_enabled(<B>)
 torch.set_grad_enabled(True)
