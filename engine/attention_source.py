@@ -3,7 +3,7 @@
 A block of keys and its values are packed once for many queries, keys transposed, in panels as wide as a tile of a
 product: then the scores, and what they make of the values, are products by the same loop, whose tile of sums stays in
 registers (Goto and van de Geijn, 2008). The softmax of a row is taken block by block. What is above a causal diagonal
-is not computed.
+is not computed, nor what a mask of -infinity hides to the end of a row.
 """
 from __future__ import annotations
 
@@ -77,8 +77,11 @@ static const int64 DEPTH = 128;  // of terms that are added up in one go: roundi
 static void product(int64 rows, int64 columns, const float* left, int64 row, const float* panel, int64 depth,
                     float* out, int64 out_row, bool add) {
   const Tile tile = TILES[columns - 1][rows - 1];
-  for (int64 d = 0; d < depth; d += DEPTH)
+  int64 d = 0;
+  do {  // of no terms, zeros
     tile(left + d, row, panel + d * columns * LANES, least(DEPTH, depth - d), out, out_row, add || d);
+    d += DEPTH;
+  } while (d < depth);
 }
 """
 
@@ -155,6 +158,24 @@ template <int HALF = LANES / 2, typename F> INLINE float joined(lanes x, F join)
 }
 INLINE lanes larger(lanes a, lanes b) { return a > b ? a : b; }
 
+// Whether all numbers of some rows are below 2^56: products of two such rows of up to 2^8 are below 2^120.
+static bool moderate(const float* from, int64 row, int64 rows, int64 size) {
+  lanes sum = {};
+  float rest = 0.0f;
+  for (int64 i = 0; i < rows; i++, from += row) {  // an infinity or a NaN times 0 is NaN
+    for (int64 d = 0; d + LANES <= size; d += LANES) sum += *at(from + d) * 0x1p72f * 0.0f;
+    for (int64 d = size / LANES * LANES; d < size; d++) rest += from[d] * 0x1p72f * 0.0f;
+  }
+  return rest == 0.0f && joined(sum == 0.0f ? lanes{} : all(1.0f), larger) == 0.0f;
+}
+INLINE int64 before_masked(const float* mask, int64 end) {  // the same where no vector of -infinity ends there
+  const float none = -__builtin_inff();
+  while (end % LANES && mask[end - 1] == none) end--;
+  if (end % LANES) return end;
+  while (end && joined(*at(mask + end - LANES) == none ? lanes{} : all(1.0f), larger) == 0.0f) end -= LANES;
+  return end;
+}
+
 static const float LEAST = -87.336545f;  // whose exponential is the least normal number
 INLINE lanes exp_lanes(lanes x) {  // of no number above 0; 0 below LEAST (the polynomial is float_math.py's)
   const lanes low = x < LEAST ? all(LEAST) : x;
@@ -183,7 +204,7 @@ INLINE lanes scaled(lanes scores, float scale, const float* mask, int64 step, in
 
 // What is known of a row after some of its keys: the largest score, and the sum of the exponentials of the others less
 // this one. A row without any score above -infinity has the sum 0, one with a NaN keeps it.
-struct Row { float most, sum; };
+struct Row { float most, sum; int64 end; };  // `end` of the keys that it sees, in the block at hand
 
 // The softmax of a row's scores, but for the division by the sum; by how much what came before it has to shrink.
 // With `few`, a row that has no score but NaN counts as one without any, as in ATen's kernel.
@@ -234,22 +255,34 @@ struct Part {
   float *keys, *values, *scores, *results;
   Row* rows;
   int64 start, count, wide;  // the block of keys, and the length of a row of scores
-  bool finite;  // its values
+  bool finite, tame;  // its values; and whether what a mask hides may be left out: no score there is infinite
 
-  int64 end(int64 row) const {  // of the keys that a row sees, in this block
-    const int64 seen = t.causal ? least(row + 1 - start, count) : count;
+  // After the last key that a row sees: below the diagonal, and before the mask is -infinity to the end.
+  int64 end(int64 row) const {
+    int64 seen = t.causal ? least(row + 1 - start, count) : count;
+    if (tame) {
+      const int64 shown = before_masked(mask + row * t.mask[2] + start, count);
+      if (shown < seen && moderate(query + row * t.query[2], t.query[2], 1, t.size)) seen = shown;
+    }
     return seen > 0 ? seen : 0;
+  }
+  int64 furthest(int64 row, int64 after) const {  // of the rows of a tile
+    int64 end = 0;
+    for (int64 i = row; i < after; i++) end = rows[i - first].end > end ? rows[i - first].end : end;
+    return end;
   }
   int64 padded() const { return in_steps(t.size, LANES) * LANES; }
   float* result(int64 row) const { return results + (row - first) * padded(); }
 
   void run() {
-    for (int64 row = first; row < last; row++) rows[row - first] = {-__builtin_inff(), 0.0f};
+    for (int64 row = first; row < last; row++) rows[row - first] = {-__builtin_inff(), 0.0f, 0};
     const int64 seen = t.causal ? least(t.keys, last) : t.keys;
     for (start = 0; start < seen; start += KEYS) {
       count = least(KEYS, t.keys - start);
       pack_keys(key + start * t.key[2], t.key[2], count, t.size, keys);
       finite = pack_values(value + start * t.value[2], t.value[2], count, t.size, values);
+      tame = mask && t.mask[3] == 1 && scale < 0x1p7f && moderate(key + start * t.key[2], t.key[2], count, t.size);
+      for (int64 row = first; row < last; row++) rows[row - first].end = end(row);
       for (int64 row = first; row < last; row += QUERIES) {
         const int64 after = least(row + QUERIES, last);
         if (t.causal && after <= start) continue;
@@ -265,21 +298,22 @@ struct Part {
       const int64 columns = in_steps(least(PANEL, count - p), LANES);
       for (int64 i = row; i < after; i += HIGH) {
         const int64 high = least(HIGH, after - i);
-        if (p < end(i + high - 1))
+        if (p < furthest(i, i + high))
           product(high, columns, query + i * t.query[2], t.query[2], keys + p * t.size, t.size,
                   scores + (i - row) * wide + p, wide, false);
       }
     }
   }
   int64 reach(int64 row, int64 after) const {  // keys that the rows of a tile are multiplied with
-    return finite ? end(least(row + HIGH, after) - 1) : count;  // zero times infinity is NaN, as where all are
+    return finite ? furthest(row, least(row + HIGH, after)) : count;  // zero times infinity is NaN, as where all are
   }
   void weigh(int64 row, int64 after) const {  // a row of scores becomes weights, zero beyond the diagonal
     const int64 top = (row - first) / QUERIES * QUERIES + first, tile_row = top + (row - top) / HIGH * HIGH;
     float* line = scores + (row - top) * wide;
     const float* added = mask ? mask + row * t.mask[2] + start * t.mask[3] : nullptr;
-    const float shrunk = softmax(line, end(row), scale, added, t.mask[3], count < FEW && !mask, rows[row - first]);
-    for (int64 k = end(row); k < reach(tile_row, after); k++) line[k] = 0.0f;
+    Row& known = rows[row - first];
+    const float shrunk = softmax(line, known.end, scale, added, t.mask[3], count < FEW && !mask, known);
+    for (int64 k = known.end; k < reach(tile_row, after); k++) line[k] = 0.0f;
     for (int64 d = 0; start && shrunk != 1.0f && d < padded(); d += LANES) *at(result(row) + d) *= shrunk;
   }
   void add(int64 row, int64 after) const {  // the weighted values
@@ -314,7 +348,7 @@ int ptdebug_attention(const int64* task, const void* query, const void* key, con
   const int64 rows = least(MOST_QUERIES, in_steps(in_steps(t.queries, parts), HIGH) * HIGH);
   const int64 pieces = in_steps(t.queries, rows), wide = least(KEYS, in_steps(t.keys, LANES) * LANES);
   const int64 padded = in_steps(t.size, LANES) * LANES;
-  const int64 floats = wide * t.size + wide * padded + QUERIES * wide + rows * padded + 2 * rows;
+  const int64 floats = wide * t.size + wide * padded + QUERIES * wide + rows * padded + 4 * rows;
   int failed = 0;
   #pragma omp parallel if (shared) reduction(|:failed)
   {

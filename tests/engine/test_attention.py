@@ -56,7 +56,10 @@ def masks(draw, scores):
         return None
     shape = [1 if draw(st.booleans()) else n for n in scores[-draw(st.sampled_from([2, 4])):]]
     mask = torch.randn(shape)
-    if draw(st.booleans()):
+    if draw(st.booleans()):  # what is hidden at the end of rows is not computed
+        shown = torch.arange(shape[-1]) < torch.randint(shape[-1] + 1, [*shape[:-1], 1])
+        mask = torch.where(shown, mask, -math.inf)
+    elif draw(st.booleans()):
         mask = torch.where(torch.rand(shape) < draw(st.sampled_from([0.3, 0.95])), -math.inf, mask)
     if draw(st.booleans()) and len(shape) == 4:
         mask = mask.transpose(2, 3).contiguous().transpose(2, 3)
