@@ -102,6 +102,7 @@ def trace_joint(captured: Captured, context: CompileContext, lowered: Container[
         wanted = [i for i, item in enumerate(inputs) if item.requires_grad]
         if not differentiated:
             return None
+        _refuse_inference_mode(captured)
         edges = [inputs[i].edge for i in wanted]
         walks = [_walk(results.values[k]) for k in differentiated]
         reached = tuple(frozenset(k for k, w in enumerate(walks) if (e.node, e.output_nr) in w.edges) for e in edges)
@@ -116,6 +117,19 @@ def trace_joint(captured: Captured, context: CompileContext, lowered: Container[
     forward = AtenGraph(module, captured.inputs, dict(enumerate(inside)), results.outputs)
     assigned = {len(inside) + k: i for k, i in enumerate(sorted(tracked))}
     return JointGraph(forward, len(results.values), tuple(differentiated), tuple(wanted), assigned, reached, shared)
+
+
+def _refuse_inference_mode(captured: Captured) -> None:
+    """Raises EngineUnsupported where the graph turns the inference mode on for a part of its results: the autograd node
+    makes ordinary tensors."""
+    returned: Any = captured.module.graph.output_node().args[0]
+    made = [node.meta.get("val") for node in returned if isinstance(node, torch.fx.Node) and node.op != "placeholder"]
+    made_there, given = [
+        any(isinstance(value, torch.Tensor) and value.is_inference() for value in values)
+        for values in (made, captured.inputs)
+    ]
+    if made_there and not given:
+        raise EngineUnsupported("the inference mode changes inside the graph")
 
 
 @contextmanager

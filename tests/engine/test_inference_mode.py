@@ -54,3 +54,23 @@ def test_the_mode_begins_inside_of_the_graph() -> None:
         assert ours._is_view() == theirs._is_view()
         assert ours.stride() == theirs.stride()
         torch.testing.assert_close(ours, theirs)
+
+
+def test_results_of_the_mode_beside_a_loss() -> None:
+    def step(x: torch.Tensor, seen: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        y = (x * 2).sin()
+        with torch.inference_mode():
+            seen[:, :2] = y[:, :2]
+            largest = seen[:, :3].amax()
+        return (y * 3).sum(), largest, seen[:, 1:] + 1
+
+    def run(function: Any) -> tuple[torch.Tensor, ...]:
+        x, seen = torch.ones(4, 6, requires_grad=True), torch.zeros(4, 6)
+        results = function(x, seen)
+        results[0].backward()
+        assert x.grad is not None
+        return (*results, x.grad, seen)
+
+    for ours, theirs in zip(run(ptdebug.compile(step)), run(step)):
+        assert ours.is_inference() == theirs.is_inference()
+        torch.testing.assert_close(ours, theirs)
