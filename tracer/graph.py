@@ -23,7 +23,11 @@ from torch._subclasses.fake_tensor import (
     UnsupportedOperatorException,
 )
 from torch.fx._lazy_graph_module import _LazyGraphModule
-from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, has_free_unbacked_symbols
+from torch.fx.experimental.symbolic_shapes import (
+    GuardOnDataDependentSymNode,
+    free_unbacked_symbols,
+    has_free_unbacked_symbols,
+)
 
 from .assumptions import Assumed, check_at_run_time
 from .capture import CapturedGraph
@@ -218,7 +222,8 @@ class TraceGraph:
         default = "break" if training else "symbol"
         if tx.trace.context.decide("unbacked", subject, ("symbol", "break"), default, why) == "break":
             code = "data-dependent-shape" if size else "data-dependent-value"
-            raise Unsupported(code, _target_name(target) if size else f"Tensor.{_target_name(target)}")
+            by_mask = "x[mask]" if target is operator.getitem else _target_name(target)
+            raise Unsupported(code, by_mask if size else f"Tensor.{_target_name(target)}")
         if not size and self.number is None:
             where = {"earlier": tx.trace.step, "location": place, "stack": tx.stack_locations()}
             self.number = partial(Unsupported, "data-dependent-value", f"Tensor.{_target_name(target)}", **where)
@@ -277,8 +282,9 @@ class TraceGraph:
         except (UnsupportedOperatorException, UnsupportedFakeTensorException, NotImplementedError) as error:
             raise Unsupported("missing-fake-kernel", _operator_name(op, target)) from error
         except Exception as error:
-            if target is operator.getitem and _is_told_by_data(fake_args[1]):  # torch takes no such index
-                raise Unsupported("data-dependent-shape", _target_name(target)) from error
+            if target is operator.getitem and (told := _told_by_data(fake_args[1])):  # torch takes no such index
+                drawn = not self.shapes.shape_env.drawn.isdisjoint(told)
+                raise Unsupported("random-value" if drawn else "data-dependent-shape", _target_name(target)) from error
             first_line = str(error).partition("\n")[0]
             if _is_of_forward_gradients(error, [*fake_args, *fake_kwargs.values()]):
                 raise Unsupported("missing-forward-gradient", _operator_name(op, target)) from error
@@ -407,10 +413,10 @@ def _target_name(target: Any) -> str:
     return target if isinstance(target, str) else getattr(target, "__name__", str(target))
 
 
-def _is_told_by_data(index: Any) -> bool:
-    """Whether an index, or a part of one, is a number that only data tells."""
+def _told_by_data(index: Any) -> set[sympy.Symbol]:
+    """The numbers that only data tells of which an index, or a part of one, is made."""
     parts = index if isinstance(index, tuple) else (index,)
-    return any(isinstance(part, torch.SymInt) and has_free_unbacked_symbols(part) for part in parts)
+    return {symbol for part in parts if isinstance(part, torch.SymInt) for symbol in free_unbacked_symbols(part)}
 
 
 def _is_of_forward_gradients(error: Exception, args: Sequence[Any]) -> bool:
