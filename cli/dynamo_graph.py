@@ -77,9 +77,20 @@ def as_captured(
         if node not in copies:
             copies[node] = graph.node_copy(node, copies.__getitem__)
             copies[node].meta = _meta(node, node.meta.get("example_value"))
+    _tell_inner(module)
     lifted = torch.fx.GraphModule(module, graph)
     modes = torch.is_grad_enabled(), torch.is_inference_mode_enabled()
     return CapturedGraph(lifted, tuple(inputs), tuple(names), *modes), constants
+
+
+def _tell_inner(module: torch.fx.GraphModule) -> None:
+    """The same metadata for the graphs that nodes hand to operators (`torch.cond`)."""
+    for node in module.graph.find_nodes(op="get_attr"):
+        inner = attrgetter(node.target)(module)
+        if isinstance(inner, torch.fx.GraphModule):
+            for own in inner.graph.nodes:
+                own.meta.update(_meta(own, own.meta.get("example_value")))
+            _tell_inner(inner)
 
 
 def _meta(node: torch.fx.Node, value: Any) -> dict[str, Any]:

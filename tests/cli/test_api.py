@@ -314,6 +314,13 @@ document = summary(recording)
 assert document["counts"]["compiles"] == 2, document["counts"]
 assert {"capture", "forward", "loops", "kernels"} <= set(document["compiles"][0]["stages"]), document["compiles"]
 assert document["counts"]["kernels"] >= 2
+
+branches = torch.compile(lambda x: torch.cond(x.sum() > 0, torch.sin, torch.cos, (x,)) * 2, backend="ptdebug")
+with torch.no_grad(), ptdebug.record("branches", out="recordings") as recording:
+    torch.testing.assert_close(branches(torch.ones(3)), torch.ones(3).sin() * 2)
+one, = summary(recording)["compiles"]
+assert one["status"] == "compiled", one["reason"]
+assert len(recording.artifact(one["id"], "capture").inner) == 2
 """
     done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-3000:]
