@@ -486,3 +486,11 @@ def nll_loss_backward(
     wanted = target.unsqueeze(channel)
     classes = torch.arange(values.shape[channel], device=values.device).view(shape)
     return torch.where((classes == wanted) & (wanted != ignore_index), factor, 0.0).to(values.dtype)
+
+
+@own(aten._amp_foreach_non_finite_check_and_unscale.default)
+def unscaled(gradients: Sequence[torch.Tensor], found: torch.Tensor, inverse: torch.Tensor) -> Any:
+    """What `GradScaler` does before a step: gradients times the inverse of the scale, and 1 where one is not finite."""
+    for gradient in gradients:
+        found = torch.where(gradient.isfinite().logical_not().any(), 1.0, found)
+    return [gradient * inverse for gradient in gradients], found
