@@ -51,7 +51,8 @@ def _let_go_of_items(tx: Interpreter, value: Value) -> None:
     for part in parts:
         if dies_visibly(tx, part):
             raise Unsupported("visible-death", part.describe())
-        parts += [item for item in _items(tx, part) if _is_own(item.source) and item not in held and item not in parts]
+        own = [item for item in _items(tx, part) if _is_own(item.source)]
+        parts += [item for item in own if item not in held and item not in parts]
 
 
 def _items(tx: Interpreter, value: Value) -> list[Value]:
