@@ -45,7 +45,7 @@ def let_go(tx: Interpreter, value: Value) -> None:
 
 
 def _let_go_of_items(tx: Interpreter, value: Value) -> None:
-    """The frame drops a list, tuple, dict or object of its own. Raises Unsupported where what dies with it is seen to die."""
+    """The frame drops a container or object of its own. Raises Unsupported where what dies with it is seen to die."""
     held = tx.locals.values()
     parts = [] if value in held else [value]
     for part in parts:
