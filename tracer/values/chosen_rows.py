@@ -244,7 +244,11 @@ def _take_row(tx: Interpreter, whole: TensorValue, position: Value, dim: int) ->
     if not _is_position(position) or not _has_rows(tx, whole, dim):
         return None
     rely_on_second_run(tx, _CODE, _NAME)  # for numbers out of range
+    memory = whole.fake.untyped_storage()
+    size = memory.nbytes()
     row = tx.graph.call(chosen_row, [whole, position, constant(dim)], {}, tx)
+    if isinstance(size, int) and memory.nbytes() != size:
+        memory.resize_(size)  # torch's fake kernel of `index` makes room for one more element, at times
     assert isinstance(row, TensorValue) and isinstance(position, TensorValue)
     if tuple(row.fake.stride()) != _without(whole.fake.stride(), dim):
         raise Unsupported(_CODE, _NAME)
