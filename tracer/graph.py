@@ -9,7 +9,6 @@ import operator
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import sympy
@@ -80,7 +79,6 @@ class TraceGraph:
         self.caught = ""  # an operator that may raise in a `try` that handles it
         self.versions: dict[torch.fx.Node, int | None] = {}  # of inputs when they came in; None: they have none
         self.unchecked: list[sympy.Expr] = []  # what torch assumed for the operation that is being added
-        self.number: Callable[[], Unsupported] | None = None  # the break where one is read, if gradients come
         self.assumed: Assumed | None = None  # the first check that relies on a second run
         self.assigned: list[tuple[torch.Tensor, str]] = []  # what variables are since that attribute of them was set
         self.leaves: list[tuple[torch.Tensor, Callable[[], Unsupported]]] = []  # made here; the break if one leaves
@@ -202,8 +200,6 @@ class TraceGraph:
         if tx.trace.context.recording:
             meta["origins"] = (str(tx.root().current.offset),)
         self.operations += 1
-        if self.number is not None and _is_recorded(node):
-            raise self.number()
         for row in self.rows:
             row.is_used(node)
         return build.wrap_result(tx, node, fake)
@@ -212,7 +208,10 @@ class TraceGraph:
         """The operation has a result that only the data tells. Raises Unsupported where the graph breaks instead."""
         self.shapes.shape_env.pending_fresh_unbacked_symbols.clear()
         size = isinstance(fake, (torch.Tensor, tuple, list))
-        training = torch.is_grad_enabled() and any(map(_requires_grad, self.inputs.values()))
+        training = torch.is_grad_enabled() and any(
+            isinstance(val, torch.Tensor) and val.requires_grad
+            for val in (node.meta["val"] for node in self.inputs.values())
+        )
         place = tx.own_location()
         subject = f"{_target_name(target)}@{place.file.rpartition('/')[2]}:{place.line}"
         why = (
@@ -224,11 +223,6 @@ class TraceGraph:
             code = "data-dependent-shape" if size else "data-dependent-value"
             by_mask = "x[mask]" if target is operator.getitem else _target_name(target)
             raise Unsupported(code, by_mask if size else f"Tensor.{_target_name(target)}")
-        if not size and self.number is None:
-            where = {"earlier": tx.trace.step, "location": place, "stack": tx.stack_locations()}
-            self.number = partial(Unsupported, "data-dependent-value", f"Tensor.{_target_name(target)}", **where)
-        if not size and any(map(_is_recorded, self.graph.nodes)):
-            raise Unsupported("data-dependent-value", f"Tensor.{_target_name(target)}")
 
     def run_fake(self, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What the operation gives on the fake values of its arguments."""
@@ -375,16 +369,6 @@ def _is_told_by_numbers(node: torch.fx.Node) -> bool:
         else isinstance(value, (torch.SymInt, torch.SymFloat)) and has_free_unbacked_symbols(value)
         for value in values
     )
-
-
-def _requires_grad(node: torch.fx.Node) -> bool:
-    value = node.meta.get("val")
-    return isinstance(value, torch.Tensor) and value.requires_grad
-
-
-def _is_recorded(node: torch.fx.Node) -> bool:
-    """Whether autograd recorded the operation, whatever the mode is by now."""
-    return node.op != "placeholder" and _requires_grad(node) and not node.meta["val"].is_leaf
 
 
 def _fake(arg: Any) -> Any:

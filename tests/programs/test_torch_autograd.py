@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import ptdebug
 import pytest
 import torch
 import torch.nn as nn
@@ -250,25 +249,3 @@ def test_results_of_operations_are_written_at_sizes_that_vary() -> None:
 @pytest.mark.parametrize("name", program)
 def test_a_program_with_gradients_is_the_program(name: str) -> None:
     check(program[name])
-
-
-def test_a_number_read_without_gradients_is_no_part_of_a_training_graph():
-    def f(x, weight):
-        y = x @ weight
-        with torch.no_grad():
-            right = (y > 0).float().mean().item()
-            largest = y.abs().max().item()
-        return (y / largest).pow(2).mean(), right
-
-    def use(compile):
-        compiled, weight = compile(f), torch.linspace(-1, 1, 12).view(4, 3).requires_grad_()
-        results = [compiled(torch.full((2, 4), float(i)), weight) for i in range(1, 4)]
-        for loss, _ in results:
-            loss.backward()
-        return results, weight.grad
-
-    with ptdebug.record("numbers") as recording:
-        found = use(ptdebug.compile)
-    assert {compiled.status for compiled in recording.compiles()} == {"compiled"}
-    torch.testing.assert_close(found, use(lambda function: function))
-    check(use)
