@@ -109,10 +109,11 @@ def check(operator: Any, out: Any, args: Sequence[Any]) -> None:
 def is_view(operator: Any, result: Any, args: Sequence[Any]) -> bool:
     """Whether what is promised shares memory with an argument, and eager's result has memory of its own: a fake kernel
     or a rule that has nothing to do (drop, move) may return the argument."""
-    if not isinstance(result, torch.Tensor) or not _makes_memory(operator):
+    if not isinstance(result, torch.Tensor) or result.layout is not torch.strided or not _makes_memory(operator):
         return False
     memory = result.untyped_storage()._cdata
-    return any(tensor.untyped_storage()._cdata == memory for tensor in _tensors(args))
+    given = [tensor for tensor in _tensors(args) if tensor.layout is torch.strided]
+    return any(tensor.untyped_storage()._cdata == memory for tensor in given)
 
 
 @cache
