@@ -114,8 +114,13 @@ def loop_index(size: Sequence[Size], stride: Sequence[Size], prefix: str = "i") 
 
 
 def _weight(stride: Size) -> int:
-    """Where a stride sorts: symbols count as 4096 each."""
-    return stride if type(stride) is int else int(stride.subs(dict.fromkeys(stride.free_symbols, 4096)))
+    """Where a stride sorts: symbols count as 4096 each, or as 1 where numbers are divided by quotients of them."""
+    if type(stride) is int:
+        return stride
+    try:
+        return int(stride.subs(dict.fromkeys(stride.free_symbols, 4096)))
+    except ZeroDivisionError:
+        return int(stride.subs(dict.fromkeys(stride.free_symbols, 1)))
 
 
 def strided(value: Value, like: Sequence[Size] | None = None) -> View | None:

@@ -2,8 +2,11 @@
 from __future__ import annotations
 
 import pytest
+import sympy
 import torch
 import torch.nn.functional as F
+from ptdebug.engine.lowering.values import loop_index
+from torch.utils._sympy.functions import FloorDiv
 
 from .loops_checking import bodies, check
 
@@ -39,6 +42,13 @@ def test_program_for_every_size(name):
     program, first, second = PROGRAMS[name]
     externs = None if name == "split" else 0
     check(program, torch.randn(first), dynamic=True, again=(torch.randn(second),), externs=externs)
+
+
+def test_strides_that_divide_by_quotients_sort():
+    s = sympy.Symbol("s", integer=True, positive=True)
+    stride = FloorDiv(64, s) * FloorDiv(64, FloorDiv(64, s))
+    axes, _ = loop_index((3, 5), (1, stride))
+    assert axes == [("i0", 5), ("i1", 3)]
 
 
 def test_symbols_are_found_in_the_inputs():
