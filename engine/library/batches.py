@@ -19,6 +19,8 @@ aten = torch.ops.aten
 
 FEW_ROWS = 64
 """Rows of one product, above which reading the matrix again costs no more than a copy of the input."""
+FEW_COLUMNS = 16
+"""Columns of the matrix, below which a product reads its input about as often as a copy does."""
 VIEWS = frozenset((aten.view.default, aten.expand.default, aten.unsqueeze.default, aten._unsafe_view.default))
 
 
@@ -45,7 +47,9 @@ def _is_worth(node: torch.fx.Node) -> bool:
     batch, rows, _ = left.shape
     if type(batch) is not int or batch < 2 or type(right.stride(0)) is not int or right.stride(0) != 0:
         return False
-    return _lie_together(left) or (type(rows) is int and rows <= FEW_ROWS)
+    columns = right.shape[2]
+    few = type(rows) is type(columns) is int and rows <= FEW_ROWS and columns >= FEW_COLUMNS
+    return few or _lie_together(left)
 
 
 def _lie_together(left: torch.Tensor) -> bool:

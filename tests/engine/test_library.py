@@ -49,9 +49,9 @@ def test_a_batch_with_one_matrix_is_one_product(x):
 
     def program(x, w, b):
         batch = x.flatten(0, -3)
-        return F.linear(x, w, b).sin(), torch.matmul(x, w.t()), torch.bmm(batch, w.t().expand(batches, 8, 5))
+        return F.linear(x, w, b).sin(), torch.matmul(x, w.t()), torch.bmm(batch, w.t().expand(batches, 8, 20))
 
-    w, b = torch.randn(5, 8), torch.randn(5)
+    w, b = torch.randn(20, 8), torch.randn(20)
     with torch.no_grad():
         results, lines, _ = compiled(program, x, w, b)
         expected = program(x, w, b)
@@ -66,8 +66,9 @@ def test_other_batches_are_left_alone():
     def program(x, w, many):
         return torch.bmm(x, w.expand(3, 8, 5)), torch.bmm(x, many)
 
-    _, lines, _ = compiled(program, torch.randn(3, 140, 8)[:, :70], torch.randn(8, 5), torch.randn(3, 8, 5))
-    assert calls(lines, "bmm") == 2
+    for x in (torch.randn(3, 140, 8)[:, :70], torch.randn(4, 3, 8).transpose(0, 1)):  # many rows; few columns
+        _, lines, _ = compiled(program, x, torch.randn(8, 5), torch.randn(3, 8, 5))
+        assert calls(lines, "bmm") == 2
 
 
 # ---- bias
