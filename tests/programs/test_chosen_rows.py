@@ -337,6 +337,18 @@ def rows_are_written_and_read(compile):
         x.mul_(2)
         return row + 1
 
+    def without(x, i):
+        with torch.no_grad():
+            return between(x, i), read_after(x, i)
+
+    functions = between, another_row, overlapping, read_after, row_after, without
+    return [_written(f, needed, i) for needed in (False, True) for i in (1, -1, 0, 4) for f in functions]
+
+
+@program
+def rows_are_written_elsewhere(compile):
+    """Two rows at once, another place than the row's, a number that changes; and what autograd records."""
+
     @compile
     def both(x, i):
         a, b = x[i], x[i]
@@ -366,20 +378,18 @@ def rows_are_written_and_read(compile):
         x[i] += x[0]
         return x.sin()
 
-    def without(x, i):
-        with torch.no_grad():
-            return between(x, i), read_after(x, i)
+    functions = both, elsewhere, the_number_changes
+    found = [_written(f, needed, i) for needed in (False, True) for i in (1, -1, 0, 4) for f in functions]
+    return found, [_written(learned, needed, i, needed) for needed in (False, True) for i in (1, -1, 0, 4)]
 
-    functions = between, another_row, overlapping, read_after, row_after, both, elsewhere, the_number_changes
-    functions, results = (*functions, learned, without), []
-    for needed, i in itertools.product((False, True), map(torch.tensor, (1, -1, 0, 4))):
-        for f in functions:
-            x = table(3, 2).requires_grad_(needed)
-            found = call(f, x, i.clone())
-            if f is learned and needed and isinstance(found, torch.Tensor):
-                found.sum().backward()
-            results += x, found, x.grad
-    return results
+
+def _written(f, needed, number, differentiated=False):
+    """What a program that writes rows leaves: the tensor, what it returns or raises, the gradient."""
+    x = table(3, 2).requires_grad_(needed)
+    found = call(f, x, torch.tensor(number))
+    if differentiated and isinstance(found, torch.Tensor):
+        found.sum().backward()
+    return x, found, x.grad
 
 
 @program
