@@ -288,7 +288,13 @@ def count(x, i):
     return counts
 
 
-@pytest.mark.parametrize("function", [put, add, count])
+def known(x, i):
+    x[torch.tensor(0)] += i
+    x[torch.tensor([2, 1])[1]] *= 3
+    return x * 2
+
+
+@pytest.mark.parametrize("function", [put, add, count, known])
 def test_a_row_is_written_in_the_graph(function):
     STATISTICS.clear()
     compiled = ptdebug.compile(function, fullgraph=True)
@@ -337,11 +343,17 @@ def rows_are_written_and_read(compile):
         x.mul_(2)
         return row + 1
 
+    @compile
+    def known_row_after(x, i):
+        old = x[torch.tensor(1)]
+        x[torch.tensor(1)] += i
+        return old + 1
+
     def without(x, i):
         with torch.no_grad():
             return between(x, i), read_after(x, i)
 
-    functions = between, another_row, overlapping, read_after, row_after, without
+    functions = between, another_row, overlapping, read_after, row_after, known_row_after, without
     return [_written(f, needed, i) for needed in (False, True) for i in (1, -1, 0, 4) for f in functions]
 
 

@@ -1,8 +1,10 @@
 """Twenty steps of SGD with momentum: eager, compiled, and both again in float64.
 
-Rounding errors grow over steps, so float32 runs are not compared with each other but with float64: parameters,
-gradients and buffers of the compiled run are at most twice as far from it as eager's. In float64 itself, compiled and
-eager agree to rounding, which no wrong gradient, however small, would survive for twenty steps.
+Rounding errors grow over steps, so float32 runs are not compared with each other but with float64. One run's distance is
+a matter of luck (eager's and the compiled one differ up to three times, either way), so parameters, gradients and
+buffers are trained from several starts, and the root mean square of the compiled runs' distances is at most half as much
+again as eager's. In float64 itself, compiled and eager agree to rounding, which no wrong gradient, however small, would
+survive for twenty steps.
 """
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ from torch.nn import functional as F
 from .checking import compile
 
 Tensor = torch.Tensor
-STEPS = 20
+STEPS, STARTS = 20, 5
 
 
 class Perceptron(nn.Module):
@@ -113,6 +115,11 @@ def _state(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
     yield from model.named_buffers()
 
 
+def _distance(state: dict[str, Tensor], exact: dict[str, Tensor], key: str) -> Tensor:
+    """Mean square of the errors of `key`, relative to its largest value in float64."""
+    return (state[key].double() - exact[key]).square().mean() / exact[key].abs().max().square().clamp_min(1e-300)
+
+
 def _both(model: nn.Module, inputs: tuple[Any, ...]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """(eager, compiled), from the same start. A fallback to eager is an error."""
     ours = copy.deepcopy(model)
@@ -129,15 +136,28 @@ def _double(value: Any) -> Any:
 @pytest.mark.parametrize("name", CASES)
 def test_twenty_steps(name: str) -> None:
     make, draw = CASES[name]
+    squares: dict[str, list[tuple[Tensor, Tensor]]] = {}
+    for start in range(STARTS):
+        torch.manual_seed(start)
+        model, inputs = make(), draw()
+        exact = _train(double := copy.deepcopy(model).double(), double, tuple(map(_double, inputs)))
+        eager, compiled = _both(model, inputs)
+        assert eager.keys() == compiled.keys() == exact.keys()
+        for key in exact:
+            assert compiled[key].stride() == eager[key].stride(), key
+            assert compiled[key].dtype == eager[key].dtype, key
+            squares.setdefault(key, []).append((_distance(eager, exact, key), _distance(compiled, exact, key)))
+    floor = torch.finfo(torch.float32).eps / 4  # below it, eager is exact by luck
+    for key, pairs in squares.items():
+        of_eager, ours = torch.tensor(pairs).mean(0).sqrt().tolist()
+        assert ours <= 1.5 * max(of_eager, floor), f"{key}: {ours:.2e} away, eager {of_eager:.2e}"
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_twenty_steps_in_float64(name: str) -> None:
+    make, draw = CASES[name]
     torch.manual_seed(0)
-    model, inputs = make(), draw()
-    exact, exact_compiled = _both(copy.deepcopy(model).double(), tuple(map(_double, inputs)))
+    model, inputs = make().double(), tuple(map(_double, draw()))
     eager, compiled = _both(model, inputs)
-    assert eager.keys() == compiled.keys() == exact.keys()
-    for key, reference in exact.items():
-        assert torch.allclose(exact_compiled[key], reference, rtol=1e-9, atol=1e-12), key
-        assert compiled[key].stride() == eager[key].stride(), key
-        assert compiled[key].dtype == eager[key].dtype, key
-        distances = [(t.double() - reference.double()).abs().max().item() for t in (eager[key], compiled[key])]
-        floor = 4 * torch.finfo(torch.float32).eps * reference.abs().max().item()  # eager may be exact by luck
-        assert distances[1] <= 2 * max(distances[0], floor), f"{key}: {distances[1]:.2e} away, eager {distances[0]:.2e}"
+    for key, reference in eager.items():
+        assert torch.allclose(compiled[key], reference, rtol=1e-9, atol=1e-12), key
