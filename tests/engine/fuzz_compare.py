@@ -19,6 +19,7 @@ from itertools import zip_longest
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 
 from .fuzz_exact import EXTENDED, extended
 from .fuzz_operators import ACTIVATIONS, BINARY, UNARY
@@ -58,11 +59,28 @@ def _products(x: torch.Tensor, *args: Any, **options: Any) -> torch.Tensor:
     return torch.where(smallest > 0, torch.prod(sizes.clamp_min(1.0), *args, **options), torch.inf)
 
 
+def _pooled(pool: Any) -> Any:
+    """Sums of windows, as the means that they become."""
+    return lambda x, *args: pool(_finite(x, 0.0), *args)
+
+
+def _scores(query: torch.Tensor, key: torch.Tensor, *_: Any) -> torch.Tensor:
+    """The largest score of each row of an attention."""
+    scores = _finite(query, 0.0) @ _finite(key, 0.0).transpose(-2, -1)
+    return scores.amax(-1, keepdim=True).expand_as(query)
+
+
+POOLS = [f"{kind}avg_pool{n}d" for kind in ("", "adaptive_") for n in (1, 2, 3)]
+ADDING = frozenset(("sum", "mean", "nansum", *POOLS))
+"""Functions that add up: in some orders, the result is off by a rounding of the largest sum on the way."""
+
 PARTIAL: dict[str, Any] = {
     "prod": _products,
     **{name: lambda x, *args, correction=1, **options: torch.sum(_finite(x, 0.0), *args, **options)
        for name in ("sum", "mean", "nansum", "var_mean", "std_mean", "ops.aten.var_mean.correction",
                     "ops.aten.std_mean.correction")},
+    **{f"F.{pool}": _pooled(getattr(F, pool)) for pool in POOLS},
+    "F.scaled_dot_product_attention": _scores,
     "ops.aten._log_softmax_backward_data":
         lambda grad, output, dim, _: torch.sum(_finite(grad, 0.0), dim, keepdim=True).expand_as(grad),
     "ops.aten._softmax_backward_data":
@@ -143,6 +161,8 @@ def _errors(
     errors = [distance(one, (other, unit), name in ELEMENTWISE, least) for one, other in zip(_parts(result), exact)]
     if partial is None:
         return errors
+    if name in ADDING and kind_of(result.dtype) == "f":
+        errors = [torch.maximum(error, torch.finfo(result.dtype).eps * partial.double()) for error in errors]
     return [torch.where(partial.isfinite(), error, torch.inf) for error in errors]
 
 

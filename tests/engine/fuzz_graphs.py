@@ -64,6 +64,7 @@ OVERRIDES = (
     {"lowering:*": "extern"},
     {"decompose:*": "keep"},
     {"wrapper:*": "cpp"},
+    {"library:attention-*": "own"},
 )
 
 

@@ -104,6 +104,24 @@ def test_nothing_may_be_left_of_what_is_a_rounding_away_from_a_multiple():
         assert (difference(program, [torch.zeros(1, dtype=torch.bfloat16)], program.tensors()) == "") is allowed
 
 
+def test_a_mean_of_windows_may_be_nothing_where_the_order_of_its_sum_decides():
+    for large, allowed in ((3e8, True), (2.0, False)):
+        source = Input("a0", (1, 1, 4), (4, 4, 1), 0, torch.float32, "", 0, data=torch.tensor([large, -large, 1e-3, 0]))
+        calls = (Call("v0", "F.adaptive_avg_pool1d", (Ref("a0"), 1)), Call("v1", "torch.logical_not", (Ref("v0"),)))
+        program = Program(0, (source,), calls, ("v1",))
+        assert (difference(program, [torch.ones(1, 1, 1, dtype=torch.bool)], program.tensors()) == "") is allowed
+
+
+def test_a_score_that_overflows_on_the_way_may_be_anything():
+    """One processor finds inf - inf where another, whose product and sum are one instruction, finds inf."""
+    for large, allowed in ((3e38, True), (2.0, False)):
+        query, key, value = [Input(name, (1, 1, 1, 2), (2, 2, 2, 1), 0, torch.float32, "", 0, data=torch.tensor(data))
+                             for name, data in (("a0", [2.5, 2.5]), ("a1", [large, -large]), ("a2", [1.0, 1.0]))]
+        calls = (Call("v0", "F.scaled_dot_product_attention", (Ref("a0"), Ref("a1"), Ref("a2"))),)
+        program = Program(0, (query, key, value), calls, ("v0",))
+        assert (difference(program, [torch.full((1, 1, 1, 2), math.nan)], program.tensors()) == "") is allowed
+
+
 def test_running_statistics_are_compared():
     data = torch.tensor([[1.0, 2.0], [-1.0, 3.0]])
     given = (data, torch.tensor([3.0, 5.0]), torch.ones(2))
