@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 import math
-from functools import lru_cache
 from struct import pack
 from typing import Any
 
@@ -17,7 +16,7 @@ import torch
 
 from ..artifacts.records import CodeLine, Kernel
 from .attention_source import ENTRY, SOURCE
-from .build import BuildFailed, BuiltLibrary, CannotBuild, build
+from .own_kernel import OwnKernel
 
 _LIBRARY = torch.library.Library("ptdebug", "FRAGMENT")
 _LIBRARY.define("attention(Tensor query, Tensor key, Tensor value, float dropout_p=0.0, bool is_causal=False, *, "
@@ -30,36 +29,17 @@ PARAMETERS = ("const int64_t* task, const void* query, const void* key, const vo
 ATEN = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default
 """The operator of ATen whose place it takes."""
 
-
-@lru_cache(maxsize=1)
-def _built() -> BuiltLibrary:
-    return build(SOURCE, [])
-
-
-@lru_cache(maxsize=1)
-def _kernel() -> Any:
-    kernel = ctypes.CDLL(str(_built().path))[ENTRY]
-    kernel.argtypes = [*[ctypes.c_void_p] * 7, ctypes.c_double]
-    return kernel
-
-
-@lru_cache(maxsize=1)
-def available() -> bool:
-    """Whether the kernel is built, or can be."""
-    try:
-        return bool(_kernel())
-    except (BuildFailed, CannotBuild):
-        return False
+KERNEL = OwnKernel(SOURCE, ENTRY, (*[ctypes.c_void_p] * 7, ctypes.c_double))
 
 
 def address() -> int | None:
     """Where the kernel is in this process; None where it cannot be built."""
-    return ctypes.cast(_kernel(), ctypes.c_void_p).value if available() else None
+    return ctypes.cast(KERNEL.function, ctypes.c_void_p).value if KERNEL.available else None
 
 
 def record() -> Kernel:
     """The kernel as a recording shows it."""
-    built = _built()
+    built = KERNEL.built
     lines = tuple([CodeLine(line) for line in SOURCE.split("\n")])
     return Kernel("attention", "cpp", lines, (ENTRY,), tuple(built.command), built.log, built.seconds, built.cached,
                   str(built.path))
@@ -83,7 +63,7 @@ def attention(
     task = pack("25q", batch, heads, queries, keys, size, is_causal, *query.stride()[:3], *key.stride()[:3],
                 *value.stride()[:3], *((0, 0, 0, 0) if mask is None else mask.stride()), *out.stride()[:3],
                 *logs.stride())
-    failed = _kernel()(
+    failed = KERNEL.function(
         task, query.data_ptr(), key.data_ptr(), value.data_ptr(), None if mask is None else mask.data_ptr(),
         out.data_ptr(), logs.data_ptr(), 1.0 / math.sqrt(size) if scale is None else scale)
     if failed:

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from functools import lru_cache
+from struct import pack
 from typing import Any
 
 import torch
 
-from .build import BuildFailed, CannotBuild, build
+from .own_kernel import OwnKernel
 
 _LIBRARY = torch.library.Library("ptdebug", "DEF")
 _LIBRARY.define("depthwise_weight_gradient(Tensor gradient, Tensor image, int[] kernel, int[] stride, int[] padding, "
@@ -120,19 +120,7 @@ int depthwise_weight_gradient(const Task* task, const float* gradient, const flo
 }
 """
 
-
-@lru_cache(maxsize=1)
-def _kernel() -> Any:
-    return ctypes.CDLL(str(build(_SOURCE, []).path)).depthwise_weight_gradient
-
-
-@lru_cache(maxsize=1)
-def available() -> bool:
-    """Whether the kernel is built, or can be."""
-    try:
-        return bool(_kernel())
-    except (BuildFailed, CannotBuild):
-        return False
+KERNEL = OwnKernel(_SOURCE, "depthwise_weight_gradient", (ctypes.c_void_p,) * 4)
 
 
 def depthwise_weight_gradient(
@@ -150,9 +138,8 @@ def depthwise_weight_gradient(
         return out.zero_()
     numbers = (batch, channels, height, width, *gradient.shape[2:], *kernel, *stride, *padding, *dilation,
                *image.stride(), *gradient.stride())
-    task = (ctypes.c_int64 * len(numbers))(*numbers)
-    pointers = [ctypes.c_void_p(t.data_ptr()) for t in (gradient, image, out)]
-    if _kernel()(task, *pointers):
+    task = pack(f"{len(numbers)}q", *numbers)
+    if KERNEL.function(task, gradient.data_ptr(), image.data_ptr(), out.data_ptr()):
         raise MemoryError("no memory for the gradient of a weight")
     return out
 

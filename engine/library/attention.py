@@ -51,7 +51,7 @@ def choose_attention(graph: AtenGraph, context: CompileContext) -> list[RuleMatc
     matches = []
     for node in list(graph.module.graph.nodes):
         found = _recognize(node)
-        if found is None or not attention.available():
+        if found is None or not attention.KERNEL.available:
             continue
         known = costs(found.describe(), found.calls)
         default = OWN if known and known[OWN] < WORTH * known[LIBRARY] else LIBRARY

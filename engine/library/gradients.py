@@ -59,7 +59,7 @@ def part_gradients(graph: AtenGraph, context: CompileContext) -> list[RuleMatch]
     matches = []
     for node in list(graph.module.graph.nodes):
         found = _recognize(node)
-        if found is None or not depthwise.available():
+        if found is None or not depthwise.KERNEL.available:
             continue
         known = costs(f"depthwise gradients {found.describe()}", found.calls)
         default = APART if known and known[APART] < WORTH * known[TOGETHER] else TOGETHER
