@@ -1,9 +1,9 @@
-"""The library of a matrix product with a weight stored by rows of outputs, as `nn.Linear` keeps it: MKL or oneDNN.
+"""The library of a matrix product whose weight lies by rows or by columns of outputs: MKL or oneDNN.
 
-Both take the weight as it is; a frozen one is also offered to MKL packed, in the order in which its kernels read it,
-which helps most where few rows are multiplied. Which is faster depends on the processor's maker and on the shape. What
-oneDNN could add in the same call (an activation, a sum) is not asked for: a loop kernel does it in about the time that
-the library loses by it, and does more.
+Both take the weight as it is; a frozen one by rows, as `nn.Linear` keeps it, is also offered to MKL packed, in the
+order in which its kernels read it, which helps most where few rows are multiplied. Which is faster depends on the
+processor's maker and on the shape. What oneDNN could add in the same call (an activation, a sum) is not asked for: a
+loop kernel does it in about the time that the library loses by it, and does more.
 """
 from __future__ import annotations
 
@@ -23,43 +23,48 @@ from .measure import TOO_BUSY, Call, costs
 aten = torch.ops.aten
 
 MKL, ONEDNN, PACKED = "mkl", "onednn", "mkl-packed"
-WORTH = 0.9  # of MKL's time, below which another way is taken
+WORTH = 0.98  # of MKL's time, below which another way is taken
+LONGEST = 1024  # addends: oneDNN adds more of them in one chain than MKL, beyond this with over twice its error
 SMALL = 1 << 20  # multiplications: below, the overhead of a call decides, and MKL's is the smallest
 SMALL_PACKED = 1 << 16  # the same where the weight may be packed
 
 
 @dataclass(frozen=True)
 class Product:
-    """`rows @ weight.T (+ bias)` in float32: `rows` (m, k), `weight` (n, k), all of static sizes. `frozen`: the weight
-    is known when the product runs for the first time."""
+    """`rows @ weight.T (+ bias)` in float32: `rows` (m, k), `weight` (n, k), all of static sizes. `by_rows`: how the
+    weight lies. `packs`: it does so, and is known when the product runs for the first time."""
 
     node: torch.fx.Node
     shape: tuple[int, int, int]
     bias: bool
-    frozen: bool
+    by_rows: bool
+    packs: bool
 
     def describe(self) -> str:
         """All that the time depends on, besides the machine."""
-        return f"product {self.shape} {self.bias}{' frozen' if self.frozen else ''}"
+        return f"product {self.shape} {self.bias} {self.ways}{'' if self.by_rows else ' by columns'}"
 
     @property
     def ways(self) -> tuple[str, ...]:
         """The names of the ways."""
-        return (MKL, ONEDNN, PACKED) if self.frozen else (MKL, ONEDNN)
+        short = self.shape[2] <= LONGEST
+        return (MKL, *([ONEDNN] if short else []), *([PACKED] if self.packs else []))
 
     def calls(self) -> dict[str, Call]:
         """Each way, on made-up data."""
         m, n, k = self.shape
-        rows, weight = torch.full((m, k), 0.5), torch.full((n, k), 0.5)
+        rows, weight = torch.full((m, k), 0.5), torch.full((n, k) if self.by_rows else (k, n), 0.5)
+        weight = weight if self.by_rows else weight.t()
         bias = torch.full((n,), 0.5) if self.bias else None
         calls: dict[str, Call] = {MKL: lambda: torch.mm(rows, weight.t())}
         if bias is not None:
             calls[MKL] = lambda: torch.addmm(bias, rows, weight.t())
-        calls[ONEDNN] = lambda: _onednn()(rows, weight, bias, "none", [], "")
-        if self.frozen:
+        onednn = callable_of(_onednn())
+        calls[ONEDNN] = lambda: onednn(rows, weight, bias, "none", [], "")
+        if self.packs:
             packed, product = torch.ops.mkl._mkl_reorder_linear_weight(weight, m), callable_of(_packed_product())
             calls[PACKED] = lambda: product(rows, packed, weight, bias, m)
-        return calls
+        return {way: calls[way] for way in self.ways}
 
 
 def choose_products(graph: AtenGraph, context: CompileContext) -> list[RuleMatch]:
@@ -98,14 +103,16 @@ def _recognize(node: torch.fx.Node, frozen: frozenset[torch.fx.Node]) -> Product
     if not all(isinstance(size, int) for v in tensors for size in (*v.shape, *v.stride())):
         return None
     (m, k), n = rows.shape, columns.shape[1]
-    packs = node.args[-1] in frozen
+    by_rows = columns.t().is_contiguous()
+    packs = by_rows and node.args[-1] in frozen
     if m * n * k < (SMALL_PACKED if packs else SMALL) or 1 in (m, n, k)[packs:]:
         return None
-    if not rows.is_contiguous() or not columns.t().is_contiguous():
+    if not rows.is_contiguous() or not (by_rows or columns.is_contiguous()):
         return None
     if any(tuple(v.shape) != (n,) or not v.is_contiguous() for v in bias):
         return None
-    return Product(node, (m, n, k), bool(bias), packs)
+    found = Product(node, (m, n, k), bool(bias), by_rows, packs)
+    return found if len(found.ways) > 1 else None
 
 
 def _with_onednn(found: Product) -> torch.fx.Node:

@@ -118,13 +118,37 @@ def test_either_library_computes_a_product(bias):
         assert any(d.subject.startswith("product-") and d.forced for d in keeping.decisions)
 
 
+@pytest.mark.parametrize("layout", [lambda w: w, lambda w: w.t().contiguous().t()], ids=["rows", "columns"])
+@pytest.mark.parametrize("bias", [True, False])
+def test_the_faster_library_takes_a_weight_as_it_lies(monkeypatch, layout, bias):
+    monkeypatch.setattr(measure, "_measured", lambda calls: {"mkl": 1.0, "onednn": 0.95})
+    inputs = torch.randn(150, 96), layout(torch.randn(80, 96)), torch.randn(80)
+
+    def program(x, w, b):
+        return F.linear(x, w, b if bias else None)
+
+    results, lines, _ = compiled(program, *inputs)
+    assert_like(results, [program(*inputs)])
+    assert sum("mkldnn__linear_pointwise" in line.text for line in lines if "=" in line.text) == 1
+    assert not any("fused_" in line.text for line in lines)  # no copy of the weight
+
+
+def test_each_library_measures_on_the_layout_of_the_weight(monkeypatch):
+    measured = []
+    monkeypatch.setattr(measure, "_measured", lambda calls: measured.append([call() for call in calls.values()]) or {})
+    compiled(lambda x, w: (F.linear(x, w), x @ w.view(96, 80)), torch.randn(150, 96), torch.randn(80, 96))
+    assert len(measured) == 2
+    for one, other in measured:
+        torch.testing.assert_close(one, other)
+
+
 @pytest.mark.parametrize("program", [
     lambda x, w: x.double() @ w.double().t(),
     lambda x, w: x.bfloat16() @ w.bfloat16().t(),
     lambda x, w: x[:2] @ w.t(),  # small
     lambda x, w: x.t().contiguous().t() @ w.t(),  # rows are not contiguous
-    lambda x, w: x @ w.t().contiguous(),  # another weight
-], ids=["double", "bfloat16", "small", "rows", "columns"])
+    lambda x, w: x.repeat(1, 16) @ w.repeat(1, 16).t(),  # oneDNN's sums would be too far off
+], ids=["double", "bfloat16", "small", "rows", "long"])
 def test_other_products_are_left_alone(program):
     inputs = torch.randn(150, 96), torch.randn(80, 96)
     results, _, keeping = compiled(program, *inputs)
