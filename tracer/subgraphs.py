@@ -46,6 +46,13 @@ class Scope:
             own = self.lifted[node] = self.add_input(f"lifted_{len(self.lifted)}", node.meta["val"])
         return own
 
+    def lift_again(self, node: torch.fx.Node) -> None:
+        """One more input for `node`: nothing reads the second and later ones, which get gradients of their own."""
+        if node in self.lifted:
+            self.add_input(f"{self.lifted[node].name}_repeated", node.meta["val"])
+        else:
+            self.lift(node)
+
     def align(self, nodes: Sequence[torch.fx.Node]) -> None:
         """Have exactly the lifted inputs for `nodes`, in this order, after the inputs of its own."""
         for node in nodes:

@@ -288,9 +288,49 @@ def one_tensor_twice(compile):
             a, b = ctx.saved_tensors
             return g * b * 2, g * a * 3
 
+    class Sum(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, a, mask, b, other, c):
+            ctx.same = a is b, a is c, mask is other
+            ctx.save_for_backward(mask)
+            return a * mask + b + c
+
+        @staticmethod
+        def backward(ctx, g):
+            (mask,) = ctx.saved_tensors
+            assert ctx.same == (True, True, True)
+            return g * mask * 0.1, None, g * 0.7, None, g / 3
+
+    def f(x, mask):
+        y = x * 1.5
+        return Product.apply(x, x).sum() + (Sum.apply(y, mask, y, mask, y) * y).sum()
+
     x = torch.randn(3, requires_grad=True)
-    compile(lambda x: Product.apply(x, x).sum())(x).backward()
+    compile(f, fullgraph=True)(x, torch.rand(3)).backward()
     return x.grad
+
+
+@program
+def one_tensor_twice_that_is_changed(compile):
+    class Double(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, a, b):
+            ctx.mark_dirty(a)
+            return a.mul_(2)
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * 2, g * 5
+
+    def f(x):
+        y = x * 1.5
+        return Double.apply(y, y) * y
+
+    x = torch.ones(3, requires_grad=True)
+    out = call(compile(f), x)
+    if isinstance(out, torch.Tensor):
+        out.sum().backward()
+    return out, x.grad
 
 
 @program

@@ -184,6 +184,19 @@ def modules_made_inside(compile):
 
 
 @program
+def modules_without_parameters_made_inside(compile):
+    def f(x, size):
+        pooled = nn.MaxPool1d(kernel_size=size, stride=size)(nn.ConstantPad1d((size - 1, 0), 0.5)(x))
+        up = nn.Upsample(scale_factor=2, mode="nearest")(pooled)
+        rows = nn.Flatten(0, 1)(nn.Identity("unused")(up))
+        normed = nn.InstanceNorm1d(4)(x)
+        return rows, normed, nn.CosineSimilarity(dim=0)(rows[0], rows[1]), nn.AdaptiveAvgPool1d(2)(x)
+
+    f = compile(f, fullgraph=True)
+    return f(torch.randn(2, 4, 8), 2), f(torch.randn(2, 4, 9), 3)
+
+
+@program
 def custom_call_and_getattr(compile):
     class Wrapper(nn.Module):
         def __init__(self, inner):

@@ -164,35 +164,37 @@ def _as_outputs(tx: Interpreter, traced: _Traced, context: ContextValue, inputs:
 # ---- where gradients flow --------------------------------------------------------------------------------------------
 def _with_backward(tx: Interpreter, cls: type, context: ContextValue, inputs: Args) -> Value:
     tensors = [value for value in inputs if isinstance(value, TensorValue)]
-    if len({id(value) for value in tensors}) < len(tensors):
-        raise Unsupported("call", f"{cls.__qualname__}.apply with one tensor twice")
     with tx.graph.nested() as forward:
-        own = [forward.lift(_outside(tx, value)) for value in tensors]
+        given = [_outside(tx, value) for value in tensors]
+        for node in given:
+            forward.lift_again(node)
         with torch.no_grad():
             traced = _forward(tx, cls, context, inputs)
         if not context.materialized and len(traced.tensors) > 1:  # which gradients are None, only the backward knows
             raise Unsupported("call", "ctx.set_materialize_grads(False)")
         if not traced.tensors or any(value not in traced.tensors for value in (*context.fixed, *context.dirty)):
             raise Unsupported("call", f"{cls.__qualname__}, which marks what it does not return")
+        if any(tensors.count(value) > 1 for value in context.dirty):
+            raise Unsupported("call", f"{cls.__qualname__}.apply with one tensor twice, which it changes")
         with tx.graph.nested() as backward, tx.effects.sealed(f"the backward of {cls.__qualname__}"), torch.no_grad():
             assumed = tx.trace.layouts_assumed
             gradients = _backward(tx, cls, context, traced, inputs, backward)
         saved = list(backward.lifted)
         results = [tx.graph.scopes.here(value.node) for value in traced.tensors]
-    forward.align(list(forward.lifted))
+    read = [node for node in forward.lifted if node not in given]
     position = {id(value): i for i, value in enumerate(traced.tensors)}
     plan = FunctionPlan(
         name=cls.__name__,
         forward=forward.close((tuple(results), tuple(saved))),
         backward=backward.close(tuple(gradients)),
-        gradients=len(own),
+        gradients=len(given),
         strides=strides_of([value.fake for value in traced.tensors]) if tx.trace.layouts_assumed > assumed else None,
         fixed=tuple([position[id(value)] for value in context.fixed]),
         dirty=tuple([position[id(value)] for value in context.dirty]),
         once=cls.backward.__code__.co_qualname.startswith("once_differentiable"),  # type: ignore[attr-defined]
     )
     target = plan.function()
-    outputs = tx.graph.call(target, [NodeValue(node) for node in forward.lifted], {}, tx)
+    outputs = tx.graph.call(target, [NodeValue(node) for node in (*given, *read)], {}, tx)
     return _rebuilt(tx, traced, outputs.iterate(tx))
 
 

@@ -14,7 +14,9 @@ import torch
 from .base import Unsupported, Value
 from .mappings import DictValue
 from .modules import ModuleValue
+from .number import NumberValue
 from .registry import FRESH, REGISTRY, from_python
+from .sequences import TupleValue
 from .slices import SliceValue, position
 
 if TYPE_CHECKING:
@@ -26,7 +28,11 @@ Args = Sequence[Value]
 Kwargs = Mapping[str, Value]
 
 _STATELESS = (
-    "torch.nn.modules.activation", "torch.nn.modules.dropout", "torch.nn.modules.loss", "transformers.activations",
+    "torch.nn.modules.activation.", "torch.nn.modules.channelshuffle.", "torch.nn.modules.distance.",
+    "torch.nn.modules.dropout.", "torch.nn.modules.flatten.", "torch.nn.modules.fold.",
+    "torch.nn.modules.instancenorm.InstanceNorm", "torch.nn.modules.linear.Identity", "torch.nn.modules.loss.",
+    "torch.nn.modules.padding.", "torch.nn.modules.pixelshuffle.", "torch.nn.modules.pooling.",
+    "torch.nn.modules.upsampling.", "transformers.activations.",
 )  # fmt: skip
 
 
@@ -101,14 +107,23 @@ class _Table(DictValue):
 def _make_module(tx: Interpreter, cls: type, args: Args, kwargs: Kwargs) -> Value:
     """`nn.ReLU()`: a module without parameters. Those of others may be drawn, which tracing must not do."""
     name = f"{cls.__module__}.{cls.__qualname__}"
-    if cls.__module__ not in _STATELESS:
+    if not name.startswith(_STATELESS):
         raise Unsupported("call", f"the class {name}")
-    plain = [arg.as_constant() for arg in args]
+    plain = [_known(tx, arg) for arg in args]
     with torch.random.fork_rng(devices=[]):
-        real = cls(*plain, **{key: value.as_constant() for key, value in kwargs.items()})
+        real = cls(*plain, **{key: _known(tx, value) for key, value in kwargs.items()})
     if any(True for _ in real.parameters()) or any(True for _ in real.buffers()):
         raise Unsupported("call", f"the class {name}")
     return MadeModule(real, cls, args, kwargs)
+
+
+def _known(tx: Interpreter, value: Value) -> Any:
+    """An argument; a number that varies is fixed: a module keeps what it is made with."""
+    if isinstance(value, NumberValue):
+        return value.specialize(tx)
+    if isinstance(value, TupleValue) and value.python_type() is tuple:
+        return tuple([_known(tx, item) for item in value.items])
+    return value.as_constant()
 
 
 def _slice(tx: Interpreter, owner: ModuleValue, key: SliceValue) -> Value:
