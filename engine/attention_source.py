@@ -3,7 +3,7 @@
 A block of keys and its values are packed once for many queries, keys transposed, in panels as wide as a tile of a
 product: then the scores, and what they make of the values, are products by the same loop, whose tile of sums stays in
 registers (Goto and van de Geijn, 2008). The softmax of a row is taken block by block. What is above a causal diagonal
-is not computed, nor what a mask of -infinity hides to the end of a row.
+is not computed, nor what a mask of -infinity, or of the lowest number, hides to the end of a row.
 """
 from __future__ import annotations
 
@@ -157,23 +157,29 @@ template <int HALF = LANES / 2, typename F> INLINE float joined(lanes x, F join)
   return x[0];
 }
 INLINE lanes larger(lanes a, lanes b) { return a > b ? a : b; }
+static const float NONE = -__builtin_inff(), LOWEST = -0x1.fffffep127f, HIDDEN = -1e38f;
 
-// Whether all numbers of some rows are below 2^56: products of two such rows of up to 2^8 are below 2^120.
+// Whether all numbers of some rows are below 2^52: products of two such rows of up to 2^8 are below 2^112.
 static bool moderate(const float* from, int64 row, int64 rows, int64 size) {
   lanes sum = {};
   float rest = 0.0f;
   for (int64 i = 0; i < rows; i++, from += row) {  // an infinity or a NaN times 0 is NaN
-    for (int64 d = 0; d + LANES <= size; d += LANES) sum += *at(from + d) * 0x1p72f * 0.0f;
-    for (int64 d = size / LANES * LANES; d < size; d++) rest += from[d] * 0x1p72f * 0.0f;
+    for (int64 d = 0; d + LANES <= size; d += LANES) sum += *at(from + d) * 0x1p76f * 0.0f;
+    for (int64 d = size / LANES * LANES; d < size; d++) rest += from[d] * 0x1p76f * 0.0f;
   }
   return rest == 0.0f && joined(sum == 0.0f ? lanes{} : all(1.0f), larger) == 0.0f;
 }
-INLINE int64 before_masked(const float* mask, int64 end) {  // the same where no vector of -infinity ends there
-  const float none = -__builtin_inff();
-  while (end % LANES && mask[end - 1] == none) end--;
+// Where what a row's mask hides to its end begins, in whole vectors: numbers up to `none`.
+INLINE int64 before_masked(const float* mask, int64 end, float none) {
+  while (end % LANES && mask[end - 1] <= none) end--;
   if (end % LANES) return end;
-  while (end && joined(*at(mask + end - LANES) == none ? lanes{} : all(1.0f), larger) == 0.0f) end -= LANES;
+  while (end && joined(*at(mask + end - LANES) <= none ? lanes{} : all(1.0f), larger) == 0.0f) end -= LANES;
   return end;
+}
+INLINE bool shows(const float* mask, int64 end) {  // whether a score before `end` is far above the lowest number
+  for (int64 k = end - least(end, LANES); k < end; k++)
+    if (mask[k] > HIDDEN) return true;
+  return false;
 }
 
 static const float LEAST = -87.336545f;  // whose exponential is the least normal number
@@ -209,26 +215,25 @@ struct Row { float most, sum; int64 end; };  // `end` of the keys that it sees, 
 // The softmax of a row's scores, but for the division by the sum; by how much what came before it has to shrink.
 // With `few`, a row that has no score but NaN counts as one without any, as in ATen's kernel.
 static float softmax(float* scores, int64 count, float scale, const float* mask, int64 step, bool few, Row& row) {
-  const float none = -__builtin_inff();
   const int64 whole = count / LANES * LANES;
-  lanes top = all(none);
+  lanes top = all(NONE);
   for (int64 k = 0; k < whole; k += LANES)
     top = larger(*at(scores + k) = scaled(*at(scores + k), scale, mask, step, k, LANES), top);
   if (whole < count) {
     constexpr wholes lane = numbers<LANES>([](int k) { return k; });
     lanes& rest = *at(scores + whole);
-    rest = lane < (int32)(count - whole) ? scaled(rest, scale, mask, step, whole, count - whole) : all(none);
+    rest = lane < (int32)(count - whole) ? scaled(rest, scale, mask, step, whole, count - whole) : all(NONE);
     top = larger(rest, top);
   }
   const float here = joined(top, larger), most = row.most > here ? row.most : here;
-  const float zero = most == none ? 0.0f : most;
-  if (few && most == none) {
+  const float zero = most == NONE ? 0.0f : most;
+  if (few && most == NONE) {
     for (int64 k = 0; k < count; k++) scores[k] = 0.0f;
     return 1.0f;
   }
   lanes sum = {};
   for (int64 k = 0; k < count; k += LANES) sum += *at(scores + k) = exp_lanes(*at(scores + k) - zero);
-  const float shrunk = row.most == none ? 0.0f : expf(row.most - zero);
+  const float shrunk = row.most == NONE ? 0.0f : expf(row.most - zero);
   row.sum = joined(sum, [](lanes a, lanes b) { return a + b; }) + shrunk * row.sum;
   row.most = most;
   return shrunk;
@@ -257,11 +262,14 @@ struct Part {
   int64 start, count, wide;  // the block of keys, and the length of a row of scores
   bool finite, tame;  // its values; and whether what a mask hides may be left out: no score there is infinite
 
-  // After the last key that a row sees: below the diagonal, and before the mask is -infinity to the end.
+  // After the last key that a row sees: below the diagonal, and before the mask is -infinity to the end. Where a row
+  // sees anything, the lowest number hides as well: with scores below 2^119 added, its exponential is 0.
   int64 end(int64 row) const {
     int64 seen = t.causal ? least(row + 1 - start, count) : count;
     if (tame) {
-      const int64 shown = before_masked(mask + row * t.mask[2] + start, count);
+      const float* line = mask + row * t.mask[2] + start;
+      int64 shown = before_masked(line, count, LOWEST);
+      if (!shows(line, shown) && rows[row - first].most <= HIDDEN) shown = before_masked(line, count, NONE);
       if (shown < seen && moderate(query + row * t.query[2], t.query[2], 1, t.size)) seen = shown;
     }
     return seen > 0 ? seen : 0;
@@ -275,7 +283,7 @@ struct Part {
   float* result(int64 row) const { return results + (row - first) * padded(); }
 
   void run() {
-    for (int64 row = first; row < last; row++) rows[row - first] = {-__builtin_inff(), 0.0f, 0};
+    for (int64 row = first; row < last; row++) rows[row - first] = {NONE, 0.0f, 0};
     const int64 seen = t.causal ? least(t.keys, last) : t.keys;
     for (start = 0; start < seen; start += KEYS) {
       count = least(KEYS, t.keys - start);
@@ -332,7 +340,7 @@ struct Part {
       const int64 whole = t.size / LANES * LANES;
       for (int64 d = 0; d < whole; d += LANES) *at(to + d) = *at(result(i) + d) * by;
       for (int64 d = whole; d < t.size; d++) to[d] = result(i)[d] * by;
-      if (logs) logs[i * t.logs[2]] = (known.most == -__builtin_inff() ? 0.0f : known.most) + logf(sum);
+      if (logs) logs[i * t.logs[2]] = (known.most == NONE ? 0.0f : known.most) + logf(sum);
     }
   }
 };

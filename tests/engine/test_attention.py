@@ -122,6 +122,32 @@ def test_it_is_as_near_to_the_exact_value_as_atens(machine, size, keys, causal):
     assert (ours - exact).square().mean() <= 1.2 * (eager - exact).square().mean()
 
 
+@pytest.mark.parametrize("scale", [None, 100.0])
+@pytest.mark.parametrize("large", [1.0, 1e14, 1e18, 1e25])
+def test_the_lowest_number_hides_as_infinity_does_where_a_row_sees_anything(machine, scale, large):
+    torch.manual_seed(0)
+    lowest, keys = torch.finfo(torch.float32).min, torch.arange(1100)
+    seen = [keys < n for n in (1, 17, 500, 512, 513, 1100)] + [keys >= n for n in (1099, 600, 5)]
+    hidden = torch.stack([*seen, keys < 0, keys < 0]).logical_not()
+    tensors = [torch.randn(1, 2, n, 24) * size for n, size in ((11, 1.0), (1100, large), (1100, 1.0))]
+    mask = torch.randn(11, 1100).masked_fill(hidden, lowest)
+    mask[-1, 30:] = -math.inf
+    ours, eager = [call(*tensors, attn_mask=mask, scale=scale) for call in (attention.OPERATOR, attention.ATEN)]
+    infinite = attention.OPERATOR(*tensors, attn_mask=mask.masked_fill(hidden, -math.inf), scale=scale)
+    for got, known, apart in zip(ours, eager, infinite, strict=True):
+        torch.testing.assert_close(got, known, rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(got.narrow(2, 0, 9), apart.narrow(2, 0, 9), rtol=1e-5, atol=1e-5)
+
+
+def test_infinite_values_that_the_lowest_number_hides_give_nan_as_in_eager(machine):
+    mask = torch.zeros(3, 40).masked_fill(torch.arange(40) > 16, torch.finfo(torch.float32).min)
+    query, key, value = torch.randn(1, 1, 3, 8), torch.randn(1, 1, 40, 8), torch.randn(1, 1, 40, 8)
+    value[..., 30, 0] = math.inf
+    for ours, eager in zip(attention.OPERATOR(query, key, value, attn_mask=mask),
+                           attention.ATEN(query, key, value, attn_mask=mask), strict=True):
+        torch.testing.assert_close(ours, eager, equal_nan=True)
+
+
 @pytest.fixture
 def slow_library(monkeypatch):
     """A machine on which ATen's kernel is the slower one."""
