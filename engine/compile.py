@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from ..artifacts.context import CompileContext, OverrideError, Stage, run_stages
 from ..artifacts.records import AnyRecord, Kernel
@@ -240,6 +241,8 @@ def compile_graph(
         return _eager(captured, context, str(reason))
     except (EngineUnsupported, TritonUnsupported, OverrideError) as unsupported:
         return _eager(captured, context, str(unsupported))
+    except GuardOnDataDependentSymNode as error:
+        return _eager(captured, context, f"an operator asks for what only data tells: {error.cond}")
     except Exception as error:
         detail = "".join(traceback.format_exception(error))
         return _eager(captured, context, f"internal error in the engine: {type(error).__name__}: {error}", detail)

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 import torch.fx
+from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
 
 from ..artifacts.context import CompileContext, CompileId
 from ..artifacts.records import Location, Pass
@@ -46,8 +47,11 @@ class TrainingLadder(Ladder):
     wide_nodes: Execution | None  # and in float64
 
     def climb(self) -> Report:
-        """Run all rungs, lowest first."""
-        self._trace_joint()
+        """Run all rungs, lowest first. Where data tells a number, those that need no gradients."""
+        try:
+            self._trace_joint()
+        except (DataDependentOutputException, DynamicOutputShapeException):
+            return Ladder(self.recording, self.compile_id, self.device, self.trust, self.runs).climb()
         self.eager, self.reference = self._eager(), self._wide(self._eager)
         self._program()
         self._add("capture", self.eager)
@@ -74,6 +78,8 @@ class TrainingLadder(Ladder):
         captured = Captured(self.captured, fakes, grad_enabled=True)
         try:
             joint = trace_joint(captured, self._context(), LOWERINGS)
+        except (DataDependentOutputException, DynamicOutputShapeException):
+            raise
         except Exception as error:  # the program was compiled: what fails is to do it again from the recording
             raise ReplayError(f"the recorded graph cannot be traced again: {reason(error)}") from error
         if joint is None:

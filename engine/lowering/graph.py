@@ -138,7 +138,9 @@ class GraphLowering:
         """Whether loops can read all symbolic numbers in an argument tree."""
         if isinstance(value, (tuple, list)):
             return all(map(self._is_lowered, value))
-        if not isinstance(value, sympy.Expr) or (value.is_integer and all(s.is_integer for s in value.free_symbols)):
+        if not isinstance(value, sympy.Expr):
+            return not isinstance(value, sympy.Basic)  # a truth: u0 == 1
+        if value.is_integer and all(s.is_integer for s in value.free_symbols):
             return True
         known = all(s.is_integer or scalar_buffer(s) in self.buffers for s in value.free_symbols)
         return known and all(e.func in _ARITHMETIC or e.is_Atom for e in sympy.preorder_traversal(value))

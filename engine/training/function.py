@@ -25,7 +25,8 @@ from .eager import Call, EagerFacts, EagerForm
 class NodeFacts:
     """What the node knows of its graph.
 
-    The forward returns `results` values for the program, then `saved_tensors` tensors, then sizes to save. `tangents`
+    The forward returns `results` values for the program, then `saved_tensors` tensors, then sizes to save, and last
+    `numbers` for the program, which only data tells. `tangents`
     are the positions of the results that have one; `constant` those that autograd does not track. `reached` has, for
     each of the node's `arguments`, the tangents without which it has no gradient. `shared` is the joint graph's.
     `reads` has, for each tangent, the saved tensors that what it leads to is computed with; `alone` the sets of
@@ -35,6 +36,7 @@ class NodeFacts:
 
     results: int
     saved_tensors: int
+    numbers: int
     tangents: tuple[int, ...]
     constant: tuple[int, ...]
     reached: tuple[frozenset[int], ...]
@@ -84,11 +86,12 @@ class CompiledGraph(torch.autograd.Function):
         last = count + facts.saved_tensors
         ctx.save_for_backward(*values[count:last])
         ctx.layouts = None if _hooks(True) is None else tuple(map(_layout, values[count:last]))
-        ctx.sizes = values[last:]
+        end = len(values) - facts.numbers
+        ctx.sizes = values[last:end]
         results = values[:count]
         if facts.constant:
             ctx.mark_non_differentiable(*[results[i] for i in facts.constant])
-        return results
+        return (*results, *values[end:]) if facts.numbers else results
 
     @staticmethod
     def backward(ctx: Any, *tangents: Any) -> Sequence[Any]:

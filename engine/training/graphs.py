@@ -82,9 +82,10 @@ class Partitioned:
     """The two halves of a joint graph.
 
     `forward.outputs` are the graph outputs of the joint graph's forward as they are (no views, no copied inputs), and
-    after them the values of `saved` in order: tensors first, then sizes (Constant with a SymInt). `backward` takes
-    those values, then the tangents, and returns the gradients; it mutates nothing. Node names are those of the joint
-    graph, in both. No saved value is an input that the forward changes.
+    after them the values of `saved` in order: tensors first, then sizes (Constant with a SymInt or SymFloat); last come
+    `numbers`, which only data tells and the program gets (names of symbols). `backward` takes the values of `saved`,
+    then the tangents, and returns the gradients; it mutates nothing. Node names are those of the joint graph, in both.
+    No saved value is an input that the forward changes.
     """
 
     forward: AtenGraph
@@ -92,5 +93,6 @@ class Partitioned:
     saved: tuple[Saved, ...]
     recomputed: tuple[Recomputed, ...]
     joint: JointGraph
+    numbers: tuple[str, ...] = ()
     budget: float = 1.0
     """The memory budget that was kept to: 1.0 none, 0.0 nothing but inputs."""

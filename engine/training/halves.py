@@ -21,18 +21,22 @@ from .cut import Cut, Node, Region, ancestors, outputs_of
 from .graphs import BACKWARD, JointGraph
 
 
-def split(region: Region, cut: Cut) -> tuple[AtenGraph, AtenGraph, dict[str, Any]]:
-    """(forward, backward, sizes): the forward returns `cut.saved` and then `sizes` after its own results.
+def split(region: Region, cut: Cut) -> tuple[AtenGraph, AtenGraph, dict[str, Any], dict[str, Any]]:
+    """(forward, backward, sizes, numbers): the forward returns `cut.saved`, then `sizes`, then `numbers` after its own
+    results.
 
-    `sizes` maps names of placeholders of the backward to sizes that none of its tensors tells. Raises EngineUnsupported
-    where a size is known only when the graph runs.
+    `sizes` maps names of placeholders of the backward to sizes and numbers that none of its tensors tells, `numbers`
+    those that only data tells and the program's results mention. Raises EngineUnsupported where a size of the backward
+    is known only when it runs.
     """
     joint = region.joint
     backward, sizes = _backward(region, cut)
-    return _forward(region, cut, tuple(sizes.values())), _with_inputs(backward, joint), sizes
+    numbers = {str(symbol): _number(joint, symbol) for symbol in _told_to_the_program(joint)}
+    forward = _forward(region, cut, (*sizes.values(), *numbers.values()))
+    return forward, _with_inputs(backward, joint), sizes, numbers
 
 
-def _forward(region: Region, cut: Cut, sizes: tuple[Any, ...]) -> AtenGraph:
+def _forward(region: Region, cut: Cut, numbers: tuple[Any, ...]) -> AtenGraph:
     joint = region.joint
     source = joint.module.graph
     results: Any = source.output_node().args[0]
@@ -41,7 +45,7 @@ def _forward(region: Region, cut: Cut, sizes: tuple[Any, ...]) -> AtenGraph:
     for node in list(source.find_nodes(op="placeholder"))[: len(joint.forward.inputs)]:
         copy.node(node)
     effects = [n for n in source.nodes if n.op == "call_function" and must_run(n) and n.meta.get("phase") != BACKWARD]
-    wanted = _with_tellers(source, [n for n in returned if isinstance(n, Node)] + list(cut.saved) + effects)
+    wanted = _with_tellers(source, [n for n in returned if isinstance(n, Node)] + list(cut.saved) + effects, numbers)
     for node in source.nodes:
         if node in wanted and node.op != "placeholder":
             copy.node(node)
@@ -59,21 +63,22 @@ def _forward(region: Region, cut: Cut, sizes: tuple[Any, ...]) -> AtenGraph:
             places[made] = len(values)
             values.append(made)
         outputs.append(FromGraph(places[made], ours=True))
-    outputs += [Constant(size) for size in sizes]
+    outputs += [Constant(number) for number in numbers]
     copy.graph.output(tuple(values))
     module = _LazyGraphModule(joint.module, copy.graph, "Forward")
     return AtenGraph(module, joint.forward.inputs, joint.forward.mutations, tuple(outputs))
 
 
-def _with_tellers(graph: torch.fx.Graph, nodes: list[Node]) -> set[Node]:
-    """`nodes`, what they are made of, and who tells the numbers that any of these mention: `x > zuf0` has the number
-    among its arguments, not the node of the `.item()` that gives it."""
+def _with_tellers(graph: torch.fx.Graph, nodes: list[Node], numbers: tuple[Any, ...]) -> set[Node]:
+    """`nodes`, what they are made of, and who tells `numbers` and those that any of these mention: `x > zuf0` has the
+    number among its arguments, not the node of the `.item()` that gives it."""
     tellers: dict[sympy.Symbol, Node] = {}
     for node in graph.nodes:
         for symbol in unbacked_in(node.meta.get("val")):
             tellers.setdefault(symbol, node)
     found = ancestors(nodes)
-    while tellers and (more := {tellers[s] for s in needed(found) if s in tellers} - found):
+    returned = unbacked_in(numbers)
+    while tellers and (more := {tellers[s] for s in needed(found) | returned if s in tellers} - found):
         found |= ancestors(list(more))
     return found
 
@@ -181,13 +186,30 @@ def _sizes(joint: JointGraph, inputs: tuple[Node, ...], body: list[Node]) -> dic
 
 
 def _number(joint: JointGraph, symbol: sympy.Symbol) -> Any:
-    """The SymInt of a symbol, as the forward's inputs have it."""
-    for value in joint.forward.inputs:
-        numbers = (*value.shape, *value.stride()) if isinstance(value, torch.Tensor) else (value,)
+    """The SymInt or SymFloat of a symbol, as the forward's inputs have it, or what the forward computes."""
+    made = [node.meta.get("val") for node in joint.module.graph.nodes if node.meta.get("phase") != BACKWARD]
+    for value in (*joint.forward.inputs, *made):
+        numbers = (*value.shape, *value.stride()) if _is_strided(value) else (value,)
         for number in numbers:
             if isinstance(number, (torch.SymInt, torch.SymFloat)) and number.node.expr == symbol:
                 return number
-    raise EngineUnsupported(f"the size {symbol} in the backward is known only when the graph runs")
+            if isinstance(number, torch.SymBool) and symbol in number.node.expr.free_symbols:  # u0 == 1
+                return number.node.shape_env.create_symintnode(symbol, hint=None)
+    raise EngineUnsupported(f"the size {symbol} in the backward is known only when the backward runs")
+
+
+def _told_to_the_program(joint: JointGraph) -> list[sympy.Symbol]:
+    """The symbols of numbers that only data tells in the program's results, but for sizes of what the graph returns."""
+    wanted = unbacked_in([list(vars(output).values()) for output in joint.forward.outputs])
+    returned: Any = joint.module.graph.output_node().args[0]
+    for node in returned[len(joint.forward.mutations) : joint.forward_outputs]:
+        value = node.meta.get("val") if isinstance(node, Node) else None
+        wanted.difference_update(_expressions(tuple(value.shape)) if isinstance(value, torch.Tensor) else ())
+    return sorted(wanted, key=str)
+
+
+def _is_strided(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.layout is torch.strided
 
 
 def _expressions(value: Any) -> Iterator[Any]:

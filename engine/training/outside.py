@@ -9,7 +9,6 @@ from typing import Any
 import torch
 import torch.fx
 
-from ..aten import EngineUnsupported
 from ..functional import FromGraph, Output, ViewOfGraph
 from ..ir import Plan
 from ..unbacked import unbacked_in
@@ -32,6 +31,7 @@ class _OutsideWriter(WrapperWriter):
     def __init__(self, halves: Partitioned, plan: Plan) -> None:
         super().__init__(halves.forward, plan, {}, {})
         self.joint = halves.joint
+        self.numbers = halves.numbers
         self.inside = len(halves.joint.forward.mutations)
 
     def write(self) -> WrapperSource:
@@ -47,8 +47,8 @@ class _OutsideWriter(WrapperWriter):
         return WrapperSource(tuple(self.lines), self.names, self.operators)
 
     def _read_unbacked(self) -> None:
-        """A name for each size that only data tells and a result mentions, read from what the node returned. Raises
-        EngineUnsupported where no tensor tells it."""
+        """A name for each number that only data tells and a result mentions: the size of what the node returned, or a
+        number that it returned after its tensors."""
         wanted = unbacked_in([list(vars(output).values()) for output in self.joint.forward.outputs])
         returned: Any = self.joint.module.graph.output_node().args[0]
         for position, node in enumerate(returned[self.inside : self.joint.forward_outputs]):
@@ -58,8 +58,8 @@ class _OutsideWriter(WrapperWriter):
                 if symbol in wanted:
                     wanted.remove(symbol)
                     self.line(f"{symbol} = made[{position}].shape[{dimension}]")
-        if wanted:
-            raise EngineUnsupported(f"the number {min(map(str, wanted))} of a result is known only inside of the graph")
+        for position, name in enumerate(self.numbers, self.joint.forward_outputs - self.inside):
+            self.line(f"{name} = made[{position}]")
 
     def results(self) -> None:
         """The return statement: one object for each `Output`."""

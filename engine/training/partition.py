@@ -36,18 +36,18 @@ def partition(joint: JointGraph, context: CompileContext) -> Partitioned:
         cut, why = _decided(found, prices, forced, context)
     except Unbounded as impossible:
         raise EngineUnsupported(str(impossible)) from impossible
-    forward, backward, sizes = split(found, cut)
+    forward, backward, sizes, numbers = split(found, cut)
     readers = _first_readers(found, cut)
     saved = [
         Saved(n.name, _kind(found, n), exact_bytes(n.meta.get("val")), why.get(n, "an input: alive anyway"),
               readers.get(n, ""))  # a gradient may be a saved value itself
         for n in cut.saved
     ]
-    saved += [Saved(name, "size", 8, "a size that no saved tensor tells") for name in sizes]
+    saved += [Saved(name, "size", 8, "a number that no saved tensor tells") for name in sizes]
     recomputed = tuple(
         Recomputed(n.name, exact_bytes(n.meta.get("val")), found.costs[n].flops, why[n]) for n in cut.recomputed
     )
-    halves = Partitioned(forward, backward, tuple(saved), recomputed, joint, budget)
+    halves = Partitioned(forward, backward, tuple(saved), recomputed, joint, tuple(numbers), budget)
     context.record("partition", lambda: partition_record(halves))
     return halves
 

@@ -312,3 +312,43 @@ def test_numbers_of_the_data_that_are_results_beside_what_needs_gradients():
     dispatch.reset()
     agrees(program, P(2, 2), torch.tensor([[True, False], [True, True]]))
     assert not any("again" in reason for reason in dispatch.stats()["reasons"])
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("number", [
+    lambda y: y.abs().max().item(), lambda y: (y > 0).sum().item(), lambda y: y.isfinite().all().item(),
+    lambda y: y.nonzero().shape[0],
+])
+def test_a_number_read_after_what_needs_gradients_is_a_result_and_the_backward_has_it(number, dynamic):
+    def program(x, w):
+        y = x @ w
+        with torch.no_grad():
+            found = number(y)
+        z = (y * found).tanh() + found
+        return z, z[0], found
+
+    compiled = check(program, P(2, 3), P(3, 4), dynamic=dynamic)
+    x, w = P(2, 3), P(3, 4)
+    for function in (program, compiled):  # differentiated twice, and again after that
+        x.grad = None
+        loss = function(x, w)[0].sum()
+        first, = torch.autograd.grad(loss, x, create_graph=True)
+        first.square().sum().backward(retain_graph=True)
+        loss.backward()
+        assert x.grad is not None
+        if function is program:
+            expected = x.grad
+    torch.testing.assert_close(x.grad, expected)
+
+
+def test_a_number_read_in_a_checkpointed_region():
+    def program(x, w):
+        def block(x):
+            y = (x @ w).tanh()
+            with torch.no_grad():
+                largest = y.abs().max().item()
+            return y / largest
+
+        return checkpoint(block, x, use_reentrant=False) * 2
+
+    check(program, P(2, 3), P(3, 4))
