@@ -330,6 +330,20 @@ def what_is_negated_when_it_is_read(compile):
 
 
 @PROGRAMS
+def gradients_that_are_clipped_where_there_are_none(compile):
+    layer = _linear()
+
+    def fn(x):
+        try:
+            nn.utils.clip_grad_value_(layer.parameters(), 0.2)
+        except RuntimeError as error:
+            return x * 2, str(error)
+        return x * 3
+
+    return compile(fn)(torch.ones(2))
+
+
+@PROGRAMS
 def quantized_tensors(compile):
     def fn(x):
         q = torch.quantize_per_tensor(x, 0.1, 3, torch.quint8)

@@ -285,8 +285,12 @@ def _grouped(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     known = {id(value.fake): value for part in lists for value in part if value is not None}
     with_indices = (args[1] if len(args) > 1 else kwargs.get("with_indices", constant(False))).as_constant()
     fakes = [[None if value is None else value.fake for value in part] for part in lists]
+    try:
+        found = torch._C._group_tensors_by_device_and_dtype(fakes, with_indices)
+    except RuntimeError as error:  # of no tensors
+        raise Unsupported("raises", f"RuntimeError: {error}") from error
     keys, groups = [], []
-    for key, (parts, indices) in torch._C._group_tensors_by_device_and_dtype(fakes, with_indices).items():
+    for key, (parts, indices) in found.items():
         keys.append(constant(key))
         values = [[constant(None) if f is None else known[id(f)] for f in part] for part in parts]
         numbers = make_list(tx, [constant(index) for index in indices])
