@@ -304,6 +304,7 @@ _DECIDES = BreakKind(
     "use the tensor's own function in its place (x.median(), x.sort(), ...), or call it on what the compiled function "
     "returns",
 )
+_DECIDES_INSIDE = BreakKind(_DECIDES.message, "call it before or after the compiled function")
 _TEXT = BreakKind("the text of a tensor's values is made: `{expression}`", CALLS["^the text of "].hint)
 _CHOSEN = BreakKind(
     "what is taken here is chosen by numbers in a tensor: `{expression}`",
@@ -357,6 +358,7 @@ EXPRESSIONS: tuple[tuple[str, str, str, BreakKind], ...] = (
     ("data-dependent-branch", "", r"^assert\b", _ASSERTION),
     ("data-dependent-branch", "", r"^(max|min|sorted|any|all)\(|\.sort\(.*key=", _FOLD),
     ("data-dependent-branch", r"^(?!the tensor)", r"\.(shape|size|numel)\b|\blen\(", _HOW_MANY),
+    ("data-dependent-branch", r"^[\w.<>]+ asks for `", "", _DECIDES_INSIDE),
     ("data-dependent-value", "^the number", r"\A(?!.* for ).*[\w\])}]\[[^\[]*\]$", _ITEM),
     ("data-dependent-value", r"^(str|repr)\(\) of", "", _TEXT),
     ("subscript", " by the tensor `", "", _ITEM),

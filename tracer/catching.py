@@ -51,6 +51,8 @@ def is_caught(tx: Interpreter) -> bool:
 
 def _is_torchs(manager: Value, frame: Interpreter) -> bool:
     """Whether a manager that `frame` has entered lets exceptions pass: torch's do, also those of its functions."""
+    if not manager.handles_exceptions:
+        return True
     names = manager.python_type().__module__, str(frame.f_globals.get("__name__"))
     return any(name.partition(".")[0] == "torch" for name in names)
 

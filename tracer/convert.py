@@ -125,6 +125,8 @@ class RootInterpreter(Interpreter):
         described = tuple(value.describe() for value in self.stack) if self.trace.context.recording else ()
         place = error.context["location"], error.context["stack"]
         detail = stack_words(self.code)(error.detail)
+        if "inside" in error.context and detail == f"the tensor `{expression_of(place[0])}`":  # which has no name there
+            detail = "{} asks for `{}`".format(*error.context["inside"])
         return Stop(self.trace.step, error.code, detail, *place, described, earlier)
 
 

@@ -30,6 +30,7 @@ from .values import build
 from .values.base import ObservedException, Unsupported, Value
 from .values.exceptions import ExceptionValue
 from .values.overrides import OverrideState
+from .wording import expression_of
 
 if TYPE_CHECKING:
     from .guards import GuardBuilder
@@ -226,6 +227,8 @@ class Interpreter:
         if "stack" not in error.context:
             error.context["stack"] = self.stack_locations()
             error.context["location"] = self.own_location()
+            if not self.info.of_program:
+                error.context["inside"] = self.code.co_qualname, expression_of(self.info.location(self.current))
 
     def unwind(self, exception: Value) -> bool:
         """Continue at the handler for an exception raised by the current instruction; False when there is none."""

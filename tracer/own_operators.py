@@ -14,7 +14,7 @@ from torch.utils._pytree import tree_leaves
 
 from .values.base import Unsupported
 
-_TORCHS = ("aten", "prims")
+TORCHS = ("aten", "prims")
 _KEYS = ("Autograd", "AutogradCPU", "AutogradCUDA", "CompositeImplicitAutograd")
 
 
@@ -38,7 +38,7 @@ def _names(target: Any) -> list[str]:
 
 
 def _autograd_knows(name: str) -> bool:
-    if name.partition("::")[0] in _TORCHS:
+    if name.partition("::")[0] in TORCHS:
         return True
     return any(torch._C._dispatch_has_kernel_for_dispatch_key(name, key) for key in _KEYS)
 

@@ -29,6 +29,7 @@ from ..artifacts.context import CompileContext
 from ..artifacts.records import Location
 from .device_guard import hold_device_guard
 from .mixed_dtypes import refuse_mixed_dtypes
+from .own_operators import TORCHS
 from .sources import SizeSource, Source
 from .wording import in_words
 
@@ -43,12 +44,22 @@ class CaptureFakeMode(FakeTensorMode):
     (matmul in torch 2.11) read sizes as numbers, and so would turn the symbols into constants.
     """
 
+    _in_fake_kernel = False
+    """Whether the fake kernel of an operator that is not torch's runs: eager makes none of its calls."""
+
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
         return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        refuse_mixed_dtypes(func, args)
+        if not self._in_fake_kernel:
+            refuse_mixed_dtypes(func, args)
+        if func.namespace not in TORCHS and not self._in_fake_kernel:
+            self._in_fake_kernel = True
+            try:
+                return _fake_dispatch(self, func, types, args, kwargs)
+            finally:
+                self._in_fake_kernel = False
         if func is _PIXEL_UNSHUFFLE and (free_unbacked_symbols(args[0]) or 0 in args[0].shape):
             raise NotImplementedError("eager gives what has no elements its own shape back")
         if func is _GROUP_NORM and not kwargs and self._has_symbols() and isinstance(args[0], FakeTensor):

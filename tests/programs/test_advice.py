@@ -112,6 +112,30 @@ def picks_a_row_by_index(x):
     return x[i.view(1)].squeeze(0) * 2
 
 
+def averaged_inside(compile):
+    """A branch in a function of torch that is called."""
+    model = torch.nn.Linear(4, 4)
+    torch.nn.init.eye_(model.weight)
+    average = torch.optim.swa_utils.AveragedModel(model)
+
+    def step(x):
+        loss = model(x).sum()
+        average.update_parameters(model)
+        return loss
+
+    compile(step)(X)
+    return average.module.weight
+
+
+def averaged_after(compile):
+    model = torch.nn.Linear(4, 4)
+    torch.nn.init.eye_(model.weight)
+    average = torch.optim.swa_utils.AveragedModel(model)
+    compile(lambda x: model(x).sum())(X)
+    average.update_parameters(model)
+    return average.module.weight
+
+
 def how_many(x):
     kept = x[x > 0.5]
     return kept.sum() * 2 if kept.shape[0] > 3 else kept.sum()
@@ -451,6 +475,10 @@ ADVICE: dict[str, Advice] = {
     "median": Advice(
         "data-dependent-branch", "statistics.median(x[:, 0].tolist())", "x.median()",
         whole(lambda x: x - statistics.median(x[:, 0].tolist())), (whole(lambda x: x - x[:, 0].median()),),
+    ),
+    "branch of torch's": Advice(
+        "data-dependent-branch", "average.update_parameters(model)", "before or after the compiled function",
+        averaged_inside, (averaged_after,),
     ),
     "random branch": Advice(
         "random-value", "random.random() > 0.5", "pass it as an argument, or use torch.rand and torch.where",

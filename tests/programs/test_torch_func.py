@@ -190,6 +190,18 @@ def per_sample_gradients(compile):
 
 
 @program
+def per_sample_gradients_of_an_operator_that_raises_for_some_data(compile):
+    m = nn.Linear(3, 2)
+    params = {k: v.detach() for k, v in m.named_parameters()}
+
+    def loss(params, x, y):
+        return nn.functional.cross_entropy(functional_call(m, params, (x[None],)), y[None])
+
+    f = compile(lambda x, y: vmap(grad(loss), in_dims=(None, 0, 0))(params, x, y), fullgraph=True)
+    return f(torch.randn(4, 3), torch.tensor([0, 1, 1, 0]))
+
+
+@program
 def vjps(compile):
     def f(x, y):
         out, pull = vjp(lambda a, b: (a * b, a.sum()), x, y)

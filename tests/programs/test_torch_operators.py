@@ -146,6 +146,22 @@ scaled.register_autograd(
 )
 
 
+@torch.library.custom_op("ptdebug_programs::rounded_product", mutates_args=())
+def rounded_product(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    return x @ weight.to(x.dtype)
+
+
+@rounded_product.register_fake
+def _(x, weight):
+    return x @ weight  # which says the shape, of tensors that eager never multiplies
+
+
+@program
+def fake_kernels_that_call_what_the_operator_does_not(compile):
+    with torch.no_grad():
+        return compile(rounded_product, fullgraph=True)(torch.randn(3, 4).bfloat16(), torch.randn(4, 2))
+
+
 @torch.library.custom_op("ptdebug_programs::fill", mutates_args=("out",))
 def fill(out: torch.Tensor, value: float) -> None:
     out.fill_(value)

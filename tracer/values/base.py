@@ -59,6 +59,9 @@ class Value:
     resumable = False
     """For context managers: `reconstruct` pushes a fresh one equal to this, so a break inside its block is possible."""
 
+    handles_exceptions = True
+    """For context managers: whether `__exit__` may swallow one, or do something else about it."""
+
     def __init__(self, source: Source | None = None) -> None:
         self.source = source
         self.serial = next(SERIALS)

@@ -32,6 +32,7 @@ class ModeValue(Value):
     __slots__ = ()
 
     resumable = True
+    handles_exceptions = False
 
     def truth(self, tx: Interpreter) -> bool:
         """Managers are true."""
