@@ -322,6 +322,14 @@ _CLASSES = BreakKind(
 _REPEATED = BreakKind(
     "how large the result is depends on values in a tensor: `{expression}`", "say how large: output_size=..."
 )
+_LENGTHS = BreakKind(
+    "how much memory `{expression}` takes for its gradient depends on the targets and their lengths",
+    "compute the loss on what the compiled function returns",
+)
+_LOOKS = BreakKind(
+    "`{expression}` looks at values in a tensor before it computes ({detail})",
+    "call it before or after the compiled function",
+)
 _PARAMETER = BreakKind(
     "a parameter is made inside of the function, a new one at each call: `{expression}`",
     "make it once, in __init__ or before the compiled function is called; what takes no gradient can be a plain tensor",
@@ -352,6 +360,7 @@ EXPRESSIONS: tuple[tuple[str, str, str, BreakKind], ...] = (
     ("data-dependent-value", "", r"^range\(", _TURNS),
     ("data-dependent-branch", "", r"^range\(|^while\b", _TURNS),
     ("data-dependent-shape", "^unbind$", "", _TURNS),
+    ("data-dependent-shape", "", r"\bctc_loss\(|_ctc_loss$", _LENGTHS),
     ("data-dependent-shape", "^getitem$", r"\]$", _CHOSEN),
     ("data-dependent-shape", "", r"\bone_hot\(", _CLASSES),
     ("data-dependent-shape", "", r"\brepeat_interleave\(", _REPEATED),
@@ -360,6 +369,7 @@ EXPRESSIONS: tuple[tuple[str, str, str, BreakKind], ...] = (
     ("data-dependent-branch", r"^(?!the tensor)", r"\.(shape|size|numel)\b|\blen\(", _HOW_MANY),
     ("data-dependent-branch", r"^[\w.<>]+ asks for `", "", _DECIDES_INSIDE),
     ("data-dependent-value", "^the number", r"\A(?!.* for ).*[\w\])}]\[[^\[]*\]$", _ITEM),
+    ("data-dependent-value", r"^aten\.(?!_local_scalar_dense|item)", "", _LOOKS),
     ("data-dependent-value", r"^(str|repr)\(\) of", "", _TEXT),
     ("subscript", " by the tensor `", "", _ITEM),
     ("unknown-type", "^the tensor subclass (Buffer|Parameter)$", r"\w\(", _PARAMETER),

@@ -23,6 +23,7 @@ import numpy
 import ptdebug
 import pytest
 import torch
+import torch.nn.functional as F
 from ptdebug.artifacts.summary import break_costs, breaks
 from ptdebug.cli import wiring
 from ptdebug.tracer.statistics import STATISTICS
@@ -110,6 +111,18 @@ def picks_a_row(x):
 def picks_a_row_by_index(x):
     i = x.argmax() // 4
     return x[i.view(1)].squeeze(0) * 2
+
+
+TARGETS = torch.tensor([[1]])
+
+
+def inverted_inside(x):
+    return torch.istft(torch.complex(x, x), 4, 2, window=torch.ones(4)) + 1
+
+
+def inverted_after(compile):
+    made = compile(lambda x: torch.complex(x, x))(X)
+    return torch.istft(made, 4, 2, window=torch.ones(4)) + 1
 
 
 def averaged_inside(compile):
@@ -471,6 +484,15 @@ ADVICE: dict[str, Advice] = {
     "fold": Advice(
         "data-dependent-branch", "max(x[0])", "x.max()",
         whole(lambda x: x * max(x[0])), (whole(lambda x: x * x[0].max()),),
+    ),
+    "lengths": Advice(
+        "data-dependent-shape", "F.ctc_loss(", "compute the loss on what the compiled function returns",
+        whole(lambda x: F.ctc_loss(x.log_softmax(-1)[:, None], TARGETS, (2,), (1,))),
+        (lambda compile: F.ctc_loss(compile(lambda x: x.log_softmax(-1)[:, None])(X), TARGETS, (2,), (1,)),),
+    ),
+    "what looks first": Advice(
+        "data-dependent-value", "torch.istft(", "before or after the compiled function", whole(inverted_inside),
+        (inverted_after,),
     ),
     "median": Advice(
         "data-dependent-branch", "statistics.median(x[:, 0].tolist())", "x.median()",

@@ -247,6 +247,11 @@ ADVICE: dict[str, Advice] = {
         "factor", "2.5", "3.5", "as a tensor of no dimensions it needs none",
         calls(by_factor, (X, 2.5), (X, 3.5)), calls(by_factor, (X, torch.tensor(2.5)), (X, torch.tensor(3.5))),
     ),
+    "number of NumPy's": Advice(
+        "factor", "np.float64(2.5)", "np.float64(3.5)", "or as a Python number (factor.item",
+        calls(by_factor, (X, np.float64(2.5)), (X, np.float64(3.5))),
+        calls(by_factor, (X, torch.tensor(2.5)), (X, torch.tensor(3.5))),
+    ),
     "type": Advice(
         "type(factor)", "int", "float", "with values of one type",
         calls(by_factor, (X, 2), (X, 3.5)), calls(by_factor, (X, torch.tensor(2.0)), (X, torch.tensor(3.5))),

@@ -9,12 +9,14 @@ import os
 import types
 from typing import Any
 
+import numpy as np
 import torch
 
 from ..modes import without_overrides
 
 _PLAIN = (int, float, complex, bool, str, bytes, type(None), torch.dtype, torch.device, torch.layout,
-          torch.memory_format, slice, range)
+          torch.memory_format, slice, range,
+          *(kind for kind in set(np.sctypeDict.values()) if issubclass(kind, (np.number, np.bool_))))
 _LIMIT = 80
 
 

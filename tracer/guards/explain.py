@@ -12,6 +12,7 @@ from functools import partial
 from types import CodeType
 from typing import Any
 
+import numpy as np
 import torch
 from torch._C._dynamo.guards import GlobalStateGuard
 
@@ -156,14 +157,20 @@ _NUMBER = (
     "none"
 )
 _STRING = "each value of a string is compiled once: use few, or pass what the string stands for"
+_NUMPY_NUMBER = (
+    "each value of a number of NumPy's is compiled once; pass it as a tensor of no dimensions, or as a Python number "
+    "({name}.item()), which is an input of the graph from its second value on"
+)
 
 
-def _constant_hint(expected: Any, value: Any) -> str:
+def _constant_hint(name: str, expected: Any, value: Any) -> str:
     """What avoids a recompilation for another constant."""
     if type(value) is not type(expected):
         return KINDS["TYPE_MATCH"].hint
     if type(value) in (int, float):
         return _NUMBER
+    if isinstance(value, np.number):
+        return _NUMPY_NUMBER.format(name=name)
     return _STRING if type(value) is str else ""
 
 
@@ -188,7 +195,7 @@ def _of(check: Check, scope: Scope) -> list[Difference]:
         guard, gone = f"{missing} exists", f"{type(error).__name__}: not there"
         return [Difference(guard, in_words(missing), "present", gone, check.location, kind.hint)]
     if check.kind == "EQUALS_MATCH":
-        hint = _constant_hint(check.expectation, value)
+        hint = _constant_hint(in_words(check.source), check.expectation, value)
     if check.kind == "LENGTH" and not hint and not _holds_tensors(value):
         hint = _COUNT
     try:
