@@ -1,9 +1,9 @@
-"""Attention in float32 on a CPU, by a kernel of our own in place of ATen's: same arguments, results and layouts.
+"""Attention on a CPU, by a kernel of our own in place of ATen's: same arguments, results and layouts.
 
 ATen's kernel has its blocks multiplied by a library that packs what it is given at each call, and computes all of a
 causal matrix of scores where that fits one block. `attention_source.py` is what is done here instead, and
 `library/attention.py` chooses between the two. What backward takes is the same: the logarithm of each row's sum of
-exponentials.
+exponentials. 16 bits are computed in float32 and rounded once; ATen's kernel rounds the weights of the values, too.
 """
 from __future__ import annotations
 
@@ -49,10 +49,12 @@ def attention(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, dropout_p: float = 0.0, is_causal: bool = False, *,
     attn_mask: torch.Tensor | None = None, scale: float | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """What `ATEN` returns for tensors (batch, heads, rows, size) in float32 without dropout, with a positive scale.
+    """What `ATEN` returns for tensors (batch, heads, rows, size) of 16 or 32 bits, no dropout and a positive scale.
 
     Raises BuildFailed or CannotBuild where the kernel cannot be built, MemoryError where there is none left.
     """
+    if query.dtype != torch.float32:
+        return _of_16_bits(query, key, value, is_causal, attn_mask, scale)
     batch, heads, queries, size = query.shape
     keys = key.shape[2]
     out, logs = _results(query)
@@ -71,9 +73,22 @@ def attention(
     return out, logs
 
 
+def _of_16_bits(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, is_causal: bool, mask: torch.Tensor | None,
+    scale: float | None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The same of tensors in 16 bits. Where a row has a score that is infinite or NaN, by `ATEN`, whose exponential for
+    16 bits makes numbers of some NaN (`exp_u20` in aten/src/ATen/cpu/vec/vec512/vec512_float.h)."""
+    single = None if mask is None else mask.float()
+    out, logs = attention(query.float(), key.float(), value.float(), 0.0, is_causal, attn_mask=single, scale=scale)
+    if not math.isfinite(logs.sum()):
+        return ATEN(query, key, value, 0.0, is_causal, attn_mask=mask, scale=scale)
+    return out.to(query.dtype), logs
+
+
 def _results(query: torch.Tensor, *_: Any, **__: Any) -> tuple[torch.Tensor, torch.Tensor]:
     batch, heads, queries, _size = query.shape
-    return torch.empty_like(query), query.new_empty((batch, queries, heads)).transpose(1, 2)
+    return torch.empty_like(query), query.new_empty((batch, queries, heads), dtype=torch.float32).transpose(1, 2)
 
 
 _LIBRARY.impl("attention", attention, "CPU")

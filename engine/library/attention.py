@@ -20,27 +20,29 @@ WORTH = 0.9  # of the library's time, below which our own is taken
 Layout = tuple[tuple[int, ...], tuple[int, ...]]
 """Sizes and strides of a tensor."""
 
+DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 LARGEST_HEAD = 256  # elements: what is packed of more would not stay in the second-level cache
 ENOUGH = 1 << 28  # multiplications: of more, a part of the batch is measured
 
 
 @dataclass(frozen=True)
 class Attention:
-    """The node of an attention in float32: the layouts of query, key, value and mask, with numbers that vary as first
-    seen."""
+    """The node of an attention: the layouts of query, key, value and mask, with numbers that vary as first seen, and
+    their dtype."""
 
     node: torch.fx.Node
     layouts: tuple[Layout, ...]
+    dtype: torch.dtype
     causal: bool
     scale: float | None
 
     def describe(self) -> str:
         """All that the time depends on, besides the machine."""
-        return f"attention {self.layouts} {self.causal}"
+        return f"attention {self.layouts} {self.dtype} {self.causal}"
 
     def calls(self) -> dict[str, Call]:
         """Each way, on made-up data."""
-        query, key, value, *mask = [_made_up(*layout) for layout in self.layouts]
+        query, key, value, *mask = [_made_up(*layout, self.dtype) for layout in self.layouts]
         keywords = {"attn_mask": mask[0] if mask else None, "scale": self.scale}
         ways: dict[str, Callable[..., object]] = {LIBRARY: attention.ATEN, OWN: attention.attention}
         return {name: partial(way, query, key, value, 0.0, self.causal, **keywords) for name, way in ways.items()}
@@ -75,7 +77,12 @@ def _recognize(node: torch.fx.Node) -> Attention | None:
     tensors = [cast(torch.fx.Node, n).meta["val"] for n in (*[given[n] for n in names[:3]], mask) if n is not None]
     if given.get("dropout_p", 0.0) != 0.0 or not isinstance(causal, bool) or not _is_positive(scale):
         return None
-    if any(t.dtype != torch.float32 or t.device.type != "cpu" or t.layout is not torch.strided for t in tensors):
+    dtype = tensors[0].dtype
+    if dtype not in DTYPES or any(t.dtype not in (dtype, torch.float32) for t in tensors[3:]):
+        return None
+    if any(t.dtype != dtype for t in tensors[:3]):
+        return None
+    if any(t.device.type != "cpu" or t.layout is not torch.strided for t in tensors):
         return None
     if any(t.dim() != 4 for t in tensors[:3]) or (mask is not None and tensors[3].dim() not in (2, 4)):
         return None
@@ -85,7 +92,7 @@ def _recognize(node: torch.fx.Node) -> Attention | None:
     known = cast(list[Layout], layouts)
     if not _fit(*[size for size, _ in known]) or any(stride[3] != 1 for _, stride in known[:3]):
         return None
-    return Attention(node, _part(known), causal, scale)
+    return Attention(node, _part(known), dtype, causal, scale)
 
 
 def _is_positive(scale: Any) -> bool:
@@ -114,6 +121,6 @@ def _part(layouts: list[Layout]) -> tuple[Layout, ...]:
     return tuple([(cut(shape), stride) for shape, stride in layouts])
 
 
-def _made_up(shape: tuple[int, ...], stride: tuple[int, ...]) -> torch.Tensor:
+def _made_up(shape: tuple[int, ...], stride: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
     span = 1 + sum((n - 1) * step for n, step in zip(shape, stride))
-    return torch.full((span,), 0.5).as_strided(shape, stride)
+    return torch.full((span,), 0.5, dtype=dtype).as_strided(shape, stride)

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import sympy
+import torch
 
 from ..cpp.indices import c_expression
 from ..ir import Buffer, ExternCall, View
@@ -29,6 +30,8 @@ def task(call: ExternCall, results: list[Buffer | None]) -> str:
     out, logs = results
     if out is None or out.stride[3] != 1:
         raise NoNativeForm("attention with a result of other strides")
+    if out.dtype != torch.float32:
+        raise NoNativeForm("attention in 16 bits")
     causal = _given(call).get("is_causal", False)
     numbers = [*query.size[:3], key.size[2], query.size[3], sympy.Integer(int(causal))]
     for view in (query, key, value):

@@ -221,9 +221,63 @@ def test_sizes_that_vary(slow_library, native):
     assert [d.chosen for d in keeping.decisions if d.subject.startswith("attention-")] == ["own"] * 2
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("mask", [None, torch.bfloat16, torch.float32])
+def test_16_bits_are_nearer_to_the_exact_value_than_atens(slow_library, dtype, mask):
+    torch.manual_seed(0)
+    hidden = None if mask is None else torch.randn(2, 1, 1, 50).to(dtype if mask == torch.bfloat16 else mask)
+
+    def program(x, weight, hidden):
+        query, key, value = heads(x @ weight, 4)
+        return F.scaled_dot_product_attention(query, key, value, attn_mask=hidden, is_causal=hidden is None)
+
+    inputs = torch.randn(2, 50, 64, dtype=dtype), torch.randn(64, 192, dtype=dtype) / 8, hidden
+    inputs = inputs if mask else inputs[:2]
+    whole = program if mask else (lambda x, weight: program(x, weight, None))
+    call, keeping = compiled(*inputs, program=whole)
+    (ours,), eager = call(*inputs), whole(*inputs)
+    query, key, value = [t.double() for t in heads(inputs[0] @ inputs[1], 4)]
+    exact = F.scaled_dot_product_attention(query, key, value, is_causal=mask is None,
+                                           attn_mask=None if mask is None else hidden.double())
+    assert (ours.dtype, ours.shape, ours.stride()) == (dtype, eager.shape, eager.stride())
+    assert (ours - exact).square().mean() <= (eager - exact).square().mean()
+    assert [d.chosen for d in keeping.decisions if d.subject.startswith("attention-")] == ["own"]
+
+
+@pytest.mark.parametrize("which", [0, 1, 2])
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("keys", [9, 33, 130])
+def test_numbers_of_16_bits_that_are_not_finite(which, value, keys):
+    torch.manual_seed(0)
+    tensors = [torch.randn(1, 2, rows, 8, dtype=torch.bfloat16) for rows in (3, keys, keys)]
+    tensors[which][:, 1, 1, 0] = value
+    for ours, eager in zip(attention.OPERATOR(*tensors), attention.ATEN(*tensors), strict=True):
+        torch.testing.assert_close(ours, eager, rtol=0.02, atol=0.02, equal_nan=True)
+
+
+def test_the_wrapper_for_16_bits_is_python(slow_library):
+    inputs = [t.bfloat16() for t in BLOCK]
+    call, keeping = compiled(*inputs, overrides={"wrapper:graph": "cpp"})
+    torch.testing.assert_close(call(*inputs)[0], block(*inputs), rtol=0.1, atol=0.05)
+    assert [d.why for d in keeping.decisions if d.kind == "python_wrapper"] == ["attention in 16 bits"]
+
+
+def test_a_step_of_training_in_16_bits(slow_library):
+    found = []
+    program = compile(block)
+    for function, dtype in ((block, torch.float64), (block, torch.bfloat16), (program, torch.bfloat16)):
+        inputs = [t.detach().bfloat16().to(dtype).requires_grad_() for t in BLOCK[:2]]
+        result = function(*inputs, BLOCK[2].bfloat16().to(dtype))
+        result.square().sum().backward()
+        found.append([result, *[t.grad for t in inputs]])
+    for exact, eagers, ours in zip(*found, strict=True):
+        assert (ours.dtype, ours.stride()) == (eagers.dtype, eagers.stride())
+        assert (ours - exact).square().mean() <= 1.2 * (eagers - exact).square().mean()
+    assert not program.fallbacks
+
+
 LEFT = {
     "doubles": lambda q, k, v: F.scaled_dot_product_attention(q.double(), k.double(), v.double()),
-    "16 bits": lambda q, k, v: F.scaled_dot_product_attention(q.bfloat16(), k.bfloat16(), v.bfloat16()),
     "a scale that turns scores over": lambda q, k, v: F.scaled_dot_product_attention(q, k, v, scale=-1.0),
     "large heads": lambda q, k, v: F.scaled_dot_product_attention(*[t.repeat(1, 1, 1, 20) for t in (q, k, v)]),
 }
