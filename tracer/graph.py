@@ -184,6 +184,8 @@ class TraceGraph:
             raise Unsupported("may-raise", name)
         fake = self.run_fake(op, target, node_args, node_kwargs)
         refuse_hidden_gradients(target, (node_args, node_kwargs), fake)
+        if self.unchecked and isinstance(target, torch._ops.HigherOrderOperator):
+            self.unchecked = self._known(self.unchecked, fake)
         if self.unchecked:
             check_at_run_time(tx, self.unchecked, name)
             self.unchecked = []
@@ -203,6 +205,15 @@ class TraceGraph:
         for row in self.rows:
             row.is_used(node)
         return build.wrap_result(tx, node, fake)
+
+    def _known(self, conditions: Sequence[sympy.Expr], results: Sequence[Any]) -> list[sympy.Expr]:
+        """Those of the conditions whose numbers the graph has, or an operator's results. The others are the operator's
+        own: how often a loop runs, which its backward asks."""
+        values = [*results, *(node.meta.get("val") for scope in self.scopes.open for node in scope.graph.nodes)]
+        sizes = [value.shape if isinstance(value, torch.Tensor) else (value,) for value in values]
+        numbers = [number for size in sizes for number in size if isinstance(number, (torch.SymInt, torch.SymFloat))]
+        known = set[sympy.Symbol]().union(*map(free_unbacked_symbols, numbers))
+        return [condition for condition in conditions if free_unbacked_symbols(condition) <= known]
 
     def _accept_unbacked(self, target: Any, fake: Any, tx: Interpreter) -> None:
         """The operation has a result that only the data tells. Raises Unsupported where the graph breaks instead."""

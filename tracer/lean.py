@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import enum
+import functools
 import importlib
 import importlib.abc
 import importlib.machinery
@@ -74,17 +75,22 @@ def _untimed(*args: object, **kwargs: object) -> Iterator[None]:
     yield
 
 
-def disable(function: Callable[..., Any], *options: Any, **named_options: Any) -> Callable[..., Any]:
+def disable(
+    function: Callable[..., Any] | None = None, *options: Any, **named_options: Any
+) -> Callable[..., Any]:
     """What `torch._disable_dynamo` gets, and keeps: the function itself while TorchDynamo is not there, and what the
-    real `torch._dynamo.disable` makes of it from the day that it is."""
+    real `torch._dynamo.disable` makes of it from the day that it is. Without a function, the decorator that does."""
+    if function is None:
+        return functools.partial(disable, **named_options)
+    wrapped = function
     real: list[Callable[..., Any]] = []
 
     def run(*args: Any, **kwargs: Any) -> Any:
         if not real:
             dynamo = sys.modules.get(_PACKAGE)
             if dynamo is None or dynamo is _standing.get(_PACKAGE):
-                return function(*args, **kwargs)
-            real.append(dynamo.disable(function, *options, **named_options))
+                return wrapped(*args, **kwargs)
+            real.append(dynamo.disable(wrapped, *options, **named_options))
         return real[0](*args, **kwargs)
 
     run.__dict__["_torchdynamo_disable"] = True  # how TorchDynamo knows such a function

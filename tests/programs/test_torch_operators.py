@@ -102,6 +102,23 @@ def loops(compile):
 
 
 @program
+def loops_with_gradients(compile):
+    from torch._higher_order_ops.while_loop import while_loop
+
+    def f(x, w, limit):
+        y = while_loop(lambda i, y: i < limit, lambda i, y: (i + 1, (y @ w).tanh()), (torch.tensor(0), x.sin()))[1]
+        return y.t(), y[0] * 2
+
+    compiled, found = compile(f, fullgraph=True), []
+    for limit in (3, 0, 5):
+        x, w = torch.ones(2, 2, requires_grad=True), torch.full((2, 2), 0.5, requires_grad=True)
+        results = compiled(x, w, torch.tensor(limit))
+        sum(result.sum() for result in results).backward()
+        found += [*results, x.grad, w.grad]
+    return found
+
+
+@program
 def scans(compile):
     from torch._higher_order_ops.scan import scan
 

@@ -88,8 +88,7 @@ def _run(
     """The node `operator(*before, *graphs, *after, lifted)`, whose graphs all take the same lifted inputs. Its results
     are the leaves of what the last region returned."""
     refuse_global_hooks(tx, operator.name())
-    rules = operator.python_key_table
-    rules.setdefault(type(tx.graph.fake_mode), rules.get(FakeTensorMode))  # torch finds its rule by the exact class
+    _teach(type(tx.graph.fake_mode))
     lifted = list(dict.fromkeys(node for region in regions for node in region.scope.lifted))
     modules = []
     for region in regions:
@@ -98,6 +97,15 @@ def _run(
         modules.append(NodeValue(tx.graph.scopes.open[-1].add_module(region.scope.close(outputs))))
     results = tx.graph.call(operator, [*before, *modules, *after, _Nodes(lifted)], {}, tx)
     return unflatten(tx, results.iterate(tx), regions[-1].spec)
+
+
+def _teach(mode: type[FakeTensorMode]) -> None:
+    """Give the rules that torch's operators have for fake tensors to `mode`, too: torch looks for the exact class. All
+    of them: a loop with gradients calls another one inside."""
+    for operator in torch._ops._higher_order_ops.values():
+        rules = operator.python_key_table
+        if FakeTensorMode in rules:
+            rules.setdefault(mode, rules[FakeTensorMode])
 
 
 class _Nodes(Value):

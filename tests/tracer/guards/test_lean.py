@@ -63,6 +63,17 @@ def test_stock_compile_works_in_the_same_process(before):
     assert out.split() == ["True", "4", "2", "True"]
 
 
+def test_a_branch_of_cond_with_gradients_traces_its_backward():
+    """torch marks a function there with `torch._dynamo.disable(...)`, called with options only."""
+    assert run("""
+        import ptdebug
+        f = ptdebug.compile(lambda x: torch.cond(x.sum() > 0, torch.sin, torch.cos, (x,)) * 2, fullgraph=True)
+        x = torch.ones(3, requires_grad=True)
+        f(x).sum().backward()
+        print(torch.allclose(x.grad, 2 * torch.ones(3).cos()))
+    """).split() == ["True"]
+
+
 def test_the_real_thing_is_there_for_who_asks():
     out = run("""
         with without_dynamo():
