@@ -64,7 +64,7 @@ def _pooled(pool: Any) -> Any:
     return lambda x, *args: pool(_finite(x, 0.0), *args)
 
 
-def _scores(query: torch.Tensor, key: torch.Tensor, *_: Any) -> torch.Tensor:
+def _scores(query: torch.Tensor, key: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
     """The largest score of each row of an attention."""
     scores = _finite(query, 0.0) @ _finite(key, 0.0).transpose(-2, -1)
     return scores.amax(-1, keepdim=True).expand_as(query)

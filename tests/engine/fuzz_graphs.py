@@ -42,7 +42,7 @@ if __name__ == "__main__":  # run as a file: its siblings are found beside it
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
     __package__ = Path(__file__).resolve().parent.name
 
-from . import fuzz_backward_operators, fuzz_rare_operators  # noqa: F401  (they add rules)
+from . import fuzz_backward_operators, fuzz_layer_operators, fuzz_rare_operators  # noqa: F401  (they add rules)
 from .fuzz_capture import captured, faked, varied
 from .fuzz_compare import difference, execute, random_states, said
 from .fuzz_operators import step

@@ -14,10 +14,20 @@ from torch._decomp import decomposition_table
 from .fuzz_programs import kind_of
 
 
-def _group_norm(x: torch.Tensor, groups: int, weight: torch.Tensor) -> torch.Tensor:
+def _affine(normal: torch.Tensor, weight: torch.Tensor | None = None, bias: torch.Tensor | None = None) -> torch.Tensor:
+    channel = [1, -1, *[1] * (normal.dim() - 2)]
+    scaled = normal if weight is None else normal * weight.view(channel)
+    return scaled if bias is None else scaled + bias.view(channel)
+
+
+def _group_norm(x: torch.Tensor, groups: int, *affine: Any) -> torch.Tensor:
     """By its definition; eager's kernel takes the weight into the factor and the mean, in which infinities meet."""
-    channel = [1, -1, *[1] * (x.dim() - 2)]
-    return F.group_norm(x, groups) * weight.view(channel)
+    return _affine(F.group_norm(x, groups), *affine)
+
+
+def _instance_norm(x: torch.Tensor, mean: Any = None, var: Any = None, *affine: Any) -> torch.Tensor:
+    """As `_group_norm`."""
+    return _affine(F.instance_norm(x), *affine)
 
 
 def _mean_of(spread: Any, mean: Any) -> Any:
@@ -34,12 +44,10 @@ def _running_mean(x: torch.Tensor, *args: Any) -> torch.Tensor:
 def _batch_norm(x: torch.Tensor, *args: Any) -> torch.Tensor:
     """By its definition; eager adds up doubles one after the other, and moves the mean into the bias."""
     result = F.batch_norm(x, *args)
-    weight, training = args[2], args[4]
-    if not training:
+    if not args[4]:
         return result
     spread, mean = torch.var_mean(x, [d for d in range(x.dim()) if d != 1], correction=0, keepdim=True)
-    normal = (x - mean) / torch.sqrt(spread + 1e-5)
-    return normal if weight is None else normal * weight.view([1, -1, *[1] * (x.dim() - 2)])
+    return _affine((x - mean) / torch.sqrt(spread + 1e-5), *args[2:4])
 
 
 def _batch_norm_by_var_mean(x: torch.Tensor, mean: Any, *args: Any) -> torch.Tensor:
@@ -51,9 +59,9 @@ def _batch_norm_by_var_mean(x: torch.Tensor, mean: Any, *args: Any) -> torch.Ten
     return result
 
 
-def _softshrink(x: torch.Tensor) -> torch.Tensor:
+def _softshrink(x: torch.Tensor, bound: float = 0.5) -> torch.Tensor:
     """As the loop over what vectors leave has it: of what is cut off, the sign is left."""
-    return torch.where(x.abs() <= 0.5, x * 0, F.softshrink(x))
+    return torch.where(x.abs() <= bound, x * 0, F.softshrink(x, bound))
 
 
 def _fmod(x: torch.Tensor, y: Any) -> torch.Tensor:
@@ -98,6 +106,7 @@ BY_PARTS: dict[str, tuple[Any, ...]] = {
     "torch.ops.aten.native_layer_norm_backward":
         (decomposition_table[torch.ops.aten.native_layer_norm_backward.default],),
     "F.group_norm": (_group_norm,),
+    "F.instance_norm": (_instance_norm,),
     "F.batch_norm": (_batch_norm, _batch_norm_by_var_mean),
     "F.softshrink": (_softshrink,),
     **dict.fromkeys(("torch.fmod", "torch.ops.aten.fmod.Scalar"), (_fmod, _fmod_of_multiples)),
