@@ -13,6 +13,7 @@ from ...artifacts.context import CompileContext
 from ...artifacts.records import Option, RuleMatch
 from .. import attention
 from ..aten import AtenGraph
+from ..lowering.pointwise import keeps_rounding
 from .measure import TOO_BUSY, Call, costs
 
 LIBRARY, OWN = "aten", "own"
@@ -59,6 +60,8 @@ def choose_attention(graph: AtenGraph, context: CompileContext) -> list[RuleMatc
         default = OWN if known and known[OWN] < WORTH * known[LIBRARY] else LIBRARY
         (queries, size), keys = found.layouts[0][0][2:], found.layouts[1][0][2]
         why = f"{default} is the faster for {queries} queries of {size} and {keys} keys here" if known else TOO_BUSY
+        if keeps_rounding(context, node, found.dtype):
+            default, why = LIBRARY, "it rounds the weights of the values, as eager does"
         options = [Option(name, -seconds * 1e6) for name, seconds in known.items()] or [Option(LIBRARY), Option(OWN)]
         origins = (f"forward#{node.name}",)
         if context.decide("library", f"attention-{node.name}", options, default, why, origins=origins) == OWN:

@@ -17,6 +17,7 @@ from .registry import POINTWISE, Unsupported, lowering, promoted
 from .values import Compute, Index, Value
 
 if TYPE_CHECKING:
+    from ...artifacts.context import CompileContext
     from .graph import GraphLowering
 
 aten = torch.ops.aten
@@ -92,7 +93,7 @@ def apply(graph: GraphLowering, node: torch.fx.Node, rule: Rule, operands: tuple
     if low is not None and packet in ("add", "sub", "rsub"):  # what the second operand is multiplied by
         options = tuple([number_in(o, low) for o in options])
         named = {name: number_in(value, low) for name, value in named.items()}
-    result, rounding = fake.dtype, keeps_rounding(graph, node, fake.dtype)
+    result, rounding = fake.dtype, keeps_rounding(graph.context, node, fake.dtype)
 
     def compute(e: BodyBuilder, index: Index) -> str:
         given = zip(operands, dtypes, narrow)
@@ -123,11 +124,11 @@ def _stored(operand: Any, exact: bool) -> torch.dtype | None:
     return operand.dtype if exact and isinstance(operand, Value) and operand.dtype in LOW_PRECISION else None
 
 
-def keeps_rounding(graph: GraphLowering, node: torch.fx.Node, dtype: torch.dtype) -> bool:
+def keeps_rounding(context: CompileContext, node: torch.fx.Node, dtype: torch.dtype) -> bool:
     """Whether a low-precision result is rounded although it stays in a register, as eager rounds each operator's."""
     if dtype not in LOW_PRECISION:
         return False
-    return graph.context.decide(
+    return context.decide(
         "rounding", node.name, ("float32", "eager"), "float32",
         "a chain of operators keeps its float32 values, which is nearer to the exact result than rounding each",
         origins=(f"forward#{node.name}",),
@@ -138,7 +139,7 @@ def lazily_rounded(graph: GraphLowering, node: torch.fx.Node, fake: torch.Tensor
                    compute: Compute) -> Value:
     """The lazy result of `compute`, whose last operation is wider than `fake` where that has 16 bits; rounded where
     `keeps_rounding` says so."""
-    if not keeps_rounding(graph, node, fake.dtype):
+    if not keeps_rounding(graph.context, node, fake.dtype):
         return graph.pointwise(node, fake, inputs, compute)
     return graph.pointwise(node, fake, inputs, lambda e, index: e.rounded(compute(e, index), fake.dtype))
 

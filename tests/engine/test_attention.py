@@ -244,6 +244,13 @@ def test_16_bits_are_nearer_to_the_exact_value_than_atens(slow_library, dtype, m
     assert [d.chosen for d in keeping.decisions if d.subject.startswith("attention-")] == ["own"]
 
 
+def test_rounding_as_eagers_is_atens(slow_library):
+    inputs = [t.bfloat16() for t in BLOCK]
+    call, keeping = compiled(*inputs, overrides={"rounding:*": "eager"})
+    assert torch.equal(call(*inputs)[0], block(*inputs))
+    assert [d.chosen for d in keeping.decisions if d.subject.startswith("attention-")] == ["aten"] * 2
+
+
 @pytest.mark.parametrize("which", [0, 1, 2])
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 @pytest.mark.parametrize("keys", [9, 33, 130])
