@@ -52,6 +52,7 @@ CALLED: dict[Any, Callable[..., Any]] = {
     # The same operators, whose arguments Python's bindings read in a third of the time.
     torch.ops.aten.mm.default: torch.mm, torch.ops.aten.addmm.default: torch.addmm,
     torch.ops.aten.bmm.default: torch.bmm, torch.ops.aten.baddbmm.default: torch.baddbmm,
+    torch.ops.aten.convolution.default: torch.convolution,
     **RANDOM_FILLS,
     depthwise.OPERATOR: depthwise.depthwise_weight_gradient, attention.OPERATOR: attention.attention,
 }

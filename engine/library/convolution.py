@@ -3,7 +3,8 @@
 - `contiguous`: ATen, on images as PyTorch stores them (N, C, H, W).
 - `channels-last`: ATen, on images whose channels are innermost; the weight stays as it is, and ATen turns it. A frozen
   weight is packed for oneDNN instead, which then adds the image that `packing.py` finds after the convolution.
-- `product`: channels-last, for 1x1 kernels: one matrix product over all pixels (those that the stride visits).
+- `product`: channels-last, for 1x1 kernels: one matrix product over all pixels (those that the stride visits), by the
+  library that `products.py` will choose for it.
 """
 from __future__ import annotations
 
@@ -15,10 +16,12 @@ import torch
 import torch.fx
 
 from .measure import Call, costs
+from .products import LONGEST, onednn
 
 aten = torch.ops.aten
 
 CONTIGUOUS, LAST, PRODUCT = "contiguous", "channels-last", "product"
+BY_ONEDNN = "product-onednn"
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,9 @@ class Convolution:
 
     def costs(self) -> dict[str, float]:
         """Seconds of each way, by its name; nothing where the machine is too busy to tell."""
-        return costs(f"convolution {self.describe()}", self._calls)
+        known = costs(f"2-d convolution {self.describe()}", self._calls)
+        return {way: min(known[way], known.get(BY_ONEDNN, known[way])) if way == PRODUCT else known[way]
+                for way in self.ways if known}
 
     def describe(self) -> str:
         """All that the time depends on."""
@@ -68,6 +73,8 @@ class Convolution:
             down, across = self.stride
             pixels, columns = turned.permute(0, 2, 3, 1)[:, ::down, ::across], weight.flatten(1).t()
             calls[PRODUCT] = lambda: aten.mm.default(pixels.reshape(-1, self.image[1]), columns)
+            if torch.backends.mkldnn.is_available() and self.image[1] <= LONGEST:
+                calls[BY_ONEDNN] = lambda: onednn(pixels.reshape(-1, self.image[1]), columns.t())
         if self.frozen:
             order = (list(self.padding), list(self.stride), list(self.dilation), self.groups)
             packed = torch.ops.mkldnn._reorder_convolution_weight(weight, *order, list(self.image))

@@ -59,12 +59,16 @@ class Product:
         calls: dict[str, Call] = {MKL: lambda: torch.mm(rows, weight.t())}
         if bias is not None:
             calls[MKL] = lambda: torch.addmm(bias, rows, weight.t())
-        onednn = callable_of(_onednn())
-        calls[ONEDNN] = lambda: onednn(rows, weight, bias, "none", [], "")
+        calls[ONEDNN] = lambda: onednn(rows, weight, bias)
         if self.packs:
             packed, product = torch.ops.mkl._mkl_reorder_linear_weight(weight, m), callable_of(_packed_product())
             calls[PACKED] = lambda: product(rows, packed, weight, bias, m)
         return {way: calls[way] for way in self.ways}
+
+
+def onednn(rows: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> object:
+    """The product by oneDNN, called as a wrapper calls it."""
+    return callable_of(_onednn())(rows, weight, bias, "none", [], "")
 
 
 def choose_products(graph: AtenGraph, context: CompileContext) -> list[RuleMatch]:

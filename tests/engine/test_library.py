@@ -197,6 +197,17 @@ def test_each_layout_gives_eagers_values_and_strides(block, way, shape):
         assert_like(results, block(image))
 
 
+def test_a_product_of_pixels_costs_what_the_faster_library_takes(monkeypatch):
+    times = {"contiguous": 9.0, "channels-last": 3.0, "product": 4.0, "product-onednn": 2.0, "mkl": 4.0, "onednn": 2.0}
+    monkeypatch.setattr(measure, "_measured", lambda calls: {name: times[name] for name in calls})
+    program, inputs = lambda x, w: F.conv2d(x, w).relu(), (torch.randn(2, 96, 32, 32), torch.randn(80, 96, 1, 1))
+    results, lines, keeping = compiled(program, *inputs)
+    assert_like(results, [program(*inputs)])
+    assert any("mkldnn__linear_pointwise" in line.text for line in lines)
+    options = next(d.options for d in keeping.decisions if d.subject == "convolution")
+    assert {o.name: o.score for o in options} == {"contiguous": -9e6, "channels-last": -3e6, "product": -2e6}
+
+
 @pytest.mark.parametrize("way", ["contiguous", "channels-last"])
 @pytest.mark.parametrize("length", [16, 5])
 def test_convolutions_of_rows(way, length):
