@@ -383,7 +383,7 @@ EXPRESSIONS: tuple[tuple[str, str, str, BreakKind], ...] = (
     ("missing-fake-kernel", r"^(aten|torch|Tensor)\.", "", _NO_META),
     ("data-dependent-branch", "^the number `", r"\A(?!.*\.(item|tolist)\(\)$)[a-z_]+(\.[a-z_]+)+\(.*\)$", _DECIDES),
     ("not-a-constant", "", r"""^(f["']|\{|str\(|repr\(|format\()""", _TEXT),
-    ("call", "__next__$", r"^with\b", _LEFT),
+    ("call", "__next__$|^a method from before the graph break$", r"^with\b", _LEFT),
 )
 """(code, regular expressions on the detail and on the program's text, what is said). Which part of a line an
 instruction is about differs between versions of Python, so the text is the expression and, below it, its line."""

@@ -162,8 +162,12 @@ def code_info(code: CodeType) -> CodeInfo:
         code=code,
         instructions=instructions,
         exceptions=_exception_table(code, by_offset, len(instructions)),
-        of_program=is_program(code.co_filename),
+        of_program=is_program(code.co_filename) and not code.co_qualname.startswith(_OF_DATACLASSES),
     )
+
+
+_OF_DATACLASSES = "__create_fn__."
+"""How the names of methods begin that `dataclasses` writes: they have no lines."""
 
 
 def _value(code: CodeType, word: Word) -> Any:

@@ -193,7 +193,7 @@ class Interpreter:
         """Say who called (again, for a generator: who resumed) this frame."""
         self.parent = parent
         self.depth: int = parent.depth + 1 if parent is not None else 0
-        self._outer_locations = parent.stack_locations() if parent is not None else ()
+        self._outer_locations = parent._program_stack() if parent is not None else ()
 
     def forget(self) -> None:
         """The frame has ended: let go of what it holds (functions made in it hold the frame)."""
@@ -227,7 +227,7 @@ class Interpreter:
         if "stack" not in error.context:
             error.context["stack"] = self.stack_locations()
             error.context["location"] = self.own_location()
-            if not self.info.of_program:
+            if not self.info.of_program and self.parent is not None:
                 error.context["inside"] = self.code.co_qualname, expression_of(self.info.location(self.current))
 
     def unwind(self, exception: Value) -> bool:
@@ -461,7 +461,10 @@ class Interpreter:
         return next((p for p in reversed(self.stack_locations()) if not is_installed(p.file)), self.location())
 
     def stack_locations(self) -> tuple[Location, ...]:
-        """The program's stack, innermost last."""
+        """The program's stack, innermost last; where torch's frames are all there is, the place in the outermost."""
+        return self._program_stack() or (self.location(),)
+
+    def _program_stack(self) -> tuple[Location, ...]:
         if not self.info.of_program:
             return self._outer_locations
         return (*self._outer_locations, self.info.location(self.current))

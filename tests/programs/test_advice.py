@@ -6,6 +6,7 @@ program for each way out that is named. A program is a function of `compile`; `w
 from __future__ import annotations
 
 import copy
+import dataclasses
 import io
 import logging
 import os
@@ -111,6 +112,16 @@ def picks_a_row(x):
 def picks_a_row_by_index(x):
     i = x.argmax() // 4
     return x[i.view(1)].squeeze(0) * 2
+
+
+@dataclasses.dataclass(order=True)
+class Scored:
+    score: float
+
+
+def orders_scored(x):
+    found = [Scored(score) for score in x[0].tolist()]
+    return sorted(found, reverse=True)[0].score * torch.tensor(2.0)
 
 
 TARGETS = torch.tensor([[1]])
@@ -497,6 +508,10 @@ ADVICE: dict[str, Advice] = {
     "median": Advice(
         "data-dependent-branch", "statistics.median(x[:, 0].tolist())", "x.median()",
         whole(lambda x: x - statistics.median(x[:, 0].tolist())), (whole(lambda x: x - x[:, 0].median()),),
+    ),
+    "order of dataclasses": Advice(
+        "data-dependent-branch", "sorted(found", "use the tensor's own function, which makes one tensor",
+        whole(orders_scored), (whole(lambda x: x[0].max() * 2),),
     ),
     "branch of torch's": Advice(
         "data-dependent-branch", "average.update_parameters(model)", "before or after the compiled function",

@@ -273,3 +273,20 @@ def test_a_break_in_a_called_module_costs_all_its_calls(recording: Recording) ->
     ((_, gate, times), cost) = next(entry for entry in found if entry[0][1].expression == "x.sum() > 1000")
     assert Path(gate.location.file) == Path(__file__) and gate.location.function == "Gate.forward"
     assert times >= 2 and cost.graphs >= 1 and cost.passes >= 2
+
+
+def test_library_code_that_is_compiled_itself_names_its_own_lines(tmp_path: Path) -> None:
+    @torch.inference_mode()
+    def broken_in_a_block(x):
+        y = x * 2
+        print(end="")
+        return y + 1
+
+    with ptdebug.record("library", out=tmp_path):
+        ptdebug.compile(broken_in_a_block)(X)
+        ptdebug.compile(torch.ao.quantization.FakeQuantize())(X)
+    with Recording.open(tmp_path / "library") as recording:
+        told = [at.message for _, at, _ in breaks(recording)]
+    assert any(text.startswith("a `with` block is left that was entered before an earlier break") for text in told)
+    assert any(text.endswith("the tensor `self.observer_enabled[0] == 1`") for text in told)
+    assert any("MovingAverageMinMaxObserver.forward asks for `" in text for text in told)
