@@ -308,6 +308,20 @@ def numbers_that_vary_where_numbers_are_wrong(compile):
     return [f(torch.ones(2), n, n / 4, [70]) for n in (2, 3, 5)]
 
 
+@program
+def texts_of_dicts_and_of_what_contains_itself(compile):
+    def f(x, d):
+        own = [1]
+        own += [own, (own,), {"own": own}]
+        return x + 1, repr(d), str(d), f"{d}", repr(own), dict(d), list(d.items())
+
+    within = {"a": 1}
+    within["self"] = within
+    f = compile(f)
+    dicts = {"a": 1, 2: "b", None: (1.5, {"q": []}), "e": {}}, {}, {"n": 1}, {"n": 2}, {"n": 3}
+    return [*(f(torch.ones(1), d) for d in dicts), f(torch.ones(1), within)[1]]
+
+
 @pytest.mark.parametrize("name", program)
 def test_a_compiled_program_is_the_program(name):
     check(program[name])

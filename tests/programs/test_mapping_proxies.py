@@ -116,6 +116,36 @@ def dicts_of_classes(compile):
     return results
 
 
+@program
+def texts_and_order(compile):
+    def f(x, shown):
+        words = repr(shown), str(shown), f"{shown}, {shown!r:>40}"
+        return x + 1, words, [*reversed(shown)], [*reversed(shown.items())], [*shown.__reversed__()]
+
+    f = compile(f)
+    made = {"a": 1, "b": (2, [None])}, {}, {3: {"c": "d"}, "e": 1.5}
+    return [f(torch.ones(1), types.MappingProxyType(items)) for items in made]
+
+
+@program
+def what_has_no_hash(compile):
+    def f(x, key):
+        found = []
+        for act in (hash, lambda key: {key: 1}, lambda key: key in {1, 2}, lambda key: hash((1, key))):
+            try:
+                found.append(act(key))
+            except TypeError as error:
+                found.append(str(error))
+        return x + 1, found
+
+    f = compile(f)
+    keys = (
+        types.MappingProxyType({"a": 1}), [1], {}, {1}, collections.deque(), collections.OrderedDict(),
+        collections.defaultdict(int), collections.Counter(), types.SimpleNamespace(),
+    )  # fmt: skip
+    return [f(torch.ones(1), key) for key in keys]
+
+
 @pytest.mark.parametrize("name", program)
 def test_program(name):
     check_whole(program[name])

@@ -124,6 +124,10 @@ class Value:
         """Whether hash(value) is no TypeError."""
         return self.python_type().__hash__ is not None
 
+    def without_hash(self) -> type:
+        """The type that the TypeError of hash(value) names."""
+        return self.python_type()
+
     def key(self) -> Any:
         """What stands for this object as a key of a dict or item of a set: the constant itself, or this value. Raises
         Unsupported where others may equal it."""

@@ -15,6 +15,7 @@ from .constant import REGISTRY, constant, fold
 from .deques import DequeValue
 from .handlers import handles
 from .instance_checks import is_instance, is_subclass
+from .keys import check_hash
 from .lists import ListValue, sort_items
 from .mappings import DictValue
 from .number import NumberValue
@@ -118,6 +119,7 @@ def _hash(tx: Interpreter, value: Value) -> Value:
             tx.raise_observed(TypeError, "__hash__ method should return an integer")
         fits = -(sys.maxsize + 1) <= number <= sys.maxsize
         return constant(-2 if number == -1 else int(number) if fits else hash(number))
+    check_hash(tx, value)
     if not value.is_constant():
         raise Unsupported("call", f"hash() of {value.describe()}")
     return fold(tx, hash, [value])

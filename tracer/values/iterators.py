@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from .base import ObservedException, Unsupported, Value
 from .constant import REGISTRY, ItemsIterator, OneByOneIterator, constant
 from .handlers import handles
+from .mapping_proxies import MappingProxy
 from .mappings import DictValue, DictView
 from .objects import ObjectValue
 from .operators import apply, equal
@@ -422,7 +423,7 @@ def _reversed(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         if not hasattr(value.cls, "__getitem__") or not hasattr(value.cls, "__len__"):
             raise Unsupported("call", f"reversed() of {value.describe()}")
         return ReversedIterator(value, as_index(tx, value.length(tx)) - 1)
-    if isinstance(value, (SequenceValue, DictValue, DictView)):
+    if isinstance(value, (SequenceValue, DictValue, DictView, MappingProxy)):
         return value.reversed(tx)
     if value.is_constant() and hasattr(value.python_type(), "__getitem__"):
         return ItemsIterator(list(value.iterate(tx))[::-1])

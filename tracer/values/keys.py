@@ -14,11 +14,13 @@ from .sequences import TupleValue
 if TYPE_CHECKING:
     from ..interpreter import Interpreter
 
+_IMMUTABLE = 1 << 8
+"""Py_TPFLAGS_IMMUTABLETYPE: no class that a `class` statement makes has it."""
+
 
 def checked_key(tx: Interpreter, key: Value) -> Any:
     """What stands for `key` in the dict; TypeError in the program when its type has no hash."""
-    if not key.is_hashable():
-        tx.raise_observed(TypeError, f"unhashable type: '{_without_hash(key).__name__}'")
+    check_hash(tx, key)
     found = key.key()
     objects = list(objects_of(found))
     tell_apart(tx, *objects)
@@ -27,6 +29,15 @@ def checked_key(tx: Interpreter, key: Value) -> Any:
         special(tx, cls, "__eq__")
     _guard_functions(tx, key, found)
     return found
+
+
+def check_hash(tx: Interpreter, value: Value) -> None:
+    """TypeError in the program when the value has no hash, with the name that the type has in C."""
+    if not value.is_hashable():
+        cls = value.without_hash()
+        written_in_c = cls.__flags__ & _IMMUTABLE and cls.__module__ != "builtins"
+        name = f"{cls.__module__}.{cls.__name__}" if written_in_c else cls.__name__
+        tx.raise_observed(TypeError, f"unhashable type: '{name}'")
 
 
 def _guard_functions(tx: Interpreter, key: Value, found: Any) -> None:
@@ -45,10 +56,3 @@ def objects_of(key: Any) -> Iterator[Value]:
     elif isinstance(key, (tuple, frozenset)):
         for part in key:
             yield from objects_of(part)
-
-
-def _without_hash(key: Value) -> type:
-    """The type that has no hash: that of `key`, or of the first such item of a tuple."""
-    items = key.items if isinstance(key, TupleValue) else ()
-    inner = next((item for item in items if not item.is_hashable()), None)
-    return _without_hash(inner) if inner is not None else key.python_type()

@@ -81,6 +81,10 @@ class MappingProxy(Value):
         """No more than a dict is."""
         return False
 
+    def without_hash(self) -> type:
+        """Where proxies have hashes, those are of what they show."""
+        return MappingProxyType if MappingProxyType.__hash__ is None else self.mapping.without_hash()
+
     def getattr(self, tx: Interpreter, name: str) -> Value:
         """Its methods."""
         found = attribute_of_builtin(tx, self, MappingProxyType, name)

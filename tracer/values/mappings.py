@@ -33,7 +33,8 @@ DICT_TYPES = (dict, OrderedDict, defaultdict)
 class DictValue(Value):
     """A dict. `items` maps keys (see `Value.key`) to Values; None for what is in `real` and was not read yet."""
 
-    __slots__ = ("changes", "default_factory", "items", "key_values", "keys_guarded", "kind", "real", "stored")
+    __slots__ = ("changes", "default_factory", "items", "key_values", "keys_guarded", "kind", "real", "stored",
+                 "texts_guarded")
 
     def __init__(self, kind: type = dict, source: Source | None = None) -> None:
         super().__init__(source)
@@ -42,6 +43,7 @@ class DictValue(Value):
         self.key_values: dict[Any, Value] = {}
         self.real: Any = None
         self.keys_guarded = True
+        self.texts_guarded = False
         self.stored: dict[Any, None] = {}  # keys to which the program assigned
         self.default_factory: Value | None = None
         self.changes = 0  # how often a key came, went or moved
@@ -94,9 +96,19 @@ class DictValue(Value):
         value = self.key_values.get(key)
         if value is None:
             if type(key) is str and self.real is not None and not _is_names(self.source):
-                tx.guards.add(self.source, "LAMBDA", _PLAIN_TEXTS)
+                self._guard_texts(tx)
             value = self.key_values[key] = key if isinstance(key, Value) else from_python(tx, key)
         return value
+
+    def _guard_texts(self, tx: Interpreter) -> None:
+        """A member of an enumeration of strings is another key than the text that it equals; guards of keys compare
+        them. Where there are keys of other types, the guards of all keys say of which."""
+        if not self.texts_guarded:
+            self.texts_guarded = True
+            if _TEXT.issuperset(map(type, self.real)):
+                tx.guards.add(self.source, "LAMBDA", _PLAIN_TEXTS)
+            else:
+                self.guard_keys(tx)
 
     def find(self, tx: Interpreter, key: Value) -> Value | None:
         """The value at `key`, or None when there is none."""
@@ -479,7 +491,6 @@ def _is_none(value: Value) -> bool:
 
 _TEXT: frozenset[type] = frozenset((str,))
 _PLAIN_TEXTS = (lambda mapping: _TEXT.issuperset(map(type, mapping)), "the keys of {} are plain texts")
-"""A member of an enumeration of strings is another key than the text that it equals; guards of keys compare them."""
 
 
 def _is_names(source: Source | None) -> bool:

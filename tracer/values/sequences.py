@@ -181,6 +181,10 @@ class TupleValue(SequenceValue):
         """Whether all items are."""
         return all(item.is_hashable() for item in self.items)
 
+    def without_hash(self) -> type:
+        """That of the first item that has none."""
+        return next(item.without_hash() for item in self.items if not item.is_hashable())
+
     def like(self, items: Sequence[Value]) -> Value:
         """A tuple; slices of a torch.Size are sizes."""
         return TupleValue(items, torch.Size if self.kind is torch.Size else tuple)

@@ -14,6 +14,7 @@ from .constant import REGISTRY, ConstantValue, constant, fold
 from .deques import DequeValue
 from .exceptions import ExceptionValue
 from .lists import ListValue
+from .mapping_proxies import MappingProxy
 from .mappings import DictValue
 from .number import NumberValue
 from .objects import ObjectValue
@@ -98,8 +99,11 @@ def number_text(tx: Interpreter, number: NumberValue, pattern: str = "") -> Valu
     return TextValue(tx, [(number, pattern)])
 
 
-def text_of(tx: Interpreter, value: Value, function: Callable[[Any], str]) -> Value:
-    """str(value) or repr(value), where it does not depend on tensors."""
+def text_of(
+    tx: Interpreter, value: Value, function: Callable[[Any], str], around: tuple[Value, ...] = ()
+) -> Value:
+    """str(value) or repr(value), where it does not depend on tensors. `around` are the lists, tuples and dicts that it is
+    in: of one of them, which contains itself, Python shows brackets."""
     if isinstance(value, NumberValue):
         return number_text(tx, value) if value.python_type() is int else constant(function(value.specialize(tx)))
     if isinstance(value, TensorValue):
@@ -108,8 +112,13 @@ def text_of(tx: Interpreter, value: Value, function: Callable[[Any], str]) -> Va
         return value.text(tx, function)
     if isinstance(value, ObjectValue):
         return _text_of_object(tx, value, function)
+    if isinstance(value, MappingProxy):
+        shown = text_of(tx, value.mapping, function, around)
+        return shown if function is str else joined(tx, [constant("mappingproxy("), shown, constant(")")])
     if isinstance(value, (ListValue, TupleValue)) and value.python_type() in _BRACKETS:
-        return _text_of_items(tx, value)
+        return _text_of_items(tx, value, around)
+    if isinstance(value, DictValue) and value.python_type() is dict:
+        return _text_of_dict(tx, value, around)
     if not value.is_constant() and not isinstance(value, (DequeValue, DictValue, SetValue)):
         raise Unsupported("call", f"{function.__name__}() of {value.describe()}")
     return fold(tx, function, [value])
@@ -119,13 +128,25 @@ REGISTRY["text_of"] = text_of
 REGISTRY["joined"] = joined
 
 
-def _text_of_items(tx: Interpreter, value: ListValue | TupleValue) -> Value:
+def _text_of_items(tx: Interpreter, value: ListValue | TupleValue, around: tuple[Value, ...]) -> Value:
     kind = value.python_type()
     start, end = _BRACKETS[kind].split("{}")
+    if any(outer is value for outer in around):
+        return constant(f"{start}...{end}")
     texts: list[Value] = [constant(start)]
     for number, item in enumerate(value.items):
-        texts += [constant(", " if number else ""), text_of(tx, item, repr)]
+        texts += [constant(", " if number else ""), text_of(tx, item, repr, (*around, value))]
     return joined(tx, [*texts, constant("," * (kind is tuple and len(value.items) == 1) + end)])
+
+
+def _text_of_dict(tx: Interpreter, value: DictValue, around: tuple[Value, ...]) -> Value:
+    if any(outer is value for outer in around):
+        return constant("{...}")
+    texts: list[Value] = []
+    for key, item in value.pairs(tx):
+        texts += [constant(", " if texts else "{"), text_of(tx, key, repr, (*around, value)), constant(": ")]
+        texts.append(text_of(tx, item, repr, (*around, value)))
+    return joined(tx, [*texts, constant("}" if texts else "{}")])
 
 
 def _text_of_object(tx: Interpreter, value: ObjectValue, function: Callable[[Any], str]) -> Value:
