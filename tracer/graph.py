@@ -53,8 +53,15 @@ PURE_METHODS = frozenset(
 """Tensor methods whose unused result is dropped from the graph. Whatever is not known to be pure stays."""
 
 
-_DROPOUTS = frozenset((torch.nn.functional.dropout, torch.dropout, torch.ops.aten.dropout.default))
+_DROPOUTS = frozenset((
+    torch.nn.functional.dropout, torch.dropout, torch.ops.aten.dropout, torch.ops.aten.dropout.default,
+))  # fmt: skip
 """Functions (of a tensor, a probability, and whether to drop) that give the tensor itself where nothing is dropped."""
+
+_NATIVE_DROPOUTS = frozenset((
+    torch.native_dropout, torch.ops.aten.native_dropout, torch.ops.aten.native_dropout.default,
+))  # fmt: skip
+"""Those that also give the mask, of which torch's Python form gives the tensor itself, too."""
 
 _CHECKS = (torch.ops.aten._assert_scalar.default,)
 """Operators that state a condition on numbers themselves."""
@@ -272,6 +279,8 @@ class TraceGraph:
                         raise Unsupported("metadata-mutation", f"Tensor.{target}")
                     return fake
                 fake = target(*fake_args, **fake_kwargs)
+                if target in _NATIVE_DROPOUTS and any(fake[0] is a for a in (*fake_args, *fake_kwargs.values())):
+                    raise Unsupported("call", _operator_name(op, target))  # eager gives a copy, and drops for None
                 if _writes_lists(target):  # which fake tensors do not count
                     torch.autograd.graph.increment_version([part for part in fake_args[0] if not part.is_inference()])
                 return fake

@@ -558,11 +558,24 @@ def functions_compiled_by_themselves(compile):
 def nothing_is_dropped_from_a_view_whose_sizes_vary(compile):
     """torch's Python form of dropout copies what eager gives back, and promises other strides for it."""
     results = []
-    for dropout in (F.dropout, torch.ops.aten.dropout):
+    for dropout in (F.dropout, torch.ops.aten.dropout, torch.ops.aten.dropout.default):
         for grad in (False, True):
             x = torch.arange(320.0).as_strided((7, 5, 8), (45, 9, 1), 5).requires_grad_(grad)
             y = compile(lambda x, dropout=dropout: dropout(x[:], 0.0, True), dynamic=True)(x)
             results += [y.clone(), y.stride(), y.data_ptr() == x.data_ptr()]
+    return results
+
+
+@program
+def dropout_with_its_mask(compile):
+    """torch's Python form gives the tensor itself where nothing is dropped, and takes None for False."""
+    torch.manual_seed(0)
+    results = []
+    for dropout in (torch.native_dropout, torch.ops.aten.native_dropout, torch.ops.aten.native_dropout.default):
+        for p, train in ((0.5, False), (0.5, None), (0.0, True), (0.5, True)):
+            x = torch.ones(3, 4, requires_grad=True)
+            y, mask = compile(lambda x, dropout=dropout, p=p, train=train: dropout(x, p, train))(x)
+            results += [y, mask, y is x]
     return results
 
 
