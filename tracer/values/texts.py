@@ -102,8 +102,8 @@ def number_text(tx: Interpreter, number: NumberValue, pattern: str = "") -> Valu
 def text_of(
     tx: Interpreter, value: Value, function: Callable[[Any], str], around: tuple[Value, ...] = ()
 ) -> Value:
-    """str(value) or repr(value), where it does not depend on tensors. `around` are the lists, tuples and dicts that it is
-    in: of one of them, which contains itself, Python shows brackets."""
+    """str(value) or repr(value), where it does not depend on tensors. `around` are the lists, tuples and dicts that it
+    is in: of one of them, which contains itself, Python shows brackets."""
     if isinstance(value, NumberValue):
         return number_text(tx, value) if value.python_type() is int else constant(function(value.specialize(tx)))
     if isinstance(value, TensorValue):
