@@ -6,6 +6,7 @@ from __future__ import annotations
 import collections
 import math
 
+import numpy as np
 import ptdebug
 import pytest
 import torch
@@ -501,6 +502,31 @@ def pixels_of_nothing(compile):
     compiled = [(compile(f, dynamic=dynamic), compile(of_some, dynamic=dynamic)) for dynamic in (None, True, False)]
     return [[[call(fast, torch.ones(shape)) for shape in shapes], [call(some, sign * torch.ones(shapes[2]))
             for sign in (1, -1)]] for fast, some in compiled]
+
+
+@program
+def tensors_of_data_or_of_sizes(compile):
+    """torch.Tensor and its kin take numbers for sizes, lists and tuples for data; no mode of torch changes them."""
+    def f(x, array):
+        made = [torch.Tensor([x.shape[0], 1e10]), torch.Tensor((1, True)), torch.Tensor([[1, 2], [3, 4]])]
+        made += [torch.FloatTensor(range(3)), torch.LongTensor([2, 0]), torch.BoolTensor([True, False])]
+        made += [torch.Tensor([]), torch.Tensor([x[0], 2])]
+        made += [x.new((2, 3)), x.new([2.5]), x.new(), x[torch.LongTensor([0, 2])] + torch.Tensor(array)[:2]]
+        sizes = [torch.Tensor(2, x.shape[0]), torch.Tensor(x.shape), torch.HalfTensor(2), x.new(3, 2), x.new(x.shape)]
+        return made, [(empty.shape, empty.dtype, empty.device) for empty in sizes]
+
+    fast, array, found = compile(f, fullgraph=True), np.ones(3, np.float32), []
+    for length in (3, 4, 5):
+        found.append(fast(torch.rand(length, dtype=torch.float64), array))
+    with torch.device("meta"):
+        found.append(fast(torch.rand(3, device="cpu"), array))
+    torch.set_default_dtype(torch.float64)
+    try:
+        found.append(fast(torch.rand(3), array))
+    finally:
+        torch.set_default_dtype(torch.float32)
+    tensor = compile(lambda data: torch.Tensor(data))
+    return found, [call(tensor, data) for data in (5.0, None, "ab")], tensor(found[0][0][1])
 
 
 @pytest.mark.parametrize("name", program)

@@ -22,6 +22,7 @@ from . import (  # noqa: F401  (they fill the tables)
     functional,
     functorch,
     iterators,
+    legacy_constructors,
     library,
     made_modules,
     mapping_proxies,

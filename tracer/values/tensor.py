@@ -435,15 +435,6 @@ def _get_device(tx: Interpreter, self: TensorValue, args: Sequence[Value], kwarg
     return constant(-1 if device.type == "cpu" else device.index)
 
 
-def _new(tx: Interpreter, self: TensorValue, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
-    """Tensor.new(*sizes): uninitialised."""
-    if any(issubclass(arg.python_type(), torch.Tensor) for arg in args):
-        raise Unsupported("call", "Tensor.new of data")
-    sizes = args or [constant(0)]
-    size = args[0] if len(args) == 1 and issubclass(args[0].python_type(), tuple) else TupleValue(sizes, tuple)
-    return tx.graph.call("new_empty", [self, size], kwargs, tx, op="call_method")
-
-
 def _view_in_place(name: str) -> Callable[..., Value | None]:
     """`y.unsqueeze_(0)` of a tensor that the graph computes: from here on, the variable is the view. Autograd counts it
     as a change, so a tensor that needs gradients is left alone, and one of inference mode outside of it, which refuses.
@@ -478,7 +469,6 @@ METHODS: dict[str, Callable[..., Value | None]] = {
     "nelement": _numel,
     "type": _type,
     "get_device": _get_device,
-    "new": _new,
     "item": _item,
     "_is_view": _is_view,
     "tolist": _tolist,

@@ -1,0 +1,65 @@
+"""`torch.Tensor(...)`, `torch.LongTensor(...)` and their kin, and `x.new(...)`: of data, or of sizes.
+
+They tell the two apart as `legacy_tensor_generic_ctor_new` in torch/csrc/utils/tensor_new.cpp does: numbers and a
+`torch.Size` are sizes, a list or tuple is data. They ask no mode of torch: none for functions, not the default device.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from .base import Unsupported, Value
+from .constant import constant
+from .handlers import handles
+from .ndarrays import NdarrayValue
+from .registry import from_python
+from .sequences import TupleValue
+from .tensor import METHODS, TensorValue
+
+if TYPE_CHECKING:
+    from ..interpreter import Interpreter
+
+Args = Sequence[Value]
+Kwargs = Mapping[str, Value]
+
+_TYPES = [kind for kind in vars(torch).values() if type(kind) is type(torch.FloatTensor) and kind.__module__ == "torch"]
+
+
+def _constructor(cls: Any) -> Callable[[Interpreter, Args, Kwargs], Value]:
+    """What calls of torch.Tensor, or of a type that names a dtype, give."""
+
+    def handler(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+        dtype = torch.get_default_dtype() if cls is torch.Tensor else cls.dtype
+        return _made(tx, args, kwargs, dtype, torch.device("cpu"), f"the class {cls.__name__}")
+
+    return handler
+
+
+for _cls in (torch.Tensor, *_TYPES):
+    handles(_cls)(_constructor(_cls))
+
+
+def _new(tx: Interpreter, self: TensorValue, args: Args, kwargs: Kwargs) -> Value:
+    return _made(tx, args, kwargs, self.fake.dtype, self.fake.device, "Tensor.new")
+
+
+METHODS["new"] = _new
+
+
+def _made(tx: Interpreter, args: Args, kwargs: Kwargs, dtype: torch.dtype, device: torch.device, name: str) -> Value:
+    """Uninitialised where sizes are given."""
+    kinds = [arg.python_type() for arg in args]
+    options = {"dtype": constant(dtype), "device": constant(device)}
+    if kwargs:
+        raise Unsupported("call", name)
+    with tx.trace.overrides.set([], False):
+        if kinds == [torch.Size] or all(kind is int for kind in kinds):
+            sizes = args[0] if kinds == [torch.Size] else TupleValue(args or [constant(0)], tuple)
+            return tx.graph.call(torch.empty, [sizes], options, tx)
+        if len(args) == 1 and kinds[0] in (list, tuple, range):
+            return from_python(tx, torch.tensor).call(tx, args, options)
+        if len(args) == 1 and isinstance(args[0], NdarrayValue):
+            return from_python(tx, torch.as_tensor).call(tx, args, options)
+    raise Unsupported("call", name)
