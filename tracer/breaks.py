@@ -351,6 +351,15 @@ _NO_META = BreakKind(
     "call it before or after the compiled function",
 )
 
+_SPARSE = BreakKind(
+    "{detail} does not hold all its elements, and there are no kernels for that",
+    "pass x.to_dense(), or compute with the sparse tensor before or after the compiled function",
+)
+_STAYS = BreakKind(
+    "{detail} is of a kind that the compiler does not know",
+    "compute with it before or after the compiled function",
+)
+
 _LEFT = BreakKind(
     "a `with` block is left that was entered before an earlier break in it, so Python leaves it",
     "take away the break inside of the block: this one goes with it",
@@ -383,6 +392,8 @@ EXPRESSIONS: tuple[tuple[str, str, str, BreakKind], ...] = (
     ("missing-fake-kernel", r"^(aten|torch|Tensor)\.", "", _NO_META),
     ("data-dependent-branch", "^the number `", r"\A(?!.*\.(item|tolist)\(\)$)[a-z_]+(\.[a-z_]+)+\(.*\)$", _DECIDES),
     ("not-a-constant", "", r"""^(f["']|\{|str\(|repr\(|format\()""", _TEXT),
+    ("unknown-type", r"^a tensor with layout torch\.sparse", "", _SPARSE),
+    ("not-a-constant", "^a Tensor from before the graph break$", "", _STAYS),
     ("call", "__next__$|^a method from before the graph break$", r"^with\b", _LEFT),
 )
 """(code, regular expressions on the detail and on the program's text, what is said). Which part of a line an

@@ -491,6 +491,7 @@ def nll_loss_backward(
 @own(aten._amp_foreach_non_finite_check_and_unscale.default)
 def unscaled(gradients: Sequence[torch.Tensor], found: torch.Tensor, inverse: torch.Tensor) -> Any:
     """What `GradScaler` does before a step: gradients times the inverse of the scale, and 1 where one is not finite."""
+    inverse = inverse.reshape(())  # of one dimension it would give shape and dtype to the products
     for gradient in gradients:
         found = torch.where(gradient.isfinite().logical_not().any(), 1.0, found)
     return [gradient * inverse for gradient in gradients], found

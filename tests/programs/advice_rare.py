@@ -141,7 +141,16 @@ def pickled_after(compile):
     return y, len(pickle.dumps(tuple(y.shape))) > 0
 
 
+def sparse(compile):
+    return compile(lambda x, weights: weights @ x + 1)(X, torch.eye(3).to_sparse())
+
+
+def sparse_as_dense(compile):
+    return compile(lambda x, weights: weights @ x + 1)(X, torch.eye(3).to_sparse().to_dense())
+
+
 RARE: dict[str, Advice] = {
+    "sparse": Advice("unknown-type", "weights @ x", "x.to_dense()", sparse, (sparse_as_dense,)),
     "classes": Advice("data-dependent-shape", "F.one_hot(", "num_classes=", whole(how_many_classes),
                       (whole(five_classes),), same=False),
     "ordered by a key": Advice(

@@ -303,16 +303,18 @@ def test_an_optimizer_that_torchdynamo_has_marked_is_followed(monkeypatch):  # a
     check()
 
 
-def test_gradients_of_a_scaled_loss_are_unscaled_in_the_graph():
+@pytest.mark.parametrize("shape", [(), (1,)])
+def test_gradients_of_a_scaled_loss_are_unscaled_in_the_graph(shape):
     """As GradScaler does; one that is infinite is told."""
     def unscale(gradients, found, scale):
         torch._amp_foreach_non_finite_check_and_unscale_(gradients, found, scale.double().reciprocal().float())
         return torch._foreach_norm(gradients)
 
     def use(compile):
-        lists = [torch.ones(3), torch.arange(4.0)], [torch.tensor([1.0, float("-inf")])], [torch.tensor([float("nan")])]
-        found = [torch.zeros(()) for _ in lists]
-        norms = [compile(unscale)(held, told, torch.tensor(4.0)) for held, told in zip(lists, found)]
+        infinite, nan = torch.tensor([1.0, float("-inf")]), torch.tensor([float("nan")])
+        lists = [torch.ones(3), torch.arange(4.0), torch.tensor(2.0)], [infinite], [nan]
+        found = [torch.zeros(shape) for _ in lists]
+        norms = [compile(unscale)(held, told, torch.full(shape, 4.0)) for held, told in zip(lists, found)]
         return norms, lists, found
 
     with ptdebug.record("scaled") as recording:
