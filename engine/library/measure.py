@@ -21,7 +21,7 @@ import torch
 
 from ..build import cache_folder, cpu_features
 
-ROUNDS = 4  # of all calls in turn
+ROUNDS = 6  # of all calls in turn
 MORE_ROUNDS = 16  # of the calls of which each run was disturbed
 ENOUGH = 0.01  # seconds spent on one call after which it is not run again; the first, which may make code, not counted
 PATIENCE = 0.03  # the same, where each run was disturbed

@@ -23,7 +23,7 @@ from .measure import TOO_BUSY, Call, costs
 aten = torch.ops.aten
 
 MKL, ONEDNN, PACKED = "mkl", "onednn", "mkl-packed"
-WORTH = 0.98  # of MKL's time, below which another way is taken
+WORTH = {MKL: 1.0, ONEDNN: 1.0, PACKED: 0.9}  # of MKL's time, below which a way is taken; packing holds memory
 LONGEST = 1024  # addends: oneDNN adds more of them in one chain than MKL, beyond this with over twice its error
 SMALL = 1 << 20  # multiplications: below, the overhead of a call decides, and MKL's is the smallest
 SMALL_PACKED = 1 << 16  # the same where the weight may be packed
@@ -81,8 +81,7 @@ def choose_products(graph: AtenGraph, context: CompileContext) -> list[RuleMatch
         if found is None:
             continue
         known = costs(found.describe(), found.calls)
-        default = min(known, key=known.__getitem__, default=MKL)
-        default = default if known and known[default] < WORTH * known[MKL] else MKL
+        default = min(known, key=lambda way: known[way] / WORTH[way], default=MKL)
         why = f"{default} is the faster for {found.shape[0]} rows of {found.shape[2]} to {found.shape[1]} here"
         why = why if known else TOO_BUSY
         options = [Option(name, -seconds * 1e6) for name, seconds in known.items()] or [Option(w) for w in found.ways]
