@@ -26,7 +26,7 @@ _MODULE_DICTS = frozenset(("_modules", "_parameters", "_buffers"))
 _BEHIND = frozenset(("proxied", "mapping_of", "tensor_of"))
 """Functions to an object that the program does not tell from the one that stands before it."""
 _LONGEST = 100
-_BLOCK = re.compile(r"(async |)(for|with|while|class|def|match)\b.*:( *#.*)?$")
+_BLOCK = re.compile(r"(async |)(if|elif|for|with|while|class|def|match)\b.*:( *#.*)?$")
 """The first line of a block: what is said of the statement is not about its body."""
 
 

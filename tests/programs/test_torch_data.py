@@ -209,6 +209,26 @@ def test_assertions_and_lengths_do_not_break_the_graph(as_the_engine):
     assert len(report.graphs) == 1 and not report.graph_breaks
 
 
+def test_the_check_of_a_covariance_does_not_break_the_graph(as_the_engine):
+    def f(loc, covariance):
+        made = torch.distributions.MultivariateNormal(loc, covariance)
+        return made.log_prob(loc + 1), made.entropy(), torch.distributions.constraints.symmetric.check(covariance)
+
+    rows = torch.arange(27.0).view(3, 3, 3).sin()
+    good = rows @ rows.mT + torch.eye(3)
+    negative, lopsided = good.clone(), good.clone()
+    negative[1], lopsided[2, 0, 1] = -torch.eye(3), 9.0
+    report = ptdebug.explain(f)(torch.ones(3, 3), good)
+    assert len(report.graphs) == 1 and not report.graph_breaks
+    compiled = ptdebug.compile(f)
+    definite = ptdebug.compile(torch.distributions.constraints.positive_definite.check)
+    for matrix in (good, negative, lopsided, good[0], torch.ones(2, 3)):
+        loc = torch.ones(matrix.shape[:-1])
+        assert repr(call(compiled, loc, matrix)[:3]) == repr(call(f, loc, matrix)[:3])
+        expected = torch.distributions.constraints.positive_definite.check(matrix)
+        assert definite(matrix).equal(expected)
+
+
 def test_sizes_that_must_be_equal_do_not_break_the_graph(as_the_engine):
     def f(x, mask, n):
         rows = x[mask]

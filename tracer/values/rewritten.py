@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
+from torch.distributions import constraints
 
 from .base import Unsupported, Value
 from .constant import constant
@@ -138,6 +139,32 @@ def _gaussian_nll_loss_handler(tx: Interpreter, args: Args, kwargs: Kwargs) -> V
     if not tx.trace.options.run_again or any(tensor.fake.device.type != "cpu" for tensor in tensors):
         return tx.graph.call(F.gaussian_nll_loss, args, kwargs, tx)
     return tx.inline(from_python(tx, _gaussian_nll_loss), args, kwargs)
+
+
+# ---- arguments of distributions --------------------------------------------------------------------------------------
+def _is_symmetric(constraint: Any, value: torch.Tensor) -> torch.Tensor:
+    """As in torch/distributions/constraints.py, where only the shape decides what is compared."""
+    rows, columns = value.shape[-2:]
+    if rows != columns:
+        return torch.full(value.shape[:-2], False, dtype=torch.bool, device=value.device)
+    return torch.isclose(value, value.mT, atol=1e-6).all(-2).all(-1)
+
+
+def _is_positive_definite(constraint: Any, value: torch.Tensor) -> torch.Tensor:
+    """As there, but that both answers are computed before one is chosen."""
+    rows, columns = value.shape[-2:]
+    if rows != columns:
+        return torch.full(value.shape[:-2], False, dtype=torch.bool, device=value.device)
+    symmetric = torch.isclose(value, value.mT, atol=1e-6).all(-2).all(-1)
+    return torch.where(symmetric.all(), torch.linalg.cholesky_ex(value).info.eq(0), symmetric)
+
+
+def _traced_as(function: Any, form: Any) -> None:
+    handles(function)(lambda tx, args, kwargs: tx.inline(from_python(tx, form), args, kwargs))
+
+
+_traced_as(constraints._Symmetric.check, _is_symmetric)
+_traced_as(constraints._PositiveDefinite.check, _is_positive_definite)
 
 
 # ---- masks -----------------------------------------------------------------------------------------------------------
