@@ -17,8 +17,9 @@ from ..functional import AtenGraph
 
 aten = torch.ops.aten
 
-FEW_ROWS = 64
-"""Rows of one product, above which reading the matrix again costs no more than a copy of the input."""
+FEW_ROWS = 256
+"""Rows of one product, above which reading the matrix again costs no more than a copy of the input; most often what
+computes the input stores it in the order of the copy."""
 FEW_COLUMNS = 16
 """Columns of the matrix, below which a product reads its input about as often as a copy does."""
 VIEWS = frozenset((aten.view.default, aten.expand.default, aten.unsqueeze.default, aten._unsafe_view.default))

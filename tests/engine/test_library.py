@@ -43,6 +43,7 @@ def calls(lines, operator):
 @pytest.mark.parametrize("x", [
     torch.randn(3, 70, 8).transpose(0, 1), torch.randn(4, 5, 8).transpose(0, 1), torch.randn(6, 10, 8)[:, ::2],
     torch.randn(5, 8, 3).permute(2, 0, 1), torch.randn(2, 8, 3, 4).transpose(1, 3),
+    torch.randn(3, 8, 200).transpose(1, 2),
 ])  # fmt: skip
 def test_a_batch_with_one_matrix_is_one_product(x):
     batches = x[..., 0, 0].numel()
@@ -66,7 +67,7 @@ def test_other_batches_are_left_alone():
     def program(x, w, many):
         return torch.bmm(x, w.expand(3, 8, 5)), torch.bmm(x, many)
 
-    for x in (torch.randn(3, 140, 8)[:, :70], torch.randn(4, 3, 8).transpose(0, 1)):  # many rows; few columns
+    for x in (torch.randn(3, 600, 8)[:, :300], torch.randn(4, 3, 8).transpose(0, 1)):  # many rows; few columns
         _, lines, _ = compiled(program, x, torch.randn(8, 5), torch.randn(3, 8, 5))
         assert calls(lines, "bmm") == 2
 
