@@ -156,11 +156,12 @@ def _whole_frame(recording: Recording, compile_id: str) -> Frame:
 
 
 def _save_locals(path: Path, inputs: SavedInputs, values: Sequence[Any]) -> str:
-    """Keep the inputs that are plain local variables, by name; "" when there are none."""
+    """Keep the inputs that are plain local variables, tensors or NumPy arrays, by name; "" when there are none."""
     found = {}
     for item, value in zip(inputs.inputs, values):
-        name = item.name.removeprefix("L['").removesuffix("']")
-        if isinstance(value, torch.Tensor) and item.name == f"L[{name!r}]":
+        source = item.name.removeprefix("tensor_of(").removesuffix(")")  # the memory of an array
+        name = source.removeprefix("L['").removesuffix("']")
+        if isinstance(value, torch.Tensor) and source == f"L[{name!r}]":
             found[name] = value.contiguous().clone()
     if not found:
         return ""

@@ -32,6 +32,18 @@ main()
 """
 
 
+ARRAYS = """
+import numpy, torch
+
+@torch.compile
+def scaled(array, x):
+    return torch.from_numpy(array) * x
+
+for dtype in (numpy.float32, numpy.float64):
+    scaled(numpy.arange(3, dtype=dtype), torch.full((3,), 2.0))
+"""
+
+
 def ptdebug(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "ptdebug", *arguments], cwd=folder, capture_output=True, text=True, timeout=300
@@ -60,6 +72,14 @@ def test_the_program_in_eager_is_the_lowest_rung(recorded):
 
 def test_random_numbers_of_the_program_are_those_of_its_graph(recorded):
     document = json.loads(ptdebug(recorded, "replay", "r:1/0", "--json").stdout)
+    assert [(r["stage"], r["verdict"]) for r in document["rungs"][:2]] == [("program", "equal"), ("capture", "equal")]
+
+
+def test_calls_that_an_array_tells_apart(recorded):
+    (recorded / "arrays.py").write_text(ARRAYS)
+    ran = ptdebug(recorded, "run", "--name", "arrays", "arrays.py")
+    assert ran.returncode == 0, ran.stderr
+    document = json.loads(ptdebug(recorded, "replay", "arrays:0/1", "--json").stdout)
     assert [(r["stage"], r["verdict"]) for r in document["rungs"][:2]] == [("program", "equal"), ("capture", "equal")]
 
 
