@@ -493,3 +493,24 @@ def test_a_class_with_dispatch_of_its_own_breaks_the_graph() -> None:
     out = ptdebug.compile(lambda w: w + 1)(Wrapped(torch.ones(2)))
     assert out.tolist() == [2.0, 2.0]
     assert any("which has __torch_dispatch__" in reason for reason in STATISTICS.reasons)
+
+
+def test_what_is_left_of_a_transform_in_the_programs_class_is_no_input():
+    """It is a view of what is wrapped."""
+
+    def left_of_a_transform(compile):
+        kept = []
+
+        def f(x):
+            def inner(a):
+                kept.append(torch.cat([kept.pop() if kept else x.as_subclass(Sub), (a * 2).real])[-2:])
+                return a * 3
+
+            return torch.func.jvp(inner, (x,), (x,))[1], len(kept)
+
+        fast = compile(f)
+        return [call(fast, torch.ones(2)) for _ in range(3)], [type(t).__name__ for t in kept]
+
+    STATISTICS.clear()
+    check(left_of_a_transform)
+    assert not [reason for reason in STATISTICS.reasons if reason.startswith("internal error")]

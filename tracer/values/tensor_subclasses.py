@@ -196,7 +196,8 @@ def build_subclass(tx: Interpreter, obj: torch.Tensor, source: Source) -> Value:
     if obj.__dict__.get("_is_param") and not issubclass(cls, torch.nn.Parameter):
         raise Unsupported("unknown-type", f"a parameter of the tensor subclass {cls.__qualname__}")
     plain = without_class(obj)
-    if plain.is_nested or plain.is_quantized or plain.layout is not torch.strided or plain.is_inference():
+    wrapped = torch._C._functorch.is_functorch_wrapped_tensor(plain)
+    if wrapped or plain.is_nested or plain.is_quantized or plain.layout is not torch.strided or plain.is_inference():
         raise Unsupported("unknown-type", f"a tensor of the class {cls.__qualname__}")
     note_class(tx, cls)
     if has_override(cls):
