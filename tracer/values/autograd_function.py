@@ -174,7 +174,7 @@ def _with_backward(tx: Interpreter, cls: type, context: ContextValue, inputs: Ar
             raise Unsupported("call", "ctx.set_materialize_grads(False)")
         if not traced.tensors or any(value not in traced.tensors for value in (*context.fixed, *context.dirty)):
             raise Unsupported("call", f"{cls.__qualname__}, which marks what it does not return")
-        if any(tensors.count(value) > 1 for value in context.dirty):
+        if any(inputs.count(value) > 1 for value in context.dirty):
             raise Unsupported("call", f"{cls.__qualname__}.apply with one tensor twice, which it changes")
         with tx.graph.nested() as backward, tx.effects.sealed(f"the backward of {cls.__qualname__}"), torch.no_grad():
             assumed = tx.trace.layouts_assumed
