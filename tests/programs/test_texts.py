@@ -9,7 +9,7 @@ import pytest
 import torch
 from ptdebug.tracer.statistics import STATISTICS
 
-from .checking import call, check
+from .checking import call, check, check_whole
 
 LOG: list[str] = []
 
@@ -53,6 +53,54 @@ def is_read(x, kind):
         told = str(error), error.args
     length = len(f"{x.size(1)} columns") + len("%5s %3.1f" % (x.size(0), x.size(1)))
     return x + length, told, list(named), f"{x.size(0)}" + "!", x if f"{x.size(1)}" == "5" else None
+
+
+def verify(holds, message):
+    if not holds:
+        raise ValueError(message)
+
+
+def tells_what_nobody_reads(x, kind):
+    total = x.sum()
+    verify(x.shape[0] > 1, f"{total}, {x.mean()!r} and {[total, {kind: x}]} are not {kind}")
+    message = "{} of {}".format(total, x) if kind == "a" else "%s!" % total
+    assert isinstance(message, str) and message is not None and not callable(message), str(x)
+    return x * 2
+
+
+def test_a_text_of_a_tensor_that_nothing_reads_breaks_no_graph() -> None:
+    def use(compile):
+        function = compile(tells_what_nobody_reads)
+        return [function(torch.ones(2, 3), kind) for kind in "ab"]
+
+    check_whole(use)
+
+
+def test_a_text_of_a_tensor_that_is_read() -> None:
+    ways = [
+        lambda t: t == "<12.0>", lambda t: "<12.0>" == t, lambda t: t != "<12.0>", lambda t: t in {"<12.0>": 1},
+        lambda t: {"<12.0>": 1}.get(t), lambda t: t in ["<12.0>"], lambda t: t in {"<12.0>"}, lambda t: "12" in t,
+        lambda t: "-".join([t, "!"]), lambda t: t + "?", lambda t: "?" + t, lambda t: t[1], bool, lambda t: t < "=",
+        str, repr, list, len, lambda t: f"{t:>20}", lambda t: f"{t!r}", lambda t: "%10s" % t, lambda t: {t, "<12.0>"},
+        lambda t: {t: 1}, lambda t: t.strip("<>"), lambda t: sorted([t, "a"]), lambda t: verify(False, t), lambda t: t,
+        lambda t: LOG.append(t), print, lambda t: call(verify, False, t), lambda t: 1 if t else 2,
+        lambda t: (t, t is t), lambda t: ["<12.0>"].index(t), lambda t: ["<12.0>"].count(t), lambda t: max(t, "a"),
+        lambda t: setattr(Named, "text", t), lambda t: ("<12.0>", 1) == (t, 1), lambda t: str(ValueError(t)),
+    ]  # fmt: skip
+    for way in ways:
+
+        def program(compile, way=way):
+            LOG.clear()
+
+            def f(x):
+                y = x * 2
+                text = f"<{y.sum()}>"
+                y.add_(1)
+                return call(way, text), y
+
+            return compile(f)(torch.ones(2, 3)), LOG.copy()
+
+        check(program)
 
 
 @pytest.mark.parametrize(("function", "most"), [(leaves, 1), (fills_templates, 1), (is_read, 8)])

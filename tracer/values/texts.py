@@ -11,6 +11,7 @@ import torch
 from .attributes import special
 from .base import Unsupported, Value
 from .constant import REGISTRY, ConstantValue, constant, fold
+from .data_texts import DataText, text_of_tensor
 from .deques import DequeValue
 from .exceptions import ExceptionValue
 from .lists import ListValue
@@ -84,6 +85,9 @@ def _template(part: str | tuple[NumberValue, str]) -> str:
 
 def joined(tx: Interpreter, texts: Sequence[Value]) -> Value:
     """The texts in a row."""
+    unknown = next((text for text in texts if isinstance(text, DataText)), None)
+    if unknown is not None:
+        return DataText(unknown.refusal)
     parts: list[str | tuple[NumberValue, str]] = []
     for text in texts:
         parts += text.parts if isinstance(text, TextValue) else [text.as_constant()]
@@ -107,7 +111,9 @@ def text_of(
     if isinstance(value, NumberValue):
         return number_text(tx, value) if value.python_type() is int else constant(function(value.specialize(tx)))
     if isinstance(value, TensorValue):
-        raise Unsupported("data-dependent-value", f"{function.__name__}() of {value.describe()}")
+        return text_of_tensor(tx, value, function)
+    if isinstance(value, DataText):
+        return value if function is str else DataText(value.refusal)
     if isinstance(value, ExceptionValue):
         return value.text(tx, function)
     if isinstance(value, ObjectValue):
