@@ -378,7 +378,7 @@ EXPRESSIONS: tuple[tuple[str, str, str, BreakKind], ...] = (
     ("data-dependent-branch", r"^(?!the tensor)", r"\.(shape|size|numel)\b|\blen\(", _HOW_MANY),
     ("data-dependent-branch", r"^[\w.<>]+ asks for `", "", _DECIDES_INSIDE),
     ("data-dependent-value", "^the number", r"\A(?!.* for ).*[\w\])}]\[[^\[]*\]$", _ITEM),
-    ("data-dependent-value", r"^aten\.(?!_local_scalar_dense|item)", "", _LOOKS),
+    ("data-dependent-value", r"^aten\.(?!_local_scalar_dense|item)|^the number for ", "", _LOOKS),
     ("data-dependent-value", r"^(str|repr)\(\) of", "", _TEXT),
     ("subscript", " by the tensor `", "", _ITEM),
     ("unknown-type", "^the tensor subclass (Buffer|Parameter)$", r"\w\(", _PARAMETER),

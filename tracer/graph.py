@@ -27,6 +27,7 @@ from torch.fx.experimental.symbolic_shapes import (
     free_unbacked_symbols,
     has_free_unbacked_symbols,
 )
+from torch.utils._sympy.symbol import SymT, symbol_is_type
 
 from .assumptions import Assumed, check_at_run_time
 from .capture import CapturedGraph
@@ -292,6 +293,8 @@ class TraceGraph:
             decided_by = getattr(getattr(error, "cond", None), "free_symbols", ())
             if not self.shapes.shape_env.drawn.isdisjoint(decided_by):
                 raise Unsupported("random-value", _target_name(target)) from error
+            if any(symbol_is_type(symbol, SymT.UNBACKED_FLOAT) for symbol in decided_by):
+                raise Unsupported("data-dependent-value", f"the number for {_target_name(target)}") from error
             raise Unsupported("data-dependent-shape", f"{_target_name(target)}") from error
         except (UnsupportedOperatorException, UnsupportedFakeTensorException, NotImplementedError) as error:
             raise Unsupported("missing-fake-kernel", _operator_name(op, target)) from error

@@ -501,6 +501,11 @@ ADVICE: dict[str, Advice] = {
         whole(lambda x: F.ctc_loss(x.log_softmax(-1)[:, None], TARGETS, (2,), (1,))),
         (lambda compile: F.ctc_loss(compile(lambda x: x.log_softmax(-1)[:, None])(X), TARGETS, (2,), (1,)),),
     ),
+    "a number that an operator needs": Advice(
+        "data-dependent-value", "F.dropout(", "before or after the compiled function",
+        whole(lambda x: F.dropout(x, x[0, 0].abs().item() / 9, False)),
+        (lambda compile: F.dropout(*compile(lambda x: (x * 1, x[0, 0].abs() / 9))(X), False),),
+    ),
     "what looks first": Advice(
         "data-dependent-value", "torch.istft(", "before or after the compiled function", whole(inverted_inside),
         (inverted_after,),
