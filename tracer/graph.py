@@ -27,6 +27,7 @@ from torch.fx.experimental.symbolic_shapes import (
     free_unbacked_symbols,
     has_free_unbacked_symbols,
 )
+from torch.utils._sympy.functions import ToFloat
 from torch.utils._sympy.symbol import SymT, symbol_is_type
 
 from .assumptions import Assumed, check_at_run_time
@@ -290,10 +291,11 @@ class TraceGraph:
         except DataDependentOutputException as error:
             raise Unsupported("data-dependent-value", str(error.func)) from error
         except (DynamicOutputShapeException, GuardOnDataDependentSymNode) as error:
-            decided_by = getattr(getattr(error, "cond", None), "free_symbols", ())
+            condition = getattr(error, "cond", sympy.false)
+            decided_by = condition.free_symbols
             if not self.shapes.shape_env.drawn.isdisjoint(decided_by):
                 raise Unsupported("random-value", _target_name(target)) from error
-            if any(symbol_is_type(symbol, SymT.UNBACKED_FLOAT) for symbol in decided_by):
+            if condition.has(ToFloat) or any(symbol_is_type(symbol, SymT.UNBACKED_FLOAT) for symbol in decided_by):
                 raise Unsupported("data-dependent-value", f"the number for {_target_name(target)}") from error
             raise Unsupported("data-dependent-shape", f"{_target_name(target)}") from error
         except (UnsupportedOperatorException, UnsupportedFakeTensorException, NotImplementedError) as error:
