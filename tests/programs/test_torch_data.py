@@ -300,3 +300,25 @@ def test_what_cannot_run_again_breaks_the_graph_where_it_would_be_checked():
     calls = ["torch.distributions.Normal(self.norm(self.layer(x)), scale, True)", "posterior.log_prob(drawn)"]
     found = [found.expression for found in report.graph_breaks]
     assert found == calls, "\n".join(f"{b.code}: {b.expression} {b.message}" for b in report.graph_breaks)
+
+
+def checks_of_whole_tensors(compile):
+    def f(x, weight):
+        torch._check_tensor_all(x > 0)
+        torch._check_tensor_all_with(ValueError, x < 9, lambda: f"{x.max()} is too large")
+        return x * weight
+
+    f, seen = compile(f), []
+    for value in (1.0, 0.0, 10.0, 2.0):
+        weight = torch.ones(3, requires_grad=True)
+        result = call(f, torch.full((3,), value), weight)
+        if isinstance(result, torch.Tensor):
+            result.sum().backward()
+        seen.append((result, weight.grad))
+    return seen
+
+
+def test_checks_of_whole_tensors_are_part_of_a_graph_of_training():
+    STATISTICS.clear()
+    checking.check_engine(checks_of_whole_tensors)
+    assert list(STATISTICS.reasons) == ["run again as written: a graph raised RuntimeError"]

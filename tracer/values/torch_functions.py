@@ -194,6 +194,16 @@ def _check(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     return constant(None)
 
 
+@handles(torch._check_tensor_all, torch._check_tensor_all_with)
+def _check_tensor_all(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    """It holds from here on; where it does not, the frame runs again for the error."""
+    conditions = [arg for arg in args[:2] if isinstance(arg, TensorValue)]
+    if kwargs or len(conditions) != 1 or conditions[0].fake.dtype != torch.bool:
+        raise Unsupported("call", "torch._check_tensor_all")
+    assume(tx, tx.graph.call(torch._is_all_true, conditions, {}, tx), "torch._check_tensor_all")
+    return constant(None)
+
+
 def _valid(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     """What torch.distributions raises for where it does not hold: as `assert`."""
     assume(tx, tx.graph.call(torch._is_all_true, args[:1], {}, tx), "the arguments of a distribution")
