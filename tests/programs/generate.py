@@ -2,7 +2,7 @@
 
 `grammar.py` and `grammar_rare.py` hold the templates, one table for expressions by kind and one for statements; adding
 a feature of the language is adding a line there. Every second program also uses those of `grammar_torch.py` and
-`grammar_rare_torch.py`.
+`grammar_rare_torch.py`, and every eighth of these those of `grammar_models.py`.
 
 A hole is `<KIND>` (an expression of that kind), `<KIND.own>` (a variable that the function may assign), `<KIND.var>`
 (any variable), `<KIND.new>` (a new variable, known after the line), `<KIND|name:KIND,...>` (an expression that may use
@@ -20,6 +20,7 @@ import warnings
 from dataclasses import dataclass, field
 
 from .grammar import EXPRESSIONS, LEAVES, STATEMENTS, Statement
+from .grammar_models import MODEL_EXPRESSIONS, MODEL_STATEMENTS
 from .grammar_rare import RARE_EXPRESSIONS, RARE_STATEMENTS
 from .grammar_rare_torch import RARE_TORCH_EXPRESSIONS, RARE_TORCH_STATEMENTS
 from .grammar_torch import TORCH_EXPRESSIONS, TORCH_LEAVES, TORCH_STATEMENTS
@@ -84,6 +85,9 @@ class Maker:
         if self.random.random() < 0.5:
             self.expressions = merged(self.expressions, TORCH_EXPRESSIONS, RARE_TORCH_EXPRESSIONS)
             self.statements = self.statements + TORCH_STATEMENTS + RARE_TORCH_STATEMENTS
+            if self.random.random() < 0.125:
+                self.expressions = merged(self.expressions, MODEL_EXPRESSIONS)
+                self.statements = self.statements + MODEL_STATEMENTS
 
     def program(self) -> str:
         """The text of a module with `f`, `make_calls()` and the state that `f` may change."""

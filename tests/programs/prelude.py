@@ -5,13 +5,14 @@ import random
 
 from .prelude_classes import CLASSES
 from .prelude_functions import FUNCTIONS
+from .prelude_models import MODEL_FUNCTIONS, MODELS
 from .prelude_rare import RARE_CLASSES, RARE_FUNCTIONS, RARE_MODULES
 from .prelude_torch import MODULES
 
 MARK = "# ---- the program"
 """The line between what all programs share and the program itself."""
 
-PRELUDE = CLASSES + RARE_CLASSES + FUNCTIONS + RARE_FUNCTIONS + MODULES + RARE_MODULES
+PRELUDE = CLASSES + RARE_CLASSES + FUNCTIONS + RARE_FUNCTIONS + MODEL_FUNCTIONS + MODULES + RARE_MODULES + MODELS
 
 _CALLS = '''
 def make_calls():
