@@ -1,10 +1,10 @@
 """Twenty steps of SGD with momentum: eager, compiled, and both again in float64.
 
-Rounding errors grow over steps, so float32 runs are not compared with each other but with float64. One run's distance is
-a matter of luck (eager's and the compiled one differ up to three times, either way), so parameters, gradients and
-buffers are trained from several starts, and the root mean square of the compiled runs' distances is at most half as much
-again as eager's. In float64 itself, compiled and eager agree to rounding, which no wrong gradient, however small, would
-survive for twenty steps.
+Rounding errors grow over steps, so float32 runs are not compared with each other but with float64. One run's distance
+is a matter of luck (eager's and the compiled one differ up to three times, either way), so parameters, gradients and
+buffers are trained from several starts, and the root mean square of the compiled runs' distances is at most half as
+much again as eager's. In float64 itself, compiled and eager agree to rounding, which no wrong gradient, however small,
+would survive for twenty steps.
 """
 from __future__ import annotations
 
