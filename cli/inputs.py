@@ -91,8 +91,8 @@ class InputSaver:
 
 
 def _plain(tensor: torch.Tensor) -> bool:
-    """Whether a tensor is memory with strides, which is what can be kept."""
-    return tensor.layout is torch.strided and not tensor.is_quantized and type(tensor) in (
+    """Whether a tensor is memory with strides, which is what can be kept; of one on the meta device, nothing is."""
+    return tensor.layout is torch.strided and not tensor.is_meta and not tensor.is_quantized and type(tensor) in (
         torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 
 

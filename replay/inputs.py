@@ -34,6 +34,8 @@ def _load(meta: TensorMeta | None, key: str, value: Any, flat: Mapping[str, torc
     if meta is None:
         return value
     shape, stride = [int(s) for s in meta.shape], [int(s) for s in meta.stride]
+    if meta.device == "meta":
+        return torch.empty_strided(shape, stride, dtype=getattr(torch, meta.dtype), device="meta")
     return flat[key].as_strided(shape, stride, int(meta.offset))
 
 
@@ -46,7 +48,7 @@ def clones(values: tuple[Any, ...], device: str = "cpu", dtype: torch.dtype | No
     storages: dict[tuple[int, torch.dtype], torch.Tensor] = {}
 
     def clone(value: Any) -> Any:
-        if not isinstance(value, torch.Tensor):
+        if not isinstance(value, torch.Tensor) or value.is_meta:
             return value
         wanted = dtype if dtype is not None and value.is_floating_point() else value.dtype
         if dtype is not None and value.is_complex():
