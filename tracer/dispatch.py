@@ -39,6 +39,7 @@ from .guards.interrupted import KEPT, raise_kept
 from .guards.read import Scope
 from .lean import without_dynamo
 from .modes import without_overrides
+from .random_state import keep_what_others_draw, runs_alone
 from .resume import is_resume_code, resume_id, resume_name, resumed_line
 from .shapes import DynamicPolicy, MarkedDynamicError
 from .skips import involves_tensors, program_frames, skip_reason
@@ -89,6 +90,13 @@ class Dispatcher:
 
     def __call__(self, frame: Any, entry: Any, frame_state: dict[Any, Any]) -> Verdict:
         """What to do with a frame that no entry serves. Raises FullGraphError, and nothing else of ours."""
+        alone = runs_alone()
+        verdict = self._verdict(frame, frame_state)
+        if not alone:
+            keep_what_others_draw()
+        return verdict
+
+    def _verdict(self, frame: Any, frame_state: dict[Any, Any]) -> Verdict:
         code = frame.f_code
         wanted = code in _REGISTRY.wanted or is_resume_code(code)
         if not wanted and skip_reason(code):
@@ -178,7 +186,7 @@ class _Compilation:
         self.context: CompileContext = options.make_context(compile_id)
         self.caller = sys._getframe(2)  # no frame with a variable for this compilation: that would be a cycle
         self.failures: Counter[str] = Counter()
-        self.alone = len(sys._current_frames()) == 1  # no other thread runs Python, nor can one begin
+        self.alone = runs_alone()
         self.doubtful = False  # it breaks where an operator rejects its arguments
 
     def run(self, policy: DynamicPolicy, reason: Recompile | None) -> Verdict | str:

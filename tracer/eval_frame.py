@@ -19,6 +19,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 _hook: Any = None
 _guards: Any = None
 _import_error = ""
@@ -185,6 +187,9 @@ else:  # torch before 2.13
     def set_region(region: int) -> int:
         """All entries of a code object are one list: there are no regions."""
         return 0
+
+PUTS_RANDOM_STATE_BACK = torch.__version__ >= (2, 12)
+"""Whether the hook reads the state of Python's `random` before it calls the callback, and puts it back after that."""
 
 if _hook is not None and not unavailable():
     set_callback: Callable[[Callback | None], Callback | None] = _hook.set_eval_frame

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
@@ -66,7 +67,8 @@ class Sample:
 
 def operators(only: Sequence[str] = (), dtype: torch.dtype = torch.float32) -> list[Any]:
     """The entries of the operator database that take `dtype` on the CPU."""
-    import torch.testing._internal.common_methods_invocations as database
+    with patch.object(torch.backends, "disable_global_flags"):  # its import forbids the process to set them
+        import torch.testing._internal.common_methods_invocations as database
 
     database.wrapper_set_seed = _unseeded  # random entries seed inside the call, where a compiled graph cannot
     found = [op for op in database.op_db if dtype in op.dtypes]

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import random
 import subprocess
 import sys
 import threading
@@ -382,6 +383,37 @@ def test_threads():
     for thread in threads:
         thread.join(120)
     assert not errors and 1 <= compiles.count <= 3
+
+
+def test_what_another_thread_draws_meanwhile_stays_drawn():
+    """torch puts the state of `random` back after each compilation."""
+    compiling, drawn, found = threading.Event(), threading.Event(), []
+
+    def other():
+        compiling.wait(60)
+        found.append(random.random())
+        drawn.set()
+        leave.wait(60)
+
+    class Slow(Compiles):
+        def backend(self, captured, context):
+            compiling.set()
+            drawn.wait(60)
+            return super().backend(captured, context)
+
+    leave, kept, setstate = threading.Event(), random.getstate(), random.setstate
+    thread = threading.Thread(target=other)
+    thread.start()
+    Slow()(scale)(torch.ones(3))
+    found.append(random.random())
+    leave.set()
+    thread.join()
+    state, real = random.getstate(), random.setstate
+    random.setstate(kept)
+    assert real == setstate
+    assert found == [random.random(), random.random()] and random.getstate() == state
+    random.setstate(kept)
+    assert random.getstate() == kept
 
 
 @pytest.mark.parametrize("after", [torch.float64, torch.float32])
