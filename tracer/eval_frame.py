@@ -188,7 +188,7 @@ else:  # torch before 2.13
         """All entries of a code object are one list: there are no regions."""
         return 0
 
-PUTS_RANDOM_STATE_BACK = torch.__version__ >= (2, 12)
+PUTS_RANDOM_STATE_BACK = torch.__version__ >= "2.12"
 """Whether the hook reads the state of Python's `random` before it calls the callback, and puts it back after that."""
 
 if _hook is not None and not unavailable():
