@@ -111,7 +111,7 @@ class _Traced:
 @handles(getattr(_Function.__dict__["apply"], "__func__", _Function.__dict__["apply"]))
 def _apply(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     cls, inputs = args[0].as_constant(), args[1:]
-    if kwargs or _functorch.get_dynamic_layer_stack_depth() or issubclass(cls, torch.autograd.function.InplaceFunction):
+    if kwargs or not _is_followed(cls, inputs) or issubclass(cls, torch.autograd.function.InplaceFunction):
         raise Unsupported("call", f"{cls.__qualname__}.apply")
     needs = tuple([isinstance(value, TensorValue) and value.fake.requires_grad for value in inputs])
     context = ContextValue(cls, needs)
@@ -126,6 +126,24 @@ def _apply(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     finally:
         set_grad_mode(tx, enabled)
     return result
+
+
+def _is_followed(cls: Any, inputs: Args) -> bool:
+    """Whether no transform is in force, or only ones whose rule for the Function is its own forward: vmap, where torch
+    makes that rule, and nothing needs gradients."""
+    levels = _functorch.get_interpreter_stack() or ()
+    mapped = all(level.key() == _functorch.TransformType.Vmap for level in levels)
+    made = cls.generate_vmap_rule and cls.vmap is _Function.vmap and cls.setup_context is not _Function.setup_context
+    if not levels or not mapped or not made:
+        return not levels
+    return not any(_inside(value.fake).requires_grad for value in inputs if isinstance(value, TensorValue))
+
+
+def _inside(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor behind the batches of vmap, which say of themselves that they need no gradients."""
+    while _functorch.is_batchedtensor(tensor):
+        tensor = _functorch.get_unwrapped(tensor)
+    return tensor
 
 
 def _forward(tx: Interpreter, cls: type, context: ContextValue, inputs: Args) -> _Traced:

@@ -75,7 +75,7 @@ _INTERNALS = (
 _TRACED = frozenset((
     "torch._functorch.apis", "torch._functorch.deprecated", "torch._functorch.eager_transforms",
     "torch._functorch.functional_call", "torch._functorch.utils", "torch._functorch.vmap", "torch.autograd.forward_ad",
-    "ptdebug.tracer.values.flex_attention",
+    "torch._dynamo._trace_wrapped_higher_order_op", "ptdebug.tracer.values.flex_attention",
 ))  # fmt: skip
 """Modules below those whose Python is interpreted like any other."""
 
