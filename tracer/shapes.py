@@ -519,7 +519,7 @@ class FrameShapes:
                 continue
             seen.add(expression)
             location = getattr(stated.sloc, "ours", None)
-            yield self._guard(python(expression), sorted(expression.free_symbols, key=str), location)
+            yield self._guard(_with_sign(expression), sorted(expression.free_symbols, key=str), location)
 
     def _guard(self, text: str, symbols: Sequence[sympy.Symbol], location: Location | None = None) -> ShapeGuard:
         return ShapeGuard(text, tuple(map(str, symbols)), tuple(self._symbols[s] for s in symbols), location)
@@ -532,6 +532,15 @@ def says_not_negative(expression: sympy.Expr) -> bool:
     if isinstance(expression, sympy.Le):
         return expression.rhs.is_Symbol and expression.lhs == 0
     return expression is sympy.true
+
+
+def _with_sign(expression: sympy.Expr) -> str:
+    """A condition as Python; of a float that must be 0.0, also that it is not -0.0, which none is traced with."""
+    text = python(expression)
+    if isinstance(expression, sympy.Eq) and expression.lhs.is_Symbol and expression.rhs.is_zero:
+        if not expression.lhs.is_integer:
+            return f"{text} and math.copysign(1.0, {expression.lhs}) == 1.0"
+    return text
 
 
 def _numbers(values: Sequence[int | torch.SymInt]) -> Sizes:

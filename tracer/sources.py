@@ -6,6 +6,7 @@ source's printed name everywhere ("L['self'].layers[0].weight").
 """
 from __future__ import annotations
 
+import inspect
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -236,14 +237,16 @@ _PREFIX = {operator.neg: "-", operator.pos: "+", operator.not_: "not "}
 
 def call_text(function: Callable[..., Any], args: Sequence[str]) -> str:
     """`function(*args)` as Python, operators between their operands."""
+    function = inspect.unwrap(function)
     if function in _INFIX:
         return f"({args[0]} {_INFIX[function]} {args[1]})"
     if function in _PREFIX:
         return f"({_PREFIX[function]}{args[0]})"
-    owner = getattr(function, "__objclass__", None)
-    home = getattr(function, "__module__", None) or ""  # float.is_integer has none
+    if hasattr(function, "__objclass__"):
+        return f"{args[0]}.{function.__name__}({', '.join(args[1:])})"
+    home = getattr(function, "__module__", None) or ""  # functions of NumPy's may have none
     module = "" if home in ("builtins", "_operator", "") or home.startswith("ptdebug.") else f"{home}."
-    return f"{f'{owner.__name__}.' if owner is not None else module}{function.__name__}({', '.join(args)})"
+    return f"{module}{function.__name__}({', '.join(args)})"
 
 
 @dataclass(frozen=True, eq=False)

@@ -64,6 +64,18 @@ def tensors_of_numbers(compile):
     return found
 
 
+@program
+def signs_of_zero(compile):
+    def f(x, v):
+        return torch.full((2,), v), torch.tensor(v, dtype=torch.half), x.new_tensor(v), x * v, math.copysign(1, v)
+
+    found = []
+    for numbers in ((0.5, 0.0, -0.0, 2.0), (0.5, -0.0, 0.0), (0.0, -0.0, 0.0, 1.0, -0.0)):
+        compiled = compile(lambda x, v: f(x, v))
+        found.append([compiled(torch.ones(2), v) for v in numbers])
+    return found
+
+
 def test_a_tensor_of_a_number_that_varies_is_not_compiled_for_each():
     STATISTICS.clear()
     f = ptdebug.compile(lambda x, i: x + torch.tensor(float(i)))

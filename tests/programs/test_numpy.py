@@ -12,6 +12,7 @@ import pytest
 import torch
 import torch.nn as nn
 from ptdebug.cli import wiring
+from ptdebug.tracer.statistics import STATISTICS
 
 from .checking import Programs, call, check, described
 
@@ -351,6 +352,42 @@ def kinds_of_tensors(compile):
     return inside, compile(f)(np.arange(3, dtype="f4"), torch.ones(2))
 
 
+@program
+def numbers_that_vary(compile):
+    def f(x, v):
+        scaled = x * v, v * x, x + np.sqrt(abs(v)), torch.where(x > 1, x, v), x.clamp(max=v * np.float32(2))
+        numbers = v, v * 2, v / 3, v**2, -v, divmod(v, 2), float(v), v.item(), v.dtype, np.maximum(v, 0.5)
+        numbers += np.clip(v, 0, 1), np.sign(v), sum([v, v, 1.5])
+        made = torch.tensor(v), torch.as_tensor(v), torch.full((2,), v), x.new_tensor(v), torch.tensor(v).half()
+        return scaled, numbers, made, v > 1, f"{v:.2f}", {v: v.is_integer()} if isinstance(v, float) else type(v)
+
+    compiled = compile(f)
+    numbers = 0.5, 0.1, -3.25, 0.0, -0.0, 1.5, 7.0
+    return [compiled(torch.arange(3.0), kind(v)) for kind in (np.float32, np.float64, np.float16) for v in numbers]
+
+
+@program
+def numbers_that_numpy_warns_of(compile):
+    def f(x, v):
+        return x * 2, v * v, 1 / v, divmod(v, 2), np.float32(v) * np.float32(1e30)
+
+    compiled = compile(f)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        got = [compiled(torch.ones(2), np.float32(v)) for v in (0.5, 1e30, 0.1, 0.0, np.inf, 0.7, 1e25)]
+    return [repr(numbers) for numbers in got], [str(warning.message) for warning in caught]
+
+
+@program
+def numbers_set_in_tensors(compile):
+    def f(x, v):
+        x[0] = v
+        return x * 2
+
+    kinds = np.float64, np.float32, np.int64, np.bool_
+    return [call(compile(f), torch.ones(2), kind(1)) for kind in kinds]
+
+
 @pytest.fixture
 def as_the_engine(monkeypatch):
     """Graphs that run as captured, and may run once more as written where they change no input."""
@@ -381,6 +418,18 @@ def test_arrays_do_not_break_the_graph():
     found = ptdebug.explain(f)(torch.randn(4, 3), np.random.rand(4, 3).astype("f4"))
     assert not found.graph_breaks
     assert len(found.graphs) == 1
+
+
+def test_numbers_that_vary_are_inputs():
+    def f(x, v):
+        return x * (np.sqrt(v) + 1), v * np.float32(0.1)
+
+    STATISTICS.clear()
+    compiled = ptdebug.compile(f)
+    for number in (0.5, 0.1, 0.25, 0.0, 3.0, 7.0):
+        got, expected = compiled(torch.ones(2), np.float32(number)), f(torch.ones(2), np.float32(number))
+        assert described(got) == described(expected)
+    assert [reason.partition(":")[0] for reason in STATISTICS.reasons] == ["recompile"]
 
 
 @pytest.mark.parametrize("name", ["arrays_share_memory_with_tensors", "reductions", "indexing", "warnings_are_shown"])

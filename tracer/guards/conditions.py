@@ -19,6 +19,9 @@ _FUNCTIONS: dict[str, Any] = {
     "math": math, "max": max, "min": min, "abs": abs, "round": round, "float": float, "torch": torch,
 }
 
+_NAMED = ("_operator", "builtins", "math", "torch")
+"""Modules whose functions `_FUNCTIONS`, or operators, name."""
+
 
 def on_number(guards: Sequence[ShapeGuard]) -> Callable[[int], bool]:
     """All of `guards`, which read one number only (perhaps under several names), as a function of that number."""
@@ -52,7 +55,7 @@ def _has_name(source: Source) -> bool:
     if isinstance(source, CallSource) and not hasattr(builtins, source.function):
         return False
     if isinstance(source, ComputedSource):
-        return all(map(_has_name, source.args))
+        return getattr(source.function, "__module__", None) in _NAMED and all(map(_has_name, source.args))
     return source.base is None or _has_name(source.base)
 
 

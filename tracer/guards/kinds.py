@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
 from ..modes import without_overrides
@@ -128,10 +129,13 @@ def _install_computable(tree: GuardTree, spec: GuardSpec) -> None:
     tree.root.add_epilogue_lambda_guard(holds, tree.parts(spec), None)
 
 
+_INEXACT = (float, complex, np.inexact)
+
+
 def _is_plainly_equal(value: Any) -> bool:
     """Whether `type(x) is type(value) and x == value` says that x is as good as value."""
-    if type(value) in (float, complex):
-        return value != 0 and value == value  # 0.0 == -0.0, and no NaN equals itself
+    if isinstance(value, _INEXACT):
+        return bool(value != 0 and value == value)  # 0.0 == -0.0, and no NaN equals itself
     if type(value) is range:
         return False  # equal ranges have equal items
     if type(value) in (tuple, list, set, frozenset, dict):
@@ -153,7 +157,7 @@ def is_same_constant(a: Any, b: Any) -> bool:
         return is_same_constant(list(a.items()), list(b.items()))
     if type(a) in (set, frozenset):
         return a == b and is_same_constant(sorted(map(repr, a)), sorted(map(repr, b)))
-    if type(a) in (float, complex):
+    if isinstance(a, _INEXACT):
         return repr(a) == repr(b)
     return bool(a == b)
 

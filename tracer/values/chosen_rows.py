@@ -235,7 +235,7 @@ def written_at(tx: Interpreter, whole: TensorValue, key: Value, value: Value) ->
             kept.append(row)
     number = key.call_method(tx, "item", [], {})
     for row in kept:
-        row.ended = None if row.is_recorded() else next(reversed(tx.graph.graph.nodes))
+        row.ended = None if row.is_recorded() else next(iter(reversed(tx.graph.graph.nodes)))
     return number, value
 
 

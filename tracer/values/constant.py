@@ -16,6 +16,8 @@ from types import (
 )
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ..sources import Source
 from .base import Unsupported, Value
 
@@ -328,13 +330,20 @@ def fold(
 ) -> Value:
     """function(*args, **kwargs) run for real on constants; what it raises is raised in the traced program.
 
-    Raises Unsupported when an argument is no constant.
+    Raises Unsupported when an argument is no constant, and where NumPy would warn: it does so in eager.
     """
     real_args = [arg.as_constant() for arg in args]
     real_kwargs = {name: value.as_constant() for name, value in kwargs.items()} if kwargs else {}
     try:
-        result = function(*real_args, **real_kwargs)
+        if any(isinstance(arg, np.generic) for arg in real_args):
+            with np.errstate(all="raise"):
+                result = function(*real_args, **real_kwargs)
+        else:
+            result = function(*real_args, **real_kwargs)
     except Exception as error:
+        if isinstance(error, FloatingPointError):
+            name = getattr(function, "__name__", repr(function))
+            raise Unsupported("call", f"{name} of NumPy's numbers: {error}") from error
         if type(type(error).__init__) is FunctionType:  # its arguments are not those of its constructor
             raise Unsupported("raises", f"{type(error).__qualname__}: {error}") from error
         tx.raise_observed(type(error), *_plain(error.args))

@@ -6,15 +6,17 @@ decides by it (`if rate > 0.1`) is decided for this call and guarded.
 """
 from __future__ import annotations
 
+import functools
 import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
 from ..sources import ComputedSource, ConstantSource, Source
-from .base import Value
+from .base import Unsupported, Value
 from .constant import REGISTRY, constant, fold
 from .number import NumberValue, is_number, origin
 from .operators import IN_PLACE
@@ -74,7 +76,7 @@ class FloatValue(NumberValue):
     def binary(self, tx: Interpreter, function: Callable[..., Any], left: Value, right: Value) -> Value | None:
         """Computed in Python, before the graph."""
         other = right if left is self else left
-        if not isinstance(other, NumberValue) and not is_number(other):
+        if not isinstance(other, NumberValue) and not is_numpys(other) and not is_number(other):
             differs = other.is_constant() and function in (operator.eq, operator.ne)
             return constant(function is operator.ne) if differs else None
         return self.computed_by(tx, IN_PLACE.get(function, function), [left, right])
@@ -118,17 +120,54 @@ class FloatValue(NumberValue):
         return f"the number `{in_words(self.source)}`"
 
 
+VARYING: dict[type, type[FloatValue]] = {float: FloatValue}
+"""By the type of a float, also of NumPy's, its Value where it varies."""
+
+_NUMPYS_FUNCTION = type(np.prod)
+
+
+def is_numpys(value: Value) -> bool:
+    """Whether it is a number of NumPy's that has a value at this call."""
+    return (isinstance(value, FloatValue) or value.is_constant()) and issubclass(
+        value.python_type(), (np.number, np.bool_)
+    )
+
+
+def fits_symbol(number: float) -> bool:
+    """Whether a formula can have this value: sympy knows no NaN and no sign of zero."""
+    return math.isfinite(number) and (number != 0 or math.copysign(1.0, number) > 0)
+
+
+@functools.cache
+def _strictly(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function`, which raises what NumPy would warn of."""
+
+    @functools.wraps(function)
+    def computed(*args: Any) -> Any:
+        with np.errstate(all="raise"):
+            return function(*args)
+
+    return computed
+
+
 def compute(tx: Interpreter, function: Callable[..., Any], args: Sequence[Value]) -> Value:
     """`function(*args)` of numbers: a float is an input of its own, anything else is guarded and known. What is
     computed from a drawn number is known as little as that.
 
-    Where it raises, or an argument has no source, the floats are specialised.
+    Where it raises, or an argument has no source, the floats are specialised. What NumPy raises or warns of, it does in
+    eager.
     """
     sources = [_source_of(arg) for arg in args]
+    of_numpy = isinstance(function, (np.ufunc, _NUMPYS_FUNCTION)) or any(map(is_numpys, args))
+    if of_numpy:
+        function = _strictly(function)
     try:
         result = None if None in sources else function(*map(_number_of, args))
     except (ArithmeticError, ValueError, TypeError):
         result = None
+    is_drawn = any(isinstance(arg, NumberValue) and arg.is_drawn for arg in args)
+    if of_numpy and (result is None or is_drawn or not isinstance(result, (np.generic, int, float))):
+        raise Unsupported("call", f"{function.__name__} of NumPy's numbers")
     if result is None:
         known = [constant(arg.specialize(tx)) if isinstance(arg, FloatValue) else arg for arg in args]
         return REGISTRY["apply_numbers"](tx, function, known)
@@ -136,14 +175,14 @@ def compute(tx: Interpreter, function: Callable[..., Any], args: Sequence[Value]
     value = tx.trace.values_by_source.get(source)
     if value is not None:
         return value
-    if any(isinstance(arg, NumberValue) and arg.is_drawn for arg in args):
+    if is_drawn:
         value = REGISTRY["computed_from_drawn"](tx, source, result)
-    elif type(result) is float and math.isfinite(result):
+    elif type(result) in VARYING and fits_symbol(result):
         _guard_computable(tx, source)
-        value = FloatValue(tx, result, source)
+        value = VARYING[type(result)](tx, result, source)
     else:
         tx.trace.guards.add(source, "COMPUTED", result)
-        return constant(result)
+        return REGISTRY["from_python"](tx, result) if isinstance(result, np.generic) else constant(result)
     tx.trace.values_by_source[source] = value
     return value
 
@@ -155,7 +194,7 @@ def _compute_from_ints(tx: Interpreter, function: Callable[..., Any], number: Nu
         result = None if source is None else function(_evaluated(tx, source))
     except (ArithmeticError, ValueError, TypeError):
         result = None
-    if type(result) is not float or not math.isfinite(result):
+    if type(result) is not float or not fits_symbol(result):
         return fold(tx, function, [constant(number.specialize(tx))])
     computed = ComputedSource(function, (source,))  # type: ignore[arg-type]
     value = tx.trace.values_by_source.get(computed)
@@ -202,7 +241,7 @@ def _number_of(value: Value) -> Any:
 
 def symbolic_float(tx: Interpreter, obj: float, source: Source) -> Value | None:
     """The float at `source` as an input of the graph, when the policy says that it varies."""
-    if not math.isfinite(obj) or not tx.graph.shapes.policy.number(source, obj):
+    if not fits_symbol(obj) or not tx.graph.shapes.policy.number(source, obj):
         return None
     tx.guards.add(source, "TYPE_MATCH", float)
     return FloatValue(tx, obj, source)

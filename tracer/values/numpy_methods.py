@@ -10,6 +10,7 @@ import torch
 
 from .base import Unsupported, Value
 from .constant import constant
+from .floats import is_numpys
 from .handlers import handler_of, handles
 from .ndarrays import (
     ATTRIBUTES,
@@ -29,7 +30,6 @@ from .ndarrays import (
 from .number import NumberValue
 from .numpy_dtypes import named_dtype, sample, torch_dtype
 from .numpy_functions import clipped, dot, rounded, taken
-from .numpy_scalars import NumpyScalar
 from .numpy_shapes import raveled, repeated, reshaped, squeezed, swapped, transposed
 from .numpy_ufuncs import cast, operand
 from .operators import apply
@@ -215,18 +215,19 @@ def _intercept(function: Any, handler: Callable[..., Value]) -> None:
     def chosen(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         if args and isinstance(args[0], ArrayValue):
             return called(tx, handler, function.__name__, args, kwargs)
-        if len(args) == 1 and isinstance(args[0], NumpyScalar) and "dtype" not in kwargs:  # Python's is float32
-            kwargs = {**kwargs, "dtype": constant(torch_dtype(args[0].value.dtype, function.__name__))}
-        elif args and _has_numpy_numbers(args[0]):
+        if len(args) == 1 and is_numpys(args[0]) and "dtype" not in kwargs:  # Python's is float32
+            dtype = np.dtype(args[0].python_type())
+            kwargs = {**kwargs, "dtype": constant(torch_dtype(dtype, function.__name__))}
+        if args and _has_numpy_numbers(args[0]):
             raise Unsupported("call", f"torch.{function.__name__} of a list of numbers of NumPy's")
-        elif function is not torch.from_numpy and (made := tensor_of_numbers(tx, args, kwargs)) is not None:
+        if function is not torch.from_numpy and (made := tensor_of_numbers(tx, args, kwargs)) is not None:
             return made
         return tx.graph.call(function, args, kwargs, tx)
 
 
 def _has_numpy_numbers(value: Value) -> bool:
     items = value.items if isinstance(value, SequenceValue) else ()
-    return any(isinstance(item, NumpyScalar) or _has_numpy_numbers(item) for item in items)
+    return any(is_numpys(item) or _has_numpy_numbers(item) for item in items)
 
 
 @_on_array(torch.from_numpy)

@@ -1,4 +1,5 @@
-"""NumPy's scalars (`np.float64(0.5)`, `np.sqrt(64)`) as constants: NumPy computes with them while the frame is traced.
+"""NumPy's scalars (`np.float64(0.5)`, `np.sqrt(64)`): NumPy computes with them while the frame is traced, or, where a
+float varies from call to call, before the graph runs.
 
 An operator of torch takes one as the Python number that it is, so that is what stands in the graph. Arrays, and numbers
 that are not known, are left to eager.
@@ -10,16 +11,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..sources import Source
+from ..sources import ComputedSource, Source
 from .base import Unsupported, Value
 from .builtin_functions import BuiltinValue
-from .constant import ConstantValue
+from .constant import BoundBuiltin, ConstantValue
+from .floats import VARYING, FloatValue, compute, fits_symbol
 from .handlers import handler_of, handles
 from .instances import build_object
 from .registry import builds, from_python
 from .sequences import SequenceValue
 
 if TYPE_CHECKING:
+    import torch.fx
+
     from ..interpreter import Interpreter
 
 _FUNCTIONS = (
@@ -44,13 +48,60 @@ class NumpyScalar(ConstantValue):
         raise Unsupported("not-a-constant", self.describe())
 
 
+class NumpyFloat(FloatValue):
+    """A float of NumPy's that varies: what is computed from it keeps NumPy's types and rounding."""
+
+    __slots__ = ()
+
+    def _placeholder(self) -> torch.fx.Node:
+        graph = self.trace.graph
+        assert self.source is not None
+        source = ComputedSource(np.generic.item, (self.source,))
+        return graph.inputs.get(source) or graph.add_placeholder(
+            source, graph.shapes.float_symbol(float(self.number), source)
+        )
+
+    def python_type(self) -> type:
+        """float16, float32 or float64 of NumPy's."""
+        return type(self.number)
+
+    def converted(self, tx: Interpreter, kind: type) -> Value:
+        """int(number), which is then known; float(number) is a float of Python's."""
+        return self.computed_by(tx, kind, [self])
+
+    def getattr(self, tx: Interpreter, name: str) -> Value:
+        """What its type says, and methods; for anything else the number is fixed."""
+        if name in _OF_TYPE:
+            return from_python(tx, getattr(self.number, name))
+        if callable(getattr(self.number, name, None)):
+            return BoundBuiltin(self, name)
+        return self._fixed(tx).getattr(tx, name)
+
+    def call_method(self, tx: Interpreter, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        """`item()`; for other methods the number is fixed."""
+        if name == "item" and not args and not kwargs:
+            return self.computed_by(tx, np.generic.item, [self])
+        return self._fixed(tx).call_method(tx, name, args, kwargs)
+
+    def _fixed(self, tx: Interpreter) -> Value:
+        return NumpyScalar(self.specialize(tx))
+
+
+_OF_TYPE = ("dtype", "shape", "ndim", "size", "itemsize", "nbytes")
+
+VARYING.update(dict.fromkeys((np.float16, np.float32, np.float64), NumpyFloat))
+
+
 @builds(np.generic)
 def build_numpy_scalar(tx: Interpreter, obj: Any, source: Source | None) -> Value:
-    """A scalar, guarded by type and value."""
-    if not isinstance(obj, (np.integer, np.floating, np.bool_)):
-        raise Unsupported("unknown-type", type(obj).__qualname__)
+    """A scalar, guarded by type and value; by type where the policy says that a float varies."""
+    kind = type(obj)
+    if not issubclass(kind, (np.integer, np.floating, np.bool_)):
+        raise Unsupported("unknown-type", kind.__qualname__)
     if source is not None:
-        tx.guards.add(source, "TYPE_MATCH", type(obj))
+        tx.guards.add(source, "TYPE_MATCH", kind)
+        if kind in VARYING and fits_symbol(obj) and tx.graph.shapes.policy.number(source, obj):
+            return VARYING[kind](tx, obj, source)
         tx.guards.add(source, "EQUALS_MATCH", obj)
     return NumpyScalar(obj, source)
 
@@ -69,9 +120,16 @@ def _plain(value: Value) -> Any:
     """The object behind a constant, or behind a list of them. Raises Unsupported for anything else."""
     if isinstance(value, SequenceValue):
         return [_plain(item) for item in value.items]
+    if isinstance(value, FloatValue) and not value.is_drawn:
+        return value.as_constant()
     if not value.is_constant() or not isinstance(value.as_constant(), (int, float, np.generic, type(None))):
         raise Unsupported("call", f"numpy on {value.describe()}")
     return value.as_constant()
+
+
+def _is_float(value: Value) -> bool:
+    known = value.is_constant() and isinstance(value.as_constant(), (int, float, np.number))
+    return known or isinstance(value, FloatValue)
 
 
 def _computes(function: Callable[..., Any]) -> None:
@@ -79,6 +137,8 @@ def _computes(function: Callable[..., Any]) -> None:
 
     @handles(function)
     def handler(tx: Interpreter, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        if not kwargs and any(isinstance(arg, FloatValue) for arg in args) and all(map(_is_float, args)):
+            return compute(tx, function, args)
         plain = [_plain(arg) for arg in args], {name: _plain(value) for name, value in kwargs.items()}
         with np.errstate(all="raise"):  # what NumPy warns of, it does in eager
             try:

@@ -137,7 +137,10 @@ class TensorValue(Value):
         return tx.graph.call(operator.getitem, [self, key], {}, tx)
 
     def setitem(self, tx: Interpreter, key: Value, value: Value) -> None:
-        """Assignment to a part: a node that changes the tensor in place."""
+        """Assignment to a part: a node that changes the tensor in place. Numbers of NumPy's are refused by torch, but
+        those that are floats of Python's too."""
+        if issubclass(value.python_type(), np.generic) and not issubclass(value.python_type(), float):
+            raise Unsupported("call", f"a tensor's part set to {value.describe()}")
         key = REGISTRY["arrays_as_places"](tx, key)
         tx.graph.call(operator.setitem, [self, *REGISTRY["written_at"](tx, self, key, value)], {}, tx)
 
