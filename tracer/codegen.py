@@ -385,7 +385,7 @@ def _key(codegen: Codegen, source: KeySource) -> None:
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "type": type, "len": len, "list": list, "tuple": tuple, "iter": iter, "referent": operator.call,
-    "tensor_of": torch.from_numpy, "proxied": proxied, "mapping_of": mapping_of,
+    "tensor_of": torch.from_numpy, "proxied": proxied, "mapping_of": mapping_of, "subclasses": type.__subclasses__,
 }
 
 

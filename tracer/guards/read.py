@@ -138,7 +138,7 @@ def _size(owner: Any, source: SizeSource) -> int:
 
 FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "type": type, "len": len, "list": list, "tuple": tuple, "set": set, "referent": lambda reference: reference(),
-    "tensor_of": tensor_of, "proxied": proxied, "mapping_of": mapping_of,
+    "tensor_of": tensor_of, "proxied": proxied, "mapping_of": mapping_of, "subclasses": type.__subclasses__,
 }
 """The functions that a CallSource may name."""
 

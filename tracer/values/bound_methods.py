@@ -16,7 +16,7 @@ from ..sources import AttrSource, Source
 from .base import Value
 from .builtin_functions import BOUND, BuiltinValue, build_builtin
 from .constant import BoundBuiltin
-from .registry import build, builds, is_stable
+from .registry import build, builds, from_python, is_stable
 
 if TYPE_CHECKING:
     from ..interpreter import Interpreter
@@ -32,6 +32,8 @@ _OWNERS = frozenset((
 def build_bound(tx: Interpreter, method: Any, source: Source | None) -> Value:
     """A method with its owner; functions of modules are callables like any other."""
     owner = getattr(method, "__self__", None)
+    if type(owner) is frozenset and is_stable(source):  # keyword.iskeyword
+        return BoundBuiltin(from_python(tx, owner), method.__name__, source)
     if source is None or isinstance(owner, (ModuleType, type(None))) or type(owner) in BOUND or is_stable(source):
         return build_builtin(tx, method, source)
     tx.guards.add(source, "TYPE_MATCH", type(method))

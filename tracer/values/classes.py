@@ -18,8 +18,8 @@ from .constant import REGISTRY, BoundBuiltin, ItemsIterator, constant, fold
 from .context_manager import CONSTRUCTORS
 from .exceptions import make_exception
 from .graph_functions import is_traced
-from .handlers import PURE, handler_of
-from .instance_checks import by_class
+from .handlers import PURE, handler_of, handles
+from .instance_checks import by_class, subclasses
 from .instances import new_object
 from .kept import guard_kept
 from .operators import REFLECTED
@@ -153,6 +153,8 @@ class ClassValue(Value):
             return instantiate(tx, self, args, kwargs)
         if name == "__instancecheck__" and not kwargs:
             return constant(by_class(tx, args[0], self.cls))
+        if name == "__subclasses__" and not args and not kwargs:
+            return subclasses(tx, self.cls, self.source)
         raise Unsupported("call", f"type.{name} of {self.describe()}")
 
     def call_method(self, tx: Interpreter, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
@@ -163,10 +165,10 @@ class ClassValue(Value):
             return BuiltinNew(self.cls).call(tx, args, kwargs)
         if name == "__delattr__":
             raise Unsupported("del", f"{self.describe()}.{args[0].as_constant()}")
-        if name == "__subclasses__":
-            raise Unsupported("call", f"{self.describe()}.{name}")
         found = lookup(self.cls, name)
         metaclass = lookup(type(self.cls), name)
+        if found is MISSING and metaclass is _SUBCLASSES and not args and not kwargs:
+            return subclasses(tx, self.cls, self.source)
         if found is MISSING and metaclass is not MISSING and not is_python_method(metaclass):
             return fold(tx, getattr(self.cls, name), args, kwargs)
         return self.getattr(tx, name).call(tx, args, kwargs)
@@ -232,6 +234,7 @@ class ClassValue(Value):
 
 
 _TYPE_ATTRIBUTES = frozenset(("__name__", "__qualname__", "__mro__", "__bases__", "__class__", "__base__", "__dict__"))
+_SUBCLASSES = type.__dict__["__subclasses__"]
 
 
 class BuiltinNew(Value):
@@ -308,6 +311,13 @@ def _is_made_by_builtin(cls: type, new: Any = None) -> bool:
 
 
 _NEWS = tuple(kind.__new__ for kind in (object, dict, list, set, tuple, frozenset))
+
+
+@handles(_SUBCLASSES)
+def _subclasses(tx: Interpreter, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+    if len(args) != 1 or not isinstance(args[0], ClassValue):
+        raise Unsupported("raises", "TypeError: the arguments of type.__subclasses__")
+    return args[0].base_method(tx, "__subclasses__", (), kwargs)
 
 
 def _named_tuple(tx: Interpreter, cls: type, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:

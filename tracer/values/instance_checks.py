@@ -1,5 +1,5 @@
 """isinstance and issubclass, by the class that the program sees: what decides is the metaclass's `__instancecheck__`
-and `__subclasscheck__`. Those of the program are interpreted, never run."""
+and `__subclasscheck__`. Those of the program are interpreted, never run. And the classes below one."""
 from __future__ import annotations
 
 import abc
@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..sources import CallSource, ItemSource, Source
 from .attributes import is_python_method, lookup, special
 from .base import Unsupported, Value
 from .constant import fold
+from .kept import guard_kept
+from .lists import ListValue
 from .number import NumberValue
-from .registry import from_python, is_library
+from .registry import build, from_python, importable, is_library
 from .sequences import TupleValue
 from .slices import SliceValue
 from .tensor import TensorValue
@@ -74,6 +77,28 @@ def _guard_registered(tx: Interpreter, cls: Any, kind: Any) -> None:
         now = abc.get_cache_token()
         unchanged = (lambda _: abc.get_cache_token() == now, "no class was registered with an abstract one")
         tx.guards.add(None, "LAMBDA", unchanged)
+
+
+def subclasses(tx: Interpreter, cls: type, source: Source | None) -> Value:
+    """cls.__subclasses__(): those that live now. Neither guards nor code keep any alive: a class that no module has is
+    read from the list."""
+    below: list[type] = type.__subclasses__(cls)
+    known = [weakref.ref(kind) for kind in below]
+
+    def same(cls: type) -> bool:
+        now: list[type] = type.__subclasses__(cls)
+        return len(now) == len(known) and all(ref() is kind for ref, kind in zip(known, now))
+
+    guard_kept(tx, cls, same, "the list of subclasses")
+    items = []
+    for index, kind in enumerate(below):
+        if importable(kind) is not None:
+            items.append(from_python(tx, kind))
+        elif source is not None and kind not in tx.effects.local_classes:
+            items.append(build(tx, kind, ItemSource(CallSource(source, "subclasses"), index)))
+        else:
+            raise Unsupported("call", f"the class {cls.__qualname__}.__subclasses__")
+    return ListValue(items, list)
 
 
 def _asks_the_program(kind: Any) -> bool:

@@ -19,24 +19,24 @@ if TYPE_CHECKING:
 
 
 class SetValue(Value):
-    """A set or frozenset: `items` maps keys (see `Value.key`) to Values. `real` is a set of the keys that was made in
-    the same way: the order of a set depends on how it came to be."""
+    """A set or frozenset: `items` maps keys (see `Value.key`) to Values. `ordered` is a set of the keys that was made
+    in the same way: the order of a set depends on how it came to be."""
 
-    __slots__ = ("items", "kind", "real", "shared")
+    __slots__ = ("items", "kind", "ordered", "shared")
 
     def __init__(self, kind: type = set, source: Source | None = None) -> None:
         super().__init__(source)
         self.kind = kind
         self.items: dict[Any, Value] = {}
-        self.real: Any = kind()
-        self.shared = False  # whether `real` is the program's own
+        self.ordered: Any = kind()
+        self.shared = False  # whether `ordered` is the program's own
 
     def filled(self, tx: Interpreter, items: Iterable[Value]) -> SetValue:
         """This set with `items` added, one by one."""
         if self.kind is frozenset:
             for item in items:
                 self.items.setdefault(checked_key(tx, item), item)
-            self.real = frozenset(list(self.items))
+            self.ordered = frozenset(list(self.items))
             return self
         for item in items:
             key = checked_key(tx, item)
@@ -44,20 +44,20 @@ class SetValue(Value):
             self.changing().add(key)
         return self
 
-    def chosen(self, tx: Interpreter, real: Any) -> SetValue:
-        """This set, whose items are decided, with `real` as their order. Of two objects that are equal it has the one
+    def chosen(self, tx: Interpreter, ordered: Any) -> SetValue:
+        """This set, whose items are decided, in the order of `ordered`. Of two objects that are equal it has the one
         that Python took: the constants are to be the same, or it is not known which."""
-        for key in real:
+        for key in ordered:
             if type(key) in _ALIKE and repr(key) != repr(self.items[key].as_constant()):
                 self.items[key] = from_python(tx, key)
-        self.real = real
+        self.ordered = ordered
         return self
 
     def changing(self) -> Any:
-        """`real`, to be changed."""
+        """`ordered`, to be changed."""
         if self.shared:
-            self.real, self.shared = self.real.copy(), False
-        return self.real
+            self.ordered, self.shared = self.ordered.copy(), False
+        return self.ordered
 
     def made_from(self, tx: Interpreter, other: Value) -> SetValue:
         """This set, empty so far, with what `other` has: set(other)."""
@@ -65,7 +65,7 @@ class SetValue(Value):
             return self.filled(tx, each(tx, other))
         keys = other.iterate(tx) if isinstance(other, DictValue) else other.items.values()
         self.items = {key.key(): key for key in keys}
-        self.real = self.kind(keys_of(other))
+        self.ordered = self.kind(keys_of(other))
         return self
 
     def python_type(self) -> type:
@@ -80,7 +80,7 @@ class SetValue(Value):
         """The set as it is now."""
         if not all(item.is_constant() for item in self.items.values()):
             raise Unsupported("not-a-constant", self.describe())
-        return self.real
+        return self.ordered
 
     def key(self) -> Any:
         """Frozen sets are equal when their items are."""
@@ -103,7 +103,7 @@ class SetValue(Value):
         if len(self.items) > 1:
             if not all(item.is_constant() for item in self.items.values()):
                 raise Unsupported("iterate", f"{self.describe()}: its order is not known")
-            return [self.items[key] for key in self.real]
+            return [self.items[key] for key in self.ordered]
         return list(self.items.values())
 
     def iter(self, tx: Interpreter) -> Value:
@@ -122,13 +122,13 @@ class SetValue(Value):
         if plain is not None and left.kind is set:
             tx.effects.mutated(left)
             left.items = _combined(plain, left.items, right.items)
-            return left.chosen(tx, function(left.changing(), right.real))
+            return left.chosen(tx, function(left.changing(), right.ordered))
         function = plain or function
         if function not in _ALGEBRA:
             return None
         result = SetValue(left.kind)
         result.items = _combined(function, left.items, right.items)
-        return result.chosen(tx, function(left.real, right.real))
+        return result.chosen(tx, function(left.ordered, right.ordered))
 
     def getattr(self, tx: Interpreter, name: str) -> Value:
         """Methods."""
@@ -164,9 +164,9 @@ class SetValue(Value):
             other = arg if isinstance(arg, SetValue) else SetValue().made_from(tx, arg)
             items = _combined(_IN_PLACE.get(function, function), items, other.items)
             given.append(keys_of(arg) if isinstance(arg, (SetValue, DictValue)) else list(other.items))
-        real = getattr(self.changing() if in_place else self.real, name)(*given)
+        real = getattr(self.changing() if in_place else self.ordered, name)(*given)
         result.items = items if args else dict(items)
-        result.chosen(tx, self.real if in_place else real)
+        result.chosen(tx, self.ordered if in_place else real)
         return constant(None) if in_place else result
 
     def _updated(self, tx: Interpreter, args: Sequence[Value]) -> Value:
@@ -217,7 +217,7 @@ class SetValue(Value):
         if codegen.effects.refills(self):
             fresh = set()
             fresh.update(made)
-        if list(fresh) != list(self.real):
+        if list(fresh) != list(self.ordered):
             raise Unsupported("reconstruct", f"{self.describe()}, whose order comes of how it was made,")
 
     def describe(self) -> str:
@@ -227,7 +227,7 @@ class SetValue(Value):
 
 def keys_of(other: SetValue | DictValue) -> Any:
     """A set or dict of the same keys: Python looks at those of a plain dict all at once, not one by one."""
-    return other.real if isinstance(other, SetValue) else _of_kind(other.python_type()).fromkeys(other.items)
+    return other.ordered if isinstance(other, SetValue) else _of_kind(other.python_type()).fromkeys(other.items)
 
 
 class _OtherDict(dict[Any, Any]):
@@ -405,7 +405,7 @@ def build_set(tx: Interpreter, obj: Any, source: Source | None) -> Value:
     value.filled(tx, items)
     same: Callable[[Any], bool] = frozenset(obj).__eq__
     if all(item.is_constant() for item in value.items.values()):
-        value.real, value.shared = obj, type(obj) is set
+        value.ordered, value.shared = obj, type(obj) is set
         order, same_types = list(obj), same_kinds(obj)
         same = lambda real: list(real) == order and same_types(real)
     if source is not None:
@@ -464,7 +464,7 @@ def _as_set(tx: Interpreter, value: Value) -> Any:
 def _real_side(tx: Interpreter, value: Value) -> Any:
     """A set, or view of a dict, of the same keys that was made in the same way."""
     if isinstance(value, SetValue):
-        return value.real
+        return value.ordered
     assert isinstance(value, DictView)
     kind = _of_kind(value.of)
     if value.what == "keys":
