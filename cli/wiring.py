@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from ..artifacts.context import CompileContext, CompileId
+from ..artifacts.context import CompileContext, CompileId, ToldByData
 from ..tracer import dispatch, eval_frame
 from ..tracer.capture import Backend, CapturedGraph, Compiled, CompileOptions
 from ..tracer.guards.versions import Versions
@@ -96,6 +96,8 @@ def engine_backend(captured: CapturedGraph, context: CompileContext) -> Compiled
         with warnings.catch_warnings():  # what torch warns our engine of is not the program's business
             warnings.simplefilter("ignore")
             compiled = load_or_compile(captured, context, _compiler)
+    except ToldByData:
+        raise
     except Exception as error:
         compiled = _as_captured(captured, context, error)
     for note in context.notes:

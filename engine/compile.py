@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
-from ..artifacts.context import CompileContext, OverrideError, Stage, run_stages
+from ..artifacts.context import CompileContext, OverrideError, Stage, ToldByData, run_stages
 from ..artifacts.records import AnyRecord, Kernel
 from . import attention, cpp, freezing, library, passes, scheduler, wrapper
 from .aten import EngineUnsupported, needs_gradients, trace
@@ -224,7 +224,7 @@ def compile_graph(
 
     What was compiled, as data, is handed to `keep` (see `graph_cache`); what runs in eager is not.
     Falls back to running the captured graph in eager, with the reason recorded as a decision of kind "compile", when a
-    stage raises. KeyboardInterrupt and SystemExit pass.
+    stage raises. KeyboardInterrupt and SystemExit pass, and ToldByData, where the frame can break instead.
     """
     training = needs_gradients(captured)
     why = "training graph" if training else "inference graph"
@@ -242,7 +242,10 @@ def compile_graph(
     except (EngineUnsupported, TritonUnsupported, OverrideError) as unsupported:
         return _eager(captured, context, str(unsupported))
     except GuardOnDataDependentSymNode as error:
-        return _eager(captured, context, f"an operator asks for what only data tells: {error.cond}")
+        why = f"an operator asks for what only data tells: {error.cond}"
+        if context.breakable:
+            raise ToldByData(why) from error
+        return _eager(captured, context, why)
     except Exception as error:
         detail = "".join(traceback.format_exception(error))
         return _eager(captured, context, f"internal error in the engine: {type(error).__name__}: {error}", detail)

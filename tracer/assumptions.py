@@ -86,8 +86,8 @@ def rely_on_second_run(tx: Interpreter, code: str, detail: str) -> None:
 
 @dataclass(frozen=True)
 class Assumed:
-    """The first check of a graph: the step at which to break instead, with which reason and from which place, where no
-    frame can run again."""
+    """The first thing that a graph takes for granted: the step at which to break instead, with which reason and from
+    which place, where that cannot be."""
 
     step: int
     code: str

@@ -17,7 +17,7 @@ from types import CellType, CodeType
 from typing import Any
 
 from ..artifacts import records
-from ..artifacts.context import CompileContext
+from ..artifacts.context import CompileContext, ToldByData
 from ..artifacts.fx_graphs import graph_record
 from . import breaks as reasons
 from .break_records import Stop, break_record, full_graph_error
@@ -315,8 +315,12 @@ class _Conversion:
         start = time.perf_counter()
         at_end = Modes.now()
         self.modes.restore(graph.sets_modes)
+        self.context.breakable = graph.told is not None and not self.options.fullgraph
         try:
             return self.options.backend(captured, self.context)
+        except ToldByData as error:
+            assert graph.told is not None
+            raise graph.told.refused() from error
         finally:
             at_end.restore(graph.sets_modes)
             self.backend_seconds += time.perf_counter() - start

@@ -89,6 +89,7 @@ class TraceGraph:
         self.versions: dict[torch.fx.Node, int | None] = {}  # of inputs when they came in; None: they have none
         self.unchecked: list[sympy.Expr] = []  # what torch assumed for the operation that is being added
         self.assumed: Assumed | None = None  # the first check that relies on a second run
+        self.told: Assumed | None = None  # the first operation with a result that only data tells
         self.assigned: list[tuple[torch.Tensor, str]] = []  # what variables are since that attribute of them was set
         self.leaves: list[tuple[torch.Tensor, Callable[[], Unsupported]]] = []  # made here; the break if one leaves
         self.rows: list[ChosenRow] = []  # copies that stand for views
@@ -228,21 +229,15 @@ class TraceGraph:
         """The operation has a result that only the data tells. Raises Unsupported where the graph breaks instead."""
         self.shapes.shape_env.pending_fresh_unbacked_symbols.clear()
         size = isinstance(fake, (torch.Tensor, tuple, list))
-        training = torch.is_grad_enabled() and any(
-            isinstance(val, torch.Tensor) and val.requires_grad
-            for val in (node.meta["val"] for node in self.inputs.values())
-        )
         place = tx.own_location()
         subject = f"{_target_name(target)}@{place.file.rpartition('/')[2]}:{place.line}"
-        why = (
-            "a backward would need the number, too" if training
-            else "the size is known when the operator has run" if size else "the number is known when the graph runs"
-        )
-        default = "break" if training else "symbol"
-        if tx.trace.context.decide("unbacked", subject, ("symbol", "break"), default, why) == "break":
-            code = "data-dependent-shape" if size else "data-dependent-value"
-            by_mask = "x[mask]" if target is operator.getitem else _target_name(target)
-            raise Unsupported(code, by_mask if size else f"Tensor.{_target_name(target)}")
+        why = "the size is known when the operator has run" if size else "the number is known when the graph runs"
+        by_mask = "x[mask]" if target is operator.getitem else _target_name(target)
+        code, detail = ("data-dependent-shape", by_mask) if size else ("data-dependent-value", f"Tensor.{by_mask}")
+        if tx.trace.context.decide("unbacked", subject, ("symbol", "break"), "symbol", why) == "break":
+            raise Unsupported(code, detail)
+        if self.told is None and len(self.scopes.open) == 1:
+            self.told = Assumed(tx.trace.safe_step(), code, detail, {"location": place, "stack": tx.stack_locations()})
 
     def run_fake(self, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What the operation gives on the fake values of its arguments."""

@@ -113,8 +113,10 @@ class GraphLowering:
         return Value(base, base.size)
 
     def defines(self, symbol: Any) -> bool:
-        """Whether the call that is being made is the first to tell an unbacked symbol, which it then does."""
-        if not isinstance(symbol, sympy.Symbol) or not is_unbacked(symbol) or symbol in self.bound:
+        """Whether the call that is being made is the first to tell an unbacked symbol, which it then does; a backward
+        has it from an input, too."""
+        known = symbol in self.bound or symbol in self.symbols
+        if known or not isinstance(symbol, sympy.Symbol) or not is_unbacked(symbol):
             return False
         self.bound.add(symbol)
         if not symbol.is_integer:

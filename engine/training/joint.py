@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 import torch.fx
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from ...artifacts.context import CompileContext
 from ..aten import AtenTracer, EngineUnsupported, functionalization, mutated_inputs
@@ -184,6 +185,8 @@ def _differentiate(tracer: JointTracer, results: Results, differentiated: list[i
     with tracer, functionalization(), torch.autograd.set_multithreading_enabled(False), torch._C._DisableAutocast():
         try:
             found = torch.autograd.grad(roots, edges, tangents, allow_unused=True)
+        except GuardOnDataDependentSymNode:
+            raise
         except RuntimeError as error:  # the program's own, which its backward raises
             raise EngineUnsupported(f"differentiating the graph raises: {str(error).partition(chr(10))[0]}") from error
     return list(found)

@@ -37,7 +37,6 @@ from .checking import as_the_engine, described, observe, recordings
 FILES = (__file__, advice_rare.__file__)
 LOCK, LOG = threading.Lock(), logging.getLogger("advice")
 LAYER = nn.Linear(4, 4)
-WEIGHT = torch.linspace(0.5, 2, 4).requires_grad_()
 OF_TEXTS = "make texts of what the compiled function returns, or leave it out while compiling"
 OF_MESSAGES = "torch.compiler.is_compiling(): ...`, or do it after the call"
 
@@ -461,11 +460,6 @@ ADVICE: dict[str, Advice] = {
         "data-dependent-shape", "x[x > 0.5].chunk(2)", "torch.where(mask, x, 0) in the place of x[mask]",
         whole(lambda x: sum(part.amax() for part in x[x > 0.5].chunk(2))),
         (whole(lambda x: sum(part.amax() for part in torch.where(x > 0.5, x, 0).view(-1).chunk(2))),), same=False,
-    ),
-    "rows of a mask": Advice(
-        "data-dependent-shape", "(x * WEIGHT)[x[:, 0] > 0]", "torch.where(mask, x, 0) in the place of x[mask]",
-        whole(lambda x: (x * WEIGHT)[x[:, 0] > 0].sum()),
-        (whole(lambda x: torch.where((x[:, 0] > 0)[:, None], x * WEIGHT, 0).sum()),), same=False,
     ),
     "row drawn": Advice(
         "random-value", "x[random.randint(0, 2)]", "draw it before the compiled function's call",

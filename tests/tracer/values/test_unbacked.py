@@ -5,6 +5,8 @@ import ptdebug
 import pytest
 import torch
 from ptdebug.tracer.dispatch import reset, stats
+from torch.utils._pytree import tree_leaves
+from torch.utils.checkpoint import checkpoint
 
 INPUTS = (
     torch.linspace(-2, 3, 12).reshape(3, 4), -torch.ones(3, 4), torch.rand(3, 4), torch.tensor([[1.0, -1, -1, -1]] * 3),
@@ -90,15 +92,62 @@ def test_floats_that_no_algebra_knows(compute):
     compare(read, [torch.full((2,), number) for number in (1.0, float("nan"), float("inf"), -0.0)])
 
 
-def test_training_breaks():
-    def loss(x, w):
-        return (x * w / x.abs().max().item()).sum()
+def experts(x):
+    out = torch.zeros_like(x)
+    for expert in range(3):
+        rows, = torch.where(x[:, 0].detach().long() % 3 == expert)
+        out.index_add_(0, rows, torch.tanh(x[rows]) * (expert + 1))
+    return out
 
-    w = torch.ones(4, requires_grad=True)
-    compiled = ptdebug.compile(loss)
-    compiled(INPUTS[0], w).backward()
-    wanted = torch.autograd.grad(loss(INPUTS[0], w), w)[0]
-    torch.testing.assert_close(w.grad, wanted)
+
+def checkpointed(x):
+    return checkpoint(lambda y: y[y > 0].exp().sum() * y.max().item(), x, use_reentrant=False)
+
+
+def doubled_in_place(x):
+    y = x.clone()
+    y[y > 0] *= 2
+    return y * y[y < 0].sum()
+
+
+def gradients(function):
+    """What is like `function`, and gives the gradient of its tensors, too."""
+
+    def differentiated(run, x):
+        x.requires_grad_()
+        results = tree_leaves(run(x))
+        tensors = [result for result in results if isinstance(result, torch.Tensor) and result.requires_grad]
+        sum((t * torch.arange(1.0, t.numel() + 1).view(t.shape)).sum() for t in tensors).backward()
+        return [r.detach() if isinstance(r, torch.Tensor) else r for r in results], x.grad
+
+    reset()
+    compiled = ptdebug.compile(function)
+    for x in INPUTS:
+        same(differentiated(compiled, x.clone()), differentiated(function, x.clone()))
+    return stats()
+
+
+@pytest.mark.parametrize("function", [
+    lambda x: x * x.detach().abs().max().item(),
+    lambda x: (x.sum().item(), x.sin(), x.cos().sum().item()),
+    lambda x: x[0] * x[0].tolist()[1],
+    lambda x: x.nonzero().shape[0] * x,
+    lambda x: (x[x[:, 0] > 0] @ x.t()).relu(),
+    lambda x: torch.cat([x[x > 0], x[x <= 0]]).view(3, 4).cos(),
+    lambda x: x[x.nonzero(as_tuple=True)].square(),
+    lambda x: torch.repeat_interleave(x, (x[:, 0] > 0).long() + 1, dim=0) ** 2,
+    lambda x: torch.masked_select(x, x > 0.5).sort().values,
+    experts, checkpointed, doubled_in_place,
+])  # fmt: skip
+def test_one_graph_with_gradients(function):
+    found = gradients(function)
+    assert (found["graphs"], found["graph_breaks"], found["recompiles"], found["reasons"]) == (1, 0, 0, {}), found
+
+
+def test_where_an_operator_asks_for_a_size_the_rest_is_compiled():
+    found = gradients(lambda x: x.sin()[x > 0].view(-1, 1).matmul(torch.ones(1, 2)).mean())
+    assert found["graph_breaks"] == 1, found
+    assert not any("eager" in reason for reason in found["reasons"]), found
 
 
 def test_checks_of_such_numbers_hold_and_raise():
