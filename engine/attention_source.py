@@ -1,153 +1,15 @@
 """The C++ of attention in float32: the method of FlashAttention (Dao et al., 2022), with products of its own.
 
 A block of keys and its values are packed once for many queries, keys transposed, in panels as wide as a tile of a
-product: then the scores, and what they make of the values, are products by the same loop, whose tile of sums stays in
-registers (Goto and van de Geijn, 2008). The softmax of a row is taken block by block. What is above a causal diagonal
+product: then the scores, and what they make of the values, are products by the same loop (`product_source.py`). The
+softmax of a row is taken block by block. What is above a causal diagonal
 is not computed, nor what a mask of -infinity, or of the lowest number, hides to the end of a row.
 """
 from __future__ import annotations
 
+from .product_source import PACKING, TILES
+
 ENTRY = "ptdebug_attention"
-
-PRODUCTS = """\
-#pragma GCC optimize ("fp-contract=fast")
-typedef int int32;
-typedef long int64;
-#define INLINE static inline __attribute__((always_inline))
-extern "C" {
-void* aligned_alloc(unsigned long, unsigned long);
-void free(void*);
-float expf(float);
-float logf(float);
-int omp_get_max_threads();
-}
-#if defined(__AVX512F__)
-enum { LANES = 16, WIDE = 4 };  // of a vector, and vectors of a tile: 24 of the 32 registers hold its sums
-#elif defined(__AVX2__)
-enum { LANES = 8, WIDE = 2 };
-#else
-enum { LANES = 4, WIDE = 2 };
-#endif
-static const int64 HIGH = 6, PANEL = WIDE * LANES;  // rows and columns of a tile
-typedef float lanes __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
-typedef int32 wholes __attribute__((vector_size(4 * LANES)));
-INLINE lanes* at(float* x) { return (lanes*)x; }
-INLINE const lanes* at(const float* x) { return (const lanes*)x; }
-INLINE lanes all(float x) { return lanes{} + x; }
-template <int... K> struct Numbers {
-  template <typename F> static constexpr wholes of(F number) { return wholes{number(K)...}; }
-};
-template <int COUNT, typename F> constexpr wholes numbers(F number) {
-  return Numbers<__integer_pack(COUNT)...>::of(number);
-}
-INLINE int64 least(int64 a, int64 b) { return a < b ? a : b; }
-INLINE int64 in_steps(int64 count, int64 step) { return (count + step - 1) / step; }
-
-// A tile of a product: ROWS rows of `left` by a panel, which has COLUMNS vectors for each of `depth` terms.
-template <int ROWS, int COLUMNS> static void tile(const float* left, int64 row, const float* panel, int64 depth,
-                                                  float* out, int64 out_row, bool add) {
-  lanes sums[ROWS][COLUMNS];
-  #pragma GCC unroll 8
-  for (int i = 0; i < ROWS; i++)
-    #pragma GCC unroll 8
-    for (int j = 0; j < COLUMNS; j++) sums[i][j] = lanes{};
-  for (int64 d = 0; d < depth; d++, panel += COLUMNS * LANES) {
-    #pragma GCC unroll 8
-    for (int i = 0; i < ROWS; i++)
-      #pragma GCC unroll 8
-      for (int j = 0; j < COLUMNS; j++) sums[i][j] += *at(panel + j * LANES) * left[i * row + d];
-  }
-  #pragma GCC unroll 8
-  for (int i = 0; i < ROWS; i++)
-    #pragma GCC unroll 8
-    for (int j = 0; j < COLUMNS; j++) {
-      lanes* to = at(out + i * out_row + j * LANES);
-      *to = add ? *to + sums[i][j] : sums[i][j];
-    }
-}
-typedef void (*Tile)(const float*, int64, const float*, int64, float*, int64, bool);
-template <int COLUMNS> struct Tiles {
-  static constexpr Tile of[] = {tile<1, COLUMNS>, tile<2, COLUMNS>, tile<3, COLUMNS>, tile<4, COLUMNS>,
-                                tile<5, COLUMNS>, tile<6, COLUMNS>};
-};
-static const Tile* const TILES[] = {Tiles<1>::of, Tiles<2>::of, Tiles<WIDE - 1>::of, Tiles<WIDE>::of};
-static const int64 DEPTH = 128;  // of terms that are added up in one go: rounding errors grow with it
-
-// A product of up to HIGH rows and up to WIDE vectors of columns, of as many terms as there are.
-static void product(int64 rows, int64 columns, const float* left, int64 row, const float* panel, int64 depth,
-                    float* out, int64 out_row, bool add) {
-  const Tile tile = TILES[columns - 1][rows - 1];
-  int64 d = 0;
-  do {  // of no terms, zeros
-    tile(left + d, row, panel + d * columns * LANES, least(DEPTH, depth - d), out, out_row, add || d);
-    d += DEPTH;
-  } while (d < depth);
-}
-"""
-
-PACKING = """\
-// to[wide * i + j] = from[row * j + i] for as many i and j as a vector has lanes: blocks change places, then their
-// blocks (Eklundh, 1972). Rows after `last` are that row again.
-template <int HALF> INLINE void exchange(lanes* a) {
-  constexpr wholes low = numbers<LANES>([](int k) { return k & HALF ? LANES + k - HALF : k; });
-  constexpr wholes high = numbers<LANES>([](int k) { return k & HALF ? LANES + k : k + HALF; });
-  #pragma GCC unroll 16
-  for (int k = 0; k < LANES; k++) {
-    if (k & HALF) continue;
-    const lanes x = a[k], y = a[k + HALF];
-    a[k] = __builtin_shuffle(x, y, low);
-    a[k + HALF] = __builtin_shuffle(x, y, high);
-  }
-  if constexpr (2 * HALF < LANES) exchange<2 * HALF>(a);
-}
-static void transpose(const float* from, int64 row, int64 last, float* to, int64 wide) {
-  lanes a[LANES];
-  #pragma GCC unroll 16
-  for (int k = 0; k < LANES; k++) a[k] = *at(from + least(k, last) * row);
-  exchange<1>(a);
-  #pragma GCC unroll 16
-  for (int k = 0; k < LANES; k++) *at(to + k * wide) = a[k];
-}
-
-// Panels of keys, whose columns after the last key hold anything.
-static void pack_keys(const float* keys, int64 row, int64 count, int64 size, float* to) {
-  for (int64 p = 0; p < count; p += PANEL) {
-    const int64 wide = in_steps(least(PANEL, count - p), LANES) * LANES;
-    for (int64 j = 0; j < wide; j += LANES) {
-      const float* from = keys + (p + j) * row;
-      const int64 last = least(LANES, count - p - j) - 1;
-      for (int64 d = 0; d < size && size >= LANES; d += LANES) {
-        const int64 first = least(d, size - LANES);
-        transpose(from + first, row, last, to + first * wide + j, wide);
-      }
-      for (int64 d = 0; d < size && size < LANES; d++)
-        for (int64 k = 0; k < LANES; k++) to[d * wide + j + k] = from[least(k, last) * row + d];
-    }
-    to += size * wide;
-  }
-}
-
-// Panels of values, with zeros after the last column; whether all values are finite.
-static bool pack_values(const float* values, int64 row, int64 count, int64 size, float* to) {
-  lanes sum = {};
-  for (int64 p = 0; p < size; p += PANEL) {
-    const int64 there = least(PANEL, size - p), wide = in_steps(there, LANES) * LANES;
-    for (int64 j = 0; j < count; j++)
-      for (int64 k = 0; k < wide; k += LANES, to += LANES) {
-        const float* from = values + j * row + p + k;
-        lanes x = {};
-        if (k + LANES <= there) x = *at(from);
-        else __builtin_memcpy(&x, from, 4 * (there - k));
-        __builtin_prefetch(from + 8 * row);
-        *at(to) = x;
-        sum += x * 0.0f;
-      }
-  }
-  bool finite = true;
-  for (int k = 0; k < LANES; k++) finite &= sum[k] == 0.0f;
-  return finite;
-}
-"""
 
 SOFTMAX = """\
 template <int HALF = LANES / 2, typename F> INLINE float joined(lanes x, F join) {  // all lanes, by halves
@@ -287,8 +149,8 @@ struct Part {
     const int64 seen = t.causal ? least(t.keys, last) : t.keys;
     for (start = 0; start < seen; start += KEYS) {
       count = least(KEYS, t.keys - start);
-      pack_keys(key + start * t.key[2], t.key[2], count, t.size, keys);
-      finite = pack_values(value + start * t.value[2], t.value[2], count, t.size, values);
+      pack_turned(key + start * t.key[2], t.key[2], count, t.size, keys);
+      finite = pack_straight(value + start * t.value[2], t.value[2], count, t.size, values);
       tame = mask && t.mask[3] == 1 && scale < 0x1p7f && moderate(key + start * t.key[2], t.key[2], count, t.size);
       for (int64 row = first; row < last; row++) rows[row - first].end = end(row);
       for (int64 row = first; row < last; row += QUERIES) {
@@ -380,4 +242,4 @@ int ptdebug_attention(const int64* task, const void* query, const void* key, con
 }
 """
 
-SOURCE = "\n".join((PRODUCTS, PACKING, SOFTMAX, ATTENTION))
+SOURCE = "\n".join((TILES, PACKING, SOFTMAX, ATTENTION))

@@ -15,7 +15,7 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from ..artifacts.context import CompileContext, OverrideError, Stage, ToldByData, run_stages
 from ..artifacts.records import AnyRecord, Kernel
-from . import attention, cpp, freezing, library, passes, scheduler, wrapper
+from . import attention, cpp, freezing, library, passes, product, scheduler, wrapper
 from .aten import EngineUnsupported, needs_gradients, trace
 from .build import Building, BuiltLibrary, CannotBuild
 from .control import compile_around, has_control_flow
@@ -157,8 +157,9 @@ def _kernels(work: Generated, context: CompileContext) -> Built:
     for name, kernel in work.triton.items():
         kernel.wait()
         functions[name] = kernel.runner()
-    if context.recording and _calls(work.plan, attention.OPERATOR):
-        records += (("kernels", "attention", attention.record()),)
+    for name, own in (("attention", attention), ("product", product)):
+        if context.recording and _calls(work.plan, own.OPERATOR):
+            records += (("kernels", name, own.record()),)
     if context.recording and not (functions or records):
         context.absent("kernels", "every operator of this graph is a library call: there is nothing to generate")
     records += _for_target(work, context)

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from ..artifacts.context import CompileContext
-from . import attention, depthwise
+from . import attention, depthwise, product
 from .random_fills import RANDOM_FILLS
 
 
@@ -55,6 +55,7 @@ CALLED: dict[Any, Callable[..., Any]] = {
     torch.ops.aten.convolution.default: torch.convolution,
     **RANDOM_FILLS,
     depthwise.OPERATOR: depthwise.depthwise_weight_gradient, attention.OPERATOR: attention.attention,
+    product.OPERATOR: product.product,
 }
 """What is called in place of an operator."""
 

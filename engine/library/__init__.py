@@ -6,7 +6,8 @@ it cost on disk; `batches.py` joins products with one matrix; `bias.py` takes th
 are loops; `convolution.py` knows the ways of computing one convolution; `layouts.py` chooses among them for a whole
 graph, as a layout is shared by neighbours; `packing.py` packs frozen weights of convolutions; `gradients.py` takes the
 gradients of depthwise convolutions apart; `attention.py` takes our own kernel where it is faster than the library's;
-`products.py` chooses the library of a matrix product; `rows.py` lays out its matrices, also in a joint graph.
+`products.py` does so for a matrix product, among the libraries and our own; `rows.py` lays out its matrices, also in a
+joint graph.
 """
 from __future__ import annotations
 

@@ -8,20 +8,22 @@
 """
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, cast
 
 import torch
 import torch.fx
 
+from .. import product
 from .measure import Call, costs
-from .products import LONGEST, onednn
+from .products import LONGEST, SMALL, onednn
 
 aten = torch.ops.aten
 
 CONTIGUOUS, LAST, PRODUCT = "contiguous", "channels-last", "product"
-BY_ONEDNN = "product-onednn"
+BY_ONEDNN, BY_OWN = "product-onednn", "product-own"
 
 
 @dataclass(frozen=True)
@@ -40,9 +42,9 @@ class Convolution:
 
     def costs(self) -> dict[str, float]:
         """Seconds of each way, by its name; nothing where the machine is too busy to tell."""
-        known = costs(f"2-d convolution {self.describe()}", self._calls)
-        return {way: min(known[way], known.get(BY_ONEDNN, known[way])) if way == PRODUCT else known[way]
-                for way in self.ways if known}
+        others = self._other_products()
+        known = costs(f"2-d convolution {self.describe()} {others}", self._calls)
+        return {way: min(known[w] for w in (way, *(others if way == PRODUCT else ()))) for way in self.ways if known}
 
     def describe(self) -> str:
         """All that the time depends on."""
@@ -59,6 +61,16 @@ class Convolution:
         """Whether each pixel of the result is a product of one pixel with the weight."""
         return self.weight[2:] == (1, 1) and self.padding == (0, 0) and self.groups == 1
 
+    def _other_products(self) -> tuple[str, ...]:
+        """The ways of computing the product besides ATen's."""
+        if not self.is_product:
+            return ()
+        batch, channels, height, width = self.image
+        pixels = batch * -(-height // self.stride[0]) * -(-width // self.stride[1])
+        offered = {BY_ONEDNN: torch.backends.mkldnn.is_available() and channels <= LONGEST,
+                   BY_OWN: pixels * channels * self.weight[0] >= SMALL and product.KERNEL.available}
+        return tuple([way for way, there in offered.items() if there])
+
     def _calls(self) -> dict[str, Call]:
         image = torch.full(self.image, 0.5)
         weight = torch.full(self.weight, 0.5)
@@ -72,9 +84,12 @@ class Convolution:
         if self.is_product:
             down, across = self.stride
             pixels, columns = turned.permute(0, 2, 3, 1)[:, ::down, ::across], weight.flatten(1).t()
-            calls[PRODUCT] = lambda: aten.mm.default(pixels.reshape(-1, self.image[1]), columns)
-            if torch.backends.mkldnn.is_available() and self.image[1] <= LONGEST:
-                calls[BY_ONEDNN] = lambda: onednn(pixels.reshape(-1, self.image[1]), columns.t())
+            products: dict[str, Callable[[torch.Tensor], object]] = {
+                PRODUCT: lambda rows: aten.mm.default(rows, columns), BY_ONEDNN: lambda rows: onednn(rows, columns.t()),
+                BY_OWN: lambda rows: product.product(rows, columns),
+            }
+            for way in (PRODUCT, *self._other_products()):
+                calls[way] = partial(lambda by: by(pixels.reshape(-1, self.image[1])), products[way])
         if self.frozen:
             order = (list(self.padding), list(self.stride), list(self.dilation), self.groups)
             packed = torch.ops.mkldnn._reorder_convolution_weight(weight, *order, list(self.image))
@@ -146,8 +161,8 @@ def as_product(found: Convolution) -> torch.fx.Node:
         pixels = call(aten.reshape.default, call(aten.permute.default, image, [0, 2, 3, 1]),
                       [batch * height * width, channels])
         columns = call(aten.permute.default, call(aten.reshape.default, weight, [outputs, channels]), [1, 0])
-        product = aten.mm.default if bias is None else aten.addmm.default
-        total = call(product, *(() if bias is None else (bias,)), pixels, columns)
+        matmul = aten.mm.default if bias is None else aten.addmm.default
+        total = call(matmul, *(() if bias is None else (bias,)), pixels, columns)
         whole = call(aten.reshape.default, total, [batch, height, width, outputs])
         return call(aten.permute.default, whole, [0, 3, 1, 2])
 

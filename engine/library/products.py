@@ -1,7 +1,7 @@
-"""The library of a matrix product whose weight lies by rows or by columns of outputs: MKL or oneDNN.
+"""What computes a matrix product whose matrices lie by rows or by columns: MKL, oneDNN, or our own kernel.
 
-Both take the weight as it is; a frozen one by rows, as `nn.Linear` keeps it, is also offered to MKL packed, in the
-order in which its kernels read it, which helps most where few rows are multiplied. Which is faster depends on the
+All take the weight as it is; a frozen one by rows, as `nn.Linear` keeps it, is also offered to MKL packed, in the
+order in which its kernels read it, which helps most where few rows are multiplied. Which is fastest depends on the
 processor's maker and on the shape. What oneDNN could add in the same call (an activation, a sum) is not asked for: a
 loop kernel does it in about the time that the library loses by it, and does more.
 """
@@ -15,6 +15,7 @@ import torch.fx
 
 from ...artifacts.context import CompileContext
 from ...artifacts.records import Option, RuleMatch
+from .. import product
 from ..freezing.parameters import frozen_nodes
 from ..functional import AtenGraph
 from ..runtime import callable_of
@@ -22,8 +23,8 @@ from .measure import TOO_BUSY, Call, costs
 
 aten = torch.ops.aten
 
-MKL, ONEDNN, PACKED = "mkl", "onednn", "mkl-packed"
-WORTH = {MKL: 1.0, ONEDNN: 1.0, PACKED: 0.9}  # of MKL's time, below which a way is taken; packing holds memory
+MKL, ONEDNN, PACKED, OWN = "mkl", "onednn", "mkl-packed", "own"
+WORTH = {MKL: 1.0, ONEDNN: 1.0, PACKED: 0.9, OWN: 1.0}  # of MKL's time, below which it is taken; packing holds memory
 LONGEST = 1024  # addends: oneDNN adds more of them in one chain than MKL, beyond this with over twice its error
 SMALL = 1 << 20  # multiplications: below, the overhead of a call decides, and MKL's is the smallest
 SMALL_PACKED = 1 << 16  # the same where the weight may be packed
@@ -32,37 +33,44 @@ SMALL_PACKED = 1 << 16  # the same where the weight may be packed
 @dataclass(frozen=True)
 class Product:
     """`rows @ weight.T (+ bias)` in float32: `rows` (m, k), `weight` (n, k), all of static sizes. `by_rows`: how the
-    weight lies. `packs`: it does so, and is known when the product runs for the first time."""
+    weight lies; `turned`: the rows lie by columns. `packs`: the weight is known when the product runs for the first
+    time."""
 
     node: torch.fx.Node
     shape: tuple[int, int, int]
     bias: bool
     by_rows: bool
+    turned: bool
     packs: bool
 
     def describe(self) -> str:
         """All that the time depends on, besides the machine."""
-        return f"product {self.shape} {self.bias} {self.ways}{'' if self.by_rows else ' by columns'}"
+        layout = f"{' turned' if self.turned else ''}{'' if self.by_rows else ' by columns'}"
+        return f"product {self.shape} {self.bias} {self.ways}{layout}"
 
     @property
     def ways(self) -> tuple[str, ...]:
         """The names of the ways."""
-        short = self.shape[2] <= LONGEST
-        return (MKL, *([ONEDNN] if short else []), *([PACKED] if self.packs else []))
+        small = self.shape[0] * self.shape[1] * self.shape[2] < SMALL
+        libraries = not self.turned and torch.backends.mkldnn.is_available()
+        offered = {ONEDNN: libraries and self.shape[2] <= LONGEST, PACKED: libraries and self.packs,
+                   OWN: not small and product.KERNEL.available}
+        return (MKL, *[way for way, there in offered.items() if there])
 
     def calls(self) -> dict[str, Call]:
         """Each way, on made-up data."""
         m, n, k = self.shape
-        rows, weight = torch.full((m, k), 0.5), torch.full((n, k) if self.by_rows else (k, n), 0.5)
-        weight = weight if self.by_rows else weight.t()
+        rows = torch.full((k, m), 0.5).t() if self.turned else torch.full((m, k), 0.5)
+        weight = torch.full((n, k), 0.5) if self.by_rows else torch.full((k, n), 0.5).t()
         bias = torch.full((n,), 0.5) if self.bias else None
         calls: dict[str, Call] = {MKL: lambda: torch.mm(rows, weight.t())}
         if bias is not None:
             calls[MKL] = lambda: torch.addmm(bias, rows, weight.t())
         calls[ONEDNN] = lambda: onednn(rows, weight, bias)
-        if self.packs:
-            packed, product = torch.ops.mkl._mkl_reorder_linear_weight(weight, m), callable_of(_packed_product())
-            calls[PACKED] = lambda: product(rows, packed, weight, bias, m)
+        calls[OWN] = lambda: product.product(rows, weight.t(), bias)
+        if PACKED in self.ways:
+            packed, by_packed = torch.ops.mkl._mkl_reorder_linear_weight(weight, m), callable_of(_packed_product())
+            calls[PACKED] = lambda: by_packed(rows, packed, weight, bias, m)
         return {way: calls[way] for way in self.ways}
 
 
@@ -74,7 +82,7 @@ def onednn(rows: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None =
 def choose_products(graph: AtenGraph, context: CompileContext) -> list[RuleMatch]:
     """Send each product to the library that is faster here, a decision of kind "library"."""
     matches = []
-    available = torch.backends.mkldnn.is_available() and torch.backends.mkl.is_available()
+    available = torch.backends.mkl.is_available()
     frozen = frozen_nodes(graph.module.graph) if available else frozenset()
     for node in list(graph.module.graph.nodes) if available else ():
         found = _recognize(node, frozen)
@@ -89,7 +97,7 @@ def choose_products(graph: AtenGraph, context: CompileContext) -> list[RuleMatch
         chosen = context.decide("library", f"product-{node.name}", options, default, why, origins=origins)
         if chosen == MKL:
             continue
-        call = _with_onednn(found) if chosen == ONEDNN else _packed(found)
+        call = {ONEDNN: _with_onednn, PACKED: _packed, OWN: _own}[chosen](found)
         matches.append(RuleMatch(chosen, (node.name,), (call.name,), why))
         node.replace_all_uses_with(call)
         node.graph.erase_node(node)
@@ -107,14 +115,15 @@ def _recognize(node: torch.fx.Node, frozen: frozenset[torch.fx.Node]) -> Product
         return None
     (m, k), n = rows.shape, columns.shape[1]
     by_rows = columns.t().is_contiguous()
-    packs = by_rows and node.args[-1] in frozen
+    turned = not rows.is_contiguous()
+    packs = by_rows and not turned and node.args[-1] in frozen
     if m * n * k < (SMALL_PACKED if packs else SMALL) or 1 in (m, n, k)[packs:]:
         return None
-    if not rows.is_contiguous() or not (by_rows or columns.is_contiguous()):
+    if (turned and not rows.t().is_contiguous()) or not (by_rows or columns.is_contiguous()):
         return None
     if any(tuple(v.shape) != (n,) or not v.is_contiguous() for v in bias):
         return None
-    found = Product(node, (m, n, k), bool(bias), by_rows, packs)
+    found = Product(node, (m, n, k), bool(bias), by_rows, turned, packs)
     return found if len(found.ways) > 1 else None
 
 
@@ -124,6 +133,14 @@ def _with_onednn(found: Product) -> torch.fx.Node:
     with graph.inserting_before(found.node):
         arguments: tuple[Any, ...] = (rows, weight, bias[0] if bias else None, "none", [], "")
         call = graph.call_function(_onednn(), arguments)
+    call.meta.update(found.node.meta)
+    return call
+
+
+def _own(found: Product) -> torch.fx.Node:
+    *bias, rows, columns = found.node.args
+    with found.node.graph.inserting_before(found.node):
+        call = found.node.graph.call_function(product.OPERATOR, (rows, columns, *bias))
     call.meta.update(found.node.meta)
     return call
 

@@ -32,6 +32,7 @@ LIBRARY = {  # packets that ATen does best, and why
 
 OWN = {  # packets of our own that are no loops, and why
     "attention": "attention: a kernel of our own, faster here than ATen's",
+    "product": "matrix product: a kernel of our own, faster here than the libraries'",
     "depthwise_weight_gradient": "a depthwise convolution's gradient: a kernel of our own, faster here than ATen's",
 }
 

@@ -10,7 +10,7 @@ from typing import Any
 import sympy
 
 from ...artifacts.records import ref
-from .. import attention
+from .. import attention, product
 from ..cpp.entry import Entry
 from ..cpp.indices import c_expression
 from ..cpp.scope import buffer_name
@@ -236,6 +236,9 @@ class NativeWriter:
         if call.target is attention.OPERATOR:
             self._attention(call, origins)
             return
+        if call.target is product.OPERATOR:
+            self._product(call, origins)
+            return
         function, parameters, given = function_of(call)
         self.called.append(function)
         views = list(views_in((call.args, dict(call.kwargs))))
@@ -266,15 +269,34 @@ class NativeWriter:
         table, views = self.unique("task"), operands(call)
         self.called.append(attention.ENTRY)
         self.writer.line(f"const int64 {table}[] = {{{task(call, results)}}};", origins)
+        places = self._places(views, results, origins)
+        assert views[0] is not None
+        factor = scale(call, views[0].size[3])
+        self._must(f"{attention.ENTRY}({table}, {', '.join(places)}, {factor})", origins)
+
+    def _product(self, call: ExternCall, origins: tuple[str, ...]) -> None:
+        (name,) = call.outputs
+        buffer = self.program.buffers[name] if name is not None else None
+        left, right, *bias = call.args
+        if buffer is None or not _is_contiguous(buffer):
+            raise NoNativeForm("a product with a result of other strides")
+        table, numbers = self.unique("task"), (*left.size, right.size[1], *left.stride, *right.stride)
+        rows, depth, columns, *strides = [c_expression(n) for n in numbers]
+        self.called.append(product.ENTRY)
+        self.writer.line(f"const int64 {table}[] = {{{', '.join([rows, columns, depth, *strides])}}};", origins)
+        places = self._places([left, right, *(bias or [None])], [buffer], origins)
+        self._must(f"{product.ENTRY}({table}, {', '.join(places)})", origins)
+
+    def _places(
+        self, views: Sequence[View | None], results: Sequence[Buffer | None], origins: tuple[str, ...]
+    ) -> list[str]:
+        """The addresses of what a kernel of our own, in float32, reads and writes."""
         for buffer in results:
             if buffer is not None:
                 self.allocate(buffer.name, origins)
         places = ["nullptr" if view is None else f"(float*){self.pointer(view.buffer)} + {c_expression(view.offset)}"
                   for view in views]
-        places += ["nullptr" if buffer is None else self.pointer(buffer.name) for buffer in results]
-        assert views[0] is not None
-        factor = scale(call, views[0].size[3])
-        self._must(f"{attention.ENTRY}({table}, {', '.join(places)}, {factor})", origins)
+        return [*places, *["nullptr" if buffer is None else self.pointer(buffer.name) for buffer in results]]
 
     def _free(self, position: int) -> None:
         """Give back what is dead after this step; of inputs, those that a backward owns."""

@@ -22,7 +22,7 @@ Item = Group | ExternCall
 
 FRESH = frozenset((  # operators of the library whose result is memory of its own, whatever the arguments
     "mm", "addmm", "bmm", "baddbmm", "convolution", "convolution_backward", "mkldnn_convolution", "embedding_bag",
-    "_linear_pointwise", "_mkl_linear", "_convolution_pointwise",
+    "_linear_pointwise", "_mkl_linear", "_convolution_pointwise", "product",
 ))
 
 
