@@ -36,6 +36,7 @@ whole.update(
     the_number_changes=lambda x, i: (lambda k: (x[k] + k.mul_(0), x[k] + 1))(i.clone()),
     columns=lambda x, i: (x[:, i] * 2, (x + x[:, i, None])[:, i].contiguous(), x.expand(2, 3, 3).clone()[:, i].exp()),
     columns_with_more=lambda x, i: (x[:, i, None] + 1, x[None, :, :][:, :, i].sum(), x[:, i][1:].reshape(-1) + 1),
+    lists=lambda x, i: (x[(i, 0, i), :], x[:, [i.item(), 1]], x[[[i], [0]], (1, i)], x[(i.int(), 1), ...]),
     views_themselves=lambda x, i: (x[i], x[i].contiguous(), x[:, i], (x * 2)[i], x[i][i], x[i] + 1),
 )
 
@@ -49,6 +50,25 @@ def test_rows_are_taken_in_the_graph(name):
             given = table(3, 3), torch.tensor(number)
             torch.testing.assert_close(compiled(*given), whole[name](*given))
         assert STATISTICS.graphs == 1
+
+
+@program
+def lists_that_are_written_to(compile):
+    def f(x, places):
+        rows, columns = zip(*places)
+        y = x.clone()
+        y[rows, columns] = False
+        y[list(rows), 0] += x.sum()
+        return y
+
+    f = compile(f, fullgraph=True)
+    return [call(f, table(3, 3), torch.tensor(places)) for places in ([[0, 1], [2, -1]], [[1, 1], [1, 1]], [[0, 3]])]
+
+
+@program
+def masks_in_lists(compile):
+    f = compile(lambda x: x[[x[0, 0] > 0, x[1, 0] > 0, x[2, 0] > 0], 0] * 2)
+    return f(table(3, 2)), f(-table(3, 2))
 
 
 @program

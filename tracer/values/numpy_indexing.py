@@ -23,6 +23,7 @@ from .numpy_ufuncs import operand
 from .sequences import SequenceValue, TupleValue
 from .slices import SliceValue
 from .tensor import TensorValue
+from .tensors_of_numbers import places_of
 
 if TYPE_CHECKING:
     from ..interpreter import Interpreter
@@ -176,12 +177,13 @@ def _set(tx: Interpreter, array: NdarrayValue, key: Value, value: Value) -> None
 
 
 def arrays_as_places(tx: Interpreter, key: Value) -> Value:
-    """The key of a tensor with tensors in the place of arrays: torch takes one of whole numbers as places, one of bool
-    as a mask (`sequenceToVariable` in torch/csrc/autograd/python_variable_indexing.cpp)."""
+    """The key of a tensor with tensors in the place of arrays, and of lists with tensors among their numbers: torch
+    takes whole numbers as places, an array of bool as a mask (`sequenceToVariable` in
+    torch/csrc/autograd/python_variable_indexing.cpp)."""
     if isinstance(key, NdarrayValue):
         return _as_places(tx, key)
-    if isinstance(key, TupleValue) and any(isinstance(part, NdarrayValue) for part in key.items):
-        parts = [_as_places(tx, part) if isinstance(part, NdarrayValue) else part for part in key.items]
+    if isinstance(key, TupleValue) and any(isinstance(part, (NdarrayValue, SequenceValue)) for part in key.items):
+        parts = [_as_places(tx, part) if isinstance(part, NdarrayValue) else places_of(tx, part) for part in key.items]
         return TupleValue(parts, tuple)
     return key
 

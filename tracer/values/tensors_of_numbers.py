@@ -51,6 +51,16 @@ def tensor_of_numbers(tx: Interpreter, args: Sequence[Value], kwargs: Mapping[st
     return result if dtype is widest else tx.graph.call("to", [result, constant(dtype)], {}, tx, op="call_method")
 
 
+def places_of(tx: Interpreter, part: Value) -> Value:
+    """A part of an index: a list with tensors among its whole numbers as one tensor."""
+    if not isinstance(part, SequenceValue) or _shape(part) is None:
+        return part
+    if not {_dtype(number) for number in _flat(part)} <= _INTEGERS - {torch.uint8}:
+        return part
+    options = {"dtype": constant(torch.int64), "device": constant(torch.device("cpu"))}
+    return tensor_of_numbers(tx, [part], options) or part
+
+
 def _dtype(number: Value) -> torch.dtype:
     """What torch infers of a number, or of a tensor that stands for one."""
     if isinstance(number, TensorValue):
