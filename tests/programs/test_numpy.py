@@ -196,6 +196,29 @@ def shapes_and_choices(compile):
 
 
 @program
+def steps_between_numbers(compile):
+    """The time steps of a sampler."""
+
+    def f(x, steps, last):
+        times = np.linspace(0, last - 1, steps).round()[::-1].copy().astype(np.int64)
+        even = np.linspace(1.0, 0.1, num=steps, endpoint=False, dtype=np.float32), np.linspace(0, 9, 4, dtype=int)
+        ratio = (np.arange(0, steps) * (last // steps)).round()[::-1].copy()
+        whole = np.round(ratio.reshape(1, -1).T, 1), np.around(times), np.linspace(2, 3), np.linspace(0, 1, 0)
+        return x * torch.from_numpy(times), even, ratio, whole
+
+    compiled = compile(f)
+    return compile(f, fullgraph=True)(torch.ones(5), 5, 50), [compiled(torch.ones(n), n, 50) for n in (5, 7, 8)]
+
+
+@program
+def steps_that_numpy_refuses(compile):
+    def f(x, steps):
+        return x + torch.from_numpy(np.linspace(0, 1, steps))
+
+    return call(compile(f), torch.ones(()), -1), call(compile(f), torch.ones(()), 2.5)
+
+
+@program
 def numbers_of_arrays(compile):
     def f(x, a):
         s = a.sum()

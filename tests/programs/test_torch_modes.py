@@ -534,6 +534,27 @@ def a_grad_mode_as_a_decorator_that_the_function_makes(compile):
     return compile(f)(torch.ones(2, requires_grad=True)), torch.is_grad_enabled()
 
 
+@program
+def whether_other_processes_take_part(compile):
+    """Metrics and losses ask before they exchange results."""
+
+    def alone():
+        return not (torch.distributed.is_available() and torch.distributed.is_initialized())
+
+    def f(x):
+        return x * 2 if alone() else x * torch.distributed.get_world_size()
+
+    out = [compile(f, fullgraph=True)(torch.ones(3))]
+    f = compile(f)
+    out.append(f(torch.ones(3)))
+    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+    try:
+        out.append(f(torch.ones(3)))
+    finally:
+        torch.distributed.destroy_process_group()
+    return out, f(torch.ones(3))
+
+
 @pytest.mark.parametrize("name", program)
 def test_a_program_with_modes_is_the_program(name: str) -> None:
     check(program[name])

@@ -127,7 +127,7 @@ class ArrayValue(Value):
 
     def describe(self) -> str:
         """The expression of the program that it is the value of."""
-        kind = "an array" if isinstance(self, NdarrayValue) else f"a {self.dtype}"
+        kind = "an array" if isinstance(self, NdarrayValue) else f"a number ({self.dtype})"
         if self.source is not None:
             return f"{kind} of numpy `{in_words(self.source)}`"
         stack = self.tensor.node.meta.get("stack")

@@ -103,6 +103,23 @@ def _arange(tx: Interpreter, args: Sequence[Value], kwargs: Mapping[str, Value])
     return result(tx, tx.graph.call(torch.arange, [constant(part) for part in parts], options, tx))
 
 
+@handles(np.linspace)
+def _linspace(tx: Interpreter, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+    """Of numbers that are known; NumPy computes it: torch's steps are rounded in another way."""
+
+    def make(
+        tx: Interpreter, start: Value, stop: Value, num: Value | None = None, endpoint: Value | None = None,
+        *, dtype: Value | None = None,
+    ) -> Value:  # fmt: skip
+        limits = plain(start), plain(stop)
+        if not all(type(limit) in (int, float) for limit in limits):
+            raise Unsupported("call", "numpy.linspace between what are not Python's numbers")
+        count, last = plain(num, 50), plain(endpoint, True)
+        return _known(tx, asked(np.linspace, *limits, count, last, dtype=named_dtype(dtype)), "linspace")
+
+    return called(tx, make, "linspace", args, kwargs)
+
+
 @handles(np.eye, np.identity)
 def _eye(tx: Interpreter, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
     if len(args) != 1 or kwargs.keys() - {"dtype"}:
@@ -118,8 +135,15 @@ def _constants(tx: Interpreter, value: Value, dtype: np.dtype[Any] | None, what:
     numbers = value.as_constant() if not isinstance(value, SequenceValue) else _nested(value)
     made = asked(np.array, numbers, dtype=dtype)
     lossy = dtype is not None and dtype.kind in "biu" and np.asarray(numbers).dtype.kind == "f"
-    if lossy or made.size > _MOST:
+    if lossy:
         raise Unsupported("call", f"numpy.{what} of {value.describe()}")
+    return _known(tx, made, what)
+
+
+def _known(tx: Interpreter, made: np.ndarray[Any, Any], what: str) -> NdarrayValue:
+    """An array whose numbers stand in the graph."""
+    if made.size > _MOST:
+        raise Unsupported("call", f"numpy.{what} of more than {_MOST} numbers")
     options = {"dtype": constant(torch_dtype(made.dtype, what)), "device": constant(_CPU)}
     built = tx.graph.call(torch.tensor, [constant(made.tolist())], options, tx)
     assert isinstance(built, TensorValue)

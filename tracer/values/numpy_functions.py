@@ -122,6 +122,8 @@ def _sort(tx: Interpreter, a: Value, axis: Value | None = None) -> Value:
 def rounded(tx: Interpreter, a: Value, decimals: Value | None = None) -> Value:
     """To even; with decimals as NumPy does it: multiply, round, divide."""
     given, digits = array(a, "round"), plain(decimals, 0)
+    if type(digits) is int and digits >= 0 and given.dtype.kind in "iu":
+        return call_ufunc(tx, np.positive, [given])  # a copy
     if type(digits) is not int or digits < 0 or given.dtype.kind != "f":
         raise Unsupported("call", f"numpy.round of {given.dtype} to {digits} decimals")
     if digits == 0:

@@ -66,7 +66,17 @@ def _always_hooked(tx: Interpreter) -> bool:
     return any(table.truth(tx) for table in tables)
 
 
+def _has_process_group(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    """Whether this process has joined others (libraries ask before they exchange results), which guards check."""
+    now = torch.distributed.is_initialized()
+    words = f"torch.distributed.is_initialized() is {now}"
+    tx.guards.add(None, "LAMBDA", (lambda _: torch.distributed.is_initialized() is now, words))
+    return constant(now)
+
+
 NAMED.update({
+    ("torch.distributed", "is_available"): _always(torch.distributed.is_available()),
+    ("torch.distributed.distributed_c10d", "is_initialized"): _has_process_group,
     ("torch._dynamo.external_utils", "is_compiling"): _always(True),
     ("torch.onnx", "is_in_onnx_export"): _always(False),
     ("torch.onnx.utils", "is_in_onnx_export"): _always(False),
