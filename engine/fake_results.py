@@ -238,8 +238,11 @@ def _second_first(out: torch.Tensor, gradient: torch.Tensor, x: torch.Tensor, *_
 
 
 def _like_the_first(out: torch.Tensor, x: torch.Tensor, *_: Any) -> Strides:
-    """As `empty_like` of the first argument, where the result is not reduced."""
-    return tuple(torch.empty_like(x).stride()) if x.shape == out.shape else _row_major(out)
+    """As `empty_like` of the first argument, where the result is not reduced: that of a dense tensor keeps the strides
+    of dimensions of size 1, unlike its fake."""
+    if x.shape != out.shape:
+        return _row_major(out)
+    return x.stride() if is_non_overlapping_and_dense_or_false(x) else tuple(torch.empty_like(x).stride())
 
 
 def _as_promised(out: torch.Tensor, *_: Any) -> None:
@@ -395,7 +398,9 @@ LAYOUTS: dict[Any, Layout] = {
     aten.where.self: _chosen,
     **dict.fromkeys((aten.polar.default, aten.complex.default), _together),
     **dict.fromkeys((aten.leaky_relu_backward.default, aten.threshold_backward.default), _second_first),
-    **dict.fromkeys((aten.huber_loss.default, aten.index_fill.int_Scalar, aten.index_fill.int_Tensor), _like_the_first),
+    **dict.fromkeys((
+        aten.huber_loss.default, aten.index_fill.int_Scalar, aten.index_fill.int_Tensor, aten.flip.default,
+    ), _like_the_first),
     **dict.fromkeys(RANDOM_FILLS, _of_the_first),
     **dict.fromkeys((
         aten.clone.default, aten.conj_physical.default, aten.deg2rad.default, aten.rad2deg.default,

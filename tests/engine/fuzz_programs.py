@@ -331,7 +331,7 @@ def apply(call: Call, values: Any) -> Any:
 
 def unsafe(call: Call, values: dict[str, torch.Tensor]) -> Sequence[bool]:
     """Calls whose result C++ leaves undefined: float to integer out of range, the smallest integer divided, attention
-    of a query whose elements share memory."""
+    of a query whose elements share memory, memory around statistics."""
     tensors = [values[r.name] for r in refs((call.args, call.kwargs)) if isinstance(values.get(r.name), torch.Tensor)]
     name = call.function.rpartition(".")[2]
     checks = []
@@ -371,6 +371,8 @@ def unsafe(call: Call, values: dict[str, torch.Tensor]) -> Sequence[bool]:
         checks += [kind_of(t.dtype) == "i" and bool((t == torch.iinfo(t.dtype).min).any()) for t in tensors]
     if name == "scaled_dot_product_attention":  # of such a query the kernel writes a part of the result only
         checks += map(repeats, tensors[:1])
+    if name == "native_layer_norm_backward":  # which takes its statistics for contiguous
+        checks += [not t.is_contiguous() for t in tensors[2:4]]
     if name == "ldexp":  # which resizes its argument
         checks += [t.shape != torch.broadcast_shapes(*[t.shape for t in tensors]) for t in tensors[:1]]
     return checks

@@ -4,6 +4,8 @@ and the other not."""
 from __future__ import annotations
 
 import contextlib
+import itertools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -99,6 +101,43 @@ def _addcmul(x: torch.Tensor, a: torch.Tensor, b: torch.Tensor, value: Any = 1) 
     return x + value * a * b
 
 
+def _by_copies(choose: Callable[[torch.Tensor], torch.Tensor], function: Any) -> Any:
+    """A function of elements, on what `choose` makes of 64 copies of each element; of its result, the first copy."""
+    def way(*args: Any) -> torch.Tensor:
+        result: torch.Tensor = function(*[choose(a.unsqueeze(-1).repeat(*[1] * a.dim(), 64))
+                                          if isinstance(a, torch.Tensor) else a for a in args])
+        return result[..., 0]
+
+    return way
+
+
+def _two_minds(kernel: str) -> tuple[Any, Any]:
+    """A kernel by its vectors alone, and by its loop alone, which takes elements that do not lie side by side."""
+    function = getattr(torch.ops.aten, kernel)
+    return _by_copies(lambda copies: copies, function), _by_copies(lambda copies: copies[..., ::2], function)
+
+
+def _without_pads(
+    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None, stride: int = 1, pad: int | str = 0,
+    hole: int = 1, groups: int = 1,
+) -> torch.Tensor:
+    """A convolution that leaves out what windows have beside the image; some kernels multiply a zero there, which is
+    NaN where a weight is not finite. Which kernel runs, the processor and the memory format decide."""
+    function = (F.conv1d, F.conv2d)[x.dim() - 3]
+    result = function(x, weight, bias, stride, pad, hole, groups)
+    ends = [divmod(hole * (k - 1), 2) if pad == "same" else (pad, 0) for k in weight.shape[2:]]
+    pads = [n for least, more in reversed(ends) for n in (least, least + more)]
+    image, inside = F.pad(x, pads), F.pad(torch.ones_like(x), pads).bool()
+    total = torch.zeros_like(result) if bias is None else _affine(torch.zeros_like(result), None, bias)
+    for tap in itertools.product(*[range(k) for k in weight.shape[2:]]):
+        window = (..., *[slice(t * hole, t * hole + stride * (n - 1) + 1, stride)
+                         for t, n in zip(tap, result.shape[2:])])
+        pixels, there = (v[window].unflatten(1, (groups, 1, -1)) for v in (image, inside))
+        taps = weight[(..., *tap)].reshape(groups, -1, weight.shape[1], *[1] * len(tap))
+        total += torch.where(there, pixels * taps, 0).sum(3).flatten(1, 2)
+    return torch.where(result.isfinite(), result, total)
+
+
 BY_PARTS: dict[str, tuple[Any, ...]] = {
     **{f"torch.{name}": tuple(_mean_of(spread, mean) for mean in (torch.mean, _running_mean))
        for name, spread in (("var_mean", torch.var), ("std_mean", torch.std),
@@ -109,6 +148,10 @@ BY_PARTS: dict[str, tuple[Any, ...]] = {
     "F.instance_norm": (_instance_norm,),
     "F.batch_norm": (_batch_norm, _batch_norm_by_var_mean),
     "F.softshrink": (_softshrink,),
+    **{f"torch.ops.aten.{kernel}": _two_minds(kernel)
+       for kernel in ("hardswish_backward", "hardtanh_backward", "logit_backward", "elu_backward",
+                      "softshrink_backward", "hardshrink_backward")},
+    **dict.fromkeys(("F.conv1d", "F.conv2d"), (_without_pads,)),
     **dict.fromkeys(("torch.fmod", "torch.ops.aten.fmod.Scalar"), (_fmod, _fmod_of_multiples)),
     "torch.remainder": (_remainder,),
     "torch.addcmul": (_addcmul,),
@@ -117,5 +160,5 @@ BY_PARTS: dict[str, tuple[Any, ...]] = {
 """Functions with other ways to their results: where infinities meet on the way, one gives NaN and the other not.
 
 Eager's own ways differ so for variances: of a row with an infinity, they say otherwise by its place. And its vectors
-say other things than its loops over the rest.
+say other things than its loops over the rest, of NaN above all.
 """

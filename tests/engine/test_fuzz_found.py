@@ -25,6 +25,17 @@ V0, V1 = Ref("v0"), Ref("v1")
 LARGEST = torch.finfo(torch.float32).max
 INDEX = given("b", (5,), torch.int64, fill="wrapped", bound=36)
 FOUND = {
+    "a mirrored image keeps its strides, from which a norm tells its format": program(
+        [given("a", (2, 8, 1, 8), torch.bfloat16, (64, 1, 1, 8)), given("b", (8,), torch.bfloat16, fill="small"),
+         given("c", (8,), torch.bfloat16, (0,), fill="index", bound=5)],
+        ("torch.flip", (A, (-2,)), {}), ("F.batch_norm", (V0, B, C, None, None, False), {})),
+    "gradients of steps at NaN": program(
+        [given("a", (19,)), given("b", (19,), data=torch.tensor([0.1, math.nan] * 9 + [math.nan]))],
+        ("torch.ops.aten.hardswish_backward", (A, B), {}), ("torch.ops.aten.hardtanh_backward", (A, B, -1, 1), {}),
+        ("torch.ops.aten.logit_backward", (A, B, 1e-3), {}), ("torch.ops.aten.hardshrink_backward", (A, B, 0.5), {}),
+        ("torch.ops.aten.softshrink_backward", (A, B, 0.5), {}),
+        ("torch.ops.aten.elu_backward", (A, 1.0, 1.0, 1.0, False, B), {}),
+        results=("v0", "v1", "v2", "v3", "v4", "v5")),
     "nearest neighbours where a scale leaves a size as it is, or doubles it": program(
         [given("a", (1, 3, 20, 13)), given("b", (1, 4, 65, 70), stride=(18200, 1, 280, 4)),
          given("c", (1, 4, 3, 5, 6), stride=(360, 1, 120, 24, 4))],
@@ -373,6 +384,12 @@ FORCED = {
             [given("a", (1, 2, 3, 4, 5), torch.float64), given("b", (1,), torch.int64, fill="index", bound=2),
              given("c", (1, 1, 2, 2, 3), torch.float64)],
             ("F.max_pool3d", (A, 3, 2, 1), {}), ("torch.index_copy", (V0, -4, B, C), {}))),
+    "pads that meet a weight which is infinite": (
+        {"library:*": "channels-last"}, False, program(
+            [given("a", (2, 3, 9, 4)), given("b", (6, 1, 2, 1), data=torch.tensor([1.0, math.inf] * 6)),
+             given("c", (6,))],
+            ("F.conv2d", (A, B, None, 2, 2, 2, 3), {}), ("F.conv2d", (A, B, C, 1, "same", 1, 3), {}),
+            results=("v0", "v1"))),
 }
 
 
