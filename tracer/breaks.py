@@ -134,6 +134,10 @@ BREAKS: dict[str, BreakKind] = {
         "the operator {detail} has no rule for its gradient, so autograd looks at what it calls inside",
         "register a rule: torch.library.register_autograd(name of the operator), or call it under torch.no_grad()",
     ),
+    "autograd-function": BreakKind(
+        "{detail}, which is left to eager",
+        "call it before or after the compiled function, or let torch differentiate what its forward computes",
+    ),
     "generator": BreakKind(
         "a generator that has started is used after the graph: {detail}", "use it up inside, or make a list of it"
     ),
@@ -375,7 +379,7 @@ EXPRESSIONS: tuple[tuple[str, str, str, BreakKind], ...] = (
     ("data-dependent-shape", "", r"\brepeat_interleave\(", _REPEATED),
     ("data-dependent-branch", "", r"^assert\b", _ASSERTION),
     ("data-dependent-branch", "", r"^(max|min|sorted|any|all)\(|\.sort\(.*key=", _FOLD),
-    ("data-dependent-branch", r"^(?!the tensor)", r"\.(shape|size|numel)\b|\blen\(", _HOW_MANY),
+    ("data-dependent-branch", "^the size `", "", _HOW_MANY),
     ("data-dependent-branch", r"^[\w.<>]+ asks for `", "", _DECIDES_INSIDE),
     ("data-dependent-value", "^the number", r"\A(?!.* for ).*[\w\])}]\[[^\[]*\]$", _ITEM),
     ("data-dependent-value", r"^aten\.(?!_local_scalar_dense|item)|^the number for ", "", _LOOKS),
@@ -390,10 +394,11 @@ EXPRESSIONS: tuple[tuple[str, str, str, BreakKind], ...] = (
     ("reconstruct", "", r"\btraceback\.\w+\(", _TRACEBACK),
     ("global-state", "", r"\btraceback\.\w+\(", _TRACEBACK),
     ("missing-fake-kernel", r"^(aten|torch|Tensor)\.", "", _NO_META),
-    ("data-dependent-branch", "^the number `", r"\A(?!.*\.(item|tolist)\(\)$)[a-z_]+(\.[a-z_]+)+\(.*\)$", _DECIDES),
+    ("data-dependent-branch", "^the number `", r"\A(?!.*(\.(item|tolist)\(\)$| [<>=!]=? ))[a-z_]+(\.[a-z_]+)+\(.*\)$",
+     _DECIDES),
     ("not-a-constant", "", r"""^(f["']|\{|str\(|repr\(|format\()""", _TEXT),
     ("unknown-type", r"^a tensor with layout torch\.sparse", "", _SPARSE),
-    ("not-a-constant", "^a Tensor from before the graph break$", "", _STAYS),
+    ("unknown-type", "^a (nested |quantized )?tensor ?", "", _STAYS),
     ("call", "__next__$|^a method from before the graph break$", r"^with\b", _LEFT),
 )
 """(code, regular expressions on the detail and on the program's text, what is said). Which part of a line an
@@ -444,7 +449,7 @@ _OUTSIDE = BREAKS["skipped-function"].hint
 _KNOWN = frozenset((*sys.stdlib_module_names, "torch", "Tensor"))
 
 
-_SYMBOLS = re.compile(r"(the number )?`[^`]*\bz?(u|s|uf|f)\d+\b[^`]*`")
+_SYMBOLS = re.compile(r"(the (?:number|size) )?`[^`]*\bz?(u|s|uf|f)\d+\b[^`]*`")
 """Names that torch gives to numbers which data tells (u0, zuf0): nobody has written them."""
 
 

@@ -302,6 +302,8 @@ class TraceGraph:
             first_line = str(error).partition("\n")[0]
             if "its data is not allocated yet" in first_line:  # what fake tensors say where values are read
                 raise Unsupported("data-dependent-value", f"the number for {_target_name(target)}") from error
+            if "only concrete integers" in first_line:  # an operator whose sizes may not vary
+                raise Unsupported("data-dependent-shape", _target_name(target)) from error
             if _is_of_forward_gradients(error, [*fake_args, *fake_kwargs.values()]):
                 raise Unsupported("missing-forward-gradient", _operator_name(op, target)) from error
             if first_line.startswith("There was no fake impl registered"):  # torch.library.custom_op's

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import builtins
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import CodeType
@@ -29,6 +29,7 @@ from .sources import GlobalSource, ItemSource, LocalSource, ModuleGlobalSource, 
 from .values import build
 from .values.base import ObservedException, Unsupported, Value
 from .values.exceptions import ExceptionValue
+from .values.opaque import opaque
 from .values.overrides import OverrideState
 from .wording import expression_of
 
@@ -39,30 +40,6 @@ MAX_DEPTH = 80
 """Nested calls that are inlined; each takes about ten Python frames of ours."""
 MOST_WORK = 50_000
 """Turns of loops and calls that are followed in one frame: some seconds. Transformers take some thousand."""
-
-
-class OpaqueValue(Value):
-    """An object that lay on the stack when the graph broke and that no Value describes: it can only be passed on."""
-
-    __slots__ = ("cls",)
-
-    identified = False
-
-    def __init__(self, source: Source, cls: type) -> None:
-        super().__init__(source)
-        self.cls = cls
-
-    def python_type(self) -> type:
-        """Its type, which is guarded."""
-        return self.cls
-
-    def binary(self, tx: Interpreter, function: Callable[..., Any], left: Value, right: Value) -> Value | None:
-        """What its type makes of an operator is not known, `==` included."""
-        raise Unsupported("operator", f"{function.__name__} to {self.describe()}")
-
-    def describe(self) -> str:
-        """For messages."""
-        return f"a {self.cls.__qualname__} from before the graph break"
 
 
 @dataclass
@@ -318,11 +295,11 @@ class Interpreter:
         source = LocalSource(name)
         try:
             return build.build(self, real, source)
-        except Unsupported:
+        except Unsupported as error:
             if not name.startswith(STACK_ARGUMENT):
                 raise
             self.guards.add(source, "TYPE_MATCH", type(real))
-            return OpaqueValue(source, type(real))
+            return opaque(source, type(real), error)
 
     def is_bound(self, name: str) -> bool:
         """Whether a local variable has a value."""

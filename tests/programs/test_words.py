@@ -128,6 +128,52 @@ def begins_to_need_gradients(x):
     return leaf, leaf * 2
 
 
+def number_beside_a_length(x):
+    largest = x.max().item()
+    if largest > len(SETTINGS):
+        x = x / largest
+    return x
+
+
+def count_of_found(x):
+    count = x.nonzero().shape[0]
+    if count > 3:
+        x = x + 1
+    return x
+
+
+def keeps_a_sparse_one(x):
+    compressed = x.to_sparse_csr()
+    return compressed @ x.t()
+
+
+def resized_by_data(x):
+    side = int(x.sum())
+    return torch.nn.functional.interpolate(x[None, None], size=(side, side))
+
+
+def picked_by_masks_in_a_list(x):
+    return x[[x[0, 0] > 0, x[1, 0] > 0, x[2, 0] > 0], 0]
+
+
+class Doubled(torch.autograd.Function):
+    @staticmethod
+    def forward(x):
+        return x * 2
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        pass
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * 2
+
+
+def function_in_a_transform(x):
+    return torch.func.grad(lambda y: Doubled.apply(y).sum())(x)
+
+
 @dataclass(frozen=True)
 class Said:
     """The last break of `function` in the line with `expression` (which part of the line is marked differs between
@@ -151,6 +197,12 @@ SAID = (
     Said(turns_by_data, "data-dependent-value", "range(int(x.sum()))", "how often the loop runs", "torch.while_loop"),
     Said(branch_on_a_size, "data-dependent-branch", "kept.shape[0] > 3", "`kept.shape[0] > 3`", "torch.where"),
     Said(branch_on_a_number, "data-dependent-branch", "scale > 1", "`scale > 1`", "torch.where"),
+    Said(number_beside_a_length, "data-dependent-branch", "> len(SETTINGS)", "values in a tensor", "torch.cond"),
+    Said(count_of_found, "data-dependent-branch", "count > 3", "how many values a tensor leaves: `count", "blank out"),
+    Said(keeps_a_sparse_one, "unknown-type", "compressed @ x.t()", "does not hold all its elements", "x.to_dense()"),
+    Said(resized_by_data, "data-dependent-shape", "interpolate(x[None, None]", "how large the result is", "blank out"),
+    Said(picked_by_masks_in_a_list, "data-dependent-value", "x[2, 0] > 0], 0]", "a number in a tensor", "stack"),
+    Said(function_in_a_transform, "autograd-function", "Doubled.apply(y)", "inside of a transform", "before or after"),
     Said(builtin_fold, "data-dependent-branch", "max(x[0])", "one by one in Python", "x.max()"),
     Said(sleeps, "call", "time.sleep(0)", "wait", "before or after"),
     Said(numpy_function, "call", "numpy.median(x.numpy(), axis=0)", "numpy.median", "torch's functions"),

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 Args = Sequence[Value]
 Kwargs = Mapping[str, Value]
 _Function = torch.autograd.Function
+_CODE = "autograd-function"
 
 
 class ContextValue(Value):
@@ -111,13 +112,15 @@ class _Traced:
 @handles(getattr(_Function.__dict__["apply"], "__func__", _Function.__dict__["apply"]))
 def _apply(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     cls, inputs = args[0].as_constant(), args[1:]
-    if kwargs or not _is_followed(cls, inputs) or issubclass(cls, torch.autograd.function.InplaceFunction):
-        raise Unsupported("call", f"{cls.__qualname__}.apply")
+    if kwargs or issubclass(cls, torch.autograd.function.InplaceFunction):
+        raise Unsupported(_CODE, f"{cls.__qualname__}.apply {'gets keywords' if kwargs else 'changes what it gets'}")
+    if not _is_followed(cls, inputs):
+        raise Unsupported(_CODE, f"{cls.__qualname__}.apply is called inside of a transform (torch.func, vmap)")
     needs = tuple([isinstance(value, TensorValue) and value.fake.requires_grad for value in inputs])
     context = ContextValue(cls, needs)
     if torch.is_grad_enabled() and any(needs):
         if any(isinstance(v, TensorValue) and v.python_type() not in _PLAIN for v in inputs):
-            raise Unsupported("call", f"{cls.__qualname__}.apply on a tensor subclass, for gradients")
+            raise Unsupported(_CODE, f"{cls.__qualname__}.apply gets a tensor subclass, for gradients")
         return _with_backward(tx, cls, context, inputs)
     enabled = torch.is_grad_enabled()
     set_grad_mode(tx, False)
@@ -156,7 +159,7 @@ def _forward(tx: Interpreter, cls: type, context: ContextValue, inputs: Args) ->
         setup = from_python(tx, cls.setup_context)  # type: ignore[attr-defined]
         setup.call(tx, [context, TupleValue(inputs, tuple), returned], {})
     if not isinstance(returned, (TensorValue, TupleValue)):
-        raise Unsupported("call", f"{cls.__qualname__}, whose forward returns {returned.describe()}")
+        raise Unsupported(_CODE, f"the forward of {cls.__qualname__} returns {returned.describe()}")
     items = [returned] if isinstance(returned, TensorValue) else returned.iterate(tx)
     return _Traced(returned, tuple([item for item in items if isinstance(item, TensorValue)]))
 
@@ -189,11 +192,11 @@ def _with_backward(tx: Interpreter, cls: type, context: ContextValue, inputs: Ar
         with torch.no_grad():
             traced = _forward(tx, cls, context, inputs)
         if not context.materialized and len(traced.tensors) > 1:  # which gradients are None, only the backward knows
-            raise Unsupported("call", "ctx.set_materialize_grads(False)")
+            raise Unsupported(_CODE, f"{cls.__qualname__} calls ctx.set_materialize_grads(False)")
         if not traced.tensors or any(value not in traced.tensors for value in (*context.fixed, *context.dirty)):
-            raise Unsupported("call", f"{cls.__qualname__}, which marks what it does not return")
+            raise Unsupported(_CODE, f"{cls.__qualname__} marks what it does not return")
         if any(inputs.count(value) > 1 for value in context.dirty):
-            raise Unsupported("call", f"{cls.__qualname__}.apply with one tensor twice, which it changes")
+            raise Unsupported(_CODE, f"{cls.__qualname__}.apply gets one tensor twice, and changes it")
         with tx.graph.nested() as backward, tx.effects.sealed(f"the backward of {cls.__qualname__}"), torch.no_grad():
             assumed = tx.trace.layouts_assumed
             gradients = _backward(tx, cls, context, traced, inputs, backward)
@@ -219,7 +222,7 @@ def _with_backward(tx: Interpreter, cls: type, context: ContextValue, inputs: Ar
 def strides_of(fakes: Sequence[torch.Tensor]) -> tuple[tuple[int, ...] | None, ...]:
     """The strides with which gradients of these are traced; None for contiguous ones."""
     if any(not fake.is_contiguous() and not all(isinstance(n, int) for n in fake.stride()) for fake in fakes):
-        raise Unsupported("call", "an autograd.Function whose result has strides that vary")
+        raise Unsupported(_CODE, "a gradient may have strides that vary")
     return tuple([None if fake.is_contiguous() else fake.stride() for fake in fakes])
 
 
@@ -249,21 +252,21 @@ def _backward(
     except ObservedException as raised:
         raise Unsupported("raises", raised.value.describe(), **raised.context) from raised
     if any(isinstance(value, TensorValue) and value.fake._version for value in arriving.values()):
-        raise Unsupported("call", f"the backward of {cls.__qualname__}, which changes a gradient in place")
+        raise Unsupported(_CODE, f"the backward of {cls.__qualname__} changes a gradient in place")
     if tx.trace.layouts_asked > asked:
-        raise Unsupported("call", f"the backward of {cls.__qualname__}, which asks for the strides of a gradient")
+        raise Unsupported(_CODE, f"the backward of {cls.__qualname__} asks for the strides of a gradient")
     gradients: list[Value] = list(returned.items) if isinstance(returned, TupleValue) else [returned]
     if len(gradients) < len(inputs):
-        raise Unsupported("call", f"the backward of {cls.__qualname__}, which returns too few gradients")
+        raise Unsupported(_CODE, f"the backward of {cls.__qualname__} returns too few gradients")
     nodes: list[Any] = []
     for value, gradient in zip(inputs, gradients):
         is_none = gradient.is_constant() and gradient.as_constant() is None
         if not is_none and not isinstance(gradient, TensorValue):
-            raise Unsupported("call", f"the backward of {cls.__qualname__}, which returns {gradient.describe()}")
+            raise Unsupported(_CODE, f"the backward of {cls.__qualname__} returns {gradient.describe()}")
         if isinstance(value, TensorValue):
             nodes.append(None if is_none else tx.graph.scopes.here(gradient.as_proxy()))
         elif not is_none:
-            raise Unsupported("call", f"the backward of {cls.__qualname__}, with a gradient of what is no tensor")
+            raise Unsupported(_CODE, f"the backward of {cls.__qualname__} returns a gradient of what is no tensor")
     if any(not (g.is_constant() and g.as_constant() is None) for g in gradients[len(inputs) :]):
-        raise Unsupported("call", f"the backward of {cls.__qualname__}, which returns too many gradients")
+        raise Unsupported(_CODE, f"the backward of {cls.__qualname__} returns too many gradients")
     return nodes

@@ -113,7 +113,7 @@ class NumberValue(Value):
         except Exception as error:
             of_item = self._node is not None and self._node.target == "item" and self.python_type() is bool
             read = {"read_at": self._node.meta["step"]} if of_item and self._node is not None else {}
-            raise Unsupported(self._code("branch"), self.describe(), **read) from error
+            raise Unsupported(self._code("branch"), self._condition(), **read) from error
 
     def key(self) -> Any:
         """As a key of a dict the number is specialised."""
@@ -219,6 +219,12 @@ class NumberValue(Value):
         """What the graph computed."""
         value = _known(self.symbol)
         codegen.const(value) if value is not None else codegen.load_node(self.node)
+
+    def _condition(self) -> str:
+        """What a branch on it depends on: a number, or a size that data tells."""
+        told = free_unbacked_symbols(self.symbol)
+        is_size = told and told <= self.symbol.node.shape_env.size_like
+        return self.describe().replace("the number", "the size", 1) if is_size else self.describe()
 
     def describe(self) -> str:
         """The expression of the program that it is the value of, else the one over symbols."""

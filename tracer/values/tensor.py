@@ -498,7 +498,7 @@ METHODS: dict[str, Callable[..., Value | None]] = {
         for name in (
             "backward", "detach_", "set_", "resize_", "resize_as_",
             "untyped_storage", "storage", "is_set_to", "share_memory_", "__deepcopy__",
-            "pin_memory", "apply_", "map_", "map2_", "__setstate__", "to_sparse", "__torch_function__", "storage_type",
+            "pin_memory", "apply_", "map_", "map2_", "__setstate__", "__torch_function__", "storage_type",
             *_OF_ALL_OBJECTS,
         )
     },
@@ -517,8 +517,9 @@ def build_tensor(tx: Interpreter, obj: torch.Tensor, source: Source | None) -> V
     if source is None:
         raise Unsupported("unknown-type", "a tensor that is no variable of the program")
     wrapped = torch._C._functorch.is_functorch_wrapped_tensor(obj)
-    if wrapped or obj.is_nested or obj.is_quantized or obj.layout is not torch.strided:
-        raise Unsupported("unknown-type", f"a tensor with layout {obj.layout}")
+    if wrapped:
+        raise Unsupported("unknown-type", "a tensor of a transform (torch.func, vmap) that is in force")
+    _check_layout(obj)
     if obj._is_view() and not tx.graph.shapes.has_base(obj):
         raise Unsupported("unknown-type", "a view of a tensor that has other values or gradients since")
     node = tx.graph.add_input(source, obj)
@@ -529,9 +530,16 @@ def build_tensor(tx: Interpreter, obj: torch.Tensor, source: Source | None) -> V
     return value
 
 
+def _check_layout(tensor: torch.Tensor) -> None:
+    """Raises Unsupported for one whose elements do not lie in memory by strides."""
+    if tensor.is_nested or tensor.is_quantized:
+        raise Unsupported("unknown-type", f"a {'nested' if tensor.is_nested else 'quantized'} tensor")
+    if tensor.layout is not torch.strided:
+        raise Unsupported("unknown-type", f"a tensor with layout {tensor.layout}")
+
+
 def _wrap_tensor(tx: Interpreter, node: torch.fx.Node, fake: torch.Tensor) -> Value:
-    if fake.is_nested:
-        raise Unsupported("unknown-type", "a nested tensor")
+    _check_layout(fake)
     value = TensorValue(node, fake)
     tx.trace.values_by_id[id(fake)] = value
     return value
