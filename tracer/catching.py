@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch.fx
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 if TYPE_CHECKING:
     from .instructions import Instruction
@@ -23,11 +24,13 @@ MAY_RAISE = frozenset(
 
 
 def may_raise(name: str, args: Sequence[Any]) -> bool:
-    """Whether an operator with these arguments raises for some data; an index does where it is data itself."""
+    """Whether an operator with these arguments raises for some data; an index does where it is data itself: a tensor or
+    a number out of one. Whether sizes are in range is guarded."""
     nodes: list[torch.fx.Node] = []
     if name in ("getitem", "setitem"):
         torch.fx.node.map_arg(args[1], nodes.append)
-        return bool(nodes)
+        found = [node.meta["val"] for node in nodes]
+        return any(isinstance(part, torch.Tensor) or free_unbacked_symbols(part) for part in found)
     return name in MAY_RAISE
 
 

@@ -8,6 +8,7 @@ import ptdebug
 import pytest
 import torch
 import torch.nn.functional as F
+from ptdebug.tracer.statistics import STATISTICS
 
 from .checking import call
 
@@ -113,3 +114,21 @@ def test_what_is_read_in_part_raises(name: str) -> None:
 @pytest.mark.parametrize("last", [4, 5])
 def test_a_handler_sees_what_nobody_reads(function: Callable[..., Any], last: int) -> None:
     agrees(function, torch.arange(1.0, 6.0), torch.tensor([2, last]))
+
+
+def test_indices_that_vary_are_in_range_or_caught() -> None:
+    def function(x: torch.Tensor, i: int) -> torch.Tensor:
+        y = x * 2
+        try:
+            y[i:] = y[i]
+        except IndexError:
+            return y + 1
+        return y[..., :i]
+
+    compiled = ptdebug.compile(function, dynamic=True, backend=lambda graph, _: graph)
+    STATISTICS.clear()
+    for i in (2, 3, 4, 3):
+        assert torch.equal(compiled(torch.arange(5.0), i), function(torch.arange(5.0), i))
+    assert STATISTICS.graph_breaks == 0
+    for i in (5, -5, -6, 9, 2):
+        assert torch.equal(compiled(torch.arange(5.0), i), function(torch.arange(5.0), i))

@@ -18,6 +18,7 @@ from . import (  # noqa: F401  (they fill the tables)
     copying,
     dict_methods,
     drawn,
+    einops_patterns,
     floats,
     functional,
     functorch,

@@ -129,7 +129,7 @@ def is_library(module: str | None) -> bool:
     return (module or "").partition(".")[0] in _LIBRARIES
 
 
-_LIBRARIES = frozenset(sys.stdlib_module_names) | {"torch", "transformers"}
+_LIBRARIES = frozenset(sys.stdlib_module_names) | {"torch", "transformers", "einops"}
 
 
 def _builder(kind: type) -> Builder:
