@@ -104,6 +104,37 @@ def enums(compile):
     return [f(torch.ones(2), c, fl) for c in Color for fl in Flag]
 
 
+class Task(str, enum.Enum):
+    """Members are texts, whose own special methods are not the class's; libraries compare them without case."""
+
+    BINARY = "binary"
+    MULTI = "multi"
+
+    def __eq__(self, other):
+        return self.value == (other.value if isinstance(other, enum.Enum) else str(other).lower())
+
+    def __hash__(self):
+        return hash(self.value)
+
+    @classmethod
+    def from_str(cls, text):
+        for name in cls.__members__:
+            if name.lower() == text.lower():
+                return cls[name]
+        raise ValueError(f"no {text}")
+
+
+@program
+def enums_of_texts(compile):
+    def fn(x, text):
+        task = Task(Task.from_str(text))
+        y = x * 2 if task == Task.BINARY else x + len(Task)
+        return y, task, Task["MULTI"], task in Task, [*reversed(Task)], {task: 1}.get("multi"), task == "MULTI"
+
+    f = compile(fn, fullgraph=True)
+    return f(torch.ones(2), "Binary"), f(torch.ones(2), "multi"), call(compile(fn), torch.ones(2), "other")
+
+
 @program
 def copies(compile):
     def fn(x, d):

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import enum
+import operator
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from types import ClassMethodDescriptorType, FunctionType, GenericAlias, UnionType
@@ -179,11 +180,8 @@ class ClassValue(Value):
         if special is not None:
             return special
         if isinstance(self.cls, enum.EnumMeta) or hasattr(self.cls, "__class_getitem__"):
-            return fold(tx, self.cls.__getitem__ if isinstance(self.cls, enum.EnumMeta) else self._subscript, [key])
+            return fold(tx, operator.getitem, [self, key])
         return super().getitem(tx, key)
-
-    def _subscript(self, key: Any) -> Any:
-        return self.cls[key]  # type: ignore[index]
 
     def iterate(self, tx: Interpreter) -> Sequence[Value]:
         """The members of an enum."""
@@ -201,7 +199,7 @@ class ClassValue(Value):
     def contains(self, tx: Interpreter, item: Value) -> bool:
         """Whether an enum has the member."""
         if isinstance(self.cls, enum.EnumMeta):
-            return bool(fold(tx, self.cls.__contains__, [item]).as_constant())
+            return bool(fold(tx, operator.contains, [self, item]).as_constant())
         special = self._special(tx, "__contains__", item)
         if special is not None:
             return special.truth(tx)
