@@ -32,7 +32,7 @@ SMALL_PACKED = 1 << 16  # the same where the weight may be packed
 
 @dataclass(frozen=True)
 class Product:
-    """`rows @ weight.T (+ bias)` in float32: `rows` (m, k), `weight` (n, k), all of static sizes. `by_rows`: how the
+    """`rows @ weight.T (+ bias)` in float32: `rows` (m, k), where m may vary, `weight` (n, k). `by_rows`: how the
     weight lies; `turned`: the rows lie by columns. `packs`: the weight is known when the product runs for the first
     time."""
 
@@ -111,12 +111,14 @@ def _recognize(node: torch.fx.Node, frozen: frozenset[torch.fx.Node]) -> Product
     tensors = (*bias, rows, columns)
     if any(v.dtype != torch.float32 or v.device.type != "cpu" for v in tensors):
         return None
-    if not all(isinstance(size, int) for v in tensors for size in (*v.shape, *v.stride())):
+    fixed = _is_static(rows)
+    count = _rows_as_first_seen(rows)
+    if count is None or not all(_is_static(v) for v in (*bias, columns)):
         return None
-    (m, k), n = rows.shape, columns.shape[1]
+    m, k, n = count, rows.shape[1], columns.shape[1]
     by_rows = columns.t().is_contiguous()
-    turned = not rows.is_contiguous()
-    packs = by_rows and not turned and node.args[-1] in frozen
+    turned = fixed and not rows.is_contiguous()
+    packs = by_rows and fixed and not turned and node.args[-1] in frozen
     if m * n * k < (SMALL_PACKED if packs else SMALL) or 1 in (m, n, k)[packs:]:
         return None
     if (turned and not rows.t().is_contiguous()) or not (by_rows or columns.is_contiguous()):
@@ -125,6 +127,19 @@ def _recognize(node: torch.fx.Node, frozen: frozenset[torch.fx.Node]) -> Product
         return None
     found = Product(node, (m, n, k), bool(bias), by_rows, turned, packs)
     return found if len(found.ways) > 1 else None
+
+
+def _is_static(value: torch.Tensor) -> bool:
+    return all(isinstance(size, int) for size in (*value.shape, *value.stride()))
+
+
+def _rows_as_first_seen(rows: torch.Tensor) -> int | None:
+    """The number of rows, one that varies as it was while tracing; None where data tells it, or what lies between."""
+    count: Any = rows.shape[0]
+    if isinstance(count, int):
+        return count if _is_static(rows) else None
+    dense = all(isinstance(n, int) for n in (rows.shape[1], *rows.stride())) and rows.stride() == (rows.shape[1], 1)
+    return count.node.hint if dense else None
 
 
 def _with_onednn(found: Product) -> torch.fx.Node:

@@ -163,3 +163,16 @@ def test_a_step_of_training(slow_libraries, native):
     chosen = [d.chosen for d in keeping.decisions if "product-" in d.subject]
     assert chosen == ["own"] * 6  # two of the forward, and two gradients of each
     assert not [d for d in keeping.decisions if d.kind == "python_wrapper"]
+
+
+@pytest.mark.parametrize("native", [False, True])
+def test_rows_whose_number_varies(slow_libraries, native):
+    keeping = Keeping()
+    layers = torch.nn.Sequential(torch.nn.Linear(64, 192), torch.nn.ReLU(), torch.nn.Linear(192, 64))
+    program = compile(lambda x: layers(x), dynamic=True, recorder=keeping, recording=True, cpp_wrapper=native)
+    for batch, rows in ((4, 40), (3, 33), (5, 7), (2, 130)):
+        x = torch.randn(batch, rows, 64)
+        with torch.no_grad():
+            torch.testing.assert_close(program(x), layers(x), rtol=2e-5, atol=2e-5)
+    assert not program.fallbacks and len(program.contexts) == 1
+    assert [d.chosen for d in keeping.decisions if "product-" in d.subject] == ["own"] * 2
