@@ -529,6 +529,24 @@ def tensors_of_data_or_of_sizes(compile):
     return found, [call(tensor, data) for data in (5.0, None, "ab")], tensor(found[0][0][1])
 
 
+@program
+def tensors_of_tensors(compile):
+    """In the same memory, and with the gradients."""
+    def f(x, w):
+        again, longs = torch.Tensor(x), torch.LongTensor(x.long())
+        again.add_(1)
+        on_cpu = torch.Tensor([1, 2], device="cpu"), torch.Tensor(2, 3, device=torch.device("cpu")).shape
+        return again, torch.Tensor(w) * 2, torch.Tensor(w.double()).dtype, longs, on_cpu, again is x
+
+    def refused(x):
+        return torch.LongTensor(x)
+
+    x, w = torch.arange(3.0), torch.nn.Parameter(torch.ones(3))
+    found = compile(f, fullgraph=True)(x, w)
+    found[1].sum().backward()
+    return found, x, w.grad, compile(torch.Tensor)(x), call(compile(refused), x)
+
+
 @pytest.mark.parametrize("name", program)
 def test_a_compiled_program_is_the_program(name):
     check(program[name])

@@ -221,12 +221,15 @@ def test_the_check_of_a_covariance_does_not_break_the_graph(as_the_engine):
     report = ptdebug.explain(f)(torch.ones(3, 3), good)
     assert len(report.graphs) == 1 and not report.graph_breaks
     compiled = ptdebug.compile(f)
-    definite = ptdebug.compile(torch.distributions.constraints.positive_definite.check)
-    for matrix in (good, negative, lopsided, good[0], torch.ones(2, 3)):
+    definite, semidefinite = (
+        torch.distributions.constraints.positive_definite, torch.distributions.constraints.positive_semidefinite
+    )  # fmt: skip
+    checks = [(each.check, ptdebug.compile(each.check, fullgraph=True)) for each in (definite, semidefinite)]
+    for matrix in (good, negative, lopsided, good[0], torch.ones(2, 3), torch.full((2, 2), torch.nan)):
         loc = torch.ones(matrix.shape[:-1])
         assert repr(call(compiled, loc, matrix)[:3]) == repr(call(f, loc, matrix)[:3])
-        expected = torch.distributions.constraints.positive_definite.check(matrix)
-        assert definite(matrix).equal(expected)
+        for slow, fast in checks:
+            assert fast(matrix).equal(slow(matrix))
 
 
 def test_sizes_that_must_be_equal_do_not_break_the_graph(as_the_engine):

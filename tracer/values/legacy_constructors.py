@@ -1,7 +1,8 @@
 """`torch.Tensor(...)`, `torch.LongTensor(...)` and their kin, and `x.new(...)`: of data, or of sizes.
 
 They tell the two apart as `legacy_tensor_generic_ctor_new` in torch/csrc/utils/tensor_new.cpp does: numbers and a
-`torch.Size` are sizes, a list or tuple is data. They ask no mode of torch: none for functions, not the default device.
+`torch.Size` are sizes, a list or tuple is data, and a tensor is there again, in the same memory. They ask no mode of
+torch: none for functions, not the default device.
 """
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from .handlers import handles
 from .ndarrays import NdarrayValue
 from .registry import from_python
 from .sequences import TupleValue
-from .tensor import METHODS, TensorValue
+from .tensor import METHODS, PLAIN_TYPES, TensorValue
 
 if TYPE_CHECKING:
     from ..interpreter import Interpreter
@@ -32,6 +33,10 @@ def _constructor(cls: Any) -> Callable[[Interpreter, Args, Kwargs], Value]:
 
     def handler(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         dtype = torch.get_default_dtype() if cls is torch.Tensor else cls.dtype
+        if not kwargs and len(args) == 1 and args[0].python_type() in PLAIN_TYPES:
+            if cls is not torch.Tensor and args[0].fake.type() != f"torch.{cls.__name__}":  # type: ignore[attr-defined]
+                raise Unsupported("call", f"the class {cls.__name__} of a tensor of another type")
+            return tx.graph.call(torch.ops.aten.alias.default, args, {}, tx)
         return _made(tx, args, kwargs, dtype, torch.device("cpu"), f"the class {cls.__name__}")
 
     return handler
@@ -52,7 +57,8 @@ def _made(tx: Interpreter, args: Args, kwargs: Kwargs, dtype: torch.dtype, devic
     """Uninitialised where sizes are given."""
     kinds = [arg.python_type() for arg in args]
     options = {"dtype": constant(dtype), "device": constant(device)}
-    if kwargs:
+    asked = kwargs["device"].as_constant() if "device" in kwargs else device
+    if kwargs.keys() - {"device"} or (asked is not None and torch.device(asked) != device):
         raise Unsupported("call", name)
     with tx.trace.overrides.set([], False):
         if kinds == [torch.Size] or all(kind is int for kind in kinds):

@@ -159,12 +159,23 @@ def _is_positive_definite(constraint: Any, value: torch.Tensor) -> torch.Tensor:
     return torch.where(symmetric.all(), torch.linalg.cholesky_ex(value).info.eq(0), symmetric)
 
 
+def _is_positive_semidefinite(constraint: Any, value: torch.Tensor) -> torch.Tensor:
+    """As there; what is not symmetric need not have eigenvalues."""
+    rows, columns = value.shape[-2:]
+    if rows != columns:
+        return torch.full(value.shape[:-2], False, dtype=torch.bool, device=value.device)
+    symmetric = torch.isclose(value, value.mT, atol=1e-6).all(-2).all(-1)
+    eigenvalues = torch.linalg.eigvalsh(torch.where(symmetric.all(), value, 0))
+    return torch.where(symmetric.all(), eigenvalues.ge(0).all(-1), symmetric)
+
+
 def _traced_as(function: Any, form: Any) -> None:
     handles(function)(lambda tx, args, kwargs: tx.inline(from_python(tx, form), args, kwargs))
 
 
 _traced_as(constraints._Symmetric.check, _is_symmetric)
 _traced_as(constraints._PositiveDefinite.check, _is_positive_definite)
+_traced_as(constraints._PositiveSemidefinite.check, _is_positive_semidefinite)
 
 
 # ---- masks -----------------------------------------------------------------------------------------------------------
