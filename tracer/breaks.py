@@ -184,8 +184,8 @@ CALLS: dict[str, BreakKind] = {
         "`{expression}` calls the operating system ({detail})",
         "do it before the compiled function is called, and pass on what it gives",
     ),
-    r"^the class torch\.nn\.": BreakKind(
-        "a module is made inside the function, with new parameters at each call: `{expression}`",
+    r"^a module of the class ": BreakKind(
+        "a module is made inside the function, a new one at each call: `{expression}`",
         "make it once, in __init__ or before the compiled function is called",
     ),
     r"^Tensor\.(resize|resize_as|set)_$": BREAKS["metadata-mutation"],

@@ -1,12 +1,13 @@
 """What the program's own classes and functions are asked: metaclasses about instances and subclasses, functions for
 their defaults, those of iterators for the next item."""
 # mypy: ignore-errors
-# ruff: noqa: B006
+# ruff: noqa: B006, UP006, UP007, UP045
 
 from __future__ import annotations
 
 import abc
 import itertools
+import typing
 
 import pytest
 import torch
@@ -157,6 +158,22 @@ def functions_that_raise_stop_iteration(compile):
 
     f = compile(fn)
     return [f(torch.ones(2), [1, 2, 3, 1]) for _ in range(2)]
+
+
+@program
+def types_that_are_written_in_the_function(compile):
+    """As annotations of inner functions are."""
+
+    def fn(x, text):
+        made = typing.Tuple[float, float], typing.Optional[int], typing.Union[int, None], typing.Callable[..., int]
+        more = typing.Dict[str, torch.Tensor], typing.Literal["a"], typing.Sequence[int] is typing.Sequence[int]
+        asked = isinstance(text, typing.Hashable), isinstance((), (typing.Tuple, int)), typing.get_origin(made[0])
+        return x * len(made), made, more, asked, typing.OrderedDict
+
+    def refused(x):
+        return x * 2, typing.Optional[1, 2]
+
+    return compile(fn, fullgraph=True)(torch.ones(2), "a"), call(compile(refused), torch.ones(2))
 
 
 @pytest.mark.parametrize("name", program)

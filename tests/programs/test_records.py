@@ -104,7 +104,7 @@ def enums(compile):
     return [f(torch.ones(2), c, fl) for c in Color for fl in Flag]
 
 
-class Task(str, enum.Enum):
+class Task(str, enum.Enum):  # noqa: UP042
     """Members are texts, whose own special methods are not the class's; libraries compare them without case."""
 
     BINARY = "binary"

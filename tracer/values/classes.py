@@ -381,8 +381,9 @@ def build_class(tx: Interpreter, obj: type, source: Source | None) -> Value:
 CONSTANT_TYPES.update((
     GenericAlias, UnionType, typing.TypeVar, type(typing.Union[int, str]), type(typing.Sequence[int]), type(typing.Any),  # noqa: UP007
     type(typing.Callable[[int], int]), type(typing.Literal[1]), type(Callable[[int], int]),
+    type(typing.Sequence), type(typing.Tuple), type(typing.Callable), type(typing.Optional), type(typing.Literal),  # noqa: UP006
 ))  # fmt: skip
-"""Types written as expressions are constants."""
+"""Types written as expressions are constants, and so is what they are written with."""
 
 
 @builds(type(object.__new__))

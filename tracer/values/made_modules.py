@@ -108,12 +108,12 @@ def _make_module(tx: Interpreter, cls: type, args: Args, kwargs: Kwargs) -> Valu
     """`nn.ReLU()`: a module without parameters. Those of others may be drawn, which tracing must not do."""
     name = f"{cls.__module__}.{cls.__qualname__}"
     if not name.startswith(_STATELESS):
-        raise Unsupported("call", f"the class {name}")
+        raise Unsupported("call", f"a module of the class {name}")
     plain = [_known(tx, arg) for arg in args]
     with torch.random.fork_rng(devices=[]):
         real = cls(*plain, **{key: _known(tx, value) for key, value in kwargs.items()})
     if any(True for _ in real.parameters()) or any(True for _ in real.buffers()):
-        raise Unsupported("call", f"the class {name}")
+        raise Unsupported("call", f"a module of the class {name}")
     return MadeModule(real, cls, args, kwargs)
 
 
