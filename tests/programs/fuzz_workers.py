@@ -42,7 +42,8 @@ class _Death:
 
 
 def work(first: int, count: int, engine: int) -> int:
-    """In a worker: run the programs, and write what each came to. `engine`: each how manieth with the real engine."""
+    """In a worker: run the programs up to one that is not compared, and write what each came to. `engine`: each how
+    manieth with the real engine."""
     from .differ import Skipped, verdict
     from .generate import program
 
@@ -66,6 +67,8 @@ def work(first: int, count: int, engine: int) -> int:
         else:
             outcome = Outcome(seed, found.kind, found.detail)
         print(json.dumps(asdict(outcome)), file=report, flush=True)
+        if outcome.skipped:  # cut short in the middle of what eager compiles itself (`torch.cond`), torch is not as it was
+            break
     return 0
 
 
@@ -88,15 +91,15 @@ def chunk(first: int, count: int, engine: int) -> list[Outcome]:
     while first < end:
         found, death = _worker(first, end - first, engine)
         outcomes += [_confirmed(outcome, engine) if outcome.kind else outcome for outcome in found]
-        if death is None:
-            break
-        outcomes.append(_alone(death, engine))
-        first = death.seed + 1
+        first += len(found)
+        if death is not None:
+            outcomes.append(_alone(death, engine))
+            first = death.seed + 1
     return outcomes
 
 
 def _worker(first: int, count: int, engine: int) -> tuple[list[Outcome], _Death | None]:
-    """Run programs in one worker until it is done or ends."""
+    """Run programs in one worker until it is done, one is not compared, or the worker ends."""
     script = Path(__file__).with_name("fuzz.py")
     command = [sys.executable, str(script), "--worker", "--seed", str(first), "--count", str(count),
                "--engine", str(engine)]  # fmt: skip
@@ -111,7 +114,7 @@ def _worker(first: int, count: int, engine: int) -> tuple[list[Outcome], _Death 
             last, run = entry["seed"], entry["run"]
         elif entry:
             outcomes.append(Outcome(**entry))
-    if worker.returncode == 0 and len(outcomes) == count:
+    if worker.returncode == 0 and outcomes and (len(outcomes) == count or outcomes[-1].skipped):
         return outcomes, None
     return outcomes, _Death(last, run, _how(worker.returncode, stderr), stderr[-2000:])
 

@@ -157,6 +157,18 @@ def test_a_program_whose_worker_ended_is_judged_by_a_run_of_its_own(monkeypatch,
     assert fuzz_workers._alone(death(first, "compiled"), 0) == expected
 
 
+def test_after_a_program_that_is_not_compared_comes_a_new_worker(monkeypatch):
+    asked, cut = [], Outcome(8, skipped="eager takes more than 2 s")
+
+    def worker(first, count, engine):
+        asked.append((first, count))
+        return ([Outcome(7), cut] if first == 7 else [Outcome(seed) for seed in range(first, first + count)]), None
+
+    monkeypatch.setattr(fuzz_workers, "_worker", worker)
+    assert fuzz_workers.chunk(7, 4, 0) == [Outcome(7), cut, Outcome(9), Outcome(10)]
+    assert asked == [(7, 4), (9, 2)]
+
+
 _PAIR = """
 def f(x):
     a = x + 1234
