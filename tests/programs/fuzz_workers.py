@@ -67,7 +67,7 @@ def work(first: int, count: int, engine: int) -> int:
         else:
             outcome = Outcome(seed, found.kind, found.detail)
         print(json.dumps(asdict(outcome)), file=report, flush=True)
-        if outcome.skipped:  # cut short in the middle of what eager compiles itself (`torch.cond`), torch is not as it was
+        if outcome.skipped:  # cut short in what eager compiles itself (`torch.cond`), torch is not as it was
             break
     return 0
 
