@@ -116,11 +116,15 @@ class ItemSource(ChainedSource):
 
     @cached_property
     def expression(self) -> str:
+        return f"{self.owner.expression}[{self.key_text}]"
+
+    @property
+    def key_text(self) -> str:
+        """The key as text; of a tensor its shape, whose numbers would say less and take long to print."""
         if isinstance(self.key, type):
-            return f"{self.owner.expression}[{self.key.__qualname__}]"
-        shape = getattr(self.key, "shape", None)  # of a tensor, whose numbers would say less and take long to print
-        key = repr(self.key) if shape is None else f"<{type(self.key).__name__} {list(shape)} at {id(self.key):#x}>"
-        return f"{self.owner.expression}[{key}]"
+            return self.key.__qualname__
+        shape = getattr(self.key, "shape", None)
+        return repr(self.key) if shape is None else f"<{type(self.key).__name__} {list(shape)} at {id(self.key):#x}>"
 
 
 @dataclass(frozen=True, eq=False)

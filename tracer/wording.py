@@ -64,7 +64,7 @@ def _item(source: ItemSource) -> str:
     if isinstance(owner, AttrSource) and owner.name in (*_MODULE_DICTS, "__dict__") and isinstance(source.key, str):
         name = f"{in_words(owner.owner)}.{source.key}"
         return re.sub(r"\.(\d+)$", r"[\1]", name)
-    return f"{in_words(owner)}[{source.key!r}]"
+    return f"{in_words(owner)}[{source.key_text}]"
 
 
 def line_of(location: Location) -> str:

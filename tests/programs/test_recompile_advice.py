@@ -5,6 +5,7 @@ once whatever the program does, the advice says so, and there is no other progra
 """
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -390,3 +391,15 @@ def test_arrays_are_told_by_their_names(tmp_path: Path) -> None:
         ((_, told),) = recompiles(recording)
     assert (told.what, told.expected, told.actual) == ("rows.size(0)", "3", "4")
     assert "mark_dynamic" not in told.hint
+
+
+def test_what_is_kept_for_a_tensor_is_told_without_its_numbers(tmp_path: Path) -> None:
+    weight = torch.ones(3)  # as an optimizer's state has it
+
+    def scaled(x, state):
+        return x * 2 if state[weight]["step"] == 1 else x + 1
+
+    programs = {"state": calls(scaled, (X, {weight: {"step": 1}}), (X, {weight: {"step": 2}}))}
+    for _, recording in recordings(tmp_path, programs):
+        ((_, told),) = recompiles(recording)
+    assert re.fullmatch(r"state\[<Tensor \[3\] at 0x[0-9a-f]+>\]\['step'\]", told.what)
