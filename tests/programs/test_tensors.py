@@ -547,6 +547,34 @@ def tensors_of_tensors(compile):
     return found, x, w.grad, compile(torch.Tensor)(x), call(compile(refused), x)
 
 
+@program
+def dimensions_that_are_listed_by_a_range(compile):
+    """As losses of images do it."""
+
+    def loss(x, batch):
+        axes = torch.arange(2, x.dim()).tolist()
+        axes = [0, *axes] if batch else axes
+        return x.sum(axes) / len(axes), axes, torch.arange(7, 1, -2).tolist(), torch.arange(0).tolist()
+
+    def written(x):
+        numbers = torch.arange(3)
+        numbers.data[0] = 5
+        return x * 2, numbers.tolist(), torch.arange(0.0, 1.0, 0.5).tolist()
+
+    whole = compile(loss, fullgraph=True)
+    return whole(torch.ones(2, 3, 4, 5), True), whole(torch.ones(2, 3, 4), False), compile(written)(torch.ones(2))
+
+
+@program
+def containers_that_are_asked_for_what_they_hold(compile):
+    def f(x, rows):
+        if torch.jit.isinstance(x, torch.Tensor) and torch.jit.isinstance(rows, list[torch.Tensor]):
+            x = x + torch.stack(rows).sum(0)
+        return x, torch.jit.isinstance(rows, dict[str, int]), torch.jit.isinstance([1, "a"], list[int])
+
+    return compile(f, fullgraph=True)(torch.ones(2), [torch.ones(2)] * 3)
+
+
 @pytest.mark.parametrize("name", program)
 def test_a_compiled_program_is_the_program(name):
     check(program[name])

@@ -416,10 +416,19 @@ def _tolist(tx: Interpreter, self: TensorValue, args: Sequence[Value], kwargs: M
     size = self.fake.shape[0]
     if self.fake.dim() > 1 or not isinstance(size, int) or size > _LONGEST_LIST:
         raise Unsupported("data-dependent-value", "Tensor.tolist")
+    if _is_new_range(self):
+        return make_list(tx, [constant(number) for number in range(*self.node.args)])  # type: ignore[arg-type]
     return make_list(tx, [_item(tx, row, [], {}) for row in self.iterate(tx)])  # type: ignore[arg-type]
 
 
 _LONGEST_LIST = 16
+
+
+def _is_new_range(tensor: TensorValue) -> bool:
+    """Whether it is a torch.arange of known whole numbers that nothing has used yet: losses list dimensions that way."""
+    node, fake = tensor.node, tensor.fake
+    whole = fake.dtype is torch.int64 and fake.device.type != "meta" and all(type(arg) is int for arg in node.args)
+    return node.target is torch.arange and whole and not node.users
 
 
 def _refused(name: str) -> Callable[..., Value]:

@@ -20,7 +20,7 @@ from .lists import make_list
 from .mappings import make_dict
 from .number import NumberValue
 from .operators import apply
-from .registry import build
+from .registry import build, from_python
 from .sequences import make_tuple
 from .tensor import TensorValue
 
@@ -74,7 +74,13 @@ def _has_process_group(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     return constant(now)
 
 
+def _isinstance(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    """torch.jit.isinstance: Python that looks at types, and into containers."""
+    return from_python(tx, torch._jit_internal._isinstance).call(tx, args, kwargs)
+
+
 NAMED.update({
+    ("torch.jit", "isinstance"): _isinstance,
     ("torch.distributed", "is_available"): _always(torch.distributed.is_available()),
     ("torch.distributed.distributed_c10d", "is_initialized"): _has_process_group,
     ("torch._dynamo.external_utils", "is_compiling"): _always(True),
