@@ -493,6 +493,45 @@ def test_a_function_that_looks_at_its_variables_has_its_own_after_a_break():
     check(use)
 
 
+def test_methods_of_builtin_bases_stay_theirs_after_a_break():
+    class Meta(type):
+        def __call__(cls, *args):
+            return super().__call__(*args)
+
+    class Law(metaclass=Meta):
+        def __init__(self, x):
+            self.x = x
+            print("made")
+
+        def __call__(self, y):
+            return self.x * y
+
+    class Table(dict):
+        def update(self, *args, **kwargs):
+            update = super().update
+            print("updates")
+            update(*args, **kwargs)
+            self["last"] = X + 1
+
+        def __setitem__(self, key, value):
+            store = super().__setitem__
+            print("stores", key)
+            store(key, value)
+
+    def use(compile):
+        kept = Table()
+
+        def fn(x):
+            kept.update(a=x)
+            made = Table()
+            made["b"] = x * 3
+            return Law(x)(x + 1), kept, made
+
+        return compile(fn)(X), kept
+
+    check(use)
+
+
 def test_attributes_of_thread_locals_are_set():
     class Own(threading.local):
         pass

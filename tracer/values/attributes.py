@@ -125,7 +125,7 @@ def bind(tx: Interpreter, found: Any, name: str, owner: Value, cls: type, cls_so
         return PartialValue(method, [existing(tx, value) for value in found.args], given)
     if isinstance(found, WrapperDescriptorType) or not hasattr(kind, "__get__"):
         if isinstance(found, WrapperDescriptorType):
-            return BaseMethod(owner, name)
+            return BaseMethod(owner, name, found)
         return _plain(tx, found, name, owner, cls_source)
     getter = lookup(kind, "__get__")
     if isinstance(getter, FunctionType):
@@ -134,7 +134,7 @@ def bind(tx: Interpreter, found: Any, name: str, owner: Value, cls: type, cls_so
     if isinstance(found, (MemberDescriptorType, GetSetDescriptorType)):
         raise Unsupported("attribute", f"{owner.describe()}.{name}")
     if callable(found):
-        return BaseMethod(owner, name)
+        return BaseMethod(owner, name, found)
     raise Unsupported("attribute", f"{owner.describe()}.{name}")
 
 
@@ -161,13 +161,24 @@ def _plain(tx: Interpreter, found: Any, name: str, owner: Value, cls_source: Sou
 
 
 class BaseMethod(BoundBuiltin):
-    """A method that a builtin base class of the owner defines: `super().__setattr__`, `dict.update` of a subclass."""
+    """A method that a builtin base class of the owner defines: `super().__setattr__`, `dict.update` of a subclass.
 
-    __slots__ = ()
+    `function` is the method as the base class has it.
+    """
+
+    __slots__ = ("function",)
+
+    def __init__(self, owner: Value, name: str, function: Any) -> None:
+        super().__init__(owner, name)
+        self.function = function
 
     def call(self, tx: Interpreter, args: Any, kwargs: Any) -> Value:
         """The builtin's behaviour, past any override."""
         return self.owner.base_method(tx, self.name, args, kwargs)  # type: ignore[attr-defined]
+
+    def reconstruct(self, codegen: Codegen) -> None:
+        """Bind it: what the owner itself gives under the name may be an override, or of a class, its instances'."""
+        codegen.call_const(self.function.__get__, [self.owner])
 
 
 class SuperValue(Value):
