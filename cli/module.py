@@ -5,8 +5,9 @@ the original's, to read, to set and to delete.
 """
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Sized
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch.nn.modules.module import _has_any_global_hook
@@ -26,6 +27,8 @@ class OptimizedModule(torch.nn.Module):
     """
 
     _orig_mod: torch.nn.Module
+    _compile_kwargs: ClassVar[dict[str, Any]] = {"backend": "ptdebug"}
+    """With what torch.compile makes such a module: Lightning's Fabric takes modules apart, and compiles them again."""
 
     def __init__(self, module: torch.nn.Module, request: Request) -> None:
         # First of all: Module.__init__ may be patched by a program to touch attributes, which are the original's.
@@ -91,6 +94,18 @@ class OptimizedModule(torch.nn.Module):
 
     def __dir__(self) -> Iterable[str]:
         return sorted({*dir(self._orig_mod), *super().__dir__()})
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        """The class of PyTorch's own compiled modules, where that is loaded: what trains or saves models (Lightning,
+        Accelerate, torch.distributed.checkpoint) asks isinstance() for it, to find the original."""
+        eval_frame = sys.modules.get("torch._dynamo.eval_frame")
+        return getattr(eval_frame, "OptimizedModule", OptimizedModule)
+
+    @property
+    def dynamo_ctx(self) -> Callable[..., Any]:
+        """What compiles another function, as a step of a module, with the same options."""
+        return self._request.optimize
 
     @property
     def training(self) -> bool:

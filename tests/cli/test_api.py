@@ -140,6 +140,18 @@ def test_module_is_a_module_around_the_original() -> None:
     compiled.load_state_dict(stock.state_dict())
 
 
+def test_module_is_known_to_what_looks_for_compiled_modules() -> None:
+    from torch._dynamo import OptimizedModule as Stock
+    from torch.distributed.checkpoint.state_dict import get_model_state_dict
+
+    net = Net()
+    compiled = ptdebug.compile(net)
+    assert isinstance(compiled, Stock) and isinstance(compiled, OptimizedModule) and type(compiled) is OptimizedModule
+    assert list(get_model_state_dict(compiled)) == list(net.state_dict())
+    x = torch.randn(2, 4)
+    torch.testing.assert_close(compiled.dynamo_ctx(net.forward)(x), net(x))  # as Lightning compiles steps
+
+
 def test_module_attributes_are_the_originals() -> None:
     net = Net()
     compiled = ptdebug.compile(net)

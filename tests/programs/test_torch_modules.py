@@ -174,6 +174,26 @@ def train_and_eval_inside(compile):
 
 
 @program
+def compiled_modules_asked_for_their_class(compile):
+    from torch._dynamo import OptimizedModule
+
+    parts = nn.Sequential(compile(nn.Linear(3, 3)), nn.ReLU())
+    torch.manual_seed(1)
+    for p in parts.parameters():
+        nn.init.normal_(p)
+
+    def f(x):
+        for part in parts:
+            x = x + 1 if isinstance(part, nn.ReLU | nn.Conv1d) else x
+            original = part._orig_mod if isinstance(part, OptimizedModule) else part
+            x = part(x) + isinstance(part, nn.Module) * (type(original) is nn.Linear) + part.training
+            x = x * part.in_features if hasattr(part, "in_features") else x
+        return x
+
+    return compile(f, fullgraph=True)(torch.randn(2, 3))
+
+
+@program
 def modules_made_inside(compile):
     def f(x):
         act = nn.GELU(approximate="tanh")

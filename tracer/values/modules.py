@@ -390,8 +390,31 @@ def _compiled_module(tx: Interpreter, args: Sequence[Value], kwargs: Mapping[str
     """The call of a module that the program compiled by itself: the original is part of this graph."""
     if any(args[0].getattr(tx, hooks).truth(tx) for hooks in _HOOKS):
         raise Unsupported("call", f"{args[0].describe()}, a compiled module with hooks of its own,")
-    original = args[0].getattr(tx, "_modules").getitem(tx, constant("_orig_mod"))
-    return original.call(tx, args[1:], kwargs)
+    return _original(tx, args[0]).call(tx, args[1:], kwargs)
+
+
+def _original(tx: Interpreter, compiled: Value) -> Value:
+    return compiled.getattr(tx, "_modules").getitem(tx, constant("_orig_mod"))
+
+
+def _attribute_of_compiled(tx: Interpreter, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+    """What it does not have itself is the original's."""
+    original, name = _original(tx, args[0]), args[1].as_constant()
+    return original if name == "_orig_mod" else original.getattr(tx, name)
+
+
+def _mode_of_compiled(tx: Interpreter, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+    """Its property `training`, read."""
+    return _original(tx, args[0]).getattr(tx, "training")
+
+
+def _class_of_compiled(tx: Interpreter, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+    """What a module that the program compiled by itself says is its class."""
+    assert isinstance(args[0], ModuleValue)
+    return from_python(tx, args[0].real.__class__)
 
 
 NAMED["ptdebug.cli.module", "__call__"] = _compiled_module
+NAMED["ptdebug.cli.module", "__getattr__"] = _attribute_of_compiled
+NAMED["ptdebug.cli.module", "training"] = _mode_of_compiled
+NAMED["ptdebug.cli.module", "__class__"] = _class_of_compiled
