@@ -154,6 +154,8 @@ struct Task {  // sizes, and strides in elements: by rows or by columns
   int64 left[2], right[2];
 };
 static const int64 BLOCK = 512;  // terms whose part of a panel stays in the second-level cache
+static const int64 PACKED = 1 << 15;  // floats of panels that do, all of which rows of the left matrix meet in turn
+static const int64 MANY = 8 * HIGH;  // rows that stay in the first-level cache, or near it
 static const int64 SMALL = 1 << 20;  // multiplications; fewer are done before a thread has woken up
 
 static void pack(const Task& t, const float* right, int64 first, float* panel) {
@@ -218,7 +220,10 @@ extern "C" __attribute__((visibility("default")))
 int ptdebug_product(const int64* task, const void* left, const void* right, const void* bias, void* out) {
   const Task& t = *(const Task*)task;
   const bool shared = t.rows * t.columns * t.depth > SMALL, turned = t.left[1] != 1;
-  const int64 panels = in_steps(t.columns, PANEL), wide = in_steps(t.depth, LANES) * LANES;
+  const int64 wide = in_steps(t.depth, LANES) * LANES, panel = wide * PANEL;
+  const int64 panels = in_steps(t.columns, PANEL);
+  int64 group = least(panels, PACKED > panel ? PACKED / panel : 1);
+  while (shared && panels % group) group--;  // threads share them evenly
   const int64 step = in_steps(in_steps(t.rows, shared ? omp_get_max_threads() : 1), HIGH) * HIGH;
   const int64 pieces = in_steps(t.rows, step);  // of the rows: then no thread waits for the last panel of another
   float* rows = turned ? memory(in_steps(t.rows, LANES) * LANES * wide) : (float*)left;
@@ -226,23 +231,27 @@ int ptdebug_product(const int64* task, const void* left, const void* right, cons
   if (failed) return failed;
   #pragma omp parallel if (shared) reduction(|:failed)
   {
-    float* panel = memory(wide * PANEL);
-    failed = !panel;
+    float* packed = memory(group * panel);
+    failed = !packed;
     if (turned) {
       #pragma omp for schedule(static)
       for (int64 i = 0; i < t.rows; i += LANES) turn(t, (const float*)left, i, rows, wide);
     }
-    int64 packed = -1;
+    int64 last = -1;
     #pragma omp for schedule(static)
-    for (int64 piece = 0; piece < panels * pieces; piece++) {
-      const int64 p = piece / pieces, start = piece % pieces * step;
-      if (!panel) continue;
-      if (p != packed) pack(t, (const float*)right, p * PANEL, panel);
-      packed = p;
-      Columns{t, rows, (const float*)bias, panel, (float*)out, turned ? wide : t.left[0], p * PANEL, start,
-              least(start + step, t.rows)}.run();
+    for (int64 piece = 0; piece < in_steps(panels, group) * pieces; piece++) {
+      const int64 first = piece / pieces * group, after = least(first + group, panels);
+      const int64 start = piece % pieces * step, end = least(start + step, t.rows);
+      if (!packed) continue;
+      for (int64 p = first; p < after && first != last; p++)
+        pack(t, (const float*)right, p * PANEL, packed + (p - first) * panel);
+      last = first;
+      for (int64 i = start; i < end; i += MANY)
+        for (int64 p = first; p < after; p++)
+          Columns{t, rows, (const float*)bias, packed + (p - first) * panel, (float*)out, turned ? wide : t.left[0],
+                  p * PANEL, i, least(i + MANY, end)}.run();
     }
-    free(panel);
+    free(packed);
   }
   if (turned) free(rows);
   return failed;
