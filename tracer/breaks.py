@@ -164,11 +164,16 @@ _FILES = (
     f"is only shown: {_MESSAGES}"
 )
 
+_FILE = BreakKind("a file or the terminal is read or written, which a graph cannot: `{expression}`", _FILES)
+
+_THREADS = BreakKind(
+    "`{expression}` starts, or waits for, threads or processes ({detail})",
+    "do it before or after the compiled function is called",
+)
+
 CALLS: dict[str, BreakKind] = {
     r"\bprint\b": BreakKind("print() shows something while the function runs, which a graph cannot", _MESSAGES),
-    r"\b(TextIOWrapper|Buffered(Writer|Reader|Random)|FileIO)\b|`sys\.std(in|out|err)`": BreakKind(
-        "a file or the terminal is read or written, which a graph cannot: `{expression}`", _FILES
-    ),
+    r"\b(TextIOWrapper|Buffered(Writer|Reader|Random)|FileIO)\b|`sys\.std(in|out|err)`": _FILE,
     r"^open$": BreakKind("open() opens a file, which a graph cannot", _FILES),
     r"^(input|breakpoint)\b": BreakKind("{detail}() talks to the world outside of the graph", _MESSAGES),
     r"^logging\.": BreakKind("a message that is shown is logged ({detail}), which a graph cannot", _MESSAGES),
@@ -176,10 +181,8 @@ CALLS: dict[str, BreakKind] = {
     r"^time\.sleep": BreakKind(
         "time.sleep lets the program wait, which a graph cannot", "wait before or after the compiled function is called"
     ),
-    r"^(subprocess|(the class )?(threading|multiprocessing|queue|concurrent))\.": BreakKind(
-        "`{expression}` starts, or waits for, threads or processes ({detail})",
-        "do it before or after the compiled function is called",
-    ),
+    r"^(subprocess|_thread|(the class )?(threading|multiprocessing|queue|concurrent))\.": _THREADS,
+    r"^an? R?lock `(?!.*__enter__$)": _THREADS,
     r"^(posix|nt)\.(?!(un)?(put|set)env)": BreakKind(
         "`{expression}` calls the operating system ({detail})",
         "do it before the compiled function is called, and pass on what it gives",
@@ -290,6 +293,9 @@ CALLS: dict[str, BreakKind] = {
 
 _CALL_CODES = ("call", "data-dependent-value", "global-state", "skipped-function")
 
+_NEEDED = BreakKind(
+    "`{expression}` needs a number that is read out of a tensor: Python has to wait for the value", _NUMBER
+)
 _TURNS = BreakKind(
     "how often the loop runs depends on values in a tensor: `{expression}`",
     "loop a fixed number of times and blank out with torch.where what is not wanted, or use torch.while_loop",
@@ -371,6 +377,7 @@ _LEFT = BreakKind(
 
 EXPRESSIONS: tuple[tuple[str, str, str, BreakKind], ...] = (
     ("data-dependent-value", "", r"^range\(", _TURNS),
+    ("data-dependent-value", "^Tensor.tolist$", r"\bfor\b.*\bin\b.*\.tolist\(\)", _TURNS),
     ("data-dependent-branch", "", r"^range\(|^while\b", _TURNS),
     ("data-dependent-shape", "^unbind$", "", _TURNS),
     ("data-dependent-shape", "", r"\bctc_loss\(|_ctc_loss$", _LENGTHS),
@@ -396,10 +403,12 @@ EXPRESSIONS: tuple[tuple[str, str, str, BreakKind], ...] = (
     ("missing-fake-kernel", r"^(aten|torch|Tensor)\.", "", _NO_META),
     ("data-dependent-branch", "^the number `", r"\A(?!.*(\.(item|tolist)\(\)$| [<>=!]=? ))[a-z_]+(\.[a-z_]+)+\(.*\)$",
      _DECIDES),
-    ("not-a-constant", "", r"""^(f["']|\{|str\(|repr\(|format\()""", _TEXT),
+    ("not-a-constant", "", r"""^(f["']|\{|str\(|repr\(|format\(|json\.dumps\()""", _TEXT),
+    ("not-a-constant", r"^the number `.*\.(item|tolist)\(", "", _NEEDED),
+    ("call", "", r"\.(read|write)_(bytes|text)\(", _FILE),
     ("unknown-type", r"^a tensor with layout torch\.sparse", "", _SPARSE),
     ("unknown-type", "^a (nested |quantized )?tensor ?", "", _STAYS),
-    ("call", "__next__$|^a method from before the graph break$", r"^with\b", _LEFT),
+    ("call", r"__next__$|\.__exit__$|^a method from before the graph break$", r"^with\b", _LEFT),
 )
 """(code, regular expressions on the detail and on the program's text, what is said). Which part of a line an
 instruction is about differs between versions of Python, so the text is the expression and, below it, its line."""
@@ -426,7 +435,9 @@ def message(code: str, detail: str, expression: str = "", line: str = "") -> str
         expression = line
     detail = _INNER.sub(r"\1.", _UNNAMED.sub("", detail).replace("a ndarray", "an ndarray"))
     detail = _SYMBOLS.sub(lambda _: f"`{expression}`", detail) if expression else detail
-    if kind is BREAKS.get("call") and expression and not _is_named_in(detail, expression):
+    inside = kind is BREAKS.get("call") and expression and not _is_named_in(detail, expression)
+    detail = _OF_AN_OBJECT.sub(r"`\2\3` (\1)", detail)
+    if inside:
         detail = f"{detail}, which `{expression}` comes to call,"
     return kind.message.format(detail=detail, expression=expression or detail)
 
@@ -442,7 +453,7 @@ def hint(code: str, detail: str = "", expression: str = "", line: str = "") -> s
 def _is_of_a_package(detail: str) -> bool:
     """Whether a function or class is named that is not Python's own: it may compute tensors."""
     module = re.match(r"(?:the class )?(\w+)\.(?!__)", detail)
-    return module is not None and module[1].lstrip("_") not in _KNOWN
+    return module is not None and _KNOWN.isdisjoint((module[1], module[1].lstrip("_")))
 
 
 _OUTSIDE = BREAKS["skipped-function"].hint
@@ -458,6 +469,10 @@ _UNNAMED = re.compile(r" `a value from before line \d+[^`]*`")
 
 _INNER = re.compile(rf"\b_({'|'.join(sorted(name for name in sys.stdlib_module_names if name.isalpha()))})\.")
 """Modules in C behind those of Python that the program imports: `_pickle.dumps`."""
+
+
+_OF_AN_OBJECT = re.compile(r"^(an? [\w. ]+) `([^`]+)`(\.\w+)")
+"""A method, after the kind and the text of its object."""
 
 
 def _is_named_in(detail: str, expression: str) -> bool:

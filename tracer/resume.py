@@ -73,6 +73,7 @@ def stack_words(code: CodeType) -> Callable[[str], str]:
     last = info.instructions[origin.index - 1]
     place = info.location(last)
     text = expression_of(place) if place.line == place.end_line else ""  # of a whole `with` block, for one
+    text = "" if text in ("break", "continue") else text  # what lies there is the iterator of an outer loop
     targets: list[str] = []
     if last.opname == "FOR_ITER":
         text, targets = "the next item of the loop", _targets(line_of(place))

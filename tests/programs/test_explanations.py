@@ -128,6 +128,23 @@ def test_the_commands_read_well(recording: Recording, capsys: pytest.CaptureFixt
     assert "L['" not in out and "_modules" not in out and "global state: true" not in out
 
 
+def turns(x):
+    for turn in range(4):
+        x = torch.tanh(x * turn)
+        if x.abs().max() > 2:
+            break
+    return x
+
+
+def test_what_a_part_after_a_break_gets_has_no_name_of_ours(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with ptdebug.record("turns", out=tmp_path):
+        ptdebug.compile(turns)(X)
+    assert main(["guards", str(tmp_path / "turns")]) == 0
+    out = capsys.readouterr().out
+    assert "stands for turn, 2 at this call" in out and "'range' not in globals()" in out
+    assert "___stack" not in out and "type(break)" not in out
+
+
 def test_fullgraph_lists_all_breaks() -> None:
     with pytest.raises(RuntimeError) as caught:
         ptdebug.compile(gate, fullgraph=True)(X, torch.relu)

@@ -1,6 +1,8 @@
 """What is said of a break and of a recompilation: in the words of the program's text, about the program's own lines."""
 from __future__ import annotations
 
+import json
+import math
 import os
 import queue
 import statistics
@@ -24,6 +26,7 @@ from ptdebug.cli.main import main
 
 X = torch.linspace(0.1, 1.2, 12).reshape(3, 4)
 LOCAL = threading.local()
+LOCK = threading.Lock()
 JOBS: queue.Queue[int] = queue.Queue()
 SETTINGS = {"depth": 2}
 
@@ -156,6 +159,35 @@ def picked_by_masks_in_a_list(x):
     return x[[x[0, 0] > 0, x[1, 0] > 0, x[2, 0] > 0], 0]
 
 
+def writes_a_file(x):
+    Path(os.devnull).write_bytes(b"")
+    return x + 1
+
+
+def takes_a_lock(x):
+    with LOCK:
+        x = x + 1
+    return x * 2
+
+
+def asks_a_lock(x):
+    return x + LOCK.acquire(False)
+
+
+def number_as_json(x):
+    return x + len(json.dumps({"mean": x.mean().item()}))
+
+
+def number_for_a_key(x):
+    return x + int(math.nextafter(x.mean().item(), 2.0))
+
+
+def loops_over_values(x):
+    for value in (x > 0.5).nonzero().flatten().tolist():
+        x = x + value
+    return x
+
+
 class Doubled(torch.autograd.Function):
     @staticmethod
     def forward(x):
@@ -203,6 +235,12 @@ SAID = (
     Said(resized_by_data, "data-dependent-shape", "interpolate(x[None, None]", "how large the result is", "blank out"),
     Said(picked_by_masks_in_a_list, "data-dependent-value", "x[2, 0] > 0], 0]", "a number in a tensor", "stack"),
     Said(function_in_a_transform, "autograd-function", "Doubled.apply(y)", "inside of a transform", "before or after"),
+    Said(writes_a_file, "call", "write_bytes", "a file or the terminal is", "write what the function returns"),
+    Said(takes_a_lock, "call", "with LOCK:", "entered before an earlier break", "take away the break inside"),
+    Said(asks_a_lock, "call", "LOCK.acquire(False)", "(`LOCK.acquire` (a lock))", "before or after"),
+    Said(number_as_json, "not-a-constant", 'json.dumps({"mean": x', "the text of a tensor's values", "is_compiling"),
+    Said(number_for_a_key, "not-a-constant", "math.nextafter(", "a number that is read out", "keep it a tensor"),
+    Said(loops_over_values, "data-dependent-value", "for value in (x > 0.5)", "how often the loop", "blank out with"),
     Said(builtin_fold, "data-dependent-branch", "max(x[0])", "one by one in Python", "x.max()"),
     Said(sleeps, "call", "time.sleep(0)", "wait", "before or after"),
     Said(numpy_function, "call", "numpy.median(x.numpy(), axis=0)", "numpy.median", "torch's functions"),

@@ -26,7 +26,8 @@ def record_guards(
     for check in checks:
         first.setdefault(check.source, f"g{check.index}")
     in_program = stack_words(code) if code is not None else str
-    return Guards(tuple(_record(check, first, nodes or {}, in_program) for check in checks), symbols)
+    told = [Symbol(s.name, in_program(s.what), s.source, s.value, in_program(s.why), s.events) for s in symbols]
+    return Guards(tuple(_record(check, first, nodes or {}, in_program) for check in checks), tuple(told))
 
 
 def needed_by(builder: GuardBuilder, nodes: Iterable[torch.fx.Node]) -> dict[str, Ref]:
@@ -48,6 +49,7 @@ def needed_by(builder: GuardBuilder, nodes: Iterable[torch.fx.Node]) -> dict[str
 
 
 _VARIABLE = re.compile(r"\b[LG]\['(\w+)'\]")
+_GLOBALS = re.compile(r"\bin G$")
 
 
 def _record(
@@ -66,9 +68,13 @@ def _record(
         parent=_parent(check.source, first),
         origins=(node,) if node else (),
         name=in_program(in_words(check.source)),
-        words=in_program(_VARIABLE.sub(r"\1", kind.code(in_words(check.source), check.expectation))),
+        words=in_program(_in_words(kind.code(in_words(check.source), check.expectation))),
         own=check.location is None and check.kind == "TYPE_MATCH",
     )
+
+
+def _in_words(code: str) -> str:
+    return _GLOBALS.sub("in globals()", _VARIABLE.sub(r"\1", code))
 
 
 def _parent(source: Source, first: Mapping[Source, str]) -> str:
