@@ -178,12 +178,16 @@ CALLS: dict[str, BreakKind] = {
     r"^(input|breakpoint)\b": BreakKind("{detail}() talks to the world outside of the graph", _MESSAGES),
     r"^logging\.": BreakKind("a message that is shown is logged ({detail}), which a graph cannot", _MESSAGES),
     r"^warnings\.warn": BreakKind("a warning is shown, which a graph cannot", _MESSAGES),
+    r"^_?warnings\.(_filters|simplefilter|filterwarnings|resetwarnings)": BreakKind(
+        "which warnings are shown changes, for the whole process: `{expression}`",
+        "filter warnings before the compiled function is called, or around the call",
+    ),
     r"^time\.sleep": BreakKind(
         "time.sleep lets the program wait, which a graph cannot", "wait before or after the compiled function is called"
     ),
     r"^(subprocess|_thread|(the class )?(threading|multiprocessing|queue|concurrent))\.": _THREADS,
     r"^an? R?lock `(?!.*__enter__$)": _THREADS,
-    r"^(posix|nt)\.(?!(un)?(put|set)env)": BreakKind(
+    r"^(posix|nt)\.(?!(un)?(put|set)env)|^sys\.audit$": BreakKind(
         "`{expression}` calls the operating system ({detail})",
         "do it before the compiled function is called, and pass on what it gives",
     ),
@@ -388,7 +392,7 @@ EXPRESSIONS: tuple[tuple[str, str, str, BreakKind], ...] = (
     ("data-dependent-branch", "", r"^(max|min|sorted|any|all)\(|\.sort\(.*key=", _FOLD),
     ("data-dependent-branch", "^the size `", "", _HOW_MANY),
     ("data-dependent-branch", r"^[\w.<>]+ asks for `", "", _DECIDES_INSIDE),
-    ("data-dependent-value", "^the number", r"\A(?!.* for ).*[\w\])}]\[[^\[]*\]$", _ITEM),
+    ("data-dependent-value", "^the number", r"\A(?!.* for ).*([\w\])}]\[[^\[]*\]|\}\.get\(.*\))$", _ITEM),
     ("data-dependent-value", r"^aten\.(?!_local_scalar_dense|item)|^the number for ", "", _LOOKS),
     ("data-dependent-value", r"^(str|repr)\(\) of", "", _TEXT),
     ("subscript", " by the tensor `", "", _ITEM),
@@ -405,7 +409,7 @@ EXPRESSIONS: tuple[tuple[str, str, str, BreakKind], ...] = (
      _DECIDES),
     ("not-a-constant", "", r"""^(f["']|\{|str\(|repr\(|format\(|json\.dumps\()""", _TEXT),
     ("not-a-constant", r"^the number `.*\.(item|tolist)\(", "", _NEEDED),
-    ("call", "", r"\.(read|write)_(bytes|text)\(", _FILE),
+    ("call", "", r"\A.*\.(read|write)_(bytes|text)\([^()]*\(?[^()]*\)?\)$", _FILE),
     ("unknown-type", r"^a tensor with layout torch\.sparse", "", _SPARSE),
     ("unknown-type", "^a (nested |quantized )?tensor ?", "", _STAYS),
     ("call", r"__next__$|\.__exit__$|^a method from before the graph break$", r"^with\b", _LEFT),

@@ -1,6 +1,8 @@
 """What is said of a break and of a recompilation: in the words of the program's text, about the program's own lines."""
 from __future__ import annotations
 
+import copy
+import glob
 import json
 import math
 import os
@@ -10,6 +12,7 @@ import struct
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +29,7 @@ from ptdebug.cli.main import main
 
 X = torch.linspace(0.1, 1.2, 12).reshape(3, 4)
 LOCAL = threading.local()
-LOCK = threading.Lock()
+LAYER, LOCK = torch.nn.Linear(4, 2), threading.Lock()
 JOBS: queue.Queue[int] = queue.Queue()
 SETTINGS = {"depth": 2}
 
@@ -188,6 +191,24 @@ def loops_over_values(x):
     return x
 
 
+def quiet(x):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return x.sin()
+
+
+def looks_for_files(x):
+    return x * len(glob.glob("/no such file*"))
+
+
+def picked_from_a_dict(x):
+    return {0: x * 2, 1: x * 3}.get(x[0].argmax().item(), x)
+
+
+def copies_a_layer(x):
+    return copy.deepcopy(LAYER)(x)
+
+
 class Doubled(torch.autograd.Function):
     @staticmethod
     def forward(x):
@@ -241,6 +262,10 @@ SAID = (
     Said(number_as_json, "not-a-constant", 'json.dumps({"mean": x', "the text of a tensor's values", "is_compiling"),
     Said(number_for_a_key, "not-a-constant", "math.nextafter(", "a number that is read out", "keep it a tensor"),
     Said(loops_over_values, "data-dependent-value", "for value in (x > 0.5)", "how often the loop", "blank out with"),
+    Said(quiet, "call", 'warnings.simplefilter("ignore")', "which warnings are shown changes", "around the call"),
+    Said(looks_for_files, "call", "glob.glob(", "calls the operating system", "pass on what it gives"),
+    Said(picked_from_a_dict, "data-dependent-value", "x * 3}.get(", "which item is taken", "take the item after"),
+    Said(copies_a_layer, "call", "copy.deepcopy(LAYER)", "the module LAYER (Linear)", "copy it once"),
     Said(builtin_fold, "data-dependent-branch", "max(x[0])", "one by one in Python", "x.max()"),
     Said(sleeps, "call", "time.sleep(0)", "wait", "before or after"),
     Said(numpy_function, "call", "numpy.median(x.numpy(), axis=0)", "numpy.median", "torch's functions"),

@@ -15,6 +15,7 @@ import torch.nn.modules.module as nn_module
 
 from ..skips import is_installed, is_program
 from ..sources import AttrSource, ItemSource, ModuleGlobalSource, Source
+from ..wording import in_words
 from .attributes import MISSING, bind, lookup, type_source
 from .base import Unsupported, Value
 from .constant import REGISTRY, constant
@@ -201,8 +202,9 @@ class ModuleValue(ObjectValue):
         codegen.const(self.real)
 
     def describe(self) -> str:
-        """Its class and path."""
-        return f"the module {self.path or self.cls.__name__} ({self.cls.__name__})"
+        """Its class and path, or how the program reaches it."""
+        name = self.path or (in_words(self.source) if self.source is not None else self.cls.__name__)
+        return f"the module {name} ({self.cls.__name__})"
 
 
 def _global_hooks(tx: Interpreter) -> list[dict[int, Any]]:
