@@ -24,7 +24,9 @@ from .measure import TOO_BUSY, Call, costs
 aten = torch.ops.aten
 
 MKL, ONEDNN, PACKED, OWN = "mkl", "onednn", "mkl-packed", "own"
-WORTH = {MKL: 1.0, ONEDNN: 1.0, PACKED: 0.9, OWN: 1.0}  # of MKL's time, below which it is taken; packing holds memory
+WORTH = {MKL: 1.0, ONEDNN: 1.0, PACKED: 0.9, OWN: 1.05}
+"""Of MKL's time, below which a way is taken: packing holds memory; what ours gives depends on neither threads nor the
+other rows."""
 LONGEST = 1024  # addends: oneDNN adds more of them in one chain than MKL, beyond this with over twice its error
 SMALL = 1 << 20  # multiplications: below, the overhead of a call decides, and MKL's is the smallest
 SMALL_PACKED = 1 << 16  # the same where the weight may be packed

@@ -176,3 +176,13 @@ def test_rows_whose_number_varies(slow_libraries, native):
             torch.testing.assert_close(program(x), layers(x), rtol=2e-5, atol=2e-5)
     assert not program.fallbacks and len(program.contexts) == 1
     assert [d.chosen for d in keeping.decisions if "product-" in d.subject] == ["own"] * 2
+
+
+@pytest.mark.parametrize("times, chosen", [((1.0, 1.0, 1.04), "own"), ((1.0, 0.9, 1.0), "onednn"),
+                                           ((0.9, 1.0, 1.0), "mkl")])
+def test_where_it_is_as_fast_it_is_taken(monkeypatch, times, chosen):
+    monkeypatch.setattr("ptdebug.engine.library.products.costs",
+                        lambda *_: dict(zip(("mkl", "onednn", "own"), times, strict=True)))
+    context, keeping = recording_context()
+    compile_graph(capture(network, *NETWORK), context)
+    assert [d.chosen for d in keeping.decisions if d.subject.startswith("product-")] == [chosen] * 2
