@@ -91,6 +91,7 @@ class TraceGraph:
         self.assumed: Assumed | None = None  # the first check that relies on a second run
         self.told: Assumed | None = None  # the first operation with a result that only data tells
         self.assigned: list[tuple[torch.Tensor, str]] = []  # what variables are since that attribute of them was set
+        self.frozen: list[tuple[torch.Tensor, Callable[[], Unsupported]]] = []  # that inputs are since they need none
         self.leaves: list[tuple[torch.Tensor, Callable[[], Unsupported]]] = []  # made here; the break if one leaves
         self.rows: list[ChosenRow] = []  # copies that stand for views
         self.operations = 0
@@ -247,7 +248,7 @@ class TraceGraph:
         if self.shapes.shape_env.num_deferred_runtime_asserts != count and target not in _CHECKS:
             # What torch assumes of such sizes would be an error of ours where it does not hold.
             self.unchecked = [e for e in self.shapes.assertions() - before if not says_not_negative(e)]
-        if self.assigned:
+        if self.assigned or self.frozen:
             self._keep_apart(fake)
         return fake
 
@@ -257,11 +258,11 @@ class TraceGraph:
         same for `p.requires_grad = flag`, and where a view comes in."""
         results = fake if isinstance(fake, (tuple, list)) else (fake,)
         bases = [part._base for part in results if isinstance(part, torch.Tensor) and part._is_view()]
-        for variable, name in self.assigned:
+        for variable, name in (*self.assigned, *((variable, "requires_grad") for variable, _ in self.frozen)):
             written = not variable.is_leaf
             if written:
                 variable.detach_()
-            if written or any(base is variable for base in bases):
+            if written or (any(base is variable for base in bases) and not self._is_frozen(variable)):
                 raise Unsupported("set-attribute", f"Tensor.{name}")
 
     def _run_fake(self, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -331,8 +332,16 @@ class TraceGraph:
             inference_mode=modes.inference,
         )
 
+    def _is_frozen(self, variable: torch.Tensor) -> bool:
+        return any(variable is frozen for frozen, _ in self.frozen)
+
     def _keep_leaves(self, outputs: Sequence[torch.fx.Node]) -> None:
-        """Raises Unsupported where a tensor that was made to require gradients leaves the graph, or a view of it."""
+        """Raises Unsupported where a tensor that was made to require gradients leaves the graph, or a view of it, or a
+        view of one that was made to require none, whose base would not be the program's."""
+        for variable, refused in self.frozen:
+            found = [node.meta.get("val") for node in outputs]
+            if any(isinstance(part, torch.Tensor) and part._is_view() and part._base is variable for part in found):
+                raise refused()
         results = [node.meta.get("val") for node in outputs] if self.leaves else []
         recorded = [part for part in results if isinstance(part, torch.Tensor) and part.requires_grad]
         memory = {part.untyped_storage()._cdata for part in recorded}

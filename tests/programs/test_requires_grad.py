@@ -109,6 +109,23 @@ def frozen_and_written(compile):
 
 
 @WHOLE
+def views_of_what_is_frozen_that_stay_inside(compile):
+    net = _net()
+
+    def fn(x):
+        net.requires_grad_(False)
+        weight, part = net[0].weight, net[0].weight.t()
+        with torch.no_grad():
+            weight[0].mul_(2)
+        return (x @ part + net[0].bias[:1]).tanh(), weight.view(-1)[1:] * x.sum(), part.detach() + 1
+
+    x = torch.ones(3, 2, requires_grad=True)
+    results = compile(fn)(x)
+    (results[0].sum() + results[1].sum()).backward()
+    return results, x.grad, _flags(*net.parameters())
+
+
+@WHOLE
 def flags_that_change_often(compile):
     w, v = nn.Parameter(torch.ones(3)), nn.Parameter(torch.ones(3), requires_grad=False)
 
@@ -205,6 +222,17 @@ def views_of_what_is_frozen(compile):
         part.add_(x)
         return w * 2
 
+    def recorded(x, w):
+        w.requires_grad_(False)
+        w[1:].mul_(x[0])
+        return w * 2
+
+    def thawed_after_a_view(x, w):
+        w.requires_grad_(False)
+        part = w[1:]
+        w.requires_grad_(True)
+        return part * x[0], w * x
+
     def thawed(x, w):
         part = w.detach().view(1, 3)
         w.requires_grad_()
@@ -212,7 +240,7 @@ def views_of_what_is_frozen(compile):
         return w.view(3) * 2
 
     found = []
-    for fn in (base, written, before, thawed):
+    for fn in (base, written, before, recorded, thawed_after_a_view, thawed):
         for needs in (True, False):
             x, w = torch.ones(3, requires_grad=True), torch.arange(3.0, requires_grad=needs)
             out = call(compile(fn), x, w)

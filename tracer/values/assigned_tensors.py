@@ -4,9 +4,10 @@ The first two are side effects, made after the graph has run. From `p.data = val
 what shares the memory of `value`; where autograd would record it after that, or give it a gradient, or where the
 program takes a view of it, the graph breaks. A tensor that the graph computes may begin to require gradients; where it
 leaves the graph, or a view of it does, the graph breaks before that. Of an input the third is a side effect, too: from
-`p.requires_grad = False` on it is in the graph `p.detach()`. Its gradient of what was recorded before is autograd's
-affair, which drops it in the backward where the parameter still wants none. An input that begins to require gradients
-may be used as before; where autograd would record it, the graph breaks at the beginning of that statement.
+`p.requires_grad = False` on it is in the graph `p.detach()`, of which no view may leave the graph. Its gradient of what
+was recorded before is autograd's affair, which drops it in the backward where the parameter still wants none. An input
+that begins to require gradients may be used as before; where autograd would record it, the graph breaks at the
+beginning of that statement.
 """
 from __future__ import annotations
 
@@ -129,7 +130,9 @@ def _require_of_input(tx: Interpreter, self: TensorValue, flag: bool) -> None:
         raise Unsupported("call", "Tensor.requires_grad_")
     before = given.meta["val"]
     has_other_data = self.node is not given and not tx.effects.has_pending(self, "requires_grad")
-    if has_other_data or any(_follows(node.meta.get("val"), before) for node in tx.graph.graph.nodes):
+    made = [node.meta.get("val") for node in tx.graph.graph.nodes]
+    frozen = tx.graph.frozen and self.node is not given
+    if has_other_data or any(_follows(value, before) or (frozen and is_view_of(value, fake)) for value in made):
         raise Unsupported("call", "Tensor.requires_grad_")
     tx.effects.store_attr(self, "requires_grad", constant(flag))
     self.unrecorded = None
@@ -146,12 +149,19 @@ def _require_of_input(tx: Interpreter, self: TensorValue, flag: bool) -> None:
         shared = tx.graph.call("detach", [self], {}, tx, op="call_method")
         assert isinstance(shared, TensorValue)
         _becomes(tx, self, shared.node, shared.fake)
-        tx.graph.assigned += [(variable, "requires_grad") for variable in (before, shared.fake)]
+        tx.graph.assigned.append((before, "requires_grad"))
+        where = {"location": tx.own_location(), "stack": tx.stack_locations(), "earlier": tx.trace.safe_step()}
+        tx.graph.frozen.append((shared.fake, partial(Unsupported, "call", "Tensor.requires_grad_", **where)))
+
+
+def is_view_of(value: Any, base: torch.Tensor) -> bool:
+    """Whether a result is a view of this very tensor."""
+    return isinstance(value, torch.Tensor) and value._is_view() and value._base is base
 
 
 def _follows(fake: Any, base: torch.Tensor) -> bool:
     """Whether `fake` is a view that autograd did not record: it requires gradients while its base does."""
-    return isinstance(fake, torch.Tensor) and fake._is_view() and fake._base is base and fake.grad_fn is None
+    return is_view_of(fake, base) and fake.grad_fn is None
 
 
 def _becomes(tx: Interpreter, self: TensorValue, node: torch.fx.Node, fake: torch.Tensor) -> None:
