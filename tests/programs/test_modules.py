@@ -12,6 +12,7 @@ import pytest
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
+from ptdebug.tracer.statistics import STATISTICS
 
 from .checking import Programs, call, check
 
@@ -413,3 +414,32 @@ def _sequential(layers):
 @pytest.mark.parametrize("name", program)
 def test_a_compiled_program_is_the_program(name):
     check(program[name])
+
+
+def test_loops_over_slices_of_modules_go_on_after_a_break():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = nn.ModuleList([nn.ReLU(), nn.Tanh(), nn.Sigmoid(), nn.Softsign()])
+
+        def forward(self, x, count):
+            seen = []
+            for layer in self.layers[:count]:
+                x = layer(x)
+                print(type(layer).__name__)
+            for function in (layer.forward for layer in self.layers[::-1]):
+                x = function(x)
+                print(function.__qualname__)
+            for name, layer in self.layers[1:].named_children():
+                print(name)
+                seen.append(layer)
+                x = layer(x)
+            return x, [a is b for a, b in zip(seen, self.layers[1:])], len(self.layers)
+
+    def use(compile):
+        f = compile(Net())
+        return f(torch.ones(3), 3), f(torch.ones(3), 2)
+
+    STATISTICS.clear()
+    check(use)
+    assert STATISTICS.reasons and not any("made anew" in reason for reason in STATISTICS.reasons)

@@ -53,7 +53,7 @@ class MadeModule(ModuleValue):
         if not isinstance(value, dict):
             raise Unsupported("attribute", f"{self.describe()}.{name}")
         if name not in self.tables:
-            self.tables[name] = _Table(tx, value, f"{self.describe()}.{name}")
+            self.tables[name] = _Table(tx, value, self, name)
         return self.tables[name]
 
     def reconstruct(self, codegen: Codegen) -> None:
@@ -87,21 +87,23 @@ def _refuse_changed(effects: SideEffects, owner: ModuleValue) -> None:
 class _Table(DictValue):
     """A dict of a module that was made, such as `_modules`: it is read, and no more."""
 
-    __slots__ = ("name",)
+    __slots__ = ("name", "owner")
 
-    def __init__(self, tx: Interpreter, real: dict[Any, Any], name: str) -> None:
+    def __init__(self, tx: Interpreter, real: dict[Any, Any], owner: MadeModule, name: str) -> None:
         super().__init__(type(real))
         copied = from_python(tx, real)
         assert isinstance(copied, DictValue)
-        self.items, self.key_values, self.name = copied.items, copied.key_values, name
+        self.items, self.key_values = copied.items, copied.key_values
+        self.owner, self.name = owner, name
 
     def changed(self, tx: Interpreter) -> None:
         """Left to eager."""
-        raise Unsupported("set-item", self.name)
+        raise Unsupported("set-item", f"{self.owner.describe()}.{self.name}")
 
     def reconstruct(self, codegen: Codegen) -> None:
         """It is the module's."""
-        raise Unsupported("reconstruct", self.name)
+        codegen(self.owner)
+        codegen.load_attr(self.name)
 
 
 def _make_module(tx: Interpreter, cls: type, args: Args, kwargs: Kwargs) -> Value:
