@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from ptdebug.tracer.statistics import STATISTICS
 from torch.overrides import TorchFunctionMode
 
-from .checking import Programs, call, check, check_engine
+from .checking import Programs, call, check, check_engine, check_whole
 
 program, whole = Programs(), Programs()
 
@@ -514,3 +514,40 @@ def test_what_is_left_of_a_transform_in_the_programs_class_is_no_input():
     STATISTICS.clear()
     check(left_of_a_transform)
     assert not [reason for reason in STATISTICS.reasons if reason.startswith("internal error")]
+
+
+def test_modes_are_out_of_force_where_all_overrides_are():
+    """Also one that is entered inside."""
+
+    class Tenfold(TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            return func(*args, **(kwargs or {})) * 10
+
+    def use(compile):
+        def f(x):
+            asked, enabled = [], torch._C._is_torch_function_mode_enabled
+            with Tenfold():
+                asked.append((enabled(), torch.add(x, 1)))
+                with torch._C.DisableTorchFunctionSubclass():
+                    asked.append((enabled(), torch.add(x, 2)))
+            with torch._C.DisableTorchFunction():
+                asked.append(enabled())
+                with Tenfold():
+                    asked.append((enabled(), torch.add(x, 3)))
+            return asked, enabled()
+
+        fast = compile(f)
+        first = fast(torch.ones(2))
+        with torch._C.DisableTorchFunction():
+            second = fast(torch.ones(2))
+        with Tenfold():
+            return first, second, fast(torch.ones(2))
+
+    check(use)
+
+
+def test_asking_whether_modes_are_in_force_does_not_break_the_graph():
+    def f(x):
+        return x + torch._C._is_torch_function_mode_enabled()
+
+    check_whole(lambda compile: compile(f)(torch.ones(2)))

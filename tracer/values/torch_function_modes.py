@@ -56,12 +56,20 @@ def _is_enabled(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     return constant(tx.trace.overrides.on_types)
 
 
+@handles(_C._is_torch_function_mode_enabled)
+def _is_mode_enabled(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    state = tx.trace.overrides
+    return constant(not state.off and (_C._is_torch_function_mode_enabled() or bool(state.modes)))
+
+
 # ---- modes -----------------------------------------------------------------------------------------------------------
 @handles(_C._push_on_torch_function_stack)
 def _push(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     """`with mode:` begins."""
     if isinstance(args[0], ModeValue) or args[0].is_constant():
         raise Unsupported("context-manager", args[0].describe())
+    if tx.trace.overrides.off:
+        raise Unsupported("context-manager", f"{args[0].describe()} where modes of functions are out of force")
     tx.trace.overrides.modes = [*tx.trace.overrides.modes, args[0]]
     return constant(None)
 
@@ -84,7 +92,7 @@ class DisabledValue(ModeValue):
     def __init__(self, cls: type) -> None:
         super().__init__()
         self.cls = cls
-        self.before: tuple[list[Value], bool] | None = None
+        self.before: tuple[list[Value], bool, bool] | None = None
 
     def python_type(self) -> type:
         """The manager's class."""
@@ -93,15 +101,18 @@ class DisabledValue(ModeValue):
     def enter(self, tx: Interpreter) -> Value:
         """Ask nobody."""
         state = tx.trace.overrides
-        self.before = state.modes, state.on_types
-        state.modes, state.on_types = [] if self.cls is _C.DisableTorchFunction else state.modes, False
+        self.before = state.modes, state.on_types, state.off
+        state.on_types = False
+        if self.cls is _C.DisableTorchFunction:
+            state.modes, state.off = [], True
         return constant(None)
 
     def leave(self, tx: Interpreter) -> None:
         """As before."""
         if self.before is None:
             raise Unsupported("context-manager", f"{self.describe()} is left before it was entered")
-        tx.trace.overrides.modes, tx.trace.overrides.on_types = self.before
+        state = tx.trace.overrides
+        state.modes, state.on_types, state.off = self.before
 
     def clone(self) -> ModeValue:
         """A fresh one."""
