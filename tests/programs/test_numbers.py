@@ -139,3 +139,29 @@ def test_tensors_of_tensors(dtype, grad):
 
     check_whole(program)
     check_engine(program)
+
+
+def test_powers_of_a_number_that_varies_are_computed_before_the_graph():
+    def steps(compile):
+        def fn(x, n):
+            return x * math.pow(0.9, n), 1 - math.pow(0.5, n), x + math.hypot(n, 2)
+
+        f = compile(fn)
+        return [f(torch.ones(2), n) for n in range(1, 6)]
+
+    STATISTICS.clear()
+    check(steps)
+    assert STATISTICS.graphs == 2 and not any(reason.startswith("graph break") for reason in STATISTICS.reasons)
+
+
+def test_functions_of_several_numbers_that_vary_give_ints_and_raise_as_in_eager():
+    def use(compile):
+        def fn(x, n, k):
+            small = call(math.pow, n, -k)
+            large = call(math.pow, 10.0, n * 100)
+            return x + 1, small, large, math.gcd(n, 4), math.atan2(n, k), math.log(n + 2, 2), math.copysign(0.0, -n)
+
+        f = compile(fn)
+        return [f(torch.ones(2), n, k) for n, k in ((1, 2), (2, 2), (3, 1), (4, 3), (0, 1), (5, 0), (6, 6))]
+
+    check(use)

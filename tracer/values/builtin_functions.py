@@ -27,6 +27,12 @@ BOUND: dict[type, Callable[..., Value]] = {}
 """By the exact type of their owner: bound methods written in C, `builder(tx, method, source)`."""
 
 
+def _is_math_of_ints(function: Any, args: Sequence[Value]) -> bool:
+    """Whether it is a function of `math` given numbers, one of which varies: `math.pow(0.9, step)`."""
+    varies = any(isinstance(arg, NumberValue) for arg in args)
+    return varies and function.__module__ == "math" and all(isinstance(a, NumberValue) or a.is_constant() for a in args)
+
+
 class BuiltinValue(Value):
     """A callable that is not entered: a builtin, a torch function, a library function with a handler."""
 
@@ -72,6 +78,8 @@ class BuiltinValue(Value):
                 return varying.computed_by(tx, function, args)
             if len(args) == 1 and isinstance(args[0], NumberValue):
                 return args[0].math(tx, function)
+            if _is_math_of_ints(function, args) and not kwargs:
+                return REGISTRY["compute_from_ints"](tx, function, args)
             return fold(tx, function, args, kwargs)
         kind = type(function)
         if kind in (MethodDescriptorType, WrapperDescriptorType) and args:

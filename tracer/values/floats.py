@@ -187,16 +187,18 @@ def compute(tx: Interpreter, function: Callable[..., Any], args: Sequence[Value]
     return value
 
 
-def _compute_from_ints(tx: Interpreter, function: Callable[..., Any], number: NumberValue) -> Value:
-    """`function(number)` for a number made of ints that are inputs: `math.cos(math.pi * step / 10)`."""
-    source = origin(number)
+def _compute_from_ints(tx: Interpreter, function: Callable[..., Any], args: Sequence[Value]) -> Value:
+    """`function(*args)` for numbers made of ints that are inputs: `math.cos(math.pi * step / 10)`."""
+    found = [origin(arg) for arg in args]
+    sources = tuple(source for source in found if source is not None)
     try:
-        result = None if source is None else function(_evaluated(tx, source))
+        result = function(*[_evaluated(tx, source) for source in sources]) if len(sources) == len(args) else None
     except (ArithmeticError, ValueError, TypeError):
         result = None
     if type(result) is not float or not fits_symbol(result):
-        return fold(tx, function, [constant(number.specialize(tx))])
-    computed = ComputedSource(function, (source,))  # type: ignore[arg-type]
+        known = [constant(arg.specialize(tx)) if isinstance(arg, NumberValue) else arg for arg in args]
+        return fold(tx, function, known)
+    computed = ComputedSource(function, sources)
     value = tx.trace.values_by_source.get(computed)
     if value is None:
         _guard_computable(tx, computed)

@@ -193,7 +193,7 @@ class NumberValue(Value):
         where the number is made of the program's own; else they specialise it."""
         known = _MATH.get(function)
         if known is None:
-            return REGISTRY["compute_from_ints"](tx, function, self)
+            return REGISTRY["compute_from_ints"](tx, function, [self])
         if function is math.sqrt and self.is_backed() and bool(self.symbol < 0):
             return fold(tx, function, [constant(self.specialize(tx))])
         return self.computed(tx, known, [self], known(self.symbol))
