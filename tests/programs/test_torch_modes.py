@@ -456,6 +456,28 @@ def mode_objects_kept(compile):
 
 
 @program
+def autocast_of_a_decorator_that_eager_has_used(compile):
+    cast = torch.autocast("cpu", dtype=torch.bfloat16)
+
+    @cast
+    def product(x):
+        return x @ x
+
+    x = torch.ones(2, 2)
+    product(x)
+    f = compile(lambda x: product(x) + product(x + 1), fullgraph=True)
+    found, g = [f(x), f(x)], compile(lambda x: product(x + 2))
+    with torch.autocast("cpu", dtype=torch.float16):
+        found += [g(x), product(x)]
+    with cast:  # entered again inside, it goes back to itself
+        found += [g(x)]
+    found += [torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu"), g(x)]
+    torch.set_autocast_enabled("cpu", False)
+    torch.set_autocast_dtype("cpu", torch.bfloat16)
+    return found, g(x)
+
+
+@program
 def modes_entered_by_an_exit_stack(compile):
     import contextlib
 

@@ -202,13 +202,17 @@ def set_grad_mode(tx: Interpreter, enabled: bool) -> None:
 
 
 class AutocastValue(ModeValue):
-    """`torch.autocast(device_type, dtype, enabled, cache_enabled)`: a pair of nodes around the block."""
+    """`torch.autocast(device_type, dtype, enabled, cache_enabled)`: a pair of nodes around the block. `found`: what one
+    that exists keeps of its last block, which may still be open; it goes back there when it is left."""
 
-    __slots__ = ("node", "real", "settings")
+    __slots__ = ("found", "node", "real", "settings")
 
-    def __init__(self, settings: tuple[Any, ...], source: Source | None = None) -> None:
+    def __init__(
+        self, settings: tuple[Any, ...], source: Source | None = None, found: tuple[Any, ...] | None = None
+    ) -> None:
         super().__init__(source)
         self.settings = settings
+        self.found = found
         self.real: Any = None
         self.node: torch.fx.Node | None = None
 
@@ -220,6 +224,10 @@ class AutocastValue(ModeValue):
         """Enter for real, so that fake results have the dtypes that autocast gives, and in the graph."""
         if self.real is not None:
             raise Unsupported("context-manager", f"{self.describe()} is entered again before it is left")
+        if self.found is not None:
+            guard_autocast_dtype(tx, self.settings[0])
+            if self.found != _autocast_state(self.settings[0]):  # entering would change what it goes back to
+                raise Unsupported("context-manager", "an autocast block that was entered outside the traced function")
         try:
             self.real = _enter_autocast(*self.settings)
         except TypeError as error:
@@ -345,12 +353,23 @@ def build_grad_mode(tx: Interpreter, obj: Any, source: Source | None) -> Value:
 
 @builds(torch.autocast)
 def build_autocast(tx: Interpreter, obj: Any, source: Source | None) -> Value:
-    """An autocast object that exists, not entered."""
+    """An autocast object that exists: the one of a decorator, or one whose block a break left open."""
     refuse_subclass(type(obj), torch.autocast)
-    if getattr(obj, "prev", None) is not None:
-        raise Unsupported("context-manager", "an autocast block that was entered outside the traced function")
     settings = (obj.device, obj.fast_dtype, obj._enabled, obj._cache_enabled)
     if source is not None:
         tx.guards.add(source, "ID_MATCH", obj)
-    return AutocastValue(settings, source)
+    if getattr(obj, "prev", None) is None:
+        return AutocastValue(settings, source)
+    if source is not None:
+        for name in _KEPT:
+            tx.guards.add(AttrSource(source, name), "EQUALS_MATCH", getattr(obj, name))
+    return AutocastValue(settings, source, tuple(getattr(obj, name) for name in _KEPT))
+
+
+_KEPT = ("prev", "prev_fastdtype", "prev_cache_enabled")
+
+
+def _autocast_state(device: str) -> tuple[Any, ...]:
+    """What `autocast.__enter__` keeps, by the names in `_KEPT`."""
+    return torch.is_autocast_enabled(device), torch.get_autocast_dtype(device), torch.is_autocast_cache_enabled()
 
