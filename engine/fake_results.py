@@ -222,6 +222,8 @@ def _of_elements(out: torch.Tensor, *args: Any) -> Strides | None:
 
 def _chosen(out: torch.Tensor, condition: torch.Tensor, *branches: torch.Tensor) -> Strides:
     """As elements of the condition and of the branches, which alone are converted."""
+    if _all_row_major(out, (condition, *branches)):
+        return _row_major(out)
     return _together(out, condition, *[_converted(branch, out.dtype) for branch in branches])
 
 
@@ -230,6 +232,11 @@ def _of_one(out: torch.Tensor, x: torch.Tensor, *_: Any) -> Strides | None:
     size 1 too, from which a convolution tells the memory format."""
     static = all(type(n) is int for n in (*x.shape, *x.stride()))
     return _row_major(out) if static and x.is_contiguous() else None
+
+
+def _of_its_elements(out: torch.Tensor, x: torch.Tensor, *_: Any) -> Strides | None:
+    """As elements of the first argument: the kernel holds the numbers beside it, which are no operands."""
+    return _of_elements(out, x)
 
 
 def _second_first(out: torch.Tensor, gradient: torch.Tensor, x: torch.Tensor, *_: Any) -> Strides:
@@ -408,7 +415,14 @@ LAYOUTS: dict[Any, Layout] = {
         aten.positive.default,
     ), _as_promised),
     **dict.fromkeys(SCATTERS, _scattered),
-    aten.pow.Tensor_Scalar: _of_one,
+    **dict.fromkeys((
+        aten.clamp.default, aten.clamp_min.default, aten.clamp_max.default,
+        aten.elu.default, aten.hardshrink.default, aten.leaky_relu.default, aten.logit.default,
+        aten.polygamma.default, aten.softplus.default, aten.softshrink.default, aten.threshold.default,
+    ), _of_its_elements),
+    **dict.fromkeys((
+        aten.pow.Tensor_Scalar, aten._log_softmax.default, aten.tril.default, aten.triu.default,
+    ), _of_one),
     aten.angle.default: _angle,
     aten.ldexp.Tensor: _scaled_by_a_power,
     aten.index.Tensor: _indexed,

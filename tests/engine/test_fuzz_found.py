@@ -29,6 +29,12 @@ FOUND = {
         [given("a", (2, 8, 1, 8), torch.bfloat16, (64, 1, 1, 8)), given("b", (8,), torch.bfloat16, fill="small"),
          given("c", (8,), torch.bfloat16, (0,), fill="index", bound=5)],
         ("torch.flip", (A, (-2,)), {}), ("F.batch_norm", (V0, B, C, None, None, False), {})),
+    "pixels of one place, from which a kernel with a number makes rows": program(
+        [given("a", (2, 8, 1, 1), stride=(8, 1, 8, 8)), given("b", (2, 8, 1, 1), torch.bool, (8, 1, 8, 8))],
+        ("F.leaky_relu", (A, 0.1), {}), ("torch.clamp", (A, 0.0, 1.0), {}), ("F.elu", (A,), {}),
+        ("torch.where", (B, A, A), {}), ("F.log_softmax", (A, 1), {}), ("torch.triu", (A,), {}),
+        *[("F.interpolate", (Ref(f"v{i}"), None, 2.0), {}) for i in range(6)],
+        results=tuple(f"v{6 + i}" for i in range(6))),
     "gradients of steps at NaN": program(
         [given("a", (19,)), given("b", (19,), data=torch.tensor([0.1, math.nan] * 9 + [math.nan]))],
         ("torch.ops.aten.hardswish_backward", (A, B), {}), ("torch.ops.aten.hardtanh_backward", (A, B, -1, 1), {}),
