@@ -31,6 +31,7 @@ from .device_guard import hold_device_guard
 from .mixed_dtypes import refuse_mixed_dtypes
 from .own_operators import TORCHS
 from .sources import SizeSource, Source
+from .strides_of_ones import as_in_eager, is_view
 from .wording import in_words
 
 Sizes = tuple[int | None, ...]
@@ -64,7 +65,16 @@ class CaptureFakeMode(FakeTensorMode):
             raise NotImplementedError("eager gives what has no elements its own shape back")
         if func is _GROUP_NORM and not kwargs and self._has_symbols() and isinstance(args[0], FakeTensor):
             return _group_norm(*args)
-        return _fake_dispatch(self, func, types, args, kwargs)
+        made = _fake_dispatch(self, func, types, args, kwargs)
+        strides = as_in_eager(func, args, made)
+        return made if strides is None else self._laid_out(func, args[0], made, strides)
+
+    def _laid_out(self, func: Any, source: torch.Tensor, made: torch.Tensor, strides: tuple[int, ...]) -> Any:
+        if is_view(func):
+            place = (source, made.shape, strides, made.storage_offset())
+            return _fake_dispatch(self, torch.ops.aten.as_strided.default, (), place, {})
+        options = {"dtype": made.dtype, "device": made.device}
+        return _fake_dispatch(self, torch.ops.aten.empty_strided.default, (), (made.shape, strides), options)
 
     def __enter__(self) -> Self:
         super().__enter__()

@@ -425,7 +425,7 @@ _LONGEST_LIST = 16
 
 
 def _is_new_range(tensor: TensorValue) -> bool:
-    """Whether it is a torch.arange of known whole numbers that nothing has used yet: losses list dimensions that way."""
+    """Whether it is a torch.arange of known whole numbers that nothing has used yet: losses list dimensions so."""
     node, fake = tensor.node, tensor.fake
     whole = fake.dtype is torch.int64 and fake.device.type != "meta" and all(type(arg) is int for arg in node.args)
     return node.target is torch.arange and whole and not node.users

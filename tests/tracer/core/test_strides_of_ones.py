@@ -1,0 +1,60 @@
+"""Where sizes are one, what is captured has eager's strides: they decide how the layers that follow lay memory out."""
+from __future__ import annotations
+
+import random
+
+import ptdebug
+import pytest
+import torch
+import torch.nn.functional as F
+from ptdebug.tracer.strides_of_ones import _strides
+
+TOKENS = torch.randn(1, 64, 32)
+WEIGHT = torch.randn(4, 32, 3, 3)
+
+PROGRAMS = {
+    "view": lambda x: x.transpose(1, 2).view(1, 32, 8, 8),
+    "reshape": lambda x: x.transpose(1, 2).reshape(1, 32, 8, 8) / 1,
+    "unflatten": lambda x: 2 * x.transpose(1, 2).unflatten(2, (8, 8)) + 1,
+    "flatten": lambda x: x.transpose(1, 2)[:, :, None].flatten(1, 2),
+    "of one dimension": lambda x: x.sum().view(1, 1, 1),
+    "expanded": lambda x: x[:, :1].expand(1, 64, 32).transpose(1, 2).reshape(1, 32, 8, 8),
+    "convolution": lambda x: F.conv2d(F.silu(F.group_norm(x.mT.reshape(1, 32, 8, 8) / 1.5, 8)), WEIGHT, padding=1),
+    "written in place": lambda x: x.clone().mT.view(1, 32, 8, 8).mul_(2).add_(1),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_captured_result_has_the_strides_of_eager(name):
+    captured = []
+
+    def backend(module, inputs):
+        (outputs,) = module.graph.output_node().args
+        captured.extend(node.meta["val"].stride() for node in outputs)
+        return module.forward
+
+    result = ptdebug.compile(PROGRAMS[name], backend=backend)(TOKENS)
+    assert captured == [result.stride()]
+
+
+def test_an_image_of_tokens_has_the_strides_of_eager():
+    f = PROGRAMS["convolution"]
+    expected, result = f(TOKENS), ptdebug.compile(f)(TOKENS)
+    assert result.stride() == expected.stride()
+    torch.testing.assert_close(result, expected)
+
+
+def test_views_are_split_as_aten_splits_them():
+    draw, compared = random.Random(0), 0
+    for _ in range(2000):
+        x = torch.empty([draw.choice((1, 1, 2, 3)) for _ in range(draw.randrange(5))])
+        x = x.permute(draw.sample(range(x.dim()), x.dim()))
+        x = x.expand([draw.choice((1, 2)) if size == 1 else size for size in x.shape])
+        wanted = draw.sample([*x.shape, 1, 1], x.dim() + 2)
+        try:
+            strides = x.view(wanted).stride()
+        except RuntimeError:
+            continue
+        compared += 1
+        assert _strides(x.shape, x.stride(), wanted) == strides
+    assert compared > 500
