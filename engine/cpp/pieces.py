@@ -2,14 +2,15 @@
 
 A padding that reflects asks at each element on which side it is, and reads each side under a mask. In a piece the
 answer is one for all elements: what remains is one plain load. That pays where a masked load does not run forwards
-along memory; those that do (of a cat) are masked as whole vectors. A repetition, or a padding that wraps around, reads
-at a remainder, for which there is no vector load: in a piece it is the place less a number. Vectors run from 16
-elements on, so that short loops, and bodies so long that their copies would cost the compiler more than they save,
-stay whole.
+along memory; those that do (of a cat) are masked as whole vectors, unless one mask hides several of them (a stencil
+inside of a border). A repetition, or a padding that wraps around, reads at a remainder, for which there is no vector
+load: in a piece it is the place less a number. Vectors run from 16 elements on, so that short loops, and bodies so
+long that their copies would cost the compiler more than they save, stay whole.
 """
 from __future__ import annotations
 
 import operator
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -23,6 +24,7 @@ from .nests import Part
 
 LONG = 16  # elements of the longest piece, at least
 MOST = 5  # pieces
+SEVERAL = 3  # loads under one mask
 STATEMENTS = 200  # of all pieces together
 COMPARISONS: dict[str, Callable[[int, int], bool]] = {
     "lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge,
@@ -99,12 +101,14 @@ def pieces_of(parts: Sequence[Part], loop: Axis, kernel: str, context: CompileCo
     that it hides may be no memory of the program, which slows the processor down.
     """
     masked = [s.index for p in parts for s in p.statements if s.op == "load" and s.mask and s.index is not None]
+    masks = Counter((p.key, s.mask) for p in parts for s in p.statements if s.op == "load" and s.mask)
     if not loop.extent.is_Integer:
         return []
     extent = int(loop.extent)
     quotients = [q for q in _quotients(parts, loop) if any(True for _ in q.changes(extent))]
     comparisons: list[Comparison] = []
-    if alone or not all(index.coeff(loop.symbol) == 1 for index in masked):
+    several = max(masks.values(), default=0) >= SEVERAL
+    if alone or several or not all(index.coeff(loop.symbol) == 1 for index in masked):
         comparisons = [c for p in parts for s in p.statements if (c := _comparison(p, s, loop)) is not None]
     cuts = sorted({at for c in comparisons for at in c.changes() if 0 < at < extent}.union(
         *[q.changes(extent) for q in quotients]))

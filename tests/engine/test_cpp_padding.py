@@ -43,6 +43,24 @@ def test_reads_under_masks_stay_apart_where_a_row_is_a_mask_too():
     check(lambda x: torch.cat([x.flip(-1)[..., :7], x, x.flip(-1)], -1) * 2, torch.randn(5, 40))
 
 
+def stencil(x):
+    inside = 0.25 * (x[..., :-2, 1:-1] + x[..., 2:, 1:-1] + x[..., 1:-1, :-2] + x[..., 1:-1, 2:])
+    return F.pad(inside, (1, 1, 1, 1)) + x
+
+
+@pytest.mark.parametrize("size", [(30, 50), (3, 7, 18), (3, 3), (5, 17), (2, 40, 300)])
+def test_stencils_inside_of_a_border(size):
+    check(lambda x: (stencil(x), stencil(stencil(x * 2))), torch.randn(size))
+    check(stencil, torch.randn(size).double().mT.contiguous().mT)
+
+
+def test_a_stencil_is_cut_where_its_mask_changes():
+    made = check(stencil, torch.randn(30, 50))
+    loops = [line.text.strip() for line in made.source.lines if "for (int64 i1" in line.text]
+    assert [loop.split("; ")[1].split(" < ")[1] for loop in loops] == ["1", "49", "50"]
+    assert not any("?" in line.text for line in made.source.lines if "arg0[" in line.text)
+
+
 @pytest.mark.parametrize("shift", [0, 1, -3, 75])
 def test_rolls_along_memory(shift):
     x = torch.randn(5, 37, generator=torch.Generator().manual_seed(3))
