@@ -65,7 +65,7 @@ class CaptureFakeMode(FakeTensorMode):
             raise NotImplementedError("eager gives what has no elements its own shape back")
         if func is _GROUP_NORM and not kwargs and self._has_symbols() and isinstance(args[0], FakeTensor):
             return _group_norm(*args)
-        made = _fake_dispatch(self, func, types, args, kwargs)
+        made: Any = _fake_dispatch(self, func, types, args, kwargs)
         strides = as_in_eager(func, args, made)
         return made if strides is None else self._laid_out(func, args[0], made, strides)
 
