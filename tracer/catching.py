@@ -24,14 +24,20 @@ MAY_RAISE = frozenset(
 
 
 def may_raise(name: str, args: Sequence[Any]) -> bool:
-    """Whether an operator with these arguments raises for some data; an index does where it is data itself: a tensor or
-    a number out of one. Whether sizes are in range is guarded."""
-    nodes: list[torch.fx.Node] = []
+    """Whether an operator with these arguments raises for some data; an index does where a part of it varies."""
     if name in ("getitem", "setitem"):
-        torch.fx.node.map_arg(args[1], nodes.append)
-        found = [node.meta["val"] for node in nodes]
-        return any(isinstance(part, torch.Tensor) or free_unbacked_symbols(part) for part in found)
+        return any(map(_may_be_out_of_range, args[1] if isinstance(args[1], tuple) else (args[1],)))
     return name in MAY_RAISE
+
+
+def _may_be_out_of_range(item: Any) -> bool:
+    """A slice fits any size; its bounds may still be data: a tensor, or a number out of one."""
+    nodes: list[torch.fx.Node] = []
+    torch.fx.node.map_arg(item, nodes.append)
+    if not isinstance(item, slice) or item.step is not None:
+        return bool(nodes)
+    found = [node.meta["val"] for node in nodes]
+    return any(isinstance(part, torch.Tensor) or free_unbacked_symbols(part) for part in found)
 
 
 def is_caught(tx: Interpreter) -> bool:

@@ -116,7 +116,7 @@ def test_a_handler_sees_what_nobody_reads(function: Callable[..., Any], last: in
     agrees(function, torch.arange(1.0, 6.0), torch.tensor([2, last]))
 
 
-def test_indices_that_vary_are_in_range_or_caught() -> None:
+def test_indices_that_vary_are_caught_and_slices_are_captured() -> None:
     def function(x: torch.Tensor, i: int) -> torch.Tensor:
         y = x * 2
         try:
@@ -125,10 +125,16 @@ def test_indices_that_vary_are_in_range_or_caught() -> None:
             return y + 1
         return y[..., :i]
 
-    compiled = ptdebug.compile(function, dynamic=True, backend=lambda graph, _: graph)
+    def sliced(x: torch.Tensor, i: int) -> torch.Tensor:
+        try:
+            return (x * 2)[..., i : i + 2]
+        except IndexError:
+            return x
+
+    compiled, whole = (ptdebug.compile(f, dynamic=True, backend=lambda graph, _: graph) for f in (function, sliced))
+    for i in (2, 3, 4, 5, -5, -6, 9, 2):
+        assert torch.equal(compiled(torch.arange(5.0), i), function(torch.arange(5.0), i))
     STATISTICS.clear()
-    for i in (2, 3, 4, 3):
-        assert torch.equal(compiled(torch.arange(5.0), i), function(torch.arange(5.0), i))
+    for i in (2, 3, 4, 9):
+        assert torch.equal(whole(torch.arange(5.0), i), sliced(torch.arange(5.0), i))
     assert STATISTICS.graph_breaks == 0
-    for i in (5, -5, -6, 9, 2):
-        assert torch.equal(compiled(torch.arange(5.0), i), function(torch.arange(5.0), i))
