@@ -127,14 +127,19 @@ class TensorValue(Value):
         return tx.graph.call(function, [self], {}, tx)
 
     def getitem(self, tx: Interpreter, key: Value) -> Value:
-        """Indexing: a node. Taken as an index, a number that varies would become a constant; `select` keeps it."""
+        """Indexing: a node. Taken as an index, a number that varies would become a constant; `select` keeps it, but has
+        another message where it is out of range."""
         if isinstance(key, NumberValue) and self.kind in (torch.Tensor, torch.nn.Parameter) and self.fake.dim():
-            if not key.is_constant() and key.python_type() is int and key.is_backed():
+            if not key.is_constant() and key.python_type() is int and key.is_backed() and self._has_row(key.symbol):
                 return tx.graph.call(torch.select, [self, constant(0), key], {}, tx)
         key = REGISTRY["arrays_as_places"](tx, key)
         if isinstance(key, (TensorValue, TupleValue)) and (row := REGISTRY["chosen_row"](tx, self, key)) is not None:
             return row
         return tx.graph.call(operator.getitem, [self, key], {}, tx)
+
+    def _has_row(self, index: torch.SymInt) -> bool:
+        size = self.fake.size(0)
+        return bool(-size <= index) and bool(index < size)
 
     def setitem(self, tx: Interpreter, key: Value, value: Value) -> None:
         """Assignment to a part: a node that changes the tensor in place. Numbers of NumPy's are refused by torch, but
