@@ -165,9 +165,10 @@ def compile_anything(model: Any, request: Request) -> Any:
         return model
     if isinstance(model, torch.nn.Module):
         return OptimizedModule(model, request)
-    if inspect.isclass(model):  # instances' calls are compiled, as stock does
+    if inspect.isclass(model):  # instances' calls are compiled, as stock does, where they can be called
         method = "_call_impl" if issubclass(model, torch.nn.Module) else "__call__"
-        setattr(model, method, request.optimize(getattr(model, method)))
+        if any(method in vars(base) for base in model.__mro__):
+            setattr(model, method, request.optimize(getattr(model, method)))
         return model
     if not callable(model):
         raise RuntimeError(f"A callable function is expected, but {type(model)} is provided.")

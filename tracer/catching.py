@@ -67,6 +67,9 @@ def _is_torchs(manager: Value, frame: Interpreter) -> bool:
 
 
 def _handles(instructions: list[Instruction], start: int) -> bool:
+    """Whether the handler is an `except`; that of a comprehension, from Python 3.12 on, gives back a variable."""
+    if instructions[start].opname != "PUSH_EXC_INFO":
+        return False
     for instruction in instructions[start + 1 :]:
         if instruction.opname in ("CHECK_EXC_MATCH", "CHECK_EG_MATCH"):
             return True

@@ -102,6 +102,11 @@ def test_class() -> None:
     assert torch.equal(module(torch.ones(2)), torch.full((2,), 2.0))
 
 
+def test_a_class_whose_instances_cannot_be_called_stays_so() -> None:
+    compiled = ptdebug.compile(torch.Tensor)
+    assert compiled is torch.Tensor and not callable(compiled(2))
+
+
 def test_modules_of_other_classes_are_as_before_a_class_was_compiled() -> None:
     test_class()
 

@@ -14,6 +14,7 @@ import itertools
 import os
 import random
 import re
+import sys
 import traceback
 import types
 from collections.abc import Callable, Iterator, Mapping
@@ -150,6 +151,7 @@ def _parts(value: Any) -> list[tuple[Any, Any]]:
 
 def observe(program: Callable[..., Any], compile: Callable[..., Any]) -> tuple[list[tuple[str, Any]], Any]:
     """The leaves of what the program returns, and the state that it leaves behind."""
+    forget_what_eager_compiled()
     torch.manual_seed(0)
     np.random.seed(0)
     random.seed(0)
@@ -159,6 +161,13 @@ def observe(program: Callable[..., Any], compile: Callable[..., Any]) -> tuple[l
     modes = torch.is_grad_enabled(), torch.get_default_dtype(), torch.is_autocast_enabled("cpu")
     state = printed.getvalue(), torch.get_rng_state().tolist(), random.random(), np.random.rand(), modes
     return leaves(result, "result", {}), state
+
+
+def forget_what_eager_compiled() -> None:
+    """In eager, `torch.cond` and `while_loop` are compiled by torch, for sizes that vary once it has seen others: that
+    may fail for a program because of those before it."""
+    if "torch._dynamo" in sys.modules:
+        torch._dynamo.reset_code_caches()
 
 
 def _as_captured(module: torch.fx.GraphModule, inputs: Any) -> Callable[..., Any]:
@@ -218,7 +227,9 @@ def _span(leaf: torch.Tensor | np.ndarray[Any, Any]) -> tuple[int, int]:
 
 
 def check(program: Callable[..., Any]) -> None:
-    """Raises AssertionError where the compiled program differs from the same program in eager."""
+    """Raises AssertionError where the compiled program differs from the same program in eager, or a frame of it ran in
+    eager because of an internal error."""
+    before = _internal_errors()
     expected, expected_state = observe(program, lambda function=None, **_: function or (lambda f: f))
 
     def compiled(function: Any = None, **options: Any) -> Any:
@@ -230,6 +241,12 @@ def check(program: Callable[..., Any]) -> None:
         assert described(ours) == described(theirs), path
     assert sharing(got) == sharing(expected)
     assert got_state == expected_state
+    assert not _internal_errors() - before
+
+
+def _internal_errors() -> collections.Counter[str]:
+    reasons = STATISTICS.reasons
+    return collections.Counter({reason: n for reason, n in reasons.items() if reason.startswith("internal error")})
 
 
 def check_whole(program: Callable[..., Any]) -> None:

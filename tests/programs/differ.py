@@ -30,7 +30,7 @@ from ptdebug.tracer.modes import Modes
 from ptdebug.tracer.shapes import MarkedDynamicError
 from torch.fx._lazy_graph_module import _LazyGraphModule
 
-from .checking import Seen, described, leaves, sharing, shown
+from .checking import Seen, described, forget_what_eager_compiled, leaves, sharing, shown
 from .prelude import MARK
 
 hold_device_guard()  # a program may enter a fake mode in a thread first, in eager (`while_loop` there compiles)
@@ -132,6 +132,7 @@ def _text(error: BaseException) -> str:
 def observe(text: str, compile: Callable[[Any], Any], collect: bool = False) -> list[tuple[str, Any]]:
     """All that the program shows, leaf by leaf. `collect`: cycles of objects are collected after each call, and only
     then."""
+    forget_what_eager_compiled()
     _reset_modes()
     module = load(text)
     torch.manual_seed(0)

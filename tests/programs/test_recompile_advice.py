@@ -249,9 +249,9 @@ ADVICE: dict[str, Advice] = {
         calls(by_factor, (X, 2.5), (X, 3.5)), calls(by_factor, (X, torch.tensor(2.5)), (X, torch.tensor(3.5))),
     ),
     "number of NumPy's": Advice(
-        "factor", "np.float64(2.5)", "np.float64(3.5)", "or as a Python number (factor.item",
-        calls(by_factor, (X, np.float64(2.5)), (X, np.float64(3.5))),
-        calls(by_factor, (X, torch.tensor(2.5)), (X, torch.tensor(3.5))),
+        "factor", "np.int64(2)", "np.int64(3)", "or as a Python number (factor.item",
+        calls(by_factor, (X, np.int64(2)), (X, np.int64(3))),
+        calls(by_factor, (X, torch.tensor(2)), (X, torch.tensor(3))),
     ),
     "type": Advice(
         "type(factor)", "int", "float", "with values of one type",

@@ -82,7 +82,8 @@ def what_a_backward_reads_is_unpacked_as_often_as_it_reads(compile):
         compile(lambda loss: loss.backward())(loss)
         loss = torch.utils.checkpoint.checkpoint(Product.apply, x, t, use_reentrant=False).sum()
         compile(lambda loss: loss.backward())(loss)
-        node = Product.apply(x, t).grad_fn
+        product = Product.apply(x, t)
+        node = product.grad_fn
         log.append(compile(lambda t, node: t + node.saved_tensors[0])(t, node))
     return x.grad, log
 

@@ -181,8 +181,8 @@ def number_as_json(x):
     return x + len(json.dumps({"mean": x.mean().item()}))
 
 
-def number_for_a_key(x):
-    return x + int(math.nextafter(x.mean().item(), 2.0))
+def numbers_for_a_sum(x):
+    return x + math.fsum([x.mean().item(), 2.0])
 
 
 def loops_over_values(x):
@@ -260,7 +260,7 @@ SAID = (
     Said(takes_a_lock, "call", "with LOCK:", "entered before an earlier break", "take away the break inside"),
     Said(asks_a_lock, "call", "LOCK.acquire(False)", "(`LOCK.acquire` (a lock))", "before or after"),
     Said(number_as_json, "not-a-constant", 'json.dumps({"mean": x', "the text of a tensor's values", "is_compiling"),
-    Said(number_for_a_key, "not-a-constant", "math.nextafter(", "a number that is read out", "keep it a tensor"),
+    Said(numbers_for_a_sum, "not-a-constant", "math.fsum(", "a number that is read out", "keep it a tensor"),
     Said(loops_over_values, "data-dependent-value", "for value in (x > 0.5)", "how often the loop", "blank out with"),
     Said(quiet, "call", 'warnings.simplefilter("ignore")', "which warnings are shown changes", "around the call"),
     Said(looks_for_files, "call", "glob.glob(", "calls the operating system", "pass on what it gives"),

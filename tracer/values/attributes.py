@@ -174,7 +174,7 @@ class BaseMethod(BoundBuiltin):
 
     def call(self, tx: Interpreter, args: Any, kwargs: Any) -> Value:
         """The builtin's behaviour, past any override."""
-        return self.owner.base_method(tx, self.name, args, kwargs)  # type: ignore[attr-defined]
+        return self.owner.base_method(tx, self.name, args, kwargs)
 
     def reconstruct(self, codegen: Codegen) -> None:
         """Bind it: what the owner itself gives under the name may be an override, or of a class, its instances'."""

@@ -169,6 +169,10 @@ class Value:
         """del value.name."""
         raise Unsupported("del", f"{self.describe()}.{name}")
 
+    def base_method(self, tx: Interpreter, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        """The method of a builtin base class, past any override."""
+        raise Unsupported("call", f"{name} of {self.describe()}")
+
     def additions(self) -> Value | None:
         """For a container that exists: what was put into it, where nothing else of it changed and it was not read."""
         return None
