@@ -29,8 +29,9 @@ BOUND: dict[type, Callable[..., Value]] = {}
 
 def _is_math_of_ints(function: Any, args: Sequence[Value]) -> bool:
     """Whether it is a function of `math` given numbers, one of which varies: `math.pow(0.9, step)`."""
-    varies = any(isinstance(arg, NumberValue) for arg in args)
-    return varies and function.__module__ == "math" and all(isinstance(a, NumberValue) or a.is_constant() for a in args)
+    if getattr(function, "__module__", None) != "math" or not any(isinstance(arg, NumberValue) for arg in args):
+        return False
+    return all(isinstance(arg, NumberValue) or arg.is_constant() for arg in args)
 
 
 class BuiltinValue(Value):
