@@ -14,7 +14,6 @@ from typing import Any
 
 import torch
 
-from ..artifacts.records import CodeLine, Kernel
 from .attention_source import ENTRY, SOURCE
 from .own_kernel import OwnKernel
 
@@ -30,19 +29,6 @@ ATEN = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default
 """The operator of ATen whose place it takes."""
 
 KERNEL = OwnKernel(SOURCE, ENTRY, (*[ctypes.c_void_p] * 7, ctypes.c_double))
-
-
-def address() -> int | None:
-    """Where the kernel is in this process; None where it cannot be built."""
-    return ctypes.cast(KERNEL.function, ctypes.c_void_p).value if KERNEL.available else None
-
-
-def record() -> Kernel:
-    """The kernel as a recording shows it."""
-    built = KERNEL.built
-    lines = tuple([CodeLine(line) for line in SOURCE.split("\n")])
-    return Kernel("attention", "cpp", lines, (ENTRY,), tuple(built.command), built.log, built.seconds, built.cached,
-                  str(built.path))
 
 
 def attention(

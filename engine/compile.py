@@ -159,7 +159,7 @@ def _kernels(work: Generated, context: CompileContext) -> Built:
         functions[name] = kernel.runner()
     for name, own in (("attention", attention), ("product", product)):
         if context.recording and _calls(work.plan, own.OPERATOR):
-            records += (("kernels", name, own.record()),)
+            records += (("kernels", name, own.KERNEL.record(name)),)
     if context.recording and not (functions or records):
         context.absent("kernels", "every operator of this graph is a library call: there is nothing to generate")
     records += _for_target(work, context)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from ..artifacts.records import CodeLine, Kernel
 from .build import BuildFailed, BuiltLibrary, CannotBuild, build
 
 
@@ -36,3 +37,15 @@ class OwnKernel:
             return bool(self.function)
         except (BuildFailed, CannotBuild):
             return False
+
+    @property
+    def address(self) -> int | None:
+        """Where it is in this process; None where it cannot be built."""
+        return ctypes.cast(self.function, ctypes.c_void_p).value if self.available else None
+
+    def record(self, name: str) -> Kernel:
+        """The kernel as a recording shows it."""
+        built = self.built
+        lines = tuple([CodeLine(line) for line in self.source.split("\n")])
+        return Kernel(name, "cpp", lines, (self.entry,), tuple(built.command), built.log, built.seconds, built.cached,
+                      str(built.path))

@@ -10,7 +10,6 @@ from struct import pack
 
 import torch
 
-from ..artifacts.records import CodeLine, Kernel
 from .own_kernel import OwnKernel
 from .product_source import ENTRY, SOURCE
 
@@ -23,21 +22,8 @@ PARAMETERS = "const int64_t* task, const void* left, const void* right, const vo
 KERNEL = OwnKernel(SOURCE, ENTRY, (ctypes.c_void_p,) * 5)
 
 
-def address() -> int | None:
-    """Where the kernel is in this process; None where it cannot be built."""
-    return ctypes.cast(KERNEL.function, ctypes.c_void_p).value if KERNEL.available else None
-
-
-def record() -> Kernel:
-    """The kernel as a recording shows it."""
-    built = KERNEL.built
-    lines = tuple([CodeLine(line) for line in SOURCE.split("\n")])
-    return Kernel("product", "cpp", lines, (ENTRY,), tuple(built.command), built.log, built.seconds, built.cached,
-                  str(built.path))
-
-
 def product(left: torch.Tensor, right: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
-    """`left @ right (+ bias)` of float32 matrices that lie by rows or by columns, with elements, and a dense bias.
+    """`left @ right (+ bias)` of float32 matrices that lie by rows or by columns, and a dense bias; rows may be none.
 
     Raises BuildFailed or CannotBuild where the kernel cannot be built, MemoryError where there is none left.
     """

@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -35,10 +36,8 @@ USED = {
 }
 """The functions that every wrapper may call, in the form in which it does."""
 
-OWN = {
-    attention.ENTRY: (attention.PARAMETERS, attention.address), product.ENTRY: (product.PARAMETERS, product.address),
-}
-"""Functions that are not torch's, but our own, built once for all graphs: parameters, and what tells where they are."""
+OWN: dict[str, Any] = {own.ENTRY: own for own in (attention, product)}
+"""Functions that are not torch's, but our own, built once for all graphs, and the modules of their kernels."""
 
 _DECLARATION = re.compile(r"AOTI_TORCH_EXPORT\s+AOTITorchError\s+(\w+)\(([^;]*)\);")
 _COMMENT = re.compile(r"//[^\n]*")
@@ -78,7 +77,7 @@ def _parameter(text: str) -> Parameter:
 def parameters_of(function: str) -> tuple[Parameter, ...]:
     """The parameters of a function of the C interface. Raises NoNativeForm where this torch has no such function, or
     one that every wrapper calls has another form."""
-    text = OWN[function][0] if function in OWN else _declared().get(function)
+    text = OWN[function].PARAMETERS if function in OWN else _declared().get(function)
     if text is None or address(function) is None:
         raise NoNativeForm(f"this torch has no {function}")
     found = tuple(_parameter(part) for part in text.split(",") if part.strip())
@@ -92,7 +91,8 @@ def parameters_of(function: str) -> tuple[Parameter, ...]:
 def address(function: str) -> int | None:
     """Where a function of torch, or of our own, is in this process; None where there is none."""
     if function in OWN:
-        return OWN[function][1]()
+        found_at: int | None = OWN[function].KERNEL.address
+        return found_at
     found = getattr(_library("torch_python" if function == WRAP else "torch_cpu"), function, None)
     return None if found is None else ctypes.cast(found, ctypes.c_void_p).value
 

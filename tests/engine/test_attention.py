@@ -2,36 +2,22 @@
 from __future__ import annotations
 
 import math
-import platform
-from dataclasses import replace
 
 import pytest
 import torch
 import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ptdebug.engine import attention, build
+from ptdebug.engine import attention
 from ptdebug.engine.compile import compile_graph
 from ptdebug.engine.library import measure
 
+from .machines import on_each_machine
 from .programs import Keeping, capture, recording_context
 from .training.checking import compile
 
 EPSILON = torch.finfo(torch.float32).eps
-MACHINES = {"this one": "native", "AVX2": "haswell", "without AVX": "x86-64"}
-
-
-@pytest.fixture(scope="module", params=MACHINES)
-def machine(request):
-    """The kernel as it is compiled for a kind of machine."""
-    kind = MACHINES[request.param]
-    if kind != "native" and platform.machine() != "x86_64":
-        pytest.skip("another processor")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(build, "FLAGS", tuple(f"-march={kind}" if f == "-march=native" else f for f in build.FLAGS))
-        patch.setattr(attention, "KERNEL", replace(attention.KERNEL))
-        assert attention.KERNEL.available
-        yield kind
+machine = on_each_machine(attention)
 
 
 def layouts(draw, shape):

@@ -2,35 +2,21 @@
 from __future__ import annotations
 
 import math
-import platform
-from dataclasses import replace
 
 import pytest
 import torch
 import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ptdebug.engine import build, product
+from ptdebug.engine import product
 from ptdebug.engine.compile import compile_graph
 
+from .machines import on_each_machine
 from .programs import Keeping, capture, recording_context
 from .training.checking import compile
 
 EPSILON = torch.finfo(torch.float32).eps
-MACHINES = {"this one": "native", "AVX2": "haswell", "without AVX": "x86-64"}
-
-
-@pytest.fixture(scope="module", params=MACHINES)
-def machine(request):
-    """The kernel as it is compiled for a kind of machine."""
-    kind = MACHINES[request.param]
-    if kind != "native" and platform.machine() != "x86_64":
-        pytest.skip("another processor")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(build, "FLAGS", tuple(f"-march={kind}" if f == "-march=native" else f for f in build.FLAGS))
-        patch.setattr(product, "KERNEL", replace(product.KERNEL))
-        assert product.KERNEL.available
-        yield kind
+machine = on_each_machine(product)
 
 
 def matrix(draw, rows, columns):
@@ -62,6 +48,11 @@ def test_the_kernel(machine, given):
     assert (ours.dtype, ours.shape, ours.stride()) == (known.dtype, known.shape, known.stride())
     error, eagers = [(t - exact).abs().max() for t in (ours, known)]
     assert error <= 2 * eagers + 4 * EPSILON * (left.abs() @ right.abs()).max()
+
+
+@pytest.mark.parametrize("bias", [None, torch.ones(83)])
+def test_no_rows(machine, bias):
+    assert product.OPERATOR(torch.empty(0, 50), torch.randn(50, 83), bias).shape == (0, 83)
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
