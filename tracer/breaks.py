@@ -11,6 +11,9 @@ import re
 import sys
 from dataclasses import dataclass
 
+from .math_breaks import CALL as MATH_CALL
+from .math_breaks import in_torch
+
 
 @dataclass(frozen=True)
 class BreakKind:
@@ -191,10 +194,6 @@ CALLS: dict[str, BreakKind] = {
         "`{expression}` calls the operating system ({detail})",
         "do it before the compiled function is called, and pass on what it gives",
     ),
-    r"^a module of the class ": BreakKind(
-        "a module is made inside the function, a new one at each call: `{expression}`",
-        "make it once, in __init__ or before the compiled function is called",
-    ),
     r"^Tensor\.(resize|resize_as|set)_$": BREAKS["metadata-mutation"],
     r"^Tensor\.(equal|allclose)$": BreakKind(
         "{detail} gives one bool for all values: Python has to wait for them",
@@ -319,6 +318,8 @@ _DECIDES = BreakKind(
     "returns",
 )
 _DECIDES_INSIDE = BreakKind(_DECIDES.message, "call it before or after the compiled function")
+_COMPUTED = BreakKind("`{expression}` needs the value of {detail} in Python, which has to wait for it", _NUMBER)
+"""`math.sqrt(x)`: what to write for it depends on the function."""
 _TEXT = BreakKind("the text of a tensor's values is made: `{expression}`", CALLS["^the text of "].hint)
 _CHOSEN = BreakKind(
     "what is taken here is chosen by numbers in a tensor: `{expression}`",
@@ -347,6 +348,10 @@ _LOOKS = BreakKind(
 _PARAMETER = BreakKind(
     "a parameter is made inside of the function, a new one at each call: `{expression}`",
     "make it once, in __init__ or before the compiled function is called; what takes no gradient can be a plain tensor",
+)
+_MODULE = BreakKind(
+    "a module is made inside the function, a new one at each call: `{expression}`",
+    "make it once, in __init__ or before the compiled function is called",
 )
 _OPTIMIZER = BreakKind(
     "an optimizer is made inside of the function, a new one at each call: `{expression}`",
@@ -396,6 +401,8 @@ EXPRESSIONS: tuple[tuple[str, str, str, BreakKind], ...] = (
     ("data-dependent-value", r"^aten\.(?!_local_scalar_dense|item)|^the number for ", "", _LOOKS),
     ("data-dependent-value", r"^(str|repr)\(\) of", "", _TEXT),
     ("subscript", " by the tensor `", "", _ITEM),
+    ("unknown-type", "^the tensor subclass (Buffer|Parameter)$", r"\b(Buffer|Parameter)\(", _PARAMETER),
+    ("unknown-type", "^the tensor subclass (Buffer|Parameter)$", r"^([\w.]+\.)?_*[A-Z]\w*\(", _MODULE),
     ("unknown-type", "^the tensor subclass (Buffer|Parameter)$", r"\w\(", _PARAMETER),
     ("set-attribute", r"^the class \w+\.step$", r"\w\(", _OPTIMIZER),
     ("skipped-function", r"^torch\.optim\.optimizer\.Optimizer\.add_param_group$", r"\w\(", _OPTIMIZER),
@@ -408,6 +415,7 @@ EXPRESSIONS: tuple[tuple[str, str, str, BreakKind], ...] = (
     ("data-dependent-branch", "^the number `", r"\A(?!.*(\.(item|tolist)\(\)$| [<>=!]=? ))[a-z_]+(\.[a-z_]+)+\(.*\)$",
      _DECIDES),
     ("not-a-constant", "", r"""^(f["']|\{|str\(|repr\(|format\(|json\.dumps\()""", _TEXT),
+    ("not-a-constant", "^the tensor `", rf"{MATH_CALL}|\Acomplex\(", _COMPUTED),
     ("not-a-constant", r"^the number `.*\.(item|tolist)\(", "", _NEEDED),
     ("call", "", r"\A.*\.(read|write)_(bytes|text)\([^()]*\(?[^()]*\)?\)$", _FILE),
     ("unknown-type", r"^a tensor with layout torch\.sparse", "", _SPARSE),
@@ -451,6 +459,8 @@ def hint(code: str, detail: str = "", expression: str = "", line: str = "") -> s
     kind = _kind(code, detail, f"{expression}\n{line}")
     if kind is BREAKS["call"] and not _is_of_a_package(detail):
         return _OUTSIDE
+    if kind is _COMPUTED and re.match(MATH_CALL, expression):
+        return in_torch(expression)
     return kind.hint if kind is not None else ""
 
 

@@ -223,6 +223,22 @@ class Doubled(torch.autograd.Function):
         return grad * 2
 
 
+def root_of_a_tensor(x):
+    return x / math.sqrt(x.sum())
+
+
+def logarithm_of_a_tensor(x):
+    return x * math.log(max(x.shape) * x.sum(), 2)
+
+
+def nearness_of_a_tensor(x):
+    return x, math.isclose(x.sum(), 1.0)
+
+
+def complex_of_a_tensor(x):
+    return x, complex(x.sum())
+
+
 def function_in_a_transform(x):
     return torch.func.grad(lambda y: Doubled.apply(y).sum())(x)
 
@@ -241,7 +257,7 @@ class Said:
 
 SAID = (
     Said(writes, "call", 'sys.stderr.write("")', "a file or the terminal is", "is_compiling"),
-    Said(makes_a_layer, "call", "torch.nn.Linear(4, 2)", "a module is made", "in __init__"),
+    Said(makes_a_layer, "unknown-type", "torch.nn.Linear(4, 2)", "a module is made", "in __init__"),
     Said(asks_the_system, "call", 'os.path.exists("no such file")', "the operating system", "pass on what it gives"),
     Said(fills_a_queue, "skipped-function", "JOBS.put(1)", "threads or processes", "before or after"),
     Said(middle_of_a_list, "data-dependent-branch", "statistics.median(x[0].tolist())", "depends on", "x.median()"),
@@ -261,6 +277,10 @@ SAID = (
     Said(asks_a_lock, "call", "LOCK.acquire(False)", "(`LOCK.acquire` (a lock))", "before or after"),
     Said(number_as_json, "not-a-constant", 'json.dumps({"mean": x', "the text of a tensor's values", "is_compiling"),
     Said(numbers_for_a_sum, "not-a-constant", "math.fsum(", "a number that is read out", "keep it a tensor"),
+    Said(root_of_a_tensor, "not-a-constant", "math.sqrt(x.sum())", "the tensor `x.sum()` in Python", "torch.sqrt"),
+    Said(logarithm_of_a_tensor, "not-a-constant", "math.log(max", "has to wait", "torch.log(x) / math.log(base)"),
+    Said(nearness_of_a_tensor, "not-a-constant", "math.isclose(x.sum(), 1.0)", "has to wait", ".item()"),
+    Said(complex_of_a_tensor, "not-a-constant", "complex(x.sum())", "has to wait", "keep it a tensor"),
     Said(loops_over_values, "data-dependent-value", "for value in (x > 0.5)", "how often the loop", "blank out with"),
     Said(quiet, "call", 'warnings.simplefilter("ignore")', "which warnings are shown changes", "around the call"),
     Said(looks_for_files, "call", "glob.glob(", "calls the operating system", "pass on what it gives"),
