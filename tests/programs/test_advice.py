@@ -559,7 +559,7 @@ ADVICE: dict[str, Advice] = {
         "call", "copy.deepcopy(LAYER)", "copy it once, before", whole(lambda x: copy.deepcopy(LAYER)(x)),
         (copies_before,),
     ),
-    "new layer": Advice("call", "nn.Linear(4, 2)", "make it once, in __init__ or before",
+    "new layer": Advice("unknown-type", "nn.Linear(4, 2)", "make it once, in __init__ or before",
                         whole(lambda x: nn.Linear(4, 2)(x)), (makes_before,)),
     "backward": Advice(
         "call", "loss.backward()", "call .backward() on what it returns; or use torch.func.grad",

@@ -25,7 +25,6 @@ from . import (  # noqa: F401  (they fill the tables)
     iterators,
     legacy_constructors,
     library,
-    made_modules,
     mapping_proxies,
     math_functions,
     modules,

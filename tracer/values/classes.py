@@ -303,10 +303,13 @@ def _is_made_by_builtin(cls: type, new: Any = None) -> bool:
         return False
     if lookup(cls, "__del__") is not MISSING:  # it runs where the object dies
         return False
-    if issubclass(cls, (torch.nn.Module, torch.Tensor, type)):
+    if issubclass(cls, (*_MORE_THAN_ATTRIBUTES, torch.Tensor, type)):
         return False
     return (lookup(cls, "__new__") if new is None else new) in _NEWS
 
+
+_MORE_THAN_ATTRIBUTES = torch.jit.ScriptModule, torch.nn.parallel.DistributedDataParallel, torch.fx.GraphModule
+"""Modules that are made of more than what `__init__` stores; those of other classes are objects like any."""
 
 _NEWS = tuple(kind.__new__ for kind in (object, dict, list, set, tuple, frozenset))
 
@@ -361,7 +364,6 @@ _FAMILIES: list[tuple[Callable[[type], bool], Callable[..., Value]]] = [
     (lambda cls: issubclass(cls, tuple) and bool(field_names(cls)) and _has_plain_new(cls), _named_tuple),
     (typing.is_typeddict, _typed_dict),
     (lambda cls: isinstance(cls, enum.EnumMeta), lambda tx, cls, args, kwargs: fold(tx, cls, args, kwargs)),
-    (lambda cls: issubclass(cls, torch.nn.Module), lambda tx, *call: REGISTRY["make_module"](tx, *call)),
     (lambda cls: issubclass(cls, torch.Tensor), lambda tx, *call: REGISTRY["make_tensor"](tx, *call)),
     (lambda cls: cls.__module__.startswith(_REFUSED) and not is_traced(cls), _refused),
 ]

@@ -24,7 +24,6 @@ from .instance_dict import own_dict
 from .mappings import DictValue
 from .objects import ObjectValue
 from .registry import CONSTANT_TYPES, build, build_constant, builds, from_python, is_library, is_stable
-from .slices import SliceValue
 
 if TYPE_CHECKING:
     from ..codegen import Codegen
@@ -176,16 +175,6 @@ class ModuleValue(ObjectValue):
             return function.call(tx, [self, *args], kwargs)
         return self.getattr(tx, "forward").call(tx, args, kwargs)
 
-    def getitem(self, tx: Interpreter, key: Value) -> Value:
-        """A slice of a ModuleList or Sequential is a container made now, of the same modules."""
-        if isinstance(key, SliceValue) and isinstance(self.real, (torch.nn.ModuleList, torch.nn.Sequential)):
-            for child in self.real.__dict__["_modules"]:
-                self._item(tx, "_modules", child, self.real.__dict__["_modules"][child])
-            if self.source is not None:
-                tx.guards.add(AttrSource(self.source, "_modules"), "LENGTH", len(self.real))
-            return REGISTRY["slice_of_module"](tx, self, key)
-        return super().getitem(tx, key)
-
     def _has_hooks(self, tx: Interpreter) -> bool:
         own = self.real.__dict__
         if self.source is not None:
@@ -254,18 +243,18 @@ def build_module(tx: Interpreter, obj: torch.nn.Module, source: Source | None) -
 
 @handles(torch.nn.Module.__getattr__)
 def _module_getattr(tx: Interpreter, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
-    owner, name = args
-    if isinstance(owner, ModuleValue):
-        return owner.registered(tx, name.as_constant())
-    raise Unsupported("attribute", owner.describe())
+    owner = args[0]
+    if not isinstance(owner, ModuleValue):
+        return _as_written(tx, torch.nn.Module.__getattr__, args, kwargs)
+    return owner.registered(tx, args[1].as_constant())
 
 
 @handles(torch.nn.Module.__setattr__)
 def _module_setattr(tx: Interpreter, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
-    owner, name, value = args
+    owner = args[0]
     if not isinstance(owner, ModuleValue):
-        raise Unsupported("set-attribute", owner.describe())
-    owner.module_setattr(tx, name.as_constant(), value)
+        return _as_written(tx, torch.nn.Module.__setattr__, args, kwargs)
+    owner.module_setattr(tx, args[1].as_constant(), args[2])
     return constant(None)
 
 
@@ -273,8 +262,15 @@ def _module_setattr(tx: Interpreter, args: Sequence[Value], kwargs: Mapping[str,
 def _module_call(tx: Interpreter, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
     owner = args[0]
     if not isinstance(owner, ModuleValue):
-        raise Unsupported("call", owner.describe())
+        return _as_written(tx, torch.nn.Module.__call__, args, kwargs)
     return owner.call_module(tx, args[1:], kwargs)
+
+
+def _as_written(
+    tx: Interpreter, function: Callable[..., Any], args: Sequence[Value], kwargs: Mapping[str, Value]
+) -> Value:
+    """A method of a module that the trace made: an object like any, for which torch's own code is interpreted."""
+    return tx.inline(REGISTRY["existing_function"](tx, function), args, kwargs)
 
 
 # ---- Python modules ------------------------------------------------------------------------------------------------
