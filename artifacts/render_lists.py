@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from .break_costs import BreakCost
 from .listing import Line, Listing, SourceText, place_refs, plural, printable, short_place, source_ref
@@ -25,6 +26,7 @@ from .records import (
     ref,
 )
 from .render_graph import source_text, tensor_text
+from .rounding import rounded
 
 LONG_CHECK = 100  # characters
 
@@ -175,8 +177,8 @@ def recompile_lines(
     comma = "," if ", " in function else ""
     head = f"{function}{comma} was compiled again{took}" if function else "compiled again"
     texts = [f"{head}  ({owner})" if owner else head]
-    texts += [f"  because: {record.what or record.guard}{_change(record)}"]
-    texts += [f"  and: {other.removeprefix('and ')}" for other in record.also]
+    texts += [rounded(f"  because: {record.what or record.guard}{_change(record.expected, record.actual)}")]
+    texts += [rounded(f"  and: {other.removeprefix('and ')}") for other in record.also]
     texts += [f"  called from: {_place_text(record.call_site, source)}"] if record.call_site else []
     texts += [f"  needed by: {_place_text(record.location, source)}"] if record.location else []
     texts += [f"  to avoid: {record.hint}"] if record.hint else []
@@ -185,10 +187,14 @@ def recompile_lines(
     return [Line(printable(text), "", place) for text in texts]
 
 
-def _change(record: Recompile) -> str:
-    if record.expected == "true":
-        return f" is no longer true: {record.actual}"
-    return f": was {record.expected}, is now {record.actual}"
+def _change(expected: object, actual: object) -> str:
+    return f" is no longer true: {actual}" if expected == "true" else f": was {expected}, is now {actual}"
+
+
+def change_text(recompile: dict[str, Any]) -> str:
+    """What changed, in one line, of the summary's document of a recompilation."""
+    what = recompile["what"] or recompile["guard"]
+    return rounded(f"{what}{_change(recompile['expected'], recompile['actual'])}")
 
 
 def _place_text(place: Location, source: SourceText) -> str:

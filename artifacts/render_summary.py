@@ -7,7 +7,7 @@ from typing import Any
 from .listing import Line, Listing, plural, printable, source_ref
 from .recording import CompileInfo, Recording
 from .records import Ref
-from .render_lists import render_absents
+from .render_lists import change_text, render_absents
 from .resumed import function_words, resumed
 
 MAX_COMPILES = 40  # in a summary; the rest is counted
@@ -44,8 +44,7 @@ def render_summary(document: dict[str, Any]) -> Listing:
             lines += [Line(printable(f"      change: {found['hint']}"), place)] if found["hint"] else []
     if document["recompiles"]:
         lines += [Line(""), Line("recompilations")]
-        lines += [Line(printable(f"  {f['compile']}  {f['guard']}: expected {f['expected']}, got {f['actual']}"))
-                  for f in document["recompiles"]]
+        lines += [Line(printable(f"  {f['compile']}  {change_text(f)}")) for f in document["recompiles"]]
     for title in ("notes", "problems"):
         if document.get(title):
             lines += [Line(""), Line(title), *(Line(printable(f"  {text}")) for text in document[title])]

@@ -4,6 +4,8 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from ..artifacts.render_lists import change_text
+from ..artifacts.rounding import rounded
 from .session import Session
 
 MOST_LINES = 10
@@ -11,7 +13,7 @@ MOST_LINES = 10
 
 def summary_lines(document: dict[str, Any], session: Session, look_closer: str) -> list[str]:
     """At most ten lines; the last one is the command to look closer."""
-    said = list(session.messages)
+    said = [rounded(message) for message in session.messages]  # the limit on compilations names what changed
     fallbacks = [line for line in _fallbacks(document) if not any(line.partition("): ")[2] in told for told in said)]
     breaks, recompiles = _breaks(document), _recompiles(document)
     found = [*said, *fallbacks, *breaks, *recompiles]  # the worst first
@@ -66,17 +68,7 @@ def _breaks(document: dict[str, Any]) -> list[str]:
 
 
 def _recompiles(document: dict[str, Any]) -> list[str]:
-    return [
-        f"  recompiled ({r['compile']}): {_change(r)}"
-        for r in document["recompiles"]
-    ]
-
-
-def _change(recompile: dict[str, Any]) -> str:
-    what = recompile.get("what") or recompile["guard"]
-    if recompile["expected"] == "true":
-        return f"{what} is no longer true: {recompile['actual']}"
-    return f"{what} was {recompile['expected']}, became {recompile['actual']}"
+    return [f"  recompiled ({r['compile']}): {change_text(r)}" for r in document["recompiles"]]
 
 
 def _fallbacks(document: dict[str, Any]) -> list[str]:

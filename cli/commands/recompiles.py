@@ -6,6 +6,7 @@ import argparse
 from ...artifacts.listing import Line, plural
 from ...artifacts.render_lists import recompile_lines
 from ...artifacts.resumed import function_words, resumed
+from ...artifacts.rounding import rounded
 from ...artifacts.summary import limits, recompile_document, recompiles
 from ..printing import add_selector, print_json, print_lines, selected
 
@@ -30,7 +31,8 @@ def run(arguments: argparse.Namespace) -> int:
             print("no recompilations")
             return 0
         print(f"{plural(len(found), 'time')} a function was compiled again; {sum(seconds.values()):.1f} s")
-        print_lines([Line(f"  {infos[owner].function} {why}") for owner, why in limits(recording, selector.compile)])
+        reached = limits(recording, selector.compile)
+        print_lines([Line(f"  {infos[owner].function} {rounded(why)}") for owner, why in reached])
         after = resumed(recording)
         for number, (owner, record) in enumerate(found, 1):
             print()

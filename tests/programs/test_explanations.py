@@ -53,7 +53,7 @@ def recording(tmp_path_factory: pytest.TempPathFactory):
         for rows, rate, mode in ((6, 0.5, "train"), (8, 0.25, "train"), (9, 0.1, "train"), (7, 0.2, "eval")):
             compiled(torch.rand(rows, 4), rate, mode)
         with torch.no_grad():
-            compiled(torch.rand(12, 4), 0.3, "eval")
+            compiled(torch.rand(12, 4), 0.1 + 0.2, "eval")
         model = Model()
         compiled = ptdebug.compile(model)
         compiled(X)
