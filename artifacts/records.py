@@ -88,6 +88,7 @@ class Frame(Record, frozen=True):
     status: str = "compiled"  # compiled | skipped | eager | failed
     reason: str = ""
     origin: str = ""  # of a resume function: the function that it continues, and where
+    apart: bool = False  # compiled before, for another call of torch.compile, with which this one shares nothing
 
 
 # ---- stages 2 and 6: bytecode, bytecode_out -------------------------------------------------------------------------

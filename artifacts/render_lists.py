@@ -37,6 +37,8 @@ def render_frame(record: Frame, stage: str, name: str, source: SourceText) -> Li
         Line(printable(f"{record.function}  ({record.file}:{record.line})"), source_ref(record.file, record.line)),
         Line(printable(f"status: {record.status}{': ' + record.reason if record.reason else ''}")),
     ]
+    if record.apart:
+        lines.append(Line("compiled before, for another call of torch.compile, which shares nothing with this one"))
     if record.module:
         lines.append(Line(printable(f"module: {record.module}")))
     lines.append(Line("arguments:" if record.arguments else "no arguments"))

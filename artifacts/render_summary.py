@@ -4,6 +4,7 @@ from __future__ import annotations
 import shlex
 from typing import Any
 
+from .apart import apart_lines
 from .listing import Line, Listing, plural, printable, source_ref
 from .recording import CompileInfo, Recording
 from .records import Ref
@@ -42,6 +43,9 @@ def render_summary(document: dict[str, Any]) -> Listing:
             lines += [Line(printable(f"  {_base(found['file'])}:{found['line']}  {found['source']}"), place),
                       Line(printable(f"      {found['message']}"), place)]
             lines += [Line(printable(f"      change: {found['hint']}"), place)] if found["hint"] else []
+    if document["compiled_apart"]:
+        lines += [Line(""), Line("compiled for many calls of torch.compile")]
+        lines += [Line(printable(f"  {text}")) for found in document["compiled_apart"] for text in apart_lines(found)]
     if document["recompiles"]:
         lines += [Line(""), Line("recompilations")]
         lines += [Line(printable(f"  {f['compile']}  {change_text(f)}")) for f in document["recompiles"]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import Any
 
+from .apart import compiled_apart
 from .break_costs import BreakCost, BreakCosts
 from .recording import CompileInfo, Recording
 from .records import LIMIT_REACHED, SCHEMA, Break, Breaks, Graph, Guard, Guards, Recompile, Runtime, Schedule
@@ -91,6 +92,7 @@ def summary(recording: Recording) -> dict[str, Any]:
         "recompiles": [
             recompile_document(by_id[owner], found) for owner, found in found_recompiles
         ],
+        "compiled_apart": compiled_apart(recording),
         "absent": [{"compile": owner, "stage": a.stage, "why": a.why} for owner, a in recording.absents()],
         "overhead_seconds": {"recording": _overhead(infos, meta.get("writer_seconds", {}))},
         "notes": recording.notes(),

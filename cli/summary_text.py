@@ -16,7 +16,7 @@ def summary_lines(document: dict[str, Any], session: Session, look_closer: str) 
     said = [rounded(message) for message in session.messages]  # the limit on compilations names what changed
     fallbacks = [line for line in _fallbacks(document) if not any(line.partition("): ")[2] in told for told in said)]
     breaks, recompiles = _breaks(document), _recompiles(document)
-    found = [*said, *fallbacks, *breaks, *recompiles]  # the worst first
+    found = [*said, *fallbacks, *_apart(document), *breaks, *recompiles]  # the worst first
     room = MOST_LINES - 3
     if len(found) > room:
         hidden = _counts(len(found) - room + 1, (("recompilation", recompiles), ("graph break", breaks)))
@@ -64,6 +64,15 @@ def _breaks(document: dict[str, Any]) -> list[str]:
     return [
         f"  graph break at {_short(b['file'])}:{b['line']}: {b['source'].strip()}  [{b['code']}]"
         for b in document["graph_breaks"]
+    ]
+
+
+def _apart(document: dict[str, Any]) -> list[str]:
+    places = [(found, found["call_site"] or found) for found in document.get("compiled_apart", ())]
+    return [
+        f"  compiled for each of {found['times']} calls of torch.compile: {found['function']}, at "
+        f"{_short(place['file'])}:{place['line']}"
+        for found, place in places
     ]
 
 

@@ -116,7 +116,10 @@ class Dispatcher:
                 return _internal_error(code, error)
 
     def _compile(self, frame: Any, state: CodeState, wanted: bool) -> Verdict:
-        mine = [e.guard_manager for e in eval_frame.entries(frame.f_code) if e.backend is self]
+        entries = eval_frame.entries(frame.f_code)
+        mine = [e.guard_manager for e in entries if e.backend is self]
+        apart = not mine and any(isinstance(e.backend, Dispatcher) for e in entries)
+        del entries  # C++ drops some of them where what they identify dies
         mine += self._on_the_way(frame.f_code)
         scope = Scope(frame.f_locals, frame.f_globals, frame.f_builtins)
         reason = explain_recompile(mine, scope, frame.f_code)
@@ -132,6 +135,7 @@ class Dispatcher:
         state.compiles += 1
         policy = DynamicPolicy(state.history, self.options.dynamic, compilation.context)
         compilation.failures = state.failures
+        compilation.apart = apart and reason is None
         outcome = compilation.run(policy, reason)
         if isinstance(outcome, Verdict):
             assert outcome.guarded_code is not None
@@ -187,6 +191,7 @@ class _Compilation:
         self.caller = sys._getframe(2)  # no frame with a variable for this compilation: that would be a cycle
         self.failures: Counter[str] = Counter()
         self.alone = runs_alone()
+        self.apart = False  # what there is was compiled for other calls of torch.compile
         self.doubtful = False  # it breaks where an operator rejects its arguments
 
     def run(self, policy: DynamicPolicy, reason: Recompile | None) -> Verdict | str:
@@ -272,7 +277,7 @@ class _Compilation:
         context = self.context
         if status == "skipped":
             STATISTICS.skipped(reason)
-        context.record("frame", lambda: frame_record(self.frame, status, reason, self.caller))
+        context.record("frame", lambda: frame_record(self.frame, status, reason, self.caller, self.apart))
         if context.recording:
             context.recorder.end(str(self.id), status, reason, context.seconds)
         return reason
@@ -317,7 +322,7 @@ def _counters(code: types.CodeType) -> list[list[int]]:
     return [const.calls for const in code.co_consts if isinstance(getattr(const, "calls", None), list)]
 
 
-def frame_record(frame: Any, status: str, reason: str, caller: types.FrameType | None) -> Frame:
+def frame_record(frame: Any, status: str, reason: str, caller: types.FrameType | None, apart: bool) -> Frame:
     """Stage `frame`: the function, its arguments, and who called it."""
     code = frame.f_code
     function, file, line = _place(code)
@@ -327,7 +332,7 @@ def frame_record(frame: Any, status: str, reason: str, caller: types.FrameType |
     stack = tuple(map(_location, program_frames(caller)))
     return Frame(
         function, file, line, str(frame.f_globals.get("__name__", "")), arguments, stack, status, reason,
-        resume_id(code),
+        resume_id(code), apart,
     )
 
 

@@ -1,9 +1,11 @@
-"""The recompilations: what changed since the last one, who called, what it cost, and what to do about it."""
+"""The recompilations: what changed since the last one, who called, what it cost, and what to do about it. What was
+compiled once more for another call of torch.compile stands before them."""
 from __future__ import annotations
 
 import argparse
 
-from ...artifacts.listing import Line, plural
+from ...artifacts.apart import apart_lines, compiled_apart
+from ...artifacts.listing import Line, plural, printable
 from ...artifacts.render_lists import recompile_lines
 from ...artifacts.resumed import function_words, resumed
 from ...artifacts.rounding import rounded
@@ -24,9 +26,12 @@ def run(arguments: argparse.Namespace) -> int:
         found = recompiles(recording, selector.compile or None)
         infos = {info.id: info for info in recording.compiles()}
         seconds = {owner: infos[owner].seconds.get("total", 0.0) for owner, _ in found}
+        apart = [] if selector.compile else compiled_apart(recording)
         if arguments.json:
-            print_json(recompiles=[recompile_document(infos[owner], record) for owner, record in found])
+            documents = [recompile_document(infos[owner], record) for owner, record in found]
+            print_json(recompiles=documents, compiled_apart=apart)
             return 0
+        print_lines([Line(printable(text)) for one in apart for text in apart_lines(one)])
         if not found:
             print("no recompilations")
             return 0

@@ -172,3 +172,27 @@ def test_a_marked_range_is_kept() -> None:
     for rows in (marked, torch.rand(8, 4), torch.rand(9, 4)):
         torch.testing.assert_close(compiles(rows), rows * rows.shape[0])
     assert any("<= 8" in reason for reason in ptdebug.stats()["reasons"])
+
+
+def test_a_function_that_is_compiled_in_a_loop_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = torch.nn.Linear(4, 4)
+    with ptdebug.record("loop", out=tmp_path):
+        for _ in range(3):
+            ptdebug.compile(model)(X)
+    with Recording.open(tmp_path / "loop") as opened:
+        (found,) = summary(opened)["compiled_apart"]
+        assert (found["function"], found["times"], len(found["compiles"])) == ("Linear.forward", 3, 2)
+        assert found["seconds"] > 0 and "ptdebug.compile(model)(X)" in line_at(found["call_site"])
+    assert main(["recompiles", str(tmp_path / "loop")]) == 0
+    out = capsys.readouterr().out
+    assert "Linear.forward was compiled for each of 3 calls of torch.compile" in out and "to avoid: " in out
+    assert "called from: test_explanations.py:" in out
+    with ptdebug.record("apart", out=tmp_path):
+        for other in (torch.nn.ReLU(), torch.nn.ReLU()):  # two of one class are two models
+            ptdebug.compile(other)(X)
+    with Recording.open(tmp_path / "apart") as opened:
+        assert summary(opened)["compiled_apart"] == []
+
+
+def line_at(place) -> str:
+    return Path(place["file"]).read_text().splitlines()[place["line"] - 1]

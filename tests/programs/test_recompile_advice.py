@@ -110,6 +110,12 @@ def loops(x):
     return x
 
 
+def breaks_in_between(x):
+    y = x.tanh()
+    torch._dynamo.graph_break()
+    return y.sin() + 1
+
+
 class Counter(nn.Module):
     def __init__(self, complete: bool) -> None:
         super().__init__()
@@ -217,6 +223,10 @@ ADVICE: dict[str, Advice] = {
         "x.size(0)", "6", "9", "mark it before the first call with torch._dynamo.maybe_mark_dynamic(x, 0)",
         calls(lambda x: x.tanh() * x.shape[0], (X,), (torch.rand(9, 4),)),
         lambda compile: calls(lambda x: x.tanh() * x.shape[0], *marked(6, 9))(compile),
+    ),
+    "size after a break": Advice(
+        "y.size(0)", "6", "9", "where the function makes it before a break, compile with dynamic=True",
+        calls(breaks_in_between, *marked(6, 9)), calls(breaks_in_between, (X,), (torch.rand(9, 4),), dynamic=True),
     ),
     "size of a loop": Advice(
         "x.size(0)", "3", "4", "mark it", calls(loops, (torch.rand(3, 4),), (torch.rand(4, 4),))

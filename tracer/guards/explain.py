@@ -257,9 +257,9 @@ _TENSOR_HINTS = {
     ".requires_grad": "pass {name}.detach() where no gradient is wanted; with and without gradients are compiled once "
     "each",
     ".dim()": "reshape to one number of dimensions before the call; each number is compiled once",
-    ".size()": "mark it before the first call with torch._dynamo.maybe_mark_dynamic({name}, {dim}); a size that "
-    "changed once is a symbol from then on all the same, unless dynamic=False, mark_static or a parameter keeps it a "
-    "number",
+    ".size()": "mark it before the first call with torch._dynamo.maybe_mark_dynamic({name}, {dim}) or, where "
+    "the function makes it before a break, compile with dynamic=True; a size that changed once is a symbol from then "
+    "on all the same, unless dynamic=False, mark_static or a parameter keeps it a number",
     ".stride()": "pass {name}.contiguous(): another memory layout is compiled anew",
     " dispatch keys": "call the function always inside of torch.inference_mode() or always outside; do not mix its "
     "tensors with others",

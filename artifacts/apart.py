@@ -1,0 +1,47 @@
+"""Functions that were compiled again although no guard failed: for other calls of torch.compile, as in a loop."""
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+from .listing import plural
+from .recording import Recording
+from .records import Frame
+
+MANY = 3
+"""As many calls of torch.compile for one function are worth a word: a model and its copy are two."""
+
+
+def compiled_apart(recording: Recording) -> list[dict[str, Any]]:
+    """Each function that was compiled for many calls of torch.compile: its place, the compilations, their seconds."""
+    again: dict[tuple[str, str, int], list[tuple[str, Frame]]] = defaultdict(list)
+    for owner, frame in recording.records(Frame):
+        if frame.apart and not frame.origin:
+            again[frame.function, frame.file, frame.line].append((owner, frame))
+    seconds = {info.id: info.seconds.get("total", 0.0) for info in recording.compiles()}
+    return [
+        {"function": function, "file": file, "line": line, "times": len(found) + 1,
+         "compiles": [owner for owner, _ in found], "seconds": sum(seconds[owner] for owner, _ in found),
+         "call_site": _call_site(found[0][1])}
+        for (function, file, line), found in again.items() if len(found) + 1 >= MANY
+    ]
+
+
+def _call_site(frame: Frame) -> dict[str, Any] | None:
+    return {"file": frame.stack[-1].file, "line": frame.stack[-1].line} if frame.stack else None
+
+
+def apart_lines(found: dict[str, Any]) -> list[str]:
+    """One of these for a person: what happened, where, what to change."""
+    call = found["call_site"]
+    return [
+        f"{found['function']} was compiled for each of {plural(found['times'], 'call')} of torch.compile, which share "
+        f"nothing; {found['seconds']:.2f} s after the first",
+        f"  {f'called from: {_place(call)}' if call else f'function: {_place(found)}'}",
+        "  to avoid: call torch.compile once for a function, before the loop, and keep what it returns; modules of one "
+        "class: compile what holds them",
+    ]
+
+
+def _place(found: dict[str, Any]) -> str:
+    return f"{found['file'].rpartition('/')[2]}:{found['line']}"
