@@ -19,6 +19,7 @@ import ptdebug
 import pytest
 import torch
 import torch.nn.functional as F
+from packaging import version
 from ptdebug.tracer.cached_results import NOT_CACHED, cached_result
 from ptdebug.tracer.statistics import STATISTICS
 
@@ -50,6 +51,33 @@ def accessors(compile):
     f = compile(fn)
     *rest, getter = f(X, {"a": 1, "b": X})
     return rest, getter([7])
+
+
+OLDEST, NEWEST = version.Version("2.0"), version.parse("99.1rc1+local")
+TORCH = torch.__version__
+
+
+@program
+def versions(compile):
+    def fn(x, given):
+        now = version.parse(TORCH)
+        try:
+            version.parse("parrot")
+        except version.InvalidVersion as error:
+            wrong = str(error)
+        compared = [
+            now >= OLDEST, OLDEST <= now, now < version.Version("2.1.0"), OLDEST == version.parse("2"), now != NEWEST,
+            given < now, max(now, NEWEST) is NEWEST, sorted([NEWEST, now, OLDEST]) == [OLDEST, now, NEWEST],
+        ]  # fmt: skip
+        read = now.release, now.major, now.base_version, NEWEST.is_prerelease, str(NEWEST), repr(OLDEST), {now: 1}[now]
+        of_torch = [
+            TORCH >= "2.0", TORCH < (1, 8), torch.__version__ == TORCH, TORCH.split("+")[0], TORCH.startswith("2"),
+            isinstance(TORCH, str), type(TORCH), f"{TORCH:>20}", TORCH + "a", {str(TORCH): 1}[TORCH],
+        ]  # fmt: skip
+        return x * now.major, compared, read, of_torch, wrong, given, isinstance(now, version.Version)
+
+    f = compile(fn)
+    return [f(X, version.parse(text)) for text in ("1.0", "1.0", "99.0")]
 
 
 @program

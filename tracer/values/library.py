@@ -15,20 +15,23 @@ from importlib.machinery import ModuleSpec
 from types import FunctionType, MethodType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+from torch.torch_version import TorchVersion
+
 from .base import Unsupported, Value
 from .classes import ClassValue
-from .constant import constant, fold
+from .constant import ConstantValue, constant, fold
 from .exceptions import TracebackValue
 from .functions import FunctionValue
 from .handlers import NAMED, handles, pure
 from .instances import new_object
 from .objects import ObjectValue
 from .partials import MethodValue
-from .registry import CONSTANT_TYPES, OPAQUE_CONSTANTS, from_python
+from .registry import BUILDERS_BY_NAME, BY_IDENTITY, CONSTANT_TYPES, OPAQUE_CONSTANTS, from_python
 from .sequences import TupleValue
 
 if TYPE_CHECKING:
     from ..interpreter import Interpreter
+    from ..sources import Source
 
 Args = Sequence[Value]
 Kwargs = Mapping[str, Value]
@@ -45,6 +48,23 @@ pure(
 )  # fmt: skip
 
 CONSTANT_TYPES.update((re.Pattern, re.Match))  # immutable, and their methods have no side effects
+CONSTANT_TYPES.add(TorchVersion)
+BY_IDENTITY.add(TorchVersion)  # 2.13 is equal to "2.13.0"
+
+
+def _build_version(tx: Interpreter, obj: Any, source: Source | None) -> Value:
+    """A version: it is compared, and never changes."""
+    if source is not None:
+        tx.guards.add(source, "ID_MATCH", obj)
+    return ConstantValue(obj, source)
+
+
+def _version(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    return fold(tx, sys.modules["packaging.version"].Version, args, kwargs)
+
+
+BUILDERS_BY_NAME["packaging.version", "Version"] = _build_version
+NAMED["packaging.version", "Version"] = _version
 
 
 # ---- dataclasses and inspect -----------------------------------------------------------------------------------------

@@ -28,6 +28,9 @@ Builder = Callable[["Interpreter", Any, "Source | None"], Value]
 BUILDERS: dict[type, Builder] = {}
 """By exact type, then along the type's bases. A builder gets source None for an object that is not guarded."""
 
+BUILDERS_BY_NAME: dict[tuple[str, str], Builder] = {}
+"""By module and name of a type, exactly: of modules that must not be imported just to name it."""
+
 FRESH: dict[type, Callable[[Any, Any], Value]] = {}
 """How `from_python` copies a container that Python computed: list, tuple, dict, set."""
 
@@ -88,14 +91,15 @@ def build_constant(tx: Interpreter, obj: Any, source: Source) -> Value:
         if node_value is not None:
             return node_value
         tx.guards.add(source, "EQUALS_MATCH", obj)
-    elif kind in _BY_IDENTITY or issubclass(kind, enum.Enum):
+    elif kind in BY_IDENTITY or issubclass(kind, enum.Enum):
         tx.guards.add(source, "ID_MATCH", obj)
     else:
         tx.guards.add(source, "EQUALS_MATCH", obj)
     return ConstantValue(obj, source)
 
 
-_BY_IDENTITY = {type(Ellipsis), type(NotImplemented), CodeType, torch.finfo, torch.iinfo}
+BY_IDENTITY = {type(Ellipsis), type(NotImplemented), CodeType, torch.finfo, torch.iinfo}
+"""Constants guarded by identity: they have no equality of their own, or one that says too little."""
 
 
 def _guard_alias(tx: Interpreter, obj: Any, value: Value, source: Source) -> None:
@@ -133,7 +137,7 @@ _LIBRARIES = frozenset(sys.stdlib_module_names) | {"torch", "transformers", "ein
 
 
 def _builder(kind: type) -> Builder:
-    builder = BUILDERS.get(kind)
+    builder = BUILDERS.get(kind) or BUILDERS_BY_NAME.get((getattr(kind, "__module__", ""), kind.__qualname__))
     if builder is None:
         for base in kind.__mro__:
             builder = BUILDERS.get(base)
