@@ -217,7 +217,14 @@ CALLS: dict[str, BreakKind] = {
     r"^an? [\w ]*(iterator|generator|zip|map|enumerate|filter)\b.*__next__": BreakKind(
         "the loop goes on over an iterator that was begun before an earlier break of this function, so Python takes "
         "each next step of it",
-        "take away the break in the loop's body (or in the generator): this one goes with it",
+        "take away the break in the loop's body or first line (or in the generator): this one goes with it",
+    ),
+    r"^an? [\w ]*(iterator|generator|zip|map|enumerate|filter)\b.*__iter__": BreakKind(
+        "the loop goes over an iterator that was begun before the function: `{expression}`",
+        "make a list of its items before the call (list(...)), and pass that",
+    ),
+    r"_FuncPtr\b": BreakKind(
+        "`{expression}` uses a function of a library in C, and nothing is known about what it does", BREAKS["call"].hint
     ),
     r"__build_class__": BreakKind("a class is made inside the function", "define the class at the top of the file"),
     r"^an? (float|int|uint|complex)\d+\b": BreakKind(
@@ -379,6 +386,11 @@ _STAYS = BreakKind(
     "compute with it before or after the compiled function",
 )
 
+_STEP = BreakKind(
+    "`{expression}` takes an item of an iterator that was begun before: outside of the function, or before an earlier "
+    "break in it",
+    "take the item before the call and pass it; after an earlier break: take that away, and this one goes with it",
+)
 _LEFT = BreakKind(
     "a `with` block is left that was entered before an earlier break in it, so Python leaves it",
     "take away the break inside of the block: this one goes with it",
@@ -420,6 +432,7 @@ EXPRESSIONS: tuple[tuple[str, str, str, BreakKind], ...] = (
     ("call", "", r"\A.*\.(read|write)_(bytes|text)\([^()]*\(?[^()]*\)?\)$", _FILE),
     ("unknown-type", r"^a tensor with layout torch\.sparse", "", _SPARSE),
     ("unknown-type", "^a (nested |quantized )?tensor ?", "", _STAYS),
+    ("call", "__next__$", r"\Anext\(", _STEP),
     ("call", r"__next__$|\.__exit__$|^a method from before the graph break$", r"^with\b", _LEFT),
 )
 """(code, regular expressions on the detail and on the program's text, what is said). Which part of a line an

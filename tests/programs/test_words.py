@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import copy
+import ctypes
 import glob
 import json
 import math
@@ -32,6 +33,8 @@ LOCAL = threading.local()
 LAYER, LOCK = torch.nn.Linear(4, 2), threading.Lock()
 JOBS: queue.Queue[int] = queue.Queue()
 SETTINGS = {"depth": 2}
+NUMBERS, ITEMS = (number for number in range(100)), iter([1, 2, 3])
+LIBRARY = ctypes.CDLL(None)
 
 
 def text_of_a_tensor(x):
@@ -239,6 +242,20 @@ def complex_of_a_tensor(x):
     return x, complex(x.sum())
 
 
+def next_of_a_generator(x):
+    return x + next(NUMBERS)
+
+
+def loop_over_an_iterator(x):
+    for item in ITEMS:
+        x = x + item
+    return x
+
+
+def library_in_c(x):
+    return x * LIBRARY.abs(-3)
+
+
 def function_in_a_transform(x):
     return torch.func.grad(lambda y: Doubled.apply(y).sum())(x)
 
@@ -277,6 +294,8 @@ SAID = (
     Said(asks_a_lock, "call", "LOCK.acquire(False)", "(`LOCK.acquire` (a lock))", "before or after"),
     Said(number_as_json, "not-a-constant", 'json.dumps({"mean": x', "the text of a tensor's values", "is_compiling"),
     Said(numbers_for_a_sum, "not-a-constant", "math.fsum(", "a number that is read out", "keep it a tensor"),
+    Said(next_of_a_generator, "call", "next(NUMBERS)", "begun before: outside", "before the call and pass it"),
+    Said(library_in_c, "call", "LIBRARY.abs(-3)", "a library in C", "before or after"),
     Said(root_of_a_tensor, "not-a-constant", "math.sqrt(x.sum())", "the tensor `x.sum()` in Python", "torch.sqrt"),
     Said(logarithm_of_a_tensor, "not-a-constant", "math.log(max", "has to wait", "torch.log(x) / math.log(base)"),
     Said(nearness_of_a_tensor, "not-a-constant", "math.isclose(x.sum(), 1.0)", "has to wait", ".item()"),
@@ -309,6 +328,13 @@ def test_a_break_is_told_in_the_words_of_its_line(said: Said, monkeypatch: pytes
     assert said.why in found.message and said.change in found.hint
     for words in (found.message, found.hint):
         assert not any(leak in words for leak in ("zuf", "u0", "___stack", "_fn", "value from before", "<the")), words
+
+
+def test_an_iterator_from_outside_is_told_where_the_loop_begins() -> None:
+    report = ptdebug.explain(loop_over_an_iterator, backend=lambda graph, _: graph)(X.clone())
+    first, *steps = report.graph_breaks
+    assert "begun before the function" in first.message and "make a list" in first.hint
+    assert steps and all("first line" in found.hint for found in steps)
 
 
 class Gate(torch.nn.Module):
