@@ -2,6 +2,9 @@
 from __future__ import annotations
 
 import argparse
+import sys
+
+from ..errors import CommandError
 
 EXAMPLE = "ptdebug tui @~1"
 
@@ -13,6 +16,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the workbench until it is left."""
+    # Textual reads the keyboard from stdin, and draws on stderr where that is the terminal.
+    if not all(stream is not None and stream.isatty() for stream in (sys.__stdin__, sys.__stderr__)):
+        raise CommandError(f"the workbench needs a terminal; as text: ptdebug show {arguments.selector}")
     from ...tui.app import run as open_workbench
 
     return open_workbench(arguments.selector)

@@ -129,6 +129,13 @@ def test_unreadable_recording(ptdebug: Command, tmp_path: Path) -> None:
         assert done.stderr.startswith("ptdebug: ") and "Traceback" not in done.stderr
 
 
+def test_the_workbench_without_a_terminal_says_so(ptdebug: Command) -> None:
+    for words, selector in (((), "@"), (("tui", "@~1"), "@~1")):
+        done = ptdebug(*words, stdin=subprocess.DEVNULL)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr == f"ptdebug: the workbench needs a terminal; as text: ptdebug show {selector}\n"
+
+
 def test_summary_goes_to_stderr_in_ten_lines(ptdebug: Command, tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(
         "import sys, torch\n"
