@@ -65,6 +65,16 @@ def test_functions_are_within_about_one_unit_of_the_last_place(function, units):
     assert torch.equal(got[near == 0].signbit(), near[near == 0].signbit())
 
 
+@pytest.mark.parametrize("power", [4, 5.0, 6, 7, 8])
+def test_small_powers_are_products_that_round_once(power):
+    bits = torch.randint(-(2**31), 2**31, (100_000,), generator=torch.Generator().manual_seed(1), dtype=torch.int64)
+    x = torch.cat([bits.to(torch.int32).view(torch.float32), torch.linspace(-6, 6, 20_001)])
+    made = built(lambda x: x ** power, x)
+    torch.testing.assert_close(made(x)[0], (x.double() ** power).float(), rtol=2e-7, atol=0, equal_nan=True)
+    assert "pow" not in made.source.text.split("extern")[-1].split("fused_0_pow", 1)[-1].replace("pow_1", "")
+    check(lambda x: (x ** power, x.double() ** power, x.bfloat16() ** power, x[0] ** power), torch.randn(37))
+
+
 def test_ends_of_loops_have_the_values_of_whole_vectors():
     x = torch.cat([torch.linspace(-9, 9, 29), torch.tensor([math.nan, 1e6])])
     functions = [torch.tanh, torch.erf, torch.sin, torch.cos, torch.tan, lambda x: torch.fmod(x, 0.7)]
