@@ -193,8 +193,8 @@ class Kernel:
         """How many lanes a block has: as fit, or where threads share the blocks, so few that there is one for each."""
         if self.shape.parallel != "outer" or self.width <= LANES:
             return str(self.width)
-        lanes = c_expression(sympy.Mul(*[a.extent for a in outer], lane.extent))
-        self.writer.line(f"const int64 lanes = lanes_each({lanes}, {LANES}, {self.width});")
+        lanes, row = c_expression(sympy.Mul(*[a.extent for a in outer], lane.extent)), c_expression(lane.extent)
+        self.writer.line(f"const int64 lanes = lanes_each({lanes}, {row}, {LANES}, {self.width});")
         return "lanes"
 
     @contextmanager

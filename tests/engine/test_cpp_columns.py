@@ -54,6 +54,15 @@ def test_what_needs_the_whole_sum_waits_for_it():
     assert not added(check(function, torch.randn(300, 256)))
 
 
+def test_short_rows_of_unknown_length_set_up_no_more_lanes_than_they_have():
+    def function(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return (a[:, :, :, None] * b[:, None]).sum(2)
+
+    made = check(function, torch.randn(70, 3, 3), torch.randn(70, 3, 3), again=(torch.randn(5, 40, 40),) * 2)
+    (line,) = [line for line in made.source.text.split("\n") if "= lanes_each(" in line]
+    assert line.split(", ")[1] == made.source.text.split("i2_1 = i2_0 + lanes < ")[1].split(" ")[0]
+
+
 def added(made: Built) -> list[str]:
     return [b.name for g in made.groups for b in g.bodies if any(s.mode == "add" for s in b.statements)]
 
