@@ -3,9 +3,10 @@
 A padding that reflects asks at each element on which side it is, and reads each side under a mask. In a piece the
 answer is one for all elements: what remains is one plain load. That pays where a masked load does not run forwards
 along memory; those that do (of a cat) are masked as whole vectors, unless one mask hides several of them (a stencil
-inside of a border). A repetition, or a padding that wraps around, reads at a remainder, for which there is no vector
-load: in a piece it is the place less a number. Vectors run from 16 elements on, so that short loops, and bodies so
-long that their copies would cost the compiler more than they save, stay whole.
+inside of a border), or there are several masks (neighbours on a ring, a cat of many). A repetition, or a padding that
+wraps around, reads at a remainder, for which there is no vector load: in a piece it is the place less a number. Vectors
+run from 16 elements on, so that short loops, and bodies so long that their copies would cost the compiler more than
+they save, stay whole.
 """
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ from .nests import Part
 
 LONG = 16  # elements of the longest piece, at least
 MOST = 5  # pieces
-SEVERAL = 3  # loads under one mask
+SEVERAL = 3  # loads under one mask; more masks than that are several, too
 STATEMENTS = 200  # of all pieces together
 COMPARISONS: dict[str, Callable[[int, int], bool]] = {
     "lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge,
@@ -107,7 +108,7 @@ def pieces_of(parts: Sequence[Part], loop: Axis, kernel: str, context: CompileCo
     extent = int(loop.extent)
     quotients = [q for q in _quotients(parts, loop) if any(True for _ in q.changes(extent))]
     comparisons: list[Comparison] = []
-    several = max(masks.values(), default=0) >= SEVERAL
+    several = max(masks.values(), default=0) >= SEVERAL or len(masks) > SEVERAL
     if alone or several or not all(index.coeff(loop.symbol) == 1 for index in masked):
         comparisons = [c for p in parts for s in p.statements if (c := _comparison(p, s, loop)) is not None]
     cuts = sorted({at for c in comparisons for at in c.changes() if 0 < at < extent}.union(

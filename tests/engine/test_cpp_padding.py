@@ -61,6 +61,18 @@ def test_a_stencil_is_cut_where_its_mask_changes():
     assert not any("?" in line.text for line in made.source.lines if "arg0[" in line.text)
 
 
+def ring(x):
+    return x.roll(1, 0) + x.roll(-1, 0) + x.roll(1, 1) + x.roll(-1, 1) - 4 * x
+
+
+def test_neighbours_on_a_ring_are_read_without_masks_but_at_its_ends():
+    for size in ((30, 50), (7, 17), (3, 3), (40, 300)):
+        made = check(ring, torch.randn(size), slack=4.0)
+    loops = [line.text.strip() for line in made.source.lines if "for (int64 i1" in line.text]
+    assert [loop.split("; ")[1].split(" < ")[1] for loop in loops] == ["1", "299", "300"]
+    check(lambda x: torch.cat([x * 2, x + 1, x.sin(), x * x], 1), torch.randn(9, 40))
+
+
 @pytest.mark.parametrize("shift", [0, 1, -3, 75])
 def test_rolls_along_memory(shift):
     x = torch.randn(5, 37, generator=torch.Generator().manual_seed(3))
