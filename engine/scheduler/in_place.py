@@ -107,11 +107,15 @@ class _Search:
     # ---- one candidate
     def _try(self, new: Buffer, old: Buffer, why: str) -> bool:
         same = (new.dtype, new.size, new.stride, new.device) == (old.dtype, old.size, old.stride, old.device)
-        if not same or new is old or new.role != "intermediate" or 0 in new.stride or not self._safe(new, old):
+        if not same or new is old or new.role != "intermediate" or 0 in new.stride:
+            return False
+        group = self._safe(new, old)
+        if group is None:
             return False
         options = ("in place", "new memory")
         if self.context.decide("in_place", new.name, options, "in place", f"{old.name}: {why}") != "in place":
             return False
+        self.items[self.writers[new.name][0]] = group
         names = {new.name: old.name}
         for position in self.touched[new.name]:
             self.items[position] = renamed(self.items[position], names)
@@ -124,20 +128,37 @@ class _Search:
         outputs, copies = _renamed_views((self.program.outputs, self.program.copies), self.over)
         self.program = replace(self.program, outputs=outputs, copies=copies)
 
-    def _safe(self, new: Buffer, old: Buffer) -> bool:
-        """True when the one kernel that writes `new` may write over `old`."""
+    def _safe(self, new: Buffer, old: Buffer) -> Group | None:
+        """The one kernel that writes `new`, as it may write over `old`; None where it may not."""
         writers = self.writers.get(new.name, [])
         if len(writers) != 1 or old.name in self.held:
-            return False
+            return None
         at = writers[0]
         group = self.items[at]
         if not isinstance(group, Group) or old.name in group.internal:
-            return False
+            return None
         if any(i > at for i in self.touched.get(old.name, ())) or any(i < at for i in self.touched[new.name]):
-            return False
+            return None
+        if old.role == "constant":
+            return None
         if old.role == "input" and self.last_check >= at:
-            return False  # a call that raises IndexError leaves its inputs alone
-        return old.role != "constant" and _safe_in(group, new.name, old.name)
+            return None  # a call that raises IndexError leaves its inputs alone
+        group = _written_last(group, new.name, old.name)
+        return group if _safe_in(group, new.name, old.name) else None
+
+
+def _written_last(group: Group, new: str, old: str) -> Group:
+    """`group`, what writes `new` moved behind the bodies that read `old`, where none of them needs it before: momentum
+    that both its own update and the parameter's are computed from."""
+    at = next(i for i, b in enumerate(group.bodies) if new in b.writes)
+    last = max(i for i, b in enumerate(group.bodies) if i == at or old in b.reads)
+    if last <= at:
+        return group
+    writer, between = group.bodies[at], group.bodies[at + 1: last + 1]
+    made, read = set(writer.writes), set(writer.reads)
+    if any(made & {*b.reads, *b.writes} or read & set(b.writes) for b in between):
+        return group
+    return replace(group, bodies=(*group.bodies[:at], *between, writer, *group.bodies[last + 1:]))
 
 
 def _safe_in(group: Group, new: str, old: str) -> bool:

@@ -9,8 +9,10 @@ import ptdebug
 import pytest
 import torch
 import torch.nn.functional as F
+from ptdebug.engine.compile import compile_graph
 
 from .cpp_checking import built, check
+from .programs import capture, recording_context
 
 
 def agree(function: Callable[..., Any], *inputs: Any) -> None:
@@ -34,6 +36,13 @@ def nesterov(p, g, m):
     m.mul_(0.9).add_(g)
     p.sub_(m)
     return p.sum()
+
+
+def lion(p, g, m):
+    u = m * 0.9 + g * 0.1
+    m.mul_(0.99).add_(g, alpha=0.01)  # from the old momentum, as the step is
+    p.sub_(torch.sign(u), alpha=0.001)
+    return u.sum()
 
 
 def rotated(x):
@@ -84,11 +93,22 @@ def test_one_mutated_input(function, size):
     agree(function, torch.randn(size, size))
 
 
-@pytest.mark.parametrize("function", [clipped_momentum, nesterov], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("function", [clipped_momentum, nesterov, lion], ids=lambda f: f.__name__)
 def test_optimizers(function):
     torch.manual_seed(0)
     agree(function, *[torch.randn(33, 20) for _ in range(3)])
     agree(function, *[torch.randn(20, 33).t() for _ in range(3)])
+
+
+def test_what_replaces_an_input_comes_after_all_that_reads_it():
+    def step(p, g, m):
+        u = m * 0.9 + g * 0.1
+        return m.copy_(m * 0.99 + g * 0.01), p.copy_(p - torch.sign(u))
+
+    context, keeping = recording_context()
+    inputs = [torch.randn(300) for _ in range(3)]
+    compile_graph(capture(step, *inputs), context)
+    assert [d.chosen for d in keeping.decisions if d.kind == "in_place"] == ["in place"] * 2
 
 
 def test_two_inputs_that_become_each_other():
