@@ -10,6 +10,7 @@ from ..lowering.index import ZERO, Linear, axis, size
 from .forms import NotLinear, coefficient, environment, linear, new_axis, rewrite
 from .fusion import Node, views_in
 from .legality import accesses, row_terms
+from .order import along_memory
 
 SCRATCH_LIMIT = 16384  # elements of a row that a kernel may keep for itself
 SCRATCH_TOTAL = 24 * 1024  # of all rows of a group
@@ -17,7 +18,7 @@ SCRATCH_TOTAL = 24 * 1024  # of all rows of a group
 
 def finished(node: Node, kernel: str, program: Program, needed_outside: Callable[[str, Node], bool]) -> Group:
     """The group of a node. `needed_outside(buffer, node)` says whether something else reads a buffer."""
-    bodies, axes = merged(node.bodies, node.axes)
+    bodies, axes = merged(along_memory(node.bodies, len(node.axes)), node.axes)
     internal: set[str] = set()
     total = 0
     for body in bodies:

@@ -1,4 +1,4 @@
-"""Which loop of a pointwise group is innermost: the one that the vector unit runs along.
+"""Which loop of a pointwise group, or of a pointwise body in any group, is innermost: the vector unit runs along it.
 
 Loops come in the order of memory, which is best while the innermost is long. One of a few iterations leaves most of a
 vector empty; where there is much to compute, it pays to run along another loop and to reach memory in strides. The cost
@@ -7,7 +7,10 @@ are loads and stores of neighbours; what does not depend on the innermost loop i
 """
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+
+import sympy
 
 from ...artifacts.context import CompileContext
 from ...artifacts.records import Option
@@ -40,6 +43,34 @@ def ordered(group: Group, context: CompileContext) -> Group:
     options = [Option(name, -cost) for name, cost in costs.items()]
     chosen = orders[context.decide("loop-order", group.kernel, options, best, why)]
     return replace(group, axes=chosen, bodies=tuple([replace(b, axes=chosen) for b in group.bodies]))
+
+
+def along_memory(bodies: Sequence[LoopBody], outer: int) -> list[LoopBody]:
+    """`bodies` inside of `outer` common loops, pointwise ones with their innermost loop along memory.
+
+    A body has the loops of the reduction that it was fused with, and keeps them in any larger group. Those with loops
+    of the same extents share a nest, so they change together, and only where none of them runs along memory as it is.
+    """
+    families: dict[tuple[sympy.Expr, ...], list[int]] = {}
+    for number, body in enumerate(bodies):
+        if not body.reduction_axes and not any(s.op == "indirect" or s.mode for s in body.statements):
+            families.setdefault(tuple([a.extent for a in body.axes[outer:]]), []).append(number)
+    found = list(bodies)
+    for extents, members in families.items():
+        near = [sum(_neighbours(bodies[n], place) for n in members) for place in range(outer + len(extents))]
+        if len(extents) < 2 or near[-1] or max(near[outer:]) <= max(near[:outer], default=0):
+            continue
+        best = near.index(max(near[outer:]), outer)
+        for n in members:
+            axes = bodies[n].axes
+            found[n] = replace(bodies[n], axes=(*axes[:best], *axes[best + 1:], axes[best]))
+    return found
+
+
+def _neighbours(body: LoopBody, place: int) -> int:
+    """How many accesses of a body step from neighbour to neighbour in the loop at `place`."""
+    symbol = body.axes[place].symbol
+    return sum(form is not None and coefficient(form, symbol) == 1 for form in index_forms(body).values())
 
 
 def _free(group: Group) -> bool:

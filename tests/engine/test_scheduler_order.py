@@ -59,3 +59,17 @@ def test_statistics_of_rows_do_not_turn_the_loops_over_rows():
     torch.testing.assert_close(results[0], program(*inputs))
     lines = [line.text for line in keeping.records["kernels", "cpp"].lines]
     assert not any("[128]" in line for line in lines), "no block of lanes over channels"
+
+
+def test_what_was_fused_with_a_sum_of_columns_runs_along_memory_in_a_larger_group():
+    def program(q, k):
+        q, k = torch.nn.functional.elu(q) + 1, torch.nn.functional.elu(k) + 1
+        return (q * k.sum(1, keepdim=True)).sum(-1), k, q
+
+    inputs = torch.randn(8, 200, 32), torch.randn(8, 200, 32)
+    context, keeping = recording_context()
+    results = compile_graph(capture(program, *inputs), context)(*inputs)
+    for result, expected in zip(results, program(*inputs)):
+        torch.testing.assert_close(result, expected, rtol=1e-4, atol=1e-4)
+    lines = [line.text for line in keeping.records["kernels", "cpp"].lines]
+    assert sum("< 6400;" in line for line in lines) == 2  # 200 rows of 32 are one loop, for q and for k
