@@ -3,11 +3,11 @@
 The last rewrites of an ATen graph, and the only ones that look at the machine: each choice is a decision of kind
 "library" whose options carry a cost in microseconds. Walk: `measure.py` runs a call once on this machine and keeps what
 it cost on disk; `batches.py` joins products with one matrix; `bias.py` takes the bias out of products whose consumers
-are loops; `convolution.py` knows the ways of computing one convolution; `layouts.py` chooses among them for a whole
-graph, as a layout is shared by neighbours; `packing.py` packs frozen weights of convolutions; `gradients.py` takes the
-gradients of depthwise convolutions apart; `attention.py` takes our own kernel where it is faster than the library's;
-`products.py` does so for a matrix product, among the libraries and our own; `rows.py` lays out its matrices, also in a
-joint graph.
+are loops; `small_products.py` multiplies small matrices in loops; `convolution.py` knows the ways of computing one
+convolution; `layouts.py` chooses among them for a whole graph, as a layout is shared by neighbours; `packing.py` packs
+frozen weights of convolutions; `gradients.py` takes the gradients of depthwise convolutions apart; `attention.py` takes
+our own kernel where it is faster than the library's; `products.py` does so for a matrix product, among the libraries
+and our own; `rows.py` lays out its matrices, also in a joint graph.
 """
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from .layouts import choose_layouts, turn_images
 from .packing import pack_convolutions
 from .products import choose_products
 from .rows import pad_rows
+from .small_products import multiply_in_loops
 
 __all__ = ["choose", "lay_out"]
 
@@ -39,8 +40,8 @@ def choose(aten: AtenGraph, context: CompileContext) -> None:
     """Rewrite `aten` in place for the library calls that are cheapest here; recorded as a pass if it changed."""
     start = time.perf_counter()
     matches = (*join_batches(aten, context), *choose_layouts(aten, context), *pack_convolutions(aten, context),
-               *part_gradients(aten, context), *split_bias(aten, context), *choose_products(aten, context),
-               *choose_attention(aten, context))
+               *part_gradients(aten, context), *split_bias(aten, context), *multiply_in_loops(aten, context),
+               *choose_products(aten, context), *choose_attention(aten, context))
     _record(aten, context, (*matches, *pad_rows(aten, context), *turn_images(aten, context)), start)
 
 

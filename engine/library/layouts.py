@@ -39,6 +39,7 @@ def choose_layouts(graph: AtenGraph, context: CompileContext) -> list[RuleMatch]
     """Give convolutions and what lies between them the layouts in which the graph is fastest here."""
     if any(n.target in STRIDED for n in graph.module.graph.nodes):
         return []
+    _repeat_weights(graph.module.graph)
     matches = _widened(graph.module.graph)
     nodes, promised = list(graph.module.graph.nodes), _promised(graph.module.graph)
     frozen = frozen_nodes(graph.module.graph)
@@ -87,6 +88,19 @@ def _is_turned_inside(node: torch.fx.Node) -> bool:
     plain = not node.kwargs and not node.args[6] and node.args[8] == 1
     return bool(plain and image.device.type == GPU and image.itemsize == 2 and image.dim() == weight.dim() == 4
                 and _is_image(image) and image.is_contiguous())
+
+
+def _repeat_weights(graph: torch.fx.Graph) -> None:
+    """Copy weights that are one kernel for all channels (a blur's), as ATen does inside: dense, they have a layout."""
+    for node in [n for n in graph.nodes if n.target is aten.convolution.default]:
+        weight = node.args[1]
+        value = weight.meta["val"]
+        if value.device.type == "cpu" and any(isinstance(step, int) and step == 0 for step in value.stride()):
+            with graph.inserting_before(node):
+                copy = graph.call_function(aten.clone.default, (weight,), {"memory_format": torch.contiguous_format})
+            copy.meta.update(weight.meta)
+            copy.meta["val"] = value.clone(memory_format=torch.contiguous_format)
+            node.replace_input_with(weight, copy)
 
 
 def _widened(graph: torch.fx.Graph) -> list[RuleMatch]:
@@ -235,7 +249,7 @@ def _propagate(graph: torch.fx.Graph, wanted: Mapping[torch.fx.Node, bool], chan
             _turn_image(graph, node, wanted[node])
         kind, affected = kind_of(node), [n for n in node.all_input_nodes if n in changed]
         if kind in (POINTWISE, GATHER, COMPOSITE):
-            if any(_turned(n.meta["val"]) for n in affected) and node.target is not aten.clone.default:
+            if any(_channels_innermost(n.meta["val"]) for n in affected) and node.target is not aten.clone.default:
                 _set_value(node, _turn(node.meta["val"]), changed)
         elif (node in wanted or affected) and kind in (None, VIEW, RESHAPE):
             _set_value(node, _again(node), changed)
@@ -343,6 +357,14 @@ def _turned(value: Any) -> bool:
     if not _is_image(value) or value.is_contiguous():
         return False
     return value.movedim(1, -1).is_contiguous()
+
+
+def _channels_innermost(value: Any) -> bool:
+    """Whether an image is turned, or a slice of one that is: its memory may have gaps."""
+    if not _is_image(value) or value.is_contiguous() or value.shape[1] == 1:
+        return False
+    strides = [step for size, step in zip(value.movedim(1, -1).shape, value.movedim(1, -1).stride()) if size != 1]
+    return strides[-1] == 1 and strides == sorted(strides, reverse=True)
 
 
 def _turn(value: Any) -> Any:

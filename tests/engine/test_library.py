@@ -65,10 +65,10 @@ def test_a_batch_with_one_matrix_is_one_product(x):
 
 def test_other_batches_are_left_alone():
     def program(x, w, many):
-        return torch.bmm(x, w.expand(3, 8, 5)), torch.bmm(x, many)
+        return torch.bmm(x, w.expand(3, 12, 5)), torch.bmm(x, many)
 
-    for x in (torch.randn(3, 600, 8)[:, :300], torch.randn(4, 3, 8).transpose(0, 1)):  # many rows; few columns
-        _, lines, _ = compiled(program, x, torch.randn(8, 5), torch.randn(3, 8, 5))
+    for x in (torch.randn(3, 600, 12)[:, :300], torch.randn(4, 3, 12).transpose(0, 1)):  # many rows; few columns
+        _, lines, _ = compiled(program, x, torch.randn(12, 5), torch.randn(3, 12, 5))
         assert calls(lines, "bmm") == 2
 
 
@@ -167,6 +167,46 @@ def test_other_products_are_left_alone(program):
     assert not [d for d in keeping.decisions if d.subject.startswith("product-")]
 
 
+# ---- small products
+SMALL = {
+    "rotations": ((500, 3, 3), (500, 3, 3)), "points": ((500, 3, 3), (500, 3, 1)), "one term": ((9, 4, 1), (9, 1, 5)),
+    "vectors": ((40, 1, 30), (40, 30, 20)), "sums": ((40, 20, 30), (40, 30, 1)), "scalars": ((40, 1, 50), (40, 50, 1)),
+    "tall": ((1000, 3), (3, 4)), "wide": ((3, 3), (3, 1000)), "tall, one column": ((1000, 4), (4, 1)),
+}
+
+
+@pytest.mark.parametrize("shapes", SMALL.values(), ids=SMALL)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_small_matrices_are_multiplied_in_loops(shapes, dtype):
+    """As dense ones, transposed, expanded, and with loops before and after."""
+    torch.manual_seed(0)
+    left, right = (torch.randn(s, dtype=dtype) for s in shapes)
+    again = (left, right), (left.mT.contiguous().mT, right.mT.contiguous().mT), (left[:1].expand_as(left), right)
+    for inputs in again:
+        for program in (lambda a, b: a * 2 @ (b + 1), lambda a, b: torch.relu(a @ b).sum(-1), lambda a, b: a @ b):
+            results, lines, _ = compiled(program, *inputs)
+            assert_like(results, [program(*inputs)])
+        assert calls(lines, "bmm") + calls(lines, "mm") == 0
+        product = "mm" if left.dim() == 2 else "bmm"
+        forced, lines, _ = compiled(lambda a, b: a @ b, *inputs, overrides={f"library:{product}": product})
+        assert_like(forced, [inputs[0] @ inputs[1]])
+        assert calls(lines, "bmm") + calls(lines, "mm") == 1
+
+
+@pytest.mark.parametrize("program", [
+    lambda x: torch.bmm(x.view(8, 16, 12), x.view(8, 12, 16)),  # many terms
+    lambda x: torch.bmm(x.view(8, 64, 3), x.view(8, 3, 64)),  # many results
+    lambda x: x.view(-1, 3)[:100] @ x.view(-1)[:9].view(3, 3),  # too few rows to matter
+    lambda x: x.sin().view(-1, 8) @ x.cos().view(-1)[:64].view(8, 8),  # eight sines for each
+    lambda x: torch.bmm(x.view(-1, 3, 2).half(), x.view(-1, 2, 3).half()),
+])  # fmt: skip
+def test_other_products_are_the_librarys(program):
+    x = torch.randn(1536)
+    results, lines, _ = compiled(program, x)
+    torch.testing.assert_close(results[0], program(x), rtol=1e-3, atol=1e-3)
+    assert calls(lines, "bmm") + calls(lines, "mm") == 1
+
+
 # ---- convolutions
 class Block(nn.Module):
     """What convolutions stand between: normalization, pooling, a residual, a concatenation, an upsampling."""
@@ -240,6 +280,35 @@ def test_convolutions_of_rows(way, length):
         assert_like(results, module(x))
     rules = [m.rule for m in keeping.records["passes", "library"].matches]
     assert rules.count("rows-as-images") == 2 and rules.count("layout") == 2 * (way != "contiguous")
+
+
+def test_a_gate_on_halves_of_the_channels_keeps_them_innermost():
+    """A chunk of an image with channels innermost has gaps; what is computed from it has not."""
+    torch.manual_seed(0)
+    first, second = nn.Conv2d(3, 16, 3, padding=1), nn.Conv2d(8, 4, 3, padding=1)
+
+    def program(x):
+        a, b = first(x)[..., 1:].chunk(2, 1)
+        gate = torch.tanh(a) * torch.sigmoid(b)
+        return second(gate), gate
+
+    x, module = torch.randn(2, 3, 12, 12), Program(program, first, second)
+    with torch.no_grad():
+        results, _, keeping = compiled(module, x, overrides={"library:convolution*": "channels-last"})
+        assert_like(results, module(x))
+    copies = [n for n in keeping.records["passes", "library"].graph.nodes if n.id.startswith("clone")]
+    assert len(copies) == 3  # the image, and two results in eager's layout
+
+
+def test_a_blur_with_one_kernel_for_all_channels_has_a_layout():
+    def program(x, kernel):
+        return F.conv2d(x, kernel.expand(3, 1, 1, 5), groups=3)
+
+    inputs = torch.randn(2, 3, 20, 20), torch.randn(1, 1, 1, 5)
+    for way in ("contiguous", "channels-last"):
+        results, _, keeping = compiled(program, *inputs, overrides={"library:convolution": way})
+        assert_like(results, [program(*inputs)])
+        assert [d.chosen for d in keeping.decisions if d.subject == "convolution" and d.kind == "library"] == [way]
 
 
 class Program(nn.Module):
