@@ -365,11 +365,15 @@ class FrameShapes:
         """The int behind `source`: a symbol when it has been seen to vary, else `value` itself (guard on it then)."""
         if not self.policy.number(source, value):
             return value
-        symbol = self.shape_env.create_unspecified_symbol(
-            value, source=_SymbolSource(source), dynamic_dim=DimDynamic.DYNAMIC
-        )
+        return self.int_symbol(value, source)
+
+    def int_symbol(self, value: int, source: Source) -> torch.SymInt:
+        """A symbol for an int that is an input of the graph."""
+        theirs = _SymbolSource(source)
+        symbol = self.shape_env.create_unspecified_symbol(value, source=theirs, dynamic_dim=DimDynamic.DYNAMIC)
         self._bind(symbol, source, value)
-        return self.shape_env.create_symintnode(symbol, hint=value, source=_SymbolSource(source))
+        made: Any = self.shape_env.create_symintnode(symbol, hint=value, source=theirs)
+        return made
 
     def float_symbol(self, value: float, source: Source) -> torch.SymFloat:
         """A symbol for a float that is an input of the graph."""

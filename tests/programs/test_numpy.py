@@ -455,6 +455,57 @@ def test_numbers_that_vary_are_inputs():
     assert [reason.partition(":")[0] for reason in STATISTICS.reasons] == ["recompile"]
 
 
+@program
+def integers_that_vary(compile):
+    def operators(x, n):
+        return x * n, n * x + n, x**n, n - x, x / (n * n + 1), x.long() % (n + 20), torch.full((2,), n), x.clamp(max=n)
+
+    def places(x, n):
+        x = x.clone()
+        x[n] = x[n, 1:].sum() + x[:n, 0].sum() + x[n : n + 2].sum()
+        return x, x[n], x.narrow(0, abs(int(n)), 2), x[(n, 0)], torch.roll(x, n), x.sum(n % 2)
+
+    def as_numbers(x, n):
+        turns = list(range(n))
+        read = f"{n}", {n: 1}, float(n), n, n + 1, type(n), n.dtype
+        return x * int(n), n.item(), turns, read, -n, np.sqrt(abs(n)), [x][n - n]
+
+    def branches(x, n, m):
+        if n > 3 and n != m:
+            return x + n, n < x, n == m, n > m, max(n, m)
+        return (x - n, n // 2, n / 2, n & m, n << 1, divmod(n, m + 1)) if n else x
+
+    def overflows(x, n):
+        return x * (n * n), n + np.int8(1), n**2
+
+    def held(x, owner):
+        owner["step"] = owner["step"] + 1
+        return x * owner["step"]
+
+    numbers, x = (3, 1, 0, 5, 4, -2, 7, 8), torch.arange(60.0).view(12, 5)
+    steps = {"step": np.int64(0)}
+    out = [call(f, x, np.int64(n)) for f in map(compile, (operators, places, as_numbers)) for n in numbers]
+    f, g, h = compile(branches), compile(overflows), compile(held)
+    out += [call(f, x, kind(n), np.int64(5)) for kind in (np.int64, np.int16) for n in numbers]
+    with warnings.catch_warnings(record=True) as shown:
+        warnings.simplefilter("always")
+        out += [call(g, x, np.int8(n)) for n in (1, 2, 3, 100, 127)]
+    return out, [h(x, steps) for _ in range(4)], steps, [str(w.message) for w in shown]
+
+
+def test_integers_that_vary_are_inputs():
+    def f(x, n):
+        if n > 20:
+            return x
+        return x * n, x[n], x[:n] + (n + 1), x.view(-1)[int(n)], torch.zeros(abs(int(n)), 2)
+
+    STATISTICS.clear()
+    compiled, x = ptdebug.compile(f), torch.arange(60.0).view(12, 5)
+    for number in (3, 2, 7, 11, 5, 10, 4, 9, 8):
+        assert described(compiled(x, np.int64(number))) == described(f(x, np.int64(number)))
+    assert len(STATISTICS.reasons) == 1, STATISTICS.reasons
+
+
 @pytest.mark.parametrize("name", ["arrays_share_memory_with_tensors", "reductions", "indexing", "warnings_are_shown"])
 def test_the_engine_computes_what_numpy_does(name):
     expected = program[name](lambda f=None, **_: f or (lambda g: g))

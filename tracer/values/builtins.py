@@ -7,6 +7,7 @@ from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
 from .attributes import MISSING, SuperValue, is_python_method, special
@@ -159,6 +160,8 @@ def _dir(tx: Interpreter, value: Value) -> Value:
 # ---- numbers and strings -------------------------------------------------------------------------------------------
 def _int(tx: Interpreter, value: Value | None = None, base: Value | None = None) -> Value:
     if value is None or base is not None or value.is_constant():
+        if value is not None and base is None and issubclass(value.python_type(), np.integer):
+            return value.call_method(tx, "__index__", [], {})
         return fold(tx, int, [v for v in (value, base) if v is not None])
     return _converted(tx, value, int, "__int__")
 

@@ -120,8 +120,8 @@ class FloatValue(NumberValue):
         return f"the number `{in_words(self.source)}`"
 
 
-VARYING: dict[type, type[FloatValue]] = {float: FloatValue}
-"""By the type of a float, also of NumPy's, its Value where it varies."""
+VARYING: dict[type, Callable[..., Value]] = {float: FloatValue}
+"""By the type of a float, or of a number of NumPy's, its Value where it varies: it has the number of this call."""
 
 _NUMPYS_FUNCTION = type(np.prod)
 
@@ -228,16 +228,16 @@ REGISTRY["compute_from_ints"] = _compute_from_ints
 
 
 def _source_of(value: Value) -> Source | None:
-    if value.is_constant():
+    if value.is_constant() and not hasattr(value, "number"):
         return ConstantSource(repr(value.as_constant()), value.as_constant())
     return value.source
 
 
 def _number_of(value: Value) -> Any:
+    if hasattr(value, "number"):
+        return value.number
     if value.is_constant():
         return value.as_constant()
-    if isinstance(value, FloatValue) or (isinstance(value, NumberValue) and value.is_drawn):
-        return value.number  # type: ignore[attr-defined]
     return value.symbol.node.hint if isinstance(value, NumberValue) else None
 
 

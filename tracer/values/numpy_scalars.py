@@ -6,18 +6,22 @@ that are not known, are left to eager.
 """
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..sources import ComputedSource, Source
+from ..wording import in_words
 from .base import Unsupported, Value
 from .builtin_functions import BuiltinValue
 from .constant import BoundBuiltin, ConstantValue
 from .floats import VARYING, FloatValue, compute, fits_symbol
 from .handlers import handler_of, handles
 from .instances import build_object
+from .number import NumberValue
+from .operators import IN_PLACE
 from .registry import builds, from_python
 from .sequences import SequenceValue
 
@@ -87,6 +91,84 @@ class NumpyFloat(FloatValue):
         return NumpyScalar(self.specialize(tx))
 
 
+class NumpyInteger(Value):
+    """An integer of NumPy's that varies. To operators of torch, as an index and as an int it is an input of the graph,
+    and arithmetic is NumPy's, before the graph; whatever else asks for it gets the one of this call, guarded."""
+
+    __slots__ = ("number", "trace")
+
+    def __init__(self, tx: Interpreter, number: np.integer[Any], source: Source) -> None:
+        super().__init__(source)
+        self.number = number
+        self.trace = tx.trace
+
+    def python_type(self) -> type:
+        """int8, int16, int32 or int64 of NumPy's."""
+        return type(self.number)
+
+    def is_constant(self) -> bool:
+        """It has a value at this call."""
+        return True
+
+    def as_constant(self) -> np.integer[Any]:
+        """The integer at this call, guarded."""
+        assert self.source is not None
+        self.trace.guards.add(self.source, "COMPUTED", self.number)
+        return self.number
+
+    def truth(self, tx: Interpreter) -> bool:
+        """Whether it is not zero, guarded."""
+        return bool(compute(tx, bool, [self]).as_constant())
+
+    def as_int(self) -> Value:
+        """The Python number, an input."""
+        assert self.source is not None
+        source = ComputedSource(np.generic.item, (self.source,))
+        known = self.trace.values_by_source.get(source)
+        if known is None:
+            graph, number = self.trace.graph, self.number.item()
+            symbol = graph.shapes.int_symbol(number, source)
+            known = NumberValue(symbol, node=graph.add_placeholder(source, symbol), source=source)
+            self.trace.values_by_source[source] = known
+        return known
+
+    def as_proxy(self) -> Any:
+        """As the Python number."""
+        return self.as_int().as_proxy()
+
+    def getattr(self, tx: Interpreter, name: str) -> Value:
+        """Its methods."""
+        if name in _AS_INT:
+            return BoundBuiltin(self, name)
+        return NumpyScalar(self.as_constant()).getattr(tx, name)
+
+    def call_method(self, tx: Interpreter, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        """`item()` is the Python number; for other methods the integer is fixed."""
+        if name in _AS_INT and not args and not kwargs:
+            return self.as_int()
+        return NumpyScalar(self.as_constant()).call_method(tx, name, args, kwargs)
+
+    def unary(self, tx: Interpreter, function: Callable[..., Any]) -> Value:
+        """`operator.index`; negation and the like."""
+        return self.as_int() if function is operator.index else compute(tx, function, [self])
+
+    def binary(self, tx: Interpreter, function: Callable[..., Any], left: Value, right: Value) -> Value | None:
+        """With another number that has a value at this call."""
+        other = right if left is self else left
+        if not _is_float(other):
+            return None
+        return compute(tx, IN_PLACE.get(function, function), [left, right])
+
+    def describe(self) -> str:
+        """Its name in the program."""
+        assert self.source is not None
+        return f"the number `{in_words(self.source)}`"
+
+
+_AS_INT = ("item", "__index__", "__int__")
+
+VARYING.update(dict.fromkeys((np.int8, np.int16, np.int32, np.int64), NumpyInteger))
+
 _OF_TYPE = ("dtype", "shape", "ndim", "size", "itemsize", "nbytes")
 
 VARYING.update(dict.fromkeys((np.float16, np.float32, np.float64), NumpyFloat))
@@ -94,7 +176,7 @@ VARYING.update(dict.fromkeys((np.float16, np.float32, np.float64), NumpyFloat))
 
 @builds(np.generic)
 def build_numpy_scalar(tx: Interpreter, obj: Any, source: Source | None) -> Value:
-    """A scalar, guarded by type and value; by type where the policy says that a float varies."""
+    """A scalar, guarded by type and value; by type where the policy says that it varies."""
     kind = type(obj)
     if not issubclass(kind, (np.integer, np.floating, np.bool_)):
         raise Unsupported("unknown-type", kind.__qualname__)
@@ -137,7 +219,8 @@ def _computes(function: Callable[..., Any]) -> None:
 
     @handles(function)
     def handler(tx: Interpreter, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
-        if not kwargs and any(isinstance(arg, FloatValue) for arg in args) and all(map(_is_float, args)):
+        varies = any(isinstance(arg, (FloatValue, NumpyInteger)) for arg in args)
+        if varies and not kwargs and all(map(_is_float, args)):
             return compute(tx, function, args)
         plain = [_plain(arg) for arg in args], {name: _plain(value) for name, value in kwargs.items()}
         with np.errstate(all="raise"):  # what NumPy warns of, it does in eager

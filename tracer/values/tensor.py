@@ -129,6 +129,8 @@ class TensorValue(Value):
     def getitem(self, tx: Interpreter, key: Value) -> Value:
         """Indexing: a node. Taken as an index, a number that varies would become a constant; `select` keeps it, but has
         another message where it is out of range."""
+        if key.is_constant() and issubclass(key.python_type(), np.integer):
+            key = key.call_method(tx, "__index__", [], {})
         if isinstance(key, NumberValue) and self.kind in (torch.Tensor, torch.nn.Parameter) and self.fake.dim():
             if not key.is_constant() and key.python_type() is int and key.is_backed() and self._has_row(key.symbol):
                 return tx.graph.call(torch.select, [self, constant(0), key], {}, tx)
