@@ -179,7 +179,7 @@ def recompile_lines(
     comma = "," if ", " in function else ""
     head = f"{function}{comma} was compiled again{took}" if function else "compiled again"
     texts = [f"{head}  ({owner})" if owner else head]
-    texts += [rounded(f"  because: {record.what or record.guard}{_change(record.expected, record.actual)}")]
+    texts += [rounded(f"  because: {_cut(record.what or record.guard)}{_change(record.expected, record.actual)}")]
     texts += [rounded(f"  and: {other.removeprefix('and ')}") for other in record.also]
     texts += [f"  called from: {_place_text(record.call_site, source)}"] if record.call_site else []
     texts += [f"  needed by: {_place_text(record.location, source)}"] if record.location else []
@@ -193,9 +193,14 @@ def _change(expected: object, actual: object) -> str:
     return f" is no longer true: {actual}" if expected == "true" else f": was {expected}, is now {actual}"
 
 
+def _cut(what: str) -> str:
+    """A condition on sizes can go over many lines: its beginning; the guard below has all of it."""
+    return what if len(what) <= 2 * LONG_CHECK else f"{what[: 2 * LONG_CHECK]}…"
+
+
 def change_text(recompile: dict[str, Any]) -> str:
     """What changed, in one line, of the summary's document of a recompilation."""
-    what = recompile["what"] or recompile["guard"]
+    what = _cut(recompile["what"] or recompile["guard"])
     return rounded(f"{what}{_change(recompile['expected'], recompile['actual'])}")
 
 

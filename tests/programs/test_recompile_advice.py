@@ -110,6 +110,14 @@ def loops(x):
     return x
 
 
+def doubled(x):
+    return x * 2
+
+
+COMPILED = ptdebug.compile(doubled)
+PLACE = Path(__file__).name
+
+
 def breaks_in_between(x):
     y = x.tanh()
     torch._dynamo.graph_break()
@@ -266,6 +274,11 @@ ADVICE: dict[str, Advice] = {
     "type": Advice(
         "type(factor)", "int", "float", "with values of one type",
         calls(by_factor, (X, 2), (X, 3.5)), calls(by_factor, (X, torch.tensor(2.0)), (X, torch.tensor(3.5))),
+    ),
+    "compiled function": Advice(
+        "act", "the function `torch.tanh`",
+        f"what torch.compile made of the function `doubled` in {PLACE}:{doubled.__code__.co_firstlineno}",
+        "use one object for all calls", calls(lambda x, act: act(x) + 1, (X, torch.tanh), (X, COMPILED)),
     ),
     "function": Advice(
         "act", "the function `torch.relu`", "the function `torch.tanh`", "use one object for all calls",

@@ -256,6 +256,10 @@ def library_in_c(x):
     return x * LIBRARY.abs(-3)
 
 
+def compiles_inside(x):
+    return ptdebug.compile(torch.tanh)(x * 2)
+
+
 def function_in_a_transform(x):
     return torch.func.grad(lambda y: Doubled.apply(y).sum())(x)
 
@@ -295,6 +299,7 @@ SAID = (
     Said(number_as_json, "not-a-constant", 'json.dumps({"mean": x', "the text of a tensor's values", "is_compiling"),
     Said(numbers_for_a_sum, "not-a-constant", "math.fsum(", "a number that is read out", "keep it a tensor"),
     Said(next_of_a_generator, "call", "next(NUMBERS)", "begun before: outside", "before the call and pass it"),
+    Said(compiles_inside, "skipped-function", "ptdebug.compile(torch.tanh)", "is called inside of", "once, before"),
     Said(library_in_c, "call", "LIBRARY.abs(-3)", "a library in C", "before or after"),
     Said(root_of_a_tensor, "not-a-constant", "math.sqrt(x.sum())", "the tensor `x.sum()` in Python", "torch.sqrt"),
     Said(logarithm_of_a_tensor, "not-a-constant", "math.log(max", "has to wait", "torch.log(x) / math.log(base)"),

@@ -49,6 +49,8 @@ def subject(value: Any) -> str:
     """What an object is to the person who wrote it: "the function `act` in model.py:3"."""
     if isinstance(value, types.MethodType):
         return f"the method `{getattr(value.__func__, '__qualname__', '?')}`{_place(value.__func__)}"
+    if isinstance(value, types.FunctionType) and "_ptdebug_original" in value.__dict__:
+        return f"what torch.compile made of {subject(value.__dict__['_ptdebug_original'])}"
     if isinstance(value, types.FunctionType):
         return f"the function `{value.__qualname__}`{_place(value)}"
     if isinstance(value, types.CodeType):
