@@ -10,6 +10,7 @@ import pytest
 import torch
 import torch.nn as nn
 from ptdebug.tracer import dispatch
+from torch._dynamo.mutation_guard import install_generation_tagging_init
 
 from .checking import Programs, call, check
 
@@ -287,4 +288,14 @@ def test_a_program_that_makes_modules_is_the_program(name):
 def test_modules_without_parameters_do_not_break_the_graph(name):
     dispatch.reset()
     program[name](lambda function: ptdebug.compile(function, backend=lambda module, inputs: module.forward))
+    assert dispatch.stats()["graph_breaks"] == 0, dispatch.stats()["reasons"]
+
+
+def test_modules_are_made_after_torch_dynamo_has_run(monkeypatch):
+    for name in ("__init__", "__setstate__"):
+        monkeypatch.setattr(nn.Module, name, getattr(nn.Module, name))
+    monkeypatch.setattr(nn.Module, "___needs_generation_tag_patch", True, raising=False)
+    install_generation_tagging_init()
+    dispatch.reset()
+    check(program["helpers"])
     assert dispatch.stats()["graph_breaks"] == 0, dispatch.stats()["reasons"]

@@ -266,6 +266,19 @@ def _module_call(tx: Interpreter, args: Sequence[Value], kwargs: Mapping[str, Va
     return owner.call_module(tx, args[1:], kwargs)
 
 
+def _tagged_init(tx: Interpreter, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+    """Once TorchDynamo has run in the program (torch.cond of eager lets it), a function of its own stands in the place
+    of `nn.Module.__init__`, which also notes which modules are new."""
+    tagged: Any = torch.nn.Module.__init__
+    cells = dict(zip(tagged.__code__.co_freevars, tagged.__closure__ or ()))
+    if "init" not in cells:
+        raise Unsupported("call", "nn.Module.__init__ with another function in its place")
+    return _as_written(tx, cells["init"].cell_contents, args, kwargs)
+
+
+NAMED["torch._dynamo.mutation_guard", "patched_init"] = _tagged_init
+
+
 def _as_written(
     tx: Interpreter, function: Callable[..., Any], args: Sequence[Value], kwargs: Mapping[str, Value]
 ) -> Value:

@@ -1,5 +1,5 @@
 """NumPy's scalars (`np.float64(0.5)`, `np.sqrt(64)`): NumPy computes with them while the frame is traced, or, where a
-float varies from call to call, before the graph runs.
+number varies from call to call, before the graph runs.
 
 An operator of torch takes one as the Python number that it is, so that is what stands in the graph. Arrays, and numbers
 that are not known, are left to eager.
