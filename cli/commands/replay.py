@@ -63,7 +63,8 @@ def _print(compile_id: str, document: dict[str, Any]) -> None:
     for rung in document["rungs"]:
         apart = f"max abs {_text(rung['max_abs'])}, rel {_text(rung['max_rel'])}; "
         figures = apart if rung["verdict"] in ("rounding", "different") else ""
-        head = f"  {rung['stage']:<9} {rung['device']:<5} {rung['verdict']:<10} {rung['seconds'] * 1e3:9.2f} ms"
+        took = "" if rung["verdict"] == "absent" else f"{rung['seconds'] * 1e3:9.2f} ms"
+        head = f"  {rung['stage']:<9} {rung['device']:<5} {rung['verdict']:<10} {took:12}"
         print(f"{head}  {figures}{rung['why']}".rstrip())
     first = document["first_difference"]
     if first is not None:

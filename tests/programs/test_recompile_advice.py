@@ -232,6 +232,10 @@ ADVICE: dict[str, Advice] = {
         calls(lambda x: x.tanh() * x.shape[0], (X,), (torch.rand(9, 4),)),
         lambda compile: calls(lambda x: x.tanh() * x.shape[0], *marked(6, 9))(compile),
     ),
+    "size of one": Advice(
+        "x.size(0)", "2 or more", "1", "nothing: sizes 0 and 1 are compiled on their own",
+        calls(lambda x: x.tanh() * 2, (X,), (torch.rand(1, 4),), dynamic=True),
+    ),
     "size after a break": Advice(
         "y.size(0)", "6", "9", "where the function makes it before a break, compile with dynamic=True",
         calls(breaks_in_between, *marked(6, 9)), calls(breaks_in_between, (X,), (torch.rand(9, 4),), dynamic=True),
@@ -268,7 +272,7 @@ ADVICE: dict[str, Advice] = {
     ),
     "number of NumPy's": Advice(
         "factor", "np.int64(2)", "np.int64(3)", "or as a Python number (factor.item",
-        calls(by_factor, (X, np.int64(2)), (X, np.int64(3))),
+        calls(lambda x, factor: torch.tanh(x) * factor, (X, np.int64(2)), (X, np.int64(3))),
         calls(by_factor, (X, torch.tensor(2)), (X, torch.tensor(3))),
     ),
     "type": Advice(

@@ -335,8 +335,10 @@ def _condition(check: Check, scope: Scope) -> list[Difference]:
         if strided is not None:
             hint = _TENSOR_HINTS[".stride()"].format(name=in_words(strided.owner))
         where = {name: in_words(source) for name, source in zip(guard.names, guard.sources)}
-        what = _SYMBOL.sub(partial(_renamed, where), guard.expression)
-        found.append(Difference(code, what, "true", values, guard.location or check.location, hint))
+        what, expected = _SYMBOL.sub(partial(_renamed, where), guard.expression), "true"
+        if re.fullmatch(r"2 <= \w+", guard.expression) and len(guard.sources) == 1:
+            what, expected, values = what.removeprefix("2 <= "), "2 or more", values.rpartition(" is ")[2]
+        found.append(Difference(code, what, expected, values, guard.location or check.location, hint))
     return found
 
 
