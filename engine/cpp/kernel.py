@@ -24,6 +24,7 @@ from .dtypes import ctype
 from .indices import c_expression
 from .nest_writer import NestWriter, lane_end, lane_header, loop_header
 from .nests import Nest, nests_of
+from .past_cache import stored_past_cache
 from .row_tiles import RowTile
 from .scatter import owner, range_lines, scatters
 from .scope import Scopes, buffer_name, form_of
@@ -66,6 +67,8 @@ class Kernel:
         self.width = LANES  # lanes that a block has room for
         self.step = str(LANES)  # and how many it has
         self.loops_around: tuple[Axis, ...] = ()
+        self.past_cache: frozenset[str] = frozenset()  # the results that are written past it
+        self.blocks: dict[str, str] = {}  # the arrays in which the loop that is being written has parts of them
         self.places: Mapping[sympy.Basic, sympy.Expr] = {}  # what remainders are in a piece of the innermost loop
         self.owner: Statement | None = None  # the index that says which thread does an iteration
         self.changes: dict[str, int] = {}  # buffer -> stores so far: what was loaded before one is not what is there
@@ -114,6 +117,8 @@ class Kernel:
                 self.writer.line("int64 status = 0;")
             with self.scopes.open():
                 self._outer_loops()
+                if self.past_cache and not self.shape.parallel:
+                    self.writer.line("past_cache_done();")
             self.writer.line("return status;" if checked else "return 0;")
 
     def canonical(self, lines: Sequence[CodeLine]) -> str:
@@ -148,10 +153,10 @@ class Kernel:
             loops[0] = loop_header(outer[0], *ends)
         if self.lane is not None:
             loops.append(lane_header(self.lane, self.step))
-        if self.shape.parallel == "outer" and loops:
-            collapse = f" collapse({self.shape.shared})" if self.shape.shared > 1 else ""
-            self.writer.line(f"#pragma omp parallel for{collapse}{self.shape.condition} schedule(static)")
-        with self._owners(), self._added(chunks), self._loops(loops):
+        if self.tile is None and self.lane is None and self.shape.parallel in ("outer", "nests", ""):
+            memory = {name: self.program.buffers[name] for name in self.buffers}
+            self.past_cache = stored_past_cache(self.group, self.nests, outer, memory, self.context)
+        with self._threads(loops), self._owners(), self._added(chunks), self._loops(loops):
             if self.lane is not None:
                 self.writer.line(lane_end(self.lane, self.step))
             for name, scratch in self.arrays.items():
@@ -196,6 +201,29 @@ class Kernel:
         lanes, row = c_expression(sympy.Mul(*[a.extent for a in outer], lane.extent)), c_expression(lane.extent)
         self.writer.line(f"const int64 lanes = lanes_each({lanes}, {row}, {LANES}, {self.width});")
         return "lanes"
+
+    @contextmanager
+    def _threads(self, loops: Sequence[str]) -> Iterator[None]:
+        """Around the outer loops, where threads share them."""
+        if self.shape.parallel != "outer" or not loops:
+            yield
+            return
+        collapse = f" collapse({self.shape.shared})" if self.shape.shared > 1 else ""
+        with self.sharing(collapse):
+            yield
+
+    @contextmanager
+    def sharing(self, collapse: str = "") -> Iterator[None]:
+        """Around a loop that threads share; each of them ends with its stores past the cache done."""
+        if not self.past_cache:
+            self.writer.line(f"#pragma omp parallel for{collapse}{self.shape.condition} schedule(static)")
+            yield
+            return
+        self.writer.line(f"#pragma omp parallel{self.shape.condition}")
+        with self.writer.block(""):
+            self.writer.line(f"#pragma omp for{collapse} schedule(static) nowait")
+            yield
+            self.writer.line("past_cache_done();")
 
     @contextmanager
     def _owners(self) -> Iterator[None]:

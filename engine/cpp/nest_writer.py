@@ -14,6 +14,7 @@ from .choices import CHUNKS
 from .dtypes import ctype
 from .indices import c_expression
 from .nests import Nest, Part
+from .past_cache import write_blocks
 from .pieces import Piece, folded, pieces_of
 from .reductions import Accumulator, Place
 from .row_steps import several_rows, takes_several
@@ -224,6 +225,8 @@ class NestWriter:
                     self._loop_tree(depth + 1, "0", "")
         self.kernel.places = {}
         if pieces:
+            return
+        if innermost and write_blocks(self, a, depth):
             return
         rest = several_rows(self, a, depth, first, last) if takes_several(self, depth) else first
         if rest:

@@ -12,6 +12,7 @@ import re
 from .called_math import CALLED_MATH
 from .double_math import DOUBLE_MATH
 from .float_math import FLOAT_MATH
+from .past_cache import PAST_CACHE
 
 TYPES = """\
 typedef signed char int8;
@@ -252,6 +253,7 @@ template <typename T> INLINE T shift_right(T a, T b) {
     **FLOAT_MATH,
     **CALLED_MATH,
     **DOUBLE_MATH,
+    **PAST_CACHE,
 }
 
 _WORD = re.compile(r"[A-Za-z_]\w*")

@@ -78,6 +78,9 @@ class StatementWriter:
         scratch, tile = self.kernel.arrays.get(s.buffer), self.kernel.tile
         if tile is not None and (element := tile.element(s, self.kernel.loops_around)):
             return element
+        if s.op == "store" and s.buffer in self.kernel.blocks:
+            g = self.kernel.loops_around[-1].symbol
+            return f"{self.kernel.blocks[s.buffer]}[{g} - {g}_0]"
         if scratch is None:
             return f"{buffer_name(s.buffer)}[{self._index(part, s)}]"
         form = form_of(s.index, self.kernel.group.axes, self.kernel.loops_around)
