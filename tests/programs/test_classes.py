@@ -532,6 +532,27 @@ def test_methods_of_builtin_bases_stay_theirs_after_a_break():
     check(use)
 
 
+def test_the_dict_of_a_thread_local_is_that_of_the_thread():
+    def use(compile):
+        local, told = threading.local(), []
+        local.scale = 3
+
+        def fn(x):
+            return x * local.__dict__.get("scale", 1), sorted(vars(local))
+
+        f = compile(fn)
+        told.append(f(X))
+        local.scale, local.other = 5, 1
+        told.append(f(X))
+        thread = threading.Thread(target=lambda: told.append(f(X)))
+        thread.start()
+        thread.join()
+        del local.scale
+        return told, f(X)
+
+    check(use)
+
+
 def test_attributes_of_thread_locals_are_set():
     class Own(threading.local):
         pass

@@ -479,7 +479,7 @@ class ObjectValue(Value):
 
     def _of_this_thread(self, tx: Interpreter, name: str) -> Value | None:
         """An attribute of a `threading.local`, whose `__dict__` is another in each thread: only getattr finds it."""
-        if type(self.real) is not threading.local or self.source is None:
+        if type(self.real) is not threading.local or self.source is None or name == "__dict__":
             raise Unsupported("attribute", f"{self.describe()}.{name}, of which each thread has its own")
         if not hasattr(self.real, name):
             return None
