@@ -271,8 +271,13 @@ ADVICE: dict[str, Advice] = {
         calls(by_factor, (X, 2.5), (X, 3.5)), calls(by_factor, (X, torch.tensor(2.5)), (X, torch.tensor(3.5))),
     ),
     "number of NumPy's": Advice(
-        "factor", "np.int64(2)", "np.int64(3)", "or as a Python number (factor.item",
-        calls(lambda x, factor: torch.tanh(x) * factor, (X, np.int64(2)), (X, np.int64(3))),
+        "factor", "np.int64(2)", "np.int64(3)", "as a tensor of no dimensions it needs none",
+        calls(lambda x, factor: torch.tanh(x) * factor, (X, np.int64(2)), (X, np.int64(3)), (X, np.int64(4))),
+        calls(by_factor, (X, torch.tensor(2)), (X, torch.tensor(3))),
+    ),
+    "number without a sign": Advice(
+        "factor", "np.uint8(2)", "np.uint8(3)", "or as a Python number (factor.item",
+        calls(lambda x, factor: torch.tanh(x) * factor, (X, np.uint8(2)), (X, np.uint8(3))),
         calls(by_factor, (X, torch.tensor(2)), (X, torch.tensor(3))),
     ),
     "type": Advice(

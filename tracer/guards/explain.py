@@ -158,8 +158,8 @@ _NUMBER = (
 )
 _STRING = "each value of a string is compiled once: use few, or pass what the string stands for"
 _NUMPY_NUMBER = (
-    "each value of a number of NumPy's is compiled once; pass it as a tensor of no dimensions, or as a Python number "
-    "({name}.item()), which is an input of the graph from its second value on"
+    "each value of a number of NumPy's of this type is compiled once; pass it as a tensor of no dimensions, or as a "
+    "Python number ({name}.item()), which is an input of the graph from its second value on"
 )
 
 
@@ -167,7 +167,7 @@ def _constant_hint(name: str, expected: Any, value: Any) -> str:
     """What avoids a recompilation for another constant."""
     if type(value) is not type(expected):
         return KINDS["TYPE_MATCH"].hint
-    if type(value) in (int, float):
+    if type(value) in (int, float) or isinstance(value, (np.signedinteger, np.floating)):
         return _NUMBER
     if isinstance(value, np.number):
         return _NUMPY_NUMBER.format(name=name)
