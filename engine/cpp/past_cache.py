@@ -45,10 +45,10 @@ SYSTEM = Path("/sys/devices/system/cpu")
 
 PAST_CACHE = {
     "past_cache": """\
-typedef float line16 __attribute__((vector_size(64), aligned(4), may_alias));
-typedef float line8 __attribute__((vector_size(32), aligned(4), may_alias));
-typedef float line4 __attribute__((vector_size(16), aligned(4), may_alias));
 INLINE void past_cache_line(float* to, const float* from) {
+  typedef float line16 __attribute__((vector_size(64), aligned(4), may_alias));
+  typedef float line8 __attribute__((vector_size(32), aligned(4), may_alias));
+  typedef float line4 __attribute__((vector_size(16), aligned(4), may_alias));
 #if defined(__AVX512F__)
   __builtin_ia32_movntps512(to, *(const line16*)from);
 #elif defined(__AVX__)

@@ -44,6 +44,12 @@ def test_rows_that_are_reduced_first_and_several_results(cache):
     assert written_past(lambda x, y: (x - y[:, None], (x + 1).double()), x, x[:, 0])
 
 
+def test_beside_transposed_operands(cache):
+    x = numbers(1024, 1024).bfloat16()
+    source = check(lambda x, y, z: (x.t() + y, z * 2), x, x, numbers(300, 1003)).source.text
+    assert "past_cache_done();\n" in source and "transposed<" in source
+
+
 def test_few_rows_that_threads_share_by_pieces(cache):
     x = numbers(2, 200_001)
     assert written_past(lambda x, y: x * y[:, None], x, x[:, 0])
