@@ -202,7 +202,7 @@ class TraceGraph:
             self.unchecked = []
         if self.shapes.shape_env.pending_fresh_unbacked_symbols:
             self._accept_unbacked(target, fake, tx)
-        node = self.make(target, node_args, node_kwargs, op)
+        node = self.make(target, *torch.fx.node.map_aggregate((node_args, node_kwargs), _as_code), op)
         meta = node.meta
         meta["val"] = fake
         meta["stack"] = tx.stack_locations()
@@ -424,6 +424,16 @@ def _writes_lists(target: Any) -> bool:
     """Whether a function changes the tensors of its first argument, a list: `torch._foreach_add_`."""
     name = getattr(target, "__name__", "").partition(".")[0]
     return name.startswith("_foreach_") and name.endswith("_")
+
+
+def _as_code(arg: Any) -> Any:
+    """Python's classes of numbers, which torch takes for dtypes, as dtypes: the code of a graph cannot name a class."""
+    return _DTYPES_OF_PYTHON.get(arg, arg) if isinstance(arg, type) else arg
+
+
+_DTYPES_OF_PYTHON: dict[type, torch.dtype] = {
+    bool: torch.bool, int: torch.int64, float: torch.float64, complex: torch.complex128
+}
 
 
 def _target_name(target: Any) -> str:

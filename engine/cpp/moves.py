@@ -1,7 +1,7 @@
 """16-bit floats that are moved, perhaps one of several, and not computed with: they are stored as they were loaded.
 
 Widened to float and rounded back they would be the same numbers, for ten times the instructions (half precision), and
-NaNs would lose their bits, which eager's copies keep.
+NaNs would lose their bits, which eager's copies keep, and views as whole numbers show.
 """
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MOST_LEAVES = 8  # values that one is chosen from
 
 @dataclass
 class Moves:
-    """What the stores of a part move."""
+    """What the stores of a part move, and what it looks at as whole numbers."""
 
     part: Part
     known: dict[tuple[str, torch.dtype], tuple[str, ...] | None] = field(default_factory=dict)
@@ -25,10 +25,12 @@ class Moves:
     def __post_init__(self) -> None:
         self.made = {s.name: s for s in self.part.statements}
         stored = [(s.args[0], s.dtype) for s in self.part.stores if s.mode == "" and ctype(s.dtype).store]
+        viewed = [s.args[0] for s in self.part.statements if s.op == "bitcast"]
+        stored += [(name, dtype) for name in viewed if ctype(dtype := self.made[name].dtype).store]
         self.loads = {load for name, dtype in stored for load in self.leaves(name, dtype) or ()}
 
     def leaves(self, name: str, dtype: torch.dtype) -> tuple[str, ...] | None:
-        """The loads of `dtype` that a value is chosen from; None where it may be other than they or a constant."""
+        """The loads and views as `dtype` that a value is chosen from; None where it may be other than they or a constant."""
         key = name, dtype
         if key not in self.known:
             self.known[key] = self._leaves(name, dtype)
@@ -40,6 +42,8 @@ class Moves:
             return None
         if s.op == "constant":
             return () if bits_literal(s.number, dtype) else None
+        if s.op == "bitcast":
+            return (name,) if s.dtype is dtype else None
         if s.op == "load":
             return (name,) if s.dtype is dtype and (not s.mask or bits_literal(s.number, dtype)) else None
         found: tuple[str, ...] = ()

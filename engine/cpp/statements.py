@@ -148,7 +148,7 @@ class StatementWriter:
         return f"{kind.load}({name})"
 
     def _bits(self, part: Part, name: str, dtype: torch.dtype) -> str | None:
-        """The bits of a value that is one of some loaded 16-bit floats and constants, as it is; else None."""
+        """The bits of a value that is one of some 16-bit floats, loaded or viewed as such, and constants; else None."""
         moves = self._moves(part)
         if moves.leaves(name, dtype) is None:
             return None
@@ -157,7 +157,7 @@ class StatementWriter:
             return bits_literal(s.number, dtype)
         if s.op == "cast":
             return self._bits(part, s.args[0], dtype)
-        if s.op == "load":
+        if s.op in ("load", "bitcast"):
             return self.scopes.get(("bits", self.value(part, name), dtype))
         condition = self.value(part, s.args[0])
         if condition in ("true", "false"):
@@ -283,9 +283,14 @@ class StatementWriter:
         value = self.value(part, s.args[0])
         source = next(x.dtype for x in part.body.statements if x.name == s.args[0])
         old, new = ctype(source), ctype(s.dtype)
-        raw = f"{old.store}({value})" if old.store else value
+        raw = self._bits(part, s.args[0], source) or f"{old.store}({value})" if old.store else value
         bits = raw if old.memory == new.memory else f"bits_as<{new.memory}, {old.memory}>({raw})"
-        return f"{new.load}({bits})" if new.load else f"{bits} != 0" if new.value == "bool" else bits
+        if not new.load:
+            return f"{bits} != 0" if new.value == "bool" else bits
+        name = self.scopes.name(f"{part.body.name}_{s.name}_bits")
+        self.writer.line(f"const {new.memory} {name} = {bits};", origins_of(part.body.name, s.name, s.origins))
+        self.scopes.put(("bits", f"{new.load}({name})", s.dtype), name)
+        return f"{new.load}({name})"
 
     def _indirect(self, part: Part, s: Statement) -> str:
         """An index from data: negative ones wrap, others out of bounds set the flag and read element 0."""

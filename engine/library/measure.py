@@ -9,6 +9,7 @@ counts the wait, and the slower way may look the faster. So a run in which that 
 """
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -45,7 +46,8 @@ def costs(subject: str, prepare: Callable[[], Mapping[str, Call]]) -> dict[str, 
         with torch.no_grad():
             known = _measured(prepare())
         if known:
-            _write(path, known)
+            with contextlib.suppress(OSError):  # a full disk, say: then the next compilation measures again
+                _write(path, known)
     return known
 
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from .cpp_checking import check
+from .cpp_checking import built, check
 
 
 @pytest.fixture(params=[torch.bfloat16, torch.float16], ids=["bfloat16", "float16"])
@@ -46,6 +46,23 @@ def test_choices(given):
     generator = torch.Generator().manual_seed(0)
     mask, index = torch.rand(256, 256, generator=generator) > 0.5, torch.randint(0, 256, (100,), generator=generator)
     assert "float_to_" not in same_bits(chosen, given, mask, index).source.text
+
+
+def test_views_as_whole_numbers(given):
+    def written(x):
+        view = x.view(torch.int16).clamp(-300, 32000)
+        return view.view(x.dtype), torch.where(view > 5, view.view(x.dtype), x)
+
+    def seen(x):
+        bits = x.view(torch.int16)
+        return (bits ^ 21).view(x.dtype), bits.abs(), torch.where(bits > 5, (bits + 1).view(x.dtype), x)
+
+    for function in (written, seen):
+        made = built(function, given)
+        for mine, expected in zip(made(given), function(given)):
+            assert torch.equal(mine.view(torch.int16), expected.view(torch.int16))
+        assert "float_to_" not in made.source.text.partition("// arg0")[2]
+    check(lambda x: (x * 2).view(torch.int16) + 1, torch.randn(300).to(given.dtype))
 
 
 def test_what_is_computed_with_or_stored_as_another_number_is_rounded():

@@ -372,6 +372,15 @@ def test_a_call_is_measured_once_for_a_machine(own_cache: Path, monkeypatch):
     assert len(made) == 3 and measure.costs("subject", prepare) == again and len(made) == 3
 
 
+def test_what_the_disk_does_not_take_is_measured_again(own_cache: Path, monkeypatch):
+    def full(*args, **kwargs):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(measure.tempfile, "mkstemp", full)
+    for _ in range(2):
+        assert set(measure.costs("a call that no file keeps", lambda: {"one": lambda: None})) <= {"one"}
+
+
 def test_runs_that_other_programs_disturb_do_not_count(own_cache: Path, monkeypatch):
     waited = iter([0, 0, 1] + [1] * 100)  # in the second of four runs; the first, which may make code, never counts
     monkeypatch.setattr(measure, "_waited", lambda: next(waited))

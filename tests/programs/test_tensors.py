@@ -50,6 +50,18 @@ def mutate_args(compile):
 
 
 @program
+def dtypes_by_the_classes_of_python(compile):
+    def fn(x):
+        return torch.full((2,), 1, dtype=float), x.type(float)  # which raises: it takes no class
+
+    def made(x):
+        return torch.ones_like(x, dtype=bool), x.to(int), torch.zeros(3, dtype=complex), x.sum(dtype=float)
+
+    x = torch.arange(4.0)
+    return call(compile(fn), x), compile(made)(x)
+
+
+@program
 def views_alias(compile):
     def fn(x, y):
         v = x.view(-1)[2:6]
