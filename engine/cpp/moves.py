@@ -30,7 +30,7 @@ class Moves:
         self.loads = {load for name, dtype in stored for load in self.leaves(name, dtype) or ()}
 
     def leaves(self, name: str, dtype: torch.dtype) -> tuple[str, ...] | None:
-        """The loads and views as `dtype` that a value is one of; None where it may be other than these and constants."""
+        """The loads and views as `dtype` that a value is one of; None where it may be other than they and constants."""
         key = name, dtype
         if key not in self.known:
             self.known[key] = self._leaves(name, dtype)
