@@ -269,11 +269,14 @@ def _module_call(tx: Interpreter, args: Sequence[Value], kwargs: Mapping[str, Va
 def _tagged_init(tx: Interpreter, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
     """Once TorchDynamo has run in the program (torch.cond of eager lets it), a function of its own stands in the place
     of `nn.Module.__init__`, which also notes which modules are new."""
-    tagged: Any = torch.nn.Module.__init__
-    cells = dict(zip(tagged.__code__.co_freevars, tagged.__closure__ or ()))
-    if "init" not in cells:
-        raise Unsupported("call", "nn.Module.__init__ with another function in its place")
-    return _as_written(tx, cells["init"].cell_contents, args, kwargs)
+    init: Any = torch.nn.Module.__init__
+    tagged = init.__code__
+    while init.__code__ is tagged:  # put there once more where the program asks for it
+        cells = dict(zip(tagged.co_freevars, init.__closure__ or ()))
+        if "init" not in cells:
+            raise Unsupported("call", "nn.Module.__init__ with another function in its place")
+        init = cells["init"].cell_contents
+    return _as_written(tx, init, args, kwargs)
 
 
 NAMED["torch._dynamo.mutation_guard", "patched_init"] = _tagged_init
