@@ -280,7 +280,7 @@ def _indexed(out: torch.Tensor, x: torch.Tensor, indices: Sequence[torch.Tensor 
     """As TensorIterator lays out the input, with strides of 0 in the place of indexed dimensions, beside the indices.
 
     As `make_info` in aten/src/ATen/native/TensorAdvancedIndexing.cpp, which torch's fake kernel follows but for
-    dimensions of size 1.
+    dimensions of size 1 and for indices of 32 bits, of which it makes others of 64 when they have their common shape.
     """
     found = [i for i in indices if i is not None]
     masks = any(i.dtype in (torch.bool, torch.uint8) for i in found)
@@ -295,7 +295,7 @@ def _indexed(out: torch.Tensor, x: torch.Tensor, indices: Sequence[torch.Tensor 
     block = torch.broadcast_shapes(*[i.shape for i in found])
     stride = (*x.stride()[:first], *[0] * len(block), *x.stride()[last:])
     shape = (1,) * first + block + (1,) * (x.dim() - last)
-    places = [i.expand(block).reshape(shape) for i in found]
+    places = [i.expand(block).to(torch.int64).reshape(shape) for i in found]
     window = x.new_empty_strided(out.shape, stride)
     return _together(out, window, *places)
 

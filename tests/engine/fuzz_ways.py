@@ -53,11 +53,15 @@ def _batch_norm(x: torch.Tensor, *args: Any) -> torch.Tensor:
 
 
 def _batch_norm_by_var_mean(x: torch.Tensor, mean: Any, *args: Any) -> torch.Tensor:
-    """With a mean that is corrected with each element, as `_running_mean`."""
+    """With a mean that is corrected with each element, as `_running_mean`, and a spread added up in pairs."""
+    before = None if mean is None else args[0].clone()
     result = _batch_norm(x, mean, *args)
     if mean is not None and args[3]:
+        spread = torch.var(x, [d for d in range(x.dim()) if d != 1])
+        running = (0.1 * spread + 0.9 * before).to(before.dtype)
         with contextlib.suppress(RuntimeError):  # overlapping memory, which eager takes where nothing is written
             mean.copy_(torch.where(mean.isinf(), torch.nan, mean))
+            args[0].copy_(torch.where(running.isfinite() & args[0].isfinite(), running, args[0]))
     return result
 
 

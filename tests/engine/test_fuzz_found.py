@@ -91,6 +91,10 @@ FOUND = {
         [given("a", (3, 7, 7), stride=(192, 24, 3)), given("b", (6,), torch.int64, fill="index", bound=7)],
         ("torch.index_select", (A, 2, B), {}), ("torch.cat", ([V0, V0, V0], 0), {}),
         ("torch.cat", ([V1, V1], 1), {})),
+    "indices of 32 bits are copied with their common shape, which lays out what they read": program(
+        [given("a", (5, 6)), given("b", (2,), torch.int32, fill="index", bound=5),
+         given("c", (4, 2), torch.int32, (1, 4), fill="index", bound=5)],
+        ("operator.getitem", (A, (B, C)), {}), ("operator.getitem", (A, (C, B)), {}), results=("v0", "v1")),
     "private rows read at places that data names": program(
         [given("a", (3, 4, 3)), INDEX], ("F.instance_norm", (A,), {}), ("torch.take", (V0, B), {})),
     "a view that merges and splits shares memory": program(
