@@ -50,7 +50,7 @@ from .fuzz_programs import Builder, Input, Program, apply, refs
 
 BATCH = 8  # programs of one graph
 DYNAMIC = 0.1  # share of the graphs whose sizes vary
-CHUNK = 256  # programs of one worker
+CHUNK = 1024  # programs of one worker, which loads torch first
 SHRINKS = 80  # attempts to make a failing program smaller
 OVERRIDES = (
     {},

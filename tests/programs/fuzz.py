@@ -2,9 +2,10 @@
 
     python tests/programs/fuzz.py --count 20000 --seed 0 --jobs 2
 
-Worker processes run some hundred programs each and are then replaced. A program that differs, or in which its worker
-ends, is run once more in a worker of its own, which decides (`fuzz_workers.py`). The last line is the verdict: how many
-programs agree, differ, and could not be compared, and why. Exit code 0: none differs; 1: some do; 2: stopped early.
+Worker processes run some hundred programs each and are then replaced; each is forked from one that has loaded torch. A
+program that differs, or in which its worker ends, is run once more in a worker of its own, which decides
+(`fuzz_workers.py`). The last line is the verdict: how many programs agree, differ, and could not be compared, and why.
+Exit code 0: none differs; 1: some do; 2: stopped early.
 """
 from __future__ import annotations
 
@@ -15,17 +16,18 @@ import platform
 import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
 from pathlib import Path
 
 if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
     __package__ = "tests.programs"
 
-from .fuzz_workers import PROCESSOR, Outcome, allow_processor, chunk, with_engine, work
+from .fuzz_workers import PROCESSOR, Outcome, allow_processor, chunk, load, with_engine
 
 CHUNK = 250
-"""How many programs a worker runs: it imports torch and more first, which takes as long as twenty programs."""
+"""How many programs a worker runs, at most."""
 
 
 def main() -> int:
@@ -41,15 +43,12 @@ def main() -> int:
     parser.add_argument("--shrink-seconds", type=float, default=float("inf"), help="processor time to shrink in")
     parser.add_argument("--show", type=int, metavar="SEED", help="print one program and stop")
     parser.add_argument("--only", metavar="SEED|FILE", help="run one program, shrink it and stop")
-    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.show is not None:
         from .generate import program
 
         print(program(options.show))
         return 0
-    if options.worker:
-        return work(options.seed, options.count, options.engine)
     if options.only is not None:
         return _only(options.only, options)
     return _run(options)
@@ -60,13 +59,12 @@ def _run(options: argparse.Namespace) -> int:
     end = options.seed + options.count
     outcomes: list[Outcome] = []
 
-    def run(first: int) -> list[Outcome]:
-        if time.perf_counter() - start > options.seconds:
-            return []
-        return chunk(first, min(CHUNK, end - first), options.engine)
-
-    with ThreadPoolExecutor(options.jobs) as pool:
-        for done in as_completed([pool.submit(run, first) for first in range(options.seed, end, CHUNK)]):
+    stop = time.time() + options.seconds
+    os.environ.update(OMP_NUM_THREADS="1", MALLOC_ARENA_MAX="2")
+    with ProcessPoolExecutor(options.jobs, get_context("spawn"), load) as pool:
+        firsts = range(options.seed, end, CHUNK)
+        submitted = [pool.submit(chunk, first, min(CHUNK, end - first), options.engine, stop) for first in firsts]
+        for done in as_completed(submitted):
             for outcome in done.result():
                 if outcome.kind and all(outcome.kind != other.kind for other in outcomes):
                     print(f"NEW seed {outcome.seed}: {outcome.kind}\n{outcome.detail}", flush=True)

@@ -1,22 +1,31 @@
 """Worker processes of the random programs: what each program came to, also where its worker ends in it.
 
-A worker writes a line of JSON before each of a program's runs ("eager", "compiled") and one with its outcome. Each run
-has its own allowance of processor time, which the kernel enforces: a loop inside of C hears no signal handler.
+A worker is forked from a process that has loaded torch. It writes a line of JSON before each of a program's runs
+("eager", "compiled") and one with its outcome. Each run has its own allowance of processor time, which the kernel
+enforces: a loop inside of C hears no signal handler.
 """
 from __future__ import annotations
 
 import gc
 import json
+import math
 import os
 import resource
+import select
 import signal
-import subprocess
 import sys
+import tempfile
+import time
+import traceback
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import NoReturn
 
 _MEMORY = 4 << 30  # address space of a worker beyond what it has once torch is loaded, in bytes
 PROCESSOR = 100  # seconds of processor time after which one run of a program ends with its worker
+_WARM = range(20)
+"""Seeds of programs that CI knows to agree, run before workers are forked: what torch and SymPy load in their first
+calls takes as long as a dozen programs."""
 _STUCK = 45.0  # seconds by the clock in which a worker that is alive uses some processor, or waits for itself
 _OUT = "out of time or memory"
 
@@ -41,7 +50,17 @@ class _Death:
     stderr: str
 
 
-def work(first: int, count: int, engine: int) -> int:
+def load() -> None:
+    """In the process that workers are forked from: load what a program needs, torch with one thread above all."""
+    from .differ import verdict
+    from .generate import program
+
+    for seed in _WARM:
+        verdict(program(seed))
+    gc.freeze()  # what is loaded by now is no garbage: each full collection would take as long as a program to see it
+
+
+def work(first: int, count: int, engine: int) -> None:
     """In a worker: run the programs up to one that is not compared, and write what each came to. `engine`: each how
     manieth with the real engine."""
     from .differ import Skipped, verdict
@@ -49,7 +68,6 @@ def work(first: int, count: int, engine: int) -> int:
 
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + _MEMORY, used + _MEMORY))
-    gc.freeze()  # what is loaded by now is no garbage: each full collection would take as long as a program to see it
     report = sys.stdout
     for seed in range(first, first + count):
         sys.stdout = report  # where memory or time runs out, it may have been left redirected
@@ -69,7 +87,6 @@ def work(first: int, count: int, engine: int) -> int:
         print(json.dumps(asdict(outcome)), file=report, flush=True)
         if outcome.skipped:  # cut short in what eager compiles itself (`torch.cond`), torch is not as it was
             break
-    return 0
 
 
 def with_engine(seed: int, every: int) -> bool:
@@ -84,11 +101,12 @@ def allow_processor(seconds: int) -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (limit, resource.getrlimit(resource.RLIMIT_CPU)[1]))
 
 
-def chunk(first: int, count: int, engine: int) -> list[Outcome]:
-    """What `count` programs came to, run in worker processes, each failure once more in one of its own."""
+def chunk(first: int, count: int, engine: int, stop: float = math.inf) -> list[Outcome]:
+    """What `count` programs came to, run in worker processes, each failure once more in one of its own. None are run
+    after `stop`, in seconds since the epoch."""
     outcomes: list[Outcome] = []
     end = first + count
-    while first < end:
+    while first < end and time.time() < stop:
         found, death = _worker(first, end - first, engine)
         outcomes += [_confirmed(outcome, engine) if outcome.kind else outcome for outcome in found]
         first += len(found)
@@ -100,35 +118,57 @@ def chunk(first: int, count: int, engine: int) -> list[Outcome]:
 
 def _worker(first: int, count: int, engine: int) -> tuple[list[Outcome], _Death | None]:
     """Run programs in one worker until it is done, one is not compared, or the worker ends."""
-    script = Path(__file__).with_name("fuzz.py")
-    command = [sys.executable, str(script), "--worker", "--seed", str(first), "--count", str(count),
-               "--engine", str(engine)]  # fmt: skip
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "2"}
-    worker = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
-    stdout, stderr = _until_its_end(worker)
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+", errors="replace") as err:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        worker = os.fork()
+        if worker == 0:
+            os.dup2(out.fileno(), 1)
+            os.dup2(err.fileno(), 2)
+            _work_and_exit(first, count, engine)
+        code = _until_its_end(worker)
+        out.seek(0)
+        err.seek(0)
+        lines, stderr = out.read().splitlines(), err.read()
     outcomes: list[Outcome] = []
     last, run = first, ""
-    for line in stdout.splitlines():
+    for line in lines:
         entry = json.loads(line) if line.startswith('{"seed"') else {}
         if "run" in entry:
             last, run = entry["seed"], entry["run"]
         elif entry:
             outcomes.append(Outcome(**entry))
-    if worker.returncode == 0 and outcomes and (len(outcomes) == count or outcomes[-1].skipped):
+    if code == 0 and outcomes and (len(outcomes) == count or outcomes[-1].skipped):
         return outcomes, None
-    return outcomes, _Death(last, run, _how(worker.returncode, stderr), stderr[-2000:])
+    return outcomes, _Death(last, run, _how(code, stderr), stderr[-2000:])
 
 
-def _until_its_end(worker: subprocess.Popen[str]) -> tuple[str, str]:
-    """What a worker wrote. One whose threads wait for each other is killed."""
+def _work_and_exit(first: int, count: int, engine: int) -> NoReturn:
+    """What a worker does after the fork: the interpreter's own end would be the end of what its parent has loaded."""
+    code = 1
+    try:
+        work(first, count, engine)
+        code = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def _until_its_end(worker: int) -> int:
+    """A worker's exit code, minus the signal that ended it. One whose threads wait for each other is killed."""
     used = -1.0
-    while True:
-        try:
-            return worker.communicate(timeout=_STUCK)
-        except subprocess.TimeoutExpired:
-            before, used = used, _used(worker.pid)
+    ended = os.pidfd_open(worker)
+    try:
+        while not select.select([ended], [], [], _STUCK)[0]:
+            before, used = used, _used(worker)
             if used == before:
-                worker.kill()
+                os.kill(worker, signal.SIGKILL)
+    finally:
+        os.close(ended)
+    return os.waitstatus_to_exitcode(os.waitpid(worker, 0)[1])
 
 
 def _used(pid: int) -> float:
