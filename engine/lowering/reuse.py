@@ -7,9 +7,12 @@ fast dominance algorithm", 2001, needs no iteration then.)
 """
 from __future__ import annotations
 
+import itertools
+import operator
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 import torch.fx
 
 from ..raising import raises_by_value
@@ -17,6 +20,7 @@ from .index import Linear, Size, constant, product, sizes
 from .registry import COMPOSITE, GATHER, LOWERINGS, POINTWISE, RESHAPE, VIEW
 from .values import Value, loop_index
 
+aten = torch.ops.aten
 FEWEST = 32  # elements, below which a value costs nothing to compute again
 ONCE_MORE = 4  # computations of an element that are as dear as to store it and to load it that often
 SHORT = 32  # iterations of a loop that are too few to make up for what is computed before it, by itself
@@ -37,19 +41,54 @@ def scattered(graph: torch.fx.Graph) -> frozenset[str]:
     meeting: dict[Any, Any] = {}  # the nearest node through which every use of the node's value goes
     for node in reversed(nodes):
         users = [u for u in node.users if u.op != "output"]
-        leaves = len(users) != len(node.users) or any(kind_of(u) in (None, COMPOSITE) for u in users)
+        leaves = len(users) != len(node.users) or any(_kind(u) in (None, COMPOSITE) for u in users)
         meet = None if leaves or not users else users[0]
         for user in users[1:]:
             if meet is None:
                 break
             meet = _common(meet, user, parent, depth)
-        meeting[node] = meet
-        uses[node] = sum(uses[u] if kind_of(u) in (RESHAPE, VIEW) else 1 for u in node.users if u.op != "output") + (
-            len(node.users) - len(users))
-        kind = kind_of(node)
+        counts = [uses[u] if _kind(u) in (RESHAPE, VIEW) else 1 for u in users]
+        parts = [u for u in users if uses[u]]
+        if not leaves and _are_apart(parts) and not any(_ends_outside(u, meeting) for u in parts):
+            meeting[node], uses[node] = parts[0], max(counts)  # an element is used where its part is, and only there
+        else:
+            meeting[node], uses[node] = meet, sum(counts) + len(node.users) - len(users)
+        kind = _kind(node)
         parent[node] = meet if kind in (POINTWISE, RESHAPE) else None
         depth[node] = depth[parent[node]] + 1
     return frozenset(n.name for n in nodes if uses[n] > 1 and _ends_outside(n, meeting))
+
+
+def _kind(node: torch.fx.Node) -> str | None:
+    """As `kind_of`; a part of a split is a view, too."""
+    return VIEW if node.target is operator.getitem and kind_of(node.all_input_nodes[0]) == VIEW else kind_of(node)
+
+
+def _are_apart(users: Sequence[torch.fx.Node]) -> bool:
+    """Whether `users` of a value are views of several parts of it along one dimension, none of which overlap."""
+    parts = [part for part in map(_part, users) if part is not None]
+    if len(parts) < max(2, len(users)) or len({dim for dim, _, _ in parts}) > 1:
+        return False
+    ranges = sorted((start, end) for _, start, end in parts)
+    return all(end <= start for (_, end), (start, _) in itertools.pairwise(ranges))
+
+
+def _part(view: torch.fx.Node) -> tuple[int, int, int] | None:
+    """(dimension, start, end) of a view of one range of a dimension: by its place among the parts of a split. None for
+    other views, and where sizes vary."""
+    arguments: Any = view.args
+    if view.target is operator.getitem:
+        return 0, arguments[1], arguments[1] + 1
+    if view.target not in (aten.select.int, aten.slice.Tensor) or len(arguments) < 3:
+        return None
+    viewed, dim, *at = arguments
+    length = viewed.meta["val"].shape[dim]
+    if not all(type(number) is int for number in (length, *at)):
+        return None
+    start, end, _ = slice(*at).indices(length)
+    if view.target is aten.select.int:
+        start, end = at[0] % length, at[0] % length + 1
+    return dim % viewed.meta["val"].dim(), start, end
 
 
 def leaving(graph: torch.fx.Graph) -> frozenset[str]:
@@ -130,6 +169,6 @@ def _common(a: Any, b: Any, parent: dict[Any, Any], depth: dict[Any, int]) -> An
 def _ends_outside(node: torch.fx.Node, meeting: dict[Any, Any]) -> bool:
     """True when the uses of a value, followed through views, meet in no single node."""
     meet = meeting[node]
-    while meet is not None and kind_of(meet) in (RESHAPE, VIEW):
+    while meet is not None and _kind(meet) in (RESHAPE, VIEW):
         meet = meeting[meet]
     return meet is None

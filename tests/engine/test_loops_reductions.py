@@ -1,6 +1,8 @@
 """Reductions, normalizations and softmax against eager; variance by both of its methods."""
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -151,6 +153,24 @@ def test_a_value_whose_uses_meet_in_one_body_is_not_stored():
     program = check(lambda x: (lambda y: y * y.sigmoid() + y.tanh())(x.exp()), torch.randn(4, 5))
     assert len(bodies(program)) == 1
     assert operations(program).count("exp") == 1
+
+
+@pytest.mark.parametrize("stored, parts", [
+    (0, lambda y: (y[..., 0], y[..., 1:3].sum(-1), y[..., -1].amax(0))),
+    (0, lambda y: y.split([1, 2, 1], -1)),
+    (0, lambda y: y.unbind(-1)[::3]),
+    (1, lambda y: (y[..., :2], y[..., 1:3].sum(-1))),
+    (1, lambda y: (y[..., 0], y[0])),
+    (1, lambda y: (y[..., 0].sum(), y[..., 0].amax(0), y[..., 1])),
+])  # fmt: skip
+def test_a_value_of_which_each_reader_has_a_part_of_its_own_is_not_stored(stored, parts):
+    def function(x):
+        return tuple(part * 2 for part in parts((x.exp() + x).tanh().sin()))
+
+    program = check(function, torch.randn(5, 6, 4))
+    whole = [b for b in bodies(program) if any(s.op == "sin" for s in b.statements) and not b.reduction_axes
+             and math.prod(a.extent for a in b.axes) == 120]  # fmt: skip
+    assert len(whole) == stored
 
 
 @pytest.mark.parametrize("reduce", (torch.any, torch.all), ids=("any", "all"))
