@@ -19,6 +19,7 @@ from ...artifacts.context import CompileContext
 from ...artifacts.records import CodeLine, ref
 from ..ir import Axis, Group, KernelSignature, Program, Statement
 from ..lowering.index import axis_symbol
+from ..scheduler.forms import static
 from .choices import CHUNKS, LANES, Shape, lane_width, loop_shape, prefers_lanes
 from .dtypes import ctype
 from .indices import c_expression
@@ -304,6 +305,8 @@ class Kernel:
         loops = nest.loops if own is None else nest.loops[:-1]
         headers = [loop_header(a) for a in loops]
         if own is not None:
+            self.width = min(LANES, static(own.extent) or LANES)
+            self.step = str(self.width)
             headers.append(lane_header(own, self.step))
         if self.shape.parallel == "nests":
             self.writer.line(f"#pragma omp parallel for schedule(static){self.shape.condition}")

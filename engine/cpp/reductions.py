@@ -61,7 +61,10 @@ class Accumulator:
         return all(f.clause for f in self.fields)
 
     def update(self, at: Place, value: str, position: str) -> list[str]:
-        """Statements that take `value`, found at `position` of the reduction, into the accumulator."""
+        """Statements that take `value`, found at `position` of the reduction, into the accumulator.
+
+        What it has so far is chosen as `+x`, a number: of `x` gcc would take the address, and keep it in memory.
+        """
         main = at("")
         if self.kind == "sum":
             return [f"{main} += {value};"]
@@ -72,11 +75,11 @@ class Accumulator:
         sign = ">" if self.kind in ("max", "argmax") else "<"
         floating = is_float(self.fields[0].type)
         if self.kind in ("max", "min"):
-            lines = [f"{main} = {value} {sign} {main} ? {value} : {main};"]
+            lines = [f"{main} = {value} {sign} {main} ? {value} : +{main};"]
             return lines + ([f"{at('_nan')} |= {value} != {value};"] if floating else [])
         nan = f" | (({value} != {value}) & ({main} == {main}))" if floating else ""
         better = f"{value} {sign} {main}{nan}" if not nan else f"({value} {sign} {main}){nan}"
-        return [f"{at('_at')} = {better} ? {position} : {at('_at')};", f"{main} = {better} ? {value} : {main};"]
+        return [f"{at('_at')} = {better} ? {position} : +{at('_at')};", f"{main} = {better} ? {value} : +{main};"]
 
     def combine_stripe(self, at: Place, other: Place, position: str) -> list[str]:
         """Statements that join `other`, which saw points between those of the accumulator, up to `position` last."""
@@ -99,7 +102,7 @@ class Accumulator:
         if self.kind in ("max", "min") and len(self.fields) == 2:
             sign = ">" if self.kind == "max" else "<"
             mine, theirs = at(""), other("")
-            return [f"{mine} = {theirs} {sign} {mine} ? {theirs} : {mine};", f"{at('_nan')} |= {other('_nan')};"]
+            return [f"{mine} = {theirs} {sign} {mine} ? {theirs} : +{mine};", f"{at('_nan')} |= {other('_nan')};"]
         return self.update(at, other(""), "")
 
     def result(self, at: Place) -> str:
