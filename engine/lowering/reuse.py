@@ -24,6 +24,7 @@ aten = torch.ops.aten
 FEWEST = 32  # elements, below which a value costs nothing to compute again
 ONCE_MORE = 4  # computations of an element that are as dear as to store it and to load it that often
 SHORT = 32  # iterations of a loop that are too few to make up for what is computed before it, by itself
+MANY, SHORT_OF_MANY = 4096, 128  # values that are worth a loop of their own, in vectors, also beside longer ones
 
 
 def kind_of(node: torch.fx.Node) -> str | None:
@@ -149,7 +150,7 @@ def repeated(value: Value, size: Sequence[Size], stride: Sequence[Size]) -> bool
     index = index if value.reindex is None else value.reindex(index)
     if any(_mentions(i, name) for i in index):
         return count >= ONCE_MORE * own
-    return count > own and type(extent) is int and extent < SHORT
+    return count > own and type(extent) is int and extent < (SHORT if own < MANY else SHORT_OF_MANY)
 
 
 def _mentions(form: Linear, name: str) -> bool:

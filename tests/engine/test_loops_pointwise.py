@@ -170,6 +170,13 @@ def test_statements_know_the_nodes_they_come_from():
     assert origins["mul"] == ("mul",) and origins["where"] == ("relu",)
 
 
+@pytest.mark.parametrize("rows, length, stored", [(5000, 64, 1), (100, 16, 1), (5000, 200, 0), (100, 64, 0)])
+def test_an_expensive_value_for_each_row_has_a_loop_of_its_own_where_rows_are_short(rows, length, stored):
+    x, w = torch.randn(rows, length), torch.randn(rows)
+    program = check(lambda x, w: x * torch.sigmoid(w)[:, None], x, w)
+    assert len(bodies(program)) == 1 + stored
+
+
 def test_broadcasting_and_ranks():
     check(lambda a, b, c: a * b + c, torch.randn(3, 1, 5), torch.randn(4, 1), torch.randn(()))
     check(lambda a, b: a + b, torch.randn(0, 3), torch.randn(1, 3))
