@@ -18,7 +18,7 @@ from .next_row import write_fetching
 from .past_cache import write_blocks
 from .pieces import Piece, folded, pieces_of
 from .reductions import Accumulator, Place
-from .row_steps import several_rows, takes_several
+from .row_steps import several_rows, takes_all, takes_several
 from .scans import Scan
 from .scatter import free_axes
 from .scope import origins_of
@@ -114,6 +114,7 @@ class NestWriter:
         self.wide = [r for r in self.reductions if r.accumulator.wide]  # they add in float within a block
         self.kept = self.reductions  # as the innermost loop keeps them
         self.now = False  # whether what a lane has so far is in variables
+        self.at_once = takes_all(self)  # a lane takes in all rows, from the start to the result
         self.stripes: Stripes | None = None
         if self.lane is None and self.loops and self.reductions and not self._in_blocks():
             self.wide = []
@@ -259,10 +260,10 @@ class NestWriter:
     @contextmanager
     def in_registers(self) -> Iterator[None]:
         """Around what a lane takes in: what it has so far is in variables there."""
-        fields = [(f.type, self._at(r.name)(f.suffix), _now(r.name)(f.suffix))
+        fields = [(f, self._at(r.name)(f.suffix), _now(r.name)(f.suffix))
                   for r in self.kept for f in r.accumulator.fields]
-        for kind, place, name in fields:
-            self.writer.line(f"{kind} {name} = {place};")
+        for f, place, name in fields:
+            self.writer.line(f"{f.type} {name} = {f.start if self.at_once else place};")
         self.now = True
         yield
         self.now = False
@@ -365,8 +366,10 @@ class NestWriter:
                     self.writer.line(f"{f.type} {r.name}{f.suffix} = {f.start};", origins)
                 else:
                     self.writer.line(f"{f.type} {r.name}{f.suffix}[{self.kernel.width}];", origins)
-                    every = f"for (int64 k = 0; k < {self.kernel.step}; k++)"
-                    self.writer.line(f"{every} {r.name}{f.suffix}[k] = {f.start};", origins)
+                    if not self.at_once:
+                        self.writer.line("#pragma omp simd")
+                        every = f"for (int64 k = 0; k < {self.kernel.step}; k++)"
+                        self.writer.line(f"{every} {r.name}{f.suffix}[k] = {f.start};", origins)
 
     def _update(self, part: Part, s: Statement) -> None:
         reduction = next((r for r in self.reductions if r.part is part and r.statement is s), None)

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from .nest_writer import NestWriter
 
 ROWS = 4
-MOST_STATEMENTS = 8  # of a row: the compiler sees them `ROWS` times
+FEW_ROWS = 8  # that are taken all at once
+MOST_STATEMENTS = 8  # of a row: the compiler sees them `ROWS` times, or more often
 
 
 def takes_several(nest: NestWriter, depth: int) -> bool:
@@ -31,20 +32,31 @@ def takes_several(nest: NestWriter, depth: int) -> bool:
     return few and not any(s.mask or s.op in EXPENSIVE or s.op == "indirect" for s in statements)
 
 
+def takes_all(nest: NestWriter) -> bool:
+    """Whether the only loop of a nest in lane mode is one over so few rows that a lane takes in all of them."""
+    return len(nest.nest.loops) == 1 and not (nest.threads or nest.wide) and _few(nest.nest.loops[0]) and (
+        takes_several(nest, 0))
+
+
+def _few(a: Axis) -> bool:
+    return a.extent.is_Integer and 1 < a.extent <= FEW_ROWS
+
+
 def several_rows(nest: NestWriter, a: Axis, depth: int, first: str, last: str) -> str:
     """Write the loop over `ROWS` rows of `a` at once; where the rows that are left start, "" where there are none."""
     lane, writer, scopes = nest.lane, nest.writer, nest.scopes
     assert lane is not None
     end, at = last or c_expression(a.extent), scopes.name(f"{a.symbol}_at")
+    shared = nest.threads and depth == 0  # a chunk of rows starts and ends anywhere
+    rows = int(a.extent) if _few(a) and not shared else ROWS
     writer.line(f"int64 {at} = {first};")
-    with scopes.open(), writer.block(f"for (; {at} + {ROWS} <= {end}; {at} += {ROWS})"):
+    with scopes.open(), writer.block(f"for (; {at} + {rows} <= {end}; {at} += {rows})"):
         nest.pragma(depth + 1, innermost=True)
         g = lane.symbol
         with scopes.open(), writer.block(f"for (int64 {g} = {g}_0; {g} < {g}_1; {g}++)"):
             with nest.in_registers():
-                writer.line(f"#pragma GCC unroll {ROWS}")
-                with scopes.open(), writer.block(f"for (int64 k = 0; k < {ROWS}; k++)"):
+                writer.line(f"#pragma GCC unroll {rows}")
+                with scopes.open(), writer.block(f"for (int64 k = 0; k < {rows}; k++)"):
                     writer.line(f"const int64 {a.symbol} = {at} + k;")
                     nest.row()
-    shared = nest.threads and depth == 0  # a chunk of rows starts and ends anywhere
-    return at if shared or not (a.extent.is_Integer and a.extent % ROWS == 0) else ""
+    return at if shared or not (a.extent.is_Integer and a.extent % rows == 0) else ""

@@ -11,7 +11,7 @@ def over_rows(x, dim):
     return x.sum(dim), x.amax(dim), x.amin(dim), x.argmax(dim), (x > 0.5).any(dim), x.var(dim), (x * x).mean(dim)
 
 
-@pytest.mark.parametrize("rows", [2, 3, 4, 7, 32, 33, 70])
+@pytest.mark.parametrize("rows", [2, 3, 4, 5, 7, 8, 9, 32, 33, 70])
 def test_any_number_of_rows(rows):
     x = torch.randn(rows, 40, generator=torch.Generator().manual_seed(rows))
     check(lambda x: (*over_rows(x, 0), x[:9].prod(0)), x, slack=4.0)
@@ -23,6 +23,19 @@ def test_any_number_of_rows(rows):
 def test_dtypes(dtype):
     x = (torch.randn(3, 13, 50, generator=torch.Generator().manual_seed(0)) * 9).to(dtype)
     check(lambda x: (x.sum(1), x.amax(1), x.amin((0, 1))), x)
+
+
+@pytest.mark.parametrize("rows", [2, 3, 5, 8])
+@pytest.mark.parametrize("lanes", [40, 2000])
+def test_few_rows_are_taken_at_once_and_what_a_lane_has_starts_in_a_register(rows, lanes):
+    x = torch.randn(6, rows, lanes, generator=torch.Generator().manual_seed(rows))
+    check(lambda x: (*over_rows(x, 1), x.prod(1), torch.softmax(x, 1)), x, slack=4.0)
+    source = check(lambda x: x.amax(1), x).source.text
+    assert f"#pragma GCC unroll {rows}\n" in source
+    assert "[k] = -__builtin_inff();" not in source and "_now = -__builtin_inff();" in source
+    x[2, rows - 1, 3], x[0, 0, 1] = float("nan"), float("inf")
+    check(lambda x: (*over_rows(x, 1), x.prod(1)), x, slack=4.0)
+    check(lambda x: (*over_rows(x, 1), x.amax((0, 2))), (x * 9).to(torch.bfloat16), slack=4.0)
 
 
 def test_rows_shared_among_threads():
