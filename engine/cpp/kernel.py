@@ -25,8 +25,8 @@ from .dtypes import ctype
 from .indices import c_expression
 from .nest_writer import NestWriter, lane_end, lane_header, loop_header
 from .nests import Nest, nests_of
-from .next_row import Ahead, rows_ahead
 from .past_cache import stored_past_cache
+from .prefetch import Prefetch, prefetched_rows
 from .row_tiles import RowTile
 from .scatter import owner, range_lines, scatters
 from .scope import Scopes, buffer_name, form_of
@@ -70,7 +70,7 @@ class Kernel:
         self.step = str(LANES)  # and how many it has
         self.loops_around: tuple[Axis, ...] = ()
         self.past_cache: frozenset[str] = frozenset()  # the results that are written past it
-        self.ahead: Ahead | None = None  # what the last loop fetches
+        self.prefetch: Prefetch | None = None  # of the next row, in the last loop
         self.blocks: dict[str, str] = {}  # the arrays in which the loop that is being written has parts of them
         self.places: Mapping[sympy.Basic, sympy.Expr] = {}  # what remainders are in a piece of the innermost loop
         self.owner: Statement | None = None  # the index that says which thread does an iteration
@@ -160,7 +160,7 @@ class Kernel:
             memory = {name: self.program.buffers[name] for name in self.buffers}
             self.past_cache = stored_past_cache(self.group, self.nests, outer, memory, self.context)
             if self.shape.parallel != "nests" and not self.past_cache:
-                self.ahead = rows_ahead(self.group, self.nests, outer, memory, self.written, self.context)
+                self.prefetch = prefetched_rows(self.group, self.nests, outer, memory, self.written, self.context)
         with self._threads(loops), self._owners(), self._added(chunks), self._loops(loops):
             if self.lane is not None:
                 self.writer.line(lane_end(self.lane, self.step))

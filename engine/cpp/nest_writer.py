@@ -14,9 +14,9 @@ from .choices import CHUNKS
 from .dtypes import ctype
 from .indices import c_expression
 from .nests import Nest, Part
-from .next_row import write_fetching
 from .past_cache import write_blocks
 from .pieces import Piece, folded, pieces_of
+from .prefetch import write_prefetching
 from .reductions import Accumulator, Place
 from .row_steps import several_rows, takes_all, takes_several
 from .scans import Scan
@@ -228,7 +228,7 @@ class NestWriter:
         self.kernel.places = {}
         if pieces:
             return
-        if innermost and (write_blocks(self, a, depth) or write_fetching(self, a, depth)):
+        if innermost and (write_blocks(self, a, depth) or write_prefetching(self, a, depth)):
             return
         rest = several_rows(self, a, depth, first, last) if takes_several(self, depth) else first
         if rest:

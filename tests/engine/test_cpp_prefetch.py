@@ -1,9 +1,9 @@
-"""Which kernels fetch the next row of what they read: those that end with a loop of its own over rows from memory."""
+"""Which kernels prefetch the next row of what they read: those that end with a loop over rows from memory."""
 from __future__ import annotations
 
 import pytest
 import torch
-from ptdebug.engine.cpp import next_row
+from ptdebug.engine.cpp import prefetch
 
 from .cpp_checking import check
 
@@ -11,7 +11,7 @@ from .cpp_checking import check
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """A second-level cache that holds next to nothing."""
-    monkeypatch.setattr(next_row, "MEMORY", 1 << 16)
+    monkeypatch.setattr(prefetch, "MEMORY", 1 << 16)
 
 
 def numbers(*size: int) -> torch.Tensor:
