@@ -38,13 +38,12 @@ def push_slot(slot: Slot, name: str) -> list[tuple[str, Any] | tuple[str]]:
 
 def push_object(codegen: Codegen, value: Value) -> None:
     """Push the object that is passed on for a position. An exception that is being handled but was only raised in the
-    trace gets a traceback."""
+    trace gets a traceback, and one that was made before and has none gets the None that raising it gives it."""
     if not isinstance(value, Handling):
         codegen(value)
-    elif value.exception.source is None:
-        codegen.call_const(ensure_traceback, [value.exception])
     else:
-        codegen(value.exception)
+        made_here = value.exception.source is None
+        codegen.call_const(ensure_traceback if made_here else ensure_none, [value.exception])
 
 
 def ensure_traceback(exception: BaseException) -> BaseException:
@@ -53,4 +52,12 @@ def ensure_traceback(exception: BaseException) -> BaseException:
     if exception.__traceback__ is None:
         frame = sys._getframe(1)
         exception.__traceback__ = TracebackType(None, frame, frame.f_lasti, frame.f_lineno)
+    return exception
+
+
+def ensure_none(exception: BaseException) -> BaseException:
+    """The exception, with None for a traceback that is not there: what `except*` puts together on Python 3.11 has no
+    field for it before it is raised, and WITH_EXCEPT_START passes that field on as it is."""
+    if exception.__traceback__ is None:
+        exception.__traceback__ = None
     return exception

@@ -114,6 +114,28 @@ def the_group_that_a_part_of_except_handles(compile):
 
 
 @program
+def a_with_that_is_left_by_a_group_which_was_never_raised_before(compile):
+    class Manager:
+        def __enter__(self):
+            return self
+
+        def __exit__(self, kind, error, entries):
+            print(kind.__name__, error.exceptions, entries is None)
+
+    def fn(x):
+        with Manager():
+            print("break")
+            try:
+                raise ExceptionGroup("g", [ValueError(1), KeyError(x.shape[0])])
+            except* KeyError:
+                raise IndexError(3)
+        return x
+
+    f = compile(fn)
+    return [call(f, torch.ones(n)) for n in (1, 2)]
+
+
+@program
 def a_frame_is_once_in_the_tracebacks_of_contexts(compile):
     def failing(x, n):
         if n % 2:
