@@ -39,6 +39,7 @@ from .guards.interrupted import KEPT, raise_kept
 from .guards.read import Scope
 from .lean import without_dynamo
 from .modes import without_overrides
+from .per_code import PerCode
 from .random_state import keep_what_others_draw, runs_alone
 from .resume import is_resume_code, resume_id, resume_name, resumed_line
 from .shapes import DynamicPolicy, MarkedDynamicError
@@ -368,7 +369,7 @@ class _Registry:
     """What this process has compiled: code objects that must be looked at, those that have entries, running entries."""
 
     def __init__(self) -> None:
-        self.wanted: weakref.WeakSet[types.CodeType] = weakref.WeakSet()
+        self.wanted: PerCode[bool] = PerCode()
         self.touched: dict[int, weakref.ref[types.CodeType]] = {}
         self.running: dict[str, tuple[weakref.ref[EntryGuards], list[list[int]]]] = {}
         self.eager = False
@@ -429,12 +430,12 @@ def _visible(fn: Callable[..., Any]) -> Callable[..., Any]:
     if isinstance(fn, types.MethodType) and isinstance(fn.__self__, torch.nn.Module) and function.__name__ in _CALLS:
         forward = getattr(type(fn.__self__).forward, "__code__", None)
         if forward is not None:
-            _REGISTRY.wanted.add(forward)
+            _REGISTRY.wanted[forward] = True
         return fn
     known = handler_of(function) is not None  # its code is not interpreted
     known = known or getattr(function, "__code__", None) in _SHARED
     if isinstance(function, types.FunctionType) and not known and not function.__code__.co_flags & 0x20:
-        _REGISTRY.wanted.add(function.__code__)
+        _REGISTRY.wanted[function.__code__] = True
         return fn
 
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -442,7 +443,7 @@ def _visible(fn: Callable[..., Any]) -> Callable[..., Any]:
 
     # A code object of its own: torch keeps entries by code object.
     own = types.FunctionType(call.__code__.replace(), call.__globals__, call.__name__, None, call.__closure__)
-    _REGISTRY.wanted.add(own.__code__)
+    _REGISTRY.wanted[own.__code__] = True
     return own
 
 

@@ -9,7 +9,7 @@ import dis
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from types import CodeType
 from typing import Any
 
@@ -18,6 +18,7 @@ from . import opcodes as opcodes  # fills the table of handlers
 from .assembly import OPCODES, Operand, Word, jump_target, words
 from .opcodes.py313 import HALVES
 from .opcodes.registry import HANDLERS, Handler
+from .per_code import cached_per_code
 from .skips import is_program
 from .values.base import Unsupported
 
@@ -139,7 +140,7 @@ class CodeInfo:
             entry = self.handler_of(entry.target)
 
 
-@lru_cache(maxsize=4096)
+@cached_per_code(4096)
 def code_info(code: CodeType) -> CodeInfo:
     """`code`, decoded."""
     instructions: list[Instruction] = []

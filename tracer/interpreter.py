@@ -79,7 +79,7 @@ class Trace:
     keep_alive: list[Any] = field(default_factory=list)
     told_apart: dict[type, dict[Value, None]] = field(default_factory=dict)  # what the program told by its identity
     referents: set[Value] = field(default_factory=set)  # of weak references that the trace made
-    inlined: set[CodeType] = field(default_factory=set)
+    inlined: dict[int, CodeType] = field(default_factory=dict)  # by identity
     generators: list[GeneratorValue] = field(default_factory=list)  # all that were made
     reentrant: list[CodeType] = field(default_factory=list)  # which called a reentrant checkpoint
     draws: Draws = field(default_factory=Draws)
@@ -256,12 +256,12 @@ class Interpreter:
     def _decide_inline(self, function: Any) -> None:
         """Whether a callee becomes part of the graph is a decision, asked once for each function and compilation."""
         context, code = self.trace.context, function.code
-        if code in self.trace.inlined or not (context.recording or context.overrides):
+        if id(code) in self.trace.inlined or not (context.recording or context.overrides):
             return
         subject = f"{code.co_qualname}@{code.co_filename.rpartition('/')[2]}:{code.co_firstlineno}"
         if context.decide("inline", subject, ("inline", "break"), "inline", "its code can be traced") == "break":
             raise Unsupported("forced-break", subject)
-        self.trace.inlined.add(code)
+        self.trace.inlined[id(code)] = code
 
     # ---- stack -----------------------------------------------------------------------------------------------------
     def push(self, value: Value) -> None:

@@ -9,13 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 from types import CodeType
 from typing import Any
 
 from .assembly import OPCODES, Cell, Instr, Label, Operand, TryBegin, TryEnd, assemble, at
 from .codegen import FIRST_ARGUMENT, STACK_ARGUMENT
 from .instructions import Instruction, code_info
+from .per_code import PerCode, cached_per_code
 from .slots import Slot, push_slot
 from .wording import expression_of, line_of
 
@@ -32,7 +32,7 @@ class Origin:
     boxed: tuple[str, ...]
 
 
-_ORIGINS: dict[CodeType, Origin] = {}
+_ORIGINS: PerCode[Origin] = PerCode()
 
 
 def origin_of(code: CodeType) -> Origin | None:
@@ -112,7 +112,7 @@ class Parts:
     instructions: list[Instr]
 
 
-@lru_cache(maxsize=512)
+@cached_per_code(512)
 def disassembled(code: CodeType) -> Parts:
     """`code` taken apart."""
     info = code_info(code)
@@ -182,7 +182,7 @@ def free_names(code: CodeType) -> list[str]:
     return [*code.co_cellvars, *code.co_freevars]
 
 
-@lru_cache(maxsize=1024)
+@cached_per_code(1024)
 def resume_code(
     code: CodeType, index: int, stack: tuple[Slot, ...], variables: tuple[str, ...], boxed: tuple[str, ...] = ()
 ) -> CodeType:

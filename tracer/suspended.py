@@ -7,7 +7,6 @@ it from the generator that eager would have made.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from types import CodeType, FunctionType, GeneratorType
 from typing import Any
 
@@ -16,6 +15,7 @@ from .codegen import FIRST_ARGUMENT, STACK_ARGUMENT, Codegen
 from .generators import GeneratorValue
 from .interpreter import Interpreter
 from .liveness import live_at, unbound_cell_read
+from .per_code import cached_per_code
 from .resume import body_of, disassembled, first_argument, free_names, instruction_at, resume_arguments
 from .slots import Slot, push_object, push_slot, slot_of
 from .values.base import Unsupported, Value
@@ -81,7 +81,7 @@ def _resumed(code: CodeType, f_globals: dict[str, Any], closure: tuple[Any, ...]
     return generator
 
 
-@lru_cache(maxsize=1024)
+@cached_per_code(1024)
 def suspended_code(code: CodeType, index: int, stack: tuple[Slot, ...], variables: tuple[str, ...]) -> CodeType:
     """The code of a generator that stands before instruction `index` of `code`, the RESUME after a yield."""
     yields, resumes = instruction_at(code, index - 1), instruction_at(code, index)

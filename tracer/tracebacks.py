@@ -2,12 +2,12 @@
 from __future__ import annotations
 
 import dis
-import weakref
 from collections.abc import Sequence
-from functools import lru_cache
 from types import CodeType, TracebackType
 
-_HANDS_OVER: weakref.WeakKeyDictionary[CodeType, tuple[range, ...]] = weakref.WeakKeyDictionary()
+from .per_code import PerCode, cached_per_code
+
+_HANDS_OVER: PerCode[tuple[range, ...]] = PerCode()
 
 
 def hands_over(code: CodeType, places: Sequence[range]) -> None:
@@ -40,7 +40,7 @@ def _without_own_calls(traceback: TracebackType | None) -> TracebackType | None:
     entry, dropped = traceback, False
     while entry is not None:
         code = entry.tb_frame.f_code
-        places = _HANDS_OVER.get(code, ())
+        places = _HANDS_OVER.get(code) or ()
         if places and any(_number(code, entry.tb_lasti) in place for place in places):
             dropped = True
         else:
@@ -54,7 +54,7 @@ def _without_own_calls(traceback: TracebackType | None) -> TracebackType | None:
     return result
 
 
-@lru_cache(maxsize=256)
+@cached_per_code(256)
 def _number(code: CodeType, offset: int) -> int:
     """Which instruction of `code` stands at `offset`, not counting EXTENDED_ARG and CACHE."""
     found = [raw.offset for raw in dis.get_instructions(code) if raw.opname not in ("EXTENDED_ARG", "CACHE")]

@@ -17,9 +17,11 @@ import sys
 import tempfile
 import time
 import traceback
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import NoReturn
+from unittest import mock
 
 _MEMORY = 4 << 30  # address space of a worker beyond what it has once torch is loaded, in bytes
 PROCESSOR = 100  # seconds of processor time after which one run of a program ends with its worker
@@ -51,13 +53,45 @@ class _Death:
 
 
 def load() -> None:
-    """In the process that workers are forked from: load what a program needs, torch with one thread above all."""
+    """In the process that workers are forked from: load what a program needs, torch with one thread above all.
+
+    Autograd's threads end in a fork: where there are any, each backward in a worker would be an error, in eager, too,
+    and nothing of it compared. So no backward runs here.
+
+    Raises RuntimeError where a worker cannot run one."""
+    import torch
+
     from .differ import verdict
     from .generate import program
 
-    for seed in _WARM:
-        verdict(program(seed))
+    with mock.patch.object(torch.autograd.Variable, "_execution_engine", _NoBackward()):
+        for seed in _WARM:
+            verdict(program(seed))
+    if in_a_fork(lambda: torch.ones((), requires_grad=True).exp().backward()) != 0:
+        raise RuntimeError("no backward runs in a worker: autograd has started threads before the fork")
     gc.freeze()  # what is loaded by now is no garbage: each full collection would take as long as a program to see it
+
+
+class _NoBackward:
+    """In place of autograd's engine."""
+
+    def run_backward(self, *_: object, **__: object) -> NoReturn:
+        raise RuntimeError("no backward before the fork")
+
+
+def in_a_fork(action: Callable[[], object]) -> int:
+    """The exit code of a process forked from this one that does `action`: 1 where it raises."""
+    worker = os.fork()
+    if worker == 0:
+        code = 1
+        try:
+            action()
+            code = 0
+        except Exception:
+            traceback.print_exc()
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(worker, 0)[1])
 
 
 def work(first: int, count: int, engine: int) -> None:
