@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from .side_effects import CellValue
-from .sources import CellSource, ComputedSource, Source
+from .sources import CellSource, ComputedSource, Source, are_different
 from .values.base import Value
 from .values.registry import is_stable
 
@@ -59,8 +59,3 @@ def _source_of(value: Value) -> Source | None:
     if isinstance(value, CellValue) and isinstance(value.source, CellSource):
         return value.source.cell  # the source of a cell reads what is in it
     return value.source
-
-
-def are_different(*objects: object) -> bool:
-    """Whether no two of them are one object."""
-    return len(set(map(id, objects))) == len(objects)

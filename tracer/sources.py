@@ -231,6 +231,11 @@ class ComputedSource(Source):
         return call_text(self.function, [arg.expression for arg in self.args])
 
 
+def are_different(*objects: object) -> bool:
+    """Whether no two of them are one object."""
+    return len(set(map(id, objects))) == len(objects)
+
+
 _INFIX = {
     operator.add: "+", operator.sub: "-", operator.mul: "*", operator.truediv: "/", operator.floordiv: "//",
     operator.mod: "%", operator.pow: "**", operator.lt: "<", operator.le: "<=", operator.gt: ">", operator.ge: ">=",
@@ -242,6 +247,9 @@ _PREFIX = {operator.neg: "-", operator.pos: "+", operator.not_: "not "}
 def call_text(function: Callable[..., Any], args: Sequence[str]) -> str:
     """`function(*args)` as Python, operators between their operands."""
     function = inspect.unwrap(function)
+    if function is are_different:
+        ids = ", ".join(f"id({arg})" for arg in args)
+        return f"{args[0]} is not {args[1]}" if len(args) == 2 else f"len({{{ids}}}) == {len(args)}"
     if function in _INFIX:
         return f"({args[0]} {_INFIX[function]} {args[1]})"
     if function in _PREFIX:

@@ -403,6 +403,34 @@ def test_what_follows_from_a_change_is_not_told_as_another(tmp_path: Path) -> No
     assert told.also == ()  # its closure is not there either
 
 
+def test_entries_that_are_gone_are_told_by_their_container(tmp_path: Path) -> None:
+    def appends(x, cache):
+        out = x * 2
+        for key in list(cache):
+            cache[key].append(out)
+        return out
+
+    layers = torch.nn.ReLU(), torch.nn.Tanh()  # which its guards tell apart
+    programs = {"cache": calls(appends, (X, {layer: [] for layer in layers}), (X, {}))}
+    for _, recording in recordings(tmp_path, programs):
+        ((_, told),) = recompiles(recording)
+    assert (told.what, told.expected, told.actual, told.also) == ("len(cache)", "2", "0", ())
+
+
+def test_one_object_twice_is_told_in_words(tmp_path: Path) -> None:
+    def appends(x, some, more):
+        some.append(x * 2)
+        more.append(x * 3)
+        return x + len(some)
+
+    once: list[torch.Tensor] = []
+    programs = {"lists": calls(appends, (X, [], []), (X, once, once))}
+    for _, recording in recordings(tmp_path, programs):
+        ((_, told),) = recompiles(recording)
+    assert (told.what, told.expected, told.actual) == ("some and more", "different objects", "one object twice")
+    assert told.guard == "L['some'] is not L['more']"
+
+
 def test_conditions_on_what_was_there_before_a_break_are_told_in_words(tmp_path: Path) -> None:
     def parted(y, shown):
         return [part.sum() for part in y.split(4)] if y.size(0) % 4 == 0 else y

@@ -6,7 +6,7 @@ all others are looked at here, in Python, as far as they can be.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import CodeType
@@ -19,7 +19,7 @@ from torch._C._dynamo.guards import GlobalStateGuard
 from ...artifacts.records import Location, Recompile
 from ..lean import without_dynamo
 from ..resume import stack_words
-from ..sources import GLOBAL_STATE, AttrSource, CallSource, SizeSource, Source
+from ..sources import GLOBAL_STATE, AttrSource, CallSource, ComputedSource, SizeSource, Source
 from ..wording import in_words
 from .conditions import condition_code, on_frame
 from .describe import describe
@@ -108,16 +108,15 @@ def _differences(entry: Any, reported: str, scope: Scope) -> list[Difference]:
 
 def _follows(source: Source, told: Container[Source], scope: Scope) -> bool:
     """Whether `source` is not there for what is told already of an object on the way to it."""
-    owner = source.base
-    while owner is not None and owner not in told:
-        owner = owner.base
-    if owner is None:
-        return False
-    try:
-        scope.value(source)
-    except Exception:  # whatever reading it raises
-        return True
-    return False
+    return not _is_there(source, scope) and any(owner in told for owner in _read_from(source))
+
+
+def _read_from(source: Source) -> Iterator[Source]:
+    """What `source` is read from, nearest first; what is computed, from each thing that it is computed from."""
+    for owner in source.args if isinstance(source, ComputedSource) else (source.base,):
+        if owner is not None:
+            yield owner
+            yield from _read_from(owner)
 
 
 def _fails(check: Check, scope: Scope) -> bool:
@@ -142,6 +141,9 @@ _HOOKS = "register hooks before the first call, and leave them there; with other
 def _about(check: Check) -> tuple[str, str]:
     """What a guard is about, in words, and what avoids it where that depends on what it is about."""
     source = check.source
+    if check.kind == "DISTINCT" and isinstance(source, ComputedSource):
+        *some, last = map(in_words, source.args)
+        return f"{', '.join(some)} and {last}", ""
     if check.kind in ("LENGTH", "DICT_KEYS") and isinstance(source, AttrSource) and source.name in _PARTS:
         return _PARTS[source.name].format(in_words(source.owner)), _COMPLETE
     if check.kind in ("LENGTH", "DICT_KEYS") and (hooks := re.fullmatch(r"(.*)\._(\w+_hooks)", in_words(source))):
@@ -190,9 +192,9 @@ def _of(check: Check, scope: Scope) -> list[Difference]:
         return [Difference(check.code, what, expected, actual, check.location, kind.hint)]
     try:
         value = scope.value(check.source)
-    except Exception as error:
+    except Exception:  # whatever reading it raises
         missing = _missing(check.source, scope)
-        guard, gone = f"{missing} exists", f"{type(error).__name__}: not there"
+        guard, gone = f"{missing} exists", "not there"
         return [Difference(guard, in_words(missing), "present", gone, check.location, kind.hint)]
     if check.kind == "EQUALS_MATCH":
         hint = _constant_hint(in_words(check.source), check.expectation, value)
@@ -352,16 +354,22 @@ def _renamed(names: Mapping[str, str], match: re.Match[str]) -> str:
 
 
 def _missing(source: Source, scope: Scope) -> Source:
-    """The outermost step on the way to `source` that cannot be made."""
+    """The outermost step on the way to `source` that cannot be made; what is computed has several ways."""
+    if isinstance(source, ComputedSource):
+        gone = next((arg for arg in source.args if not _is_there(arg, scope)), None)
+        return _missing(gone, scope) if gone is not None else source
     chain = [source]
     while chain[-1].base is not None:
         chain.append(chain[-1].base)
-    for step in reversed(chain):
-        try:
-            scope.value(step)
-        except Exception:
-            return step
-    return source
+    return next((step for step in reversed(chain) if not _is_there(step, scope)), source)
+
+
+def _is_there(source: Source, scope: Scope) -> bool:
+    try:
+        scope.value(source)
+    except Exception:  # whatever reading it raises
+        return False
+    return True
 
 
 def _without_prefix(text: str) -> str:
