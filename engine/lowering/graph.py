@@ -18,7 +18,7 @@ from .body import BodyBuilder
 from .extern import fallback, library_copy, number_of
 from .index import Linear, Size, axis, constant, contiguous_strides, expr, product, size, sizes, stored_strides
 from .registry import LOWERINGS, RESHAPE, VIEW, Unsupported, in_loops
-from .reuse import leaving, read_in_part, repeated, scattered
+from .reuse import leaving, read_in_part, reduced_to_few_columns, repeated, scattered
 from .splitting import axis_splits
 from .values import Base, Compute, Index, Value, loop_index, offset, strided
 from .views import viewed
@@ -30,6 +30,7 @@ RECOMPUTED_DEPTH = 24  # operations that a GPU does once more rather than to sto
 LIBRARY_VECTORIZES: dict[Any, str] = {
     torch.ops.aten.lgamma.default: "the C library has lgamma for one number at a time only, ATen for vectors on CPUs",
 }
+_BROADCAST = "it is broadcast: computed for each element of the result, or where no vectors are"
 SMALLER = 8  # times fewer elements make a buffer that costs next to nothing to read again
 
 
@@ -226,7 +227,7 @@ class GraphLowering:
         values = [v for v in inputs if isinstance(v, Value)]
         for value in values if base.device.type == "cpu" else ():
             if not value.base.buffer and value.base.heavy and repeated(value, base.size, base.stride):
-                self._decide_repeated(value.base)
+                self._decide_stored(value.base, _BROADCAST)
         bases = [v.base for v in values]
         base.depth = 1 + max((b.depth for b in bases if not b.buffer), default=0)
         base.reads = frozenset().union(*[(b.buffer,) if b.buffer else b.reads for b in bases])
@@ -237,7 +238,10 @@ class GraphLowering:
             self.realize(base)
         elif node.name in self.scattered:
             self._decide_reuse(base)
-        return Value(base, base.size)
+        made = Value(base, base.size)
+        if heavy and not base.buffer and base.device.type == "cpu" and reduced_to_few_columns(node, made):
+            self._decide_stored(base, "its readers have few columns, which is as many as they would compute at once")
+        return made
 
     def gather(self, node: torch.fx.Node, inputs: Sequence[Value], compute: Compute) -> Value:
         """A lazy tensor that reads its inputs at other indices: as `pointwise`, for one result."""
@@ -253,8 +257,7 @@ class GraphLowering:
                                origins=(f"forward#{base.node}",)) == "realize":
             self.realize(base)
 
-    def _decide_repeated(self, base: Base) -> None:
-        why = "it is broadcast: computed for each element of the result, or where no vectors are"
+    def _decide_stored(self, base: Base, why: str) -> None:
         if self.context.decide("realize", base.node, ("realize", "inline"), "realize", why,
                                origins=(f"forward#{base.node}",)) == "realize":
             self.realize(base)

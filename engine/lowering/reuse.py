@@ -17,13 +17,14 @@ import torch.fx
 
 from ..raising import raises_by_value
 from .index import Linear, Size, constant, product, sizes
-from .registry import COMPOSITE, GATHER, LOWERINGS, POINTWISE, RESHAPE, VIEW
+from .registry import COMPOSITE, GATHER, LOWERINGS, POINTWISE, REDUCTION, RESHAPE, VIEW
 from .values import Value, loop_index
 
 aten = torch.ops.aten
 FEWEST = 32  # elements, below which a value costs nothing to compute again
 ONCE_MORE = 4  # computations of an element that are as dear as to store it and to load it that often
 SHORT = 32  # iterations of a loop that are too few to make up for what is computed before it, by itself
+COLUMNS = 8  # fewer are computed at less than half of a vector at a time
 MANY, SHORT_OF_MANY = 4096, 128  # values that are worth a loop of their own, in vectors, also beside longer ones
 
 
@@ -151,6 +152,34 @@ def repeated(value: Value, size: Sequence[Size], stride: Sequence[Size]) -> bool
     if any(_mentions(i, name) for i in index):
         return count >= ONCE_MORE * own
     return count > own and type(extent) is int and extent < (SHORT if own < MANY else SHORT_OF_MANY)
+
+
+def reduced_to_few_columns(node: torch.fx.Node, value: Value) -> bool:
+    """Whether `value`, which `node` makes lazily, is read by nothing but reductions of many elements to few columns.
+
+    Their loops compute as many elements at once as there are columns; a loop of its own, over whole memory, fills
+    vectors. False where sizes are not known.
+    """
+    made = node.meta["val"]
+    if type(made.numel()) is not int or made.numel() < MANY or not made.dim() or not 1 < made.shape[-1] < COLUMNS:
+        return False
+    whole = all(w.reindex is None and (w.size, w.base.stride) == (value.size, value.base.stride)
+                for w in value.base.windows)  # fmt: skip
+    return made.is_contiguous() and whole and _into_columns(node)
+
+
+def _into_columns(node: torch.fx.Node) -> bool:
+    """Whether all users are reductions that keep the last dimension, if need be after more pointwise operations."""
+    shape = node.meta["val"].shape
+    for user in node.users:
+        kind = kind_of(user)
+        if kind == REDUCTION:
+            dims = user.args[1] if len(user.args) > 1 and isinstance(user.args[1], (list, tuple)) else ()
+            if not dims or any(type(dim) is not int or dim % len(shape) == len(shape) - 1 for dim in dims):
+                return False
+        elif kind != POINTWISE or user.meta["val"].shape != shape or not _into_columns(user):
+            return False
+    return bool(node.users)
 
 
 def _mentions(form: Linear, name: str) -> bool:

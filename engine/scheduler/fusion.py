@@ -17,8 +17,9 @@ from ...artifacts.context import CompileContext
 from ...artifacts.records import FusionCandidate, Option
 from ..ir import Axis, ExternCall, LoopBody, Program, View, scalar_buffer
 from ..lowering.pointwise import HEAVY
+from ..lowering.reuse import COLUMNS
 from ..unbacked import unbacked_in
-from .forms import NotLinear
+from .forms import NotLinear, coefficient
 from .legality import Refusal, accesses, aligned, conflict, crossing, iterations, turned
 from .paths import Paths
 
@@ -259,6 +260,9 @@ class Fusion:
             if first.device == "cpu" and _one_by_one((*fixed, *moved), shared):
                 refusal = Refusal("an expensive value would be computed one by one, beside a short loop", "longer rows")
                 continue
+            if first.device == "cpu" and _in_columns((*fixed, *moved), axes[:shared]):
+                refusal = Refusal("an expensive value would be computed for a few columns at once", "more columns")
+                continue
             if first.device == "cpu" and _keeps_means((*fixed, *moved), shared):
                 refusal = Refusal("a variance would keep the means of many rows", "fewer rows in one iteration")
                 continue
@@ -324,6 +328,19 @@ def _one_by_one(bodies: Sequence[LoopBody], shared: int) -> bool:
     if len(lengths) == len(inner) or not all(n.is_Integer and n < SHORT for n in lengths) or not lengths:
         return False
     return any(s.op in HEAVY for b, loops in zip(bodies, inner) if not loops for s in b.statements)
+
+
+def _in_columns(bodies: Iterable[LoopBody], shared: Sequence[Axis]) -> bool:
+    """True when a shared loop takes from a body with expensive operations the few elements that lie side by side, and
+    leaves it one that steps over them: vectors hold no more than those."""
+    few = [a for a in shared if a.extent.is_Integer and 1 < a.extent < COLUMNS]
+    for body in bodies if few else ():
+        if body.reduction_axes or len(body.axes) == len(shared) or not any(s.op in HEAVY for s in body.statements):
+            continue
+        forms = [access.form for stores in accesses(body).stores.values() for access in stores]
+        if any(form is not None and coefficient(form, axis.symbol) == 1 for form in forms for axis in few):
+            return True
+    return False
 
 
 def _keeps_means(bodies: Iterable[LoopBody], shared: int) -> bool:

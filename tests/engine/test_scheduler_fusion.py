@@ -153,3 +153,15 @@ def test_equal_layers_are_compiled_once():
         return x
     made = check(program, *block_inputs(), slack=6.0)
     assert made.source.text.count("static int64 fused_") < len(made.groups)
+
+
+def test_an_expensive_value_is_not_computed_for_a_few_columns_at_once():
+    """A reduction to three columns reads a sigmoid that fills vectors: all of a row's elements are its loop."""
+    over_rows = lambda x: torch.sigmoid(x).sum(1)
+    weighted = lambda x, w: (w[..., None] * torch.sigmoid(x)).sum(-2)
+    for function, inputs in ((over_rows, [(64, 128, 3)]), (weighted, [(64, 128, 3), (64, 128)])):
+        made = check(function, *map(torch.randn, inputs), slack=2.0)
+        (sigmoid,) = [b for g in made.groups for b in g.bodies if any(s.op == "sigmoid" for s in b.statements)]
+        assert not sigmoid.reduction_axes and sigmoid.axes[-1].extent == 384
+    wide = check(over_rows, torch.randn(64, 128, 16), slack=2.0, kernels=1)
+    assert len(wide.groups[0].bodies) == 1
