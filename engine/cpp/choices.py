@@ -13,6 +13,7 @@ from ..scheduler.legality import accesses
 from .indices import c_expression
 from .nests import cut, dependent
 from .operators import EXPENSIVE
+from .row_steps import FEW_ROWS
 from .row_tiles import RowTile, find_row_tile
 from .scatter import free_axes, owner, scatters, worth_owning
 
@@ -23,6 +24,7 @@ LANES = 128  # elements of a block in lane mode, at least, where threads share t
 WIDE = 1024  # at most: whoever reads down a narrow block is in another page at each row
 LANE_SCRATCH = 64 * 1024  # elements that the rows of all lanes of a block may take: about the second-level cache
 EXPENSIVE_COST = 8
+LONG = 64  # rows, at least, along which vectors run where the rows themselves fill none
 NEAR = (1, 2)  # steps of a vector loop: neighbours, or the real parts of complex numbers
 
 
@@ -107,6 +109,8 @@ def lane_width(row: int, extent: sympy.Expr) -> int:
 
 def prefers_lanes(bodies: Sequence[LoopBody], lane: Axis) -> bool:
     """True when memory is contiguous along `lane` rather than along the innermost loops of the bodies."""
+    if _short_rows(bodies, lane):
+        return True
     along, inner_along, once = 0, 0, 0
     for body in bodies:
         inner = body.reduction_axes or tuple(a for a in body.axes if a != lane)[-1:]
@@ -128,6 +132,17 @@ def prefers_lanes(bodies: Sequence[LoopBody], lane: Axis) -> bool:
             inner_along += any(coefficient(form, a.symbol) in NEAR for a in inner)
     # Where every operand is one element for all lanes or for a whole inner loop, lanes need no sum over a vector.
     return along > inner_along or (along == inner_along == 0 and once > 0)
+
+
+def _short_rows(bodies: Sequence[LoopBody], lane: Axis) -> bool:
+    """Whether the loops inside of `lane` are of a few iterations, which fill no vector, and `lane` has many. Where data
+    names the rows, each lane would read from another place."""
+    many = static(lane.extent)
+    if (many is not None and many < LONG) or any(s.op == "indirect" for b in bodies for s in b.statements):
+        return False
+    place = max(b.axes.index(lane) for b in bodies if lane in b.axes) + 1
+    inner = [sympy.Mul(*[a.extent for a in (*b.axes[place:], *b.reduction_axes)]) for b in bodies]
+    return all(n.is_Integer and n <= FEW_ROWS for n in inner)
 
 
 def body_work(body: LoopBody) -> sympy.Expr:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .nest_writer import NestWriter
 
 ROWS = 4
-FEW_ROWS = 8  # that are taken all at once
+FEW_ROWS = 15  # that are taken all at once: fewer elements than a vector has
 MOST_STATEMENTS = 8  # of a row: the compiler sees them `ROWS` times, or more often
 
 

@@ -12,7 +12,9 @@ import torch.fx
 from .body import LOW_PRECISION, BodyBuilder, compute_dtype
 from .index import Size, constant, less, product, size
 from .registry import COMPOSITE, REDUCTION, Unsupported, lowering
+from .reuse import rows_at_once
 from .values import Base, Index, Value, offset
+from .views import regroup
 
 if TYPE_CHECKING:
     from .graph import GraphLowering
@@ -81,9 +83,43 @@ def _simple(kind: str, accumulate: Callable[[torch.dtype, torch.dtype], torch.dt
             element = e.rounded(element, fake.dtype) if narrowed else e.cast(element, wide)
             return [e.reduce(on_bool, element, wide)]
 
-        return reduction(graph, [fake], x, over, keepdim, emit)[0]
+        return (_in_two_steps(graph, fake, x, over, on_bool, wide, lambda e, element: emit(e, element)[0])
+                or reduction(graph, [fake], x, over, keepdim, emit)[0])
 
     return lower
+
+
+def _in_two_steps(graph: GraphLowering, fake: torch.Tensor, x: Value, dims: tuple[int, ...], kind: str,
+                  wide: torch.dtype, emit: Callable[[BodyBuilder, str], str],
+                  finish: Callable[[BodyBuilder, str], str] = lambda e, result: result) -> Value | None:
+    """`x` reduced to few columns, several rows as one, and then the results of these; None where rows are taken one by
+    one (see `rows_at_once`). `emit` gives the first step's statement of `kind`, in `wide`."""
+    node, columns = graph.node, x.size[-1] if x.size else 1
+    taken = rows_at_once(node.all_input_nodes[0].meta["val"], dims) if x.device.type == "cpu" and dims else 1
+    if taken == 1:
+        return None
+    shape = (product(x.size[:-1]) // taken, taken, columns)
+    rows = x.through(shape, regroup(x.size, shape))
+    parts = Base(node.name, shape[1:], (columns, 1), wide, x.device)
+    name = graph.new_buffer(parts)
+
+    def first(e: BodyBuilder, index: Index, inner: Index) -> None:
+        e.origin = node.name
+        e.store(name, offset(index, parts.stride), emit(e, rows.load(e, (*inner, *index))), wide)
+
+    graph.loops(parts.size, parts.stride, (shape[0],), first)
+    parts.buffer = name
+    result = graph.base_of(fake, node.name)
+    result_name = graph.new_buffer(result)
+
+    def second(e: BodyBuilder, index: Index, inner: Index) -> None:
+        e.origin = node.name
+        part = e.load(name, offset((*inner, index[-1]), parts.stride), wide)
+        e.store(result_name, offset(index, result.stride), finish(e, e.reduce(kind, part, wide)), result.dtype)
+
+    graph.loops(result.size, result.stride, (taken,), second)
+    result.buffer = result_name
+    return Value(result, result.size)
 
 
 lowering(aten.sum.dim_IntList, aten.sum.default, kind=REDUCTION)(_simple("sum", lambda source, result: result))
@@ -103,12 +139,16 @@ def _mean(graph: GraphLowering, node: torch.fx.Node, x: Value, dims: Any = None,
     over = reduced_dims(x, dims)
     count = product(x.size[d] for d in over)
 
-    def emit(e: BodyBuilder, element: str) -> list[str]:
-        wide = compute_dtype(fake.dtype)
-        total = e.reduce("sum", e.cast(element, wide), wide)
-        return [e("truediv", total, number(e, count, wide))]
+    wide = compute_dtype(fake.dtype)
 
-    return reduction(graph, [fake], x, over, keepdim, emit)[0]
+    def total(e: BodyBuilder, element: str) -> str:
+        return e.reduce("sum", e.cast(element, wide), wide)
+
+    def divided(e: BodyBuilder, total: str) -> str:
+        return e("truediv", total, number(e, count, wide))
+
+    return (_in_two_steps(graph, fake, x, over, "sum", wide, total, divided)
+            or reduction(graph, [fake], x, over, keepdim, lambda e, element: [divided(e, total(e, element))])[0])
 
 
 @lowering(aten.linalg_vector_norm.default, kind=REDUCTION)

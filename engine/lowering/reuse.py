@@ -24,7 +24,8 @@ aten = torch.ops.aten
 FEWEST = 32  # elements, below which a value costs nothing to compute again
 ONCE_MORE = 4  # computations of an element that are as dear as to store it and to load it that often
 SHORT = 32  # iterations of a loop that are too few to make up for what is computed before it, by itself
-COLUMNS = 8  # fewer are computed at less than half of a vector at a time
+LANES = 16  # float32 in a vector
+COLUMNS = LANES // 2  # fewer are computed at less than half of a vector at a time
 MANY, SHORT_OF_MANY = 4096, 128  # values that are worth a loop of their own, in vectors, also beside longer ones
 
 
@@ -161,21 +162,37 @@ def reduced_to_few_columns(node: torch.fx.Node, value: Value) -> bool:
     vectors. False where sizes are not known.
     """
     made = node.meta["val"]
-    if type(made.numel()) is not int or made.numel() < MANY or not made.dim() or not 1 < made.shape[-1] < COLUMNS:
+    if not isinstance(made, torch.Tensor) or type(made.numel()) is not int or made.numel() < MANY:
         return False
     whole = all(w.reindex is None and (w.size, w.base.stride) == (value.size, value.base.stride)
                 for w in value.base.windows)  # fmt: skip
     return made.is_contiguous() and whole and _into_columns(node)
 
 
+def rows_at_once(value: torch.Tensor, dims: Sequence[int]) -> int:
+    """How many rows are taken as one by a reduction over all rows of few columns, to as many results, which are then
+    reduced to one row: a loop over a row alone fills no vector. 1 where rows are taken one by one."""
+    shape, rank = sizes(value.shape), value.dim()
+    rows, columns = product(shape[:-1]), product(shape[-1:])
+    if sorted(dim % rank for dim in dims) != list(range(rank - 1)):
+        return 1
+    if type(rows) is not int or type(columns) is not int or rows * columns < MANY or not 1 < columns < LANES:
+        return 1
+    if not value.is_contiguous():
+        return 1
+    return next((count for count in (16, 8) if rows % count == 0), 1)
+
+
 def _into_columns(node: torch.fx.Node) -> bool:
-    """Whether all users are reductions that keep the last dimension, if need be after more pointwise operations."""
+    """Whether all users are reductions that keep few of the last elements, if need be after pointwise operations."""
     shape = node.meta["val"].shape
     for user in node.users:
         kind = kind_of(user)
         if kind == REDUCTION:
-            dims = user.args[1] if len(user.args) > 1 and isinstance(user.args[1], (list, tuple)) else ()
-            if not dims or any(type(dim) is not int or dim % len(shape) == len(shape) - 1 for dim in dims):
+            dims: Any = user.args[1] if len(user.args) > 1 and isinstance(user.args[1], (list, tuple)) else ()
+            if rows_at_once(node.meta["val"], dims) > 1:
+                return False
+            if not dims or not 1 < product(sizes(shape[max(dim % len(shape) for dim in dims) + 1:])) < COLUMNS:
                 return False
         elif kind != POINTWISE or user.meta["val"].shape != shape or not _into_columns(user):
             return False

@@ -16,6 +16,7 @@ import torch
 from ...artifacts.context import CompileContext
 from ...artifacts.records import FusionCandidate, Option
 from ..ir import Axis, ExternCall, LoopBody, Program, View, scalar_buffer
+from ..lowering.index import Linear, Size, size
 from ..lowering.pointwise import HEAVY
 from ..lowering.reuse import COLUMNS
 from ..unbacked import unbacked_in
@@ -331,16 +332,25 @@ def _one_by_one(bodies: Sequence[LoopBody], shared: int) -> bool:
 
 
 def _in_columns(bodies: Iterable[LoopBody], shared: Sequence[Axis]) -> bool:
-    """True when a shared loop takes from a body with expensive operations the few elements that lie side by side, and
-    leaves it one that steps over them: vectors hold no more than those."""
-    few = [a for a in shared if a.extent.is_Integer and 1 < a.extent < COLUMNS]
-    for body in bodies if few else ():
+    """True when shared loops take from a body with expensive operations the few elements that lie side by side, and
+    leave it one that steps over them: vectors hold no more than those."""
+    for body in bodies if any(a.extent.is_Integer and 1 < a.extent < COLUMNS for a in shared) else ():
         if body.reduction_axes or len(body.axes) == len(shared) or not any(s.op in HEAVY for s in body.statements):
             continue
         forms = [access.form for stores in accesses(body).stores.values() for access in stores]
-        if any(form is not None and coefficient(form, axis.symbol) == 1 for form in forms for axis in few):
+        counts = [_side_by_side(form, shared) for form in forms if form is not None]
+        if any(type(count) is int and 1 < count < COLUMNS for count in counts):
             return True
     return False
+
+
+def _side_by_side(form: Linear, axes: Sequence[Axis]) -> Size:
+    """How many elements in a row of memory the loops over `axes` reach."""
+    count: Size = 1
+    steps = {coefficient(form, a.symbol): size(a.extent) for a in axes}
+    while count in steps:
+        count = size(count * steps.pop(count))
+    return count
 
 
 def _keeps_means(bodies: Iterable[LoopBody], shared: int) -> bool:

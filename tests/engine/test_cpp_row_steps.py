@@ -38,6 +38,46 @@ def test_few_rows_are_taken_at_once_and_what_a_lane_has_starts_in_a_register(row
     check(lambda x: (*over_rows(x, 1), x.amax((0, 2))), (x * 9).to(torch.bfloat16), slack=4.0)
 
 
+@pytest.mark.parametrize("length", [2, 3, 7, 8, 9, 12, 15])
+def test_rows_that_fill_no_vector_are_taken_side_by_side(length):
+    """Each lane is a row: its elements lie along memory, and vectors run over the rows."""
+    x = torch.randn(150, length, generator=torch.Generator().manual_seed(length))
+    programs = (
+        lambda x: (*over_rows(x, 1), x.prod(1)),
+        lambda x: (torch.softmax(x, 1), torch.log_softmax(x * 2, 1), torch.logsumexp(x, 1)),
+        lambda x: (torch.nn.functional.normalize(x, dim=1), x - x.mean(1, keepdim=True), x.cumsum(1).amax(1)),
+    )
+    for program in programs:
+        check(program, x, slack=4.0)
+    made = check(lambda x: x.sum(1), x)
+    assert "for (int64 i0_0 = 0;" in made.source.text and f"#pragma GCC unroll {length}\n" in made.source.text
+    x[2, length - 1], x[149, 0], x[7] = float("nan"), float("inf"), float("-inf")
+    check(programs[0], x, slack=4.0)
+    check(programs[0], (x * 9).to(torch.bfloat16), slack=4.0)
+    more = torch.randn(301, length, generator=torch.Generator().manual_seed(1))
+    check(lambda x: (*over_rows(x, 1), torch.softmax(x, 1)), more, slack=4.0, again=(x.nan_to_num(0, 1, 1)[:77],))
+
+
+@pytest.mark.parametrize("columns", [2, 3, 10, 15])
+@pytest.mark.parametrize("rows", [4096, 5000, 4099])
+def test_many_rows_of_few_columns_are_taken_in_two_steps(rows, columns):
+    x = torch.randn(rows, columns, generator=torch.Generator().manual_seed(columns))
+    programs = (
+        lambda x: (x.sum(0), x.mean(0), x.amax(0), x.amin(0, keepdim=True), (x > 2).any(0)),
+        lambda x: (torch.sigmoid(x).sum(0), x.exp().mean(0, keepdim=True), (x > 0).sum(0), (x * 2).amax(0)),
+    )
+    for program in programs:
+        made = check(program, x, slack=4.0)
+    check(lambda x: (x * 1e-3 + 1).prod(0), x, slack=30.0)  # thousands of roundings, whose order is another
+    alone = check(lambda x: x.sum(0), x, slack=4.0)
+    assert sum(len(g.bodies) for g in alone.groups) == (2 if rows % 8 == 0 else 1), made.source.text
+    x[rows - 1, 1], x[0, 0] = float("nan"), float("inf")
+    check(programs[0], x, slack=4.0)
+    check(programs[0], (x * 9).to(torch.bfloat16), slack=4.0)
+    check(lambda x: (x.sum(0), x.amax(0), x.sum((0, 1))), (x.nan_to_num(0, 0, 0) * 9).to(torch.int32))
+    check(lambda x: (x.sum(0), x.mean(0)), torch.randn(columns, rows).t(), slack=4.0)
+
+
 def test_rows_shared_among_threads():
     x = torch.randn(4003, 48, generator=torch.Generator().manual_seed(0))
     x[4001, 5] = float("nan")
