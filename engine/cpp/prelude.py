@@ -58,7 +58,8 @@ FUNCTIONS: dict[str, str] = {
 INLINE int64 lanes_each(int64 lanes, int64 row, int64 least, int64 most) {  // lanes of a block: each thread gets one
   const int64 threads = omp_get_max_threads(), each = ((lanes + threads - 1) / threads + 15) / 16 * 16;
   const int64 fit = each < least ? least : each > most ? most : each;
-  return row < fit ? row : fit;  // a block's lanes are all set up, also those that a short row has not
+  const int64 some = row > 0 ? row : 1;  // a size that data says may be 0, which is no step of a loop
+  return some < fit ? some : fit;  // a block's lanes are all set up, also those that a short row has not
 }""",
     "by_halves": """\
 template <int N, typename F> INLINE void by_halves(F join) {  // N lanes become one: half of them onto the other half

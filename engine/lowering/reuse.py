@@ -164,9 +164,11 @@ def reduced_to_few_columns(node: torch.fx.Node, value: Value) -> bool:
     made = node.meta["val"]
     if not isinstance(made, torch.Tensor) or type(made.numel()) is not int or made.numel() < MANY:
         return False
+    if not made.dim() or made.shape[-1] >= COLUMNS:
+        return False
     whole = all(w.reindex is None and (w.size, w.base.stride) == (value.size, value.base.stride)
                 for w in value.base.windows)  # fmt: skip
-    return made.is_contiguous() and whole and _into_columns(node)
+    return made.is_contiguous() and whole and _into_columns(node, set())
 
 
 def rows_at_once(value: torch.Tensor, dims: Sequence[int]) -> int:
@@ -183,10 +185,12 @@ def rows_at_once(value: torch.Tensor, dims: Sequence[int]) -> int:
     return next((count for count in (16, 8) if rows % count == 0), 1)
 
 
-def _into_columns(node: torch.fx.Node) -> bool:
-    """Whether all users are reductions that keep few of the last elements, if need be after pointwise operations."""
+def _into_columns(node: torch.fx.Node, seen: set[torch.fx.Node]) -> bool:
+    """Whether all users are reductions that keep few of the last elements, if need be after pointwise operations; of
+    those that were `seen` it is known."""
     shape = node.meta["val"].shape
-    for user in node.users:
+    for user in node.users.keys() - seen:
+        seen.add(user)
         kind = kind_of(user)
         if kind == REDUCTION:
             dims: Any = user.args[1] if len(user.args) > 1 and isinstance(user.args[1], (list, tuple)) else ()
@@ -194,7 +198,7 @@ def _into_columns(node: torch.fx.Node) -> bool:
                 return False
             if not dims or not 1 < product(sizes(shape[max(dim % len(shape) for dim in dims) + 1:])) < COLUMNS:
                 return False
-        elif kind != POINTWISE or user.meta["val"].shape != shape or not _into_columns(user):
+        elif kind != POINTWISE or user.meta["val"].shape != shape or not _into_columns(user, seen):
             return False
     return bool(node.users)
 

@@ -90,6 +90,12 @@ def test_sizes_that_vary():
     check(lambda x: over_rows(x, 0), torch.randn(37, 30), slack=4.0, again=(torch.randn(66, 31),))
 
 
+def test_no_rows_at_all():
+    """A size that data says is 0 while the program runs, in a kernel whose lanes are those rows."""
+    check(lambda x: (x.sum(1), x.amax(1)), torch.randn(70, 3), again=(torch.randn(0, 3),))
+    check(lambda x: x.sum(0), torch.randn(70, 30), again=(torch.randn(70, 0),))
+
+
 def test_rows_that_take_much_work_or_a_mask_are_taken_one_at_a_time():
     x = torch.randn(50, 40, generator=torch.Generator().manual_seed(0))
     made = check(lambda x: (x.sin().sum(0), torch.nn.functional.pad(x, (0, 0, 1, 2), value=2.0).amax(0)), x, slack=4.0)
