@@ -268,6 +268,9 @@ class TraceGraph:
     def _run_fake(self, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         fake_args = tuple([_fake(arg) for arg in args])
         fake_kwargs = {name: _fake(value) for name, value in kwargs.items()} if kwargs else kwargs
+        if _is_refused_in_place(op, target, fake_args):
+            shared = "several elements of the tensor are one in memory"
+            raise Unsupported("operator-error", f"{_target_name(target)}: {shared}")
         try:
             with self.fake_mode, _in_cpp(target, fake_args, fake_kwargs):
                 if op == "call_method":
@@ -418,6 +421,30 @@ def _fake(arg: Any) -> Any:
     if isinstance(arg, tuple) and hasattr(arg, "_fields"):
         return kind(*[_fake(item) for item in arg])
     return arg
+
+
+_IN_PLACE = frozenset((
+    operator.iadd, operator.isub, operator.imul, operator.itruediv, operator.ifloordiv, operator.imod, operator.ipow,
+    operator.iand, operator.ior, operator.ixor, operator.ilshift, operator.irshift,
+))  # fmt: skip
+_ARE_ALLOWED = frozenset((
+    "conj_physical_", "fill_", "fill_diagonal_", "index_fill_", "index_put_", "masked_fill_", "tril_", "triu_", "zero_",
+    "as_strided_", "detach_", "rename_", "requires_grad_", "resize_", "resize_as_", "set_", "squeeze_", "swapaxes_",
+    "swapdims_", "t_", "transpose_", "unsqueeze_",
+))  # fmt: skip
+"""Methods in place that eager allows where elements share memory: they set all to one number, or write nothing."""
+
+
+def _is_refused_in_place(op: str, target: Any, args: tuple[Any, ...]) -> bool:
+    """Whether eager refuses to write to a tensor that has one element for several indices (`assert_no_internal_overlap`
+    in ATen/MemoryOverlap.cpp), which fake tensors do not."""
+    method = op == "call_method" and target.endswith("_") and not target.endswith("__") and target not in _ARE_ALLOWED
+    if not (method or target in _IN_PLACE) or not args or not isinstance(args[0], torch.Tensor):
+        return False
+    written = args[0]
+    return written.layout is torch.strided and any(
+        type(stride) is int and stride == 0 and (type(size) is not int or size > 1)
+        for stride, size in zip(written.stride(), written.shape))
 
 
 def _writes_lists(target: Any) -> bool:

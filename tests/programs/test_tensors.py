@@ -471,6 +471,63 @@ def views_in_place_of_inputs(compile):
 
 
 @program
+def written_where_elements_share_memory(compile):
+    """Eager refuses most of what writes there; the line is the program's."""
+
+    def added(x, y):
+        for part in (x, x + 1):
+            y.add_(part)
+        return y
+
+    def augmented(x, y):
+        y += x
+        return y
+
+    def caught(x, y):
+        try:
+            y[1:].mul_(2)
+        except RuntimeError as error:
+            return x + len(str(error))
+        return y
+
+    def made_here(x, y):
+        zeros = torch.zeros(1, 3).expand(2, 3)
+        return zeros.sub_(x)
+
+    def allowed(x, y):
+        y.fill_(3).masked_fill_(x > 0, 2)
+        y[0] = 1
+        return y + 1, y.t_().shape, y.is_contiguous()
+
+    shared = lambda: torch.zeros(1, 3).expand(3, 3)
+    x = torch.ones(3, 3)
+    return [
+        call(compile(f, dynamic=dynamic), x[:2] if f is made_here else x, shared())
+        for f in (added, augmented, caught, made_here, allowed) for dynamic in (None, True)
+    ]  # fmt: skip
+
+
+@program
+def detached_in_place(compile):
+    def computed(x):
+        y = (x * 2).t_()
+        return y._is_view(), y.detach_() is y, y + 1
+
+    def view(x):
+        y = (x * 2).t()
+        y.detach_()
+        return y
+
+    def of_gradients(x):
+        y = x * 2
+        y.detach_()
+        return y, y.requires_grad
+
+    x = torch.arange(6.0).view(2, 3)
+    return [call(compile(f), x) for f in (computed, view)], call(compile(of_gradients), x.requires_grad_())
+
+
+@program
 def rows_by_number(compile):
     def fn(x, i):
         row = x[i]

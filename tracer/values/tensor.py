@@ -31,9 +31,10 @@ _ATEN = torch.ops.aten
 
 class TensorValue(Value):
     """A tensor. `node` computes it in the graph, `fake` has its metadata, `kind` is the type the program sees.
-    `unrecorded`: the break, where the node is not what autograd would record as the tensor (`assigned_tensors.py`)."""
+    `unrecorded`: the break, where the node is not what autograd would record as the tensor (`assigned_tensors.py`).
+    `was_view`: whether it is a view, where `fake` is one of what it was before `y.t_()`."""
 
-    __slots__ = ("fake", "kind", "node", "real", "shape", "unrecorded")
+    __slots__ = ("fake", "kind", "node", "real", "shape", "unrecorded", "was_view")
 
     def __init__(
         self, node: torch.fx.Node, fake: torch.Tensor, source: Source | None = None, real: torch.Tensor | None = None
@@ -45,6 +46,7 @@ class TensorValue(Value):
         self.kind = type(real) if real is not None else torch.Tensor
         self.shape: Value | None = None
         self.unrecorded: Callable[[], Unsupported] | None = None
+        self.was_view: bool | None = None
 
     def key(self) -> Any:
         """Tensors are keys by identity."""
@@ -399,7 +401,20 @@ def _is_view(tx: Interpreter, self: TensorValue, args: Sequence[Value], kwargs: 
         raise Unsupported("call", "Tensor._is_view of an input")
     tx.graph.refuse_of_rows(self.fake, "Tensor._is_view")
     tx.trace.layouts_asked += 1
-    return constant(self.fake._is_view())
+    return constant(self.fake._is_view() if self.was_view is None else self.was_view)
+
+
+def _detach_in_place(tx: Interpreter, self: TensorValue, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+    """Nothing happens to what needs no gradients; it is an error of a view (VariableTypeManual.cpp). What leaves the
+    graph may be a view where the program's own is none, or the other way round, so that Python is not asked."""
+    if args or kwargs or self.source is not None or self.fake.requires_grad:
+        raise Unsupported("call", "Tensor.detach_")
+    if _is_view(tx, self, (), {}).as_constant():
+        try:
+            torch.empty(1).view(1).detach_()
+        except RuntimeError as error:
+            tx.raise_observed(RuntimeError, *error.args)
+    return self
 
 
 def _data(name: str) -> Callable[..., Value]:
@@ -466,6 +481,7 @@ def _view_in_place(name: str) -> Callable[..., Value | None]:
             return None
         view = tx.graph.call(name, [self, *args], kwargs, tx, op="call_method")
         assert isinstance(view, TensorValue)
+        self.was_view = self.fake._is_view() if self.was_view is None else self.was_view
         self.node, self.fake, self.shape = view.node, view.fake, None
         tx.trace.values_by_id[id(view.fake)] = self
         return self
@@ -490,6 +506,7 @@ METHODS: dict[str, Callable[..., Value | None]] = {
     "get_device": _get_device,
     "item": _item,
     "_is_view": _is_view,
+    "detach_": _detach_in_place,
     "tolist": _tolist,
     "__len__": lambda tx, self, args, kwargs: self.length(tx),
     "__iter__": lambda tx, self, args, kwargs: self.iter(tx),
@@ -512,7 +529,7 @@ METHODS: dict[str, Callable[..., Value | None]] = {
     **{
         name: _refused(name)
         for name in (
-            "backward", "detach_", "set_", "resize_", "resize_as_",
+            "backward", "set_", "resize_", "resize_as_",
             "untyped_storage", "storage", "is_set_to", "share_memory_", "__deepcopy__",
             "pin_memory", "apply_", "map_", "map2_", "__setstate__", "__torch_function__", "storage_type",
             *_OF_ALL_OBJECTS,
