@@ -121,9 +121,11 @@ class TrainingLadder(Ladder):
             edges = [torch.autograd.graph.get_gradient_edge(inputs[i]) for i in self.form.facts.gradients_of]
             ran = run_graph(self.captured, inputs, wide=dtype is not None, grad=True)
             roots = [self.form.find(root, ran.outputs, inputs) for root in self.form.facts.roots]
-            gradients = torch.autograd.grad(roots, edges, self._tangents(dtype), allow_unused=True)
+            found = torch.autograd.grad(roots, edges, self._tangents(dtype), allow_unused=True)
+        reached = dict(zip(self.form.facts.gradients_of, found))
+        gradients = tuple([reached.get(i) for i in self.joint.gradients])  # None where no result depends on the input
         outputs, changed = (tuple(map(_plain, values)) for values in (ran.outputs, inputs))
-        return Execution(outputs, changed, ran.values, ran.seconds, tuple(gradients))
+        return Execution(outputs, changed, ran.values, ran.seconds, gradients)
 
     def _wide(self, run: Callable[[torch.dtype], Execution]) -> Execution | None:
         try:

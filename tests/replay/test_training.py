@@ -60,6 +60,23 @@ def test_a_row_that_a_number_in_a_tensor_chooses(tmp_path):
     assert report.rungs[1].verdict == "equal" and report.rungs[-1].verdict != "absent"
 
 
+def test_parameters_that_no_result_depends_on(tmp_path):
+    """An optimizer's step beside a result with a gradient: those of the parameters are None, and the last is its."""
+    model = torch.nn.Linear(4, 3)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def step(y):
+        optimizer.step()
+        return y.std()
+
+    model(torch.randn(5, 4)).sum().backward()
+    with ptdebug.record(out=str(tmp_path)) as recording:
+        ptdebug.compile(step)(model(torch.randn(5, 4)).amax(-1))
+    report = ladder.replay(recording, recording.compiles()[0].id)
+    assert [r.stage for r in report.rungs] == RUNGS
+    assert {r.verdict for r in report.rungs[1:]} <= {"equal", "rounding"}, report
+
+
 def test_a_size_that_only_the_backward_needs(tmp_path):
     with ptdebug.record(out=str(tmp_path)) as recording:
         compiled = ptdebug.compile(lambda x: x.sum() * 2 + x.mean(0).sum(), dynamic=True)
