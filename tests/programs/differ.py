@@ -325,13 +325,24 @@ def verdict(
     return _difference(text, collected, engine, seconds, collect=True)
 
 
+@contextlib.contextmanager
+def _without_log() -> Iterator[None]:
+    """What ptdebug says of frames that run eagerly is not printed in the block."""
+    logger = logging.getLogger("ptdebug")
+    before = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
+
+
 def _difference(
     text: str, expected: list[tuple[str, Any]], engine: bool, seconds: float, collect: bool = False
 ) -> Difference | Skipped | None:
     dispatch.reset()
-    logging.getLogger("ptdebug").setLevel(logging.CRITICAL)
     try:
-        with time_limit(seconds):
+        with _without_log(), time_limit(seconds):
             with contextlib.nullcontext() if engine else graphs_in_eager():
                 got = observe(text, ptdebug.compile, collect)
     except TooSlow:
