@@ -25,7 +25,7 @@ class PerCode(Generic[T]):
 
     def __setitem__(self, code: CodeType, value: T) -> None:
         if id(code) not in self._values:
-            weakref.finalize(code, self._values.pop, id(code)).atexit = False
+            weakref.finalize(code, self._values.pop, id(code), None).atexit = False  # two threads may set the first
         self._values[id(code)] = value
 
     def __contains__(self, code: CodeType) -> bool:
