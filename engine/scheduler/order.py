@@ -15,10 +15,10 @@ import sympy
 from ...artifacts.context import CompileContext
 from ...artifacts.records import Option
 from ..ir import Axis, Group, LoopBody
+from ..lowering.reuse import COLUMNS, LANES
 from .forms import coefficient, index_forms, static
 
-LANES = 16  # float32 in a vector
-SHORT = LANES // 2  # iterations of an innermost loop below which the compiler leaves the vector unit alone
+SHORT = COLUMNS  # iterations of an innermost loop below which the compiler leaves the vector unit alone
 ARITHMETIC = 1.0
 TRANSCENDENTAL = 20.0  # a call of the vector math library, for one vector
 STRIDED = 3.0  # an access of its own for each lane
