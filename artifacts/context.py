@@ -95,6 +95,7 @@ class CompileContext:
     recording: bool = False  # False: `describe` functions are not even called
     fallback: str = ""  # why this compilation runs in eager, set by the stage that gave up
     restartable: bool = False  # when what was compiled raises, it has changed no input, or marks it: CHANGED_INPUTS
+    marks_changes: bool = False  # the same, but where inputs are written it is usual that some hold their new values
     target: str = ""  # also record what this target would get, for example "cuda:90"
     memory_budget: float = 1.0  # share of the saved bytes that a training graph may hold; see docs/decisions.md, budget
     freezing: bool = False  # whether what depends on parameters alone may be computed once, in inference

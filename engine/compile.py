@@ -20,7 +20,7 @@ from .aten import EngineUnsupported, needs_gradients, trace
 from .build import Building, BuiltLibrary, CannotBuild
 from .control import compile_around, has_control_flow
 from .describe import describe_aten, describe_halves, describe_joint
-from .entry import EntryFacts, eager_form, entry
+from .entry import EntryFacts, eager_form, entry, marking
 from .freezing.call import FrozenCall
 from .functional import AtenGraph, Captured
 from .graph_cache.parts import FoldingPart, Half, MakeParts, Parts, half_of
@@ -336,4 +336,5 @@ def _eager(captured: Captured, context: CompileContext, why: str, detail: str = 
     context.decide("engine", "graph", ["compile", "eager"], "eager", f"{why}\n{detail}" if detail else why)
     for stage in ENGINE_STAGES:
         context.absent(stage, why)
-    return eager_form(captured.module)
+    context.marks_changes = True
+    return marking(eager_form(captured.module))

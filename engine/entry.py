@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch.fx._lazy_graph_module import _LazyGraphModule
 
+from ..artifacts.context import CHANGED_INPUTS
 from .functional import AtenGraph, Captured, FromGraph
 from .unsupported import EngineUnsupported
 
@@ -75,6 +76,29 @@ def eager_form(module: torch.fx.GraphModule) -> Compiled:
     """The captured graph as a plain function: as a module, it would print where it stood when an operator raises."""
     _LazyGraphModule.force_recompile(module)
     return module.forward
+
+
+def marking(call: Compiled) -> Compiled:
+    """`call`, but what it raises after it has written to an input is marked: CHANGED_INPUTS."""
+
+    def run(*inputs: Any) -> Sequence[Any]:
+        tensors = [value for value in inputs if isinstance(value, torch.Tensor)]
+        before = [tensor.clone() if tensor.is_inference() else tensor._version for tensor in tensors]
+        try:
+            return call(*inputs)
+        except Exception as error:
+            if not all(map(_is_as_before, tensors, before)):
+                setattr(error, CHANGED_INPUTS, True)
+            raise
+
+    return run
+
+
+def _is_as_before(tensor: torch.Tensor, before: torch.Tensor | int) -> bool:
+    """`before`: how often the tensor was written; its values where that is not counted (made in inference mode)."""
+    if isinstance(before, int):
+        return tensor._version == before
+    return tensor.layout is torch.strided and torch.equal(tensor, before)
 
 
 def apart(call: Compiled, module: torch.fx.GraphModule, inputs: tuple[Any, ...], written: set[int]) -> Compiled:

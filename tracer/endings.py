@@ -93,7 +93,7 @@ def _call_graph(root: Interpreter, codegen: Codegen, compile_graph: Compile) -> 
         compiled = compile_graph(graph.finish(list(codegen.plan.nodes), root.trace.modes))
         if graph.sets_modes:
             compiled = protected(compiled, root.trace.modes)
-    if options.run_again and may_run_again(graph, root.trace.context.restartable):
+    if options.run_again and may_run_again(graph, root.trace.context):
         if draws.made:
             draws.remember(codegen)
         again = SecondRun(codegen, root.code, graph.assumed is not None)

@@ -33,6 +33,7 @@ from torch.utils._sympy.symbol import SymT, symbol_is_type
 from .assumptions import Assumed, check_at_run_time
 from .capture import CapturedGraph
 from .catching import MAY_RAISE, is_caught, may_raise
+from .overlap import may_be_refused, writes_lists
 from .own_operators import refuse_hidden_gradients
 from .shapes import says_not_negative
 from .sources import Source
@@ -268,7 +269,7 @@ class TraceGraph:
     def _run_fake(self, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         fake_args = tuple([_fake(arg) for arg in args])
         fake_kwargs = {name: _fake(value) for name, value in kwargs.items()} if kwargs else kwargs
-        if _is_refused_in_place(op, target, fake_args):
+        if may_be_refused(op, target, fake_args, fake_kwargs):
             shared = "several elements of the tensor are one in memory"
             raise Unsupported("operator-error", f"{_target_name(target)}: {shared}")
         try:
@@ -282,7 +283,7 @@ class TraceGraph:
                 fake = target(*fake_args, **fake_kwargs)
                 if target in _NATIVE_DROPOUTS and any(fake[0] is a for a in (*fake_args, *fake_kwargs.values())):
                     raise Unsupported("call", _operator_name(op, target))  # eager gives a copy, and drops for None
-                if _writes_lists(target):  # which fake tensors do not count
+                if writes_lists(target):  # which fake tensors do not count
                     torch.autograd.graph.increment_version([part for part in fake_args[0] if not part.is_inference()])
                 return fake
         except Unsupported:
@@ -421,36 +422,6 @@ def _fake(arg: Any) -> Any:
     if isinstance(arg, tuple) and hasattr(arg, "_fields"):
         return kind(*[_fake(item) for item in arg])
     return arg
-
-
-_IN_PLACE = frozenset((
-    operator.iadd, operator.isub, operator.imul, operator.itruediv, operator.ifloordiv, operator.imod, operator.ipow,
-    operator.iand, operator.ior, operator.ixor, operator.ilshift, operator.irshift,
-))  # fmt: skip
-_ARE_ALLOWED = frozenset((
-    "conj_physical_", "fill_", "fill_diagonal_", "index_fill_", "index_put_", "masked_fill_", "tril_", "triu_", "zero_",
-    "as_strided_", "detach_", "rename_", "requires_grad_", "resize_", "resize_as_", "set_", "squeeze_", "swapaxes_",
-    "swapdims_", "t_", "transpose_", "unsqueeze_",
-))  # fmt: skip
-"""Methods in place that eager allows where elements share memory: they set all to one number, or write nothing."""
-
-
-def _is_refused_in_place(op: str, target: Any, args: tuple[Any, ...]) -> bool:
-    """Whether eager refuses to write to a tensor that has one element for several indices (`assert_no_internal_overlap`
-    in ATen/MemoryOverlap.cpp), which fake tensors do not."""
-    method = op == "call_method" and target.endswith("_") and not target.endswith("__") and target not in _ARE_ALLOWED
-    if not (method or target in _IN_PLACE) or not args or not isinstance(args[0], torch.Tensor):
-        return False
-    written = args[0]
-    return written.layout is torch.strided and any(
-        type(stride) is int and stride == 0 and (type(size) is not int or size > 1)
-        for stride, size in zip(written.stride(), written.shape))
-
-
-def _writes_lists(target: Any) -> bool:
-    """Whether a function changes the tensors of its first argument, a list: `torch._foreach_add_`."""
-    name = getattr(target, "__name__", "").partition(".")[0]
-    return name.startswith("_foreach_") and name.endswith("_")
 
 
 def _as_code(arg: Any) -> Any:

@@ -14,12 +14,13 @@ from types import CodeType
 import torch
 from torch.utils.checkpoint import _StopRecomputationError
 
-from ..artifacts.context import CHANGED_INPUTS
+from ..artifacts.context import CHANGED_INPUTS, CompileContext
 from .assembly import Label, TryBegin, TryEnd
 from .codegen import VERSION, Codegen
 from .eval_frame import skip_code_with_callees
 from .graph import TraceGraph
 from .statistics import STATISTICS
+from .tracebacks import below_graph
 from .values.base import Unsupported
 
 log = logging.getLogger("ptdebug")
@@ -32,9 +33,9 @@ _ERROR = "___error"
 _MARK = "this code runs as it was written"
 
 
-def may_run_again(graph: TraceGraph, restartable: bool) -> bool:
-    """Whether nothing that the program can see has changed when the graph raises: it writes to no input, or the
-    compiler says so (`restartable`).
+def may_run_again(graph: TraceGraph, context: CompileContext) -> bool:
+    """Whether nothing that the program can see has changed when the graph raises, or the error is marked: it writes to
+    no input, or the compiler says so.
 
     Raises Unsupported where that is not so and the program would catch what an operator may raise, or the graph checks
     what it takes for granted.
@@ -44,13 +45,13 @@ def may_run_again(graph: TraceGraph, restartable: bool) -> bool:
     if all(
         not isinstance(fake, torch.Tensor) or (version is not None and fake._version == version)
         for fake, version in zip(fakes, versions)
-    ) or restartable:
+    ) or context.restartable:
         return True
     if graph.caught:
         raise Unsupported("may-raise", graph.caught)
     if graph.assumed is not None:
         raise graph.assumed.refused()
-    return False
+    return context.marks_changes
 
 
 class FailedRuns:
@@ -61,9 +62,10 @@ class FailedRuns:
         self.count = 0
         self.as_written = False
 
-    def add(self, error: BaseException) -> None:
+    def add(self, error: BaseException) -> bool:
         """Called with what the graph raised, before the second run; see `graph_raised`."""
-        graph_raised(error)
+        if not graph_raised(error):
+            return False
         self.count += 1
         if self.count == LIMIT:
             self.as_written = True
@@ -71,6 +73,7 @@ class FailedRuns:
             text = f"runs as written from now on: {LIMIT} calls were not what the graph takes them for"
             log.warning("%s (%s:%d) %s", code.co_qualname, code.co_filename, code.co_firstlineno, text)
             STATISTICS.reasons[f"limit of second runs ({LIMIT}) reached: {code.co_qualname}"] += 1
+        return True
 
 
 class SecondRun:
@@ -80,7 +83,7 @@ class SecondRun:
     def __init__(self, codegen: Codegen, code: CodeType, checks: bool) -> None:
         self.codegen = codegen
         self.code = code
-        self.raised: Callable[[BaseException], None] = graph_raised
+        self.raised: Callable[[BaseException], bool] = graph_raised
         self.handler, self.own = Label(), Label()
         if checks:
             failed = FailedRuns(code)
@@ -94,7 +97,7 @@ class SecondRun:
     def end(self, undo: Callable[[Codegen], None] | None) -> None:
         """The end of the call; where it raised, what `undo` emits runs, then the frame's own code, whose result is
         returned."""
-        codegen, after = self.codegen, Label()
+        codegen, after, again = self.codegen, Label(), Label()
         codegen.label(TryEnd(self.begin))
         codegen.emit("JUMP_FORWARD", after)
         codegen.label(self.handler)
@@ -102,7 +105,12 @@ class SecondRun:
         codegen.push_function(self.raised)
         codegen.emit("LOAD_FAST", _ERROR)
         codegen.call(1)
-        codegen.emit("STORE_FAST", _ERROR)
+        codegen.emit(JUMP_IF_TRUE, again)
+        codegen.emit("LOAD_FAST", _ERROR)
+        self._forget_error()
+        codegen.emit("RAISE_VARARGS", 1)
+        codegen.label(again)
+        self._forget_error()
         if undo is not None:
             undo(codegen)
         codegen.label(self.own)
@@ -116,6 +124,11 @@ class SecondRun:
         codegen.rest.append(range(start, codegen.count()))
         codegen.emit("RETURN_VALUE")
         codegen.label(after)
+
+    def _forget_error(self) -> None:
+        """Its traceback holds the frame: they would keep each other alive."""
+        self.codegen.const(None)
+        self.codegen.emit("STORE_FAST", _ERROR)
 
     def _push_function(self, code: CodeType) -> None:
         codegen, cells = self.codegen, code.co_freevars
@@ -147,11 +160,13 @@ def as_written(code: CodeType) -> CodeType:
     return own
 
 
-def graph_raised(error: BaseException) -> None:
-    """Called with what the graph raised, before the second run. Raises what is no Exception (KeyboardInterrupt), that
-    with which a checkpoint around the call ends its recomputation as soon as it has what it wants, and an error in the
-    middle of writing to inputs, which a second run would write twice."""
+def graph_raised(error: BaseException) -> bool:
+    """Called with what the graph raised, before the second run. False for what is to be raised as it is: what is no
+    Exception (KeyboardInterrupt), that with which a checkpoint around the call ends its recomputation as soon as it has
+    what it wants, and an error in the middle of writing to inputs, which a second run would write twice."""
     if not isinstance(error, Exception) or isinstance(error, _StopRecomputationError) or hasattr(error, CHANGED_INPUTS):
-        raise error
+        error.__traceback__ = below_graph(error)
+        return False
     log.debug("a compiled graph raised %s: %s; its frame runs once more, as written", type(error).__name__, error)
     STATISTICS.reasons[f"run again as written: a graph raised {type(error).__name__}"] += 1
+    return True

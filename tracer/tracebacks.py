@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from types import CodeType, TracebackType
 
 from .per_code import PerCode, cached_per_code
+from .skips import is_program
 
+_GENERATED = "<ptdebug", "<eval_with_key>"
 _HANDS_OVER: PerCode[tuple[range, ...]] = PerCode()
 
 
@@ -46,8 +48,22 @@ def _without_own_calls(traceback: TracebackType | None) -> TracebackType | None:
         else:
             entries.append(entry)
         entry = entry.tb_next
-    if not dropped:
-        return traceback
+    return _linked(entries) if dropped else traceback
+
+
+def below_graph(error: BaseException) -> TracebackType | None:
+    """Of what a graph raised, as caught in the frame that calls it: the program's lines below that frame (a hook's)."""
+    entries: list[TracebackType] = []
+    entry = error.__traceback__ and error.__traceback__.tb_next
+    while entry is not None:
+        name = entry.tb_frame.f_code.co_filename
+        if not name.startswith(_GENERATED) and is_program(name):
+            entries.append(entry)
+        entry = entry.tb_next
+    return _linked(entries)
+
+
+def _linked(entries: Sequence[TracebackType]) -> TracebackType | None:
     result: TracebackType | None = None
     for entry in reversed(entries):
         result = TracebackType(result, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)

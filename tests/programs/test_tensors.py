@@ -437,97 +437,6 @@ def require_grad_mix(compile):
 
 
 @program
-def views_in_place(compile):
-    def fn(x):
-        y = x + 1
-        row = y[0]
-        same = y.unsqueeze_(1)
-        row.add_(5)
-        same.mul_(2)
-        shape = y.shape
-        y.squeeze_()
-        turned = y.transpose_(0, 1)
-        z = (x * 2).t_()
-        return y, row, same is y, turned is y, shape, y.shape, y.stride(), z, z.stride(), [same]
-
-    f = compile(fn)
-    wanted = torch.arange(6.0).view(2, 3).requires_grad_()
-    out = f(wanted)
-    out[0].sum().backward()
-    return f(torch.arange(6.0).view(2, 3)), f(torch.arange(9.0).view(3, 3)), out, wanted.grad
-
-
-@program
-def views_in_place_of_inputs(compile):
-    def fn(x, y):
-        x.t_()
-        first = y[0].unsqueeze_(0)
-        first.add_(1)
-        return x + 1, first, x.stride()
-
-    f = compile(fn)
-    x, y = torch.arange(9.0).view(3, 3), torch.ones(2, 2)
-    return f(x, y), x, y, x.stride()
-
-
-@program
-def written_where_elements_share_memory(compile):
-    """Eager refuses most of what writes there; the line is the program's."""
-
-    def added(x, y):
-        for part in (x, x + 1):
-            y.add_(part)
-        return y
-
-    def augmented(x, y):
-        y += x
-        return y
-
-    def caught(x, y):
-        try:
-            y[1:].mul_(2)
-        except RuntimeError as error:
-            return x + len(str(error))
-        return y
-
-    def made_here(x, y):
-        zeros = torch.zeros(1, 3).expand(2, 3)
-        return zeros.sub_(x)
-
-    def allowed(x, y):
-        y.fill_(3).masked_fill_(x > 0, 2)
-        y[0] = 1
-        return y + 1, y.t_().shape, y.is_contiguous()
-
-    shared = lambda: torch.zeros(1, 3).expand(3, 3)
-    x = torch.ones(3, 3)
-    return [
-        call(compile(f, dynamic=dynamic), x[:2] if f is made_here else x, shared())
-        for f in (added, augmented, caught, made_here, allowed) for dynamic in (None, True)
-    ]  # fmt: skip
-
-
-@program
-def detached_in_place(compile):
-    def computed(x):
-        y = (x * 2).t_()
-        return y._is_view(), y.detach_() is y, y + 1
-
-    def view(x):
-        y = (x * 2).t()
-        y.detach_()
-        return y
-
-    def of_gradients(x):
-        y = x * 2
-        y.detach_()
-        return y, y.requires_grad
-
-    x = torch.arange(6.0).view(2, 3)
-    return [call(compile(f), x) for f in (computed, view)], call(compile(of_gradients), x.requires_grad_())
-
-
-@program
 def rows_by_number(compile):
     def fn(x, i):
         row = x[i]
@@ -544,18 +453,6 @@ def test_a_number_that_varies_as_an_index_is_compiled_for_all_in_range():
     for i in (3, 2, 4, 5, 2):
         torch.testing.assert_close(fast(torch.eye(6), i), torch.eye(6)[i] * 2)
     assert STATISTICS.graphs == 2
-
-
-@program
-def tensors_that_begin_elsewhere_in_their_memory(compile):
-    def f(x):
-        mapped = torch.func.vmap(lambda row: row * row.storage_offset())(x[:4].view(2, 2))
-        return x * 2, x.storage_offset(), x[1:].storage_offset(), (x + 1).storage_offset(), mapped
-
-    base = torch.arange(12.0)
-    parts = base[0:4], base[4:8], base[2:6], base[:8], base[4:12], base[3:12]
-    compiled = [compile(f, dynamic=dynamic) for dynamic in (None, True, False)]
-    return [[call(fast, part) for part in parts] for fast in compiled]
 
 
 @program

@@ -6,7 +6,9 @@ import traceback
 import ptdebug
 import pytest
 import torch
+from ptdebug.engine import compile as engine
 from ptdebug.engine.runtime import STANDARD
+from ptdebug.engine.unsupported import EngineUnsupported
 from ptdebug.tracer.dispatch import reset, stats
 
 GOOD, BAD = torch.tensor([1, 2]), torch.tensor([1, 9])
@@ -127,3 +129,38 @@ def test_an_error_while_inputs_are_written_is_not_followed_by_a_second_run(monke
     with pytest.raises(MemoryError, match="no memory"):
         compiled(x, torch.ones(3))
     assert not memory and x.tolist() == [1, 1, 1, 1]
+
+
+def written_before(x, i):
+    x.add_(1)
+    return x[i] + 1
+
+
+def written_behind(x, i):
+    y = x[i] * 2
+    x.add_(1)
+    return y
+
+
+def written_and_handled(x, i):
+    x.add_(1)
+    try:
+        return x[i] + 1
+    except IndexError:
+        return x * 2
+
+
+@pytest.mark.parametrize("function", [raises, handled, written_before, written_behind, written_and_handled])
+@pytest.mark.parametrize("inference", [False, True])
+def test_graphs_that_the_engine_leaves_to_eager(function, inference, monkeypatch):
+    """What they write is written once. A line behind a write is not known: then the function's first is told."""
+    monkeypatch.setattr(engine, "_infer", lambda *_: (_ for _ in ()).throw(EngineUnsupported("not today")))
+    reset()
+    compiled = ptdebug.compile(function)
+    with torch.inference_mode(inference):
+        for index in (GOOD, BAD, GOOD):
+            (found, *rest), (wanted, *others) = [outcome(f, torch.arange(5.0), index) for f in (compiled, function)]
+            assert rest == others
+            if function is written_before:
+                found, wanted = [[*r[:2], [name for name, _ in r[2]]] if len(r) == 3 else r for r in (found, wanted)]
+            assert found == wanted
