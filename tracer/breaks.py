@@ -58,6 +58,10 @@ BREAKS: dict[str, BreakKind] = {
     "operator-error": BreakKind(
         "the operator fails on these arguments: {detail}", "eager raises the same error: fix the call"
     ),
+    "shared-memory": BreakKind(
+        "{detail}: eager refuses most such writes, and for the others the order counts",
+        "write to a tensor of its own, or read from a copy: x.clone()",
+    ),
     "may-raise": BreakKind(
         "{detail} raises an error on some data, and the `try` around it catches that",
         "check the data before the `try`, or move the operator out of it",

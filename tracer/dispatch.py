@@ -254,7 +254,7 @@ class _Compilation:
         )
 
     def _install(self, converted: ConvertedFrame) -> Verdict:
-        self.doubtful = any(found.code == "operator-error" for found in converted.breaks)
+        self.doubtful = any(found.code in ("operator-error", "shared-memory") for found in converted.breaks)
         tree = build_tree(converted.guards, self.failures, self.options.versions)
         guards = EntryGuards(tree.root, tree.checks, str(self.id))
         if not tree.root.check(self.frame.f_locals):

@@ -269,9 +269,8 @@ class TraceGraph:
     def _run_fake(self, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         fake_args = tuple([_fake(arg) for arg in args])
         fake_kwargs = {name: _fake(value) for name, value in kwargs.items()} if kwargs else kwargs
-        if may_be_refused(op, target, fake_args, fake_kwargs):
-            shared = "several elements of the tensor are one in memory"
-            raise Unsupported("operator-error", f"{_target_name(target)}: {shared}")
+        if why := may_be_refused(op, target, fake_args, fake_kwargs):
+            raise Unsupported("shared-memory", f"{_target_name(target)}: {why}")
         try:
             with self.fake_mode, _in_cpp(target, fake_args, fake_kwargs):
                 if op == "call_method":

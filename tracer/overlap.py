@@ -2,7 +2,10 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from types import BuiltinFunctionType
 from typing import Any
 
@@ -12,6 +15,9 @@ _IN_PLACE = frozenset((
     operator.iadd, operator.isub, operator.imul, operator.itruediv, operator.ifloordiv, operator.imod, operator.ipow,
     operator.iand, operator.ior, operator.ixor, operator.ilshift, operator.irshift, operator.setitem,
 ))  # fmt: skip
+_DUNDERS = frozenset([f"__{function.__name__}__" for function in _IN_PLACE])
+_SETS = "setitem", "__setitem__"
+_ELEMENTWISE = {*_DUNDERS, *[function.__name__ for function in _IN_PLACE], "copy_"} - {*_SETS}
 _ARE_ALLOWED = frozenset((
     "conj_physical_", "fill_", "fill_diagonal_", "index_fill_", "index_put_", "masked_fill_", "tril_", "triu_", "zero_",
     "as_strided_", "detach_", "rename_", "requires_grad_", "resize_", "resize_as_", "set_", "squeeze_", "swapaxes_",
@@ -19,21 +25,133 @@ _ARE_ALLOWED = frozenset((
 ))  # fmt: skip
 """What eager allows in place where elements share memory: they set all to one number, or write nothing."""
 
+_MANY = 16
 
-def may_be_refused(op: str, target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
-    """Whether eager may refuse to write to a tensor that has one element for several indices
-    (`assert_no_internal_overlap` in ATen/MemoryOverlap.cpp), which fake tensors do not."""
-    written = kwargs.get("out")
-    if written is None and args:
-        name = target if op == "call_method" else target.__name__ if isinstance(target, BuiltinFunctionType) else ""
-        in_place = name.endswith("_") and not name.endswith("__") and name not in _ARE_ALLOWED
-        if (
-            in_place or target in _IN_PLACE or writes_lists(target)
-            or kwargs.get("inplace", _is_at(target, "inplace", args)) is True
-        ):  # fmt: skip
-            written = args[0]
-    ones = written if isinstance(written, (list, tuple)) else (written,)
-    return any(isinstance(one, torch.Tensor) and _shares_elements(one) for one in ones)
+
+def may_be_refused(op: str, target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
+    """Why eager may refuse to write to a tensor, which fake tensors do not, or what it writes depends on the order: it
+    has one element for several indices, or shares some with a tensor that is read (`assert_no_internal_overlap`,
+    `assert_no_partial_overlap` and `assert_no_overlap` in ATen/MemoryOverlap.cpp). "" where nothing of this is so.
+
+    May guard on sizes: that what is read begins behind what is written.
+    """
+    name = target if op == "call_method" else getattr(target, "__name__", "")
+    written, others = kwargs.get("out"), args
+    if written is None:
+        if not args or not _writes_first(op, target, name, args, kwargs):
+            return ""
+        written, others = args[0], args[1:]
+    ones = [one for one in _listed(written) if isinstance(one, torch.Tensor) and one.layout is torch.strided]
+    if name not in _ARE_ALLOWED and any(map(_shares_elements, ones)):
+        return "several elements of what is written are one in memory"
+    others = (*others, *[value for key, value in kwargs.items() if key != "out"])
+    read = [part for arg in others for part in _listed(arg) if isinstance(part, torch.Tensor)]
+    elementwise = writes_lists(target) or _is_elementwise(name)
+    for one in ones:
+        for part in read:
+            if _share_some(one, part, elementwise) and not _sets_others(name, args, part):
+                return "some elements of what is written are also read"
+    return ""
+
+
+def _writes_first(op: str, target: Any, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
+    if op == "call_method" or isinstance(target, BuiltinFunctionType):
+        if name in _DUNDERS or (name.endswith("_") and not name.endswith("__")):
+            return True
+    asked = kwargs.get("inplace", _is_at(target, "inplace", args)) is True
+    return asked or target in _IN_PLACE or writes_lists(target)
+
+
+@lru_cache(1024)
+def _is_elementwise(name: str) -> bool:
+    """Whether an operator reads for each element that it writes no other element of what has its shape."""
+    if name in _ELEMENTWISE:
+        return True
+    packet = getattr(torch.ops.aten, name, None)
+    return packet is not None and any(
+        torch.Tag.pointwise in getattr(packet, overload).tags for overload in packet.overloads()
+    )
+
+
+def _listed(arg: Any) -> Sequence[Any]:
+    return arg if isinstance(arg, (list, tuple)) else (arg,)
+
+
+def _sets_others(name: str, args: tuple[Any, ...], value: torch.Tensor) -> bool:
+    """Whether `args[0][args[1]] = value` is asked for, and `value` shares no element with that part, or is that."""
+    if name not in _SETS or isinstance(args[1], list):
+        return False
+    basic = all(part is None or part is ... or type(part) in (int, slice, torch.SymInt) for part in _listed(args[1]))
+    return basic and not _share_some(args[0][args[1]], value, True)
+
+
+def _share_some(a: torch.Tensor, b: torch.Tensor, elementwise: bool) -> bool:
+    """Whether an element of `a` is one of `b`; if `elementwise`, and they are not the same ones in the same order."""
+    if b.layout is not torch.strided or not torch._C._is_alias_of(a, b):  # type: ignore[attr-defined]
+        return False
+    numbers = [(*t.shape, *t.stride(), t.storage_offset()) for t in (a, b)]
+    if a is b or (numbers[0] == numbers[1] and a.dtype == b.dtype):
+        return not elementwise
+    vary: list[Any] = [n for n in (*numbers[0], *numbers[1]) if type(n) is not int]
+    if not all(n.node.has_hint() for n in vary):
+        return True
+    first, second = _Span.of(a), _Span.of(b)
+    if 0 in dict((*first.dims, *second.dims)):
+        return False
+    if _meet(second.begin - first.begin, _differences(first, second)):
+        return True
+    if vary and (first.end <= second.begin or second.end <= first.begin):
+        before, behind = (a, b) if first.end <= second.begin else (b, a)
+        reach = sum((size - 1) * stride for size, stride in zip(before.shape, before.stride()))
+        bool(before.storage_offset() + reach < behind.storage_offset())  # a guard, where it is not so for all sizes
+    return False
+
+
+@dataclass(frozen=True)
+class _Span:
+    """Which bytes of its storage a tensor of the sizes of this call has."""
+
+    begin: int
+    itemsize: int
+    dims: tuple[tuple[int, int], ...]  # (size, stride)
+
+    @staticmethod
+    def of(tensor: torch.Tensor) -> _Span:
+        item = tensor.element_size()
+        dims = [(_hint(size), _hint(stride) * item) for size, stride in zip(tensor.shape, tensor.stride())]
+        return _Span(_hint(tensor.storage_offset()) * item, item, tuple(dims))
+
+    @property
+    def end(self) -> int:
+        return self.begin + sum((size - 1) * stride for size, stride in self.dims) + self.itemsize
+
+
+def _hint(number: Any) -> int:
+    hint: int = number if type(number) is int else number.node.hint
+    return hint
+
+
+def _differences(a: _Span, b: _Span) -> list[tuple[int, int, int]]:
+    """(stride, least, most), the largest stride first: the bytes from an element of `b` to one of `a`, less those
+    between their beginnings, are a sum of multiples of the strides."""
+    least, most = Counter[int](), Counter[int]()
+    for size, stride in (*a.dims, (a.itemsize, 1)):
+        most[stride] += size - 1
+    for size, stride in (*b.dims, (b.itemsize, 1)):
+        least[stride] -= size - 1
+    return [(stride, least[stride], most[stride]) for stride in sorted({*least, *most} - {0}, reverse=True)]
+
+
+def _meet(distance: int, terms: list[tuple[int, int, int]]) -> bool:
+    """Whether `distance` is a sum of multiples of strides, each between the least and the most that is given; also
+    True where strides are of sizes so close to each other that it would take long to know."""
+    if not terms:
+        return distance == 0
+    (stride, least, most), *rest = terms
+    low = sum(stride * least for stride, least, _ in rest)
+    high = sum(stride * most for stride, _, most in rest)
+    first, last = max(least, -((high - distance) // stride)), min(most, (distance - low) // stride)
+    return last - first >= _MANY or any(_meet(distance - n * stride, rest) for n in range(first, last + 1))
 
 
 def _shares_elements(tensor: torch.Tensor) -> bool:

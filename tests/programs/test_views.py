@@ -118,6 +118,54 @@ def written_where_elements_share_memory(compile):
 
 
 @program
+def read_and_written(compile):
+    """Elements that an operator both reads and writes, at other indices: eager refuses most such writes."""
+
+    def shifted(x):
+        try:
+            x[1:].copy_(x[:-1])
+        except RuntimeError as error:
+            return str(error)
+        return x
+
+    def turned(x):
+        square = x.view(3, 3)
+        square.add_(square.t())
+        return square
+
+    def bounded(x):
+        return x.clamp_(max=x[4])
+
+    def selected(x):
+        return torch.take(x, torch.arange(9), out=x)
+
+    def moved(x):
+        x.view(3, 3)[:, :2] = x.view(3, 3)[:, 1:]
+        return x
+
+    def allowed(x):
+        square = x.view(3, 3)
+        square[0] = square[1]
+        square[:, 1] += square[:, 2]
+        square[[0, 1]] = square[[1, 0]]
+        x[::2].sub_(x[:5])
+        return x.mul_(x)
+
+    def by_size(x, n):
+        x[n:] -= x[:-n]
+        return x
+
+    results = []
+    for dynamic in (None, True):
+        for f in (shifted, turned, bounded, selected, moved, allowed):
+            x = torch.arange(9.0)
+            results.append((call(compile(f, dynamic=dynamic), x), x))
+        fast = compile(by_size, dynamic=dynamic)
+        results += [(call(fast, x, n), x) for x in (torch.arange(9.0), torch.arange(12.0)) for n in (6, 5, 4)]
+    return results
+
+
+@program
 def detached_in_place(compile):
     def computed(x):
         y = (x * 2).t_()

@@ -1,0 +1,71 @@
+"""Writes that eager may refuse because of memory that is shared: found, and only where it is."""
+from __future__ import annotations
+
+import operator
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from ptdebug.tracer.overlap import _share_some, may_be_refused
+
+MEMORY = torch.arange(96)
+
+
+@st.composite
+def views(draw: st.DrawFn) -> torch.Tensor:
+    dims = draw(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 7)), max_size=3))
+    reach = sum((size - 1) * stride for size, stride in dims if size)
+    return MEMORY.as_strided([d[0] for d in dims], [d[1] for d in dims], draw(st.integers(0, 95 - reach)))
+
+
+@settings(max_examples=1500, deadline=None)
+@given(views(), views(), st.booleans())
+def test_shared_elements_are_those_of_both(a: torch.Tensor, b: torch.Tensor, elementwise: bool) -> None:
+    same = a.shape == b.shape and a.stride() == b.stride() and a.storage_offset() == b.storage_offset()
+    meet = bool(set(a.flatten().tolist()) & set(b.flatten().tolist()))
+    assert _share_some(a, b, elementwise) == (not elementwise if same else meet)
+
+
+def test_bytes_of_other_types() -> None:
+    memory = torch.zeros(4)
+    words = memory.view(torch.int16)
+    assert _share_some(memory[1:2], words[2:3], True) and not _share_some(memory[1:2], words[4:], True)
+    assert not _share_some(torch.zeros(3), torch.zeros(3), False)
+
+
+def at(rows: slice, columns: slice = slice(None)) -> torch.Tensor:
+    return MEMORY[:48].view(8, 6)[rows, columns]
+
+
+LOW, HIGH, ALL = slice(0, 4), slice(4, 8), slice(None)
+EVEN, ODD = slice(0, 6, 2), slice(1, 6, 2)
+
+
+@pytest.mark.parametrize("target, args, kwargs, refused", [
+    ("add_", (at(LOW), at(HIGH)), {}, False),
+    ("add_", (at(LOW), at(slice(1, 5))), {}, True),
+    ("add_", (at(ALL, EVEN), at(ALL, ODD)), {}, False),
+    ("mul_", (at(LOW), at(LOW)), {}, False),
+    ("index_copy_", (at(LOW), 0, torch.arange(4), at(LOW)), {}, True),
+    ("clamp_", (at(LOW),), {"max": at(slice(0, 1))}, True),
+    ("add", (at(LOW), at(HIGH)), {"out": at(LOW)}, False),
+    ("take", (at(LOW), torch.arange(6)), {"out": at(slice(0, 1))}, True),
+    ("__isub__", (at(LOW), at(slice(0, 1))), {}, True),
+    ("fill_", (at(slice(0, 1)).expand(3, 6), 1), {}, False),
+    ("add_", (at(slice(0, 1)).expand(3, 6), 1), {}, True),
+    ("add", (at(LOW), at(slice(1, 5))), {}, False),
+])  # fmt: skip
+def test_methods(target, args, kwargs, refused) -> None:
+    assert bool(may_be_refused("call_method", target, args, kwargs)) == refused
+
+
+@pytest.mark.parametrize("index, value, refused", [
+    (0, at(slice(1, 2))[0], False),
+    (slice(0, 2), at(slice(1, 3)), True),
+    ((slice(None), EVEN), at(ALL, ODD), False),
+    (slice(None), at(ALL), False),
+    ([0, 1], at(slice(6, 8)), True),
+])  # fmt: skip
+def test_assignments(index, value, refused) -> None:
+    assert bool(may_be_refused("call_function", operator.setitem, (at(ALL), index, value), {})) == refused
