@@ -81,8 +81,11 @@ def _sets_others(name: str, args: tuple[Any, ...], value: torch.Tensor) -> bool:
     """Whether `args[0][args[1]] = value` is asked for, and `value` shares no element with that part, or is that."""
     if name not in _SETS or isinstance(args[1], list):
         return False
-    basic = all(part is None or part is ... or type(part) in (int, slice, torch.SymInt) for part in _listed(args[1]))
-    return basic and not _share_some(args[0][args[1]], value, True)
+    whole, index = args[:2]
+    if isinstance(index, torch.SymInt) and not index.node.has_hint():  # a row: the same or another one
+        return value.shape == whole.shape[1:] and value.stride() == whole.stride()[1:]
+    basic = all(part is None or part is ... or type(part) in (int, slice, torch.SymInt) for part in _listed(index))
+    return basic and not _share_some(whole[index], value, True)
 
 
 def _share_some(a: torch.Tensor, b: torch.Tensor, elementwise: bool) -> bool:

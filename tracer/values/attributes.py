@@ -44,6 +44,13 @@ def special(tx: Interpreter, cls: type, name: str) -> Any:
     return found
 
 
+def can_be_called(tx: Interpreter, value: Value) -> bool:
+    """callable(value)."""
+    if value.is_constant():
+        return callable(value.as_constant())
+    return special(tx, value.python_type(), "__call__") is not MISSING
+
+
 def is_programs(cls: type) -> bool:
     """Whether the program may change the class, of which no installed library's code is taken as fixed."""
     return bool(cls.__flags__ & _HEAP_TYPE) and not is_library(cls.__module__)

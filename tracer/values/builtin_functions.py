@@ -84,6 +84,8 @@ class BuiltinValue(Value):
             return fold(tx, function, args, kwargs)
         kind = type(function)
         if kind in (MethodDescriptorType, WrapperDescriptorType) and args:
+            if not issubclass(args[0].python_type(), function.__objclass__):
+                raise Unsupported("raises", f"TypeError: {self.describe()} of {args[0].describe()}")
             return REGISTRY["base_method"](tx, args[0], function, args[1:], kwargs)
         owner = getattr(function, "__self__", None)
         if isinstance(owner, GetSetDescriptorType) and function.__name__ == "__get__":  # Tensor.shape.__get__(x)

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from .attributes import MISSING, SuperValue, is_python_method, special
+from .attributes import SuperValue, can_be_called, is_python_method, special
 from .base import ObservedException, Unsupported, Value, collected, each, with_arguments
-from .constant import REGISTRY, constant, fold
+from .constant import REGISTRY, constant, fold, is_none
 from .deques import DequeValue
 from .handlers import handles
 from .instance_checks import is_instance, is_subclass
 from .keys import check_hash
-from .lists import ListValue, sort_items
+from .lists import ListValue, is_backwards, sort_items
 from .mappings import DictValue
 from .number import NumberValue
 from .objects import ObjectValue
@@ -97,9 +97,7 @@ def _delattr(tx: Interpreter, value: Value, name: Value) -> Value:
 
 
 def _callable(tx: Interpreter, value: Value) -> Value:
-    if value.is_constant():
-        return constant(callable(value.as_constant()))
-    return constant(special(tx, value.python_type(), "__call__") is not MISSING)
+    return constant(can_be_called(tx, value))
 
 
 def _id(tx: Interpreter, value: Value) -> Value:
@@ -182,6 +180,8 @@ def _converted(tx: Interpreter, value: Value, kind: type, method: str) -> Value:
         return number.converted(tx, kind) if isinstance(number, NumberValue) else fold(tx, kind, [number])
     if isinstance(value, ObjectValue):
         return _converted_object(tx, value, kind, method)
+    if not hasattr(value.python_type(), method):
+        raise Unsupported("raises", f"TypeError: {kind.__name__} of {value.describe()}")
     return value.call_method(tx, method, [], {})
 
 
@@ -273,7 +273,10 @@ def _tuple(tx: Interpreter, items: Value | None = None) -> Value:
 
 
 def _size(tx: Interpreter, items: Value | None = None) -> Value:
-    return TupleValue(items.iterate(tx) if items is not None else [], torch.Size)
+    sizes = list(items.iterate(tx)) if items is not None else []
+    if not all(hasattr(size.python_type(), "__index__") for size in sizes):
+        raise Unsupported("raises", "TypeError: torch.Size of what is no number")
+    return TupleValue(sizes, torch.Size)
 
 
 def _set(tx: Interpreter, items: Value | None = None) -> Value:
@@ -295,6 +298,8 @@ def _ordered_dict(tx: Interpreter, /, *args: Value, **items: Value) -> Value:
 
 
 def _defaultdict(tx: Interpreter, factory: Value | None = None, /, *args: Value, **items: Value) -> Value:
+    if factory is not None and not is_none(factory) and not can_be_called(tx, factory):
+        tx.raise_observed(TypeError, "first argument must be callable or None")
     made = DictValue(defaultdict)
     made.default_factory = factory or constant(None)
     return _filled(tx, made, args, items)
@@ -339,7 +344,7 @@ def _all(tx: Interpreter, items: Value) -> Value:
 
 def _sorted(tx: Interpreter, items: Value, /, *, key: Value | None = None, reverse: Value | None = None) -> Value:
     made = collected(tx, items)
-    sort_items(tx, made, key, reverse is not None and reverse.truth(tx))
+    sort_items(tx, made, key, is_backwards(tx, reverse))
     return ListValue(made, list)
 
 

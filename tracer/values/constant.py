@@ -300,6 +300,11 @@ def constant(value: Any) -> ConstantValue:
     return ConstantValue(value)
 
 
+def is_none(value: Value) -> bool:
+    """Whether it is known to be None."""
+    return value.is_constant() and value.as_constant() is None
+
+
 def same_kinds(items: Collection[Any]) -> Callable[[Collection[Any]], bool]:
     """A function that says of others, which are equal to `items` one by one, whether the program can tell them apart:
     1, True and 1.0 are equal, and so are 0.0 and -0.0, range(0, 3, 2) and range(0, 4, 2)."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ..cached_results import NOT_CACHED, cached_result
 from ..randomness import draws as draws_numbers
 from ..sources import AttrSource, CellSource, ItemSource, ResultSource, Source
-from .attributes import lookup
+from .attributes import can_be_called, lookup
 from .base import ObservedException, Unsupported, Value, each
 from .builtin_functions import BuiltinValue
 from .constant import REGISTRY, constant
@@ -36,6 +36,8 @@ Kwargs = Mapping[str, Value]
 @handles(functools.partial)
 def _partial(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     function = args[0]
+    if not can_be_called(tx, function):
+        tx.raise_observed(TypeError, "the first argument must be callable")
     if isinstance(function, PartialValue):
         return PartialValue(function.function, [*function.args, *args[1:]], {**function.kwargs(tx), **kwargs})
     return PartialValue(function, args[1:], kwargs)

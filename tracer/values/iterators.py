@@ -7,8 +7,9 @@ import operator
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from .attributes import can_be_called
 from .base import ObservedException, Unsupported, Value
-from .constant import REGISTRY, ItemsIterator, OneByOneIterator, constant
+from .constant import REGISTRY, ItemsIterator, OneByOneIterator, constant, is_none
 from .handlers import handles
 from .mapping_proxies import MappingProxy
 from .mappings import DictValue, DictView
@@ -361,7 +362,11 @@ def _iterators(tx: Interpreter, values: Args) -> list[Value]:
 
 @handles(builtins.iter)
 def _iter(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-    return get_iter(tx, args[0]) if len(args) == 1 else CallIterator(*args)
+    if len(args) == 1:
+        return get_iter(tx, args[0])
+    if not can_be_called(tx, args[0]):
+        raise Unsupported("raises", "TypeError: iter() of what cannot be called")
+    return CallIterator(*args)
 
 
 @handles(builtins.next)
@@ -398,6 +403,8 @@ def _map(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 
 @handles(itertools.starmap)
 def _starmap(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    if len(args) != 2 or kwargs:
+        raise Unsupported("raises", "TypeError: the arguments of starmap")
     return MapIterator(itertools.starmap, args[0], _iterators(tx, args[1:]))
 
 
@@ -444,6 +451,9 @@ def _chain_from(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 def _count(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     start = args[0] if args else kwargs.get("start", constant(0))
     step = args[1] if len(args) > 1 else kwargs.get("step", constant(1))
+    for kind in (start.python_type(), step.python_type()):  # PyNumber_Check in Objects/abstract.c
+        if not issubclass(kind, complex) and not any(hasattr(kind, m) for m in ("__index__", "__int__", "__float__")):
+            return tx.raise_observed(TypeError, "a number is required")
     return CountIterator(itertools.count, start, step, None)
 
 
@@ -460,7 +470,10 @@ def _cycle(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 
 @handles(itertools.islice)
 def _islice(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-    bounds = [None if b.is_constant() and b.as_constant() is None else as_index(tx, b) for b in args[1:]]
+    fit = all(is_none(b) or hasattr(b.python_type(), "__index__") for b in args[1:])
+    if not fit or not 2 <= len(args) <= 4 or kwargs:
+        raise Unsupported("raises", "the arguments of islice")
+    bounds = [None if is_none(b) else as_index(tx, b) for b in args[1:]]
     part = slice(*bounds)
     if min(part.start or 0, part.stop or 0, 0 if part.step is None else part.step - 1) < 0:
         raise Unsupported("raises", "ValueError: a bound of islice that is negative")

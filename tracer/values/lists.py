@@ -11,7 +11,7 @@ import torch
 from ..finalizers import refuse_visible_deaths
 from ..sources import ItemSource, Source
 from ..wording import in_words
-from .base import Value, collected, each, with_arguments
+from .base import Unsupported, Value, collected, each, with_arguments
 from .constant import REGISTRY, constant
 from .operators import apply, equal
 from .registry import FRESH, RESULTS, build, builds, from_python, wrap_result
@@ -188,11 +188,18 @@ def _remove(tx: Interpreter, self: ListValue, item: Value) -> None:
 def _sort(tx: Interpreter, self: ListValue, *, key: Value | None = None, reverse: Value | None = None) -> None:
     items, self.items = self.items, []  # as the program sees it meanwhile
     try:
-        sort_items(tx, items, key, reverse is not None and reverse.truth(tx))
+        sort_items(tx, items, key, is_backwards(tx, reverse))
         if self.items:
             tx.raise_observed(ValueError, "list modified during sort")
     finally:
         self.items = items
+
+
+def is_backwards(tx: Interpreter, reverse: Value | None) -> bool:
+    """What `reverse=` asks a sort for. Python 3.11 takes numbers alone, later ones anything."""
+    if reverse is not None and not hasattr(reverse.python_type(), "__index__"):
+        raise Unsupported("call", f"a sort with reverse={reverse.describe()}")
+    return reverse is not None and reverse.truth(tx)
 
 
 def sort_items(tx: Interpreter, items: list[Value], key: Value | None, reverse: bool) -> None:

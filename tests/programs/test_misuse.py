@@ -1,0 +1,109 @@
+"""Calls with arguments that they do not take: refused where eager refuses them, with all that was done before."""
+from __future__ import annotations
+
+import collections
+import functools
+import itertools
+import linecache
+import operator
+import traceback
+from typing import Any
+
+import ptdebug
+import pytest
+import torch
+
+LOG: list[Any] = []
+
+EXPRESSIONS = """
+itertools.count("a")
+itertools.count(1, None)
+itertools.count(x)
+itertools.count(1.5, 2)
+next([1])
+iter(5)
+iter(5, 1)
+enumerate([1], "a")
+zip(5)
+list(zip([1], [1, 2], strict=True))
+list(map(5, [1]))
+filter(5)
+itertools.starmap(len)
+list(itertools.starmap(len, [1]))
+itertools.repeat(1, 1.5)
+itertools.islice([1], "a")
+itertools.islice([1], 0, 3, 0)
+itertools.islice([1])
+list(itertools.chain.from_iterable([1]))
+reversed({1})
+sorted([3, 1], reverse="x")
+sorted([3, 1], key=5)
+[3, 1].sort(reverse=None)
+int([1])
+float({})
+collections.defaultdict(5)
+collections.defaultdict(None, a=1)
+collections.deque(maxlen=1.5)
+functools.partial(5)
+functools.partial(len)()
+functools.reduce(operator.add, [])
+operator.itemgetter(5)([1])
+torch.Size("a")
+torch.Size([1.5])
+int.__add__("a", 1)
+list.append(5, 1)
+str.upper(5)
+torch.Tensor.add(5, x)
+torch.Tensor.relu(x, 5)
+getattr(1, 5)
+len(**{"a": 1})
+(lambda *, a: a)(1)
+x.view(3, 3)
+x + "a"
+[1, 2, 3][slice("a", 2)]
+"""
+
+
+def _functions(expression: str) -> dict[str, Any]:
+    """`leaves`, which the error leaves, and `catches`; in a file of their own."""
+    text = f"""
+def leaves(x):
+    y = x * 2
+    LOG.append("before")
+    r = {expression}
+    LOG.append("behind")
+    return y, type(r)
+
+def catches(x):
+    y = x * 2
+    try:
+        r = {expression}
+    except Exception as error:
+        LOG.append((type(error), str(error)))
+        y = y + 1
+    finally:
+        LOG.append("finally")
+    return y
+"""
+    name = f"/misuse/{abs(hash(expression))}.py"
+    linecache.cache[name] = (len(text), None, text.splitlines(True), name)
+    names = {"torch": torch, "itertools": itertools, "functools": functools, "operator": operator, "LOG": LOG}
+    found: dict[str, Any] = {**names, "collections": collections}
+    exec(compile(text, name, "exec"), found)
+    return found
+
+
+def _outcome(function: Any) -> tuple[Any, ...]:
+    LOG.clear()
+    try:
+        return str(function(torch.arange(3.0))), list(LOG)
+    except Exception as error:
+        lines = [frame.line for frame in traceback.extract_tb(error.__traceback__) if "/misuse/" in frame.filename]
+        return type(error), str(error).split("\n")[0], lines, error.__cause__, error.__context__, list(LOG)
+
+
+@pytest.mark.parametrize("expression", EXPRESSIONS.strip().splitlines())
+def test_as_in_eager(expression: str) -> None:
+    functions = _functions(expression)
+    for name in ("leaves", "catches"):
+        assert _outcome(ptdebug.compile(functions[name])) == _outcome(functions[name])
