@@ -81,11 +81,23 @@ def _sets_others(name: str, args: tuple[Any, ...], value: torch.Tensor) -> bool:
     """Whether `args[0][args[1]] = value` is asked for, and `value` shares no element with that part, or is that."""
     if name not in _SETS or isinstance(args[1], list):
         return False
-    whole, index = args[:2]
-    if isinstance(index, torch.SymInt) and not index.node.has_hint():  # a row: the same or another one
-        return value.shape == whole.shape[1:] and value.stride() == whole.stride()[1:]
-    basic = all(part is None or part is ... or type(part) in (int, slice, torch.SymInt) for part in _listed(index))
-    return basic and not _share_some(whole[index], value, True)
+    whole, parts = args[0], _listed(args[1])
+    if not all(part is None or part is ... or type(part) in (int, slice, torch.SymInt) for part in parts):
+        return False
+    bounds = [bound for part in parts if type(part) is slice for bound in (part.start, part.stop, part.step)]
+    if any(map(_is_told_by_data, bounds)):
+        return False
+    try:
+        view = whole[tuple([0 if _is_told_by_data(part) else part for part in parts])]
+    except (IndexError, RuntimeError, ValueError):  # which the assignment says itself
+        return True
+    if any(map(_is_told_by_data, parts)):  # a row: the same or another one
+        return value.shape == view.shape and value.stride() == view.stride()
+    return not _share_some(view, value, True)
+
+
+def _is_told_by_data(number: Any) -> bool:
+    return isinstance(number, torch.SymInt) and not number.node.has_hint()
 
 
 def _share_some(a: torch.Tensor, b: torch.Tensor, elementwise: bool) -> bool:
@@ -96,7 +108,7 @@ def _share_some(a: torch.Tensor, b: torch.Tensor, elementwise: bool) -> bool:
     if a is b or (numbers[0] == numbers[1] and a.dtype == b.dtype):
         return not elementwise
     vary: list[Any] = [n for n in (*numbers[0], *numbers[1]) if type(n) is not int]
-    if not all(n.node.has_hint() for n in vary):
+    if any(map(_is_told_by_data, vary)):
         return True
     first, second = _Span.of(a), _Span.of(b)
     if 0 in dict((*first.dims, *second.dims)):

@@ -59,6 +59,9 @@ getattr(1, 5)
 len(**{"a": 1})
 (lambda *, a: a)(1)
 x.view(3, 3)
+x.__setitem__(5, x[0])
+x.__setitem__((0, 0), x[0])
+x.__setitem__(slice(None, None, -1), x[0])
 x + "a"
 [1, 2, 3][slice("a", 2)]
 """

@@ -151,13 +151,20 @@ def read_and_written(compile):
         x[::2].sub_(x[:5])
         return x.mul_(x)
 
+    def chosen(x):
+        square = x.view(3, 3)
+        column = int(x.argmax()) % 3
+        square[:, column] = square[:, 0]
+        square[column] = square[0]
+        return x
+
     def by_size(x, n):
         x[n:] -= x[:-n]
         return x
 
     results = []
     for dynamic in (None, True):
-        for f in (shifted, turned, bounded, selected, moved, allowed):
+        for f in (shifted, turned, bounded, selected, moved, allowed, chosen):
             x = torch.arange(9.0)
             results.append((call(compile(f, dynamic=dynamic), x), x))
         fast = compile(by_size, dynamic=dynamic)
