@@ -28,8 +28,8 @@ from ..artifacts import records
 from ..artifacts.context import CompileContext
 from ..artifacts.records import Location
 from .device_guard import hold_device_guard
-from .mixed_dtypes import refuse_mixed_dtypes
 from .own_operators import TORCHS
+from .refused import refuse
 from .sources import SizeSource, Source
 from .strides_of_ones import as_in_eager, is_view
 from .wording import in_words
@@ -54,7 +54,7 @@ class CaptureFakeMode(FakeTensorMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if not self._in_fake_kernel:
-            refuse_mixed_dtypes(func, args)
+            refuse(func, args, kwargs)
         if func.namespace not in TORCHS and not self._in_fake_kernel:
             self._in_fake_kernel = True
             try:

@@ -1,0 +1,58 @@
+"""What eager refuses and fake kernels do not is refused compiled, of varying sizes too; what is right is let pass."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import ptdebug
+import pytest
+import torch
+import torch.nn.functional as F
+from ptdebug.tracer.dispatch import reset, stats
+
+LONGS, FLOATS, INTS = torch.tensor([0, 1]), torch.tensor([0.0]), torch.tensor([0], dtype=torch.int32)
+
+REFUSED: list[Callable[[torch.Tensor], Any]] = [
+    lambda x: F.softmax(x, 5), lambda x: F.log_softmax(x, -3), lambda x: x.cummax(2), lambda x: x.sort(4),
+    lambda x: x.sort(stable=True, dim=4), lambda x: x[:0].max(0), lambda x: x[:0].mode(0),
+    lambda x: x.index_select(0, LONGS[None]), lambda x: x.index_select(2, LONGS), lambda x: x.index_select(0, FLOATS),
+    lambda x: x.index_add(0, LONGS, x[:2, :1]), lambda x: x.index_add(0, FLOATS, x[:1]), lambda x: x.index_copy(0, INTS, x[:1]),
+    lambda x: x.index_put((LONGS,), x), lambda x: x.diagonal_scatter(x[0]), lambda x: x.masked_select(x),
+    lambda x: F.cross_entropy(x, torch.tensor([0, 1, 2], dtype=torch.int32)), lambda x: torch.bucketize(x, x),
+    lambda x: F.celu(x, 0.0), lambda x: x[0].clone().clamp_(x), lambda x: x[0].clone().lt_(x),
+    lambda x: (x > 1)[0].bitwise_and_(x > 1), lambda x: x.clone().mul_(1j), lambda x: x.clone().sub_(x + 1j),
+]  # fmt: skip
+
+TAKEN: list[Callable[[torch.Tensor], Any]] = [
+    lambda x: F.softmax(x, -2), lambda x: x.sum().cummax(0), lambda x: x.sort(stable=True), lambda x: x.max(1),
+    lambda x: x.index_select(-1, INTS), lambda x: x.index_add(1, LONGS, x[:, :2]), lambda x: x[0].index_add(0, LONGS, x[0, :2]),
+    lambda x: x.index_copy(0, LONGS[:1], x[:1]), lambda x: x.index_put((LONGS,), x[:1]), lambda x: x.index_put((LONGS,), x[:2]),
+    lambda x: x.index_put((x > 1,), x[0, 0]), lambda x: x.diagonal_scatter(2 * x.diagonal()), lambda x: x.clone().lt_(x[0]),
+    lambda x: (x + 1j).mul_(x), lambda x: x.clone().eq_(x + 1j), lambda x: x.clone().add_(x[:, :1]),
+]  # fmt: skip
+
+
+def _outcome(function: Callable[[torch.Tensor], Any], rows: int) -> Any:
+    try:
+        return str(function(torch.arange(4.0 * rows).view(rows, 4)))
+    except Exception as error:
+        return type(error), str(error).split("\n")[0]
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("place", range(len(REFUSED)))
+def test_as_in_eager(place: int, dynamic: bool | None) -> None:
+    """Its result used or not."""
+    function = REFUSED[place]
+    assert isinstance(_outcome(function, 3), tuple)
+    for program in (function, lambda x: (function(x), x + 1)[1]):
+        assert _outcome(ptdebug.compile(program, dynamic=dynamic), 3) == _outcome(program, 3)
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("place", range(len(TAKEN)))
+def test_what_eager_takes_is_captured(place: int, dynamic: bool | None) -> None:
+    reset()
+    compiled = ptdebug.compile(TAKEN[place], dynamic=dynamic)
+    assert [_outcome(compiled, rows) for rows in (3, 5)] == [_outcome(TAKEN[place], rows) for rows in (3, 5)]
+    assert stats()["graph_breaks"] == 0
