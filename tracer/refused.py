@@ -123,6 +123,8 @@ def _may_be_equal(sizes: tuple[Any, Any]) -> bool:
 @cache
 def _is_elementwise_in_place(operator: Any) -> bool:
     """`add_`, `lt_`, ...: what `torch.Tag.pointwise` says of `add`, `lt`."""
+    if not isinstance(operator, torch._ops.OpOverload):
+        return False
     name = operator._schema.name.removeprefix("aten::")
     if operator.namespace != "aten" or not name.endswith("_") or name in _ARE_OTHERS:
         return False

@@ -16,7 +16,8 @@ REFUSED: list[Callable[[torch.Tensor], Any]] = [
     lambda x: F.softmax(x, 5), lambda x: F.log_softmax(x, -3), lambda x: x.cummax(2), lambda x: x.sort(4),
     lambda x: x.sort(stable=True, dim=4), lambda x: x[:0].max(0), lambda x: x[:0].mode(0),
     lambda x: x.index_select(0, LONGS[None]), lambda x: x.index_select(2, LONGS), lambda x: x.index_select(0, FLOATS),
-    lambda x: x.index_add(0, LONGS, x[:2, :1]), lambda x: x.index_add(0, FLOATS, x[:1]), lambda x: x.index_copy(0, INTS, x[:1]),
+    lambda x: x.index_add(0, LONGS, x[:2, :1]), lambda x: x.index_add(0, FLOATS, x[:1]),
+    lambda x: x.index_copy(0, INTS, x[:1]),
     lambda x: x.index_put((LONGS,), x), lambda x: x.diagonal_scatter(x[0]), lambda x: x.masked_select(x),
     lambda x: F.cross_entropy(x, torch.tensor([0, 1, 2], dtype=torch.int32)), lambda x: torch.bucketize(x, x),
     lambda x: F.celu(x, 0.0), lambda x: x[0].clone().clamp_(x), lambda x: x[0].clone().lt_(x),
@@ -25,9 +26,12 @@ REFUSED: list[Callable[[torch.Tensor], Any]] = [
 
 TAKEN: list[Callable[[torch.Tensor], Any]] = [
     lambda x: F.softmax(x, -2), lambda x: x.sum().cummax(0), lambda x: x.sort(stable=True), lambda x: x.max(1),
-    lambda x: x.index_select(-1, INTS), lambda x: x.index_add(1, LONGS, x[:, :2]), lambda x: x[0].index_add(0, LONGS, x[0, :2]),
-    lambda x: x.index_copy(0, LONGS[:1], x[:1]), lambda x: x.index_put((LONGS,), x[:1]), lambda x: x.index_put((LONGS,), x[:2]),
-    lambda x: x.index_put((x > 1,), x[0, 0]), lambda x: x.diagonal_scatter(2 * x.diagonal()), lambda x: x.clone().lt_(x[0]),
+    lambda x: x.index_select(-1, INTS), lambda x: x.index_add(1, LONGS, x[:, :2]),
+    lambda x: x[0].index_add(0, LONGS, x[0, :2]),
+    lambda x: x.index_copy(0, LONGS[:1], x[:1]), lambda x: x.index_put((LONGS,), x[:1]),
+    lambda x: x.index_put((LONGS,), x[:2]),
+    lambda x: x.index_put((x > 1,), x[0, 0]), lambda x: x.diagonal_scatter(2 * x.diagonal()),
+    lambda x: x.clone().lt_(x[0]),
     lambda x: (x + 1j).mul_(x), lambda x: x.clone().eq_(x + 1j), lambda x: x.clone().add_(x[:, :1]),
 ]  # fmt: skip
 
