@@ -315,7 +315,8 @@ def _keep_promises(graph: torch.fx.Graph, promised: Mapping[torch.fx.Node, torch
             if node not in made:
                 with graph.inserting_before(output):
                     made[node] = _copied(node) if source is None else _taken_again(node, made[source])
-                made[node].meta.update(node.meta, val=promised[node])
+                value = promised[node] if source is None else _again(made[node])
+                made[node].meta.update(node.meta, val=value)
         output.replace_input_with(result, made[result])
 
 
@@ -330,12 +331,16 @@ def _taken_again(view: torch.fx.Node, source: torch.fx.Node) -> torch.fx.Node:
 def _views(node: torch.fx.Node, promised: Mapping[torch.fx.Node, torch.Tensor]) -> list[torch.fx.Node]:
     """A node whose memory is its own, and the views that lead from it to `node`, which is last."""
     views = [node]
-    while kind_of(views[0]) in (VIEW, RESHAPE):
-        source = cast(torch.fx.Node, views[0].args[0])
-        if source not in promised or not _one_memory(promised[source], promised[views[0]]):
-            break
-        views.insert(0, source)
-    return views
+    while True:
+        part = [views[0]]
+        if part[0].target is operator.getitem:  # of a split
+            part.insert(0, cast(torch.fx.Node, part[0].args[0]))
+        if kind_of(part[0]) not in (VIEW, RESHAPE):
+            return views
+        source = cast(torch.fx.Node, part[0].args[0])
+        if source not in promised or not _one_memory(promised[source], promised[part[-1]]):
+            return views
+        views[:1] = [source, *part]
 
 
 def _one_memory(one: torch.Tensor, other: torch.Tensor) -> bool:

@@ -44,7 +44,9 @@ def _full_like(graph: GraphLowering, node: torch.fx.Node, x: Any, *rest: Any, **
     return filled(graph, node, rest[-1])
 
 
-@lowering(aten.zeros.default, aten.zeros_like.default, aten.new_zeros.default, kind=POINTWISE)
+@lowering(
+    aten.zeros.default, aten.zeros_like.default, aten.new_zeros.default, aten._efficientzerotensor.default, kind=POINTWISE,
+)
 def _zeros(graph: GraphLowering, node: torch.fx.Node, *_: Any, **__: Any) -> Value:
     return filled(graph, node, 0)
 

@@ -129,6 +129,8 @@ def _without_pads(
     NaN where a weight is not finite. Which kernel runs, the processor and the memory format decide."""
     function = (F.conv1d, F.conv2d)[x.dim() - 3]
     result = function(x, weight, bias, stride, pad, hole, groups)
+    if not result.numel():
+        return result
     ends = [divmod(hole * (k - 1), 2) if pad == "same" else (pad, 0) for k in weight.shape[2:]]
     pads = [n for least, more in reversed(ends) for n in (least, least + more)]
     image, inside = F.pad(x, pads), F.pad(torch.ones_like(x), pads).bool()

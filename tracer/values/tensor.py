@@ -553,6 +553,8 @@ def build_tensor(tx: Interpreter, obj: torch.Tensor, source: Source | None) -> V
     if wrapped:
         raise Unsupported("unknown-type", "a tensor of a transform (torch.func, vmap) that is in force")
     _check_layout(obj)
+    if obj._is_zerotensor():
+        raise Unsupported("unknown-type", "a tensor of zeros without memory, as derivatives may be")
     if obj._is_view() and not tx.graph.shapes.has_base(obj):
         raise Unsupported("unknown-type", "a view of a tensor that has other values or gradients since")
     node = tx.graph.add_input(source, obj)

@@ -1,0 +1,33 @@
+"""Memory of results: parts that share it with others, zeros that have none."""
+from __future__ import annotations
+
+import ptdebug
+import torch
+import torch.nn.functional as F
+
+
+def test_a_part_of_a_padded_image_of_rows_shares_memory_with_it():
+    """The convolution has its channels innermost, its results have not: both are one copy."""
+
+    def parts(x, weight):
+        padded = F.pad(F.conv1d(x, weight, None, 1, 0, 1, 3), (-1, 2))
+        return torch.chunk(padded, 3, 2)[0], padded, padded.split([1, 4], 2)[1][:, 1:]
+
+    x, weight = torch.randn(2, 3, 4), torch.randn(6, 1, 1)
+    compiled = ptdebug.compile(parts)
+    for function in (parts, compiled):
+        first, whole, last = function(x, weight)
+        assert whole.stride() == (30, 5, 1) and last.stride() == (30, 5, 1)
+        whole.zero_()
+        assert not first.any() and not last.any()
+
+
+def test_zeros_without_memory():
+    """Derivatives may be such tensors: inputs of that kind are left to eager, those that a graph makes have memory."""
+    zeros = torch._efficientzerotensor((3,))
+    double = ptdebug.compile(lambda t: t * 2 + 1)
+    assert [double(t).tolist() for t in (torch.ones(3), zeros, torch.zeros(3))] == [[3.0] * 3, [1.0] * 3, [1.0] * 3]
+    made = ptdebug.compile(lambda x: torch._efficientzerotensor((3,)) + x)
+    assert made(torch.ones(3)).tolist() == [1.0] * 3
+    turned = torch.func.jacfwd(lambda a: a.sum(1) * 3)
+    assert torch.equal(ptdebug.compile(turned)(torch.ones(2, 3)), turned(torch.ones(2, 3)))
