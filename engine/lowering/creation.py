@@ -45,7 +45,8 @@ def _full_like(graph: GraphLowering, node: torch.fx.Node, x: Any, *rest: Any, **
 
 
 @lowering(
-    aten.zeros.default, aten.zeros_like.default, aten.new_zeros.default, aten._efficientzerotensor.default, kind=POINTWISE,
+    aten.zeros.default, aten.zeros_like.default, aten.new_zeros.default, aten._efficientzerotensor.default,
+    kind=POINTWISE,
 )
 def _zeros(graph: GraphLowering, node: torch.fx.Node, *_: Any, **__: Any) -> Value:
     return filled(graph, node, 0)
