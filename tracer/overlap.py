@@ -55,7 +55,7 @@ def may_be_refused(op: str, target: Any, args: tuple[Any, ...], kwargs: Mapping[
 
 
 def _writes_first(op: str, target: Any, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
-    if op == "call_method" or isinstance(target, BuiltinFunctionType):
+    if op == "call_method" or (isinstance(target, BuiltinFunctionType) and target.__module__ != "_operator"):  # or_
         if name in _DUNDERS or (name.endswith("_") and not name.endswith("__")):
             return True
     asked = kwargs.get("inplace", _is_at(target, "inplace", args)) is True
@@ -104,7 +104,7 @@ def _share_some(a: torch.Tensor, b: torch.Tensor, elementwise: bool) -> bool:
     """Whether an element of `a` is one of `b`; if `elementwise`, and they are not the same ones in the same order."""
     if b.layout is not torch.strided or not torch._C._is_alias_of(a, b):  # type: ignore[attr-defined]
         return False
-    numbers = [(*t.shape, *t.stride(), t.storage_offset()) for t in (a, b)]
+    numbers = [(t.storage_offset(), *t.shape, *t.stride()) for t in (a, b)]  # where offsets differ, no size is guarded
     if a is b or (numbers[0] == numbers[1] and a.dtype == b.dtype):
         return not elementwise
     vary: list[Any] = [n for n in (*numbers[0], *numbers[1]) if type(n) is not int]

@@ -60,6 +60,12 @@ def test_methods(target, args, kwargs, refused) -> None:
     assert bool(may_be_refused("call_method", target, args, kwargs)) == refused
 
 
+@pytest.mark.parametrize("function", [operator.or_, operator.and_, operator.add, torch.add, torch.bitwise_or])
+def test_functions_that_write_nothing(function) -> None:
+    assert not may_be_refused("call_function", function, (at(LOW)[:, None], at(LOW)[None]), {})
+    assert not may_be_refused("call_function", function, (at(LOW)[:1].expand(4, 6), at(LOW)), {})
+
+
 @pytest.mark.parametrize("index, value, refused", [
     (0, at(slice(1, 2))[0], False),
     (slice(0, 2), at(slice(1, 3)), True),
