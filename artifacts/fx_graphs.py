@@ -111,7 +111,8 @@ def target_name(target: Any) -> str:
         return f"torch.Tensor.{target.__name__}"
     module = (getattr(target, "__module__", "") or "").replace("_operator", "operator")
     name = getattr(target, "__qualname__", None) or getattr(target, "__name__", None) or type(target).__name__
-    name = name.removeprefix("_VariableFunctionsClass.")
+    if name.startswith(("_VariableFunctionsClass.", "pybind11_")):  # the class that holds a function of C++
+        name = name.partition(".")[2]
     return f"{module}.{name}" if module else name
 
 

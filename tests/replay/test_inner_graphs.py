@@ -129,3 +129,15 @@ def test_strides_come_with_it(tmp_path):
     record = recording.artifact(recording.compiles()[0].id, "capture")
     (held,) = record.inner.values()
     assert held.strides == ((1, 4),)
+
+
+def test_forward_derivatives(tmp_path):
+    """functorch's own functions, which pybind11 names by the class that holds them."""
+
+    def program(x, w):
+        return torch.func.jvp(lambda a: (a @ w).sin(), (x,), (torch.ones_like(x),))[1]
+
+    recording = recorded(tmp_path, program, torch.randn(3, 3, requires_grad=True), torch.randn(3, 3))
+    report = ladder.replay(recording, recording.compiles()[0].id)
+    verdicts = {rung.stage: rung.verdict for rung in report.rungs}
+    assert verdicts["capture"] == "equal" and verdicts["kernels"] in ("equal", "rounding"), report
