@@ -60,6 +60,12 @@ CALLED: dict[Any, Callable[..., Any]] = {
 """What is called in place of an operator."""
 
 
+def is_lazy(tensor: torch.Tensor) -> bool:
+    """Whether its memory holds other values than the tensor (lazily conjugated, negated), or it has none (zeros that
+    derivatives are, a ZeroTensor): kernels cannot read it."""
+    return tensor.is_conj() or tensor.is_neg() or tensor._is_zerotensor()
+
+
 def tangent(
     tensor: torch.Tensor | None, size: tuple[int, ...], stride: tuple[int, ...], dtype: torch.dtype,
     device: torch.device,
@@ -67,7 +73,7 @@ def tangent(
     """A gradient from outside in the promised layout: zeros for None, a copy only where the elements lie elsewhere."""
     if tensor is None:
         return torch.empty_strided(size, stride, dtype=dtype, device=device).zero_()
-    if not (tensor.is_conj() or tensor.is_neg()):
+    if not is_lazy(tensor):
         if all(n == 1 or a == b for n, a, b in zip(size, tensor.stride(), stride)) or tensor.numel() == 0:
             return tensor.as_strided(size, stride)
     return with_strides(tensor, size, stride)
@@ -93,6 +99,7 @@ STANDARD: Mapping[str, Any] = {
     "torch": torch, "math": math, "empty_cpu": _empty_cpu,
     "reinterpret": getattr(_guards, "_reinterpret_tensor", _reinterpret),
     "with_strides": with_strides, "made_as": made_as, "out_of_bounds": out_of_bounds, "tangent": tangent,
+    "is_lazy": is_lazy,
     "changed": torch._C._increment_version, **({"empty_cuda": empty_cuda} if empty_cuda else {}),
 }
 """The names that every wrapper knows."""

@@ -157,7 +157,7 @@ class WrapperWriter:
             buffer = self.program.buffers[name]
             size, stride = self.sizes(buffer.size), self.sizes(buffer.stride)
             like = f"{size}, {stride}, {buffer.dtype}, {self.bind(buffer.device, f'device_{buffer.device.type}')}"
-            self.line(f"if {name} is None or {name}.stride() != {stride} or {name}.is_conj() or {name}.is_neg(): "
+            self.line(f"if {name} is None or {name}.stride() != {stride} or is_lazy({name}): "
                       f"{name} = tangent({name}, {like})")
 
     def group(self, group: Group) -> None:

@@ -12,7 +12,7 @@ from ..cpp.writer import Writer
 from .load import AGAIN
 from .results import Result
 
-PYTHON, RAISE, CHANGED, NEGATED, HELD = range(5)
+PYTHON, RAISE, CHANGED, LAZY, HELD = range(5)
 """Where things stand in the state (see `load.py`); what the graph holds comes last, then values of Python."""
 
 
@@ -77,7 +77,7 @@ class Caller:
         tensor = "known = !aoti_torch_new_tensor_handle(handle(PyList_GetItem(a[0], k)), &in[t++].tensor);"
         self._take(writer, "PyList_GetItem(a[0], k)", f"n == 1 && PyList_Size(a[0]) == {len(self.inputs)}", tensor)
         for k in self.tangents:
-            writer.line(f"known = known && !holds({_state(NEGATED)}, PyList_GetItem(a[0], {k}));")
+            writer.line(f"known = known && !holds({_state(LAZY)}, PyList_GetItem(a[0], {k}));")
         for k in range(self.held):
             held = f"handle({_state(HELD + k)})"
             writer.line(f"known = known && !aoti_torch_new_tensor_handle({held}, &in[{count + k}].tensor);")

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from ...artifacts.context import CHANGED_INPUTS
+from ..runtime import is_lazy
 from .shim import WRAP, address
 from .state import Native
 
@@ -35,7 +36,7 @@ def load(
     make = ctypes.PyDLL(str(path)).ptdebug_wrapper
     make.restype, make.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.py_object]
     held = [names[name] for name in native.held]
-    state = (python, _raiser(native.bounds), torch._C._increment_version, torch.Tensor.is_neg, *held, *native.plain)
+    state = (python, _raiser(native.bounds), torch._C._increment_version, is_lazy, *held, *native.plain)
     call: Callable[..., Sequence[Any]] = make(ctypes.addressof(table), state)
     return call
 

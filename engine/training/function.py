@@ -18,6 +18,7 @@ from torch._C import _functorch
 from ...artifacts.context import CHANGED_INPUTS
 from ..entry import Compiled, apart, eager_form, without_autocast
 from ..functional import Captured
+from ..runtime import is_lazy
 from .eager import Call, EagerFacts, EagerForm
 
 
@@ -153,7 +154,7 @@ def _layout(tensor: torch.Tensor) -> tuple[Any, ...]:
 def _laid_out(tensor: torch.Tensor, layout: tuple[Any, ...]) -> torch.Tensor:
     """What the program's hooks made of a saved tensor, in the layout that the compiled backward reads."""
     shape, strides, dtype, device = layout
-    if tensor.layout is torch.strided and _layout(tensor) == layout and not (tensor.is_conj() or tensor.is_neg()):
+    if tensor.layout is torch.strided and _layout(tensor) == layout and not is_lazy(tensor):
         return tensor
     if tensor.shape != shape:
         raise RuntimeError(f"a hook made a tensor of shape {tuple(tensor.shape)} of a saved one of {tuple(shape)}")

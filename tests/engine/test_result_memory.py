@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import ptdebug
+import pytest
 import torch
 import torch.nn.functional as F
 
@@ -31,3 +32,16 @@ def test_zeros_without_memory():
     assert made(torch.ones(3)).tolist() == [1.0] * 3
     turned = torch.func.jacfwd(lambda a: a.sum(1) * 3)
     assert torch.equal(ptdebug.compile(turned)(torch.ones(2, 3)), turned(torch.ones(2, 3)))
+
+
+@pytest.mark.parametrize("options", [{}, {"cpp_wrapper": True}])
+def test_a_gradient_of_zeros_without_memory(options):
+    def program(x, w):
+        return (x @ w).sin() * 2
+
+    x, w = torch.ones(2, 3), torch.ones(3, 3, requires_grad=True)
+    y = ptdebug.compile(program, options=options)(x, w)
+    for gradient in (torch._efficientzerotensor((2, 3)), torch.ones(2, 3)):
+        (found,) = torch.autograd.grad(y, w, gradient, retain_graph=True)
+        (expected,) = torch.autograd.grad(program(x, w), w, gradient)
+        torch.testing.assert_close(found, expected)
