@@ -33,7 +33,7 @@ def may_be_refused(op: str, target: Any, args: tuple[Any, ...], kwargs: Mapping[
     has one element for several indices, or shares some with a tensor that is read (`assert_no_internal_overlap`,
     `assert_no_partial_overlap` and `assert_no_overlap` in ATen/MemoryOverlap.cpp). "" where nothing of this is so.
 
-    May guard on sizes: that what is read begins behind what is written.
+    May guard on sizes: that what is read and what is written stay apart.
     """
     name = target if op == "call_method" else getattr(target, "__name__", "")
     written, others = kwargs.get("out"), args
@@ -111,15 +111,43 @@ def _share_some(a: torch.Tensor, b: torch.Tensor, elementwise: bool) -> bool:
     if any(map(_is_told_by_data, vary)):
         return True
     first, second = _Span.of(a), _Span.of(b)
-    if 0 in dict((*first.dims, *second.dims)):
+    if any(size == 0 for size, _ in (*first.dims, *second.dims)):
         return False
     if _meet(second.begin - first.begin, _differences(first, second)):
         return True
-    if vary and (first.end <= second.begin or second.end <= first.begin):
-        before, behind = (a, b) if first.end <= second.begin else (b, a)
-        reach = sum((size - 1) * stride for size, stride in zip(before.shape, before.stride()))
-        bool(before.storage_offset() + reach < behind.storage_offset())  # a guard, where it is not so for all sizes
+    return bool(vary) and not _stay_apart(a, b)
+
+
+def _stay_apart(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Guard that tensors which share no element at the sizes of this call share none at others; False where no guard is
+    found that says so. One lies behind the other, or does between any two multiples of a stride of `a`, and all larger
+    strides are such multiples: columns of a matrix."""
+    if a.element_size() != b.element_size():
+        return False
+    for step in (None, *a.stride()):
+        if step is not None and _hint(step) == 0:
+            continue
+        (first, last, outer), (begin, end, more) = sorted((_reach(a, step), _reach(b, step)), key=lambda r: _hint(r[0]))
+        if _hint(last) >= _hint(begin) or (step is not None and _hint(end - first) >= _hint(step)):
+            continue
+        if any(_hint(stride) % _hint(step) for stride in (*outer, *more)):
+            continue
+        whole = all(bool(stride % step == 0) for stride in (*outer, *more))  # bool() of what varies is a guard
+        return whole and bool(last < begin) and (step is None or bool(end - first < step))
     return False
+
+
+def _reach(tensor: torch.Tensor, step: Any) -> tuple[Any, Any, list[Any]]:
+    """The first and the last element in memory of what `tensor` is without the dimensions whose strides are `step` or
+    more, and those strides."""
+    first = last = tensor.storage_offset()
+    outer = []
+    for size, stride in zip(tensor.shape, tensor.stride()):
+        if step is not None and _hint(stride) >= _hint(step):
+            outer.append(stride)
+        else:
+            last = last + (size - 1) * stride
+    return first, last, outer
 
 
 @dataclass(frozen=True)
@@ -135,10 +163,6 @@ class _Span:
         item = tensor.element_size()
         dims = [(_hint(size), _hint(stride) * item) for size, stride in zip(tensor.shape, tensor.stride())]
         return _Span(_hint(tensor.storage_offset()) * item, item, tuple(dims))
-
-    @property
-    def end(self) -> int:
-        return self.begin + sum((size - 1) * stride for size, stride in self.dims) + self.itemsize
 
 
 def _hint(number: Any) -> int:

@@ -162,8 +162,25 @@ def read_and_written(compile):
         x[n:] -= x[:-n]
         return x
 
+    def by_columns(x, k):
+        x[:, x.shape[1] - k :].copy_(x[:, :k])
+        return x * 2
+
+    def edges(x):
+        x[:, 0] = x[:, 1]
+        x[:, -1] = x[:, -2]
+        x[0] = x[1]
+        return x * 2
+
+    grid = lambda columns: torch.arange(4.0 * columns).view(4, columns)
     results = []
     for dynamic in (None, True):
+        fast = compile(by_columns, dynamic=dynamic)
+        for columns, k in ((6, 2), (7, 2), (8, 3), (6, 4), (9, 5), (12, 4)):
+            x = grid(columns)
+            results.append((call(fast, x, k), x))
+        fast = compile(edges, dynamic=dynamic)
+        results += [(call(fast, x), x) for x in map(grid, (6, 8, 2, 5))]
         for f in (shifted, turned, bounded, selected, moved, allowed, chosen):
             x = torch.arange(9.0)
             results.append((call(compile(f, dynamic=dynamic), x), x))
