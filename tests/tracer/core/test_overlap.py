@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import operator
 
+import ptdebug
 import pytest
 import torch
 from hypothesis import given, settings
@@ -75,3 +76,29 @@ def test_functions_that_write_nothing(function) -> None:
 ])  # fmt: skip
 def test_assignments(index, value, refused) -> None:
     assert bool(may_be_refused("call_function", operator.setitem, (at(ALL), index, value), {})) == refused
+
+
+def _last_of_first(x, k):
+    x[:, x.shape[1] - k :].copy_(x[:, :k])
+    return x * 2
+
+
+def _moved(x, k):
+    x[:, 1:] = x[:, :-1]
+    return x * k
+
+
+def _edges(x, k):
+    x[:, 0] = x[:, 1]
+    x[k] = x[k - 1]
+    return x * 2
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("function", [_last_of_first, _moved, _edges])
+def test_kernels_write_what_eager_writes(function, dynamic) -> None:
+    """By the engine, which reads all before it writes; where that is not so in eager, the order in memory counts."""
+    compiled = ptdebug.compile(function, dynamic=dynamic)
+    for columns, k in ((6, 2), (7, 2), (8, 3), (6, 3), (5, 3), (4, 3), (12, 3)):
+        x, y = (torch.arange(4.0 * columns).view(4, columns) for _ in range(2))
+        assert torch.equal(compiled(x, k), function(y, k)) and torch.equal(x, y)
