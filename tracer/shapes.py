@@ -19,6 +19,7 @@ from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 from torch._guards import Source as TorchSource
 from torch._prims_common import suggest_memory_format
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch._subclasses.meta_utils import MetaTensorDesc, MetaTensorDescriber
 from torch.fx.experimental import symbolic_shapes
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, free_unbacked_symbols
 from torch.utils._sympy.numbers import int_oo
@@ -293,6 +294,16 @@ def memory_of(fake: torch.Tensor) -> int | None:
     return fake.untyped_storage()._cdata if torch._C._has_storage(fake) else None
 
 
+class _WithoutGradients(MetaTensorDescriber):
+    """Describes a tensor for its fake without its `.grad`: that is read of the real tensor, as an input of its own,
+    and may have another dtype (after `p.data = ...`), which torch refuses to give a fake."""
+
+    def describe_tensor(self, t: torch.Tensor, *, recurse: bool = True, trace: bool = False) -> MetaTensorDesc[Any]:
+        described: MetaTensorDesc[Any] = super().describe_tensor(t, recurse=recurse, trace=trace)
+        object.__setattr__(described, "grad", None)
+        return described
+
+
 class FrameShapes:
     """Fake mode, shape environment and fakes of one attempt to trace a frame. Needs `lean.without_dynamo()` around."""
 
@@ -302,6 +313,7 @@ class FrameShapes:
         # What only the data of a tensor tells becomes an unbacked symbol, which `TraceGraph` may refuse.
         self.shape_env = CaptureShapeEnv(allow_scalar_outputs=True, allow_dynamic_output_shape_ops=True)
         self.fake_mode = CaptureFakeMode(shape_env=self.shape_env, allow_non_fake_inputs=False)
+        self.fake_mode.fake_tensor_converter.meta_converter.describer = _WithoutGradients()
         self._fakes: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
         self._sources: dict[int, Source] = {}  # of the real tensors that have fakes, by id
         self._dims: dict[int, tuple[Sizes, Sizes]] = {}  # of the real tensors that have symbols, by id

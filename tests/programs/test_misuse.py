@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import functools
 import itertools
 import linecache
@@ -12,6 +13,7 @@ from typing import Any
 import ptdebug
 import pytest
 import torch
+from ptdebug.tracer import dispatch
 
 LOG: list[Any] = []
 
@@ -110,3 +112,39 @@ def test_as_in_eager(expression: str) -> None:
     functions = _functions(expression)
     for name in ("leaves", "catches"):
         assert _outcome(ptdebug.compile(functions[name])) == _outcome(functions[name])
+
+
+MANAGERS = """
+5
+None
+x
+[1]
+lambda: 1
+torch
+dict
+type
+print
+torch.no_grad
+torch.autocast
+contextlib.ExitStack
+contextlib.contextmanager(iter)
+"""
+
+
+@pytest.mark.parametrize("manager", MANAGERS.strip().splitlines())
+def test_with_what_is_no_context_manager(manager: str) -> None:
+    text = f"""
+def fn(x):
+    y = x * 2
+    try:
+        with {manager}:
+            LOG.append("inside")
+    except Exception as error:
+        LOG.append((type(error), str(error)))
+    return y + 1
+"""
+    names: dict[str, Any] = {"torch": torch, "contextlib": contextlib, "LOG": LOG}
+    exec(text, names)
+    dispatch.reset()
+    assert _outcome(ptdebug.compile(names["fn"])) == _outcome(names["fn"])
+    assert not any(reason.startswith("internal error") for reason in dispatch.stats()["reasons"])

@@ -29,6 +29,23 @@ def _linear() -> nn.Linear:
 
 
 @PROGRAMS
+def a_parameter_whose_gradient_has_another_dtype(compile):
+    """Where its data were replaced: torch would refuse to set that gradient."""
+    parameter = _ones(3)
+    (parameter * 2).sum().backward()
+    parameter.data = parameter.data.bfloat16()
+
+    def fn(x):
+        return x * parameter, parameter.grad * 2
+
+    def replaced(x):
+        parameter.data = x
+        return parameter * 3, parameter.grad
+
+    return compile(fn)(torch.ones(3)), compile(replaced)(torch.ones(3).double()), parameter.dtype, parameter.grad.dtype
+
+
+@PROGRAMS
 def a_parameter_whose_data_is_of_inference_mode(compile):
     """It needs gradients, and may not be told so outside of the mode."""
 

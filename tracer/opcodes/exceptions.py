@@ -102,13 +102,21 @@ def LOAD_ASSERTION_ERROR(tx: Interpreter, instruction: Instruction) -> None:
 @opcode("BEFORE_WITH")
 def BEFORE_WITH(tx: Interpreter, instruction: Instruction) -> None:
     manager = tx.pop()
-    if isinstance(manager, ObjectValue) and None in [manager.method(tx, name) for name in ("__enter__", "__exit__")]:
+    if not _is_context_manager(tx, manager):
         raise Unsupported("raises", f"TypeError: `with` {manager.describe()}, which has no __enter__ or __exit__")
     leave = manager.getattr(tx, "__exit__")
     entered = manager.call_method(tx, "__enter__", [], {})
     tx.enter_context(manager, leave)
     tx.push(leave)
     tx.push(entered)
+
+
+def _is_context_manager(tx: Interpreter, value: Value) -> bool:
+    """Whether the class of the value has what `with` calls: a class that makes context managers is none itself."""
+    names = ("__enter__", "__exit__")
+    if isinstance(value, ObjectValue):
+        return None not in [value.method(tx, name) for name in names]
+    return all(any(name in vars(cls) for cls in value.python_type().__mro__) for name in names)
 
 
 @opcode("WITH_EXCEPT_START")
