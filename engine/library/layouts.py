@@ -56,7 +56,7 @@ def choose_layouts(graph: AtenGraph, context: CompileContext) -> list[RuleMatch]
             why = f"{ways[found.node]} is the fastest with its neighbours ({found.describe()})"
             matches.append(RuleMatch("layout", (found.node.name,), (found.node.name,), why))
     wanted, changed = _products(convolutions, ways, promised)
-    _propagate(graph.module.graph, wanted, changed)
+    _propagate(graph.module.graph, wanted, changed, promised)
     _keep_promises(graph.module.graph, promised)
     return matches
 
@@ -78,7 +78,7 @@ def turn_images(graph: AtenGraph, context: CompileContext) -> list[RuleMatch]:
             wanted[node] = context.decide("library", node.name, options, LAST, why, origins=origins) == LAST
     wanted = {node: last for node, last in wanted.items() if last}
     if wanted:
-        _propagate(graph.module.graph, wanted, set())
+        _propagate(graph.module.graph, wanted, set(), promised)
         _keep_promises(graph.module.graph, promised)
     return [RuleMatch("layout", (node.name,), (node.name,), why) for node in wanted]
 
@@ -237,17 +237,29 @@ def _products(
     return wanted, products
 
 
-def _propagate(graph: torch.fx.Graph, wanted: Mapping[torch.fx.Node, bool], changed: set[torch.fx.Node]) -> None:
+def _propagate(
+    graph: torch.fx.Graph, wanted: Mapping[torch.fx.Node, bool], changed: set[torch.fx.Node],
+    promised: Mapping[torch.fx.Node, torch.Tensor],
+) -> None:
     """Turn images where convolutions want them turned, and let the nodes between follow the layout of their inputs.
 
-    `changed` are the nodes whose layout is not what it was.
+    `changed` are the nodes whose layout is not what it was. Random numbers are drawn in the order of memory: what they
+    are drawn for is copied to the strides that it was promised.
     """
     for node in list(graph.nodes):
         if node.op != "call_function" or node.target is operator.getitem:
             continue
         if node in wanted:
             _turn_image(graph, node, wanted[node])
-        kind, affected = kind_of(node), [n for n in node.all_input_nodes if n in changed]
+        affected = [n for n in node.all_input_nodes if n in changed]
+        if affected and torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
+            for source in affected:
+                with graph.inserting_before(node):
+                    copy = _copied(source)
+                copy.meta.update(source.meta, val=promised[source])
+                node.replace_input_with(source, copy)
+            continue
+        kind = kind_of(node)
         if kind in (POINTWISE, GATHER, COMPOSITE):
             if any(_channels_innermost(n.meta["val"]) for n in affected) and node.target is not aten.clone.default:
                 _set_value(node, _turn(node.meta["val"]), changed)
@@ -307,7 +319,10 @@ def _keep_promises(graph: torch.fx.Graph, promised: Mapping[torch.fx.Node, torch
     output = graph.output_node()
     made: dict[torch.fx.Node, torch.fx.Node] = {}
     results = {n: _views(n, promised) for n in _results(graph) if n in promised}
-    changed = {views[0] for n, views in results.items() if promised[n].stride() != n.meta["val"].stride()}
+    changed = {
+        views[0] for n, views in results.items()
+        if any(promised[node].stride() != node.meta["val"].stride() for node in (n, views[0]))
+    }  # fmt: skip
     for result, views in results.items():
         if views[0] not in changed:
             continue

@@ -368,6 +368,18 @@ FORCED = {
             ("torch.flatten", (V0, 1), {}), ("torch.select", (A, 3, 0), {}), ("F.conv1d", (Ref("v3"), C), {}),
             ("torch.permute", (Ref("v4"), (0, 2, 1)), {}), ("torch.select", (Ref("v4"), 0, 1), {}),
             results=("v1", "v2", "v0", "v5", "v6"))),
+    "views alone of a convolution whose channels are innermost share memory": (
+        {"library:*": "channels-last"}, False, program(
+            [given("a", (2, 4, 7, 9)), given("b", (4, 1, 3, 1)), given("c", (4,))],
+            ("F.conv2d", (A, B, C, 2, 1, 1, 4), {}), ("torch.ravel", (V0,), {}), ("torch.reshape", (V1, (64, 3)), {}),
+            results=("v1", "v2"))),
+    "random numbers for a convolution whose channels are innermost": (
+        {"library:*": "channels-last"}, False, program(
+            [given("a", (2, 4, 7, 7)), given("b", (4, 1, 1, 1))],
+            ("F.conv2d", (A, B, None, 2, 2, 1, 4), {}), ("torch.randn_like", (V0,), {}), ("F.relu", (V0,), {}),
+            ("F.dropout", (Ref("v2"), 0.5), {}), ("torch.rand_like", (Ref("v2"),), {}), ("F.rrelu", (V0,), {"training": True}),
+            ("torch.sigmoid", (V0,), {}), ("torch.bernoulli", (Ref("v6"),), {}),
+            results=("v1", "v3", "v4", "v5", "v7"))),
     "indices of a tensor without elements": (
         {"lowering:*": "extern"}, False, program(
             [given("a", (0, 0, 3)), given("b", (1,), torch.int64, fill="index"), given("c", (0, 1, 3))],
