@@ -12,7 +12,7 @@ RARE_TORCH_EXPRESSIONS: dict[str, list[str]] = {
         "operators.scaled(<T>, <N>)", "torch.ops.random_programs.scaled(<T>, 2)", "operators.scaled(<W>, 3)", "operators.halves(<T>)[1]", "sum(operators.halves(<T>, how='up'))", "operators.positives(<T>).sum() + <T>",
         "torch.ops.random_programs.shifted(<T>, <F>)", "torch.ops.random_programs.shifted.default(<T>)", "operators.unfaked(<T>)", "torch.cond(<B>, torch.sin, lambda a: a * 2, (<T>,))", "torch.ops.aten.add.Tensor(<T>, <T>)",
         "torch.func.jacfwd(lambda a: a.sum(1) * <N>)(<T>).sum(0)", "torch.func.hessian(lambda a: a.pow(3).sum())(<T>).sum((0, 1))", "torch.func.vmap(lambda a, b: a + b, in_dims=(0, None))(<T>, <T>[0])", "torch.func.vmap(lambda a: (a, a * 2))(<T>)[1]",
-        "torch.func.grad(lambda a, b: (a * b).sum(), argnums=(0, 1))(<T>, <T>)[1]", "torch.func.grad(lambda a: ((a * 2).sum(), a.sin()), has_aux=True)(<T>)[1]", "torch.func.linearize(torch.sin, <T>)[1](<T>)", "torch.func.jvp(lambda a, b: a * b, (<T>, <T>), (<T>, <T>))[0]",
+        "torch.func.grad(lambda a, b: (a * b).sum(), argnums=(0, 1))(<T>, <T>)[1]", "torch.func.grad(lambda a: ((a * 2).sum(), a.sin()), has_aux=True)(<T>)[1]", "torch.func.jvp(lambda a, b: a * b, (<T>, <T>), (<T>, <T>))[0]",
         "torch.func.functional_call(TIED, dict(TIED.named_parameters()), <T>)", "torch.func.functional_call(NET, {'linear.bias': <T>[0], 'total': <T>[1]}, (<T>, <N>), {'key': 'b'})", "torch.func.vmap(lambda p: torch.func.functional_call(HOOKED[0], {'weight': p}, <T>))(torch.stack([torch.eye(3), torch.ones(3, 3)])).sum(0)",
         "torch.func.vmap(lambda a: a + torch.rand(3), randomness='different')(<T>)", "torch.func.vmap(lambda a: a * <N>, chunk_size=1)(<T>)", "torch.func.vjp(lambda a: (a * 2, a.sum()), <T>, has_aux=True)[0]", "torch.func.grad(lambda a: Straight.apply(a, 2).sum())(<T>)",
         "Shared.apply(<W>, <T>, <N>)[0]", "Shared.apply(<T>, <W>, 2)[1]", "Negated.apply(<T>.clone())", "Negated.apply(<W> * 1)", "torch.utils.checkpoint.checkpoint(torch.sin, <W>, use_reentrant=True)", "torch.utils.checkpoint.checkpoint_sequential(HOOKED, 2, <W>, use_reentrant=False)",
@@ -85,7 +85,6 @@ torch._dynamo.maybe_mark_dynamic(<V>, 0)
 torch._dynamo.mark_static(<V>)
 torch._dynamo.mark_static(<V.own>, 0)
 torch._foreach_mul_([<T.own>], <F>)
-torch.nn.utils.vector_to_parameters(torch.arange(3.0), [NET.scale])
 <T.new> = in_thread(checkpointed, <C>, <T>)
 with torch.no_grad(): LOG.append(in_thread(torch.is_grad_enabled))
 """.strip().split("\n")

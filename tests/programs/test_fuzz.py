@@ -121,6 +121,17 @@ def test_where_eager_runs_out_is_nobodys_promise(error):
     assert isinstance(verdict(PRELUDE + MARK + _SEES.format(line=f"raise {error}")), Skipped)
 
 
+def test_where_a_recursion_without_end_is_told_as_another_error_is_nobodys_promise():
+    line = """
+    def deeper(n):
+        try:
+            deeper(n + 1)
+        except RecursionError:
+            raise ValueError(n)
+    deeper(0)"""
+    assert isinstance(verdict(PRELUDE + MARK + _SEES.format(line=line)), Skipped)
+
+
 def test_a_program_begins_without_what_the_one_before_has_left():
     layer, x = torch.nn.Linear(3, 3), torch.ones(2, 3)
     left = torch.autocast("cpu"), BaseTorchFunctionMode()
