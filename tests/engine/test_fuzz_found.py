@@ -377,8 +377,8 @@ FORCED = {
         {"library:*": "channels-last"}, False, program(
             [given("a", (2, 4, 7, 7)), given("b", (4, 1, 1, 1))],
             ("F.conv2d", (A, B, None, 2, 2, 1, 4), {}), ("torch.randn_like", (V0,), {}), ("F.relu", (V0,), {}),
-            ("F.dropout", (Ref("v2"), 0.5), {}), ("torch.rand_like", (Ref("v2"),), {}), ("F.rrelu", (V0,), {"training": True}),
-            ("torch.sigmoid", (V0,), {}), ("torch.bernoulli", (Ref("v6"),), {}),
+            ("F.dropout", (Ref("v2"), 0.5), {}), ("torch.rand_like", (Ref("v2"),), {}),
+            ("F.rrelu", (V0,), {"training": True}), ("torch.sigmoid", (V0,), {}), ("torch.bernoulli", (Ref("v6"),), {}),
             results=("v1", "v3", "v4", "v5", "v7"))),
     "indices of a tensor without elements": (
         {"lowering:*": "extern"}, False, program(

@@ -65,11 +65,20 @@ def _type(tx: Interpreter, value: Value, *rest: Value) -> Value:
     return from_python(tx, value.python_type())
 
 
+def _attribute(tx: Interpreter, name: Value) -> str:
+    """The name of an attribute as getattr() takes it."""
+    if not issubclass(name.python_type(), str):
+        tx.raise_observed(TypeError, f"attribute name must be string, not '{name.python_type().__name__}'")
+    found: str = name.as_constant()
+    return found
+
+
 def _getattr(tx: Interpreter, value: Value, name: Value, default: Value | None = None) -> Value:
+    attribute = _attribute(tx, name)
     if default is None:
-        return value.getattr(tx, name.as_constant())
+        return value.getattr(tx, attribute)
     try:
-        return value.getattr(tx, name.as_constant())
+        return value.getattr(tx, attribute)
     except ObservedException as raised:
         if not issubclass(raised.value.python_type(), AttributeError):
             raise
@@ -77,8 +86,9 @@ def _getattr(tx: Interpreter, value: Value, name: Value, default: Value | None =
 
 
 def _hasattr(tx: Interpreter, value: Value, name: Value) -> Value:
+    attribute = _attribute(tx, name)
     try:
-        value.getattr(tx, name.as_constant())
+        value.getattr(tx, attribute)
     except ObservedException as raised:
         if not issubclass(raised.value.python_type(), AttributeError):
             raise
@@ -87,12 +97,12 @@ def _hasattr(tx: Interpreter, value: Value, name: Value) -> Value:
 
 
 def _setattr(tx: Interpreter, value: Value, name: Value, new: Value) -> Value:
-    value.setattr(tx, name.as_constant(), new)
+    value.setattr(tx, _attribute(tx, name), new)
     return constant(None)
 
 
 def _delattr(tx: Interpreter, value: Value, name: Value) -> Value:
-    value.delattr(tx, name.as_constant())
+    value.delattr(tx, _attribute(tx, name))
     return constant(None)
 
 
@@ -416,6 +426,12 @@ def _pow(tx: Interpreter, base: Value, exponent: Value, modulus: Value | None = 
     return apply(tx, operator.pow, base, exponent)
 
 
+def _concat(tx: Interpreter, left: Value, right: Value) -> Value:
+    if not issubclass(left.python_type(), (str, bytes, list, tuple)):
+        raise Unsupported("call", f"operator.concat of {left.describe()}")
+    return apply(tx, operator.add, left, right)
+
+
 _TABLE: dict[Callable[..., Value], tuple[Any, ...]] = {
     _len: (len,), _isinstance: (isinstance,), _issubclass: (issubclass,), _type: (type,), _getattr: (getattr,),
     _hasattr: (hasattr,), _setattr: (setattr,), _delattr: (delattr,), _callable: (callable,), _id: (id,),
@@ -424,6 +440,7 @@ _TABLE: dict[Callable[..., Value], tuple[Any, ...]] = {
     _list: (list,), _tuple: (tuple,), _size: (torch.Size,), _set: (set,), _frozenset: (frozenset,), _dict: (dict,),
     _ordered_dict: (OrderedDict,), _defaultdict: (defaultdict,), _deque: (deque,), _slice: (slice,), _range: (range,),
     _sum: (sum,), _any: (any,), _all: (all,), _sorted: (sorted,), _round: (round,), _divmod: (divmod,), _pow: (pow,),
+    _concat: (operator.concat,),
     _extremum(min, operator.lt, torch.sym_min): (min,), _extremum(max, operator.gt, torch.sym_max): (max,),
 }  # fmt: skip
 for _function, _callables in _TABLE.items():
@@ -440,8 +457,8 @@ def _operator(function: Callable[..., Any]) -> Callable[..., Value]:
 _OPERATORS = (
     "add sub mul truediv floordiv mod pow matmul and_ or_ xor lshift rshift eq ne lt le gt ge iadd isub imul itruediv"
     " ifloordiv imod ipow imatmul iand ior ixor ilshift irshift neg pos invert not_ is_ is_not truth contains getitem"
-    " setitem delitem concat index"
+    " setitem delitem index"
 )
 for _name in _OPERATORS.split():
-    positional(_operator(getattr(operator, _name if _name != "concat" else "add")), getattr(operator, _name))
+    positional(_operator(getattr(operator, _name)), getattr(operator, _name))
 positional(_operator(operator.abs), abs, operator.abs)

@@ -269,6 +269,8 @@ class CacheDecorator(Value):
 
     def call(self, tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         """The function with its cache."""
+        if not can_be_called(tx, args[0]):
+            raise Unsupported("raises", "TypeError: lru_cache() of what cannot be called")
         return NewCachedFunction(args[0], self.limit, self.typed)
 
 

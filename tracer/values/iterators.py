@@ -364,6 +364,8 @@ def _iterators(tx: Interpreter, values: Args) -> list[Value]:
 def _iter(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     if len(args) == 1:
         return get_iter(tx, args[0])
+    if len(args) != 2 or kwargs:
+        raise Unsupported("raises", f"TypeError: iter() with {len(args)} arguments")
     if not can_be_called(tx, args[0]):
         raise Unsupported("raises", "TypeError: iter() of what cannot be called")
     return CallIterator(*args)
@@ -371,6 +373,8 @@ def _iter(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
 
 @handles(builtins.next)
 def _next(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    if len(args) not in (1, 2) or kwargs:
+        raise Unsupported("raises", f"TypeError: next() with {len(args)} arguments")
     item = args[0].next(tx)
     if item is not None:
         return item

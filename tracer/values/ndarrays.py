@@ -257,7 +257,9 @@ def array_of(tx: Interpreter, tensor: TensorValue, what: str) -> NdarrayValue:
 
 
 def _numpy(tx: Interpreter, self: TensorValue, args: Args, kwargs: Kwargs) -> Value:
-    forced = [*args, *kwargs.values()]
+    forced = [*kwargs.values()]
+    if args or set(kwargs) > {"force"} or any(value.python_type() is not bool for value in forced):
+        raise Unsupported("raises", "TypeError: Tensor.numpy() with arguments that it does not take")
     if forced and forced[0].truth(tx) and self.fake.requires_grad:
         self = same_memory(tx, self)
     return array_of(tx, self, "Tensor.numpy")

@@ -13,7 +13,7 @@ import torch.fx
 from ..modes import without_overrides
 from ..sources import AttrSource, SizeSource, Source
 from ..wording import expression_of, in_words
-from .base import Unsupported, Value
+from .base import Unsupported, Value, with_arguments
 from .constant import REGISTRY, BoundBuiltin, ItemsIterator, constant
 from .lists import make_list
 from .number import NumberValue, size_value
@@ -189,6 +189,8 @@ class TensorValue(Value):
             asked = override(tx, call_method(name), [self, *args], kwargs)
             if asked is not None:
                 return asked
+        if (args or kwargs) and name in _TAKES_NOTHING:
+            raise Unsupported("raises", f"TypeError: Tensor.{name}() takes no arguments")
         method = METHODS.get(name)
         if method is not None:
             result = method(tx, self, args, kwargs)
@@ -343,6 +345,8 @@ def _stride(tx: Interpreter, self: TensorValue, args: Sequence[Value], kwargs: M
     strides = [size_value(tx, s, self, _ATEN.sym_stride.int, i) for i, s in enumerate(self.fake.stride())]
     value = TupleValue(strides, tuple)
     dim = _named_dim(args, kwargs)
+    if dim is not None and dim.is_constant() and dim.as_constant() not in range(-len(strides), len(strides)):
+        raise Unsupported("raises", f"IndexError: Tensor.stride({dim.as_constant()}) of {len(strides)} dimensions")
     return value if dim is None else value.getitem(tx, dim)
 
 
@@ -492,6 +496,13 @@ def _view_in_place(name: str) -> Callable[..., Value | None]:
 _OF_ALL_OBJECTS = sorted(set(dir(object)) - {f"__{name}__" for name in ("eq", "ne", "lt", "le", "gt", "ge")})
 """Methods that are about the tensor itself: its text, its identity, its attributes."""
 
+_TAKES_NOTHING = frozenset(
+    "numel nelement get_device item tolist storage_offset dim ndimension is_floating_point is_complex is_signed detach"
+    " detach_ element_size is_inference is_conj is_neg is_coalesced dense_dim sparse_dim is_nonzero data_ptr _is_view"
+    " __len__ __iter__ __bool__ __int__ __float__ __index__ __complex__".split()
+)
+"""Methods whose handlers do not look at arguments, for there are none."""
+
 METHODS: dict[str, Callable[..., Value | None]] = {
     **{
         f"{name}_": _view_in_place(name)
@@ -511,7 +522,7 @@ METHODS: dict[str, Callable[..., Value | None]] = {
     "__len__": lambda tx, self, args, kwargs: self.length(tx),
     "__iter__": lambda tx, self, args, kwargs: self.iter(tx),
     "__bool__": lambda tx, self, args, kwargs: constant(self.truth(tx)),
-    "__getitem__": lambda tx, self, args, kwargs: self.getitem(tx, args[0]),
+    "__getitem__": lambda tx, self, args, kwargs: with_arguments(self.getitem, tx, *args, **kwargs),
     "__contains__": _data("__contains__"),
     **{
         name: _folded(name)
