@@ -71,6 +71,7 @@ class RootInterpreter(Interpreter):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self.raised: dict[int, dict[str, Any]] = {}  # where the exception was raised that propagates now, by its id
         self.statements: list[int] = []  # the steps at which the stack was empty: statements begin there
 
     def statement_before(self, step: int, count: int) -> int:
@@ -102,8 +103,13 @@ class RootInterpreter(Interpreter):
             try:
                 instruction.handler(self, instruction)
             except ObservedException as error:
-                if instruction.opname != "RERAISE" and (self.handled is None or self.raise_step < 0):
-                    self.raise_step = self.trace.safe_step()
+                if instruction.opname == "RERAISE":  # which may have no line
+                    error.context = self.raised.get(id(error.value), error.context)
+                else:
+                    self.note_place(error)
+                    self.raised = {id(error.value): error.context}
+                    if self.handled is None or self.raise_step < 0:
+                        self.raise_step = self.trace.safe_step()
                 if not self.unwind(error.value):
                     self.stack = on_stack
                     return self._stop(Unsupported("raises", error.value.describe(), **error.context))
@@ -274,6 +280,8 @@ class _Conversion:
         code = write_code(root, body, partial(self._compile, root.graph))
         for number, resumed in enumerate(body.resumed):
             self.context.record("bytecode_out", partial(self._bytecode_out, resumed, "resume"), f"resume_{number}")
+        if stop.code == "raises" and instruction.opname == "RERAISE" and root.stack[-1].source is not None:
+            return self._converted(root, code, ())  # an exception on its way out, which came over a break or a call
         record = break_record(stop, body, instruction.opname, self.lost_seconds)
         return self._converted(root, code, (record,))
 

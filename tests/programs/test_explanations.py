@@ -196,3 +196,32 @@ def test_a_function_that_is_compiled_in_a_loop_is_told(tmp_path: Path, capsys: p
 
 def line_at(place) -> str:
     return Path(place["file"]).read_text().splitlines()[place["line"] - 1]
+
+
+def refuses(x):
+    return torch.cat([x * 2, torch.ones(3, 3)], 1)
+
+
+def passes_on(x):
+    with torch.no_grad():
+        return refuses(x + 1)
+
+
+def tells_otherwise(x):
+    try:
+        return refuses(x + 1)
+    except RuntimeError as error:
+        raise ValueError("told") from error
+    finally:
+        x.add_(1)
+
+
+def test_an_exception_on_its_way_out_is_no_break_and_one_that_is_raised_has_the_line_of_its_raise(tmp_path):
+    with ptdebug.record("raised", out=tmp_path):
+        for function, error in ((passes_on, RuntimeError), (tells_otherwise, ValueError)):
+            with pytest.raises(error):
+                ptdebug.compile(function)(torch.ones(2, 2))
+    with Recording.open(tmp_path / "raised") as opened:
+        found = [(entry.code, entry.location.line) for _, entry, _ in breaks(opened)]
+    first = refuses.__code__.co_firstlineno
+    assert found == [("operator-error", first + 1), ("raises", tells_otherwise.__code__.co_firstlineno + 4)]
