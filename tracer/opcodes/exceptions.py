@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from ..values import build
 from ..values.base import Unsupported, Value
+from ..values.context_manager import ModeValue
 from ..values.objects import ObjectValue
 from .control import is_none
 from .registry import opcode
@@ -114,6 +115,8 @@ def BEFORE_WITH(tx: Interpreter, instruction: Instruction) -> None:
 def _is_context_manager(tx: Interpreter, value: Value) -> bool:
     """Whether the class of the value has what `with` calls: a class that makes context managers is none itself."""
     names = ("__enter__", "__exit__")
+    if isinstance(value, ModeValue):
+        return True
     if isinstance(value, ObjectValue):
         return None not in [value.method(tx, name) for name in names]
     return all(any(name in vars(cls) for cls in value.python_type().__mro__) for name in names)
