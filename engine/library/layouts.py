@@ -252,7 +252,7 @@ def _propagate(
         if node in wanted:
             _turn_image(graph, node, wanted[node])
         affected = [n for n in node.all_input_nodes if n in changed]
-        if affected and torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
+        if affected and _draws(node):
             for source in affected:
                 with graph.inserting_before(node):
                     copy = _copied(source)
@@ -265,6 +265,12 @@ def _propagate(
                 _set_value(node, _turn(node.meta["val"]), changed)
         elif (node in wanted or affected) and kind in (None, VIEW, RESHAPE):
             _set_value(node, _again(node), changed)
+
+
+def _draws(node: torch.fx.Node) -> bool:
+    """Whether the numbers of the result are random; attention has the tag for a dropout that it does not do here."""
+    target: Any = node.target
+    return torch.Tag.nondeterministic_seeded in getattr(target, "tags", ()) and "attention" not in target.__name__
 
 
 def _set_value(node: torch.fx.Node, value: Any, changed: set[torch.fx.Node]) -> None:

@@ -42,15 +42,19 @@ sorted([3, 1], reverse="x")
 sorted([3, 1], key=5)
 iter()
 next()
+reversed()
 getattr(1, 5)
 getattr(x, 5)
 setattr(x, 5, 1)
 hasattr(1, 5)
 operator.concat(1, 2)
 operator.concat(x, x)
+operator.concat([1], 2)
+operator.concat([1], (2,))
 functools.lru_cache(5)(5)
 x.numpy(1)
 x.numpy(force=1)
+x.numpy(strict=True)
 x.__len__(1)
 x.__iter__(1)
 x.__getitem__()
@@ -163,3 +167,47 @@ def fn(x):
     dispatch.reset()
     assert _outcome(ptdebug.compile(names["fn"])) == _outcome(names["fn"])
     assert not any(reason.startswith("internal error") for reason in dispatch.stats()["reasons"])
+
+
+class Entered(type):
+    def __enter__(cls) -> int:
+        return 3
+
+    def __exit__(cls, *_: object) -> None:
+        LOG.append(cls.__name__)
+
+    def __iter__(cls) -> Any:
+        return iter([1, 2])
+
+    def __getitem__(cls, index: int) -> int:
+        return index
+
+    def __reversed__(cls) -> Any:
+        return iter([9])
+
+
+class Either(metaclass=Entered):
+    def __enter__(self) -> int:
+        return 4
+
+    def __exit__(self, *_: object) -> None:
+        LOG.append("own")
+
+    def __reversed__(self) -> Any:
+        return iter([90])
+
+
+def test_with_a_class_enters_what_its_metaclass_says() -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        with Either as first, Either() as second:
+            return x * first + second
+
+    assert _outcome(ptdebug.compile(program)) == _outcome(program)
+    assert LOG == ["own", "Either"]
+
+
+def test_reversed_asks_the_metaclass_of_a_class() -> None:
+    def program(x: torch.Tensor) -> tuple[Any, ...]:
+        return x + 1, list(reversed(Either)), list(reversed(Either()))  # type: ignore[call-overload]
+
+    assert _outcome(ptdebug.compile(program)) == _outcome(program)

@@ -119,7 +119,11 @@ def _is_context_manager(tx: Interpreter, value: Value) -> bool:
         return True
     if isinstance(value, ObjectValue):
         return None not in [value.method(tx, name) for name in names]
-    return all(any(name in vars(cls) for cls in value.python_type().__mro__) for name in names)
+    kind = value.python_type()
+    found = all(any(name in vars(cls) for cls in kind.__mro__) for name in names)
+    if found and issubclass(kind, type):  # its metaclass makes it one; it may have other methods of these names
+        raise Unsupported("context-manager", f"{value.describe()}, a class")
+    return found
 
 
 @opcode("WITH_EXCEPT_START")

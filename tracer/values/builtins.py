@@ -427,8 +427,9 @@ def _pow(tx: Interpreter, base: Value, exponent: Value, modulus: Value | None = 
 
 
 def _concat(tx: Interpreter, left: Value, right: Value) -> Value:
-    if not issubclass(left.python_type(), (str, bytes, list, tuple)):
-        raise Unsupported("call", f"operator.concat of {left.describe()}")
+    for value in (left, right):  # of a subclass, `+` may be another thing
+        if value.python_type() not in (str, bytes, list, tuple):
+            raise Unsupported("call", f"operator.concat of {value.describe()}")
     return apply(tx, operator.add, left, right)
 
 

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import builtins
+import enum
 import itertools
 import operator
 from collections.abc import Mapping, Sequence
@@ -426,6 +427,8 @@ for _kind in (filter, itertools.filterfalse, itertools.takewhile, itertools.drop
 
 @handles(reversed)
 def _reversed(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
+    if len(args) != 1 or kwargs:
+        raise Unsupported("raises", f"TypeError: reversed() with {len(args)} arguments")
     value = args[0]
     if isinstance(value, ObjectValue):
         method = value.method(tx, "__reversed__")
@@ -436,7 +439,7 @@ def _reversed(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
         return ReversedIterator(value, as_index(tx, value.length(tx)) - 1)
     if isinstance(value, (SequenceValue, DictValue, DictView, MappingProxy)):
         return value.reversed(tx)
-    if value.is_constant() and hasattr(value.python_type(), "__getitem__"):
+    if value.is_constant() and issubclass(value.python_type(), (str, bytes, range, enum.EnumMeta)):
         return ItemsIterator(list(value.iterate(tx))[::-1])
     raise Unsupported("call", f"reversed() of {value.describe()}")
 

@@ -258,7 +258,7 @@ def array_of(tx: Interpreter, tensor: TensorValue, what: str) -> NdarrayValue:
 
 def _numpy(tx: Interpreter, self: TensorValue, args: Args, kwargs: Kwargs) -> Value:
     forced = [*kwargs.values()]
-    if args or set(kwargs) > {"force"} or any(value.python_type() is not bool for value in forced):
+    if args or not set(kwargs) <= {"force"} or any(value.python_type() is not bool for value in forced):
         raise Unsupported("raises", "TypeError: Tensor.numpy() with arguments that it does not take")
     if forced and forced[0].truth(tx) and self.fake.requires_grad:
         self = same_memory(tx, self)
