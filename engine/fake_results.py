@@ -268,8 +268,10 @@ def _scattered(out: torch.Tensor, x: torch.Tensor, *_: Any) -> Strides | None:
 
 
 def _scaled_by_a_power(out: torch.Tensor, x: torch.Tensor, exponents: torch.Tensor) -> Strides:
-    """As elements of the first and of the power, which is row-major."""
-    return _as_elements(out, x, x.new_empty(exponents.shape))
+    """As elements of the first and of the power: row-major, where it is of a number and not of a two in x's dtype."""
+    floats = x.dtype.is_floating_point, exponents.dtype.is_floating_point
+    of_a_number = not floats[0] or (x.dtype is torch.float32 and floats[1])
+    return _as_elements(out, x, x.new_empty(exponents.shape) if of_a_number else exponents)
 
 
 def _angle(out: torch.Tensor, x: torch.Tensor) -> Strides | None:

@@ -284,9 +284,14 @@ def copy_of_number(x: torch.Tensor, source: Any, non_blocking: bool = False) -> 
 
 @own(aten.ldexp.Tensor)
 def ldexp(x: torch.Tensor, other: torch.Tensor) -> Any:
-    """In the dtype of the product with a power of two; whole exponents are ATen's, which knows no too large ones."""
+    """In the dtype of the product with a power of two; whole exponents are ATen's, which knows no too large ones.
+
+    ATen raises a two of the first's dtype, unless that is float32: the power of one number has both dtypes' precision.
+    """
     if not other.dtype.is_floating_point:
         return NotImplemented
+    if other.dim() == 0 and x.dtype.is_floating_point and x.dtype is not torch.float32:
+        return aten.mul.Tensor(x, aten.pow.Scalar(2.0, other.to(torch.promote_types(x.dtype, other.dtype))))
     return aten.mul.Tensor(x, aten.pow.Scalar(2.0, other))
 
 

@@ -80,6 +80,8 @@ def _joined(nodes: torch.fx.Graph, node: torch.fx.Node) -> list[torch.fx.Node]:
         matrix = _matrix(right) or call(aten.select.int, right, 0, 0)
         product = call(aten.mm.default, flat, matrix)
         call(aten.view.default, product, list(node.meta["val"].shape))
+    made[-1].meta["val"] = node.meta["val"]  # whose memory views of it have
+    product.meta["val"] = node.meta["val"].view(product.meta["val"].shape)
     return made
 
 

@@ -96,4 +96,5 @@ def _in_loops(node: torch.fx.Node) -> list[torch.fx.Node]:
             result = call(aten.sum.dim_IntList, columns_last, [-2])
         if result.meta["val"].stride() != wanted.stride():
             call(aten.clone.default, result, memory_format=torch.contiguous_format)
+    made[-1].meta["val"] = wanted  # whose memory views of it have
     return made

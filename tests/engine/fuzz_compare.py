@@ -131,6 +131,8 @@ def execute(
         values[call.name] = result = apply(call, given)
         if errors is not None and reference is not None:
             errors[call.name] = _errors(name, result, reference, partial)
+        elif errors is not None and partial is not None:  # of whole numbers
+            errors[call.name] = [torch.where(partial.isfinite(), 0.0, torch.inf)]
         if change is not None and call.function in KEEPING:
             for kept in refs(call.args[1:3]):
                 with contextlib.suppress(RuntimeError):  # overlapping memory
@@ -143,8 +145,9 @@ def execute(
             else:
                 with contextlib.suppress(RuntimeError):  # overlapping memory
                     result.copy_(moved[0])
-        elif run == 0 and name in CHOOSING and isinstance(result, torch.Tensor) and kind_of(result.dtype) == "f":
-            _forget_nans(values, call.name, result, name.endswith("_"))
+        elif change is not None and run < 2 and name in CHOOSING and isinstance(result, torch.Tensor):
+            bits: Any = torch.nan if run == 0 else mapped(call.args, given)[0].to(result.dtype)
+            _give_nans(values, call.name, result, bits, name.endswith("_"))
     return [values[name] for name in program.results]
 
 
@@ -169,21 +172,25 @@ def _errors(
 def _partial(call: Call, values: dict[str, Any]) -> torch.Tensor | None:
     """The largest result on the way to the float that a call gives; None where nothing is known of it."""
     function = PARTIAL.get(call.function.removeprefix("torch."))
-    args = mapped(call.args, values)
-    if function is None or not isinstance(args[0], torch.Tensor) or kind_of(args[0].dtype) != "f":
+    x, *args = mapped(call.args, values)
+    options = mapped(call.kwargs, values)
+    dtype = options.get("dtype") or x.dtype if isinstance(x, torch.Tensor) else None
+    if function is None or dtype is None or kind_of(dtype) != "f":
         return None
-    made: torch.Tensor = function(*args, **mapped(call.kwargs, values))
+    made: torch.Tensor = function(x if kind_of(x.dtype) == "f" else x.to(dtype), *args, **options)
     return made
 
 
-def _forget_nans(values: dict[str, Any], name: str, result: torch.Tensor, in_place: bool) -> None:
-    """The result of a call with all its NaNs the same one."""
-    plain_nans = torch.where(result.isnan(), torch.nan, result)
-    if in_place:
-        with contextlib.suppress(RuntimeError):  # overlapping memory
-            result.copy_(plain_nans)
-    else:
-        values[name] = plain_nans
+def _give_nans(values: dict[str, Any], name: str, result: torch.Tensor, bits: Any, in_place: bool) -> None:
+    """The result of a call with the NaNs of `bits`, a tensor or one for all."""
+    if kind_of(result.dtype) != "f":
+        return
+    with contextlib.suppress(RuntimeError):  # another shape, or overlapping memory
+        given = torch.where(result.isnan() & torch.as_tensor(bits).isnan(), bits, result)
+        if in_place:
+            result.copy_(given)
+        else:
+            values[name] = given.view(result.shape)
 
 
 def changed(value: Any, change: random.Random, error: torch.Tensor | None = None, run: int = 1) -> Any:
@@ -191,8 +198,8 @@ def changed(value: Any, change: random.Random, error: torch.Tensor | None = None
 
     What overflowed on the way, which an infinite error says, is one of `UNKNOWN`, by the number of the run. In run
     0, what could be a whole number is: there, functions have their steps and poles. The sign of a NaN is nobody's:
-    the result has another in run 0. In run 2, a NaN in bfloat16 has all of its bits, as vectors make them of
-    float32's. In run 1, all numbers are as large as they could be: the largest become infinite.
+    the result has another in run 0. In run 2, a NaN has all of its bits, as comparisons of vectors make
+    them. In run 1, all numbers are as large as they could be: the largest become infinite.
     """
     if not isinstance(value, torch.Tensor) or kind_of(value.dtype) not in "fc":
         return value
@@ -211,14 +218,14 @@ def changed(value: Any, change: random.Random, error: torch.Tensor | None = None
         reach = 4 * eps * value.double().abs() + 4 * error.nan_to_num(posinf=0.0)
         moved = torch.where((value.double() - whole.double()).abs() <= reach, whole, moved)
     moved = torch.where(value.isnan(), value.copysign(value.new_tensor(-1.0 if run == 0 else 1.0)), moved)
-    if run == 2 and value.dtype is torch.bfloat16:
-        moved = torch.where(value.isnan(), ALL_BITS, moved)
+    if run == 2:
+        moved = torch.where(value.isnan(), ALL_BITS[value.dtype.itemsize].view(value.dtype), moved)
     unknown = UNKNOWN[run % len(UNKNOWN)]
     return torch.where(error.isinf(), toss.to(value.dtype) if unknown is None else unknown, moved)
 
 
-ALL_BITS = torch.tensor(-1, dtype=torch.int16).view(torch.bfloat16)
-UNKNOWN = (None, 0.0, torch.inf, torch.nan)  # None: a random number around 0
+ALL_BITS = {dtype.itemsize: torch.tensor(-1, dtype=dtype) for dtype in (torch.int16, torch.int32, torch.int64)}
+UNKNOWN = (None, 0.0, torch.inf, torch.nan, -torch.inf)  # None: a random number around 0
 
 
 def precise(call: Call, values: dict[str, Any], elementwise: bool) -> tuple[tuple[Any, ...], float] | None:
@@ -418,7 +425,7 @@ def excused(one: torch.Tensor, other: torch.Tensor, spread: Sequence[torch.Tenso
     for run in spread:
         finite = run.isfinite() & other.isfinite()
         widest = torch.where(finite, torch.maximum(widest, (run.double() - other.double()).abs()), widest)
-        wild |= run.isfinite() != other.isfinite()
+        wild |= (run.isfinite() != other.isfinite()) | (run.isnan() != other.isnan())
     info = torch.finfo(other.dtype)
     largest = torch.nan_to_num(other.double(), 0.0, 0.0, 0.0).abs().max()
     inside = torch.where(widest > 0, 2 * info.eps * largest, 0.0)  # of sums inside a function, which nothing changed

@@ -173,8 +173,9 @@ def _by_seed(programs: Sequence[Program], failure: Failure) -> Program:
 
 def _summary(error: Exception) -> str:
     where = traceback.extract_tb(error.__traceback__)[-1]
-    first_line = str(error).partition("\n")[0][:300]
-    return f"{type(error).__name__}: {first_line} ({Path(where.filename).name}:{where.name})"
+    said = str(error).split("\n")
+    lines = " | ".join(said if isinstance(error, compiler.BuildFailed) else said[:1])[:600]
+    return f"{type(error).__name__}: {lines} ({Path(where.filename).name}:{where.name})"
 
 
 def _compare(programs: Sequence[Program], overrides: dict[str, str], dynamic: bool) -> list[Failure]:

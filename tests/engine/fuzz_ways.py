@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -63,6 +64,17 @@ def _batch_norm_by_var_mean(x: torch.Tensor, mean: Any, *args: Any) -> torch.Ten
             mean.copy_(torch.where(mean.isinf(), torch.nan, mean))
             args[0].copy_(torch.where(running.isfinite() & args[0].isfinite(), running, args[0]))
     return result
+
+
+def _batch_norm_in_doubles(x: torch.Tensor, *args: Any) -> torch.Tensor:
+    """With sums that do not overflow, and so running statistics that stay numbers."""
+    wide = [a.double() if isinstance(a, torch.Tensor) else a for a in args]
+    result = F.batch_norm(x.double(), *wide)
+    for kept, new in zip(args[:2], wide[:2]):
+        if kept is not None:
+            with contextlib.suppress(RuntimeError):  # overlapping memory
+                kept.copy_(new)
+    return result.to(x.dtype)
 
 
 def _softshrink(x: torch.Tensor, bound: float = 0.5) -> torch.Tensor:
@@ -123,25 +135,30 @@ def _two_minds(kernel: str) -> tuple[Any, Any]:
 
 def _without_pads(
     x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None, stride: int = 1, pad: int | str = 0,
-    hole: int = 1, groups: int = 1,
+    hole: int = 1, groups: int = 1, *, wide: bool = False,
 ) -> torch.Tensor:
     """A convolution that leaves out what windows have beside the image; some kernels multiply a zero there, which is
-    NaN where a weight is not finite. Which kernel runs, the processor and the memory format decide."""
+    NaN where a weight is not finite. Which kernel runs, the processor and the memory format decide.
+
+    If `wide`, sums and products are doubles, which do not overflow: some kernels multiply and add at once."""
     function = (F.conv1d, F.conv2d)[x.dim() - 3]
     result = function(x, weight, bias, stride, pad, hole, groups)
     if not result.numel():
         return result
     ends = [divmod(hole * (k - 1), 2) if pad == "same" else (pad, 0) for k in weight.shape[2:]]
     pads = [n for least, more in reversed(ends) for n in (least, least + more)]
+    if wide:
+        x, weight = x.double(), weight.double()
     image, inside = F.pad(x, pads), F.pad(torch.ones_like(x), pads).bool()
-    total = torch.zeros_like(result) if bias is None else _affine(torch.zeros_like(result), None, bias)
+    start = torch.zeros_like(result, dtype=x.dtype)
+    total = start if bias is None else _affine(start, None, bias)
     for tap in itertools.product(*[range(k) for k in weight.shape[2:]]):
         window = (..., *[slice(t * hole, t * hole + stride * (n - 1) + 1, stride)
                          for t, n in zip(tap, result.shape[2:])])
         pixels, there = (v[window].unflatten(1, (groups, 1, -1)) for v in (image, inside))
         taps = weight[(..., *tap)].reshape(groups, -1, weight.shape[1], *[1] * len(tap))
         total += torch.where(there, pixels * taps, 0).sum(3).flatten(1, 2)
-    return torch.where(result.isfinite(), result, total)
+    return torch.where(result.isfinite(), result, total.to(result.dtype))
 
 
 BY_PARTS: dict[str, tuple[Any, ...]] = {
@@ -152,12 +169,12 @@ BY_PARTS: dict[str, tuple[Any, ...]] = {
         (decomposition_table[torch.ops.aten.native_layer_norm_backward.default],),
     "F.group_norm": (_group_norm,),
     "F.instance_norm": (_instance_norm,),
-    "F.batch_norm": (_batch_norm, _batch_norm_by_var_mean),
+    "F.batch_norm": (_batch_norm, _batch_norm_by_var_mean, _batch_norm_in_doubles),
     "F.softshrink": (_softshrink,),
     **{f"torch.ops.aten.{kernel}": _two_minds(kernel)
        for kernel in ("hardswish_backward", "hardtanh_backward", "logit_backward", "elu_backward",
                       "softshrink_backward", "hardshrink_backward")},
-    **dict.fromkeys(("F.conv1d", "F.conv2d"), (_without_pads,)),
+    **dict.fromkeys(("F.conv1d", "F.conv2d"), (_without_pads, partial(_without_pads, wide=True))),
     **dict.fromkeys(("torch.fmod", "torch.ops.aten.fmod.Scalar"), (_fmod, _fmod_of_multiples)),
     "torch.remainder": (_remainder,),
     "torch.addcmul": (_addcmul,),

@@ -149,6 +149,10 @@ FOUND = {
         ("F.soft_margin_loss", (A, B), {}), results=("v0", "v1")),
     "ldexp in 16 bits": program(
         [given("a", (4,), torch.bool), given("b", (), torch.bfloat16, fill="small")], ("torch.ldexp", (A, B), {})),
+    "ldexp of doubles by one float32": program(
+        [given("a", (3, 4), torch.float64), given("b", (), torch.float32, fill="small")], ("torch.ldexp", (A, B), {})),
+    "ldexp of doubles in another layout": program(
+        [given("a", (4, 1), torch.float64), given("b", (4, 3), stride=(1, 4))], ("torch.ldexp", (A, B), {})),
     "ldexp with whole exponents": program(
         [given("a", (2,)), given("b", (2,), torch.int64, data=torch.tensor([2**63 - 1, 3]))],
         ("torch.ldexp", (A, B), {})),

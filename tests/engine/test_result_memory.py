@@ -23,6 +23,27 @@ def test_a_part_of_a_padded_image_of_rows_shares_memory_with_it():
         assert not first.any() and not last.any()
 
 
+@pytest.mark.parametrize("multiply, shapes", [
+    (torch.bmm, [(8, 5, 4), (8, 4, 4)]),
+    (torch.mm, [(4000, 3), (3, 4)]),
+    (lambda a, b: torch.bmm(a, b.expand(8, -1, -1)), [(8, 32, 64), (1, 64, 64)]),
+])  # fmt: skip
+def test_bits_of_a_product_share_memory_with_it(multiply, shapes):
+    """Of small matrices, which loops multiply, and of one matrix for a batch."""
+
+    def bits(a, b):
+        y = multiply(a, b)
+        return y.view(torch.int32), y
+
+    compiled = ptdebug.compile(bits)
+    one, two = torch.randn(shapes[0]), torch.randn(shapes[1])
+    for function in (bits, compiled):
+        whole, product = function(one, two)
+        assert whole.stride() == product.stride()
+        product.zero_()
+        assert not whole.any()
+
+
 def test_zeros_without_memory():
     """Derivatives may be such tensors: inputs of that kind are left to eager, those that a graph makes have memory."""
     zeros = torch._efficientzerotensor((3,))
