@@ -207,6 +207,8 @@ class AtenTracer(TorchDispatchMode):
         fake_results.check_rows(func, args)
         if func is torch.ops.aten.reshape.default and _reshape_copies(*self._fake(args)):
             return self._decompose(func, _copied_then_viewed, args, kwargs)
+        if func is torch.ops.aten.view.default:
+            return self._viewed(func, args, kwargs)
         if func not in self.lowered or func in OWN:
             composite = _is_composite(func)
             rule = rule_for(func) or (func.decompose if composite else None)
@@ -220,6 +222,16 @@ class AtenTracer(TorchDispatchMode):
         elif not self.rule:
             kernel_dtypes.check(func, args, kwargs)
         return self._record(func, args, kwargs)
+
+    def _viewed(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """A view, or a copy where there can be none: of what functionalization puts in the place of a view that is
+        written. What computes that in functional form may lay it out in another way (`masked_fill`: row-major)."""
+        last = self.graph._root.prev
+        try:
+            return self._record(func, args, kwargs)
+        except ValueError:
+            self._erase_after(last)
+            return self._decompose(func, _copied_then_viewed, args, kwargs)
 
     def _rewrite(self, func: Any, rule: Any, args: Any, kwargs: Any) -> Any:
         """Apply the rule of an operator without a lowering, which is a decision; NotImplemented to leave it to ATen."""

@@ -268,9 +268,11 @@ def _scattered(out: torch.Tensor, x: torch.Tensor, *_: Any) -> Strides | None:
 
 
 def _scaled_by_a_power(out: torch.Tensor, x: torch.Tensor, exponents: torch.Tensor) -> Strides:
-    """As elements of the first and of the power: row-major, where it is of a number and not of a two in x's dtype."""
-    floats = x.dtype.is_floating_point, exponents.dtype.is_floating_point
-    of_a_number = not floats[0] or (x.dtype is torch.float32 and floats[1])
+    """As elements of the first and of the power, which is row-major where it is that of a number, and not of a two in
+    the first's dtype. With whole exponents, a result of the first's shape has its layout."""
+    if x.dtype.is_floating_point and not exponents.dtype.is_floating_point:
+        return torch.empty_like(x).stride() if x.shape == out.shape else _as_elements(out, x, exponents)
+    of_a_number = not x.dtype.is_floating_point or x.dtype is torch.float32
     return _as_elements(out, x, x.new_empty(exponents.shape) if of_a_number else exponents)
 
 

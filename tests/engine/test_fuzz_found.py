@@ -156,6 +156,13 @@ FOUND = {
     "ldexp with whole exponents": program(
         [given("a", (2,)), given("b", (2,), torch.int64, data=torch.tensor([2**63 - 1, 3]))],
         ("torch.ldexp", (A, B), {})),
+    "ldexp with whole exponents is laid out as its first argument": program(
+        [given("a", (4, 2, 7), stride=(7, 0, 1)), given("b", (4, 2, 7), torch.int64, stride=(1, 4, 8), fill="small")],
+        ("torch.ldexp", (A, B), {})),
+    "a view of a view is written": program(
+        [given("a", (17, 8, 7), torch.int64), given("b", (), torch.bool)], ("torch.abs", (A,), {}),
+        ("torch.reshape", (V0, (2, 476)), {}), ("torch.permute", (Ref("v1"), (1, 0)), {}),
+        ("torch.Tensor.masked_fill_", (Ref("v2"), B, -2), {}), results=("v0", "v2")),
     "scaled differences round once": program(
         [given("a", (4,), data=torch.full((4,), torch.finfo(torch.float32).max))],
         ("torch.sub", (A, A), {"alpha": 2.0})),
