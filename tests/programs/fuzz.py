@@ -60,7 +60,8 @@ def _run(options: argparse.Namespace) -> int:
     outcomes: list[Outcome] = []
 
     stop = time.time() + options.seconds
-    os.environ.update(OMP_NUM_THREADS="1", MALLOC_ARENA_MAX="2")
+    # no GPU: CUDA cannot be used in a forked process, and eager's autograd and torch.cond ask for it where there is one
+    os.environ.update(OMP_NUM_THREADS="1", MALLOC_ARENA_MAX="2", CUDA_VISIBLE_DEVICES="")
     with ProcessPoolExecutor(options.jobs, get_context("spawn"), load) as pool:
         firsts = range(options.seed, end, CHUNK)
         submitted = [pool.submit(chunk, first, min(CHUNK, end - first), options.engine, stop) for first in firsts]

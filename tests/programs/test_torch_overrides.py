@@ -551,3 +551,27 @@ def test_asking_whether_modes_are_in_force_does_not_break_the_graph():
         return x + torch._C._is_torch_function_mode_enabled()
 
     check_whole(lambda compile: compile(f)(torch.ones(2)))
+
+
+def test_a_device_that_is_entered_is_a_mode_to_who_asks():
+    """Also around the call: eager's torch answers yes, where there is an argument at all."""
+    overrides = torch.overrides
+
+    def asked(x):
+        return (
+            overrides.has_torch_function(x), overrides.has_torch_function((x, 3)), overrides.has_torch_function(()),
+            overrides.has_torch_function_unary(5), overrides.has_torch_function_variadic(x, x),
+        )
+
+    def use(compile):
+        def f(x):
+            with torch.device("cpu"):
+                inside = asked(x), F.relu(x), torch.zeros(2)
+            return inside, asked(x), x + 1
+
+        fast = compile(f)
+        first = fast(torch.ones(2))
+        with torch.device("cpu"):
+            return first, fast(torch.ones(2)), fast(torch.ones(2))
+
+    check_whole(use)

@@ -13,6 +13,7 @@ from .constant import constant
 from .context_manager import CONSTRUCTORS, ModeValue
 from .handlers import handles
 from .overrides import asks, override
+from .registry import is_library
 
 if TYPE_CHECKING:
     from ..codegen import Codegen
@@ -26,12 +27,21 @@ _C = torch._C
 # ---- questions about it ----------------------------------------------------------------------------------------------
 @handles(torch.overrides.has_torch_function, _C._has_torch_function)
 def _has_override(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-    return constant(asks(tx, args[0].iterate(tx)))
+    return constant(_asks_anybody(tx, args[0].iterate(tx)))
 
 
 @handles(_C._has_torch_function_unary, _C._has_torch_function_variadic)
 def _any_has_override(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
-    return constant(asks(tx, args))
+    return constant(_asks_anybody(tx, args))
+
+
+def _asks_anybody(tx: Interpreter, values: Args) -> bool:
+    """What torch says: yes where a mode is in force, `with torch.device(...)` among them. What torch's own functions
+    would do then (they hand themselves to that mode, which calls them) is left out."""
+    if asks(tx, values):
+        return True
+    device = _C._is_torch_function_mode_enabled() and not tx.trace.overrides.off
+    return device and bool(values) and not is_library(tx.f_globals.get("__name__"))
 
 
 @handles(torch.overrides.handle_torch_function)
