@@ -39,6 +39,7 @@ _SECOND_BACKWARD = "Trying to backward through the graph a second time"
 _OUT_OF = ("RecursionError", "MemoryError", "can't start new thread", "maximum recursion depth exceeded")
 _CHECKPOINT = "CheckpointFunctionBackward"
 _GRAPH = "CompiledGraphBackward"
+_SEED = re.compile("^# seed .*")
 _ATTRIBUTES = (int, float, str, list, dict, tuple)
 _ONE_FOR_TWO = sys.version_info < (3, 12)
 """Once a function is warm, Python 3.11 runs STORE_FAST and LOAD_FAST as one instruction: what the second raises is then
@@ -73,7 +74,7 @@ def load(text: str) -> types.ModuleType:
     shared, _, own = text.rpartition(MARK)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        exec(_compiled(shared), module.__dict__)
+        exec(_compiled(_SEED.sub("", shared)), module.__dict__)  # what is left is one text for all programs
         exec(compile("\n" * shared.count("\n") + own, FILE, "exec", dont_inherit=True), module.__dict__)
     return module
 
