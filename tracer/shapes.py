@@ -18,7 +18,7 @@ import torch
 from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 from torch._guards import Source as TorchSource
 from torch._prims_common import suggest_memory_format
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch._subclasses.fake_tensor import DynamicOutputShapeException, FakeTensor, FakeTensorMode
 from torch._subclasses.meta_utils import MetaTensorDesc, MetaTensorDescriber
 from torch.fx.experimental import symbolic_shapes
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, free_unbacked_symbols
@@ -64,6 +64,8 @@ class CaptureFakeMode(FakeTensorMode):
                 self._in_fake_kernel = False
         if func is _PIXEL_UNSHUFFLE and (free_unbacked_symbols(args[0]) or 0 in args[0].shape):
             raise NotImplementedError("eager gives what has no elements its own shape back")
+        if func is _PACK_PADDED_SEQUENCE:  # torch's fake kernel gives other sizes, and the numbers another dtype
+            raise DynamicOutputShapeException(func)
         if func is _GROUP_NORM and not kwargs and self._has_symbols() and isinstance(args[0], FakeTensor):
             return _group_norm(*args)
         made: Any = _fake_dispatch(self, func, types, args, kwargs)
@@ -101,6 +103,7 @@ class CaptureFakeMode(FakeTensorMode):
 _fake_dispatch = getattr(FakeTensorMode.__torch_dispatch__, "__wrapped__", FakeTensorMode.__torch_dispatch__)
 _GROUP_NORM = torch.ops.aten.native_group_norm.default
 _PIXEL_UNSHUFFLE = torch.ops.aten.pixel_unshuffle.default
+_PACK_PADDED_SEQUENCE = torch.ops.aten._pack_padded_sequence.default
 
 
 def _group_norm(x: torch.Tensor, _w: Any, _b: Any, batch: Any, _c: Any, _inner: Any, groups: int, _eps: float) -> Any:

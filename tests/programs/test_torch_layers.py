@@ -58,6 +58,20 @@ def packed_sequences(compile):
 
 
 @program
+def sequences_that_are_packed(compile):
+    """How many rows these have, data tells; torch's fake kernel says another number."""
+
+    def f(x, lengths, rows):
+        data, batches = torch._pack_padded_sequence(x, lengths, True)
+        packed = nn.utils.rnn.pack_sequence(rows, enforce_sorted=False)
+        return data * 2, data.shape, batches + 1, packed.data * 2, packed.batch_sizes, packed.sorted_indices
+
+    f = compile(f)
+    rows = [torch.randn(2, 3), torch.randn(4, 3), torch.randn(1, 3)]
+    return [f(torch.randn(3, 4, 2), torch.tensor(lengths), rows) for lengths in ([4, 2, 1], [3, 3, 3], [4, 4, 4])]
+
+
+@program
 def attention_layers(compile):
     mha = nn.MultiheadAttention(8, 2, batch_first=True)
     f = compile(mha, fullgraph=True)
