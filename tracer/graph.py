@@ -120,7 +120,7 @@ class TraceGraph:
         if len(self.scopes.open) > 1:
             args = torch.fx.node.map_arg(args, self.scopes.here)
             kwargs = torch.fx.node.map_arg(kwargs, self.scopes.here)
-        node = self.graph.create_node(op, target, args, kwargs)
+        node = self.graph.create_node(op, _as_written(target, args), args, kwargs)
         if self.checkpoint:
             node.meta.update(recompute="always", checkpoint=self.checkpoint)
         return node
@@ -142,7 +142,7 @@ class TraceGraph:
         one, and end before others need it too."""
         depth = self.scopes.home(args)
         args = torch.fx.node.map_arg(args, lambda node: self.scopes.here(node, depth))
-        return self.scopes.open[depth].graph.call_function(function, args)
+        return self.scopes.open[depth].graph.call_function(_as_written(function, args), args)
 
     @property
     def shape_env(self) -> Any:
@@ -435,6 +435,12 @@ _DTYPES_OF_PYTHON: dict[type, torch.dtype] = {
 
 def _target_name(target: Any) -> str:
     return target if isinstance(target, str) else getattr(target, "__name__", str(target))
+
+
+def _as_written(function: Any, args: Sequence[Any]) -> Any:
+    """What the code that torch.fx writes may call: `-2 ** n` would be `-(2 ** n)`."""
+    negative = function is operator.pow and type(args[0]) in (int, float) and args[0] < 0
+    return pow if negative else function
 
 
 def _told_by_data(index: Any) -> set[sympy.Symbol]:

@@ -251,7 +251,8 @@ def call_text(function: Callable[..., Any], args: Sequence[str]) -> str:
         ids = ", ".join(f"id({arg})" for arg in args)
         return f"{args[0]} is not {args[1]}" if len(args) == 2 else f"len({{{ids}}}) == {len(args)}"
     if function in _INFIX:
-        return f"({args[0]} {_INFIX[function]} {args[1]})"
+        left = f"({args[0]})" if function is operator.pow and args[0].startswith("-") else args[0]
+        return f"({left} {_INFIX[function]} {args[1]})"
     if function in _PREFIX:
         return f"({_PREFIX[function]}{args[0]})"
     if hasattr(function, "__objclass__"):

@@ -14,13 +14,20 @@ from torch.utils._sympy.functions import (
     TruncToInt,
 )
 
+from ..unsupported import EngineUnsupported
+
+
+class NoExpression(EngineUnsupported, NotImplementedError):
+    """There is no C++ for an index or size expression."""
+
+
 _SUM, _PRODUCT, _ATOM = 0, 1, 2  # binding strength of a printed expression
 
 
 def c_expression(expr: sympy.Expr, names: Mapping[str, str] | None = None) -> str:
     """`expr` as C++. `names` says what symbols are called where that is not their own name.
 
-    Raises NotImplementedError for a SymPy function that has no integer meaning here.
+    Raises NoExpression for a SymPy function that has no integer meaning here.
     """
     if names:
         expr = expr.xreplace({s: sympy.Symbol(names[s.name]) for s in expr.free_symbols if s.name in names})
@@ -37,7 +44,7 @@ def _text(expr: sympy.Expr) -> tuple[str, int]:
         return repr(float(expr)), _ATOM if expr >= 0 else _SUM
     printer = _PRINTERS.get(type(expr))
     if printer is None:
-        raise NotImplementedError(f"no C++ for the index expression {expr}")
+        raise NoExpression(f"no C++ for the index expression {expr}")
     return printer(expr)
 
 
@@ -69,7 +76,7 @@ def _mul(expr: sympy.Expr) -> tuple[str, int]:
 def _pow(expr: sympy.Expr) -> tuple[str, int]:
     base, exponent = expr.args
     if not (exponent.is_Integer and exponent > 0):
-        raise NotImplementedError(f"no C++ for the index expression {expr}")
+        raise NoExpression(f"no C++ for the index expression {expr}")
     return "*".join([_wrap(base, _ATOM)] * int(exponent)), _PRODUCT
 
 

@@ -141,6 +141,27 @@ def test_tensors_of_tensors(dtype, grad):
     check_engine(program)
 
 
+def test_powers_of_negative_numbers():
+    """In the code of a graph, `-2 ** n` would be `-(2 ** n)`. A size that varies is fixed, unless it may not be."""
+
+    def powers(x, n):
+        return (-2) ** x, pow(-2.5, x), x * (-2) ** n, x * (-3) ** x.shape[0], (-2) ** n > 5, x[: 2 ** x.shape[0] - 3]
+
+    def program(compile):
+        f = compile(powers)
+        return [f(torch.arange(n), n) for n in (2, 3, 4, 5)]
+
+    def marked(compile):
+        f = compile(lambda x: x * (-3) ** x.shape[0])
+        inputs = [torch.arange(n) for n in (2, 3, 4, 5)]
+        torch._dynamo.mark_dynamic(inputs[0], 0)
+        return [f(x) for x in inputs]
+
+    for checked in (program, marked):
+        check_whole(checked)
+        check_engine(checked)
+
+
 def test_powers_of_a_number_that_varies_are_computed_before_the_graph():
     def steps(compile):
         def fn(x, n):

@@ -134,6 +134,8 @@ class NumberValue(Value):
             raise Unsupported("data-dependent-branch", self.describe())
         if function in _DIVISIONS and len(_symbols(a) | _symbols(b)) > MOST_DIVIDED:
             a, b = (_fixed(tx, side) if type(side) in _TYPES else side for side in (a, b))
+        if function is operator.pow and type(b) is torch.SymInt and tx.graph.shapes.may_fix([*_symbols(b)]):
+            b = _fixed(tx, b)  # torch's formulas know no such power of a negative number, and kernels none at all
         _check_divisor(tx, function, b)
         if _is_error(function, a, b):
             known = [constant(s.specialize(tx)) if isinstance(s, NumberValue) else s for s in (left, right)]
