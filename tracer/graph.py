@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -68,6 +68,9 @@ _NATIVE_DROPOUTS = frozenset((
 
 _CHECKS = (torch.ops.aten._assert_scalar.default,)
 """Operators that state a condition on numbers themselves."""
+
+_MOVE_MEMORY = frozenset(("resize_", "resize_as_", "set_"))
+"""Functions that give a tensor other memory."""
 
 _OUT_OF_PLACE: dict[Any, Any] = {
     getattr(operator, f"i{name}"): getattr(operator, name)
@@ -279,7 +282,7 @@ class TraceGraph:
                     if before is not None and fake_args[0].shape != before:
                         raise Unsupported("metadata-mutation", f"Tensor.{target}")
                     return fake
-                fake = target(*fake_args, **fake_kwargs)
+                fake = _called(target, fake_args, fake_kwargs)
                 if target in _NATIVE_DROPOUTS and any(fake[0] is a for a in (*fake_args, *fake_kwargs.values())):
                     raise Unsupported("call", _operator_name(op, target))  # eager gives a copy, and drops for None
                 if writes_lists(target):  # which fake tensors do not count
@@ -421,6 +424,23 @@ def _fake(arg: Any) -> Any:
     if isinstance(arg, tuple) and hasattr(arg, "_fields"):
         return kind(*[_fake(item) for item in arg])
     return arg
+
+
+def _called(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    """What a function gives of fake values. Raises Unsupported where it changes a tensor's memory or shape."""
+    if _target_name(function).partition(".")[0] in _MOVE_MEMORY:
+        raise Unsupported("metadata-mutation", _operator_name("call_function", function))
+    given = [(tensor, tensor.shape) for tensor in _tensors(kwargs.values())] if kwargs else ()
+    result = function(*args, **kwargs)
+    if any(tensor.shape != shape for tensor, shape in given):
+        raise Unsupported("metadata-mutation", f"{_operator_name('call_function', function)} with out=")
+    return result
+
+
+def _tensors(args: Iterable[Any]) -> list[torch.Tensor]:
+    """The tensors among arguments, and in those that are tuples: `out=(values, indices)`."""
+    parts = (part for arg in args for part in (arg if isinstance(arg, (tuple, list)) else (arg,)))
+    return [part for part in parts if isinstance(part, torch.Tensor)]
 
 
 def _as_code(arg: Any) -> Any:

@@ -5,7 +5,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from .checking import Programs, call, check
+from .checking import Programs, call, check, check_engine
 
 program = Programs()
 
@@ -219,6 +219,40 @@ def tensors_that_begin_elsewhere_in_their_memory(compile):
     parts = base[0:4], base[4:8], base[2:6], base[:8], base[4:12], base[3:12]
     compiled = [compile(f, dynamic=dynamic) for dynamic in (None, True, False)]
     return [[call(fast, part) for part in parts] for fast in compiled]
+
+
+def room_is_made(compile):
+    """Results that are larger or smaller than the memory that is given for them, which eager makes fit."""
+
+    def extremes(x, values, indices):
+        return torch.max(x, 1, out=(values, indices)), values + 1, indices.shape
+
+    def remade(x, y, z):
+        torch.resize_as_(y, x)
+        y.zero_()
+        z.add_(1)
+        return y + x
+
+    def other_memory(x, y, z):
+        torch.ops.aten.set_.source_Tensor(y, x)
+        return y + 1, z.add_(1)
+
+    functions = (
+        lambda x, y, z: (torch.add(x, 1, out=y), y * 2, y.shape), lambda x, y, z: torch.stack([x, x], out=y).sum(),
+        lambda x, y, z: torch.ops.aten.sum.IntList_out(x, [0], out=y), extremes, remade, other_memory,
+    )
+    results = []
+    for f in functions:
+        compiled = compile(f)
+        for n, room in ((2, 0), (3, 0), (2, 9)):
+            x, y, z = torch.ones(n, 3), torch.zeros(room), torch.zeros(0, dtype=torch.long)
+            results.append((call(compiled, x, y, z), y, z))
+    return results
+
+
+def test_a_result_that_has_no_room() -> None:
+    check(room_is_made)
+    check_engine(room_is_made)
 
 
 @pytest.mark.parametrize("name", program)
