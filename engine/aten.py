@@ -70,9 +70,10 @@ def trace(captured: Captured, context: CompileContext, lowered: Container[Any] =
         with tracer:
             mutations = mutated_inputs(captured.inputs, wrapped)
             outputs, values = _outputs(captured, wrapped, results, mutations)
+    uncounted = uncounted_writes(captured, wrapped, mutations)
     tracer.output(values)
     module = torch.fx.GraphModule(tracer.constants, tracer.graph, "AtenGraph")
-    return AtenGraph(module, captured.inputs, dict(enumerate(mutations)), outputs)
+    return AtenGraph(module, captured.inputs, dict(enumerate(mutations)), outputs, uncounted=uncounted)
 
 
 class AtenTracer(TorchDispatchMode):
@@ -494,6 +495,15 @@ def mutated_inputs(inputs: tuple[Any, ...], wrapped: tuple[Any, ...]) -> list[in
                 raise EngineUnsupported("an input is written whose elements share memory")
             mutated.append(i)
     return mutated
+
+
+def uncounted_writes(captured: Captured, wrapped: tuple[Any, ...], mutations: list[int]) -> tuple[int, ...]:
+    """Those of the mutated inputs that were written as `x.data` only, which autograd does not count."""
+    placeholders = list(captured.module.graph.find_nodes(op="placeholder"))
+    reads = captured.module.graph.find_nodes(op="call_function", target=getattr)
+    plain = {node.args[0] for node in reads if node.args[1] == "data"}
+    return tuple(i for i in mutations if placeholders[i] in plain and not (
+        wrapped[i].is_inference() or captured.inputs[i].is_inference() or wrapped[i]._version))
 
 
 def _outputs(

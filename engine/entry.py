@@ -22,16 +22,17 @@ Compiled = Callable[..., Sequence[Any]]
 @dataclass(frozen=True)
 class EntryFacts:
     """What the entry of an inference graph knows of it: which results of the captured graph the compiled one makes, and
-    which inputs it writes."""
+    which inputs it writes, and of these which autograd does not count."""
 
     made: tuple[int, ...]
     written: tuple[int, ...]
+    uncounted: tuple[int, ...] = ()
 
     @classmethod
     def of(cls, aten: AtenGraph) -> EntryFacts:
         """Those of a functional graph."""
         made = tuple(k for k, output in enumerate(aten.outputs) if isinstance(output, FromGraph))
-        return cls(made, tuple(sorted(set(aten.mutations.values()))))
+        return cls(made, tuple(sorted(set(aten.mutations.values()))), aten.uncounted)
 
 
 def entry(call: Compiled, facts: EntryFacts, captured: Captured) -> Compiled:
@@ -39,7 +40,7 @@ def entry(call: Compiled, facts: EntryFacts, captured: Captured) -> Compiled:
     if captured.grad_enabled and any(isinstance(v, torch.Tensor) and v.requires_grad for v in captured.inputs):
         call = torch.no_grad()(call)
     call = _with_inference_mode(call, facts.made, captured)
-    call = without_autocast(call)
+    call = uncounted(without_autocast(call), facts.uncounted)
     if facts.written:
         call = apart(call, captured.module, captured.inputs, set(facts.written))
     return call
@@ -76,6 +77,22 @@ def eager_form(module: torch.fx.GraphModule) -> Compiled:
     """The captured graph as a plain function: as a module, it would print where it stood when an operator raises."""
     _LazyGraphModule.force_recompile(module)
     return module.forward
+
+
+def uncounted(call: Compiled, positions: tuple[int, ...]) -> Compiled:
+    """`call`, where autograd's counts of writes to the inputs at `positions` stay what they were."""
+    if not positions:
+        return call
+
+    def run(*inputs: Any) -> Sequence[Any]:
+        tensors = tuple([inputs[i] for i in positions])
+        counts = tuple([tensor._version for tensor in tensors])
+        try:
+            return call(*inputs)
+        finally:
+            torch._C._autograd._unsafe_set_version_counter(tensors, counts)
+
+    return run
 
 
 def marking(call: Compiled) -> Compiled:

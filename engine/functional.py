@@ -139,6 +139,8 @@ class AtenGraph:
     for zeros, or have other strides. Its inputs come in a list, which it empties: what is dead is freed at once.
 
     `folding` makes further inputs, after the captured graph's, from frozen ones (see `freezing/`).
+
+    `uncounted` are the mutated inputs that are written as `x.data`: autograd, which counts writes, is not to know.
     """
 
     module: torch.fx.GraphModule
@@ -147,6 +149,7 @@ class AtenGraph:
     outputs: tuple[Output, ...]
     first_tangent: int | None = None
     folding: Folding | None = None
+    uncounted: tuple[int, ...] = ()
 
     @property
     def is_backward(self) -> bool:

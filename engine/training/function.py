@@ -16,7 +16,7 @@ import torch
 from torch._C import _functorch
 
 from ...artifacts.context import CHANGED_INPUTS
-from ..entry import Compiled, apart, eager_form, without_autocast
+from ..entry import Compiled, apart, eager_form, uncounted, without_autocast
 from ..functional import Captured
 from ..runtime import is_lazy
 from .eager import Call, EagerFacts, EagerForm
@@ -32,7 +32,7 @@ class NodeFacts:
     each of the node's `arguments`, the tangents without which it has no gradient. `shared` is the joint graph's.
     `reads` has, for each tangent, the saved tensors that what it leads to is computed with; `alone` the sets of
     tangents that some such computation depends on, and on no others. `changed` are the inputs that the graph writes,
-    `unreached` those that require grad and that no tangent leads to.
+    `unreached` those that require grad and that no tangent leads to, `uncounted` the forward's.
     """
 
     results: int
@@ -48,6 +48,7 @@ class NodeFacts:
     changed: tuple[int, ...]
     unreached: tuple[int, ...]
     eager: EagerFacts
+    uncounted: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -253,7 +254,7 @@ def training_entry(
     `backward` returns what `node_gradients` says.
     """
     eager = EagerForm(partial(_run_eager, captured.module), facts.eager)
-    forward = without_autocast(forward)
+    forward = uncounted(without_autocast(forward), facts.uncounted)
     graph = Differentiable(_telling(forward) if facts.changed else forward, backward, eager, facts)
 
     apply = _apply if captured.grad_enabled else torch.enable_grad()(_apply)  # gradients are on in a part of the graph

@@ -18,7 +18,7 @@ import torch.fx
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from ...artifacts.context import CompileContext
-from ..aten import AtenTracer, EngineUnsupported, functionalization, mutated_inputs
+from ..aten import AtenTracer, EngineUnsupported, functionalization, mutated_inputs, uncounted_writes
 from ..functional import AtenGraph, Captured, fake_mode_of
 from ..passes.aliasing import returns_alias
 from .graphs import BACKWARD, FORWARD, NEVER, JointGraph
@@ -115,7 +115,8 @@ def trace_joint(captured: Captured, context: CompileContext, lowered: Container[
         node.meta.setdefault("phase", FORWARD)  # placeholders, constants
     tracer.output(values)
     module = torch.fx.GraphModule(tracer.constants, tracer.graph, "JointGraph")
-    forward = AtenGraph(module, captured.inputs, dict(enumerate(inside)), results.outputs)
+    uncounted = uncounted_writes(captured, wrapped, inside)
+    forward = AtenGraph(module, captured.inputs, dict(enumerate(inside)), results.outputs, uncounted=uncounted)
     assigned = {len(inside) + k: i for k, i in enumerate(sorted(tracked))}
     return JointGraph(forward, len(results.values), tuple(differentiated), tuple(wanted), assigned, reached, shared)
 

@@ -8,7 +8,7 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
-from .checking import Programs, check, check_engine, check_whole
+from .checking import Programs, call, check, check_engine, check_whole
 
 program = Programs()
 
@@ -243,6 +243,37 @@ def test_results_of_operations_are_written_at_sizes_that_vary() -> None:
         return results
 
     check_whole(program)
+    check_engine(program)
+
+
+def test_writes_that_autograd_is_not_to_know_are_not_counted() -> None:
+    """What eager has saved before may be read after them."""
+
+    def clipped(p, x):
+        p.data.clamp_(-0.5, 0.5)
+        return x * 2
+
+    def averaged(p, x):
+        y = (p * x).tanh()
+        p.data.mul_(0.9)
+        return y
+
+    def known(p, x):
+        p.detach().mul_(2)
+        return x + p.data
+
+    def program(compile):
+        results = []
+        for f in (clipped, averaged, known):
+            compiled = compile(f)
+            for _ in range(2):
+                p, x = torch.ones(3, requires_grad=True), torch.ones(3, requires_grad=True)
+                loss = (p * p).sum()
+                y = compiled(p, x)
+                results.append((y, p._version, call(loss.backward), call(y.sum().backward), p, x))
+        return results
+
+    check(program)
     check_engine(program)
 
 
