@@ -38,7 +38,7 @@ def check(operator: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None
     leaves = [leaf for a in args for leaf in (a if isinstance(a, (list, tuple)) else (a,))]
     tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
     common = kwargs.get("dtype") in ALWAYS and all(t.dtype in ALWAYS for t in tensors)
-    if common and not any(_beyond_float32(leaf) for leaf in leaves):
+    if common and not any(map(_beyond_float32, (*leaves, *kwargs.values()))):
         return
     if operator.is_view or operator.overloadpacket in BY_SIZE or torch.Tag.nondeterministic_seeded in operator.tags:
         return

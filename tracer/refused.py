@@ -45,6 +45,10 @@ def _not_empty(args: Args, kwargs: Mapping[str, Any]) -> str:
     return "a dimension without elements" if type(size) is int and size == 0 else ""
 
 
+def _has_elements(args: Args, kwargs: Mapping[str, Any]) -> str:
+    return "no elements" if any(type(size) is int and size == 0 for size in args[0].shape) else ""
+
+
 def _is_of(place: int, *dtypes: torch.dtype) -> Check:
     def check(args: Args, kwargs: Mapping[str, Any]) -> str:
         dtype = args[place].dtype
@@ -145,6 +149,7 @@ CHECKS: dict[Any, Check] = {
     **dict.fromkeys((
         _aten.max.dim, _aten.min.dim, _aten.median.dim, _aten.nanmedian.dim, _aten.mode.default,
     ), _not_empty),
+    **dict.fromkeys((_aten.max.default, _aten.min.default), _has_elements),
     _aten.index_select.default: _selects,
     **dict.fromkeys((
         _aten.index_add.default, _aten.index_add_.default, _aten.index_reduce.default, _aten.index_reduce_.default,

@@ -15,6 +15,8 @@ LONGS, FLOATS, INTS = torch.tensor([0, 1]), torch.tensor([0.0]), torch.tensor([0
 REFUSED: list[Callable[[torch.Tensor], Any]] = [
     lambda x: F.softmax(x, 5), lambda x: F.log_softmax(x, -3), lambda x: x.cummax(2), lambda x: x.sort(4),
     lambda x: x.sort(stable=True, dim=4), lambda x: x[:0].max(0), lambda x: x[:0].mode(0),
+    lambda x: x[:0].max(), lambda x: torch.min(x[:, :0]), lambda x: torch.add(x, x, alpha=1e60),
+    lambda x: torch.addcdiv(x, x, x + 1, value=-1e60),
     lambda x: x.index_select(0, LONGS[None]), lambda x: x.index_select(2, LONGS), lambda x: x.index_select(0, FLOATS),
     lambda x: x.index_add(0, LONGS, x[:2, :1]), lambda x: x.index_add(0, FLOATS, x[:1]),
     lambda x: x.index_copy(0, INTS, x[:1]),
