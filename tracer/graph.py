@@ -34,7 +34,7 @@ from .assumptions import Assumed, check_at_run_time
 from .capture import CapturedGraph
 from .catching import MAY_RAISE, is_caught, may_raise
 from .overlap import may_be_refused, writes_lists
-from .own_operators import refuse_hidden_gradients
+from .own_operators import is_own, refuse_hidden_gradients
 from .shapes import says_not_negative
 from .sources import Source
 from .subgraphs import Scope, Scopes
@@ -194,7 +194,7 @@ class TraceGraph:
         node_kwargs |= tx.trace.modes.entered_device(target, node_kwargs)
         if node_args and not isinstance(node_args[0], torch.fx.Node):
             target = _OUT_OF_PLACE.get(target, target)
-        caught = not self.caught and may_raise(name, node_args) and is_caught(tx)
+        caught = not self.caught and (may_raise(name, node_args) or is_own(target)) and is_caught(tx)
         if caught and not tx.trace.options.run_again:  # the graph's error would go past the program's handlers
             raise Unsupported("may-raise", name)
         fake = self.run_fake(op, target, node_args, node_kwargs)

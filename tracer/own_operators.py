@@ -18,6 +18,12 @@ TORCHS = ("aten", "prims")
 _KEYS = ("Autograd", "AutogradCPU", "AutogradCUDA", "CompositeImplicitAutograd")
 
 
+def is_own(target: Any) -> bool:
+    """Whether a node calls an operator that torch does not have."""
+    kinds = (torch._ops.OpOverload, torch._ops.OpOverloadPacket)
+    return isinstance(target, kinds) and any(name.partition("::")[0] not in TORCHS for name in _names(target))
+
+
 def refuse_hidden_gradients(target: Any, args: Any, result: Any) -> None:
     """Raises Unsupported where a gradient would go through what the operator `target` calls inside. Its arguments
     are nodes and constants, its result is fake."""

@@ -201,6 +201,30 @@ def custom_operators(compile):
     return out, x.grad
 
 
+@torch.library.custom_op("ptdebug_programs::positive", mutates_args=())
+def positive(x: torch.Tensor) -> torch.Tensor:
+    if not (x > 0).all():
+        raise ValueError("not positive")
+    return x.clone()
+
+
+@positive.register_fake
+def _(x):
+    return torch.empty_like(x)
+
+
+@program
+def an_operators_error_that_is_caught(compile):
+    def f(x):
+        try:
+            return positive(x + 1) * 2
+        except ValueError as error:
+            return str(error)
+
+    f = compile(f)
+    return f(torch.ones(2)), f(-torch.ones(2)), f(torch.ones(2))
+
+
 @program
 def operator_without_a_fake(compile):
     return compile(lambda x: torch.ops.ptdebug_programs.no_fake(x + 1) * 3)(torch.ones(3))
@@ -353,7 +377,8 @@ def function_modes(compile):
 def sparse_and_nested(compile):
     def f(x):
         s = x.to_sparse()
-        return (s @ x).sum(), s.coalesce().indices(), torch.nested.nested_tensor([x[0], x[1, :1]]).size(0)
+        values = s.coalesce().values() * 2
+        return (s @ x).sum(), values, s.coalesce().indices(), torch.nested.nested_tensor([x[0], x[1, :1]]).size(0)
 
     return compile(f)(torch.eye(2))
 

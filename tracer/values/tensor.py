@@ -563,7 +563,9 @@ def build_tensor(tx: Interpreter, obj: torch.Tensor, source: Source | None) -> V
     wrapped = torch._C._functorch.is_functorch_wrapped_tensor(obj)
     if wrapped:
         raise Unsupported("unknown-type", "a tensor of a transform (torch.func, vmap) that is in force")
-    _check_layout(obj)
+    for tensor in (obj, obj._base):  # the values of a sparse tensor are a view of it
+        if tensor is not None:
+            _check_layout(tensor)
     if obj._is_zerotensor():
         raise Unsupported("unknown-type", "a tensor of zeros without memory, as derivatives may be")
     if obj._is_view() and not tx.graph.shapes.has_base(obj):
