@@ -422,9 +422,12 @@ def needs_gradients(captured: Captured) -> bool:
     """
     inputs = set(map(id, captured.inputs))
     for node in captured.module.graph.nodes:
-        value = node.meta.get("val")
-        if node.op not in ("placeholder", "output") and isinstance(value, torch.Tensor) and value.requires_grad:
-            if not value.is_leaf or id(value) not in inputs:
+        if node.op in ("placeholder", "output"):
+            continue
+        value = node.meta.get("val")  # None of `x[0] = y`, which changes what it is given
+        values = [value] if value is not None else [given.meta.get("val") for given in node.all_input_nodes]
+        for value in values:
+            if isinstance(value, torch.Tensor) and value.requires_grad and not (value.is_leaf and id(value) in inputs):
                 return True
     return False
 

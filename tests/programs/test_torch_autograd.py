@@ -277,6 +277,36 @@ def test_writes_that_autograd_is_not_to_know_are_not_counted() -> None:
     check_engine(program)
 
 
+def test_gradients_flow_into_what_is_assigned_to_a_part_of_an_input() -> None:
+    """Such a graph has no other operation: none has a result that requires gradients."""
+
+    def row(h, value):
+        h[0] = value
+        return h
+
+    def masked(h, value):
+        h[torch.tensor([True, False])] = value
+
+    def number(h, value):
+        h[torch.tensor([1])] = 2.0
+
+    def program(compile):
+        results = []
+        for f in (row, masked, number):
+            compiled = compile(f)
+            for _ in range(2):
+                value, w = torch.ones(3, requires_grad=True), torch.ones(2, 3, requires_grad=True)
+                for h in (w * 2, torch.zeros(2, 3)):
+                    compiled(h, value)
+                    if h.requires_grad:
+                        (h * torch.arange(6.0).view(2, 3)).sum().backward()
+                    results.append((h, value.grad, w.grad))
+        return results
+
+    check(program)
+    check_engine(program)
+
+
 @pytest.mark.parametrize("name", program)
 def test_a_program_with_gradients_is_the_program(name: str) -> None:
     check(program[name])
