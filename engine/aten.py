@@ -60,7 +60,7 @@ def trace(captured: Captured, context: CompileContext, lowered: Container[Any] =
     Raises EngineUnsupported for what an inference graph cannot express: results that need gradients, inputs whose
     metadata (not data) changes, operators that mutate in ways functionalization does not know.
     """
-    fake_mode = fake_mode_of(captured.inputs)
+    fake_mode = fake_mode_of(captured)
     tracer = AtenTracer(fake_mode, context, lowered)
     with _inference_tracing(), fake_mode:
         wrapped = tuple(tracer.placeholder(i, value) for i, value in enumerate(captured.inputs))

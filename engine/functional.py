@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Protocol
 
 import torch
@@ -157,9 +158,10 @@ class AtenGraph:
         return self.first_tangent is not None
 
 
-def fake_mode_of(inputs: tuple[Any, ...]) -> FakeTensorMode:
-    """The mode that made the fake tensors among `inputs`; a new one where there is none."""
-    for value in inputs:
+def fake_mode_of(captured: Captured) -> FakeTensorMode:
+    """The mode that made the fake tensors of a captured graph; a new one where there is none."""
+    made = (node.meta.get("val") for node in captured.module.graph.nodes)
+    for value in chain(captured.inputs, made):
         if isinstance(value, FakeTensor):
             return value.fake_mode
     return FakeTensorMode()

@@ -62,7 +62,7 @@ class ControlLadder(Ladder):
         if "joint" in self.recording.stages(self.compile_id):
             raise ReplayError("replay does not differentiate graphs with torch.cond, loops or scans")
         fakes = self._fakes()
-        self._tell_values(self.captured, self.graph, fake_mode_of(fakes))
+        self._tell_values(self.captured, self.graph, fake_mode_of(Captured(self.captured, fakes)))
         for node, fake in zip(self.captured.graph.find_nodes(op="placeholder"), fakes):
             node.meta["val"] = fake
         self.compiled = {artifact.name for artifact in self.recording.artifacts(self.compile_id, "forward")}

@@ -42,7 +42,7 @@ def key_of(captured: Captured, context: CompileContext) -> str:
     parts += [f"cpp_wrapper {context.cpp_wrapper}"]
     parts += [str(captured.grad_enabled), str(getattr(captured, "inference_mode", False))]
     parts += _inputs(captured.inputs)
-    parts.append(state.of_sizes(fake_mode_of(captured.inputs).shape_env))
+    parts.append(state.of_sizes(fake_mode_of(captured).shape_env))
     return hashlib.sha256("\n".join(map(string, parts)).encode()).hexdigest()
 
 

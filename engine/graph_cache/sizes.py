@@ -11,13 +11,13 @@ from ..functional import Captured, fake_mode_of
 
 def count(captured: Captured) -> int:
     """How many conditions the graph's ShapeEnv has so far."""
-    env = fake_mode_of(captured.inputs).shape_env
+    env = fake_mode_of(captured).shape_env
     return 0 if env is None else len(env.guards)
 
 
 def since(captured: Captured, before: int) -> tuple[str, ...]:
     """The conditions that were added after `count` was `before`, as Python."""
-    env = fake_mode_of(captured.inputs).shape_env
+    env = fake_mode_of(captured).shape_env
     if env is None or len(env.guards) == before:
         return ()
     from torch.utils._sympy.printers import PythonPrinter  # 0.1 s, and only for graphs with symbols
@@ -31,7 +31,7 @@ def assume(captured: Captured, conditions: tuple[str, ...]) -> bool:
         return True
     from torch.fx.experimental.symbolic_shapes import SYMPY_INTERP
 
-    env: Any = fake_mode_of(captured.inputs).shape_env
+    env: Any = fake_mode_of(captured).shape_env
     names = {str(symbol): _number(env, symbol) for symbol in env.var_to_range}
     return all(bool(eval(condition, SYMPY_INTERP, names)) for condition in conditions)
 

@@ -120,11 +120,17 @@ def fallback(graph: GraphLowering, node: torch.fx.Node, args: Any, kwargs: Any, 
         base.buffer = graph.new_buffer(base)
         outputs.append(base.buffer)
         made.append(Value(base, base.size))
-        binds += [(symbol, base.buffer, d) for d, symbol in enumerate(base.size) if graph.defines(symbol)]
+        told = enumerate(map(_as_told, result.shape))
+        binds += [(symbol, base.buffer, d) for d, symbol in told if graph.defines(symbol)]
     name = next((o for o in outputs if o is not None), f"call_{node.name}")
     step = ExternCall(name, target, call_args, call_kwargs, tuple(outputs), (), (node.name,), why, tuple(binds))
     graph.steps.append(step)
     return tuple(made) if several else made[0]
+
+
+def _as_told(size: Any) -> Any:
+    """A size of a new result, before what the graph checks of it is known: that it is 0, say."""
+    return size.node._expr if isinstance(size, torch.SymInt) else size
 
 
 def _memory_like(graph: GraphLowering, value: Value) -> Value:

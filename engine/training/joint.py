@@ -86,7 +86,7 @@ def trace_joint(captured: Captured, context: CompileContext, lowered: Container[
 
     Raises EngineUnsupported for what a joint graph cannot express.
     """
-    fake_mode = fake_mode_of(captured.inputs)
+    fake_mode = fake_mode_of(captured)
     tracer = JointTracer(fake_mode, context, lowered)
     with _tracing(captured), fake_mode:
         inputs = _wrap_inputs(captured, tracer)

@@ -325,3 +325,28 @@ def test_checks_of_whole_tensors_are_part_of_a_graph_of_training():
     STATISTICS.clear()
     checking.check_engine(checks_of_whole_tensors)
     assert list(STATISTICS.reasons) == ["run again as written: a graph raised RuntimeError"]
+
+
+def test_a_size_that_data_tells_and_that_must_be_0():
+    def program(compile):
+        f = compile(lambda x, b: torch.bincount(b) * x)
+        g = compile(lambda x, mask: x[mask][:, None] * torch.zeros(0, 3))
+        none = torch.zeros(0, dtype=torch.long)
+        return f(torch.ones(0), none), g(torch.ones(3), torch.tensor([False] * 3))
+
+    STATISTICS.clear()
+    checking.check_engine(program)
+    assert not STATISTICS.reasons
+
+
+def test_sizes_that_data_tells_in_graphs_without_inputs():
+    def program(compile):
+        drawn = compile(lambda: (x := torch.randn(5))[x > 0] * 2)
+        sized = compile(lambda: (torch.zeros(torch.tensor(2)), torch.randn(5).sum().item() * torch.ones(2)))
+        return [f() for f in (drawn, sized, compile(lambda: torch.randint(3, (9,)).unique())) for _ in range(2)]
+
+    STATISTICS.clear()
+    checking.check_engine(program)
+    assert not STATISTICS.reasons and STATISTICS.graphs == 3
+    decisions = ptdebug.explain(lambda: torch.ones(3).nonzero())().decisions
+    assert "eager" not in [decision.chosen for decision in decisions]
