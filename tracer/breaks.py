@@ -55,6 +55,10 @@ BREAKS: dict[str, BreakKind] = {
         "an exception is raised here and leaves the compiled function: {detail}",
         "nothing, if it is an error; eager raises it with its traceback",
     ),
+    "raises-object": BreakKind(
+        "an exception that was made before is raised here, which changes its traceback: {detail}",
+        "nothing, if it is an error; else make the exception where it is raised",
+    ),
     "operator-error": BreakKind(
         "the operator fails on these arguments: {detail}", "eager raises the same error: fix the call"
     ),

@@ -99,7 +99,6 @@ class Codegen:
         self.planning = planning
         self.instructions: list[Instr | Label | TryBegin | TryEnd] = []
         self.location: Positions = (code.co_firstlineno, None, None, None)
-        self.rest: list[range] = []  # instructions, by number, that call what is the rest of this frame
         self.stored: dict[str, None] = {}  # temporary variables that hold something
         self._temporaries: dict[Any, str] = {}
         self._building: set[Value] = set()
@@ -205,10 +204,6 @@ class Codegen:
         self.emit("BINARY_SUBSCR")
 
     # ---- instructions ----------------------------------------------------------------------------------------------
-    def count(self) -> int:
-        """How many instructions there are so far."""
-        return sum(isinstance(item, Instr) for item in self.instructions)
-
     def emit(self, opname: str, arg: Any = 0) -> None:
         """One instruction."""
         if not self.planning:

@@ -6,15 +6,18 @@ breaks a million times needs the stack of one frame and one resume function (a t
 """
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from .assembly import Label
+from .assembly import Label, TryBegin, TryEnd
+from .tracebacks import without_first
 
 if TYPE_CHECKING:
     from .codegen import Codegen
 
 _RESULT = "___result"
+_ERROR = "___error"
 
 
 class Continuation:
@@ -66,3 +69,24 @@ def drive(codegen: Codegen, start: Label, jump_if_false: str) -> None:
     codegen.label(done)
     codegen.emit("LOAD_FAST", _RESULT)
     codegen.emit("RETURN_VALUE")
+
+
+@contextlib.contextmanager
+def rest_of_frame(codegen: Codegen) -> Iterator[None]:
+    """What is emitted in the block calls the rest of the frame: of what that raises, tracebacks do not show the call,
+    whoever reads them, and wherever the program catches it."""
+    handler = Label()
+    begin = TryBegin(handler, False, 0)
+    codegen.label(begin)
+    yield
+    codegen.label(TryEnd(begin))
+    codegen.label(handler)
+    codegen.emit("STORE_FAST", _ERROR)
+    codegen.push_function(without_first)
+    codegen.emit("LOAD_FAST", _ERROR)
+    codegen.call(1)
+    codegen.emit("POP_TOP")
+    codegen.emit("LOAD_FAST", _ERROR)
+    codegen.const(None)  # its traceback may hold the frame: they would keep each other alive
+    codegen.emit("STORE_FAST", _ERROR)
+    codegen.emit("RERAISE", 0)

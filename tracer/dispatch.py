@@ -45,7 +45,7 @@ from .resume import is_resume_code, resume_id, resume_name, resumed_line
 from .shapes import DynamicPolicy, MarkedDynamicError
 from .skips import involves_tensors, program_frames, skip_reason
 from .statistics import STATISTICS
-from .tracebacks import as_in_eager
+from .tracebacks import without_first
 from .values.handlers import handler_of
 from .warning_filters import warnings_are_no_errors
 
@@ -403,7 +403,7 @@ def optimize(fn: Callable[..., Any], options: CompileOptions) -> Callable[..., A
             return result
         except BaseException as error:
             dispatcher.call_raised()
-            as_in_eager(error)
+            without_first(error)
             raise
         finally:
             set_callback(before)

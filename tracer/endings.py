@@ -18,7 +18,7 @@ from .aliasing import guard_distinct
 from .assembly import Cell, Label, TryBegin, TryEnd, assemble
 from .capture import CapturedGraph
 from .codegen import FIRST_ARGUMENT, OUTPUTS, STACK_ARGUMENT, VERSION, Codegen, Plan
-from .continuation import drive, return_continuation
+from .continuation import drive, rest_of_frame, return_continuation
 from .eval_frame import unobserved
 from .finalizers import object_dies_visibly
 from .instructions import Handled, Instruction, code_info
@@ -42,7 +42,6 @@ from .resume import (
 from .second_run import SecondRun, may_run_again
 from .slots import Slot, push_object, push_slot, slot_of
 from .sources import LocalSource
-from .tracebacks import hands_over
 from .values.base import NULL, Unsupported, Value
 from .values.dict_iterators import DictIterator
 from .values.sequence_iterators import SequenceIterator
@@ -77,9 +76,7 @@ def write_code(root: Interpreter, body: Body, compile_graph: Compile) -> CodeTyp
     _call_graph(root, codegen, compile_graph)
     codegen.create_new_objects()
     body(codegen)
-    code = assemble(codegen.instructions, root.code)
-    hands_over(code, codegen.rest)
-    return code
+    return assemble(codegen.instructions, root.code)
 
 
 def _call_graph(root: Interpreter, codegen: Codegen, compile_graph: Compile) -> None:
@@ -302,7 +299,16 @@ class BreakBody:
         self._emit_instruction(codegen, jumped)
         if handled is not None:
             codegen.label(TryEnd(begin))
-        start = codegen.count()
+        if origin_of(self.root.code) is None:
+            with rest_of_frame(codegen):
+                self._go_on(codegen, jumped, handler)
+                drive(codegen, self.driver, JUMP_IF_FALSE)
+        else:
+            self._go_on(codegen, jumped, handler)
+
+    def _go_on(self, codegen: Codegen, jumped: Label, handler: Label) -> None:
+        """Continue in the resume functions: after the instruction, at `jumped` and at `handler`."""
+        handled = self.handled
         if self.instruction.opname not in ENDS:
             self._continue(codegen, self.instruction.index + 1, self._after(jump=False))
         if self.instruction.target >= 0:
@@ -313,11 +319,8 @@ class BreakBody:
             self._continue(codegen, self._jump_target(), self._after(jump=True))
         if handled is not None:
             codegen.label(handler)
-            below = [slot_of(value) for value in self.root.stack[:depth]]
+            below = [slot_of(value) for value in self.root.stack[: handled.depth]]
             self._continue(codegen, handled.target, [*below, *[Slot.OBJECT] * (1 + handled.lasti)], raised=True)
-        if origin_of(self.root.code) is None:
-            drive(codegen, self.driver, JUMP_IF_FALSE)
-        codegen.rest.append(range(start, codegen.count()))
 
     def _taken(self) -> list[str]:
         """The parameters that have no value by now, or another one that is not needed any more."""

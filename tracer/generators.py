@@ -93,6 +93,8 @@ class GeneratorValue(Value):
             if error is not None:
                 tx.raise_value(error)
             return None
+        if error is not None and error.source is not None:  # its traceback changes where it is caught
+            raise Unsupported("raises-object", error.describe())
         frame = self.frame
         frame.set_parent(tx)
         self.running = True

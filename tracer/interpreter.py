@@ -410,6 +410,8 @@ class Interpreter:
                 exception.raised_at = self.trace.safe_step()
             if not again:
                 exception.raised_while(self.current_exception())
+        elif not again:  # its traceback and its context change
+            raise Unsupported("raises-object", exception.describe())
         raise ObservedException(exception)
 
     def current_exception(self) -> Value | None:

@@ -17,10 +17,11 @@ from torch.utils.checkpoint import _StopRecomputationError
 from ..artifacts.context import CHANGED_INPUTS, CompileContext
 from .assembly import Label, TryBegin, TryEnd
 from .codegen import VERSION, Codegen
+from .continuation import rest_of_frame
 from .eval_frame import skip_code_with_callees
 from .graph import TraceGraph
 from .statistics import STATISTICS
-from .tracebacks import below_graph
+from .tracebacks import below_graph, set_traceback
 from .values.base import Unsupported
 
 log = logging.getLogger("ptdebug")
@@ -115,14 +116,13 @@ class SecondRun:
             undo(codegen)
         codegen.label(self.own)
         own = as_written(self.code)
-        start = codegen.count()
-        codegen.push_null()
-        self._push_function(own)
-        for name in own.co_varnames[: own.co_argcount]:
-            codegen.load_variable(name)
-        codegen.call(own.co_argcount)
-        codegen.rest.append(range(start, codegen.count()))
-        codegen.emit("RETURN_VALUE")
+        with rest_of_frame(codegen):
+            codegen.push_null()
+            self._push_function(own)
+            for name in own.co_varnames[: own.co_argcount]:
+                codegen.load_variable(name)
+            codegen.call(own.co_argcount)
+            codegen.emit("RETURN_VALUE")
         codegen.label(after)
 
     def _forget_error(self) -> None:
@@ -165,7 +165,7 @@ def graph_raised(error: BaseException) -> bool:
     Exception (KeyboardInterrupt), that with which a checkpoint around the call ends its recomputation as soon as it has
     what it wants, and an error in the middle of writing to inputs, which a second run would write twice."""
     if not isinstance(error, Exception) or isinstance(error, _StopRecomputationError) or hasattr(error, CHANGED_INPUTS):
-        error.__traceback__ = below_graph(error)
+        set_traceback(error, below_graph(error))
         return False
     log.debug("a compiled graph raised %s: %s; its frame runs once more, as written", type(error).__name__, error)
     STATISTICS.reasons[f"run again as written: a graph raised {type(error).__name__}"] += 1

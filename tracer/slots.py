@@ -8,6 +8,7 @@ from typing import Any
 
 from .codegen import Codegen
 from .opcodes.exceptions import Handling
+from .tracebacks import set_traceback, traceback_of
 from .values.base import NULL, Value
 
 
@@ -49,15 +50,15 @@ def push_object(codegen: Codegen, value: Value) -> None:
 def ensure_traceback(exception: BaseException) -> BaseException:
     """The exception, with a traceback that begins in the calling frame unless it has one (WITH_EXCEPT_START needs it).
     """
-    if exception.__traceback__ is None:
+    if traceback_of(exception) is None:
         frame = sys._getframe(1)
-        exception.__traceback__ = TracebackType(None, frame, frame.f_lasti, frame.f_lineno)
+        set_traceback(exception, TracebackType(None, frame, frame.f_lasti, frame.f_lineno))
     return exception
 
 
 def ensure_none(exception: BaseException) -> BaseException:
     """The exception, with None for a traceback that is not there: what `except*` puts together on Python 3.11 has no
     field for it before it is raised, and WITH_EXCEPT_START passes that field on as it is."""
-    if exception.__traceback__ is None:
-        exception.__traceback__ = None
+    if traceback_of(exception) is None:
+        set_traceback(exception, None)
     return exception

@@ -6,6 +6,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import traceback
+from dataclasses import dataclass
 
 import pytest
 import torch
@@ -165,6 +166,47 @@ def a_frame_is_once_in_the_tracebacks_of_contexts(compile):
 
     f = compile(fn)
     return [lines(torch.ones(2), n) for n in (1, 2, 3)]
+
+
+@program
+def tracebacks_that_the_program_reads_itself(compile):
+    def failing(x, n):
+        y = x.sin()
+        print("failing")
+        if n % 2:
+            raise ValueError(f"bad {n}")
+        return y
+
+    def fn(x, n):
+        try:
+            return failing(x, n)
+        except ValueError as error:
+            entries = traceback.extract_tb(error.__traceback__)
+            return x + 1, [(entry.name, entry.line) for entry in entries]
+
+    f = compile(fn)
+    return [f(torch.ones(2), n) for n in (1, 2, 3)]
+
+
+@dataclass(frozen=True)
+class FrozenError(Exception):
+    code: int
+
+
+@program
+def exceptions_whose_attributes_cannot_be_set(compile):
+    def fn(x, n):
+        y = x + 1
+        print("break")
+        try:
+            raise FrozenError(n)
+        except FrozenError as error:
+            with contextlib.suppress(KeyError):
+                print("handling", error.code)
+            raise
+
+    f = compile(fn)
+    return [call(f, torch.ones(2), n) for n in (1, 2)]
 
 
 @program

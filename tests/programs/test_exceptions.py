@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import traceback
 
 import pytest
 import torch
@@ -123,6 +124,63 @@ def inner_exceptions(compile):
 
     f = compile(fn)
     return [call(f, torch.ones(2), k) for k in range(5)] * 1
+
+
+class Doubling(Exception):
+    def __init__(self, value):
+        super().__init__(value)
+        self.value = value
+
+    @property
+    def twice(self):
+        return self.value * 2
+
+    @twice.setter
+    def twice(self, value):
+        self.value = value // 2
+
+
+class Odd(Exception):
+    def __setattr__(self, name, value):
+        super().__setattr__(name, (value,))
+
+    def __bool__(self):
+        return False
+
+    def __eq__(self, other):
+        return other == 3
+
+    __hash__ = Exception.__hash__
+
+
+@program
+def exceptions_whose_classes_say_how_they_behave(compile):
+    def fn(x):
+        doubling, odd = Doubling(x.shape[0]), Odd("odd")
+        doubling.twice = 10
+        odd.name = x
+        return doubling.value, doubling.twice, odd.name, x + 1 if odd else x + 2, odd == 3, odd != 3
+
+    f = compile(fn)
+    return [f(torch.ones(n)) for n in (1, 2)]
+
+
+@program
+def an_exception_that_was_there_before_is_raised_and_caught(compile):
+    def fn(x, error):
+        try:
+            raise error
+        except ValueError as caught:
+            y = x + 1
+            print("handling", caught, traceback.format_exc().count("raise error"))
+        try:
+            raise error
+        except ValueError:
+            return y * 2
+
+    f, error = compile(fn), ValueError("before")
+    results = [f(torch.ones(n), error) for n in (1, 2)]
+    return results, [entry.line for entry in traceback.extract_tb(error.__traceback__)]
 
 
 @pytest.mark.parametrize("name", program)

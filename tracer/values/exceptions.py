@@ -6,7 +6,7 @@ from types import GetSetDescriptorType, MemberDescriptorType, TracebackType
 from typing import TYPE_CHECKING, Any
 
 from ..sources import Source
-from .attributes import MISSING, bind, is_python_method, lookup, special
+from .attributes import MISSING, bind, is_data_descriptor, is_python_method, lookup, special
 from .base import Unsupported, Value
 from .constant import constant, fold_result
 from .registry import REGISTRY, builds
@@ -132,6 +132,9 @@ class ExceptionValue(Value):
         if name == "args":
             self.args = tuple(value.iterate(tx))
             return
+        found = lookup(self.cls, name)
+        if isinstance(found, property) or is_data_descriptor(found):
+            raise Unsupported("attribute", f"{self.describe()}.{name}")
         self.attributes[name] = value
 
     def reconstruct(self, codegen: Codegen) -> None:
@@ -163,12 +166,17 @@ def unraised(cls: type[BaseException], args: tuple[Any, ...], values: tuple[Any,
     return exception
 
 
+_NOT_ASKED = ("__new__", "__setattr__", "__bool__", "__len__", "__eq__", "__ne__")
+"""Methods that an ExceptionValue does not ask a class of the program for."""
+
+
 def make_exception(
     tx: Interpreter, exc_type: type[BaseException], args: Sequence[Value], kwargs: Mapping[str, Value] | None = None
 ) -> Value:
     """`exc_type(*args)`; a constructor written in Python is interpreted."""
-    if is_python_method(special(tx, exc_type, "__new__")):
-        raise Unsupported("raises", f"{exc_type.__qualname__}, whose __new__ is written in Python")
+    for name in _NOT_ASKED:
+        if is_python_method(special(tx, exc_type, name)):
+            raise Unsupported("raises", f"{exc_type.__qualname__}, whose {name} is written in Python")
     value = ExceptionValue(exc_type, args)
     init = special(tx, exc_type, "__init__")
     if is_python_method(init):
