@@ -356,13 +356,14 @@ def _module_global(codegen: Codegen, source: ModuleGlobalSource) -> None:
 
 
 def _attribute(codegen: Codegen, source: AttrSource) -> None:
-    codegen.load_source(source.owner)
-    if source.generic:
-        codegen.load_attr("__dict__")
-        codegen.const(source.name)
-        codegen.emit("BINARY_SUBSCR")
-    else:
+    if not source.generic:
+        codegen.load_source(source.owner)
         codegen.load_attr(source.name)
+        return
+    codegen.push_function(object.__getattribute__)
+    codegen.load_source(source.owner)
+    codegen.const(source.name)
+    codegen.call(2)
 
 
 def _item(codegen: Codegen, source: ItemSource) -> None:

@@ -356,7 +356,7 @@ def _place(code: types.CodeType) -> tuple[str, str, int]:
 @without_overrides
 def _argument(name: str, value: Any) -> Argument:
     tensor = None
-    if isinstance(value, torch.Tensor) and value.layout is torch.strided:
+    if issubclass(type(value), torch.Tensor) and value.layout is torch.strided:
         tensor = TensorMeta(
             str(value.dtype).removeprefix("torch."), tuple(value.shape), tuple(value.stride()), str(value.device),
             value.requires_grad, int(value.storage_offset()),

@@ -419,7 +419,7 @@ class BreakBody:
     def _is_exception(self, name: str) -> bool:
         """Whether a variable holds an exception that Python raised."""
         value = self.root.locals.get(name)
-        return isinstance(getattr(value, "real", self.root.unread.get(name)), BaseException)
+        return issubclass(type(getattr(value, "real", self.root.unread.get(name))), BaseException)
 
     def _make_function(self, codegen: Codegen, code: CodeType) -> None:
         cells = free_names(self.root.code)

@@ -39,7 +39,8 @@ def has_finalizer(cls: type) -> bool:
 def is_watched(obj: Any) -> bool:
     """Whether something other than torch and our guards has a weak reference to an object. Not asked of tensors and
     modules, which torch itself holds in many ways, nor of objects of libraries, which may hold themselves."""
-    if is_library(type(obj).__module__) or isinstance(obj, (type, FunctionType, torch.Tensor, torch.nn.Module)):
+    kind = type(obj)  # not what `__class__` says, which may be the program's code
+    if is_library(kind.__module__) or issubclass(kind, (type, FunctionType, torch.Tensor, torch.nn.Module)):
         return False
     return any(not _is_ours(reference) for reference in weakref.getweakrefs(obj))
 

@@ -2,10 +2,13 @@
 closure variables may be read there while they have no value."""
 from __future__ import annotations
 
+import dis
 from collections.abc import Collection
 from functools import lru_cache
+from types import CodeType
 
 from .instructions import CodeInfo, Instruction
+from .per_code import cached_per_code
 
 READS = frozenset(("LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_FAST_AND_CLEAR", "DELETE_FAST"))
 ENDS = frozenset(
@@ -49,7 +52,7 @@ def _live_in(info: CodeInfo) -> list[int]:
 
 def unbound_cell_read(info: CodeInfo, index: int, bound: Collection[str]) -> str | None:
     """A closure variable of the frame's own that may be read without a value after instruction `index`, which leaves
-    those in `bound` with one; None when there is none.
+    those in `bound` with one; None when there is none. What an inner function deletes may be without at any time.
 
     What goes on there in another function has it as a free variable, and Python says another error of those.
     """
@@ -57,7 +60,9 @@ def unbound_cell_read(info: CodeInfo, index: int, bound: Collection[str]) -> str
     if not cells:
         return None
     seen: dict[int, frozenset[str]] = {}
-    pending = [(successor, cells.difference(bound)) for successor in _successors(info, info.instructions[index])]
+    deleted = cells & _deleted_inside(info.code)
+    unbound = cells.difference(bound) | deleted
+    pending = [(successor, unbound) for successor in _successors(info, info.instructions[index])]
     while pending:
         index, unbound = pending.pop()
         if index >= len(info.instructions) or (index in seen and unbound <= seen[index]):
@@ -67,11 +72,22 @@ def unbound_cell_read(info: CodeInfo, index: int, bound: Collection[str]) -> str
         if instruction.opname in ("LOAD_DEREF", "DELETE_DEREF") and instruction.value in unbound:
             return str(instruction.value)
         if instruction.opname == "STORE_DEREF":
-            unbound -= {instruction.value}
+            unbound -= {instruction.value} - deleted
         elif instruction.opname == "DELETE_DEREF":
             unbound |= cells & {instruction.value}
         pending += [(successor, unbound) for successor in _successors(info, instruction)]
     return None
+
+
+@cached_per_code(256)
+def _deleted_inside(code: CodeType) -> frozenset[str]:
+    """The closure variables that functions defined in `code` delete."""
+    found: frozenset[str] = frozenset()
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            found |= {word.argval for word in dis.get_instructions(inner) if word.opname == "DELETE_DEREF"}
+            found |= _deleted_inside(inner)
+    return found
 
 
 def _successors(info: CodeInfo, instruction: Instruction) -> list[int]:

@@ -120,14 +120,14 @@ _ATOMS = (
 def _holds_tensor(value: Any, depth: int) -> bool:
     if type(value) in _ATOMS:
         return False
-    if isinstance(value, (torch.Tensor, torch.nn.Module)):
+    if issubclass(type(value), (torch.Tensor, torch.nn.Module)):
         return True
     if depth == 0:
         return False
     for kind, items in _ITEMS.items():
         if issubclass(type(value), kind):
             return any(_holds_tensor(item, depth - 1) for item in list(itertools.islice(items(value), 32)))
-    if isinstance(value, types.MethodType):
+    if type(value) is types.MethodType:
         return _holds_tensor(value.__self__, depth)
     own: dict[str, Any] = {}
     if type(value).__dictoffset__:

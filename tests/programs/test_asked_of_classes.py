@@ -176,6 +176,77 @@ def types_that_are_written_in_the_function(compile):
     return compile(fn, fullgraph=True)(torch.ones(2), "a"), call(compile(refused), torch.ones(2))
 
 
+class Lazily:
+    """What it stands for is made when it is asked anything, its class included."""
+
+    def __init__(self, make):
+        self.__dict__["make"] = make
+
+    def made(self):
+        if "held" not in self.__dict__:
+            LOG.append("made")
+            self.__dict__["held"] = self.__dict__["make"]()
+        return self.__dict__["held"]
+
+    @property
+    def __class__(self):
+        return type(self.made())
+
+    def __getattr__(self, name):
+        return getattr(self.made(), name)
+
+
+class Watching:
+    def __init__(self, x):
+        self.x = x
+
+    def __getattribute__(self, name):
+        LOG.append(name)
+        return object.__getattribute__(self, name)
+
+
+@program
+def objects_that_are_asked_for_their_class_by_the_program_alone(compile):
+    def passed_on(x, proxy):
+        y = x + 1
+        print("break")
+        return y, [proxy]
+
+    def used(x, proxy):
+        return x + proxy.x, isinstance(proxy, Quacker), type(proxy) is Lazily
+
+    LOG.clear()
+    results = []
+    for fn in (passed_on, used):
+        f = compile(fn)
+        for proxy in (Lazily(Quacker), Watching(torch.ones(2)), Lazily(lambda: Watching(torch.zeros(2)))):
+            results.append(call(lambda f, proxy: f(torch.ones(2), proxy)[0], f, proxy))
+            results.append(list(LOG))
+    return results
+
+
+@program
+def metaclasses_that_tell_and_refuse(compile):
+    class Telling(type):
+        def __getattr__(cls, name):
+            LOG.append(name)
+            return len(LOG)
+
+        def __setattr__(cls, name, value):
+            super().__setattr__("_" + name, value)
+
+    class Told(metaclass=Telling):
+        pass
+
+    def fn(x):
+        Told.size = x
+        return x + Told.count, Told._size
+
+    LOG.clear()
+    f = compile(fn)
+    return [f(torch.ones(2)) for _ in range(3)], list(LOG)
+
+
 @pytest.mark.parametrize("name", program)
 def test_what_the_program_defines_is_asked_as_in_eager(name: str) -> None:
     check(program[name])

@@ -440,6 +440,23 @@ def super_without_arguments_after_a_break(compile):
     return compile(Own(2, 2))(torch.ones(1, 2))
 
 
+@program
+def a_variable_that_an_inner_function_deletes(compile):
+    def fn(x):
+        y = x + 1
+
+        def delete():
+            nonlocal y
+            del y
+
+        print("break")
+        delete()
+        return y
+
+    f = compile(fn)
+    return [call(f, torch.ones(n)) for n in (1, 2)]
+
+
 @pytest.mark.parametrize("name", program)
 def test_a_compiled_program_is_the_program(name):
     check(program[name])

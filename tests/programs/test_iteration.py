@@ -368,6 +368,41 @@ def tuples_from_back_to_front(compile):
     return compile(fn)(torch.arange(6.0).reshape(3, 2), (1, 2, 3))
 
 
+@program
+def iterators_that_are_none_and_rests_that_are_counted(compile):
+    class Lying:
+        def __iter__(self):
+            return 3
+
+    class Counted:
+        def __init__(self, count):
+            self.count = count
+
+        def __iter__(self):
+            return self
+
+        def __next__(self):
+            self.count -= 1
+            if self.count < 0:
+                raise StopIteration
+            return self.count
+
+        def __length_hint__(self):
+            print("hint")
+            return 3
+
+    def fn(x):
+        first, *rest = Counted(3)
+
+        def too_few():
+            _first, *_rest, _last = Counted(1)
+
+        return first, rest, call(too_few), call(lambda: iter(Lying())), call(lambda: [*Lying()]), x + 1
+
+    f = compile(fn)
+    return [f(torch.ones(1)) for _ in range(2)]
+
+
 @pytest.mark.parametrize("name", program)
 def test_program(name):
     check(program[name])

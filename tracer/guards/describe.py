@@ -25,7 +25,7 @@ def describe(value: Any) -> str:
     if type(value) in _PLAIN:
         text = repr(value)
         return text if len(text) <= _LIMIT else text[: _LIMIT - 1] + "…"
-    if isinstance(value, torch.Tensor):
+    if issubclass(type(value), torch.Tensor):  # not what `__class__` says, which may be the program's code
         return describe_tensor(value)
     if type(value) in (list, tuple, torch.Size):
         if len(value) <= 8 and all(type(item) in _PLAIN for item in value):
@@ -47,24 +47,25 @@ def describe_tensor(tensor: torch.Tensor) -> str:
 
 def subject(value: Any) -> str:
     """What an object is to the person who wrote it: "the function `act` in model.py:3"."""
-    if isinstance(value, types.MethodType):
+    kind = type(value)
+    if issubclass(kind, types.MethodType):
         return f"the method `{getattr(value.__func__, '__qualname__', '?')}`{_place(value.__func__)}"
-    if isinstance(value, types.FunctionType) and "_ptdebug_original" in value.__dict__:
+    if issubclass(kind, types.FunctionType) and "_ptdebug_original" in value.__dict__:
         return f"what torch.compile made of {subject(value.__dict__['_ptdebug_original'])}"
-    if isinstance(value, types.FunctionType):
+    if issubclass(kind, types.FunctionType):
         return f"the function `{value.__qualname__}`{_place(value)}"
-    if isinstance(value, types.CodeType):
+    if issubclass(kind, types.CodeType):
         return f"the code of `{value.co_qualname}` in {os.path.basename(value.co_filename)}:{value.co_firstlineno}"
-    if isinstance(value, enum.Enum):
+    if issubclass(kind, enum.Enum):
         return f"{type(value).__name__}.{value.name}"
-    if isinstance(value, type):
+    if issubclass(kind, type):
         return f"the class `{type_name(value)}`"
-    if isinstance(value, types.ModuleType):
+    if issubclass(kind, types.ModuleType):
         return f"the module `{value.__name__}`"
-    if isinstance(value, types.BuiltinFunctionType):
+    if issubclass(kind, types.BuiltinFunctionType):
         of_torch = getattr(torch, value.__name__, None) is value
         return f"the {'function `torch.' if of_torch else 'builtin `'}{value.__name__}`"
-    if isinstance(value, torch.nn.Module):
+    if issubclass(kind, torch.nn.Module):
         return f"a {type(value).__qualname__} module"
     return f"an object of class `{type_name(type(value))}`"
 

@@ -200,16 +200,17 @@ class GuardTree:
     def _keep_dict(self, source: Source, manager: Manager) -> None:
         """C++ watches the version of what was a dict, and raises when it meets something else there."""
         value = self.value(source)
-        if isinstance(value, dict):
+        if issubclass(type(value), dict):
             self.watch(type(value))
             parts = self.imply(source, "TYPE_MATCH", type_name(type(value)))
             manager.add_type_match_guard(id(type(value)), parts, None)
 
     def step(self, source: Source, value: Any = None) -> dict[str, Any]:
-        """The arguments that all of C++'s accessor methods take."""
+        """The arguments that all of C++'s accessor methods take. C++ asks the example for its `__class__`."""
+        example = self.value(source) if value is None else value
         return {
             "source": source.expression,
-            "example_value": self.value(source) if value is None else value,
+            "example_value": None if _tells_its_class(type(example)) else example,
             "guard_manager_enum": self.plain,
         }
 
@@ -309,7 +310,7 @@ class GuardTree:
     def _is_owned_by_module(self, source: Source) -> bool:
         owner = source.base
         while owner is not None:
-            if isinstance(self.value(owner), torch.nn.Module):
+            if issubclass(type(self.value(owner)), torch.nn.Module):
                 return True
             owner = owner.base
         return False
@@ -318,10 +319,16 @@ class GuardTree:
 def _has_stock_getattr(value: Any) -> bool:
     cls = type(value)
     return (
-        isinstance(value, torch.nn.Module)
+        issubclass(cls, torch.nn.Module)
         and cls.__getattr__ is torch.nn.Module.__getattr__
         and cls.__getattribute__ is object.__getattribute__
     )
+
+
+def _tells_its_class(cls: type) -> bool:
+    """Whether code of the program says what the `__class__` of an object is."""
+    told = any("__class__" in vars(base) for base in cls.__mro__[:-1])
+    return told or type(cls.__getattribute__) is types.FunctionType
 
 
 # ---- accessors ------------------------------------------------------------------------------------------------------
@@ -368,11 +375,11 @@ def _item(tree: GuardTree, manager: Manager, source: ItemSource) -> Manager:
     if isinstance(owner, dict) and isinstance(key, torch.Tensor):  # the tree would compare it with other keys by ==
         found = weakref.ref(key)
         return manager.lambda_manager(python_lambda=lambda owner: dict.get(owner, found()), **tree.step(source))
-    if isinstance(owner, dict) and get is dict.__getitem__ and (
+    if issubclass(type(owner), dict) and get is dict.__getitem__ and (
         not _DICTS_OF_OBJECTS_LIE or isinstance(manager, PythonManager)
     ):
         return manager.dict_getitem_manager(key=key, **tree.step(source))
-    if isinstance(owner, dict) and get is dict.__getitem__ and hasattr(type(owner), "__missing__"):
+    if issubclass(type(owner), dict) and get is dict.__getitem__ and hasattr(type(owner), "__missing__"):
         return manager.lambda_manager(python_lambda=lambda owner: item(owner, key), **tree.step(source))
     if type(key) is int and key >= 0 and get is list.__getitem__:
         return manager.list_getitem_manager(key=key, **tree.step(source))

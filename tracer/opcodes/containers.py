@@ -4,7 +4,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..values import build
-from ..values.base import Unsupported, Value
+from ..values.base import Unsupported, Value, collected
 from ..values.iterators import get_iter
 from .registry import opcode
 
@@ -150,9 +150,9 @@ def iterable(tx: Interpreter, value: Value, message: str) -> Value:
 def UNPACK_EX(tx: Interpreter, instruction: Instruction) -> None:
     before, after = instruction.arg & 0xFF, instruction.arg >> 8
     iterator = get_iter(tx, iterable(tx, tx.pop(), _UNPACKED))
-    values = []
-    while (value := iterator.next(tx)) is not None:
-        values.append(value)
+    values = list(take(tx, iterator, before))
+    if len(values) == before:
+        values += collected(tx, iterator)
     if len(values) < before + after:
         message = f"not enough values to unpack (expected at least {before + after}, got {len(values)})"
         tx.raise_observed(ValueError, message)

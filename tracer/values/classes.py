@@ -17,6 +17,7 @@ from .bound_methods import build_bound
 from .builtin_functions import BuiltinValue
 from .constant import REGISTRY, BoundBuiltin, ItemsIterator, constant, fold
 from .context_manager import CONSTRUCTORS
+from .enums import is_plain_enum, member_of
 from .exceptions import make_exception
 from .graph_functions import is_traced
 from .handlers import PURE, handler_of, handles
@@ -57,7 +58,7 @@ class ClassValue(Value):
     def truth(self, tx: Interpreter) -> bool:
         """Classes are true, but where the metaclass says otherwise; an enum's counts members: it has some."""
         special = self._special(tx, "__bool__") or self._special(tx, "__len__")
-        return special is None or isinstance(self.cls, enum.EnumMeta) or special.truth(tx)
+        return special is None or is_plain_enum(self.cls) or special.truth(tx)
 
     # ---- attributes ------------------------------------------------------------------------------------------------
     def getattr(self, tx: Interpreter, name: str) -> Value:
@@ -104,6 +105,9 @@ class ClassValue(Value):
         found = lookup(type(self.cls), name)
         if isinstance(found, FunctionType):
             return MethodValue(from_python(tx, found), self)
+        told = self._special(tx, "__getattr__", constant(name)) if found is MISSING else None
+        if told is not None:
+            return told
         try:
             real = getattr(self.cls, name)
         except AttributeError as error:
@@ -125,7 +129,8 @@ class ClassValue(Value):
         """A side effect on the class. Methods and other descriptors, which instances do not read as they are, are left
         to eager."""
         descriptor = any(hasattr(kind, "__get__") for kind in (value.python_type(), type(lookup(self.cls, name))))
-        if self.source is None or descriptor or name.startswith("__"):
+        own = is_python_method(special(tx, type(self.cls), "__setattr__"))
+        if self.source is None or descriptor or own or name.startswith("__"):
             raise Unsupported("set-attribute", f"{self.describe()}.{name}")
         tx.effects.store_attr(self, name, value)
         tx.effects.of_classes.setdefault(name, {})[self.cls] = self
@@ -176,29 +181,29 @@ class ClassValue(Value):
 
     def getitem(self, tx: Interpreter, key: Value) -> Value:
         """An enum member by name, or a parametrised type."""
-        special = self._special(tx, "__getitem__", key) if not isinstance(self.cls, enum.EnumMeta) else None
+        special = self._special(tx, "__getitem__", key) if not is_plain_enum(self.cls) else None
         if special is not None:
             return special
-        if isinstance(self.cls, enum.EnumMeta) or hasattr(self.cls, "__class_getitem__"):
+        if is_plain_enum(self.cls) or hasattr(self.cls, "__class_getitem__"):
             return fold(tx, operator.getitem, [self, key])
         return super().getitem(tx, key)
 
     def iterate(self, tx: Interpreter) -> Sequence[Value]:
         """The members of an enum."""
-        if isinstance(self.cls, enum.EnumMeta):
+        if is_plain_enum(self.cls):
             members: list[Any] = list(self.cls)
             return [constant(member) for member in members]
         return self.iter(tx).iterate(tx)
 
     def iter(self, tx: Interpreter) -> Value:
         """An iterator over the members of an enum, or what the metaclass gives."""
-        if isinstance(self.cls, enum.EnumMeta):
+        if is_plain_enum(self.cls):
             return ItemsIterator(self.iterate(tx))
         return self._special(tx, "__iter__") or super().iter(tx)
 
     def contains(self, tx: Interpreter, item: Value) -> bool:
         """Whether an enum has the member."""
-        if isinstance(self.cls, enum.EnumMeta):
+        if is_plain_enum(self.cls):
             return bool(fold(tx, operator.contains, [self, item]).as_constant())
         special = self._special(tx, "__contains__", item)
         if special is not None:
@@ -207,7 +212,7 @@ class ClassValue(Value):
 
     def length(self, tx: Interpreter) -> Value:
         """The number of an enum's members."""
-        if isinstance(self.cls, enum.EnumMeta):
+        if is_plain_enum(self.cls):
             return constant(len(self.cls))
         return self._special(tx, "__len__") or super().length(tx)
 
@@ -363,7 +368,7 @@ _FAMILIES: list[tuple[Callable[[type], bool], Callable[..., Value]]] = [
     (lambda cls: issubclass(cls, BaseException), _exception),
     (lambda cls: issubclass(cls, tuple) and bool(field_names(cls)) and _has_plain_new(cls), _named_tuple),
     (typing.is_typeddict, _typed_dict),
-    (lambda cls: isinstance(cls, enum.EnumMeta), lambda tx, cls, args, kwargs: fold(tx, cls, args, kwargs)),
+    (lambda cls: isinstance(cls, enum.EnumMeta), member_of),
     (lambda cls: issubclass(cls, torch.Tensor), lambda tx, *call: REGISTRY["make_tensor"](tx, *call)),
     (lambda cls: cls.__module__.startswith(_REFUSED) and not is_traced(cls), _refused),
 ]

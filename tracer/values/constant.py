@@ -49,6 +49,8 @@ class ConstantValue(Value):
 
     def truth(self, tx: Interpreter) -> bool:
         """bool(object)."""
+        if isinstance(self.value, enum.Enum):
+            return bool(REGISTRY["truth_of_member"](tx, self))
         return bool(self.value)
 
     def iterate(self, tx: Interpreter) -> Sequence[Value]:
@@ -75,6 +77,10 @@ class ConstantValue(Value):
 
     def getattr(self, tx: Interpreter, name: str) -> Value:
         """An attribute of the object; methods are bound to this value."""
+        if isinstance(self.value, enum.Enum):
+            told: Value | None = REGISTRY["attribute_of_member"](tx, self, name)
+            if told is not None:
+                return told
         try:
             found = getattr(self.value, name)
         except AttributeError as error:

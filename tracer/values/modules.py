@@ -326,7 +326,8 @@ class PythonModuleValue(Value):
                 return self._computed(tx, name)
             found = getattr(self.module, name)
         except AttributeError as error:
-            self._guard(tx, name, lambda _: name not in own and "__getattr__" not in own, "is missing")
+            computed = own.get("__getattr__")
+            self._guard(tx, name, lambda _: name not in own and own.get("__getattr__") is computed, "is missing")
             tx.raise_observed(AttributeError, *error.args)
         if isinstance(found, ModuleType):
             return from_python(tx, found)

@@ -146,7 +146,7 @@ class ObjectValue(Value):
 
     def _instance_attr(self, tx: Interpreter, name: str, found: Any) -> Value | None:
         """What the real object has in its `__dict__` or in a slot."""
-        if isinstance(self.real, threading.local):
+        if issubclass(type(self.real), threading.local):
             return self._of_this_thread(tx, name)
         own = own_dict(tx, self, self.real)
         if name in own:
@@ -339,7 +339,11 @@ class ObjectValue(Value):
         """`__iter__`."""
         if special(tx, self.cls, "__iter__") is MISSING and special(tx, self.cls, "__getitem__") is not MISSING:
             raise Unsupported("iterate", f"{self.describe()}, which has only __getitem__")
-        return self._required(tx, "__iter__", [], f"'{self.cls.__name__}' object is not iterable")
+        iterator = self._required(tx, "__iter__", [], f"'{self.cls.__name__}' object is not iterable")
+        kind = iterator.python_type()
+        if not hasattr(kind, "__next__"):
+            tx.raise_observed(TypeError, f"iter() returned non-iterator of type '{kind.__name__}'")
+        return iterator
 
     def iterate(self, tx: Interpreter) -> Sequence[Value]:
         """All items of iter(object)."""
