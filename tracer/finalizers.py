@@ -2,6 +2,7 @@
 reference is dead from then on."""
 from __future__ import annotations
 
+import io
 import weakref
 from collections.abc import Iterable
 from types import FunctionType, GeneratorType
@@ -27,8 +28,13 @@ def refuse_visible_death(obj: Any, what: str) -> None:
 
 
 def object_dies_visibly(obj: Any) -> bool:
-    """Whether the program may see when this object dies; of a generator, nobody knows where it stands."""
-    return type(obj) is GeneratorType or has_finalizer(type(obj)) or is_watched(obj)
+    """Whether the program may see when this object dies."""
+    return type(obj) in ENDS_SOMETHING or has_finalizer(type(obj)) or is_watched(obj)
+
+
+ENDS_SOMETHING = {GeneratorType, memoryview, io.FileIO, io.BufferedWriter, io.BufferedRandom, io.TextIOWrapper}
+"""Types of objects that do something when they die: of a generator, nobody knows where it stands, a view of bytes lets
+these grow again, and a file is written at the latest then."""
 
 
 def has_finalizer(cls: type) -> bool:

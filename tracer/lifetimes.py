@@ -5,7 +5,7 @@ from types import GeneratorType
 from typing import TYPE_CHECKING
 
 from .codegen import STACK_ARGUMENT
-from .finalizers import has_finalizer, is_watched
+from .finalizers import ENDS_SOMETHING, has_finalizer, is_watched
 from .generators import GeneratorValue
 from .sources import ItemSource, LocalSource, Source
 from .values.base import Unsupported, Value
@@ -28,7 +28,7 @@ def dies_visibly(tx: Interpreter, value: Value) -> bool:
     if isinstance(value, ObjectValue) and (has_finalizer(value.python_type()) or is_watched(value.real)):
         return True
     source = value.source.base if isinstance(value.source, ItemSource) else value.source  # in the list it came in
-    return isinstance(source, LocalSource) and type(getattr(value, "real", None)) is GeneratorType
+    return isinstance(source, LocalSource) and type(getattr(value, "real", None)) in ENDS_SOMETHING
 
 
 def let_go(tx: Interpreter, value: Value) -> None:

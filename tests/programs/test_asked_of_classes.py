@@ -247,6 +247,19 @@ def metaclasses_that_tell_and_refuse(compile):
     return [f(torch.ones(2)) for _ in range(3)], list(LOG)
 
 
+@program
+def functions_of_a_property(compile):
+    class Held:
+        @property
+        def size(self):
+            return 3
+
+    def fn(x):
+        return x + Held.size.fget(None), Held.size.fget.__name__
+
+    return compile(fn)(torch.ones(2))
+
+
 @pytest.mark.parametrize("name", program)
 def test_what_the_program_defines_is_asked_as_in_eager(name: str) -> None:
     check(program[name])

@@ -3,14 +3,16 @@ from __future__ import annotations
 
 import copy
 import gc
+import tempfile
 import weakref
+from pathlib import Path
 
 import ptdebug
 import pytest
 import torch
 from ptdebug.tracer import dispatch
 
-from .checking import check
+from .checking import call, check
 
 
 def left_open(log, x, name):
@@ -478,3 +480,27 @@ SEEN_TO_DIE = (replaced_in_a_global_a_cell_and_a_slot, with_a_callback_of_a_weak
 def test_the_graph_breaks_where_an_object_dies_that_the_program_sees_die(program):
     check(program)
     assert any("may die here" in reason for reason in dispatch.stats()["reasons"])
+
+
+def in_variables_that_are_not_read_again(compile):
+    def grow(x, data):
+        view = memoryview(data)  # noqa: F841
+        y = x + 1
+        print("break")
+        data.append(1)
+        return y
+
+    def write(x, path):
+        file = path.open("w")
+        file.write("text")
+        y = x + 1
+        print("break")
+        return y, path.read_text()
+
+    with tempfile.TemporaryDirectory() as folder:
+        f, g = compile(grow), compile(write)
+        return [(call(f, torch.ones(n), bytearray(b"a")), g(torch.ones(n), Path(folder) / "a")) for n in (1, 2)]
+
+
+def test_views_of_bytes_and_files_live_as_long_as_their_variables():
+    check(in_variables_that_are_not_read_again)

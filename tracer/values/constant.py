@@ -87,6 +87,8 @@ class ConstantValue(Value):
             tx.raise_observed(AttributeError, *error.args)
         if isinstance(found, MethodType):
             return REGISTRY["python_method"](tx, self, found)
+        if isinstance(found, FunctionType):  # that of a property
+            return REGISTRY["existing"](tx, found)
         if callable(found) and not isinstance(found, type):
             return BoundBuiltin(self, name)
         if isinstance(self.value, enum.Enum):
