@@ -3,6 +3,7 @@ and numbers that are errors for later calls only."""
 from __future__ import annotations
 
 import enum
+import functools
 import logging
 import math
 import sys
@@ -183,6 +184,80 @@ def test_division_by_a_number_in_a_tensor(name):
             return str(error)
 
     check_engine(lambda compile: [call(compile(function), torch.ones(2), torch.tensor(n)) for n in (1, 0, 3)])
+
+
+class Described:
+    """Members of a class that attributes of instances hide."""
+
+    def __init__(self):
+        self.count = 0
+
+    @staticmethod
+    def static(x):
+        return x + 1
+
+    @classmethod
+    def of_class(cls, x):
+        return x * 2
+
+    @functools.cached_property
+    def cached(self):
+        self.count += 1000
+        return 4
+
+    @functools.singledispatchmethod
+    def dispatched(self, x):
+        return x * 5
+
+    partial = functools.partialmethod(lambda self, x: x - 1)
+
+    def __getattr__(self, name):
+        if name != "lazy":
+            raise AttributeError(name)
+        self.lazy = 5
+        self.count += 100
+        return 5
+
+
+@PROGRAMS
+def members_of_a_class_that_an_instance_hides(compile):
+    def fn(x, obj):
+        return obj.static(x), obj.of_class(x), obj.dispatched(x), obj.partial(x), obj.cached
+
+    results = []
+    for name in ("static", "of_class", "dispatched", "partial"):
+        f, obj = compile(fn), Described()
+        results.append(f(torch.ones(1), obj))
+        setattr(obj, name, lambda x: x * 77)
+        results.append(f(torch.ones(1), obj))
+        delattr(obj, name)
+        results.append(f(torch.ones(1), obj))
+    return results
+
+
+@PROGRAMS
+def attributes_that_are_computed_where_they_are_missing(compile):
+    """Guards do not compute them."""
+
+    def lazily(x, obj):
+        obj.count += 1
+        before = obj.count
+        return x + obj.lazy, before
+
+    def cached(x, obj):
+        obj.count += 1
+        before = obj.count
+        return x + obj.cached, before
+
+    results = []
+    for fn in (lazily, cached):
+        f, obj = compile(fn), Described()
+        for number in range(7):
+            if number in (3, 5):
+                for name in ("lazy", "cached"):
+                    vars(obj).pop(name, None)
+            results.append((f(torch.ones(1), obj), obj.count))
+    return results
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

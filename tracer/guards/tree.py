@@ -127,6 +127,7 @@ class GuardTree:
         self._locals = local_indices(builder.code)
         self._managers: dict[Source, Manager] = {GLOBAL_STATE: self.root}
         self._in_cpp: dict[Source, Manager] = {}
+        self._asks = True  # whether what is being reached is C++'s, which asks an example for its `__class__`
         self._functions: list[tuple[Manager, GuardFunction]] = []
         self._unaliased: list[tuple[Source, torch.Tensor, Manager]] = []
 
@@ -174,7 +175,11 @@ class GuardTree:
         return manager
 
     def _reach(self, source: Source, owner: Manager | None) -> Manager:
-        return _ROOTS[type(source)](self, source) if owner is None else _STEPS[type(source)](self, owner, source)
+        before, self._asks = self._asks, not isinstance(owner, PythonManager)
+        try:
+            return _ROOTS[type(source)](self, source) if owner is None else _STEPS[type(source)](self, owner, source)
+        finally:
+            self._asks = before
 
     def _module_function(self, source: Source, manager: Manager) -> PythonManager:
         different = (f"the tensors of {source}",)
@@ -206,11 +211,11 @@ class GuardTree:
             manager.add_type_match_guard(id(type(value)), parts, None)
 
     def step(self, source: Source, value: Any = None) -> dict[str, Any]:
-        """The arguments that all of C++'s accessor methods take. C++ asks the example for its `__class__`."""
+        """The arguments that all of C++'s accessor methods take, and those of a PythonManager."""
         example = self.value(source) if value is None else value
         return {
             "source": source.expression,
-            "example_value": None if _tells_its_class(type(example)) else example,
+            "example_value": None if self._asks and _tells_its_class(example) else example,
             "guard_manager_enum": self.plain,
         }
 
@@ -325,8 +330,11 @@ def _has_stock_getattr(value: Any) -> bool:
     )
 
 
-def _tells_its_class(cls: type) -> bool:
-    """Whether code of the program says what the `__class__` of an object is."""
+def _tells_its_class(value: Any) -> bool:
+    """Whether code of the program says what the `__class__` of an object is. No module of torch: those may."""
+    cls = type(value)
+    if issubclass(cls, torch.nn.Module):
+        return False
     told = any("__class__" in vars(base) for base in cls.__mro__[:-1])
     return told or type(cls.__getattribute__) is types.FunctionType
 

@@ -6,7 +6,8 @@ by a table of types, with guards on what is read), `operators.py`; then the kind
 `builtin_functions.py`, `attributes.py` and `objects.py` (instances, with Python's own lookup rules), `instances.py`,
 `classes.py`, `enums.py`, `modules.py`, `exceptions.py`, `context_manager.py`. `handlers.py` is the table of callables
 that are not interpreted; `builtins.py`, `iterators.py`, `library.py`, `einops_patterns.py`, `torch_functions.py` fill
-it; `graph_functions.py` says which functions of torch become nodes. `ndarrays.py` and `numpy_*.py` are NumPy on tensors,
-with a table each for functions by element, for reductions and for methods. `build.py` is the door for the interpreter.
+it; `graph_functions.py` says which functions of torch become nodes. `ndarrays.py` and `numpy_*.py` are NumPy on
+tensors, with a table each for functions by element, for reductions and for methods. `build.py` is the door for the
+interpreter.
 To teach the tracer a function, add a handler; to teach it a type, add a builder.
 """

@@ -107,7 +107,7 @@ class ModuleValue(ObjectValue):
         """An attribute of the instance."""
         if self.source is None:
             return from_python(tx, value)
-        source = AttrSource(self.source, name)
+        source = self.source_of(name)
         if type(value) in CONSTANT_TYPES:
             known = tx.trace.values_by_source.get(source)
             if known is None:

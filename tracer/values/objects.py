@@ -6,6 +6,7 @@ Special methods written in Python are interpreted. A class that derives from dic
 from __future__ import annotations
 
 import contextlib
+import functools
 import operator
 import sys
 import threading
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from torch.autograd.graph import Node
 
 from ..finalizers import refuse_visible_death
-from ..sources import AttrSource, Source
+from ..sources import AttrSource, ItemSource, Source
 from ..wording import in_words
 from .attributes import (
     MISSING,
@@ -121,7 +122,7 @@ class ObjectValue(Value):
         if found is MISSING or isinstance(found, MemberDescriptorType):
             self.guard_missing(tx, name)
             return None
-        if isinstance(found, FunctionType):
+        if isinstance(found, _HIDDEN) or is_python_method(lookup(type(found), "__get__")):
             self.guard_not_hidden(tx, name)
         return bind(tx, found, name, self, self.cls, type_source(self))
 
@@ -150,6 +151,9 @@ class ObjectValue(Value):
             return self._of_this_thread(tx, name)
         own = own_dict(tx, self, self.real)
         if name in own:
+            if self.source is not None and is_python_method(lookup(type(found), "__get__")):
+                shown = AttrSource(self.source, "__dict__", generic=True)  # guards do not compute a cached property
+                return build(tx, own[name], ItemSource(shown, name))
             return self.read(tx, own[name], name)
         if isinstance(found, (MemberDescriptorType, GetSetDescriptorType)) and name != "__dict__":
             if "saved" in name and isinstance(self.real, Node):
@@ -168,8 +172,15 @@ class ObjectValue(Value):
         if self.source is None:
             self._guard_unreachable(tx, value, name)
             return from_python(tx, value)
-        generic = is_python_method(lookup(self.cls, "__getattribute__"))
-        return build(tx, value, AttrSource(self.source, name, generic))
+        return build(tx, value, self.source_of(name))
+
+    def source_of(self, name: str) -> AttrSource:
+        """Where the real object has an attribute: past what the program says about those that are missing, which guards
+        are not to run."""
+        assert self.source is not None
+        asked = [lookup(self.cls, method) for method in ("__getattribute__", "__getattr__")]
+        generic = any(is_python_method(found) and not is_library(found.__module__) for found in asked)
+        return AttrSource(self.source, name, generic)
 
     def _guard_unreachable(self, tx: Interpreter, value: Any, name: str) -> None:
         """A number or text in an object that no expression reaches (what a call gave, a logger) stays that."""
@@ -501,6 +512,9 @@ class ObjectValue(Value):
 
 _OF_ITS_CLASS = ("copy", "__copy__", "__or__", "__ror__", "fromkeys")
 """Methods of ordered and default dicts that make one of the subclass."""
+
+_HIDDEN = (FunctionType, staticmethod, classmethod, functools._lru_cache_wrapper)
+"""What a class holds that an attribute of the instance comes before; so do descriptors in Python that only read."""
 
 _BY_ITEM = dict.fromkeys(("__init__", "update", "__ior__"), ("__setitem__",)) | {
     "setdefault": ("__contains__", "__getitem__", "__setitem__"), "pop": ("__contains__", "__getitem__", "__delitem__"),
