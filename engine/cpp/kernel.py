@@ -71,6 +71,7 @@ class Kernel:
         self.loops_around: tuple[Axis, ...] = ()
         self.past_cache: frozenset[str] = frozenset()  # the results that are written past it
         self.prefetch: Prefetch | None = None  # of the next row, in the last loop
+        self.asked_for: set[tuple[object, ...]] = set()  # rows of tables that are prefetched
         self.blocks: dict[str, str] = {}  # the arrays in which the loop that is being written has parts of them
         self.places: Mapping[sympy.Basic, sympy.Expr] = {}  # what remainders are in a piece of the innermost loop
         self.owner: Statement | None = None  # the index that says which thread does an iteration

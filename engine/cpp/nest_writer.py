@@ -12,6 +12,7 @@ import torch
 from ..ir import Axis, Statement
 from .choices import CHUNKS
 from .dtypes import ctype
+from .gathered_rows import gathered_rows, write_gathered
 from .indices import c_expression
 from .nests import Nest, Part
 from .past_cache import write_blocks
@@ -90,6 +91,7 @@ class NestWriter:
         self.outside = self.scopes.name("outside") if checked else ""
         self.checks = self._checks_inside(len(self.loops) - 1)  # an index at each point, not at each row
         self.statements = StatementWriter(self.kernel, self.lane, self.outside)
+        self.gathered = gathered_rows(self)
         self.threads = self.kernel.shape.parallel == "nests" and not (self.around or self.nest.scans) and bool(
             self.nest.loops)
         self.scans = [self._running(p, s) for p in self.nest.parts for s in p.statements if s.op == "scan"]
@@ -167,6 +169,9 @@ class NestWriter:
         return depths
 
     def _emit_depth(self, depth: int) -> None:
+        if depth == len(self.loops) - 1:
+            for row in self.gathered:
+                write_gathered(self, row)
         if self.kernel.owner is not None and depth == 0:
             place = self.statements.value(self.nest.parts[0], self.kernel.owner.name)
             self.writer.line(f"if ({place} < own_first || {place} >= own_last) continue;  // another thread's")
