@@ -36,7 +36,7 @@ ELEMENTWISE: dict[str, Callable[..., torch.Tensor]] = {
     "shl": torch.bitwise_left_shift,
     "shr": torch.bitwise_right_shift,
     "fmod": lambda a, b: _fmod(a, b),
-    "fma": lambda a, b, c: (a.double() * b.double() + c.double()).to(a.dtype),
+    "fma": lambda a, b, c: _fma(a, b, c),
 }
 
 
@@ -46,6 +46,14 @@ def _fmod(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         return torch.fmod(a, b)
     with np.errstate(invalid="ignore"):
         return torch.as_tensor(np.fmod(a.double().numpy(), b.double().numpy())).to(a.dtype)
+
+
+def _fma(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> torch.Tensor:
+    """a * b + c, rounded once: of doubles, as x86's extended precision has it."""
+    if a.dtype is not torch.float64 or a.device.type != "cpu":
+        return (a.double() * b.double() + c.double()).to(a.dtype)
+    with np.errstate(all="ignore"):
+        return torch.as_tensor((a.numpy().astype(np.longdouble) * b.numpy() + c.numpy()).astype(np.float64))
 
 
 def run(program: Program, inputs: Sequence[Any]) -> tuple[Any, ...]:

@@ -115,7 +115,7 @@ def _isinf(a: list[str], kind: str) -> str:
 
 
 def _fma(a: list[str], kind: str) -> str:
-    return f"fused({', '.join(a)})" if kind == "float" else f"{a[0]} * {a[1]} + {a[2]}"
+    return f"{'fused' if kind == 'float' else 'fused_double'}({', '.join(a)})"
 
 
 OPERATORS: dict[str, Rule] = {

@@ -156,6 +156,12 @@ template <typename T> INLINE T whole(T x) { return x + (T)nothing; }""",
 template <typename To, typename From> INLINE To bits_as(From x) {
   To y; __builtin_memcpy(&y, &x, sizeof(To)); return y;
 }""",
+    "unsigned_bits": """\
+template <typename S, typename T> INLINE S unsigned_bits(T x) {  // below zero they wrap
+  const S top = S(1) << (8 * sizeof(S) - 1);
+  const T half = -T(top);
+  return x >= half ? S(x - half) ^ top : S(x);
+}""",
     "fused": """\
 #ifdef __FMA__
 INLINE float fused(float a, float b, float c) { return __builtin_fmaf(a, b, c); }

@@ -18,6 +18,10 @@ from .scope import buffer_name, form_of, origins_of
 if TYPE_CHECKING:
     from .kernel import Kernel
 
+_BY_WAY_OF = {  # how floats become narrow or unsigned whole numbers where these have no such number: as in eager
+    **dict.fromkeys(("int8", "uint8", "int16", "uint16"), "(int32)"), "uint32": "unsigned_bits<int32>",
+    "uint64": "unsigned_bits<int64>",
+}
 LAST_FLAG = 30  # of the bits that say which index was out of bounds; statements beyond share it
 
 
@@ -261,8 +265,8 @@ class StatementWriter:
             return text
         if old.value == new.value:
             return value
-        if old.value in ("float", "double") and new.bytes < 4:
-            return f"({new.value})(int32){value}"
+        if old.value in ("float", "double") and new.value in _BY_WAY_OF:
+            return f"({new.value}){_BY_WAY_OF[new.value]}({value})"
         return f"({new.value}){self._number(part, s.args[0]) if new.value in ('float', 'double') else value}"
 
     def _number(self, part: Part, name: str) -> str:

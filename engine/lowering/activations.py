@@ -8,7 +8,7 @@ import torch
 import torch.fx
 
 from .body import BodyBuilder
-from .pointwise import apply, overloads, pointwise
+from .pointwise import apply, multiply_add, overloads, pointwise
 from .registry import POINTWISE, lowering
 from .values import Value
 
@@ -120,10 +120,9 @@ def _nan_to_num(graph: GraphLowering, node: torch.fx.Node, x: Value, nan: float 
 
 @pointwise(aten.lerp.Scalar, aten.lerp.Tensor, operands=3)
 def _lerp(e: BodyBuilder, x: str, y: str, weight: str) -> str:
-    gap = e("sub", y, x)
-    near = e("add", x, e("mul", weight, gap))
-    far = e("sub", y, e("mul", gap, e("sub", e.constant(1, e.dtypes[x]), weight)))
-    return e("where", e("lt", e("abs", weight), 0.5), near, far)
+    near = e("lt", e("abs", weight), 0.5)  # to the start: what is added to the nearer end is exact there
+    share = e("where", near, weight, e("sub", weight, 1))
+    return multiply_add(e, share, e("sub", y, x), e("where", near, x, y))
 
 
 # ---- choice

@@ -183,11 +183,16 @@ _table()
 
 
 # ---- arithmetic
+def multiply_add(e: BodyBuilder, x: str, y: Any, z: str) -> str:
+    """x * y + z: of floats without rounding the product, as eager's vectors compute it."""
+    return e("fma", x, y, z) if e.dtypes[x].is_floating_point else e("add", z, e("mul", x, y))
+
+
 def _scaled(e: BodyBuilder, op: str, x: str, y: str, alpha: Any) -> str:
-    """x + alpha * y, or the difference: of floats without rounding the product, as eager's vectors compute it."""
+    """x + alpha * y, or the difference."""
     if not e.dtypes[x].is_floating_point:
         return e(op, x, e("mul", y, alpha))
-    return e("fma", y, -alpha if op == "sub" else alpha, x)
+    return multiply_add(e, y, -alpha if op == "sub" else alpha, x)
 
 
 @pointwise(*overloads("add"), operands=2)
@@ -274,7 +279,7 @@ def _fmod(e: BodyBuilder, x: str, y: str) -> str:
 
 @pointwise(aten.addcmul.default, operands=3)
 def _addcmul(e: BodyBuilder, x: str, y: str, z: str, value: Any = 1) -> str:
-    return e("add", x, e("mul", e("mul", y, value) if value != 1 else y, z))
+    return multiply_add(e, e("mul", y, value) if value != 1 else y, z, x)
 
 
 @pointwise(aten.addcdiv.default, operands=3)

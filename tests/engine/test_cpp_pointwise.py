@@ -115,6 +115,29 @@ def test_integer_operations_wrap_and_round_as_eager_does(dtype):
         check(lambda a, b: tuple(f(a, -b) for f in INTEGER), a, b)
 
 
+def cancelled(a, b):
+    """What is left of sums whose terms are nearly each other's opposites."""
+    gone = torch.addcmul(a * b, a, b, value=-1), torch.lerp(a, a * -1.7, 0.37037), torch.lerp(a * -1.7, a, 0.62963)
+    return *gone, torch.add(a * 0.3, a, alpha=-0.3)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_products_that_are_added_are_not_rounded_where_eager_does_not_either(dtype):
+    a, b = torch.randn(67, dtype=dtype), torch.randn(67, dtype=dtype)
+    kernel = built(cancelled, a, b)
+    assert all(map(torch.equal, kernel(a, b), cancelled(a, b)))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
+@pytest.mark.parametrize("target", [torch.uint8, torch.uint16, torch.uint32, torch.uint64], ids=str)
+def test_floats_below_zero_wrap_as_unsigned_numbers(dtype, target):
+    x = torch.tensor([-1.0, -128.9, -0.3, 7.6, 200.0, -2.0]).to(dtype).repeat(7)
+    assert torch.equal(built(lambda x: x.to(target), x)(x)[0], x.to(target))
+    if torch.iinfo(target).bits >= 32 and dtype is not torch.float16:
+        x = torch.tensor([3e9, 2.0**31, -(2.0**31), 4e9]).to(dtype).repeat(9)
+        assert torch.equal(built(lambda x: x.to(target), x)(x)[0], x.to(target))
+
+
 def test_booleans_and_conversions():
     x = torch.tensor([0.0, 1.0, -2.5, 3.7, math.inf, math.nan])
     def program(x):
