@@ -103,7 +103,7 @@ class NestWriter:
             operand = next(x.dtype for x in part.body.statements if x.name == s.args[0])
             values = (ctype(operand).value, ctype(s.dtype).value)
             blocks = values == ("float", "float") or (values == ("double", "double") and _loads_doubles(part))
-            kept_wide = s.mode == "sum" and (values == ("float", "double") or (wide and blocks))
+            kept_wide = s.mode in ("sum", "prod") and (values == ("float", "double") or (wide and blocks))
             accumulator = Accumulator(s.mode, s.dtype, operand, kept_wide)
             self.reductions.append(Reduction(part, s, accumulator, self.scopes.name(f"{part.body.name}_{s.name}")))
         self.scatters = any(s.mode for p in self.nest.parts for s in p.stores)
@@ -113,7 +113,8 @@ class NestWriter:
             self.loops and all((last or b.axes[-1].symbol) in free_axes(b) for b in moded)
         )
         self.in_order |= bool(self.scans) and self.lane is None
-        self.wide = [r for r in self.reductions if r.accumulator.wide]  # they add in float within a block
+        # They add in float within a block. A product, which is as far off whatever its order, is in double throughout.
+        self.wide = [r for r in self.reductions if r.accumulator.wide and r.accumulator.kind == "sum"]
         self.kept = self.reductions  # as the innermost loop keeps them
         self.now = False  # whether what a lane has so far is in variables
         self.at_once = takes_all(self)  # a lane takes in all rows, from the start to the result

@@ -28,7 +28,7 @@ class Field:
 
 @dataclass(frozen=True)
 class Accumulator:
-    """The reduction `kind` of values of `dtype`, kept in `fields`. `wide`: a float sum that is kept in double."""
+    """The reduction `kind` of values of `dtype`, kept in `fields`. `wide`: a float sum (product) that is in double."""
 
     kind: str
     dtype: torch.dtype

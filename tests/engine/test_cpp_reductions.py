@@ -51,6 +51,17 @@ def test_products_and_variances():
     check(lambda x: (x[:, :50].prod(1), x.var(1), x.std(0), *torch.var_mean(x)), x, slack=4.0)
 
 
+@pytest.mark.parametrize(
+    "long", (torch.rand(2, 20_000), torch.rand(2, 40_000)[:, ::2], torch.rand(20_000, 2).t()),
+    ids=("rows", "steps", "columns"),
+)
+def test_long_products_do_not_drift(long):
+    """Rounded to floats one after the other, they are off by dozens of roundings, whatever their order."""
+    x = long.mul_(1e-2).add_(0.995)
+    (product,) = built(lambda x: x.prod(1), x)(x)
+    torch.testing.assert_close(product.double(), x.double().prod(1), rtol=2e-7, atol=0)
+
+
 @pytest.mark.parametrize("shape, dims", [((4, 5000, 33), (1,)), ((100_000, 16), (0,)), ((16, 100_000), (1,))])
 def test_doubles_are_added_up_in_blocks(shape, dims):
     """One after the other, these would be off by hundreds of roundings; eager's are by three."""
