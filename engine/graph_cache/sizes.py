@@ -38,5 +38,6 @@ def assume(captured: Captured, conditions: tuple[str, ...]) -> bool:
 
 def _number(env: Any, symbol: Any) -> Any:
     hint = env.backed_var_to_val[symbol]
-    make = env.create_symintnode if symbol.is_integer else env.create_symfloatnode
-    return make(symbol, hint=hint)
+    if symbol.is_integer:
+        return env.create_symintnode(symbol, hint=int(hint))
+    return env.create_symfloatnode(symbol, hint=float(hint))

@@ -352,6 +352,17 @@ def test_conditions_that_compiling_adds_hold_for_a_graph_from_disk(misses):
         torch.testing.assert_close(result, program(torch.full((n, 3), float(n)), torch.full((m, 3), float(m))))
 
 
+def test_answers_that_compiling_asked_for_are_asked_again(misses):
+    """The layout of a pooled image of one channel depends on sizes that vary."""
+    def run() -> list[torch.Tensor]:
+        compiled = compiled_anew(lambda x, y: F.max_pool2d(x[None, None], 2) + y, dynamic=True)
+        return [compiled(R(n, 17).fill_(n), torch.ones(())) for n in (15, 9, 4)]
+
+    first, count = run(), len(misses)
+    torch.testing.assert_close(run(), first, rtol=0, atol=0)
+    assert len(misses) == count
+
+
 # ---- files -----------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("damage", [lambda c: c[:-5], lambda c: b"", lambda c: c[:40] + b"x" + c[41:]])
 def test_a_damaged_file_is_made_again_and_said(cache, damage):
