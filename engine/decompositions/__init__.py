@@ -21,6 +21,7 @@ from .by_torch import BY_TORCH
 from .foreach import foreach_rule
 from .own import OWN, max_pool1d, one_hot
 from .padding import pad
+from .upsampling import interpolate
 
 
 def rule_for(operator: torch._ops.OpOverload) -> Callable[..., Any] | None:
@@ -78,10 +79,10 @@ ATen gives the tensor itself, and draws numbers to drop everything, unlike ATen'
 
 REPLACED: dict[Any, Callable[..., Any]] = {
     torch.nn.functional.one_hot: one_hot, torch.nn.functional.max_pool1d: max_pool1d, torch.max_pool1d: max_pool1d,
-    torch.nn.functional.pad: pad,
+    torch.nn.functional.pad: pad, torch.nn.functional.interpolate: interpolate,
 }
-"""Functions that look at their data, or at the kind of tensor, before the dispatcher sees them, and what is traced in
-their place."""
+"""Functions that look at their data, at sizes, or at the kind of tensor, before the dispatcher sees them, and what is
+traced in their place."""
 
 
 def python_rules(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> AbstractContextManager[Any]:

@@ -1,6 +1,7 @@
 """Bilinear upsampling in two passes against eager."""
 from __future__ import annotations
 
+import ptdebug
 import pytest
 import torch
 import torch.nn.functional as F
@@ -35,3 +36,17 @@ def test_a_scale_is_taken_as_given_and_consumers_join_the_second_pass():
     x[0, 0, 2, 2], x[1, 1, 1, 1] = float("nan"), float("inf")
     check(program, x)
     check(lambda x: F.interpolate(x, scale_factor=2, mode="bilinear"), x.bfloat16(), slack=4.0)
+
+
+@pytest.mark.parametrize("mode", ["nearest", "nearest-exact", "bilinear", "bicubic"])
+@pytest.mark.parametrize("scale", [2, 1.03, 0.5])
+def test_one_graph_upsamples_images_of_any_size(mode, scale):
+    def program(x: torch.Tensor) -> torch.Tensor:
+        return F.interpolate(x, scale_factor=scale, mode=mode) * 2
+
+    compiled = ptdebug.compile(program, dynamic=True)
+    before = ptdebug.stats()["graphs"]
+    for shape in ((2, 3, 5, 7), (3, 4, 9, 6), (5, 6, 70, 66)):  # which 1.03 leaves as they are, but for the last
+        x = torch.randn(shape)
+        torch.testing.assert_close(compiled(x), program(x))
+    assert ptdebug.stats()["graphs"] == before + 1
