@@ -63,7 +63,8 @@ class Fusion:
         self.nodes: dict[int, Node] = {}
         self.candidates: dict[str, FusionCandidate] = {}
         self._heap: list[tuple[int, int, int, int]] = []
-        self._users: dict[str, set[int]] = {}
+        self._users: dict[str, set[int]] = {}  # of `nodes`, as they are now
+        self._bytes: dict[str, int] = {}
         self._next = 0
         for position, step in enumerate(program.steps):
             self._add(_node(step, self._next, position, program))
@@ -140,7 +141,7 @@ class Fusion:
     def _push_pairs(self, node: Node, later_only: bool = False) -> None:
         if node.extern is not None:
             return
-        partners = {i for name in node.touched for i in self._users.get(name, ()) if i in self.nodes and i != node.id}
+        partners = {i for name in node.touched for i in self._users[name] if i != node.id}
         for other_id in partners:
             other = self.nodes[other_id]
             if other.extern is not None or (later_only and other.position < node.position):
@@ -151,8 +152,11 @@ class Fusion:
 
     def bytes_of(self, name: str) -> int:
         """The size of a buffer in bytes, with a guess for symbolic sizes."""
-        buffer = self.program.buffers[name]
-        return buffer.dtype.itemsize * hinted(sympy.Mul(*buffer.size))
+        known = self._bytes.get(name)
+        if known is None:  # asked for each pair, of which a buffer with many users has many
+            buffer = self.program.buffers[name]
+            known = self._bytes[name] = buffer.dtype.itemsize * hinted(sympy.Mul(*buffer.size))
+        return known
 
     def _count(self, count: int, names: Iterable[str]) -> str:
         """`count` bytes for a person, who must know where it rests on a guess."""
@@ -167,7 +171,7 @@ class Fusion:
         saved = 0
         for name in first.touched & second.touched:
             saved += self.bytes_of(name)
-            if name in first.writes and self._users[name] & self.nodes.keys() <= {first.id, second.id}:
+            if name in first.writes and self._users[name] <= {first.id, second.id}:
                 saved += self.bytes_of(name)
         return saved
 

@@ -3,10 +3,12 @@ from __future__ import annotations
 
 import torch
 import torch.nn.functional as F
+from ptdebug.artifacts.context import CompileContext
 from ptdebug.artifacts.records import Fusion, Schedule
-from ptdebug.engine.scheduler import describe
+from ptdebug.engine.scheduler import describe, fusion
 
 from .cpp_checking import Built, built, check
+from .loops_checking import lowered
 from .programs import recording_context
 
 
@@ -71,6 +73,18 @@ def test_one_forced_separation_is_recorded_and_obeyed():
 def test_siblings_that_read_the_same_large_input_share_a_kernel():
     x = torch.randn(300, 200)
     check(lambda x: (x.sum(1), x.amax(1), x * 2), x, kernels=1)
+
+
+def test_pairs_of_many_pieces_cost_no_look_at_all_of_them(monkeypatch):
+    """The users of a buffer are steps that are still there, so that two of them are told from more by their number."""
+    program = lowered(lambda x: torch.stack([row * i for i, row in enumerate(x)]), torch.randn(90, 5))
+    search = fusion.Fusion(program, CompileContext())
+    sizes = []
+    monkeypatch.setattr(fusion, "hinted", lambda size: sizes.append(size) or 1)
+    nodes = search.run()
+    assert len(nodes) > 1 and len(sizes) <= len(program.buffers)
+    left = {node.id for node in nodes}
+    assert all(users <= left for users in search._users.values())
 
 
 def test_unrelated_work_is_not_fused():
