@@ -34,6 +34,8 @@ FLAGS = (
     "-fno-asynchronous-unwind-tables", "-fvisibility=hidden", "-w",
 )
 CACHE_LIMIT = 2 << 30  # bytes; beyond it the entries longest unused go
+ABANDONED = 3600  # seconds after which what was not finished belongs to a process that was killed
+PRIVATE = "build-"  # how the names of folders begin in which the compiler writes
 ENTRY = "ptdebug_functions"  # the function of a library that makes the Python callables (see cpp/entry.py)
 
 
@@ -234,7 +236,7 @@ def _link_arguments() -> tuple[str, ...]:
 
 def _compile(compiler: str, text: bytes, folder: Path, key: str) -> str:
     """Compile in a private folder beside the cache and move the results in place; returns what the compiler said."""
-    with tempfile.TemporaryDirectory(dir=folder, prefix="build-") as private:
+    with tempfile.TemporaryDirectory(dir=folder, prefix=PRIVATE) as private:
         source, library = Path(private, f"{key}.cpp"), Path(private, f"{key}.so")
         source.write_bytes(text)
         command = _command(compiler, library)
@@ -272,7 +274,12 @@ def _checksum(path: Path) -> str:
 
 
 def _trim(folder: Path) -> None:
-    """Remove the entries longest unused until the folder is below its limit. Others may do so at the same time."""
+    """Remove the entries longest unused until the folder is below its limit, and what processes that were killed left.
+    Others may do so at the same time."""
+    for private in folder.glob(f"{PRIVATE}*"):
+        with contextlib.suppress(OSError):
+            if time.time() - private.stat().st_mtime > ABANDONED:
+                shutil.rmtree(private)
     entries = []
     for path in folder.glob("*.so"):
         try:

@@ -11,11 +11,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from ..build import cache_folder, mark_used
+from ..build import ABANDONED, cache_folder, mark_used
 
 LIMIT_BYTES = 256 << 20
 LIMIT_ENTRIES = 4096
-ABANDONED = 3600  # seconds after which a file that was not renamed belongs to a process that was killed
 _SUFFIX = ".graph"
 
 

@@ -102,6 +102,18 @@ def test_the_cache_stays_below_its_limit(cache, monkeypatch):
     assert not first.exists() and last.exists()
 
 
+def test_what_a_killed_process_left_is_removed_in_time(cache):
+    text, names = program()
+    folder = build(text, names).path.parent
+    left, going_on = folder / "build-left", folder / "build-going-on"
+    for private in (left, going_on):
+        private.mkdir()
+        (private / "half.so").write_bytes(b"half")
+    os.utime(left, (1, 1))
+    build(text + "// another\n", names)
+    assert not left.exists() and going_on.exists()
+
+
 def test_a_kernel_checks_how_many_arguments_it_gets_and_that_they_are_numbers(cache):
     text, names = program()
     function = build(text, names).functions[names[0]]
