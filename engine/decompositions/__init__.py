@@ -8,6 +8,7 @@ its name to the first table, or a rule to the second.
 """
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -19,6 +20,7 @@ from torch._dispatch.python import enable_python_dispatcher
 from . import gradients as gradients  # it adds rules
 from .by_torch import BY_TORCH
 from .foreach import foreach_rule
+from .masked import assign
 from .own import OWN, max_pool1d, one_hot
 from .padding import pad
 from .upsampling import interpolate
@@ -79,10 +81,10 @@ ATen gives the tensor itself, and draws numbers to drop everything, unlike ATen'
 
 REPLACED: dict[Any, Callable[..., Any]] = {
     torch.nn.functional.one_hot: one_hot, torch.nn.functional.max_pool1d: max_pool1d, torch.max_pool1d: max_pool1d,
-    torch.nn.functional.pad: pad, torch.nn.functional.interpolate: interpolate,
+    torch.nn.functional.pad: pad, torch.nn.functional.interpolate: interpolate, operator.setitem: assign,
 }
-"""Functions that look at their data, at sizes, or at the kind of tensor, before the dispatcher sees them, and what is
-traced in their place."""
+"""Functions that look at their data, at sizes, or at the kind of tensor, before the dispatcher sees them, or whose
+gradients do, and what is traced in their place."""
 
 
 def python_rules(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> AbstractContextManager[Any]:

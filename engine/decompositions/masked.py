@@ -1,0 +1,42 @@
+"""`x[mask] = value` where no value depends on how many elements the mask chooses: a choice for each element.
+
+ATen looks up the places of the True elements, and autograd does so again for the gradient of the value: two sizes that
+only data tells. `torch.where` says the same, and its gradient is one, too.
+"""
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+
+def assign(x: torch.Tensor, key: Any, value: Any) -> None:
+    """`x[key] = value`."""
+    mask = _mask(x, key)
+    if mask is not None and type(value) in (bool, int, float):
+        value = torch.scalar_tensor(value, dtype=x.dtype, device=x.device)
+    if mask is None or not _fits(x, mask, value):
+        x[key] = value
+        return
+    x.copy_(torch.where(mask.reshape(*mask.shape, *[1] * (x.dim() - mask.dim())), value, x))
+
+
+def _mask(x: torch.Tensor, key: Any) -> torch.Tensor | None:
+    """The mask that chooses elements by the first dimensions of `x`; None where `key` is something else."""
+    if isinstance(key, tuple) and len(key) == 1:
+        (key,) = key
+    if not isinstance(key, torch.Tensor) or key.dtype is not torch.bool or key.device != x.device:
+        return None
+    return key if 0 < key.dim() <= x.dim() and key.shape == x.shape[: key.dim()] else None
+
+
+def _fits(x: torch.Tensor, mask: torch.Tensor, value: Any) -> bool:
+    """Whether all chosen elements get what `value` says, whatever their number."""
+    if not isinstance(value, torch.Tensor) or value.dtype is not x.dtype or value.device != x.device:
+        return False
+    rest = x.shape[mask.dim():]
+    own = list(value.shape)
+    if len(own) == len(rest) + 1 and type(own[0]) is int and own[0] == 1:
+        own = own[1:]
+    pairs = zip(reversed(own), reversed(rest))
+    return len(own) <= len(rest) and all((type(n) is int and n == 1) or n == m for n, m in pairs)
