@@ -3,6 +3,7 @@
 `cache[:, :, pos] = k` is functionalized to a new cache, the old one with the part in it, that is copied back at the
 end. Where nothing reads the old value, the part is written to the input itself, and what reads the new value reads the
 input (torch/_inductor/fx_passes/reinplace.py does the same). The graph is functional no longer: it is the last rewrite.
+Between two writes the value may be read where no later one writes: each layer of a model reads its own part of a cache.
 
 A call that raises must leave inputs as eager leaves them. So each operator that may raise for some data must come
 first: what is written must depend on it. A write at an index that data tells has one index, so that it changes nothing
@@ -31,6 +32,9 @@ aten = torch.ops.aten
 
 FRACTION = 4  # windows of more than this part of the input are left to loops, which fuse
 
+_Views = tuple[tuple[Any, tuple[Any, ...]], ...]
+"""Operators of views, each with its numbers (a dimension, and where)."""
+
 
 @dataclass(frozen=True)
 class _Write:
@@ -42,7 +46,7 @@ class _Write:
 
     nodes: tuple[torch.fx.Node, ...]
     base: Any
-    views: tuple[tuple[Any, tuple[Any, ...]], ...]
+    views: _Views
     operator: Any
     arguments: tuple[Any, ...]
     part: torch.Tensor
@@ -63,9 +67,9 @@ def reinplace(aten_graph: AtenGraph, context: CompileContext) -> None:
             found[placeholders[index]] = writes
     matches = []
     for owner, writes in _in_time(_of_one_index(found), graph).items():
-        last = writes[-1].nodes[0]
-        names = tuple([_write(write, owner, last).name for write in writes])
-        last.replace_all_uses_with(owner)
+        names = tuple([_write(write, owner, write.nodes[0]).name for write in writes])
+        for write in writes:
+            write.nodes[0].replace_all_uses_with(owner)
         for node in [node for write in reversed(writes) for node in write.nodes]:  # one that may raise never is dead
             if not node.users:
                 graph.erase_node(node)
@@ -88,17 +92,19 @@ def _wanted(writes: Sequence[_Write], owner: torch.fx.Node, context: CompileCont
 
 def _of_one_index(found: dict[torch.fx.Node, list[_Write]]) -> dict[torch.fx.Node, list[_Write]]:
     """Where a write may raise, only those with the same index in the same places: the first raises, or none does."""
-    puts = [writes for writes in found.values() if any(w.operator is aten.index_put_.default for w in writes)]
-    if not puts:
+    keys = {owner: [_index_key(write) for write in writes] for owner, writes in found.items()}
+    first = next((key for own in keys.values() for key in own if key is not None), None)
+    if first is None:
         return found
+    return {owner: writes for owner, writes in found.items() if all(key == first for key in keys[owner])}
 
-    def key(writes: list[_Write]) -> Any:
-        value = writes[0].base.meta["val"]
-        numbers = [[_number(n) for n in view[1]] for view in writes[0].views]
-        return list(writes[0].arguments[0]), numbers, list(map(_number, value.shape))
 
-    single = {owner: writes for owner, writes in found.items() if writes in puts and len(writes) == 1}
-    return {owner: writes for owner, writes in single.items() if key(writes) == key(puts[0])}
+def _index_key(write: _Write) -> Any:
+    """Which index is looked up in which sizes; None for a write that raises never."""
+    if write.operator is not aten.index_put_.default:
+        return None
+    window = write.nodes[-1].meta["val"]
+    return list(write.arguments[0]), list(map(_number, window.shape))
 
 
 def _in_time(
@@ -108,7 +114,7 @@ def _in_time(
     while True:
         written = {node for writes in found.values() for write in writes for node in write.nodes}
         checks = {node for node in graph.nodes if _may_raise(node)} - written
-        kept = {owner: writes for owner, writes in found.items() if checks <= _above(writes[-1].nodes[0])}
+        kept = {owner: writes for owner, writes in found.items() if checks <= _above(writes[0].nodes[0])}
         if len(kept) == len(found):
             return kept
         found = kept
@@ -141,8 +147,10 @@ def _writes(node: Any, owner: torch.fx.Node) -> list[_Write] | None:
         node = write.base
     chain = {node for write in writes for node in write.nodes}
     sizes = [_elements(write.part) for write in writes]
-    if any(not _lends_form(user) for write in writes for user in write.base.users if user not in chain):
-        return None
+    for at, write in enumerate(writes):
+        later = [w.views for w in writes[: at + 1]]
+        if any(not (_lends_form(user) or _is_apart(user, later)) for user in write.base.users if user not in chain):
+            return None
     small = None not in sizes and FRACTION * sum(filter(None, sizes)) <= (_elements(value) or 0)
     return writes[::-1] if small else None
 
@@ -156,7 +164,7 @@ def _last_write(node: Any) -> _Write | None:
         nodes.append(nodes[-1].args[1])
     inner: Any = nodes[-1]
     base: Any = inner.args[0]
-    views: tuple[tuple[Any, tuple[Any, ...]], ...] = ()
+    views: _Views = ()
     if not isinstance(base, torch.fx.Node):
         return None
     while inner.target in PARTS and not inner.kwargs:
@@ -190,7 +198,7 @@ def _of_a_part(node: torch.fx.Node) -> torch.fx.Node:
     return node
 
 
-def _is_window(node: Any, base: torch.fx.Node, views: Sequence[tuple[Any, tuple[Any, ...]]]) -> bool:
+def _is_window(node: Any, base: torch.fx.Node, views: _Views) -> bool:
     """Whether `node` is what `views` make of `base`."""
     for operator, numbers in reversed(views):
         if not isinstance(node, torch.fx.Node) or node.target is not operator or node.kwargs:
@@ -216,6 +224,30 @@ def _lends_form(node: torch.fx.Node) -> bool:
             if not _lends_form(user):
                 return False
     return True
+
+
+def _is_apart(node: torch.fx.Node, written: Sequence[_Views], above: _Views = ()) -> bool:
+    """Whether `node` reads, through windows of windows, only what lies in none of the windows that are `written`."""
+    if node.target not in PARTS.values() or node.kwargs:
+        return False
+    views = (*above, (node.target, tuple(node.args[1:])))
+    if all(_are_apart(views, window) for window in written):
+        return True
+    return bool(node.users) and all(_is_apart(user, written, views) for user in node.users)
+
+
+def _are_apart(views: _Views, others: _Views) -> bool:
+    """Whether two windows of one tensor have nothing in common: where they part ways, they take other places."""
+    for one, other in zip(views, others):
+        if one != other:
+            (a, mine), (b, theirs) = one, other
+            known = all(type(n) is int and n >= 0 for n in (*mine, *theirs))
+            if not known or a is not b or mine[:1] != theirs[:1] or len(mine) != len(theirs):
+                return False
+            if a is aten.select.int:
+                return bool(mine[1] != theirs[1])
+            return len(mine) == 3 and bool(mine[2] <= theirs[1] or theirs[2] <= mine[1])
+    return False
 
 
 def _once(user: torch.fx.Node, node: torch.fx.Node) -> bool:

@@ -51,6 +51,28 @@ def index_in_a_window(cache, part, at):
     return cache * 2
 
 
+def moves_within(cache, part, at):
+    cache[:, 3].copy_(cache[:, 4])
+    return cache * 2
+
+
+def layers(cache, part, at):
+    x = part
+    for layer in range(4):
+        torch.ops.aten.index_put_.default(cache[layer], [at], x[layer])
+        x = x + (cache[layer] * 2).amax() + cache[layer][3:5].amax()
+    return x
+
+
+def layers_by_slices(cache, part, at):
+    x = part
+    for layer in range(4):
+        window = cache[:, 4 * layer:4 * layer + 4]
+        window[1, 2].copy_(x[0, 0])
+        x = x + (window * 2).amax()
+    return x
+
+
 def inputs():
     torch.manual_seed(0)
     return torch.randn(4, 16, 8), torch.randn(4, 1, 8), torch.tensor([7])
@@ -65,7 +87,7 @@ def compiled(program, *values):
 
 
 @pytest.mark.parametrize("program", [by_index, by_select, by_slice, copied, added, of_another_dtype,
-                                     through_windows, index_in_a_window])
+                                     through_windows, index_in_a_window, moves_within, layers, layers_by_slices])
 def test_only_the_part_is_written(program):
     values = inputs()
     call, matches = compiled(program, *values)
@@ -83,9 +105,16 @@ def reads_the_old_value(cache, part, at):
     return old, cache + 1
 
 
-def moves_within(cache, part, at):
-    cache[:, 3].copy_(cache[:, 4])
+def reads_where_it_writes(cache, part, at):
+    cache[:, 3].copy_(cache[:, 2:5].sum(1))
     return cache * 2
+
+
+def reads_where_it_writes_next(cache, part, at):
+    cache[:, 3].copy_(part[:, 0])
+    between = cache[:, 2:6] * 3
+    cache[:, 5].copy_(part[:, 0] + 1)
+    return between, cache * 2
 
 
 def checks_afterwards(cache, part, at):
@@ -103,7 +132,8 @@ def returns_a_copy(cache, part, at):
     return cache.clone(), cache.clone()
 
 
-@pytest.mark.parametrize("program", [reads_the_old_value, moves_within, checks_afterwards, writes_much])
+@pytest.mark.parametrize("program", [reads_the_old_value, reads_where_it_writes, reads_where_it_writes_next,
+                                     checks_afterwards, writes_much])
 def test_what_must_not_be_written_early_is_not(program):
     values = (*inputs()[:2], torch.tensor([1]))
     call, matches = compiled(program, *values)
@@ -135,6 +165,21 @@ def test_an_index_out_of_range_raises_as_in_eager():
     assert str(raised.value) == str(expected.value) and len(matches) == 1
     assert not hasattr(raised.value, CHANGED_INPUTS)  # so the call runs again in eager, which raises the same
     torch.testing.assert_close(own[0], expected_inputs[0], rtol=0, atol=0)
+
+
+def test_an_index_out_of_range_raises_before_any_layer_is_written():
+    values = inputs()
+    call, matches = compiled(layers, *values)
+    with pytest.raises(IndexError) as raised:
+        call(*clones(values)[:2], torch.tensor([16]))
+    assert not hasattr(raised.value, CHANGED_INPUTS) and len(matches) == 1
+
+    def of_two_places(cache, part, at):
+        torch.ops.aten.index_put_.default(cache[0], [at], part[0])
+        torch.ops.aten.index_put_.default(cache[1], [at + 1], part[1])
+        return cache * 2
+
+    assert compiled(of_two_places, *values)[1] == []
 
 
 def test_an_error_that_comes_first_leaves_the_input_alone():
