@@ -1,10 +1,11 @@
 """Statements of the loop IR as lines of C++, each value named once in a scope."""
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import sympy
 import torch
 
 from ..ir import Axis, Statement
@@ -175,24 +176,37 @@ class StatementWriter:
             self.moves[key] = Moves(part)
         return self.moves[key]
 
-    def starts(self, part: Part, loads: Iterable[Statement], inner: Axis) -> None:
+    def starts(self, part: Part, loads: Sequence[Statement], inner: Axis) -> None:
         """Before the loop over `inner`, say where masked loads start whose mask is one for the whole loop.
 
         Without its mask it starts at 0, if as many elements are there. So nothing is loaded under a mask in the loop:
-        gcc has no vector code for a mask that is the same in all lanes.
+        gcc has no vector code for a mask that is the same in all lanes. Loads of neighbours start together, so that
+        gcc sees that they are.
         """
+        places = {s.name: s.index.subs(inner.symbol, 0).as_coeff_Add() for s in loads if s.index is not None}
+        together: dict[tuple[str, str, sympy.Expr], list[int]] = {}
         for s in loads:
-            if s.index is None or not self._is_there(part, s, inner):
+            if s.name in places:
+                together.setdefault((s.buffer, s.mask, places[s.name][1]), []).append(int(places[s.name][0]))
+        starts: dict[tuple[str, str, sympy.Expr], str] = {}
+        for s in loads:
+            if s.index is None:
                 continue
-            rest = s.index.subs(inner.symbol, 0)
-            name = self.scopes.name(f"{s.buffer}_{s.name}_start")
-            text = f"{self.value(part, s.mask)} ? {c_expression(rest)} : 0"
-            self.writer.line(f"const int64 {name} = {text};", origins_of(part.body.name, s.name, s.origins))
-            self.scopes.put(("start", part.key, s.name), name)
-            self.scopes.put(("step", part.key, s.name), c_expression(s.index - rest))
+            own, rest = places[s.name]
+            key = s.buffer, s.mask, rest
+            first = min(together[key])
+            if not self._is_there(part, s, inner, int(own) - first):
+                continue
+            if key not in starts:
+                starts[key] = self.scopes.name(f"{s.buffer}_{s.name}_start")
+                text = f"{self.value(part, s.mask)} ? {c_expression(rest + first)} : 0"
+                origins = origins_of(part.body.name, s.name, s.origins)
+                self.writer.line(f"const int64 {starts[key]} = {text};", origins)
+            self.scopes.put(("start", part.key, s.name), starts[key])
+            self.scopes.put(("step", part.key, s.name), c_expression(s.index - rest - first))
 
-    def _is_there(self, part: Part, s: Statement, inner: Axis) -> bool:
-        """Whether a load, without its mask, could start at the first element of its buffer."""
+    def _is_there(self, part: Part, s: Statement, inner: Axis, first: int) -> bool:
+        """Whether a load, without its mask, could start at the element `first` of its buffer."""
         assert s.index is not None
         step, from_data = s.index.coeff(inner.symbol), {x.name for x in part.body.statements if x.op == "indirect"}
         if s.buffer in self.kernel.written | self.kernel.local.keys():
@@ -204,7 +218,7 @@ class StatementWriter:
             return False
         last = sum((n - 1) * stride for n, stride in zip(buffer.size, buffer.stride))
         linear = s.index.subs(inner.symbol, 0) + step * inner.symbol == s.index
-        return linear and 0 < step and step * (inner.extent - 1) <= last
+        return linear and 0 < step and first + step * (inner.extent - 1) <= last
 
     def _store(self, part: Part, s: Statement) -> None:
         value = self.value(part, s.args[0])

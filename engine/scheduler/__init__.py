@@ -2,10 +2,10 @@
 
 Walk: `layout.py` and `columns.py` put some bodies into another form first; `fusion.py` searches (greedily, most bytes
 saved first), `legality.py` says what may be fused, on the linear index forms of `forms.py`; `finish.py` merges
-contiguous loops and finds the buffers that never reach memory; `order.py` chooses the innermost loop; `in_place.py`
-lets kernels write over what they replace; `horizontal.py` makes one kernel of independent ones that differ in names
-and sizes (`templates.py`); `memory.py` lets buffers take over dead ones' memory; `describe.py` makes records of it
-all.
+contiguous loops and finds the buffers that never reach memory; `unroll.py` writes out innermost loops of a few
+iterations; `order.py` chooses the innermost loop; `in_place.py` lets kernels write over what they replace;
+`horizontal.py` makes one kernel of independent ones that differ in names and sizes (`templates.py`); `memory.py` lets
+buffers take over dead ones' memory; `describe.py` makes records of it all.
 """
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from .in_place import write_in_place
 from .layout import with_transposed_copies
 from .memory import plan_memory
 from .order import ordered
+from .unroll import unrolled
 
 __all__ = ["ScheduledPlan", "describe", "schedule"]
 
@@ -58,7 +59,7 @@ def schedule(program: Program, context: CompileContext) -> ScheduledPlan:
             items.append(node.extern)
         else:
             group = finished(node, _kernel_name(node, len(items)), program, needed_outside)
-            items.append(ordered(group, context) if group.device.type == "cpu" else group)
+            items.append(ordered(unrolled(group, context), context) if group.device.type == "cpu" else group)
     written = write_in_place(program, items, context)
     combined = combine(written.program, written.items, context)
     memory = plan_memory(written.program, combined.items, escaping(written.program), context)

@@ -29,7 +29,7 @@ SLOW = frozenset("exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan
 
 def ordered(group: Group, context: CompileContext) -> Group:
     """`group` with another loop innermost where that is much cheaper (a decision of kind "loop-order")."""
-    if len(group.axes) < 2 or not _free(group):
+    if len(group.axes) < 2 or not is_free(group):
         return group
     last = static(group.axes[-1].extent)
     if last is None or last >= SHORT:
@@ -73,7 +73,7 @@ def _neighbours(body: LoopBody, place: int) -> int:
     return sum(form is not None and coefficient(form, symbol) == 1 for form in index_forms(body).values())
 
 
-def _free(group: Group) -> bool:
+def is_free(group: Group) -> bool:
     """Whether the iterations may run in any order: every body is pointwise in all loops, and adds to no place."""
     return all(b.axes == group.axes and not b.reduction_axes for b in group.bodies) and not any(
         s.op == "store" and s.mode for b in group.bodies for s in b.statements
