@@ -1,7 +1,8 @@
 """Pooling over windows, forward and backward: each window's elements are read one after the other, in ATen's order.
 
 A backward gathers: an element of the input looks at the few windows that it can be in. So it needs no atomic additions,
-and adds in ATen's order too. Large windows are left to ATen.
+and adds in ATen's order too. Windows that share most of their elements are gone through in two passes, along the last
+dimension and then along the others: 7 x 7 elements are 14 reads. Large windows are left to ATen.
 """
 from __future__ import annotations
 
@@ -22,13 +23,14 @@ from .index import Linear, Size, constant
 from .joining import inside
 from .pointwise import lazily_rounded
 from .registry import COMPOSITE, GATHER, Unsupported, lowering
-from .values import Index, Value, offset
+from .values import Base, Compute, Index, Value, offset
 
 if TYPE_CHECKING:
     from .graph import GraphLowering
 
 aten = torch.ops.aten
 UNROLLED = 49  # elements of a window, or windows of an element, that are read one by one
+PASS = 4  # reads that a second pass over an image costs for each element
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,17 @@ class Windows:
         """The windows that an element can be in: how many steps before the last one that begins at it or before."""
         reach = [-(-((k - 1) * d + 1) // s) for k, d, s in zip(self.kernel, self.dilation, self.stride)]
         return list(itertools.product(*[range(n - 1, -1, -1) for n in reach]))
+
+    @property
+    def overlap(self) -> bool:
+        """Whether two passes read less than one: the first makes a row of sums for each row of the tensor."""
+        first, rest, steps = self.kernel[-1], math.prod(self.kernel[:-1]), math.prod(self.stride[:-1])
+        return first > 1 and first * rest > first * steps + rest + PASS
+
+    def over(self, dims: slice) -> Windows:
+        """The same along some of the dimensions."""
+        return Windows(*[numbers[dims] for numbers in (
+            self.given, self.kernel, self.stride, self.padding, self.dilation)])
 
     def element(self, e: BodyBuilder, window: Index, place: tuple[int, ...]) -> tuple[Index, str]:
         """(index of an element of a window, whether it lies inside the tensor)."""
@@ -84,8 +97,13 @@ def _max_pool(rank: int) -> Any:
         if not x.base.buffer and (x.base.heavy or x.base.depth > 1):
             graph.realize(x.base)
         if not any(user.target is operator.getitem and user.args[1] == 1 for user in node.users):
-            largest = graph.pointwise(node, node.meta["val"][0], (x,),
-                                      lambda e, index: _largest_value(e, x, frame, index, rank), heavy=True)
+            part, dims = x, range(-rank, 0)
+            if frame.overlap and x.device.type == "cpu":
+                part = _along_last(graph, node, x, frame, x.dtype,
+                                   lambda e, index: _largest_value(e, x, frame.over(LAST), index, (-1,)))
+                frame, dims = frame.over(OTHERS), range(-rank, -1)
+            largest = graph.pointwise(node, node.meta["val"][0], (part,),
+                                      lambda e, index: _largest_value(e, part, frame, index, dims), heavy=True)
             graph.realize(largest.base)
             return largest, largest
         names = graph.new_buffer(values), graph.new_buffer(indices)
@@ -121,19 +139,45 @@ def _largest(e: BodyBuilder, x: Value, frame: Windows, index: Index, rank: int) 
     return best, place
 
 
-def _largest_value(e: BodyBuilder, x: Value, frame: Windows, index: Index, rank: int) -> str:
-    """The largest element of a window, a NaN before all, where nobody asks for its place: that costs far more."""
+def _largest_value(e: BodyBuilder, x: Value, frame: Windows, index: Index, dims: Sequence[int]) -> str:
+    """The largest element of a window over `dims`, a NaN before all, where nobody asks for its place: that costs far
+    more."""
     dtype = compute_dtype(x.dtype)
     lowest = identity("max", dtype)
     best = e.constant(lowest, dtype)
     for at in frame.places:
-        element, within = frame.element(e, index[-rank:], at)
-        value = e.masked(within, partial(x.load, e, index[:-rank] + element), lowest)
+        value = _element_of(e, x, frame, index, dims, at, lowest)
         better = e("gt", value, best)
         if dtype.is_floating_point:
             better = e("logical_or", better, e("isnan", value))
         best = e("where", better, value, best)
     return best
+
+
+def _element_of(e: BodyBuilder, x: Value, frame: Windows, index: Index, dims: Sequence[int], at: tuple[int, ...],
+                outside: Any) -> str:
+    """The element at place `at` of the window over `dims` that belongs to the result at `index`."""
+    element, within = frame.element(e, tuple([index[d] for d in dims]), at)
+    moved = {d % len(index): i for d, i in zip(dims, element)}
+    return e.masked(within, partial(x.load, e, tuple([moved.get(d, i) for d, i in enumerate(index)])), outside)
+
+
+LAST, OTHERS = slice(-1, None), slice(None, -1)
+
+
+def _along_last(graph: GraphLowering, node: torch.fx.Node, x: Value, frame: Windows, dtype: torch.dtype,
+                compute: Compute) -> Value:
+    """The first of two passes: what each window is along the last dimension, in memory, laid out as the result is."""
+    result = node.meta["val"]
+    fake = result if isinstance(result, torch.Tensor) else result[0]
+    size = (*x.size[:-1], fake.shape[-1])
+    strides, step = [0] * len(size), 1
+    for d in sorted(range(len(size)), key=lambda d: (fake.stride(d), -d)):
+        strides[d], step = step, step * size[d]
+    reads = frozenset((x.base.buffer,)) if x.base.buffer else x.base.reads
+    base = Base(node.name, size, tuple(strides), dtype, x.device, compute, reads=reads)
+    graph.realize(base)
+    return Value(base, size)
 
 
 def _flat(index: Index, sizes: Sequence[int]) -> Linear:
@@ -206,18 +250,28 @@ def _avg_pool(rank: int) -> Any:
         if not x.base.buffer and (x.base.heavy or x.base.depth > 1):
             graph.realize(x.base)
 
+        part, inner, dims = x, frame, range(-rank, 0)
+        if frame.overlap and x.device.type == "cpu":
+            part = _along_last(graph, node, x, frame, wide,
+                               lambda e, index: _sum(e, x, frame.over(LAST), index, (-1,), wide))
+            inner, dims = frame.over(OTHERS), range(-rank, -1)
+
         def compute(e: BodyBuilder, index: Index) -> str:
-            total = e.constant(0, wide)
-            for at in frame.places:
-                element, within = frame.element(e, index[-rank:], at)
-                value = e.masked(within, partial(x.load, e, index[:-rank] + element), 0)
-                total = e("add", total, e.cast(value, wide))
+            total = _sum(e, part, inner, index, dims, wide)
             count = _elements(e, frame, index[-rank:], count_include_pad, divisor)
             return e("truediv", total, e.cast(count, wide))
 
-        return lazily_rounded(graph, node, node.meta["val"], (x,), compute)
+        return lazily_rounded(graph, node, node.meta["val"], (part,), compute)
 
     return lower
+
+
+def _sum(e: BodyBuilder, x: Value, frame: Windows, index: Index, dims: Sequence[int], wide: torch.dtype) -> str:
+    """The sum of a window over `dims`."""
+    total = e.constant(0, wide)
+    for at in frame.places:
+        total = e("add", total, e.cast(_element_of(e, x, frame, index, dims, at, 0), wide))
+    return total
 
 
 def _elements(e: BodyBuilder, frame: Windows, window: Index, with_padding: bool, divisor: int | None) -> str:

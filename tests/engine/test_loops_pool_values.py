@@ -6,13 +6,16 @@ import torch
 import torch.nn.functional as F
 from ptdebug.engine.compile import compile_graph
 
+from .cpp_checking import check
 from .programs import capture, recording_context
 
 SPECIAL = torch.tensor([0.0, -0.0, float("inf"), float("-inf"), float("nan"), 1.0, -1.0, 3e-39])
 
 
 @pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
-@pytest.mark.parametrize("kernel, stride, padding, dilation", [(3, 2, 1, 1), (2, 2, 0, 1), ((3, 2), 1, (1, 0), 2)])
+@pytest.mark.parametrize("kernel, stride, padding, dilation", [
+    (3, 2, 1, 1), (2, 2, 0, 1), ((3, 2), 1, (1, 0), 2), (5, 1, 2, 1), ((5, 7), (1, 2), (2, 3), 1), (5, 1, 2, 2),
+])
 def test_windows_of_special_values(layout, kernel, stride, padding, dilation):
     def program(x):
         return F.max_pool2d(x, kernel, stride, padding, dilation)
@@ -39,3 +42,30 @@ def test_integers():
     context, _ = recording_context()
     for result, expected in zip(compile_graph(capture(program, x), context)(x), program(x)):
         assert torch.equal(result, expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64], ids=str)
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+@pytest.mark.parametrize("options", [
+    (7, 1, 3), (7, 1, 3, False, False), (5, 2, 1, True), ((6, 5), 1, (0, 2), False, True, 3), ((7, 1), 1), ((1, 7), 1),
+], ids=str)  # fmt: skip
+def test_means_of_windows_that_share_most_of_their_elements(options, layout, dtype):
+    check(lambda x: F.avg_pool2d(x, *options), torch.randn(2, 3, 12, 13).to(dtype).to(memory_format=layout))
+
+
+def test_windows_of_volumes():
+    x = torch.randn(2, 3, 9, 10, 11)
+    check(lambda x: (F.avg_pool3d(x, 5, 1, 2), F.max_pool3d(x, (3, 5, 3), 1, 1)), x)
+
+
+def loads(function, *inputs) -> int:
+    """How many loads the bodies of a compiled function have, which must be right."""
+    groups = check(function, *inputs).groups
+    return sum(s.op == "load" for g in groups for b in g.bodies for s in b.statements)
+
+
+def test_two_passes_read_less_than_one():
+    x = torch.randn(2, 3, 12, 13)
+    assert loads(lambda x: F.avg_pool2d(x, 7, 2, 3), x) == 7 + 7
+    assert loads(lambda x: F.avg_pool2d(x, 3, 1, 1), x) == 9  # as do these in one
+    assert loads(lambda x: F.avg_pool2d(x, 5), x) == 25
