@@ -69,3 +69,14 @@ def _steps(tensor: torch.Tensor) -> tuple[int, list[tuple[int, int]]]:
 
 def _at_hand(number: Any) -> int:
     return int(number.node.hint) if isinstance(number, torch.SymInt) else int(number)
+
+
+def is_dense(tensor: torch.Tensor) -> bool:
+    """Whether a tensor's elements are its storage, each once, in whatever order."""
+    expected = 1
+    for stride, extent in sorted(zip(tensor.stride(), tensor.shape)):
+        if extent != 1:
+            if stride != expected:
+                return False
+            expected *= extent
+    return tensor.storage_offset() == 0 and tensor.numel() > 0

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 import torch.fx
 
-from .overlap import repeats
+from .overlap import is_dense, repeats
 from .unsupported import EngineUnsupported
 
 EXPANDING = frozenset(("expand", "expand_as", "broadcast_to", "broadcast_tensors"))
@@ -66,6 +66,9 @@ class Written:
             self._expanded[storage] = node
         if _name(node) == "as_strided" and not _fills(base.meta.get("val")):
             self._around[storage] = node
+            if base.op not in ("placeholder", "get_attr") and not _lies_close(base.meta.get("val")):
+                # eager may have copied what lies between its elements, too
+                raise EngineUnsupported(f"{node} reads memory around {base}, which is made here")
             if storage in self._written:
                 raise EngineUnsupported(f"{node} reads memory around {base}, which was written")
             if value.dtype != self._promised[storage].dtype:  # a view in another dtype is a copy of the elements
@@ -115,6 +118,11 @@ def _restride(value: torch.Tensor, promised: torch.Tensor) -> None:
 def _fills(tensor: Any) -> bool:
     """Whether a tensor is all of its memory, from the start and without gaps."""
     return isinstance(tensor, torch.Tensor) and tensor.is_contiguous() and tensor.storage_offset() == 0
+
+
+def _lies_close(tensor: Any) -> bool:
+    """Whether nothing lies between a tensor's elements, as far as its sizes tell."""
+    return isinstance(tensor, torch.Tensor) and not tensor._has_symbolic_sizes_strides and is_dense(tensor)
 
 
 def _numbers(sizes: Any) -> list[Any]:

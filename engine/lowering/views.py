@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.fx
 
+from ..overlap import is_dense
 from ..passes.aliasing import returns_alias
 from .index import ZERO, Linear, Size, constant, contiguous_strides, less, product, size, sizes
 from .registry import GATHER, POINTWISE, RESHAPE, VIEW, Unsupported, lowering
@@ -339,7 +340,7 @@ def _as_strided(graph: GraphLowering, node: torch.fx.Node, x: Value, shape: Sequ
     memory = root.meta["val"]
     layout = sizes(memory.stride())
     static = all(type(s) is int for s in (*sizes(memory.shape), *layout))
-    if root.op != "call_function" or not static or not _fills_memory(memory) or memory.dtype is not x.dtype:
+    if root.op != "call_function" or not static or not is_dense(memory) or memory.dtype is not x.dtype:
         raise Unsupported("a window on memory that is not that of one dense intermediate")
     source: Value = graph.values[root]
     begin = size(node.args[0].meta["val"].storage_offset() if start is None else start)  # type: ignore[union-attr]
@@ -364,14 +365,3 @@ def viewed(node: torch.fx.Node) -> torch.fx.Node:
             break
         node = source
     return node
-
-
-def _fills_memory(tensor: torch.Tensor) -> bool:
-    """Whether a tensor's elements are its storage, each once."""
-    expected = 1
-    for stride, extent in sorted(zip(tensor.stride(), tensor.shape)):
-        if extent != 1:
-            if stride != expected:
-                return False
-            expected *= extent
-    return tensor.storage_offset() == 0 and tensor.numel() > 0

@@ -515,15 +515,18 @@ def test_a_variance_of_single_elements_is_nan_for_infinities():
      ("torch.Tensor.sub_", (V1, 1.5), {})),
     (("torch.Tensor.view", (A, torch.int32), {}), ("torch.as_strided", (V0, (4, 2), (2, 1), 0), {})),
     (("torch.as_strided", (A, (4, 2), (2, 2), 0), {}), ("torch.slice_scatter", (V0, Ref("c"), 0, 0, 2), {})),
+    (("torch.slice_scatter", (A, Ref("d"), 0, 1, 3), {}), ("torch.as_strided", (V0, (2, 3), (2, 1), 0), {})),
 ), ids=("a write to an expanded view", "memory between written elements", "a write between elements",
         "a write to windows that leave an element out", "a write to windows that share elements",
-        "memory between elements in another dtype", "a copy whose elements share memory"))
+        "memory between elements in another dtype", "a copy whose elements share memory",
+        "memory between elements of a copy"))
 def test_what_no_functional_graph_says_exactly_stays_with_eager(calls):
     from ptdebug.engine.aten import EngineUnsupported
 
     source = given("a", (4,), stride=(3,))
     with pytest.raises(EngineUnsupported):
-        next(results_of([program([source, given("b", (2, 4), torch.bool), given("c", (2, 2))], *calls)], {}))
+        others = given("b", (2, 4), torch.bool), given("c", (2, 2)), given("d", (2,))
+        next(results_of([program([source, *others], *calls)], {}))
 
 
 @pytest.mark.parametrize("call", (
