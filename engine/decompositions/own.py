@@ -12,6 +12,8 @@ import torch
 from torch._decomp import decomposition_table
 from torch._prims_common import suggest_memory_format
 
+from .filtered_rows import filtered_rows, filters_rows
+
 aten = torch.ops.aten
 
 OWN: dict[Any, Callable[..., Any]] = {}
@@ -376,14 +378,18 @@ own(aten.upsample_nearest1d_backward.default, aten.upsample_nearest2d_backward.d
     aten._upsample_nearest_exact2d_backward.default, aten._upsample_nearest_exact3d_backward.default)(_nearest_backward)
 
 
-# ---- convolutions on a GPU, whose library adds a bias, and sums its gradient, in passes of their own
+# ---- convolutions; a GPU's library adds a bias, and sums its gradient, in passes of its own
 def _is_gpu(x: torch.Tensor) -> bool:
     return x.device.type == "cuda"
 
 
 @own(aten.convolution.default)
 def convolution(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, *rest: Any) -> Any:
-    """The bias is added by whatever loops read the result, after a rounding as in eager (not so for groups)."""
+    """Short filters of rows are loops. On a GPU the bias is added by whatever loops read the result, after a rounding
+    as in eager (not so for groups)."""
+    stride, padding, dilation, transposed, _, groups = rest
+    if filters_rows(x, weight, padding, transposed, groups):
+        return filtered_rows(x, weight, bias, stride, padding, dilation)
     if bias is None or not _is_gpu(x) or x.dim() != weight.dim() or rest[-1] != 1:
         return NotImplemented
     return aten.convolution.default(x, weight, None, *rest) + bias.view([-1] + [1] * (x.dim() - 2))

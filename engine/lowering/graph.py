@@ -227,7 +227,7 @@ class GraphLowering:
         values = [v for v in inputs if isinstance(v, Value)]
         for value in values if base.device.type == "cpu" else ():
             if not value.base.buffer and value.base.heavy and repeated(value, base.size, base.stride):
-                self._decide_stored(value.base, _BROADCAST)
+                self.decide_stored(value.base, _BROADCAST)
         bases = [v.base for v in values]
         base.depth = 1 + max((b.depth for b in bases if not b.buffer), default=0)
         base.reads = frozenset().union(*[(b.buffer,) if b.buffer else b.reads for b in bases])
@@ -240,7 +240,7 @@ class GraphLowering:
             self._decide_reuse(base)
         made = Value(base, base.size)
         if heavy and not base.buffer and base.device.type == "cpu" and reduced_to_few_columns(node, made):
-            self._decide_stored(base, "its readers have few columns, which is as many as they would compute at once")
+            self.decide_stored(base, "its readers have few columns, which is as many as they would compute at once")
         return made
 
     def gather(self, node: torch.fx.Node, inputs: Sequence[Value], compute: Compute) -> Value:
@@ -257,7 +257,8 @@ class GraphLowering:
                                origins=(f"forward#{base.node}",)) == "realize":
             self.realize(base)
 
-    def _decide_stored(self, base: Base, why: str) -> None:
+    def decide_stored(self, base: Base, why: str) -> None:
+        """Store a lazy value (a decision of kind "realize")."""
         if self.context.decide("realize", base.node, ("realize", "inline"), "realize", why,
                                origins=(f"forward#{base.node}",)) == "realize":
             self.realize(base)

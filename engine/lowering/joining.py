@@ -111,7 +111,17 @@ def _constant_pad_nd(graph: GraphLowering, node: torch.fx.Node, x: Value, pad: S
         conditions = [_inside(e, moved[d], 0, x.size[d]) for d in before]
         return e.masked(_all(e, conditions), lambda: x.load(e, moved), value)
 
-    return graph.gather(node, (x,), compute)
+    padded = graph.gather(node, (x,), compute)
+    if len(node.users) > 1 and x.device.type == "cpu" and not padded.base.buffer and _is_turned(node):
+        graph.decide_stored(padded.base, "several places of it are read, and they lie across memory in what is padded")
+    return padded
+
+
+def _is_turned(node: torch.fx.Node) -> bool:
+    """Whether rows lie along memory in a node's value, and across memory in its first argument's."""
+    source: Any = node.args[0]
+    before, after = (value.meta["val"].stride()[-1:] for value in (source, node))
+    return bool(after == (1,) and type(before[0]) is int and before[0] > 1)
 
 
 def inside(e: BodyBuilder, index: Index, sizes: Sequence[Size]) -> str:
