@@ -23,12 +23,10 @@ def interpolate(
     input: torch.Tensor, size: Any = None, scale_factor: Any = None, mode: str = "nearest",
     align_corners: bool | None = None, recompute_scale_factor: bool | None = None, antialias: bool = False,
 ) -> torch.Tensor:
-    """`F.interpolate`; where sizes vary and a scale is given, the sizes are its products, as C++ rounds them. Not where
-    gradients are wanted: the fake kernels of the backwards take numbers only."""
+    """`F.interpolate`; where sizes vary and a scale is given, the sizes are its products, as C++ rounds them."""
     kernel, corners = _KERNELS.get((mode, input.dim())), () if mode.startswith("nearest") else (bool(align_corners),)
     odd = size is not None or recompute_scale_factor or antialias or not (corners or align_corners is None)
     fixed = all(type(n) is int for n in input.shape) or not input.is_floating_point()
-    fixed = fixed or (torch.is_grad_enabled() and input.requires_grad)
     scales = None if kernel is None or odd or fixed else _scales(scale_factor, input.dim() - 2)
     if kernel is None or scales is None:
         return F.interpolate(input, size, scale_factor, mode, align_corners, recompute_scale_factor, antialias)
