@@ -99,6 +99,7 @@ class _Finder:
         owner = self.owners.get(_storage(value))
         if owner is not None:
             _same_kind(self.inputs[owner], value)
+            _check_history(self.wrapped[owner], value)
             # Not the functional tensor's layout: a view of a mutated input has that of the new value there.
             inner = torch._from_functional_tensor(value)
             shown, lazily = value if fake is None else fake, lazy_kind(inner)
@@ -113,6 +114,7 @@ class _Finder:
             _layout(value)
             return FromGraph(self._returned(value))
         _same_kind(base, value)
+        _check_history(base, value)
         return ViewOfGraph(self._returned(base), *_layout(value), _detached(base, value), creation(fake, self.recorded))
 
     def _own(self, value: torch.Tensor) -> Output:
@@ -145,6 +147,21 @@ def _same_kind(base: torch.Tensor, view: torch.Tensor) -> None:
     """Raises EngineUnsupported for a view that strides alone cannot say, where gradients flow through it."""
     if view.requires_grad:
         check_view(base, view.dtype)
+
+
+def _check_history(base: torch.Tensor, view: torch.Tensor) -> None:
+    """Raises EngineUnsupported where gradients do not reach `view` as they reach a view of `base`: a function of the
+    program says what its derivative is, or it was written where it was detached."""
+    if not view.requires_grad:
+        return
+    end = torch.autograd.graph.get_gradient_edge(base) if base.requires_grad else None
+    edge: Any = torch.autograd.graph.get_gradient_edge(view)
+    node, number = edge.node, edge.output_nr
+    while end is None or node is not end.node or number != end.output_nr:
+        leads = [following for following in node.next_functions if following[0] is not None]
+        if len(leads) != 1 or isinstance(node, torch.autograd.function.BackwardCFunction):
+            raise EngineUnsupported("a result shares memory with another tensor, but not its history of gradients")
+        ((node, number),) = leads
 
 
 def _detached(base: torch.Tensor, view: torch.Tensor) -> bool:

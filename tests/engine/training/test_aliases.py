@@ -5,7 +5,7 @@ import ptdebug
 import pytest
 import torch
 
-from .checking import P, check
+from .checking import P, check, compile, observe, same
 
 R = torch.randn
 
@@ -253,3 +253,47 @@ def test_a_write_that_autograd_refuses_of_a_view_that_the_call_made(function):
             each(torch.ones(3, 3), P(3, 3))
         raised.append(str(error.value))
     assert raised[0] == raised[1]
+
+
+class Reversed(torch.autograd.Function):
+    """A gradient reversal layer: its result is the tensor that it gets."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return -2 * gradient
+
+
+def _reversed(x, w):
+    return Reversed.apply(x), (x * w).exp()
+
+
+def _rows_of_the_reversed(x, w):
+    return Reversed.apply(x.t())[0], x * w
+
+
+def _beside_what_is_reversed(x, w):
+    product = x * w
+    return product, Reversed.apply(product)
+
+
+def _written_where_it_is_detached(x, w):
+    alias = x.detach()
+    alias.mul_(w)
+    return alias, alias[1:], x * 2
+
+
+@pytest.mark.parametrize(
+    "program", [_reversed, _rows_of_the_reversed, _beside_what_is_reversed, _written_where_it_is_detached]
+)
+@pytest.mark.parametrize("grad", [True, False])
+def test_results_that_share_memory_but_not_a_history(program, grad):
+    """Views of the input would have its gradients."""
+    inputs = torch.randn(3, 3, requires_grad=grad), P(3, 3)
+    compiled = compile(program)
+    for prepare in (None, doubled):
+        same(observe(compiled, inputs, prepare), observe(program, inputs, prepare))
+    assert all("its history of gradients" in why for why in compiled.fallbacks)
