@@ -35,7 +35,7 @@ BY_TORCH = frozenset(
 
     _log_softmax_backward_data elu_backward gelu_backward
     glu_backward hardswish_backward hardtanh_backward huber_loss_backward leaky_relu_backward
-    log_sigmoid_backward logit_backward mish_backward mse_loss_backward native_dropout_backward
+    log_sigmoid_backward mish_backward mse_loss_backward native_dropout_backward
     native_group_norm_backward native_layer_norm_backward _fused_rms_norm_backward _prelu_kernel_backward
     rrelu_with_noise_backward
     silu_backward smooth_l1_loss_backward softplus_backward tanh_backward

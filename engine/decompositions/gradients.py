@@ -4,6 +4,7 @@ torch's references say the same of numbers; of what overflows on the way they do
 """
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -40,6 +41,17 @@ def sigmoid_backward(grad: torch.Tensor, result: torch.Tensor) -> Any:
 @pw_cast_for_opmath
 def _sigmoid_backward(grad: torch.Tensor, result: torch.Tensor) -> torch.Tensor:
     return grad * (1 - result) * result
+
+
+@own(aten.logit_backward.default)
+@pw_cast_for_opmath
+def logit_backward(grad: torch.Tensor, x: torch.Tensor, eps: float | None = None) -> Any:
+    """That of a NaN is NaN, at the ends an infinity with the gradient's sign; torch's reference has 0 and x's sign."""
+    inner = grad / (x * (1.0 - x))
+    if eps is not None and eps >= 0:
+        return torch.where((x < eps) | (x > 1.0 - eps), 0.0, inner)
+    ends = torch.where((x == 0) | (x == 1), grad * math.inf, inner)
+    return torch.where((x < 0) | (x > 1), math.nan, ends)
 
 
 @own(aten.soft_margin_loss_backward.default)

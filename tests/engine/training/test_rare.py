@@ -238,6 +238,12 @@ def test_what_shrinks_a_nan_at_sizes_that_vary(shrink):
     torch.testing.assert_close(*results)
 
 
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_the_gradient_of_the_logit_of_a_nan(dynamic):
+    x = torch.tensor([[0.0, -0.0, 0.3, 1.0, 1.5, -1.0, math.nan, math.inf]] * 3, requires_grad=True)
+    check(lambda x: (torch.logit(x, 1e-6), torch.logit(x)), x, dynamic=dynamic)
+
+
 @pytest.mark.parametrize("refused", [
     lambda x: F.interpolate(x[None, None], size=(5, 6), mode="bicubic"), lambda x: F.multi_margin_loss(x, x[:, 0]),
     lambda x: F.multi_margin_loss(x, torch.tensor([0, 1, 2]))])
