@@ -112,9 +112,10 @@ def _engine() -> Any:
     """The engine's entrance, loaded when there is a graph. A backward that runs while a compiled function does is no
     part of that: were its frames observed, the graph that it repeats in eager would be compiled, and so on."""
     from ..engine.graph_cache import load_or_compile
-    from ..engine.training.function import CompiledGraph
+    from ..engine.training.function import CompiledGraph, gradients
 
-    eval_frame.skip_code_with_callees(CompiledGraph.backward.__code__)
+    for function in (CompiledGraph.backward, gradients):
+        eval_frame.skip_code_with_callees(function.__code__)
     return load_or_compile
 
 

@@ -33,8 +33,9 @@ from .native.load import load as load_native
 from .native.state import NativeSource
 from .passes.reinplace import reinplace
 from .training import outside
+from .training.entry import training_entry
 from .training.facts import node_facts, node_gradients
-from .training.function import NodeFacts, training_entry
+from .training.function import NodeFacts
 from .training.graphs import JointGraph, Partitioned
 from .training.joint import shield_changed_inputs, trace_joint
 from .training.narrow import narrow_indices

@@ -16,7 +16,7 @@ from ..entry import Compiled, entry
 from ..freezing.call import FrozenCall
 from ..functional import Captured
 from ..runtime import wrapper_file
-from ..training.function import training_entry
+from ..training.entry import training_entry
 from . import disk, sizes
 from .key import key_of
 from .parts import MakeParts, Parts, call_of, decode, encode

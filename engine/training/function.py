@@ -9,15 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import torch
 from torch._C import _functorch
 
-from ...artifacts.context import CHANGED_INPUTS
-from ..entry import Compiled, apart, eager_form, uncounted, without_autocast
-from ..functional import Captured
 from ..runtime import is_lazy
 from .eager import Call, EagerFacts, EagerForm
 
@@ -65,7 +61,7 @@ class Differentiable:
 @dataclass(frozen=True)
 class Rest:
     """What a node keeps when its backward ran for some of its results only, and others can be differentiated still:
-    the tensors that it had saved, their versions then, and the tangents whose own have been `freed`."""
+    the tensors that it had saved, their versions when it did, and the tangents whose own have been `freed`."""
 
     tensors: tuple[torch.Tensor, ...]
     versions: tuple[int, ...]
@@ -88,6 +84,7 @@ class CompiledGraph(torch.autograd.Function):
         last = count + facts.saved_tensors
         ctx.save_for_backward(*values[count:last])
         ctx.layouts = None if _hooks(True) is None else tuple(map(_layout, values[count:last]))
+        ctx.versions = tuple([tensor._version for tensor in values[count:last]]) if len(facts.tangents) > 1 else ()
         end = len(values) - facts.numbers
         ctx.sizes = values[last:end]
         results = values[:count]
@@ -98,37 +95,41 @@ class CompiledGraph(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *tangents: Any) -> Sequence[Any]:
         """The gradients of the inputs, from compiled code; in eager where they must be differentiable themselves."""
-        graph: Differentiable = ctx.graph
-        facts = graph.facts
-        given = [tangents[i] for i in facts.tangents]
-        missing = frozenset([k for k, tangent in enumerate(given) if tangent is None])
-        try:
-            values = [*_saved(ctx, facts, missing)]
-        except RuntimeError:  # they were freed, or changed in place
-            if len(missing) < len(given):
-                raise
-            return (None,) * facts.arguments  # eager's graph has no edge from the node that led here with nothing
-        if torch.is_grad_enabled():
-            return _with_history(ctx, tangents, given)
-        unknown = any(map(_is_unknown, given))
-        call = ctx.call if missing or unknown else None
-        if not _keeps_graph():
-            _free(ctx, facts, missing, values)
-        if len(missing) == len(given):
-            return (None,) * facts.arguments
-        if unknown:
-            return _exact(graph, call, given)
-        values += [*ctx.sizes, *given]
-        with torch._C._DisableAutocast() if _autocasts() else _nothing:
-            gradients = graph.backward(values)
-        if call is None:
-            return gradients
-        if _is_spoiled(facts, missing, gradients) and not graph.eager.is_stale(call):
-            return _exact(graph, call, given)
-        return tuple(None if needs <= missing else g for needs, g in zip(facts.reached, gradients))
+        return gradients(ctx, [tangents[i] for i in ctx.graph.facts.tangents], free)
 
 
-_apply = super(torch.autograd.Function, CompiledGraph).apply  # without the checks for functorch's transforms
+def gradients(ctx: Any, given: list[Any], free: Callable[..., None]) -> Sequence[Any]:
+    """Those of the arguments of the node `ctx`, for tangents of which some are None. `free` is called (like the
+    function of that name) where the program does not retain the graph."""
+    graph: Differentiable = ctx.graph
+    facts = graph.facts
+    missing = frozenset([k for k, tangent in enumerate(given) if tangent is None])
+    try:
+        values = [*_saved(ctx, facts, missing)]
+    except RuntimeError:  # they were freed, or changed in place
+        if len(missing) < len(given):
+            raise
+        return (None,) * facts.arguments  # eager's graph has no edge from the node that led here with nothing
+    if torch.is_grad_enabled():
+        return _with_history(ctx, given)
+    unknown = any(map(_is_unknown, given))
+    call = ctx.call if missing or unknown else None
+    if not _keeps_graph():
+        free(ctx, facts, missing, values)
+    if len(missing) == len(given):
+        return (None,) * facts.arguments
+    if unknown:
+        return _exact(graph, call, given)
+    values += [*ctx.sizes, *given]
+    with torch._C._DisableAutocast() if _autocasts() else _nothing:
+        found = graph.backward(values)
+    if call is None:
+        return found
+    if _is_spoiled(facts, missing, found) and not graph.eager.is_stale(call):
+        return _exact(graph, call, given)
+    return tuple(None if needs <= missing else g for needs, g in zip(facts.reached, found))
+
+
 _autocasts = torch._C._is_any_autocast_enabled
 _keeps_graph = torch._C._autograd._get_current_graph_task_keep_graph
 _hooks: Any = torch._C._autograd._top_saved_tensors_default_hooks
@@ -139,13 +140,27 @@ def _saved(ctx: Any, facts: NodeFacts, missing: frozenset[int]) -> Sequence[torc
     """What the forward has saved. Raises RuntimeError, as autograd does, where what the tangents that are not `missing`
     need of it was freed by an earlier backward, or changed in place."""
     rest: Rest | None = ctx.rest
-    if rest is None or not rest.freed <= missing:
-        saved: Sequence[torch.Tensor] = ctx.saved_tensors
-        return saved if ctx.layouts is None else tuple(map(_laid_out, saved, ctx.layouts))
-    for k, reads in enumerate(facts.reads):
-        if k not in missing and any(rest.tensors[i]._version != rest.versions[i] for i in reads):
+    if rest is not None and rest.freed <= missing:
+        if _has_changed(facts, missing, rest.tensors, rest.versions):
             raise RuntimeError(_CHANGED)
-    return rest.tensors
+        return rest.tensors
+    try:
+        saved: Sequence[torch.Tensor] = ctx.saved_tensors
+    except RuntimeError:  # also where only what the missing tangents need has changed
+        if not missing or ctx.layouts is not None:
+            raise
+        saved = tuple([raw.data for raw in ctx._raw_saved_tensors])
+        if _has_changed(facts, missing, saved, ctx.versions):
+            raise
+    return saved if ctx.layouts is None else tuple(map(_laid_out, saved, ctx.layouts))
+
+
+def _has_changed(
+    facts: NodeFacts, missing: frozenset[int], saved: Sequence[torch.Tensor], versions: tuple[int, ...]
+) -> bool:
+    """Whether what the tangents that are not `missing` need was written after the forward."""
+    reads = [reads for k, reads in enumerate(facts.reads) if k not in missing]
+    return any(saved[i]._version != versions[i] for i in frozenset[int]().union(*reads))
 
 
 def _layout(tensor: torch.Tensor) -> tuple[Any, ...]:
@@ -166,7 +181,7 @@ def _laid_out(tensor: torch.Tensor, layout: tuple[Any, ...]) -> torch.Tensor:
     return memory.expand(shape)
 
 
-def _free(ctx: Any, facts: NodeFacts, missing: frozenset[int], saved: Sequence[torch.Tensor]) -> None:
+def free(ctx: Any, facts: NodeFacts, missing: frozenset[int], saved: Sequence[torch.Tensor]) -> None:
     """A backward without retain_graph has begun: its tangents need nothing any more, nor can those that share with
     them; autograd forgets what the node saved, so what the others may need is kept here."""
     freed = frozenset[int]().union(*[shared for k, shared in enumerate(facts.shared) if k not in missing])
@@ -176,7 +191,8 @@ def _free(ctx: Any, facts: NodeFacts, missing: frozenset[int], saved: Sequence[t
         ctx.call = ctx.rest = None
     elif ctx.rest is None:
         own = tuple([tensor.detach() for tensor in saved])  # a result would hold its own node
-        ctx.rest = Rest(own, tuple([tensor._version for tensor in own]), freed)
+        versions = ctx.versions if ctx.layouts is None else tuple([tensor._version for tensor in own])
+        ctx.rest = Rest(own, versions, freed)
     else:
         ctx.rest = replace(ctx.rest, freed=freed)
 
@@ -210,16 +226,16 @@ def _exact(graph: Differentiable, call: Any, given: list[Any]) -> tuple[Any, ...
         return _eager_gradients(graph, call, given, history=False)
 
 
-def _with_history(ctx: Any, tangents: Sequence[Any], given: list[Any]) -> Sequence[Any]:
+def _with_history(ctx: Any, given: list[Any]) -> Sequence[Any]:
     """Gradients that can be differentiated. Where the call cannot be repeated, those of the compiled backward, which
     raise when they are."""
     graph, call = ctx.graph, ctx.call
     if not graph.eager.is_stale(call):
         return _eager_gradients(graph, call, given)
     with torch.no_grad():
-        gradients = CompiledGraph.backward(ctx, *tangents)
+        found = gradients(ctx, given, free)
     sources = [v for v in (*call.inputs, *given) if isinstance(v, torch.Tensor) and v.requires_grad]
-    ended: Sequence[Any] = _Ended.apply(gradients, *sources)
+    ended: Sequence[Any] = _Ended.apply(found, *sources)
     return ended
 
 
@@ -244,74 +260,3 @@ def _eager_gradients(
     for i, gradient in zip(graph.facts.eager.gradients_of, graph.eager.gradients(call, tangents, history)):
         found[i + 1] = gradient
     return tuple(found)
-
-
-def training_entry(
-    captured: Captured, facts: NodeFacts, forward: Compiled, backward: Compiled, outside: Compiled | None
-) -> Compiled:
-    """The callable that stands for the captured graph: takes its inputs, returns its results, which require grad.
-
-    `backward` returns what `node_gradients` says.
-    """
-    eager = EagerForm(partial(_run_eager, captured.module), facts.eager)
-    forward = uncounted(without_autocast(forward), facts.uncounted)
-    graph = Differentiable(_telling(forward) if facts.changed else forward, backward, eager, facts)
-
-    apply = _apply if captured.grad_enabled else torch.enable_grad()(_apply)  # gradients are on in a part of the graph
-    if facts.unreached:
-        apply = _without_edges(apply, facts.unreached)
-
-    def call(*inputs: Any) -> Sequence[Any]:
-        made = apply(graph, *inputs)
-        return made if outside is None else outside(inputs, made)
-
-    return apart(_marking(call), captured.module, captured.inputs, set(facts.changed)) if facts.changed else call
-
-
-_OWN_MARKS = "__ptdebug_own_marks__"
-
-
-def _telling(forward: Compiled) -> Compiled:
-    """`forward`, whose errors tell that they are its own: it marks those that come after it has changed inputs."""
-
-    def run(*inputs: Any) -> Sequence[Any]:
-        try:
-            return forward(*inputs)
-        except Exception as error:
-            setattr(error, _OWN_MARKS, True)
-            raise
-
-    return run
-
-
-def _marking(call: Compiled) -> Compiled:
-    """`call`, where what raises after the forward (a hook of the program that packs what is saved, a copy outside of
-    the node) is marked: inputs hold their new values then."""
-
-    def run(*inputs: Any) -> Sequence[Any]:
-        try:
-            return call(*inputs)
-        except Exception as error:
-            if not hasattr(error, _OWN_MARKS):
-                setattr(error, CHANGED_INPUTS, True)
-            raise
-
-    return run
-
-
-def _without_edges(apply: Callable[..., Any], unreached: tuple[int, ...]) -> Callable[..., Any]:
-    """`apply` on inputs of which those in `unreached` are detached: what the program detaches has no edge in eager's
-    graph, and along an edge autograd runs the node before even where nothing flows back, which may have been freed."""
-
-    def applied(graph: Differentiable, *inputs: Any) -> Sequence[Any]:
-        cut = list(inputs)
-        for i in unreached:
-            cut[i] = cut[i].detach()
-        made: Sequence[Any] = apply(graph, *cut)
-        return made
-
-    return applied
-
-
-def _run_eager(module: torch.fx.GraphModule, *inputs: Any) -> Sequence[Any]:
-    return eager_form(module)(*inputs)

@@ -1,10 +1,12 @@
 """Results of one compiled graph that are differentiated one after the other, or of which some never are."""
 from __future__ import annotations
 
+import threading
+
 import pytest
 import torch
 
-from .checking import P
+from .checking import P, compile
 from .test_autograd import both
 
 
@@ -117,3 +119,103 @@ def test_infinities_of_a_result_that_is_not_differentiated_stay_out_of_gradients
         return *once, *grads(x)
 
     both(surroundings, program, P(6))
+
+
+def test_a_weight_may_change_before_any_backward_that_does_not_need_it():
+    def surroundings(function, x, v, w):
+        x = x.detach()
+        first, second = function(x, v, w)
+        with torch.no_grad():
+            w.mul_(2)
+        first.backward()
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            second.backward()
+        return grads(v, w)
+
+    def squares(x, v, w):
+        return (v * v).sum(), (w * w).sum()
+
+    both(surroundings, squares, P(4, 3), P(3, 3), P(3, 2))
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0), (0,), (1,)])
+def test_what_is_behind_an_input_runs_for_the_results_that_depend_on_it(order):
+    """Two encoders whose graphs each loss frees, and hooks that are called where a gradient arrives."""
+
+    def surroundings(function, x, v, w):
+        seen = []
+        for number, tensor in enumerate((v, w)):
+            tensor.register_hook(lambda g, n=number: seen.append(torch.full_like(g, n) + g))
+            tensor.register_post_accumulate_grad_hook(lambda p, n=number: seen.append(p.grad.clone() + n))
+        found = function(x.exp().detach(), v.exp(), w.sin())
+        for i in order:
+            found[i].backward()
+        return [*seen, *grads(v, w)]
+
+    both(surroundings, losses, P(4, 3), P(3, 3), P(3, 2))
+
+
+def trunk(a, b, c):
+    """Results of which each depends on more than the one before."""
+    hidden = a.exp()
+    return hidden.sum(), (hidden * b).sum(), (hidden * b * c).sum(), c.sin().sum()
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2, 3), (3, 2, 1, 0), (1, 3), (0,)])
+@pytest.mark.parametrize("together", [True, False])
+def test_results_that_depend_on_more_and_more(order, together):
+    def surroundings(function, *inputs):
+        seen = [torch.zeros(3)]
+        for tensor in inputs:
+            tensor.register_hook(lambda g: seen.append(g + 1))
+        found = function(*(tensor.tanh() for tensor in inputs))
+        if together:
+            torch.autograd.backward([found[i] for i in order])
+        else:
+            for i in order:
+                found[i].backward(retain_graph=True)
+        return [torch.stack(seen).sum(0), torch.tensor(float(len(seen))), *grads(*inputs)]
+
+    both(surroundings, trunk, P(3), P(3), P(3))
+
+
+def test_results_used_in_another_thread_are_differentiated_together_and_twice():
+    """There, autograd numbers its nodes anew: a gradient may be asked for before all tangents are there."""
+
+    def surroundings(function, *inputs):
+        found = function(*(tensor.tanh() for tensor in inputs))
+        used = []
+        thread = threading.Thread(target=lambda: used.extend(value * 2 for value in found))
+        thread.start()
+        thread.join()
+        for kept in (True, False):
+            torch.autograd.backward(used[1:], retain_graph=kept)
+        return grads(*inputs)
+
+    both(surroundings, trunk, P(3), P(3), P(3))
+
+
+def test_gradients_of_gradients_of_results_with_inputs_of_their_own():
+    def surroundings(function, a, b, c):
+        inputs = [tensor.tanh() for tensor in (a, b, c)]
+        found = function(*inputs)
+        first = torch.autograd.grad(found[2], (a, b), create_graph=True)
+        return torch.autograd.grad(first[0].sum() * found[3], (a, b, c))
+
+    both(surroundings, trunk, P(3), P(3), P(3))
+
+
+def test_gradients_of_results_with_inputs_of_their_own_are_handed_over():
+    """A copy would have other memory."""
+    seen = []
+
+    def keep(gradient):
+        seen.append(gradient.data_ptr())
+
+    inputs = P(3, 4), P(3, 4)
+    compiled = compile(lambda a, b: ((a * b).exp(), b.sin()))
+    for tensor in inputs:
+        tensor.register_hook(keep)
+    first, second = compiled(*inputs)
+    (first.sum() + second.sum()).backward()
+    assert sorted(seen) == sorted(tensor.grad.data_ptr() for tensor in inputs)
