@@ -5,7 +5,7 @@ traced together through autograd; `results.py` says where each result comes from
 forward saves and which the backward computes again, as decisions: `cut.py` finds the cheapest choice, with the prices
 of `costs.py` and the flow of `flow.py`, `halves.py` splits the graph there, `peak.py` predicts its memory),
 `function.py` (the autograd node that stands in the program's own graph and runs both; `facts.py` says what it must
-know of them), `results_apart.py` (several nodes in its place, where results lead to different inputs), `outside.py`
+know of them), `results_apart.py` (several nodes in its place, where that makes a difference), `outside.py`
 (views and new values of inputs, made around the node), `entry.py` (the callable that does all of this), `eager.py` (the
 call repeated in eager, for a backward that must be differentiable itself).
 """

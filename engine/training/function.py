@@ -28,7 +28,8 @@ class NodeFacts:
     each of the node's `arguments`, the tangents without which it has no gradient. `shared` is the joint graph's.
     `reads` has, for each tangent, the saved tensors that what it leads to is computed with; `alone` the sets of
     tangents that some such computation depends on, and on no others. `changed` are the inputs that the graph writes,
-    `unreached` those that require grad and that no tangent leads to, `uncounted` the forward's.
+    `unreached` those that require grad and that no tangent leads to, `uncounted` the forward's, `order` the joint
+    graph's.
     """
 
     results: int
@@ -45,6 +46,7 @@ class NodeFacts:
     unreached: tuple[int, ...]
     eager: EagerFacts
     uncounted: tuple[int, ...] = ()
+    order: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

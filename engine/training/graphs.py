@@ -35,7 +35,8 @@ class JointGraph:
     `reached[i]` are the tangents that autograd's graph leads from to gradient i: where none of them is given, there is
     no gradient (None, as in eager, which is not zeros: an optimizer leaves such a parameter alone). `shared[k]` are the
     tangents whose backward needs a tensor that a node of autograd's has saved and that of tangent k needs, too (k among
-    them): of results with nothing in common, one can be differentiated after the other.
+    them): of results with nothing in common, one can be differentiated after the other. `order` has the inputs that are
+    leaves, as their gradients arrive in eager.
     """
 
     forward: AtenGraph
@@ -45,6 +46,7 @@ class JointGraph:
     assigned: dict[int, int]
     reached: tuple[frozenset[int], ...]
     shared: tuple[frozenset[int], ...]
+    order: tuple[int, ...] = ()
 
     @property
     def module(self) -> torch.fx.GraphModule:

@@ -79,6 +79,7 @@ class _Input:
     value: Any
     requires_grad: bool
     edge: Any = None
+    is_leaf: bool = False
 
 
 def trace_joint(captured: Captured, context: CompileContext, lowered: Container[Any] = ()) -> JointGraph | None:
@@ -108,6 +109,10 @@ def trace_joint(captured: Captured, context: CompileContext, lowered: Container[
         walks = [_walk(results.values[k]) for k in differentiated]
         reached = tuple(frozenset(k for k, w in enumerate(walks) if (e.node, e.output_nr) in w.edges) for e in edges)
         shared = _shared(walks)
+        order: list[int] = []
+        for i in wanted:
+            if inputs[i].is_leaf:
+                inputs[i].value.register_hook(functools.partial(_note, order, i))
         gradients = _differentiate(tracer, results, differentiated, edges)
         with tracer, torch.no_grad():
             values = [*map(_unwrap, results.values), *map(_resolved, gradients)]
@@ -118,7 +123,9 @@ def trace_joint(captured: Captured, context: CompileContext, lowered: Container[
     uncounted = uncounted_writes(captured, wrapped, inside)
     forward = AtenGraph(module, captured.inputs, dict(enumerate(inside)), results.outputs, uncounted=uncounted)
     assigned = {len(inside) + k: i for k, i in enumerate(sorted(tracked))}
-    return JointGraph(forward, len(results.values), tuple(differentiated), tuple(wanted), assigned, reached, shared)
+    return JointGraph(
+        forward, len(results.values), tuple(differentiated), tuple(wanted), assigned, reached, shared, tuple(order)
+    )
 
 
 def _refuse_inference_mode(captured: Captured) -> None:
@@ -159,7 +166,7 @@ def _wrap_inputs(captured: Captured, tracer: JointTracer) -> list[_Input]:
         elif requires_grad:
             torch._mirror_autograd_meta_to(fake, value)  # type: ignore[attr-defined]
         edge = torch.autograd.graph.get_gradient_edge(value) if requires_grad else None
-        inputs.append(_Input(value, requires_grad, edge))
+        inputs.append(_Input(value, requires_grad, edge, requires_grad and is_leaf))
     return inputs
 
 
@@ -191,6 +198,11 @@ def _differentiate(tracer: JointTracer, results: Results, differentiated: list[i
         except RuntimeError as error:  # the program's own, which its backward raises
             raise EngineUnsupported(f"differentiating the graph raises: {str(error).partition(chr(10))[0]}") from error
     return list(found)
+
+
+def _note(order: list[int], position: int, _: torch.Tensor) -> None:
+    """A hook: the gradient of the input at `position` has arrived."""
+    order.append(position)
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,16 @@
-"""Results that lead to different inputs: an autograd node for each such result, and one for the inputs that the same
-results lead to.
+"""Several autograd nodes in the place of one, where the program may see the difference: one for each result, one for
+each leaf, and one for the other inputs that the same results lead to.
 
 Autograd runs what is behind each edge of a node that it has run, with None where nothing flows back: hooks are called,
 and a graph that another backward has freed raises. In eager a result has no edge to an input that it does not depend
-on. So the node that holds what the forward has saved stays outside of the program's graph, and these ask it.
+on. Nor do the gradients of all inputs arrive at once there, but one after the other, which hooks may see. So the node
+that holds what the forward has saved stays outside of the program's graph, and these ask it.
 """
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter, itemgetter
 from typing import Any
 
 import torch
@@ -110,45 +112,54 @@ _of_inputs = super(torch.autograd.Function, _Inputs).apply  # without the checks
 _of_a_result = super(torch.autograd.Function, _Result).apply
 
 
+_hooks, _later_hooks, _is_leaf = map(attrgetter, ("_backward_hooks", "_post_accumulate_grad_hooks", "is_leaf"))
+
+
 def with_own_edges(apply: Callable[..., Any], facts: NodeFacts) -> Callable[..., Any]:
-    """`apply` (of CompiledGraph), with nodes like these where it makes a difference: something is behind an input that
-    not all results lead to, or hooks wait there."""
-    classes: dict[frozenset[int], list[int]] = {}
-    for i, tangents in enumerate(facts.reached):
-        if tangents:
-            classes.setdefault(tangents, []).append(i)
+    """`apply` (of CompiledGraph), with nodes like these where it makes a difference: where hooks of inputs see which
+    gradients are there, or there is something behind an input that not all results lead to."""
+    places = [i for i, tangents in enumerate(facts.reached) if tangents]
     everything = frozenset(range(len(facts.tangents)))
-    partial = tuple(i - 1 for tangents, places in classes.items() if tangents != everything for i in places)
-    if not partial:
+    partial = [i - 1 for i in places if facts.reached[i] != everything]
+    if len(places) < 2:
         return apply
+    differentiable = itemgetter(*[i - 1 for i in places])
 
     def applied(graph: Differentiable, *inputs: Any) -> Sequence[Any]:
         made: Sequence[Any] = apply(graph, *inputs)
-        if any(map(_has_more_behind, [inputs[i] for i in partial])):
-            return _joined(classes, facts, inputs, made)
+        given = differentiable(inputs)
+        hooked = any(map(_hooks, given)) or any(map(_later_hooks, given))
+        if hooked or not all(map(_is_leaf, [inputs[i] for i in partial])):
+            return _joined(facts, inputs, made)
         return made
 
     return applied
 
 
-def _has_more_behind(tensor: torch.Tensor) -> bool:
-    return not tensor.is_leaf or bool(tensor._backward_hooks or tensor._post_accumulate_grad_hooks)
-
-
-def _joined(
-    classes: dict[frozenset[int], list[int]], facts: NodeFacts, inputs: tuple[Any, ...], made: Sequence[Any]
-) -> Sequence[Any]:
+def _joined(facts: NodeFacts, inputs: tuple[Any, ...], made: Sequence[Any]) -> Sequence[Any]:
     """The results `made` by a CompiledGraph, with nodes of their own."""
     first = made[facts.tangents[0]]
     with torch.enable_grad():
         joined = _Joined(first.grad_fn, first.view_as(first).grad_fn)
-        stand_ins = {
-            tangents: _of_inputs(joined, tuple(places), *[inputs[i - 1] for i in places])
-            for tangents, places in classes.items()
-        }
+        stand_ins = [
+            (tangents, _of_inputs(joined, tuple(places), *[inputs[i - 1] for i in places]))
+            for tangents, places in _groups(facts, inputs)
+        ]
         results = list(made)
         for number, position in enumerate(facts.tangents):
-            own = [stand_in for tangents, stand_in in stand_ins.items() if number in tangents]
+            own = [stand_in for tangents, stand_in in stand_ins if number in tangents]
             if own:
                 results[position] = _of_a_result(joined, number, (made[position].detach(),), *own)
     return tuple(results)
+
+
+def _groups(facts: NodeFacts, inputs: tuple[Any, ...]) -> list[tuple[frozenset[int], list[int]]]:
+    """Arguments of the node that get a node in common, with the tangents that lead there. A leaf has its own: of nodes
+    that are ready, autograd runs the one made last, and after it at once what accumulates the gradient. So the gradient
+    that is the first in eager is the last here."""
+    own = {i + 1: (facts.reached[i + 1], [i + 1]) for i in reversed(facts.order) if inputs[i].is_leaf}
+    others: dict[frozenset[int], list[int]] = {}
+    for i, tangents in enumerate(facts.reached):
+        if tangents and i not in own:
+            others.setdefault(tangents, []).append(i)
+    return [*others.items(), *own.values()]

@@ -172,6 +172,29 @@ def after_accumulation(compile):
 
 
 @whole
+def gradients_of_parameters_arrive_one_after_the_other(compile):
+    """The optimizer steps as soon as the last gradient is there; what is there at each is noted before."""
+    seen = []
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4), nn.Tanh(), nn.Linear(4, 3), nn.Linear(3, 4))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def note(name, parameter):
+        seen.append((name, [parameter.grad is None for parameter in model.parameters()]))
+        if name == "0.weight":
+            optimizer.step()
+            optimizer.zero_grad()
+
+    for name, parameter in model.named_parameters():
+        parameter.register_hook(lambda g, name=name: seen.append(("before", name)))
+        parameter.register_post_accumulate_grad_hook(lambda p, name=name: note(name, p))
+    forward = compile(lambda x: model(x).pow(2).sum())
+    for number in range(3):
+        forward(torch.ones(2, 3) + number).backward()
+    return seen, [p.detach().round(decimals=4) for p in model.parameters()], [p.grad for p in model.parameters()]
+
+
+@whole
 def that_closes_over_a_tensor(compile):
     def f(x):
         y = x.exp().detach()
