@@ -17,7 +17,6 @@ import sympy
 import torch
 from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 from torch._guards import Source as TorchSource
-from torch._prims_common import suggest_memory_format
 from torch._subclasses.fake_tensor import DynamicOutputShapeException, FakeTensor, FakeTensorMode
 from torch._subclasses.meta_utils import MetaTensorDesc, MetaTensorDescriber
 from torch.fx.experimental import symbolic_shapes
@@ -31,6 +30,7 @@ from ..artifacts.records import Location
 from .device_guard import hold_device_guard
 from .own_operators import TORCHS
 from .refused import refuse
+from .results_of_any_size import FORMS
 from .sources import SizeSource, Source
 from .strides_of_ones import as_in_eager, is_view
 from .wording import in_words
@@ -66,8 +66,8 @@ class CaptureFakeMode(FakeTensorMode):
             raise NotImplementedError("eager gives what has no elements its own shape back")
         if func is _PACK_PADDED_SEQUENCE:  # torch's fake kernel gives other sizes, and the numbers another dtype
             raise DynamicOutputShapeException(func)
-        if func is _GROUP_NORM and not kwargs and self._has_symbols() and isinstance(args[0], FakeTensor):
-            return _group_norm(*args)
+        if func in FORMS and not kwargs and self._has_symbols() and isinstance(args[0], FakeTensor):
+            return FORMS[func](*args)
         made: Any = _fake_dispatch(self, func, types, args, kwargs)
         strides = as_in_eager(func, args, made)
         return made if strides is None else self._laid_out(func, args[0], made, strides)
@@ -101,15 +101,8 @@ class CaptureFakeMode(FakeTensorMode):
 
 
 _fake_dispatch = getattr(FakeTensorMode.__torch_dispatch__, "__wrapped__", FakeTensorMode.__torch_dispatch__)
-_GROUP_NORM = torch.ops.aten.native_group_norm.default
 _PIXEL_UNSHUFFLE = torch.ops.aten.pixel_unshuffle.default
 _PACK_PADDED_SEQUENCE = torch.ops.aten._pack_padded_sequence.default
-
-
-def _group_norm(x: torch.Tensor, _w: Any, _b: Any, batch: Any, _c: Any, _inner: Any, groups: int, _eps: float) -> Any:
-    """What torch's reference of group norm gives, without its thirty operators on symbolic sizes."""
-    statistics = [x.new_empty((batch, groups)) for _ in range(2)]
-    return torch.empty_like(x, memory_format=suggest_memory_format(x)), *statistics
 
 
 @dataclass(frozen=True)

@@ -263,6 +263,14 @@ def test_a_scale_that_leaves_a_size_as_it_is_at_sizes_that_vary():
           P(1, 2, 7, 10), dynamic=True)
 
 
+@pytest.mark.parametrize("mode, dims", [
+    ("nearest", 1), ("nearest-exact", 1), ("linear", 1), ("bilinear", 2), ("bicubic", 2), ("nearest", 3),
+    ("nearest-exact", 3), ("trilinear", 3)])
+def test_gradients_of_upsampled_images_at_sizes_that_vary(mode, dims):
+    image = P(2, 4, *(5, 7, 6)[:dims])
+    check(lambda x: F.interpolate(x, scale_factor=1.5, mode=mode).sin(), image, dynamic=True)
+
+
 def test_a_backward_of_some_results_at_sizes_that_vary():
     def program(x, y):
         return x * 2, torch.sin(y).prod(-2)
