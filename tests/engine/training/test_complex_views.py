@@ -49,3 +49,10 @@ def test_results_and_gradients_that_are_conjugated_lazily(program):
 
 def test_a_conjugated_view_of_another_result_runs_in_eager():
     check(with_its_base(torch.conj), Z, fallback="lazily conjugated")
+
+
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128, torch.float32])
+@pytest.mark.parametrize("shape", [(), (2, 3)])
+def test_gradients_conjugate_complex_factors_that_are_numbers(shape, dtype):
+    x = torch.randn(shape, dtype=dtype, requires_grad=True)
+    check(lambda x: (x * 2j, (x / (1 - 0.1j)).abs(), 0.3j * x - 1j), x)
