@@ -57,13 +57,14 @@ def test_sizes_that_vary():
     assert fast.fallbacks == []
 
 
-@pytest.mark.parametrize("left", ["several filters for a row", "filters of several rows", "a long filter", "transposed"])
+KEPT = {
+    "several filters for a row": lambda x: F.conv1d(x, torch.ones(12, 1, 3), groups=6),
+    "filters of several rows": lambda x: F.conv1d(x, torch.ones(6, 2, 3), groups=3),
+    "a long filter": lambda x: F.conv1d(x, torch.ones(6, 1, MOST + 1), groups=6),
+    "transposed": lambda x: F.conv_transpose1d(x, torch.ones(6, 1, 3), groups=6),
+}
+
+
+@pytest.mark.parametrize("left", KEPT)
 def test_what_the_library_keeps(left):
-    x = torch.randn(2, 6, 40)
-    programs = {
-        "several filters for a row": lambda x: F.conv1d(x, torch.ones(12, 1, 3), groups=6),
-        "filters of several rows": lambda x: F.conv1d(x, torch.ones(6, 2, 3), groups=3),
-        "a long filter": lambda x: F.conv1d(x, torch.ones(6, 1, MOST + 1), groups=6),
-        "transposed": lambda x: F.conv_transpose1d(x, torch.ones(6, 1, 3), groups=6),
-    }
-    check(programs[left], x)
+    check(KEPT[left], torch.randn(2, 6, 40))
