@@ -239,7 +239,7 @@ def are_different(*objects: object) -> bool:
 _INFIX = {
     operator.add: "+", operator.sub: "-", operator.mul: "*", operator.truediv: "/", operator.floordiv: "//",
     operator.mod: "%", operator.pow: "**", operator.lt: "<", operator.le: "<=", operator.gt: ">", operator.ge: ">=",
-    operator.eq: "==", operator.ne: "!=",
+    operator.eq: "==", operator.ne: "!=", operator.is_: "is",
 }
 _PREFIX = {operator.neg: "-", operator.pos: "+", operator.not_: "not "}
 

@@ -129,6 +129,8 @@ class NumberValue(Value):
                 return constant(function is operator.ne) if differs else None
         tx.trace.spend(10)
         a, b = (side.symbol if isinstance(side, NumberValue) else side.as_constant() for side in (left, right))
+        if torch.SymBool not in (type(a), type(b)):  # torch's formulas compare no number with True
+            a, b = (int(side) if type(side) is bool else side for side in (a, b))
         function = IN_PLACE.get(function, function)  # numbers have none, and FX would print `2 += s0`
         if function in _COMPARISONS and (_is_read_float(a) or _is_read_float(b)):
             raise Unsupported("data-dependent-branch", self.describe())

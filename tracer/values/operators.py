@@ -5,6 +5,7 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..sources import ComputedSource
 from .base import Unsupported, Value
 from .constant import REGISTRY, constant, fold
 
@@ -57,19 +58,55 @@ def same(tx: Interpreter, left: Value, right: Value) -> bool:
     if not (left.identified and right.identified) and left.python_type() is right.python_type():
         raise Unsupported("operator", f"`is` to {left.describe()} and {right.describe()}")
     read = left.source is not None or right.source is not None
-    if read and type(left) is type(right) and left.python_type() not in (int, float):  # equal numbers may be one object
+    if read and type(left) is type(right) and left.python_type() not in (int, float):  # whose values are compared
         tell_apart(tx, left, right)
     return False
 
 
 def identical(tx: Interpreter, left: Value, right: Value) -> bool:
-    """`left is right`, as the program asks it: whether two equal texts are one object, only Python knows."""
-    if not same(tx, left, right):
-        return False
-    if left is right or not (left.is_constant() and right.is_constant()):
+    """`left is right`, as the program asks it: whether two equal texts or numbers are one object, guards say, or only
+    Python knows."""
+    if left is right:
         return True
+    kind = left.python_type()
+    if kind is right.python_type() and kind in _EQUAL_BUT_NOT_ONE:
+        if left.is_constant() and right.is_constant():
+            return _is_one_constant(tx, left, right)
+        if kind in (bool, int, float):
+            return _is_one_number(tx, left, right)
+    return same(tx, left, right)
+
+
+_EQUAL_BUT_NOT_ONE = frozenset((bool, int, float, complex, str, bytes, tuple))
+
+
+def _is_one_constant(tx: Interpreter, left: Value, right: Value) -> bool:
     a, b = left.as_constant(), right.as_constant()
-    if a is not b and not (type(a) is int and -5 <= a <= 256):
+    if a is not b and a != b:
+        return False
+    if type(a) is bool or (type(a) is int and -5 <= a <= 256):
+        return True
+    if left.source is not None and right.source is not None:
+        tx.guards.add(ComputedSource(operator.is_, (left.source, right.source)), "COMPUTED", a is b)
+    elif a is not b:
+        raise Unsupported("operator", f"`is` to {left.describe()} and {right.describe()}")
+    elif left.source is not None or right.source is not None:
+        text = f"{{}} is {a!r}, and the object that it was"
+        tx.guards.add(left.source or right.source, "LAMBDA", (lambda real: real is a, text))
+    return a is b
+
+
+def _is_one_number(tx: Interpreter, left: Value, right: Value) -> bool:
+    """Of a kind, and one of them varies. Python keeps one object of each bool and of each small int."""
+    if left.python_type() is bool:
+        return left.truth(tx) == right.truth(tx)
+    is_nan = left.python_type() is float and apply(tx, operator.ne, left, left).truth(tx)  # and may be itself
+    if not is_nan and not apply(tx, operator.eq, left, right).truth(tx):
+        return False
+    small = left.python_type() is int and all(
+        apply(tx, operator.le, low, high).truth(tx) for low, high in ((constant(-5), left), (left, constant(256)))
+    )
+    if not small:
         raise Unsupported("operator", f"`is` to {left.describe()} and {right.describe()}")
     return True
 
