@@ -10,7 +10,6 @@ import inspect
 import os
 import sys
 import traceback
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +20,7 @@ from ..artifacts.context import CompileContext, CompileId, ToldByData
 from ..tracer import dispatch, eval_frame
 from ..tracer.capture import Backend, CapturedGraph, Compiled, CompileOptions
 from ..tracer.guards.versions import Versions
+from ..tracer.warning_filters import no_warnings
 from . import session
 from .inputs import saving_inputs
 
@@ -93,8 +93,7 @@ def engine_backend(captured: CapturedGraph, context: CompileContext) -> Compiled
     """The engine, guarded: whatever it raises, the graph runs (as captured, in eager) and the reason is recorded."""
     try:
         load_or_compile = _engine()
-        with warnings.catch_warnings():  # what torch warns our engine of is not the program's business
-            warnings.simplefilter("ignore")
+        with no_warnings():  # what torch warns our engine of is not the program's business
             compiled = load_or_compile(captured, context, _compiler)
     except ToldByData:
         raise

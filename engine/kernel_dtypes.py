@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import re
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -70,9 +69,7 @@ def _refusal(operator: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> s
     numbers = {a.name for a in operator._schema.arguments if "number" in str(a.type) and not counts}
     given = {a.name: value for a, value in zip(operator._schema.arguments, args)} | dict(kwargs)
     try:
-        with (no_dispatch(), torch._C._DisablePythonDispatcher(), torch._C._ExcludeDispatchKeyGuard(TRACING),
-              warnings.catch_warnings()):
-            warnings.simplefilter("ignore")
+        with no_dispatch(), torch._C._DisablePythonDispatcher(), torch._C._ExcludeDispatchKeyGuard(TRACING):
             small = {name: _small(value, name in numbers) for name, value in given.items()}
             operator(*[small[a.name] for a in operator._schema.arguments[:len(args)]], **{k: small[k] for k in kwargs})
     except Exception as error:  # of sizes that do not fit, too

@@ -47,7 +47,7 @@ from .skips import involves_tensors, program_frames, skip_reason
 from .statistics import STATISTICS
 from .tracebacks import without_first
 from .values.handlers import handler_of
-from .warning_filters import warnings_are_no_errors
+from .warning_filters import passed_over, warnings_are_no_errors
 
 log = logging.getLogger("ptdebug")
 _KEY = "ptdebug"  # of our part of torch's frame state
@@ -409,6 +409,7 @@ def optimize(fn: Callable[..., Any], options: CompileOptions) -> Callable[..., A
             set_callback(before)
             set_region(region)
 
+    compiled.__code__ = passed_over(compiled.__code__)
     eval_frame.skip_code(compiled.__code__)
     functools.update_wrapper(compiled, fn, updated=())
     compiled.__dict__["_torchdynamo_orig_callable"] = fn  # as torch.compile's wrappers have it

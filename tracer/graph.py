@@ -42,6 +42,7 @@ from .values import build
 from .values.base import Unsupported, Value
 from .values.overrides import override_node
 from .values.tensors_as_numbers import TAKE_SIZES, with_numbers
+from .warning_filters import called_at
 
 if TYPE_CHECKING:
     from .interpreter import Interpreter
@@ -98,6 +99,7 @@ class TraceGraph:
         self.frozen: list[tuple[torch.Tensor, Callable[[], Unsupported]]] = []  # that inputs are since they need none
         self.leaves: list[tuple[torch.Tensor, Callable[[], Unsupported]]] = []  # made here; the break if one leaves
         self.rows: list[ChosenRow] = []  # copies that stand for views
+        self.called: Callable[..., Any]  # calls functions from the program's line that the next operation is of
         self.operations = 0
         self.sets_modes = False
 
@@ -197,6 +199,7 @@ class TraceGraph:
         caught = not self.caught and (may_raise(name, node_args) or is_own(target)) and is_caught(tx)
         if caught and not tx.trace.options.run_again:  # the graph's error would go past the program's handlers
             raise Unsupported("may-raise", name)
+        self.called = called_at(tx.code, tx.info.location(tx.current).line, tx.f_globals)
         fake = self.run_fake(op, target, node_args, node_kwargs)
         refuse_hidden_gradients(target, (node_args, node_kwargs), fake)
         if self.unchecked and isinstance(target, torch._ops.HigherOrderOperator):
@@ -278,11 +281,11 @@ class TraceGraph:
             with self.fake_mode, _in_cpp(target, fake_args, fake_kwargs):
                 if op == "call_method":
                     before = fake_args[0].shape if target[-1] == "_" else None
-                    fake = getattr(fake_args[0], target)(*fake_args[1:], **fake_kwargs)
+                    fake = self.called(getattr(fake_args[0], target), fake_args[1:], fake_kwargs)
                     if before is not None and fake_args[0].shape != before:
                         raise Unsupported("metadata-mutation", f"Tensor.{target}")
                     return fake
-                fake = _called(target, fake_args, fake_kwargs)
+                fake = self._called(target, fake_args, fake_kwargs)
                 if target in _NATIVE_DROPOUTS and any(fake[0] is a for a in (*fake_args, *fake_kwargs.values())):
                     raise Unsupported("call", _operator_name(op, target))  # eager gives a copy, and drops for None
                 if writes_lists(target):  # which fake tensors do not count
@@ -317,6 +320,16 @@ class TraceGraph:
                 raise Unsupported("missing-fake-kernel", _operator_name(op, target)) from error
             where = _before_the_view(args) if "modified inplace" in first_line else {}
             raise Unsupported("operator-error", f"{_target_name(target)}: {first_line}", **where) from error
+
+    def _called(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """What a function gives of fake values. Raises Unsupported where it changes a tensor's memory or shape."""
+        if _target_name(function).partition(".")[0] in _MOVE_MEMORY:
+            raise Unsupported("metadata-mutation", _operator_name("call_function", function))
+        given = [(tensor, tensor.shape) for tensor in _tensors(kwargs.values())] if kwargs else ()
+        result = self.called(function, args, kwargs)
+        if any(tensor.shape != shape for tensor, shape in given):
+            raise Unsupported("metadata-mutation", f"{_operator_name('call_function', function)} with out=")
+        return result
 
     def finish(self, outputs: Sequence[torch.fx.Node], modes: Modes) -> CapturedGraph:
         """Close the graph with `outputs`, drop what nothing uses, and hand it over. Raises Unsupported where an output
@@ -424,17 +437,6 @@ def _fake(arg: Any) -> Any:
     if isinstance(arg, tuple) and hasattr(arg, "_fields"):
         return kind(*[_fake(item) for item in arg])
     return arg
-
-
-def _called(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    """What a function gives of fake values. Raises Unsupported where it changes a tensor's memory or shape."""
-    if _target_name(function).partition(".")[0] in _MOVE_MEMORY:
-        raise Unsupported("metadata-mutation", _operator_name("call_function", function))
-    given = [(tensor, tensor.shape) for tensor in _tensors(kwargs.values())] if kwargs else ()
-    result = function(*args, **kwargs)
-    if any(tensor.shape != shape for tensor, shape in given):
-        raise Unsupported("metadata-mutation", f"{_operator_name('call_function', function)} with out=")
-    return result
 
 
 def _tensors(args: Iterable[Any]) -> list[torch.Tensor]:
