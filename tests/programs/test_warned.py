@@ -28,6 +28,7 @@ def warned(action, f, *calls):
     found = []
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter(action)
+        warnings.filterwarnings("ignore", category=ResourceWarning)  # of what earlier tests have left
         globals().pop("__warningregistry__", None)
         for args in calls:
             found.append(call(f, *args))
