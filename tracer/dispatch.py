@@ -429,7 +429,8 @@ def _visible(fn: Callable[..., Any]) -> Callable[..., Any]:
     """A callable with a frame that the hook looks at, and that runs `fn`."""
     function = fn.__func__ if isinstance(fn, types.MethodType) else fn
     if isinstance(fn, types.MethodType) and isinstance(fn.__self__, torch.nn.Module) and function.__name__ in _CALLS:
-        forward = getattr(type(fn.__self__).forward, "__code__", None)
+        # A scripted module's class has a descriptor that raises where the class itself is asked.
+        forward = getattr(getattr(type(fn.__self__), "forward", None), "__code__", None)
         if forward is not None:
             _REGISTRY.wanted[forward] = True
         return fn

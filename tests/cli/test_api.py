@@ -356,3 +356,10 @@ assert not loaded, loaded[:5]
 """
     done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-3000:]
+
+
+@pytest.mark.parametrize("make", [torch.jit.script, lambda module: torch.jit.trace(module, torch.ones(2))])
+def test_a_scripted_module_is_compiled(make: Callable[[torch.nn.Module], torch.nn.Module]) -> None:
+    scripted = make(torch.nn.Softplus())
+    compiled = ptdebug.compile(scripted)
+    assert torch.equal(compiled(torch.ones(2)), scripted(torch.ones(2)))
