@@ -5,9 +5,9 @@ they continue (`Frame.origin`, which `Break.resumes` names).
 """
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from .recording import Recording
 from .records import Break, Frame, Graph, Runtime, Schedule
@@ -17,7 +17,7 @@ from .records import Break, Frame, Graph, Runtime, Schedule
 class BreakCost:
     """`graphs` that would be part of the one before it; pairs of kernels on its two sides that exchange a tensor
     through memory and might have been one (`unfused`, an upper bound); `seconds` of compiling what follows
-    and of tracing that was thrown away; `passes`, how often compiled code after it ran."""
+    and of tracing that was thrown away; `passes`, how often the program went on after it in compiled code."""
 
     graphs: int = 0
     unfused: int = 0
@@ -37,9 +37,11 @@ class BreakCosts:
     def __init__(self, recording: Recording) -> None:
         self._seconds = {info.id: info.seconds.get("total", 0.0) for info in recording.compiles()}
         self._continued: dict[tuple[str, str], list[str]] = defaultdict(list)
+        self._functions: dict[str, str] = {}
         for owner, frame in recording.records(Frame):
             if frame.origin:
                 self._continued[_process(owner), frame.origin].append(owner)
+                self._functions[owner] = frame.origin.rpartition("+")[0]
         self._graphs = {i.compile for i in recording.artifacts(stage="capture")}
         self._schedules = dict(recording.records(Schedule))
         self._calls = {owner: runtime.calls for owner, runtime in recording.records(Runtime)}
@@ -56,9 +58,16 @@ class BreakCosts:
                     before[other].append((owner, found))
         for other, sides in before.items():
             unfused = max(self._unfused(owner, other, found.kept) for owner, found in sides)
-            seconds, calls = self._seconds.get(other, 0.0), self._calls.get(other, 0)
-            total += BreakCost(int(other in self._graphs), unfused, seconds, calls)
-        return total
+            total += BreakCost(int(other in self._graphs), unfused, self._seconds.get(other, 0.0))
+        return replace(total, passes=self._passes(before))
+
+    def _passes(self, continued: Iterable[str]) -> int:
+        """How often the program went on in these compilations. Each function around the one that breaks also goes on,
+        so the function counts that goes on most often."""
+        calls: Counter[str] = Counter()
+        for other in continued:
+            calls[self._functions[other]] += self._calls.get(other, 0)
+        return max(calls.values(), default=0)
 
     def _unfused(self, before: str, after: str, kept: tuple[str, ...]) -> int:
         first, second = self._schedules.get(before), self._schedules.get(after)

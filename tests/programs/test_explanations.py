@@ -78,6 +78,30 @@ def test_a_break_is_one_entry_with_its_expression_and_cost(recording: Recording)
     assert document["column"] == 4 and document["end_line"] == document["line"]
 
 
+def innermost(x):
+    print(end="")
+    return x + 1
+
+
+def inner(x):
+    return innermost(x * 2) * 2
+
+
+def middle(x):
+    return inner(x * 3) * 3
+
+
+def test_a_break_inside_of_calls_is_passed_as_often_as_the_program_passes_it(tmp_path: Path) -> None:
+    with ptdebug.record("nested", out=tmp_path):
+        for function, calls in ((lambda x: middle(x) - 1, 3), (lambda x: inner(x) - 2, 2)):
+            compiled = ptdebug.compile(function)
+            for _ in range(calls):
+                compiled(X)
+    with Recording.open(tmp_path / "nested") as opened:
+        (cost,) = break_costs(opened)
+    assert cost.passes == 5
+
+
 def test_recompilations_name_what_changed_against_the_nearest(recording: Recording) -> None:
     found = {r.what: r for _, r in recompiles(recording)}
     size = found["x.size(0)"]
