@@ -80,4 +80,4 @@ def called_at(code: CodeType, line: int, f_globals: dict[str, Any]) -> Callable[
 def passed_over(code: CodeType) -> CodeType:
     """The same code in a file that `warnings.warn(..., stacklevel=2)` and logging's `stacklevel` do not count: as they
     do with the import system's, by parts of the name."""
-    return code.replace(co_filename="<ptdebug importlib._bootstrap>")
+    return code.replace(co_filename=f"{code.co_filename} (importlib._bootstrap)")
