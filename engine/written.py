@@ -64,9 +64,10 @@ class Written:
         varies = _name(node) == "as_strided" and value._has_symbolic_sizes_strides
         if _name(node) in EXPANDING or _name(node) == WINDOWS or varies or repeats(value):
             self._expanded[storage] = node
-        if _name(node) == "as_strided" and not _fills(base.meta.get("val")):
+        layout = base.meta.get("val", self._promised[storage])
+        if _name(node) == "as_strided" and not _fills(layout):
             self._around[storage] = node
-            if base.op not in ("placeholder", "get_attr") and not _lies_close(base.meta.get("val")):
+            if base.op not in ("placeholder", "get_attr") and not _lies_close(layout):
                 # eager may have copied what lies between its elements, too
                 raise EngineUnsupported(f"{node} reads memory around {base}, which is made here")
             if storage in self._written:
