@@ -2,7 +2,8 @@
 asked (`a is b`, `x in objects`, a key of a dict).
 
 The trace keeps a Value for each object. Where the program appends to one list and reads the length of another, a later
-call that passes one list in both places is another program. Tensors have a guard of their own (`NO_ALIASING`).
+call that passes one list in both places is another program. Tensors have a guard of their own (`NO_ALIASING`), but for
+those that modules own.
 """
 from __future__ import annotations
 
@@ -33,11 +34,17 @@ def guard_distinct(root: Interpreter) -> None:
         told = {source: None for source in map(_moving, values) if source is not None}
         if told:
             _guard_other_than_fixed(root, told, [value for value in values if _moving(value) is None])
-        if kind not in groups and not issubclass(kind, torch.Tensor):
+        if kind not in groups and not (issubclass(kind, torch.Tensor) and _stay_different(root, told)):
             groups[kind] = told
     for sources in groups.values():
         if len(sources) > 1:
             root.trace.guards.add(ComputedSource(are_different, tuple(sources)), "DISTINCT", True)
+
+
+def _stay_different(root: Interpreter, tensors: Iterable[Source]) -> bool:
+    """Whether `NO_ALIASING` looks at all of them."""
+    guards = root.trace.guards
+    return all(guards.stays_different(source, guards.value(source)) for source in tensors)
 
 
 def _guard_other_than_fixed(root: Interpreter, sources: Iterable[Source], values: Sequence[Value]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import operator
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -83,6 +84,30 @@ class ModuleGlobalSource(Source):
     @cached_property
     def expression(self) -> str:
         return f"__import_module({self.module!r}).{self.name}"
+
+
+@dataclass(frozen=True, eq=False)
+class ClassSource(Source):
+    """A class that no module has under its name: one of a function, or of another class. It is not kept alive."""
+
+    name: str
+    at: int
+
+    @classmethod
+    def of(cls, found: type) -> ClassSource:
+        """The source of a class."""
+        source = cls(found.__qualname__, id(found))
+        source.__dict__["known"] = weakref.ref(found)  # no field: it would ask the metaclass for a hash
+        return source
+
+    def value(self) -> type | None:
+        """The class, None where it is gone."""
+        found: type | None = self.__dict__["known"]()
+        return found
+
+    @cached_property
+    def expression(self) -> str:
+        return self.name
 
 
 @dataclass(frozen=True, eq=False)

@@ -232,3 +232,39 @@ def test_a_view_of_which_autograd_was_not_asked_since_its_base_has_a_gradient(in
         return call(compile(f), whole, part, WEIGHT), whole, call(compile(asked), *_whole_and_part(), WEIGHT)
 
     check(use)
+
+
+class Holder(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(2))
+        self.register_buffer("table", torch.ones(2))
+
+
+def test_a_tensor_of_a_module_and_an_argument() -> None:
+    def use(compile):
+        module = Holder()
+
+        def f(module, x):
+            return x + 1, x is module.table, x is module.weight, len({x, module.table})
+
+        f = compile(f)
+        arguments = torch.ones(2), module.table, torch.nn.Parameter(torch.zeros(2)), module.weight, torch.ones(2)
+        return [f(module, x) for x in arguments]
+
+    check(use)
+
+
+def test_tensors_of_two_modules() -> None:
+    def use(compile):
+        first, second = Holder(), Holder()
+        f = compile(lambda x: (x + 1, first.weight is second.weight, first.table is second.table))
+        out = [f(X)]
+        second.weight = first.weight
+        out.append(f(X))
+        second.table = first.table
+        out.append(f(X))
+        second.weight = torch.nn.Parameter(torch.zeros(2))
+        return [*out, f(X)]
+
+    check(use)

@@ -85,3 +85,16 @@ class GuardBuilder:
     def value(self, source: Source) -> Any:
         """The real object behind `source` in this frame."""
         return self.scope.value(source)
+
+    def stays_different(self, source: Source, tensor: torch.Tensor) -> bool:
+        """Whether one guard keeps this tensor apart from all others. What modules own is left out: it rarely changes,
+        and is costly."""
+        return not isinstance(tensor, torch.nn.Parameter) and not self._is_owned_by_module(source)
+
+    def _is_owned_by_module(self, source: Source) -> bool:
+        owner = source.base
+        while owner is not None:
+            if issubclass(type(self.value(owner)), torch.nn.Module):
+                return True
+            owner = owner.base
+        return False

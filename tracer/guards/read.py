@@ -14,6 +14,7 @@ from ..sources import (
     AttrSource,
     CallSource,
     CellSource,
+    ClassSource,
     ComputedSource,
     ConstantSource,
     DefaultSource,
@@ -107,6 +108,7 @@ _ROOTS: dict[type[Source], Callable[[Scope, Any], Any]] = {
     LocalSource: lambda scope, source: scope.f_locals[source.name],
     GlobalSource: _global,
     ModuleGlobalSource: lambda scope, source: sys.modules[source.module].__dict__[source.name],
+    ClassSource: lambda scope, source: source.value(),
     ConstantSource: lambda scope, source: source.value,
     ComputedSource: lambda scope, source: source.function(*[scope.value(arg) for arg in source.args]),
 }

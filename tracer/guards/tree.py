@@ -27,6 +27,7 @@ from ..sources import (
     AttrSource,
     CallSource,
     CellSource,
+    ClassSource,
     ComputedSource,
     DefaultSource,
     GlobalSource,
@@ -297,11 +298,11 @@ class GuardTree:
                 self.manager(home).add_lambda_guard(on_number(guards), parts, None)
 
     def add_to_alias_check(self, source: Source, tensor: torch.Tensor, manager: Manager) -> None:
-        """Tensors that were different must stay so. What modules own is left out: it rarely changes, and is costly."""
+        """Tensors that were different must stay so."""
         if isinstance(source, CallSource) and source.function == "tensor_of":  # a new one each time, of the same array
             manager = self.manager(source.owner)
             tensor = self.value(source.owner)
-        if not isinstance(tensor, torch.nn.Parameter) and not self._is_owned_by_module(source):
+        if self.builder.stays_different(source, tensor):
             self._unaliased.append((source, tensor, manager))
 
     def finish_alias_check(self) -> None:
@@ -311,14 +312,6 @@ class GuardTree:
             names = [source.expression for source, _ in different.values()]
             parts = self.imply(GLOBAL_STATE, "NO_ALIASING", tuple(names))
             cpp.install_no_tensor_aliasing_guard([m for _, m in different.values()], names, parts, None)
-
-    def _is_owned_by_module(self, source: Source) -> bool:
-        owner = source.base
-        while owner is not None:
-            if issubclass(type(self.value(owner)), torch.nn.Module):
-                return True
-            owner = owner.base
-        return False
 
 
 def _has_stock_getattr(value: Any) -> bool:
@@ -363,6 +356,10 @@ def _module_global(tree: GuardTree, source: ModuleGlobalSource) -> Manager:
     variables = sys.modules[source.module].__dict__
     manager = _globals(tree, variables, f"__import_module({source.module!r}).__dict__")
     return manager.dict_getitem_manager(key=source.name, **tree.step(source))
+
+
+def _class(tree: GuardTree, source: ClassSource) -> Manager:
+    return tree.root.lambda_manager(python_lambda=lambda _: source.value(), **tree.step(source))
 
 
 def _attribute(tree: GuardTree, manager: Manager, source: AttrSource) -> Manager:
@@ -449,7 +446,7 @@ def _size(tree: GuardTree, manager: Manager, source: SizeSource) -> Manager:
 
 
 _ROOTS: dict[type[Source], Callable[..., Manager]] = {
-    LocalSource: _local, GlobalSource: _global, ModuleGlobalSource: _module_global,
+    LocalSource: _local, GlobalSource: _global, ModuleGlobalSource: _module_global, ClassSource: _class,
 }
 _STEPS: dict[type[Source], Callable[..., Manager]] = {
     AttrSource: _attribute, ItemSource: _item, KeySource: _key, CallSource: _call, CellSource: _cell,

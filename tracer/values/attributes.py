@@ -48,7 +48,11 @@ def can_be_called(tx: Interpreter, value: Value) -> bool:
     """callable(value)."""
     if value.is_constant():
         return callable(value.as_constant())
-    return special(tx, value.python_type(), "__call__") is not MISSING
+    cls = value.python_type()
+    found = special(tx, cls, "__call__")
+    if is_python_method(found) and any("__call__" in vars(base) for base in filter(is_programs, cls.__mro__)):
+        guard_kept(tx, cls, lambda cls: lookup(cls, "__call__") is not MISSING, "__call__")  # nothing calls it
+    return found is not MISSING
 
 
 def is_programs(cls: type) -> bool:
@@ -218,6 +222,8 @@ class SuperValue(Value):
             return stored
         found = lookup(kind, name, self.cls)
         if found is MISSING:
+            if is_programs(kind):
+                guard_kept(tx, kind, lambda kind: lookup(kind, name, self.cls) is MISSING, name)
             tx.raise_observed(AttributeError, f"'super' object has no attribute '{name}'")
         place = next(i for i, c in enumerate(kind.__mro__) if i > kind.__mro__.index(self.cls) and name in c.__dict__)
         source = getattr(from_python(tx, kind.__mro__[place]), "source", None)
@@ -228,6 +234,8 @@ class SuperValue(Value):
             return self._of_class(tx, found, name, source)
         if name == "__new__":
             return class_member(tx, getattr(found, "__func__", found), name, source)
+        if not hasattr(type(found), "__get__"):  # the owner itself may have another under this name
+            return class_member(tx, found, name, source)
         return bind(tx, found, name, self.owner, kind, source)
 
     def _of_class(self, tx: Interpreter, found: Any, name: str, source: Source | None) -> Value:

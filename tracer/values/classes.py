@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..sources import AttrSource, CallSource, Source
+from ..sources import AttrSource, CallSource, ClassSource, Source
 from .attributes import MISSING, bind, is_programs, is_python_method, lookup, special, stored_in_class
 from .base import Unsupported, Value
 from .bound_methods import build_bound
@@ -111,6 +111,8 @@ class ClassValue(Value):
         try:
             real = getattr(self.cls, name)
         except AttributeError as error:
+            if is_programs(self.cls):
+                guard_kept(tx, self.cls, lambda cls: lookup(cls, name) is lookup(type(cls), name), name)  # nothing
             tx.raise_observed(AttributeError, *error.args)
         if callable(real) and not isinstance(real, type):
             return BoundBuiltin(self, name)
@@ -379,7 +381,7 @@ _FAMILIES: list[tuple[Callable[[type], bool], Callable[..., Value]]] = [
 def build_class(tx: Interpreter, obj: type, source: Source | None) -> Value:
     """A class, guarded by identity where the program could rebind it."""
     if source is None:
-        source = importable(obj)
+        source = importable(obj) or (ClassSource.of(obj) if is_programs(obj) else None)
     elif not is_stable(source):
         tx.guards.add(source, "ID_MATCH", obj)
     return ClassValue(obj, source)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..sources import ModuleGlobalSource, Source
+from ..sources import ClassSource, ModuleGlobalSource, Source
 from .base import Unsupported, Value
 from .constant import REGISTRY, ConstantValue
 
@@ -104,12 +104,12 @@ BY_IDENTITY = {type(Ellipsis), type(NotImplemented), CodeType, torch.finfo, torc
 
 def _guard_alias(tx: Interpreter, obj: Any, value: Value, source: Source) -> None:
     """A second way to the same object: it must stay the same object."""
-    if value.source is not None and value.source != source:
-        if is_stable(source):
-            return
-        tx.guards.add(source, "DUPLICATE_INPUT", value.source)
-    elif value.source is None and not is_stable(source):
+    if is_stable(source):
+        return
+    if value.source is None or isinstance(value.source, ClassSource):
         tx.guards.add(source, "ID_MATCH", obj)
+    elif value.source != source:
+        tx.guards.add(source, "DUPLICATE_INPUT", value.source)
 
 
 def is_stable(source: Source | None) -> bool:
