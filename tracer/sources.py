@@ -12,6 +12,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from types import FunctionType
 from typing import Any
 
 
@@ -87,22 +88,23 @@ class ModuleGlobalSource(Source):
 
 
 @dataclass(frozen=True, eq=False)
-class ClassSource(Source):
-    """A class that no module has under its name: one of a function, or of another class. It is not kept alive."""
+class KnownSource(Source):
+    """A class or function that no module has under its name: one of a function, or of another class. It is not kept
+    alive."""
 
     name: str
     at: int
 
     @classmethod
-    def of(cls, found: type) -> ClassSource:
-        """The source of a class."""
+    def of(cls, found: type | FunctionType) -> KnownSource:
+        """The source of this one."""
         source = cls(found.__qualname__, id(found))
         source.__dict__["known"] = weakref.ref(found)  # no field: it would ask the metaclass for a hash
         return source
 
-    def value(self) -> type | None:
-        """The class, None where it is gone."""
-        found: type | None = self.__dict__["known"]()
+    def value(self) -> type | FunctionType | None:
+        """The class or function, None where it is gone."""
+        found: type | FunctionType | None = self.__dict__["known"]()
         return found
 
     @cached_property

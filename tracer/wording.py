@@ -9,13 +9,13 @@ from .sources import (
     AttrSource,
     CallSource,
     CellSource,
-    ClassSource,
     ComputedSource,
     DefaultSource,
     DrawSource,
     GlobalSource,
     ItemSource,
     KeySource,
+    KnownSource,
     LocalSource,
     ModuleGlobalSource,
     SizeSource,
@@ -33,7 +33,7 @@ _BLOCK = re.compile(r"(async |)(if|elif|for|with|while|class|def|match)\b.*:( *#
 
 def in_words(source: Source) -> str:
     """The object behind `source` as the program would write it; attributes of modules without the dicts they lie in."""
-    if isinstance(source, (LocalSource, GlobalSource, CellSource, ClassSource)):
+    if isinstance(source, (LocalSource, GlobalSource, CellSource, KnownSource)):
         return source.name
     if isinstance(source, ModuleGlobalSource):
         return f"{source.module}.{source.name}"

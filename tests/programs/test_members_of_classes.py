@@ -4,6 +4,7 @@ name, through the type of an instance, class methods and super()."""
 
 from __future__ import annotations
 
+import enum
 import types
 
 import pytest
@@ -113,6 +114,17 @@ def what_a_class_lacks_at_first(compile):
     Layer.factor = 7
     out.append(function(X))
     del Layer.cache
+    return [*out, function(X)]
+
+
+@program
+def what_an_enumeration_lacks_at_first(compile):
+    class Kind(enum.Enum):
+        A = 1
+
+    function = compile(lambda x: x * getattr(Kind, "factor", 2))
+    out = [function(X)]
+    Kind.factor = 7
     return [*out, function(X)]
 
 

@@ -186,3 +186,11 @@ def test_functions_of_several_numbers_that_vary_give_ints_and_raise_as_in_eager(
         return [f(torch.ones(2), n, k) for n, k in ((1, 2), (2, 2), (3, 1), (4, 3), (0, 1), (5, 0), (6, 6))]
 
     check(use)
+
+
+def test_conditions_are_added_to_numbers_that_vary():
+    def use(compile):
+        f = compile(lambda x, k: x * (k + (k > 4) - (k < 9) * (k != 6) + sum([k, k == 2, x.shape[0] > 3])))
+        return [f(torch.ones(n), k) for n, k in ((2, 5), (3, 6), (4, 2), (5, 7), (4, 3), (5, 10))]
+
+    check(use)

@@ -27,12 +27,12 @@ from ..sources import (
     AttrSource,
     CallSource,
     CellSource,
-    ClassSource,
     ComputedSource,
     DefaultSource,
     GlobalSource,
     ItemSource,
     KeySource,
+    KnownSource,
     LocalSource,
     ModuleGlobalSource,
     ResultSource,
@@ -358,7 +358,7 @@ def _module_global(tree: GuardTree, source: ModuleGlobalSource) -> Manager:
     return manager.dict_getitem_manager(key=source.name, **tree.step(source))
 
 
-def _class(tree: GuardTree, source: ClassSource) -> Manager:
+def _known(tree: GuardTree, source: KnownSource) -> Manager:
     return tree.root.lambda_manager(python_lambda=lambda _: source.value(), **tree.step(source))
 
 
@@ -446,7 +446,7 @@ def _size(tree: GuardTree, manager: Manager, source: SizeSource) -> Manager:
 
 
 _ROOTS: dict[type[Source], Callable[..., Manager]] = {
-    LocalSource: _local, GlobalSource: _global, ModuleGlobalSource: _module_global, ClassSource: _class,
+    LocalSource: _local, GlobalSource: _global, ModuleGlobalSource: _module_global, KnownSource: _known,
 }
 _STEPS: dict[type[Source], Callable[..., Manager]] = {
     AttrSource: _attribute, ItemSource: _item, KeySource: _key, CallSource: _call, CellSource: _cell,

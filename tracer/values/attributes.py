@@ -107,6 +107,16 @@ def class_member(tx: Interpreter, found: Any, name: str, cls_source: Source | No
     return build(tx, found, AttrSource(cls_source, name))
 
 
+def method_of(tx: Interpreter, cls: type, name: str, function: Any) -> Value:
+    """The function that a class has as its method `name`, for who calls it on the class's behalf."""
+    return class_member(tx, function, name, from_python(tx, cls).source)
+
+
+def part_of(tx: Interpreter, cls: type, name: str, part: str, function: Any) -> Value:
+    """The function that a descriptor of the class holds as `part`: a property's `fset`."""
+    return _part(tx, function, name, part, from_python(tx, cls).source)
+
+
 def bind(tx: Interpreter, found: Any, name: str, owner: Value, cls: type, cls_source: Source | None) -> Value:
     """`found`, a member of the class `cls` of `owner`, as read through the instance."""
     if cls_source is None:  # an instance made in the trace, perhaps of a class that was read from somewhere
@@ -131,6 +141,9 @@ def bind(tx: Interpreter, found: Any, name: str, owner: Value, cls: type, cls_so
     if isinstance(found, functools.partialmethod):
         if not isinstance(found.func, FunctionType):
             raise Unsupported("attribute", f"the partialmethod {name}")
+        where = _source_of_descriptor(tx, found, name, cls, cls_source)
+        if where is not None:
+            tx.guards.add(where, "ID_MATCH", found)
         given = {word: existing(tx, value) for word, value in found.keywords.items()}
         method = MethodValue(from_python(tx, found.func), owner)
         return PartialValue(method, [existing(tx, value) for value in found.args], given)
@@ -141,7 +154,7 @@ def bind(tx: Interpreter, found: Any, name: str, owner: Value, cls: type, cls_so
     getter = lookup(kind, "__get__")
     if isinstance(getter, FunctionType):
         descriptor = _descriptor(tx, found, name, cls, cls_source)
-        return from_python(tx, getter).call(tx, [descriptor, owner, from_python(tx, cls)], {})
+        return method_of(tx, kind, "__get__", getter).call(tx, [descriptor, owner, from_python(tx, cls)], {})
     if isinstance(found, (MemberDescriptorType, GetSetDescriptorType)):
         raise Unsupported("attribute", f"{owner.describe()}.{name}")
     if callable(found):
@@ -150,12 +163,20 @@ def bind(tx: Interpreter, found: Any, name: str, owner: Value, cls: type, cls_so
 
 
 def _descriptor(tx: Interpreter, found: Any, name: str, cls: type, cls_source: Source | None) -> Value:
-    """A descriptor itself: reading it off the class would call its `__get__`."""
+    """A descriptor itself."""
+    source = _source_of_descriptor(tx, found, name, cls, cls_source)
+    return from_python(tx, found) if source is None else build(tx, found, source)
+
+
+def _source_of_descriptor(
+    tx: Interpreter, found: Any, name: str, cls: type, cls_source: Source | None
+) -> Source | None:
+    """Where a descriptor itself is: reading it off the class would call its `__get__`."""
     place = next((i for i, base in enumerate(cls.__mro__) if base.__dict__.get(name) is found), None)
     if cls_source is None or place is None or tx.guards.value(cls_source) is not cls:
-        return from_python(tx, found)
+        return None
     owner = ItemSource(AttrSource(cls_source, "__mro__"), place) if place else cls_source
-    return build(tx, found, ItemSource(AttrSource(owner, "__dict__"), name))
+    return ItemSource(AttrSource(owner, "__dict__"), name)
 
 
 def _part(tx: Interpreter, function: Any, name: str, part: str, cls_source: Source | None) -> Value:

@@ -14,6 +14,7 @@ import torch.fx
 from torch._C import _functorch
 
 from ..function_plans import FunctionPlan
+from .attributes import method_of
 from .base import ObservedException, Unsupported, Value
 from .constant import BoundBuiltin, constant
 from .context_manager import set_grad_mode
@@ -151,12 +152,12 @@ def _inside(tensor: torch.Tensor) -> torch.Tensor:
 
 def _forward(tx: Interpreter, cls: type, context: ContextValue, inputs: Args) -> _Traced:
     """Interpret the forward (and `setup_context`)."""
-    forward = from_python(tx, cls.forward)  # type: ignore[attr-defined]
+    forward = method_of(tx, cls, "forward", cls.forward)  # type: ignore[attr-defined]
     if cls.setup_context is _Function.setup_context:  # type: ignore[attr-defined]
         returned = forward.call(tx, [context, *inputs], {})
     else:
         returned = forward.call(tx, inputs, {})
-        setup = from_python(tx, cls.setup_context)  # type: ignore[attr-defined]
+        setup = method_of(tx, cls, "setup_context", cls.setup_context)  # type: ignore[attr-defined]
         setup.call(tx, [context, TupleValue(inputs, tuple), returned], {})
     if not isinstance(returned, (TensorValue, TupleValue)):
         raise Unsupported(_CODE, f"the forward of {cls.__qualname__} returns {returned.describe()}")
@@ -246,9 +247,9 @@ def _backward(
     items = [traced.returned] if isinstance(traced.returned, TensorValue) else traced.returned.iterate(tx)
     given = [arriving.get(id(item), constant(None)) for item in items]
     asked = tx.trace.layouts_asked
-    function = cls.backward if cls.backward is not _Function.backward else cls.vjp  # type: ignore[attr-defined]
+    name = "backward" if cls.backward is not _Function.backward else "vjp"  # type: ignore[attr-defined]
     try:
-        returned = from_python(tx, function).call(tx, [context, *given], {})
+        returned = method_of(tx, cls, name, getattr(cls, name)).call(tx, [context, *given], {})
     except ObservedException as raised:
         raise Unsupported("raises", raised.value.describe(), **raised.context) from raised
     if any(isinstance(value, TensorValue) and value.fake._version for value in arriving.values()):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..sources import AttrSource, Source
+from ..sources import AttrSource, KnownSource, Source
 from .base import Unsupported, Value
 from .constant import REGISTRY, fold
 from .floats import FloatValue
@@ -136,6 +136,8 @@ def build_function(tx: Interpreter, obj: FunctionType, source: Source | None) ->
     """A function that is interpreted, or one from the tables."""
     if source is None:
         source = importable(obj)
+        if source is None and not is_library(obj.__module__) and not tx.effects.local_classes:
+            source = KnownSource.of(obj)  # classes made here would have new methods each time
     elif not is_stable(source) or _is_programs_method(tx, obj, source):
         tx.guards.add(source, "FUNCTION_MATCH", obj)
     if handler_of(obj) is not None or is_pure(obj) or is_graph_function(obj):

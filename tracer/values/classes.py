@@ -10,8 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..sources import AttrSource, CallSource, ClassSource, Source
-from .attributes import MISSING, bind, is_programs, is_python_method, lookup, special, stored_in_class
+from ..sources import AttrSource, CallSource, KnownSource, Source
+from .attributes import (
+    MISSING,
+    bind,
+    is_programs,
+    is_python_method,
+    lookup,
+    method_of,
+    part_of,
+    special,
+    stored_in_class,
+)
 from .base import Unsupported, Value
 from .bound_methods import build_bound
 from .builtin_functions import BuiltinValue
@@ -26,7 +36,7 @@ from .instances import new_object
 from .kept import guard_kept
 from .operators import REFLECTED
 from .partials import MethodValue
-from .registry import CONSTANT_TYPES, build, builds, existing, from_python, importable, is_stable
+from .registry import CONSTANT_TYPES, build, builds, existing, from_python, importable, is_library, is_stable
 from .sequences import TupleValue, field_names
 
 if TYPE_CHECKING:
@@ -91,7 +101,7 @@ class ClassValue(Value):
         getter = lookup(type(found), "__get__")
         if is_python_method(getter):
             descriptor = from_python(tx, found)
-            return from_python(tx, getter).call(tx, [descriptor, constant(None), self], {})
+            return method_of(tx, type(found), "__get__", getter).call(tx, [descriptor, constant(None), self], {})
         try:
             found = getattr(self.cls, name)
         except AttributeError as error:
@@ -104,15 +114,17 @@ class ClassValue(Value):
     def _of_metaclass(self, tx: Interpreter, name: str) -> Value:
         found = lookup(type(self.cls), name)
         if isinstance(found, FunctionType):
-            return MethodValue(from_python(tx, found), self)
+            return MethodValue(method_of(tx, type(self.cls), name, found), self)
+        if isinstance(found, property) and is_programs(type(self.cls)) and isinstance(found.fget, FunctionType):
+            return part_of(tx, type(self.cls), name, "fget", found.fget).call(tx, [self], {})
+        if found is MISSING and is_programs(self.cls):
+            guard_kept(tx, self.cls, lambda cls: lookup(cls, name) is lookup(type(cls), name), name)  # that is nothing
         told = self._special(tx, "__getattr__", constant(name)) if found is MISSING else None
         if told is not None:
             return told
         try:
             real = getattr(self.cls, name)
         except AttributeError as error:
-            if is_programs(self.cls):
-                guard_kept(tx, self.cls, lambda cls: lookup(cls, name) is lookup(type(cls), name), name)  # nothing
             tx.raise_observed(AttributeError, *error.args)
         if callable(real) and not isinstance(real, type):
             return BoundBuiltin(self, name)
@@ -125,7 +137,9 @@ class ClassValue(Value):
     def _special(self, tx: Interpreter, name: str, *args: Value) -> Value | None:
         """The call of a special method that the metaclass defines in Python; None where it does not."""
         found = special(tx, type(self.cls), name)
-        return from_python(tx, found).call(tx, [self, *args], {}) if isinstance(found, FunctionType) else None
+        if not isinstance(found, FunctionType):
+            return None
+        return method_of(tx, type(self.cls), name, found).call(tx, [self, *args], {})
 
     def setattr(self, tx: Interpreter, name: str, value: Value) -> None:
         """A side effect on the class. Methods and other descriptors, which instances do not read as they are, are left
@@ -152,7 +166,7 @@ class ClassValue(Value):
                 return make(tx, cls, args, kwargs)
         meta_call = special(tx, type(cls), "__call__")
         if is_python_method(meta_call):
-            return from_python(tx, meta_call).call(tx, [self, *args], kwargs)
+            return method_of(tx, type(cls), "__call__", meta_call).call(tx, [self, *args], kwargs)
         return instantiate(tx, self, args, kwargs)
 
     def base_method(self, tx: Interpreter, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
@@ -186,6 +200,9 @@ class ClassValue(Value):
         special = self._special(tx, "__getitem__", key) if not is_plain_enum(self.cls) else None
         if special is not None:
             return special
+        found = lookup(self.cls, "__class_getitem__")
+        if isinstance(found, classmethod) and not is_library(found.__func__.__module__):
+            return self.getattr(tx, "__class_getitem__").call(tx, [key], {})
         if is_plain_enum(self.cls) or hasattr(self.cls, "__class_getitem__"):
             return fold(tx, operator.getitem, [self, key])
         return super().getitem(tx, key)
@@ -275,7 +292,7 @@ def instantiate(tx: Interpreter, cls_value: ClassValue, args: Sequence[Value], k
     new = special(tx, cls, "__new__")
     function = getattr(new, "__func__", new)
     if isinstance(function, FunctionType):
-        made = from_python(tx, function).call(tx, [cls_value, *args], kwargs)
+        made = method_of(tx, cls, "__new__", function).call(tx, [cls_value, *args], kwargs)
         if not issubclass(made.python_type(), cls):
             return made
     elif _is_made_by_builtin(cls):
@@ -381,7 +398,7 @@ _FAMILIES: list[tuple[Callable[[type], bool], Callable[..., Value]]] = [
 def build_class(tx: Interpreter, obj: type, source: Source | None) -> Value:
     """A class, guarded by identity where the program could rebind it."""
     if source is None:
-        source = importable(obj) or (ClassSource.of(obj) if is_programs(obj) else None)
+        source = importable(obj) or (KnownSource.of(obj) if is_programs(obj) else None)
     elif not is_stable(source):
         tx.guards.add(source, "ID_MATCH", obj)
     return ClassValue(obj, source)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..sources import CallSource, ItemSource, Source
-from .attributes import is_python_method, lookup, special
+from .attributes import is_python_method, lookup, method_of, special
 from .base import Unsupported, Value
 from .constant import fold
 from .kept import guard_kept
@@ -52,7 +52,8 @@ def _among(tx: Interpreter, value: Value, kinds: Any) -> bool:
         return _of_protocol(value, kinds)
     if not is_python_method(check):
         return by_class(tx, value, kinds)
-    return from_python(tx, check).call(tx, [from_python(tx, kinds), value], {}).truth(tx)
+    asked = method_of(tx, type(kinds), "__instancecheck__", check)
+    return asked.call(tx, [from_python(tx, kinds), value], {}).truth(tx)
 
 
 def is_subclass(tx: Interpreter, cls: Value, classes: Value) -> bool:
@@ -60,7 +61,7 @@ def is_subclass(tx: Interpreter, cls: Value, classes: Value) -> bool:
     kinds = classes.as_constant()
     for kind in kinds if isinstance(kinds, tuple) else (kinds,):
         if _asks_the_program(kind):
-            check = from_python(tx, lookup(type(kind), "__subclasscheck__"))
+            check = method_of(tx, type(kind), "__subclasscheck__", lookup(type(kind), "__subclasscheck__"))
             found = check.call(tx, [from_python(tx, kind), cls], {}).truth(tx)
         else:
             if cls.is_constant():

@@ -27,6 +27,8 @@ from .attributes import (
     is_data_descriptor,
     is_python_method,
     lookup,
+    method_of,
+    part_of,
     special,
     stored_in_class,
     type_source,
@@ -216,13 +218,13 @@ class ObjectValue(Value):
         if isinstance(found, property):
             if found.fset is None:
                 self._refuse_property(tx, name, "setter")
-            from_python(tx, found.fset).call(tx, [self, value], {})
+            part_of(tx, self.cls, name, "fset", found.fset).call(tx, [self, value], {})
             return
         if found is not MISSING and hasattr(type(found), "__set__") and not isinstance(found, MemberDescriptorType):
             setter = lookup(type(found), "__set__")
             if not is_python_method(setter):
                 raise Unsupported("set-attribute", f"{self.describe()}.{name}")
-            from_python(tx, setter).call(tx, [from_python(tx, found), self, value], {})
+            method_of(tx, type(found), "__set__", setter).call(tx, [from_python(tx, found), self, value], {})
             return
         if self.source is None and not tx.effects.is_new(self):
             raise Unsupported("set-attribute", f"{self.describe()}.{name}")
@@ -257,11 +259,11 @@ class ObjectValue(Value):
         if isinstance(found, property):
             if found.fdel is None:
                 self._refuse_property(tx, name, "deleter")
-            from_python(tx, found.fdel).call(tx, [self], {})
+            part_of(tx, self.cls, name, "fdel", found.fdel).call(tx, [self], {})
             return
         deleter = lookup(type(found), "__delete__")
         if is_python_method(deleter):
-            from_python(tx, deleter).call(tx, [from_python(tx, found), self], {})
+            method_of(tx, type(found), "__delete__", deleter).call(tx, [from_python(tx, found), self], {})
             return
         if isinstance(found, MemberDescriptorType):
             if self.find_attr(tx, name) is None:

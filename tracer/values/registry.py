@@ -10,12 +10,12 @@ import dataclasses
 import enum
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from types import CodeType, MappingProxyType
+from types import CodeType, MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..sources import ClassSource, ModuleGlobalSource, Source
+from ..sources import KnownSource, ModuleGlobalSource, Source
 from .base import Unsupported, Value
 from .constant import REGISTRY, ConstantValue
 
@@ -104,9 +104,9 @@ BY_IDENTITY = {type(Ellipsis), type(NotImplemented), CodeType, torch.finfo, torc
 
 def _guard_alias(tx: Interpreter, obj: Any, value: Value, source: Source) -> None:
     """A second way to the same object: it must stay the same object."""
-    if is_stable(source):
+    if is_stable(source) and (callable(obj) or isinstance(obj, ModuleType)):  # a class may hold any other object
         return
-    if value.source is None or isinstance(value.source, ClassSource):
+    if value.source is None or isinstance(value.source, KnownSource):
         tx.guards.add(source, "ID_MATCH", obj)
     elif value.source != source:
         tx.guards.add(source, "DUPLICATE_INPUT", value.source)
@@ -133,7 +133,7 @@ def is_library(module: str | None) -> bool:
     return (module or "").partition(".")[0] in _LIBRARIES
 
 
-_LIBRARIES = frozenset(sys.stdlib_module_names) | {"torch", "transformers", "einops"}
+_LIBRARIES = frozenset(sys.stdlib_module_names) | {"torch", "transformers", "einops", "ptdebug"}
 
 
 def _builder(kind: type) -> Builder:

@@ -10,6 +10,7 @@ import torch
 
 from ..sources import ItemSource, Source
 from ..wording import in_words
+from .attributes import method_of, part_of
 from .base import Unsupported, Value, with_arguments
 from .constant import REGISTRY, BoundBuiltin, attribute_of_builtin, constant
 from .operators import apply, equal
@@ -208,9 +209,9 @@ class TupleValue(SequenceValue):
         found = getattr(self.kind, name, None)
         if found is None or not any(name in base.__dict__ for base in self.kind.__mro__):  # a metaclass has more
             tx.raise_observed(AttributeError, f"'{self.kind.__name__}' object has no attribute '{name}'")
-        function = from_python(tx, found.fget if isinstance(found, property) else found)
         if isinstance(found, property):
-            return function.call(tx, [self], {})
+            return part_of(tx, self.kind, name, "fget", found.fget).call(tx, [self], {})
+        function = method_of(tx, self.kind, name, found)
         bind = getattr(function, "bound_to", None)
         return bind(self) if bind is not None else function
 
