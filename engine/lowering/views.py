@@ -9,8 +9,10 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import sympy
 import torch
 import torch.fx
+from torch.utils._sympy.functions import PythonMod
 
 from ..overlap import is_dense
 from ..passes.aliasing import returns_alias
@@ -179,32 +181,34 @@ def _flip(graph: GraphLowering, node: torch.fx.Node, x: Value, dims: Sequence[in
 def _roll(graph: GraphLowering, node: torch.fx.Node, x: Value, shifts: Any, dims: Any = ()) -> Value:
     shifts = shifts if isinstance(shifts, (list, tuple)) else (shifts,)
     dims = dims if isinstance(dims, (list, tuple)) else (dims,)
-    plain = x.base.buffer and x.base.device.type == "cpu" and x.reindex is None and type(shifts[0]) is int
+    plain = x.base.buffer and x.base.device.type == "cpu" and x.reindex is None
     if not dims:
         flat = product(x.size)
-        if plain and type(flat) is int and flat > 0 and x.base.stride == contiguous_strides(x.size):
+        if plain and sympy.sympify(flat).is_positive and x.base.stride == contiguous_strides(x.size):
             line = x.through((flat,), regroup(x.size, (flat,)))
-            return _rolled_memory(graph, node, x, shifts[0] % flat, flat, lambda index: offset(index, x.base.stride),
+            return _rolled_memory(graph, node, x, shifts[0], flat, lambda index: offset(index, x.base.stride),
                                   lambda e, index, place: line.load(e, (place,)))
         rolled = x.through((flat,), regroup(x.size, (flat,))).through((flat,), _rolled(0, shifts[0], (flat,)))
         return fresh(graph, node, rolled.through(x.size, regroup((flat,), x.size)))
     if len(dims) == 1 and plain:
         at = dims[0] % len(x.size)
         extent = x.size[at]
-        if x.base.stride[at] == 1 and type(extent) is int and extent > 0:
-            return _rolled_memory(graph, node, x, shifts[0] % extent, extent, lambda index: index[at],
+        if x.base.stride[at] == 1 and sympy.sympify(extent).is_positive:
+            return _rolled_memory(graph, node, x, shifts[0], extent, lambda index: index[at],
                                   lambda e, index, place: x.load(e, (*index[:at], place, *index[at + 1:])))
     for shift, dim in zip(shifts, dims):
         x = x.through(x.size, _rolled(dim % len(x.size), shift, x.size))
     return fresh(graph, node, x)
 
 
-def _rolled_memory(graph: GraphLowering, node: torch.fx.Node, x: Value, shift: int, extent: int,
+def _rolled_memory(graph: GraphLowering, node: torch.fx.Node, x: Value, by: Any, extent: Size,
                    along: Callable[[Index], Linear], read: Callable[[BodyBuilder, Index, Linear], str]) -> Value:
     """A roll along memory: two reads under masks, each of neighbours, where a remainder is a gather.
 
-    `along(index)` is the place, below `extent`, that is rolled by `shift`; `read` reads at another one.
+    `along(index)` is the place, below `extent`, that is rolled by `by`; `read` reads at another one.
     """
+    shift = _below(size(by), extent)
+
     def compute(e: BodyBuilder, index: Index) -> str:
         place = along(index)
         value = e.masked(e("ge", e.index_value(place), shift), lambda: read(e, index, place - shift), 0)
@@ -212,6 +216,13 @@ def _rolled_memory(graph: GraphLowering, node: torch.fx.Node, x: Value, shift: i
         return e.masked(e("lt", e.index_value(place), shift), lambda: read(e, index, moved), value)
 
     return graph.gather(node, (x,), compute)
+
+
+def _below(shift: Size, extent: Size) -> Size:
+    """A roll by `shift` as one forward by less than the extent."""
+    if type(shift) is int and type(extent) is int:
+        return shift % extent
+    return size(PythonMod(sympy.sympify(shift), sympy.sympify(extent)))
 
 
 def _rolled(at: int, shift: Size, shape: Sequence[Size]) -> Reindex:

@@ -1,6 +1,8 @@
 """Paddings that repeat what is inside: values and strides, in loops that are cut into pieces and in whole ones."""
 from __future__ import annotations
 
+import re
+
 import ptdebug
 import pytest
 import torch
@@ -83,6 +85,9 @@ def test_rolls_along_memory(shift):
 
 def test_a_roll_along_memory_reads_neighbours():
     assert "% 37" not in check(lambda x: x.roll(3, 1), torch.randn(5, 37)).source.text
+    again = (torch.randn(4, 22),)
+    varying = check(lambda x: x.roll(x.shape[1] // 2, 1), torch.randn(5, 37), again=again).source.text
+    assert "[i0*" in varying and not re.search(r"remainder<long>\(.*i1", varying)
 
 
 @pytest.mark.parametrize("shift", [0, 1, -3, 75, 184])
