@@ -17,17 +17,19 @@ from .records import Break, Frame, Graph, Runtime, Schedule
 class BreakCost:
     """`graphs` that would be part of the one before it; pairs of kernels on its two sides that exchange a tensor
     through memory and might have been one (`unfused`, an upper bound); `seconds` of compiling what follows
-    and of tracing that was thrown away; `passes`, how often the program went on after it in compiled code."""
+    and of tracing that was thrown away; `passes`, how often the program went on after it in compiled code. Where it did
+    not, `uncompiled` says what runs without being compiled, and why where that is not the break alone."""
 
     graphs: int = 0
     unfused: int = 0
     seconds: float = 0.0
     passes: int = 0
+    uncompiled: str = ""
 
     def __add__(self, other: BreakCost) -> BreakCost:
         return BreakCost(
             self.graphs + other.graphs, self.unfused + other.unfused, self.seconds + other.seconds,
-            self.passes + other.passes,
+            self.passes + other.passes, self.uncompiled or other.uncompiled,
         )
 
 
@@ -35,7 +37,9 @@ class BreakCosts:
     """The costs of a recording's breaks; everything that they are computed from is read once."""
 
     def __init__(self, recording: Recording) -> None:
-        self._seconds = {info.id: info.seconds.get("total", 0.0) for info in recording.compiles()}
+        infos = recording.compiles()
+        self._seconds = {info.id: info.seconds.get("total", 0.0) for info in infos}
+        self._skipped = {info.id: info.reason for info in infos if info.status == "skipped"}
         self._continued: dict[tuple[str, str], list[str]] = defaultdict(list)
         self._functions: dict[str, str] = {}
         for owner, frame in recording.records(Frame):
@@ -59,7 +63,13 @@ class BreakCosts:
         for other, sides in before.items():
             unfused = max(self._unfused(owner, other, found.kept) for owner, found in sides)
             total += BreakCost(int(other in self._graphs), unfused, self._seconds.get(other, 0.0))
-        return replace(total, passes=self._passes(before))
+        uncompiled = next((self._uncompiled(owner, found) for owner, found in met if not found.resume), "")
+        return replace(total, passes=self._passes(before), uncompiled=uncompiled)
+
+    def _uncompiled(self, owner: str, found: Break) -> str:
+        what = "what follows in the function" if owner in self._functions else "the whole function"
+        why = self._skipped.get(owner, found.message)
+        return what if why == found.message else f"{what}, since {why}"
 
     def _passes(self, continued: Iterable[str]) -> int:
         """How often the program went on in these compilations. Each function around the one that breaks also goes on,

@@ -96,8 +96,8 @@ def _marked(found: Break, code: str) -> str:
 
 def cost_text(found: Break, cost: BreakCost) -> str:
     """What a break cost, in a sentence."""
-    if not found.resume:
-        return f"the whole function runs without being compiled; {cost.seconds:.2f} s of tracing for nothing"
+    if cost.uncompiled and not (cost.graphs or cost.passes):
+        return f"not compiled: {cost.uncompiled}; {cost.seconds:.2f} s of tracing for nothing"
     parts = [f"{plural(cost.graphs, 'graph') if cost.graphs else 'no graph'} more"]
     if cost.unfused:
         parts.append(f"up to {plural(cost.unfused, 'kernel')} that could have been fused with another")

@@ -108,7 +108,7 @@ def break_document(owner: str, found: Break, times: int, cost: BreakCost) -> dic
             "function": place.function, "resume": found.resume, "expression": found.expression,
             "column": place.column, "end_line": place.end_line, "end_column": place.end_column,
             "cost": {"graphs": cost.graphs, "kernels_not_fused": cost.unfused, "seconds": cost.seconds,
-                     "passes": cost.passes}}
+                     "passes": cost.passes, "uncompiled": cost.uncompiled}}
 
 
 def recompile_document(info: CompileInfo, found: Recompile) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """What a person reads of breaks, recompilations, guards and sizes, from a program that was recorded."""
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import ptdebug
@@ -100,6 +101,29 @@ def test_a_break_inside_of_calls_is_passed_as_often_as_the_program_passes_it(tmp
     with Recording.open(tmp_path / "nested") as opened:
         (cost,) = break_costs(opened)
     assert cost.passes == 5
+
+
+def by_name(x):
+    print(end="")
+    return x * eval("2")
+
+
+def ends_visibly(x):
+    with open(os.devnull, "w") as file:
+        file.write("")
+    return x + 1
+
+
+def test_what_is_not_compiled_after_a_break_is_told_with_its_reason(tmp_path: Path) -> None:
+    with ptdebug.record("left", out=tmp_path):
+        for function in (by_name, ends_visibly):
+            ptdebug.compile(function)(X)
+    with Recording.open(tmp_path / "left") as opened:
+        whole, *split, rest = break_costs(opened)
+        told = [entry["cost"]["uncompiled"] for entry in summary(opened)["graph_breaks"]]
+    assert told == [whole.uncompiled, *[""] * len(split), rest.uncompiled] and split
+    assert whole.uncompiled.startswith("the whole function, since ") and "eval" in whole.uncompiled
+    assert rest.uncompiled.startswith("what follows in the function, since ") and "generator" in rest.uncompiled
 
 
 def test_recompilations_name_what_changed_against_the_nearest(recording: Recording) -> None:
