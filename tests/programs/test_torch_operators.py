@@ -81,6 +81,17 @@ def conditions_with_effects(compile):
     return outcome(f, torch.ones(3)), outcome(g, torch.ones(3)), seen, total
 
 
+class Named(torch.Tensor):
+    """Has the `__torch_function__` of every tensor."""
+
+
+@program
+def condition_of_a_subclass(compile):
+    f = compile(lambda x, y: torch.cond(y.sum() > 0, lambda a: a * 2, lambda a: a - 1, (x + 1,)))
+    found = [f(torch.ones(3).as_subclass(Named), torch.full((2,), sign)) for sign in (1.0, -1.0)]
+    return [(type(value).__name__, value.as_subclass(torch.Tensor)) for value in found]
+
+
 @program
 def condition_of_a_constant(compile):
     f = compile(lambda x: torch.cond(x.shape[0] > 2, torch.sin, torch.cos, (x,)), fullgraph=True)

@@ -1,6 +1,8 @@
 """Programs about views and the memory that tensors share."""
 from __future__ import annotations
 
+import warnings
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -207,6 +209,19 @@ def detached_in_place(compile):
 
     x = torch.arange(6.0).view(2, 3)
     return [call(compile(f), x) for f in (computed, view)], call(compile(of_gradients), x.requires_grad_())
+
+
+@program
+def detached_in_place_in_a_transform(compile):
+    def tangents(x):
+        return torch.func.jvp(lambda v: (v * 2).detach_() * v, (x,), (x,))
+
+    def each(x):
+        return torch.func.vmap(lambda v: (v * 2).detach_() * v)(x)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # eager's vmap says that it is slow
+        return [call(compile(f), torch.ones(3)) for f in (tangents, each)]
 
 
 @program

@@ -25,6 +25,7 @@ from .number import NumberValue
 from .pytree import flatten, unflatten
 from .registry import builds
 from .tensor import NodeValue, TensorValue
+from .tensor_subclasses import SubclassValue
 
 if TYPE_CHECKING:
     from ..interpreter import Interpreter
@@ -182,7 +183,11 @@ class HigherOrderValue(BuiltinValue):
         trace = _OPERATORS.get(self.function.name())
         if trace is None or not set(kwargs) <= {"additional_inputs"}:
             raise Unsupported("call", self.describe())
-        return trace(tx, self.function, [*args, *kwargs.values()])
+        given = [*args, *kwargs.values()]
+        if any(isinstance(leaf, SubclassValue) for arg in given for leaf in flatten(tx, arg)[0]):
+            # by torch 2.11 the results have its class, by torch 2.13 they do not
+            raise Unsupported("call", f"{self.describe()} of a tensor of a class of the program's")
+        return trace(tx, self.function, given)
 
 
 def _marked_region(tx: Interpreter, args: Args, kwargs: Mapping[str, Value]) -> Value:

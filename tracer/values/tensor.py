@@ -411,7 +411,8 @@ def _is_view(tx: Interpreter, self: TensorValue, args: Sequence[Value], kwargs: 
 def _detach_in_place(tx: Interpreter, self: TensorValue, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
     """Nothing happens to what needs no gradients; it is an error of a view (VariableTypeManual.cpp). What leaves the
     graph may be a view where the program's own is none, or the other way round, so that Python is not asked."""
-    if args or kwargs or self.source is not None or self.fake.requires_grad:
+    transformed = torch._C._functorch.peek_interpreter_stack() is not None  # where it cuts tangents, or is refused
+    if args or kwargs or self.source is not None or self.fake.requires_grad or transformed:
         raise Unsupported("call", "Tensor.detach_")
     if _is_view(tx, self, (), {}).as_constant():
         try:
