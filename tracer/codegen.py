@@ -41,6 +41,7 @@ from .sources import (
     ResultSource,
     SizeSource,
     Source,
+    values_of,
 )
 from .values.base import NULL, Unsupported, Value
 from .weak_proxies import proxied
@@ -383,6 +384,7 @@ def _key(codegen: Codegen, source: KeySource) -> None:
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "type": type, "len": len, "list": list, "tuple": tuple, "iter": iter, "referent": operator.call,
     "tensor_of": torch.from_numpy, "proxied": proxied, "mapping_of": mapping_of, "subclasses": type.__subclasses__,
+    "values_of": values_of,
 }
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import operator
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from types import FunctionType
@@ -261,6 +261,11 @@ class ComputedSource(Source):
 def are_different(*objects: object) -> bool:
     """Whether no two of them are one object."""
     return len(set(map(id, objects))) == len(objects)
+
+
+def values_of(mapping: Mapping[Any, Any]) -> list[Any]:
+    """The values in their order."""
+    return list(mapping.values())
 
 
 _INFIX = {

@@ -65,6 +65,8 @@ def _item(source: ItemSource) -> str:
     if isinstance(owner, AttrSource) and owner.name in (*_MODULE_DICTS, "__dict__") and isinstance(source.key, str):
         name = f"{in_words(owner.owner)}.{source.key}"
         return re.sub(r"\.(\d+)$", r"[\1]", name)
+    if isinstance(owner, CallSource) and owner.function == "values_of":
+        return f"value {source.key} of {in_words(owner.owner)}"
     return f"{in_words(owner)}[{source.key_text}]"
 
 

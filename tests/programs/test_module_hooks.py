@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import warnings
 
+import ptdebug
 import pytest
 import torch
 import torch.nn as nn
@@ -177,6 +178,90 @@ def hooks_that_run_after_an_exception_too(compile):
             return x + 1, str(error)
 
     return compile(f)(torch.ones(2)), seen
+
+
+def added(module, args, out):
+    return out + 1
+
+
+def doubled(module, args, out):
+    return out * 2
+
+
+@program
+def hooks_that_come_and_go(compile):
+    m = nn.Sequential(nn.Linear(3, 3), nn.ReLU())
+    f, x, out = compile(m), torch.ones(2, 3), []
+
+    def with_hooks(*hooks, **options):
+        handles = [m[0].register_forward_hook(hook, **options) for hook in hooks]
+        out.append(f(x))
+        for handle in handles:
+            handle.remove()
+
+    for hooks in ((added,), (added, doubled), (doubled, added), (added,), (), (doubled,), (added, doubled)):
+        with_hooks(*hooks)
+    for _ in range(2):
+        with_hooks(lambda m, args, kwargs, out: out + len(kwargs), with_kwargs=True)
+        left = m[0].register_forward_hook(lambda m, args, kwargs, out: out + len(args), with_kwargs=True)
+        with_hooks(added)
+        left.remove()
+    return out
+
+
+@program
+def hooks_that_the_function_registers(compile):
+    m, x, handles = nn.Sequential(nn.Linear(3, 3), nn.ReLU()), torch.ones(2, 3), []
+
+    def kept(x):
+        handles.append(m[0].register_forward_hook(added))
+        return m(x)
+
+    def swapped(x):
+        handles.pop().remove()
+        handles.append(m[1].register_forward_hook(doubled))
+        return m(x)
+
+    f, g = compile(kept), compile(swapped)
+    out = [f(x) for _ in range(3)] + [g(x) for _ in range(4)]
+    while handles:
+        handles.pop().remove()
+    return out, f(x), [len(layer._forward_hooks) for layer in m]
+
+
+@program
+def hooks_of_an_optimizer_add_up(compile):
+    weight, steps = torch.ones(2, requires_grad=True), []
+    optimizer = torch.optim.SGD([weight], lr=0.1)
+
+    def fn(x):
+        optimizer.register_step_post_hook(lambda *args: steps.append(1))
+        return x + 1
+
+    f = compile(fn)
+    out = [f(torch.ones(2)) for _ in range(3)]
+    weight.sum().backward()
+    optimizer.step()
+    return out, steps
+
+
+def test_hooks_that_are_taken_off_and_put_back_need_no_other_compilation() -> None:
+    m, x = nn.Sequential(nn.Linear(3, 3), nn.ReLU()), torch.ones(2, 3)
+
+    def inside(x):
+        handle = m[1].register_forward_hook(doubled)
+        out = m(x)
+        handle.remove()
+        return out - m(x)
+
+    f, g = ptdebug.compile(m), ptdebug.compile(inside, fullgraph=True)
+    before = ptdebug.stats()["graphs"]
+    for _ in range(4):
+        handle = m[0].register_forward_hook(added)
+        torch.testing.assert_close(f(x), m(x))
+        torch.testing.assert_close(g(x), inside(x))
+        handle.remove()
+    assert ptdebug.stats()["graphs"] == before + 2
 
 
 @pytest.mark.parametrize("name", program)

@@ -26,6 +26,7 @@ from ..sources import (
     ResultSource,
     SizeSource,
     Source,
+    values_of,
 )
 from ..weak_proxies import proxied
 
@@ -141,6 +142,7 @@ def _size(owner: Any, source: SizeSource) -> int:
 FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "type": type, "len": len, "list": list, "tuple": tuple, "set": set, "referent": lambda reference: reference(),
     "tensor_of": tensor_of, "proxied": proxied, "mapping_of": mapping_of, "subclasses": type.__subclasses__,
+    "values_of": values_of,
 }
 """The functions that a CallSource may name."""
 

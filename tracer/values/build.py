@@ -22,6 +22,7 @@ from . import (  # noqa: F401  (they fill the tables)
     floats,
     functional,
     functorch,
+    hook_tables,
     iterators,
     legacy_constructors,
     library,

@@ -502,7 +502,7 @@ _NAMES = ("__dict__", "_modules", "_parameters", "_buffers")
 
 
 # ---- real dicts ----------------------------------------------------------------------------------------------------
-@builds(dict, OrderedDict, defaultdict)
+@builds(dict, defaultdict)
 def build_dict(tx: Interpreter, obj: dict[Any, Any], source: Source | None) -> Value:
     """A dict whose items are read when asked for. Subclasses are objects of their class."""
     if type(obj) not in DICT_TYPES:

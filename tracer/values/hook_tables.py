@@ -1,0 +1,106 @@
+"""The tables of hooks that modules have, and the numbers under which hooks stand in them.
+
+The numbers count all handles that were ever made, and differ in each run of a program that takes hooks off and puts
+them back. nn.Module's own code tells by them only which hooks have options: where none has, guards ask for the hooks in
+their order, and not for their numbers. A hook that the trace registers gets a number of its own, which its table must
+not have when the graph is run again.
+"""
+from __future__ import annotations
+
+import weakref
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.nn.modules import module as nn_module
+from torch.utils.hooks import RemovableHandle
+
+from ..sources import AttrSource, CallSource, ItemSource, Source
+from .base import Value, with_arguments
+from .constant import constant
+from .handlers import handles
+from .mappings import DictValue, build_dict, fill_from_real
+from .registry import builds, from_python
+from .sequences import make_tuple
+
+if TYPE_CHECKING:
+    from ..interpreter import Interpreter
+
+_OPTIONS: dict[str, tuple[str, ...]] = {
+    "_forward_hooks": ("_forward_hooks_with_kwargs", "_forward_hooks_always_called"),
+    "_forward_pre_hooks": ("_forward_pre_hooks_with_kwargs",),
+    "_backward_hooks": (),
+    "_backward_pre_hooks": (),
+}
+"""A module's tables of hooks that its call runs, and the tables of those that have options."""
+
+
+class HookTable(DictValue):
+    """One of the tables of `_OPTIONS`."""
+
+    __slots__ = ()
+
+    def guard_keys(self, tx: Interpreter) -> None:
+        """What nn.Module's own code has seen is how many hooks there are, and in which order."""
+        if not self.keys_guarded and tx.f_globals is vars(nn_module) and self._are_plain(tx):
+            tx.guards.add(self.source, "LENGTH", len(self.real))
+        else:
+            super().guard_keys(tx)
+
+    def _are_plain(self, tx: Interpreter) -> bool:
+        """Whether no hook of the module has options, which is guarded then."""
+        assert isinstance(self.source, AttrSource)
+        if self.stored:
+            return False
+        owner, names = self.source.owner, _OPTIONS[self.source.name]
+        tables = {AttrSource(owner, name): getattr(tx.guards.value(owner), name) for name in names}
+        known = [tx.trace.values_by_id.get(id(table)) for table in tables.values()]
+        if any(tables.values()) or any(value.items for value in known if isinstance(value, DictValue)):
+            return False
+        for source in tables:
+            tx.guards.add(source, "LENGTH", 0)
+        return True
+
+    def _item_source(self, tx: Interpreter, key: Any) -> Source | None:
+        if self.keys_guarded or self.source is None:
+            return super()._item_source(tx, key)
+        return ItemSource(CallSource(self.source, "values_of"), list(self.real).index(key))
+
+
+@builds(OrderedDict)
+def build_ordered_dict(tx: Interpreter, obj: OrderedDict[Any, Any], source: Source | None) -> Value:
+    """A table of hooks, or another dict."""
+    if type(obj) is not OrderedDict or not isinstance(source, AttrSource) or source.name not in _OPTIONS:
+        return build_dict(tx, obj, source)
+    if not isinstance(tx.guards.value(source.owner), torch.nn.Module):
+        return build_dict(tx, obj, source)
+    value = HookTable(OrderedDict, source)
+    tx.guards.add(source, "TYPE_MATCH", OrderedDict)
+    fill_from_real(tx, value, obj)
+    return value
+
+
+@handles(RemovableHandle.__init__)
+def _init_handle(tx: Interpreter, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+    return with_arguments(_made_handle, tx, *args, **kwargs)
+
+
+def _made_handle(tx: Interpreter, handle: Value, hooks_dict: Value, *, extra_dict: Value | None = None) -> Value:
+    """RemovableHandle.__init__, as in torch/utils/hooks.py, but that the number is drawn now, and not in each call."""
+    number = RemovableHandle.next_id
+    RemovableHandle.next_id += 1
+    if isinstance(hooks_dict, DictValue):
+        hooks_dict.guard_absent(tx, number)
+    handle.setattr(tx, "hooks_dict_ref", _reference(tx, hooks_dict))
+    handle.setattr(tx, "id", constant(number))
+    kind = extra_dict.python_type() if extra_dict is not None else type(None)
+    others: Sequence[Value] = ()
+    if extra_dict is not None and issubclass(kind, (dict, list)):
+        others = [extra_dict] if issubclass(kind, dict) else extra_dict.iterate(tx)
+    handle.setattr(tx, "extra_dict_ref", make_tuple(tx, [_reference(tx, other) for other in others]))
+    return constant(None)
+
+
+def _reference(tx: Interpreter, value: Value) -> Value:
+    return from_python(tx, weakref.ref).call(tx, [value], {})
