@@ -1,16 +1,18 @@
-"""Operators whose tensors must have one dtype: eager raises where they have not, and torch's fake kernels do not.
+"""Operators whose tensors have dtypes that do not go together: eager raises, and torch's fake kernels do not.
 
 A node that only fails when it runs would fail too late, or never, where nothing uses its result.
 """
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import combinations
 from typing import Any
 
 import torch
 
 _aten = torch.ops.aten
 _REDUCED = (torch.float16, torch.bfloat16)
+_WITHOUT_PROMOTION = (torch.uint16, torch.uint32, torch.uint64)
 
 ALIKE: dict[Any, tuple[int, ...]] = {
     _aten.mm.default: (0, 1), _aten.bmm.default: (0, 1), _aten.mv.default: (0, 1),
@@ -46,3 +48,15 @@ def refuse_mixed_dtypes(operator: Any, args: Sequence[Any]) -> None:
         dtypes = [dtype for dtype in dtypes if dtype is not torch.float32]
     if len(set(dtypes)) > 1:
         raise RuntimeError(f"{operator}: tensors of the dtypes {', '.join(str(dtype) for dtype in dtypes)}")
+
+
+def refuse_without_promotion(operator: Any, args: Sequence[Any]) -> None:
+    """Raise RuntimeError, as eager does, where an element is computed of dtypes that torch has no common dtype for."""
+    tensors = [arg for arg in args if isinstance(arg, torch.Tensor)]
+    if operator is _aten.cat.default:
+        tensors = args[0]
+    elif len(tensors) < 2 or torch.Tag.pointwise not in getattr(operator, "tags", ()):
+        return
+    if any(tensor.dtype in _WITHOUT_PROMOTION for tensor in tensors):
+        for one, other in combinations(tensors, 2):
+            torch.result_type(one, other)

@@ -6,12 +6,12 @@ operator, add an entry to `CHECKS`. Sizes that vary are guarded to be equal; of 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import torch
 
-from .mixed_dtypes import refuse_mixed_dtypes
+from .mixed_dtypes import refuse_mixed_dtypes, refuse_without_promotion
 
 _aten = torch.ops.aten
 Args = Sequence[Any]
@@ -22,11 +22,13 @@ Check = Callable[[Args, Mapping[str, Any]], str]
 def refuse(operator: Any, args: Args, kwargs: Mapping[str, Any] | None) -> None:
     """Raise RuntimeError where eager raises for these arguments of an ATen operator."""
     refuse_mixed_dtypes(operator, args)
+    refuse_without_promotion(operator, args)
     check = CHECKS.get(operator)
     if check is None:
-        if not _is_elementwise_in_place(operator):
+        computed = _elementwise_in_place(operator)
+        if computed is None:
             return
-        check = _fits
+        check = partial(_fits, computed)
     if why := check(args, kwargs or {}):
         raise RuntimeError(f"{operator}: {why}")
 
@@ -101,14 +103,19 @@ def _alpha(args: Args, kwargs: Mapping[str, Any]) -> str:
     return "alpha is 0" if isinstance(alpha, (int, float)) and alpha == 0 else ""
 
 
-def _fits(args: Args, kwargs: Mapping[str, Any]) -> str:
-    """Of an operator that writes to its first argument, element by element."""
+def _fits(computed: Any, args: Args, kwargs: Mapping[str, Any]) -> str:
+    """Of an operator that writes what `computed` gives to its first argument, element by element."""
     written, others = args[0], [*args[1:], *kwargs.values()]
     tensors = [other for other in others if isinstance(other, torch.Tensor)]
     if not all(_broadcasts(tensor, written) for tensor in tensors):
         return "the result has another shape than the tensor that is written"
-    is_complex = any(isinstance(other, complex) for other in others) or any(tensor.is_complex() for tensor in tensors)
-    return "a complex result in a tensor of real numbers" if is_complex and not written.is_complex() else ""
+    if written.is_complex():
+        return ""
+    if written.is_floating_point():
+        is_complex = any(isinstance(it, complex) for it in others) or any(tensor.is_complex() for tensor in tensors)
+        return "a complex result in a tensor of real numbers" if is_complex else ""
+    result = computed(*args, **kwargs)
+    return "" if torch.can_cast(result.dtype, written.dtype) else f"a {result.dtype} in a tensor of {written.dtype}"
 
 
 def _broadcasts(tensor: torch.Tensor, to: torch.Tensor) -> bool:
@@ -125,17 +132,18 @@ def _may_be_equal(sizes: tuple[Any, Any]) -> bool:
 
 
 @cache
-def _is_elementwise_in_place(operator: Any) -> bool:
-    """`add_`, `lt_`, ...: what `torch.Tag.pointwise` says of `add`, `lt`."""
+def _elementwise_in_place(operator: Any) -> Any:
+    """Of `add_`, `lt_`, ... what computes the elements: `add`, `lt`, as `torch.Tag.pointwise` tells; None of others."""
     if not isinstance(operator, torch._ops.OpOverload):
-        return False
+        return None
     name = operator._schema.name.removeprefix("aten::")
     if operator.namespace != "aten" or not name.endswith("_") or name in _ARE_OTHERS:
-        return False
+        return None
     packet = getattr(_aten, name[:-1], None)
     if packet is None or not operator._schema.arguments[0].is_write:
-        return False
-    return any(torch.Tag.pointwise in getattr(packet, overload).tags for overload in packet.overloads())
+        return None
+    is_pointwise = any(torch.Tag.pointwise in getattr(packet, overload).tags for overload in packet.overloads())
+    return packet if is_pointwise else None
 
 
 _ARE_OTHERS = frozenset(("copy_", "eq_", "ne_", "masked_fill_"))

@@ -24,6 +24,9 @@ REFUSED: list[Callable[[torch.Tensor], Any]] = [
     lambda x: F.cross_entropy(x, torch.tensor([0, 1, 2], dtype=torch.int32)), lambda x: torch.bucketize(x, x),
     lambda x: F.celu(x, 0.0), lambda x: x[0].clone().clamp_(x), lambda x: x[0].clone().lt_(x),
     lambda x: (x > 1)[0].bitwise_and_(x > 1), lambda x: x.clone().mul_(1j), lambda x: x.clone().sub_(x + 1j),
+    lambda x: x.long().mul_(2.5), lambda x: x.int().mul_(x), lambda x: (x > 1).mul_(2), lambda x: (x > 1).add_(x.int()),
+    lambda x: x.to(torch.uint16) + x.int(), lambda x: torch.cat([x.to(torch.uint32), x.long()]),
+    lambda x: torch.where(x > 1, x.to(torch.uint16), x.int()),
 ]  # fmt: skip
 
 TAKEN: list[Callable[[torch.Tensor], Any]] = [
@@ -34,6 +37,8 @@ TAKEN: list[Callable[[torch.Tensor], Any]] = [
     lambda x: x.index_put((LONGS,), x[:2]),
     lambda x: x.index_put((x > 1,), x[0, 0]), lambda x: x.diagonal_scatter(2 * x.diagonal()),
     lambda x: x.clone().lt_(x[0]),
+    lambda x: x.int().mul_(x.long()).lt_(2.5), lambda x: (x > 1).mul_(x > 2), lambda x: x.int().mul_(x.long().sum()),
+    lambda x: x.to(torch.uint16) * x, lambda x: x.to(torch.uint16).copy_(x), lambda x: x.clone().mul_(x.int()),
     lambda x: (x + 1j).mul_(x), lambda x: x.clone().eq_(x + 1j), lambda x: x.clone().add_(x[:, :1]),
 ]  # fmt: skip
 
