@@ -128,18 +128,24 @@ def index_add(x: torch.Tensor, *rest: Any, **options: Any) -> Any:
     return _written_at_indices(aten.index_add.default)(x, *rest, **options)
 
 
-def _written_at_indices(operator: Any) -> Callable[..., Any]:
-    """torch's rule, an `index_put`. Which indices of no element raise, each kernel of ATen has its own mind about."""
+def _written_at_indices(operator: Any, from_the_end: bool = False) -> Callable[..., Any]:
+    """torch's rule, an `index_put`. Which indices of no element raise, each kernel of ATen has its own mind about.
 
-    def rule(x: torch.Tensor, *rest: Any, **options: Any) -> Any:
-        empty = any(type(n) is int and n == 0 for n in x.shape)
-        return NotImplemented if empty else decomposition_table[operator](x, *rest, **options)
+    An `index_put` counts negative indices `from_the_end`; where the operator takes none, they become one that raises.
+    """
+
+    def rule(x: torch.Tensor, dim: int, index: torch.Tensor, *rest: Any, **options: Any) -> Any:
+        if any(type(n) is int and n == 0 for n in x.shape):
+            return NotImplemented
+        places = index if from_the_end else torch.where(index < 0, torch.iinfo(index.dtype).max, index)
+        return decomposition_table[operator](x, dim, places, *rest, **options)
 
     return rule
 
 
-for _operator in (aten.index_copy.default, aten.index_fill.int_Scalar, aten.index_fill.int_Tensor):
-    own(_operator)(_written_at_indices(_operator))
+own(aten.index_copy.default)(_written_at_indices(aten.index_copy.default))
+for _operator in (aten.index_fill.int_Scalar, aten.index_fill.int_Tensor):
+    own(_operator)(_written_at_indices(_operator, from_the_end=True))
 
 
 @own(aten.scatter_reduce.two)

@@ -1,6 +1,7 @@
 """Scatters as kernels: values, order of additions, bounds, and that threads do not change results."""
 from __future__ import annotations
 
+import ptdebug
 import pytest
 import torch
 import torch.nn.functional as F
@@ -68,6 +69,18 @@ def test_an_index_out_of_bounds_is_an_error():
     for wrong in (5, -6):
         with pytest.raises(IndexError):
             made(x, torch.where(torch.arange(3000) == 1234, wrong, at), source)
+
+
+@pytest.mark.parametrize("function", [
+    lambda x, at: x.index_add(1, at, x), lambda x, at: x.index_copy(0, at, x),
+    lambda x, at: x.clone().index_add_(0, at, x), lambda x, at: x.index_copy_(1, at, x + 1)[0],
+])
+def test_what_is_written_is_not_counted_from_the_end(function):
+    x, right, compiled = torch.randn(4, 4), torch.tensor([3, 1, 2, 2]), ptdebug.compile(function)
+    assert compiled(x.clone(), right).equal(function(x.clone(), right))
+    for program in (function, compiled):
+        with pytest.raises((IndexError, RuntimeError), match=r"index.* -1 is out of bounds"):
+            program(x.clone(), right - 2)
 
 
 @pytest.mark.parametrize("function", [
