@@ -10,10 +10,10 @@ import torch
 import torch.fx
 
 from .body import LOW_PRECISION, BodyBuilder, compute_dtype
-from .index import Size, constant, less, product, size
+from .index import Size, constant, less, product, size, sizes
 from .registry import COMPOSITE, REDUCTION, Unsupported, lowering
 from .reuse import rows_at_once
-from .values import Base, Index, Value, offset
+from .values import Base, Index, Value, offset, weight
 from .views import regroup
 
 if TYPE_CHECKING:
@@ -34,8 +34,14 @@ def reduced_dims(x: Value, dims: Any) -> tuple[int, ...]:
 def full_index(rank: int, dims: Sequence[int], index: Index, inner: Index, keepdim: bool) -> Index:
     """The input's index from the result's index and the reduction index."""
     outer = iter(index if not keepdim else [i for d, i in enumerate(index) if d not in dims])
-    summed = iter(inner)
-    return tuple([next(summed) if d in dims else next(outer) for d in range(rank)])
+    summed = dict(zip(dims, inner))
+    return tuple([summed[d] if d in summed else next(outer) for d in range(rank)])
+
+
+def along_memory(node: torch.fx.Node, dims: Sequence[int]) -> tuple[int, ...]:
+    """`dims` of the input, the largest stride outermost: for reductions that may take elements in any order."""
+    strides = sizes(node.all_input_nodes[0].meta["val"].stride())
+    return tuple(sorted(dims, key=lambda d: weight(strides[d]), reverse=True))
 
 
 def reduction(graph: GraphLowering, fakes: Sequence[torch.Tensor], x: Value, dims: tuple[int, ...], keepdim: bool,
@@ -72,7 +78,8 @@ def _simple(kind: str, accumulate: Callable[[torch.dtype, torch.dtype], torch.dt
     def lower(graph: GraphLowering, node: torch.fx.Node, x: Value, dims: Any = None, keepdim: bool = False,
               dtype: Any = None) -> Value:
         fake = node.meta["val"]
-        over = () if dims is not None and node.target in OF_NOTHING and not dims else reduced_dims(x, dims)
+        none = dims is not None and node.target in OF_NOTHING and not dims
+        over = () if none else along_memory(node, reduced_dims(x, dims))
         wide = compute_dtype(accumulate(x.dtype, fake.dtype))
         narrowed = fake.dtype in LOW_PRECISION and x.dtype is not fake.dtype  # each element, before the sum
 
@@ -136,7 +143,7 @@ lowering(aten.prod.default, aten.prod.dim_int, kind=REDUCTION)(_simple("prod", l
 def _mean(graph: GraphLowering, node: torch.fx.Node, x: Value, dims: Any = None, keepdim: bool = False,
           dtype: Any = None) -> Value:
     fake = node.meta["val"]
-    over = reduced_dims(x, dims)
+    over = along_memory(node, reduced_dims(x, dims))
     count = product(x.size[d] for d in over)
 
     wide = compute_dtype(fake.dtype)
@@ -157,7 +164,7 @@ def _vector_norm(graph: GraphLowering, node: torch.fx.Node, x: Value, order: Any
     """As ATen (aten/src/ATen/native/cpu/ReduceOpsKernel.cpp): the plain sum of powers, and its root."""
     fake = node.meta["val"]
     kind = {float("inf"): "max", float("-inf"): "min"}.get(order, "sum")
-    over = reduced_dims(x, dims)
+    over = along_memory(node, reduced_dims(x, dims))
     if not x.dtype.is_floating_point or 0 in x.size or isinstance(order, sympy.Expr):
         raise Unsupported(f"a norm of order {order}, of {x.dtype}, or of nothing")
     wide = compute_dtype(fake.dtype)
@@ -275,7 +282,7 @@ def _variance(finish: Callable[[BodyBuilder, str], str]) -> Callable[..., tuple[
     def lower(graph: GraphLowering, node: torch.fx.Node, x: Value, dims: Any = None, correction: Any = None,
               keepdim: bool = False) -> tuple[Value, Value]:
         correction = 1 if correction is None else correction
-        over = reduced_dims(x, dims)
+        over = along_memory(node, reduced_dims(x, dims))
         count = product(x.size[d] for d in over)
         if (isinstance(correction, float) and not correction.is_integer()) or not x.dtype.is_floating_point:
             raise Unsupported("a variance with a fractional correction")

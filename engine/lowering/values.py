@@ -103,7 +103,7 @@ def offset(index: Index, stride: Sequence[Size]) -> Linear:
 
 def loop_index(size: Sequence[Size], stride: Sequence[Size], prefix: str = "i") -> tuple[list[tuple[str, Size]], Index]:
     """(axes, index): a loop for each dimension larger than 1, the largest stride outermost, and the index they make."""
-    order = sorted(range(len(size)), key=lambda d: _weight(stride[d]), reverse=True)
+    order = sorted(range(len(size)), key=lambda d: weight(stride[d]), reverse=True)
     axes: list[tuple[str, Size]] = []
     index: list[Linear] = [constant(0)] * len(size)
     for d in order:
@@ -113,7 +113,7 @@ def loop_index(size: Sequence[Size], stride: Sequence[Size], prefix: str = "i") 
     return axes, tuple(index)
 
 
-def _weight(stride: Size) -> int:
+def weight(stride: Size) -> int:
     """Where a stride sorts: symbols count as 4096 each, or as 1 where numbers are divided by quotients of them."""
     if type(stride) is int:
         return stride

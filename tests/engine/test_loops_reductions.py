@@ -41,6 +41,16 @@ def test_over_several_dimensions(name, dims):
     check(lambda x: REDUCTIONS[name](x.exp(), dims, keepdim=True), torch.randn(3, 4, 5))
 
 
+@pytest.mark.parametrize("name", ("sum", "mean", "amax", "var", "any", "prod", "norm"))
+def test_what_lies_across_is_gone_through_along_memory(name):
+    function = {**REDUCTIONS, "norm": torch.norm}[name]
+    for x in (torch.randn(4, 3).t(), torch.randn(3, 5, 4).permute(2, 0, 1)[:, 1:]):
+        for body in bodies(check(lambda x: function(x), x)):
+            loads = [s.index for s in body.statements if s.op == "load" and body.reduction_axes and s.index.args]
+            assert all(load.coeff(body.reduction_axes[-1].symbol) == 1 for load in loads)
+        check(lambda x: function(x), x, dynamic=True)
+
+
 @pytest.mark.parametrize("name", ("sum", "mean", "max", "min", "argmax", "argmin", "any", "all", "prod", "var", "std"))
 def test_over_everything(name):
     check(REDUCTIONS[name], torch.randn(3, 4), externs=None)
