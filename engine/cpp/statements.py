@@ -70,7 +70,8 @@ class StatementWriter:
         base = s.buffer or (s.origins[-1] if s.origins else part.body.name)
         name = self.scopes.name(f"{base}_{s.name}")
         origins = origins_of(part.body.name, s.name, s.origins)
-        self.writer.line(f"const {ctype(s.dtype).value} {name} = {text};", origins)
+        chosen = s.op == "where" and s.dtype is torch.bool  # g++ fills no vectors with a choice between two `bool`s
+        self.writer.line(f"const {'uint8' if chosen else ctype(s.dtype).value} {name} = {text};", origins)
         self.scopes.put(same, name)
         bits = self.scopes.get(("bits", text, s.dtype))
         if bits is not None:
@@ -269,7 +270,7 @@ class StatementWriter:
         if new.store:
             if source is s.dtype:
                 return value
-            narrowed = f"(float){self._number(part, s.args[0])}" if old.value != "float" else value
+            narrowed = self._number(part, s.args[0], s.dtype) if old.value != "float" else value
             bits = self._bits(part, s.args[0], s.dtype) or f"{new.store}({narrowed})"
             name = self.scopes.name(f"{part.body.name}_{s.name}_bits")
             origins = origins_of(part.body.name, s.name, s.origins)
@@ -281,12 +282,14 @@ class StatementWriter:
             return value
         if old.value in ("float", "double") and new.value in _BY_WAY_OF:
             return f"({new.value}){_BY_WAY_OF[new.value]}({value})"
-        return f"({new.value}){self._number(part, s.args[0]) if new.value in ('float', 'double') else value}"
+        return self._number(part, s.args[0], s.dtype) if new.value in ("float", "double") else f"({new.value}){value}"
 
-    def _number(self, part: Part, name: str) -> str:
-        """What becomes a float."""
+    def _number(self, part: Part, name: str, dtype: torch.dtype) -> str:
+        """The value of that name as a float for `dtype`; a `bool` is a choice, which g++ does in vectors."""
         value = self.value(part, name)
-        return f"whole({value})" if self._was_float(part, name) else value
+        if next(x.dtype for x in part.body.statements if x.name == name) is torch.bool:
+            return f"({value} ? {literal(1, dtype)} : {literal(0, dtype)})"
+        return f"({ctype(dtype).value}){f'whole({value})' if self._was_float(part, name) else value}"
 
     def _was_float(self, part: Part, name: str) -> bool:
         """Whether a whole number was cut from a float, perhaps by way of another dtype."""
