@@ -106,6 +106,12 @@ def _ignoring_nan(symbol: str) -> Rule:
     return rule
 
 
+def _where(a: list[str], kind: str) -> str:
+    """g++ has vectors for a choice between bytes, and none for one between two `bool`s."""
+    first, second = [f"({value} ? (uint8)1 : (uint8)0)" for value in a[1:]] if kind == "bool" else a[1:]
+    return f"{a[0]} ? {first} : {second}"
+
+
 def _isnan(a: list[str], kind: str) -> str:
     return f"{a[0]} != {a[0]}" if is_float(kind) else "false"
 
@@ -167,7 +173,7 @@ OPERATORS: dict[str, Rule] = {
     "le": _compare("<="),
     "gt": _compare(">"),
     "ge": _compare(">="),
-    "where": lambda a, kind: f"{a[0]} ? {a[1]} : {a[2]}",
+    "where": _where,
     "fma": _fma,
 }
 

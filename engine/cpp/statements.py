@@ -70,7 +70,7 @@ class StatementWriter:
         base = s.buffer or (s.origins[-1] if s.origins else part.body.name)
         name = self.scopes.name(f"{base}_{s.name}")
         origins = origins_of(part.body.name, s.name, s.origins)
-        chosen = s.op == "where" and s.dtype is torch.bool  # g++ fills no vectors with a choice between two `bool`s
+        chosen = s.op == "where" and s.dtype is torch.bool  # bytes, as the rule says
         self.writer.line(f"const {'uint8' if chosen else ctype(s.dtype).value} {name} = {text};", origins)
         self.scopes.put(same, name)
         bits = self.scopes.get(("bits", text, s.dtype))
