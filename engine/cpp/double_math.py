@@ -1,7 +1,8 @@
 """Own versions of libm's functions of doubles, as C++ text that gcc inlines and vectorizes (see prelude.py).
 
 libmvec's are calls, which empty every vector register, and up to 2.7 units of the last place off; these are within 0.9.
-The logarithm is fdlibm's (e_log.c); exp's polynomial interpolates (exp(f) - 1) / f at Chebyshev's points.
+The logarithm is fdlibm's (e_log.c); exp's polynomial interpolates (exp(f) - 1) / f at Chebyshev's points. fmod, which
+libmvec has not, is exact, and called: it takes lane by lane, so that the loop around it is one of vectors.
 """
 from __future__ import annotations
 
@@ -56,5 +57,16 @@ INLINE double log_double(double a) {
   double y = fused_double(k, 6.93147180369123816490e-01, f - (half - low));
   double edge = a < 0.0 ? __builtin_nan("") : a == 0.0 ? -__builtin_inf() : a + a;
   return (a > 0.0) & (a < __builtin_inf()) ? y : edge;
+}""",
+    "fmod_double": """\
+static SIMD __attribute__((noinline)) double fmod_double(double a, double b) {
+#ifdef __FMA__  // the quotient is never rounded below a whole number that it reaches: it is right, or one too large
+  double x = __builtin_fabs(a), y = __builtin_fabs(b), q = x / y;
+  if (__builtin_expect((q < 0x1p53) & (y < __builtin_inf()), 1)) {
+    double r = __builtin_fma(-__builtin_trunc(q), y, x);
+    return __builtin_copysign(r < 0.0 ? r + y : r, a);
+  }
+#endif
+  return fmod(a, b);
 }""",
 }

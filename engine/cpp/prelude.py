@@ -235,7 +235,7 @@ template <typename T> INLINE T floor_remainder_float(T a, T b) {
 }""",
     "remainder_of": """\
 INLINE float remainder_of(float a, float b) { return fmod_float(a, b); }
-INLINE double remainder_of(double a, double b) { return fmod(a, b); }""",
+INLINE double remainder_of(double a, double b) { return fmod_double(a, b); }""",
     "floor_of": """\
 INLINE float floor_of(float a) { return __builtin_floorf(a); }
 INLINE double floor_of(double a) { return __builtin_floor(a); }""",

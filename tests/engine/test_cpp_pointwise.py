@@ -4,6 +4,7 @@ from __future__ import annotations
 import math
 import re
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -270,3 +271,19 @@ def test_masks_fill_vectors(function):
     m, x = torch.rand(5, 67) > 0.5, torch.randn(5, 67)
     _, _, kernel = check(function, m, x).source.text.partition("static int64")
     assert not re.search(r"\((float|double)\)|= \w+ \? \w+ : (\w+_t\d+|false|true);", kernel)
+
+
+def test_remainders_of_doubles_are_exact():
+    bits = np.random.default_rng(0).integers(0, 2**64, 4000, dtype=np.uint64)
+    rare = np.array([0.0, -0.0, math.inf, -math.inf, math.nan, 5e-324, -3.0, 1e308])
+    a, by_rare = np.concatenate([bits.view(np.float64), np.tile(rare, 8)]), np.tile(rare.repeat(8), 64)[:4064]
+    with np.errstate(all="ignore"):
+        for b in (a[::-1].copy(), a * 0.37, a / 3**20, np.nextafter(a, 0), a * 2.0**-54, by_rare):
+            x, y, expected = torch.from_numpy(a), torch.from_numpy(b), torch.from_numpy(np.fmod(a, b))
+            made = built(lambda x, y: (torch.fmod(x, y), torch.remainder(x, y)), x, y)
+            got, rest = made(x, y)
+            torch.testing.assert_close(got, expected, rtol=0, atol=0, equal_nan=True)
+            assert torch.equal(got.signbit() | got.isnan(), expected.signbit() | got.isnan())
+            turned = torch.where((expected != 0) & ((expected < 0) != (y < 0)), expected + y, expected)
+            torch.testing.assert_close(rest, turned, rtol=0, atol=0, equal_nan=True)
+    assert "fmod_double" in made.source.text
