@@ -103,6 +103,11 @@ def _alpha(args: Args, kwargs: Mapping[str, Any]) -> str:
     return "alpha is 0" if isinstance(alpha, (int, float)) and alpha == 0 else ""
 
 
+def _scaled(args: Args, kwargs: Mapping[str, Any]) -> str:
+    of_bools = all(getattr(arg, "dtype", None) is torch.bool for arg in args[:2])
+    return "bools times a float" if of_bools and isinstance(kwargs.get("alpha"), float) else ""
+
+
 def _fits(computed: Any, args: Args, kwargs: Mapping[str, Any]) -> str:
     """Of an operator that writes what `computed` gives to its first argument, element by element."""
     written, others = args[0], [*args[1:], *kwargs.values()]
@@ -171,4 +176,5 @@ CHECKS: dict[Any, Check] = {
     _aten.diagonal_scatter.default: _diagonal,
     _aten.bucketize.Tensor: _boundaries,
     **dict.fromkeys((_aten.celu.default, _aten.celu_.default), _alpha),
+    _aten.add.Tensor: _scaled,
 }  # fmt: skip

@@ -26,7 +26,7 @@ REFUSED: list[Callable[[torch.Tensor], Any]] = [
     lambda x: (x > 1)[0].bitwise_and_(x > 1), lambda x: x.clone().mul_(1j), lambda x: x.clone().sub_(x + 1j),
     lambda x: x.long().mul_(2.5), lambda x: x.int().mul_(x), lambda x: (x > 1).mul_(2), lambda x: (x > 1).add_(x.int()),
     lambda x: x.to(torch.uint16) + x.int(), lambda x: torch.cat([x.to(torch.uint32), x.long()]),
-    lambda x: torch.where(x > 1, x.to(torch.uint16), x.int()),
+    lambda x: torch.where(x > 1, x.to(torch.uint16), x.int()), lambda x: torch.add(x > 1, x > 2, alpha=0.5),
 ]  # fmt: skip
 
 TAKEN: list[Callable[[torch.Tensor], Any]] = [
@@ -38,6 +38,7 @@ TAKEN: list[Callable[[torch.Tensor], Any]] = [
     lambda x: x.index_put((x > 1,), x[0, 0]), lambda x: x.diagonal_scatter(2 * x.diagonal()),
     lambda x: x.clone().lt_(x[0]),
     lambda x: x.int().mul_(x.long()).lt_(2.5), lambda x: (x > 1).mul_(x > 2), lambda x: x.int().mul_(x.long().sum()),
+    lambda x: torch.add(x > 1, x > 2, alpha=1), lambda x: torch.add(x > 1, x, alpha=0.5),
     lambda x: x.to(torch.uint16) * x, lambda x: x.to(torch.uint16).copy_(x), lambda x: x.clone().mul_(x.int()),
     lambda x: (x + 1j).mul_(x), lambda x: x.clone().eq_(x + 1j), lambda x: x.clone().add_(x[:, :1]),
 ]  # fmt: skip
