@@ -1,6 +1,7 @@
 """What the autograd node and its eager form must know of a joint graph, as plain data."""
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -49,7 +50,7 @@ def _reached(joint: JointGraph) -> tuple[frozenset[int], ...]:
 
 def _reads(halves: Partitioned) -> tuple[tuple[frozenset[int], ...], tuple[frozenset[int], ...]]:
     """(`reads`, `alone`) of the node: for each tangent the saved tensors that are read with what it leads to, and the
-    sets of tangents that lead, alone, to where that is done."""
+    sets of tangents that lead, alone, to where that is done or to a number that makes NaN of zeros."""
     count = sum(s.kind != "size" for s in halves.saved)
     tangents = len(halves.joint.tangents)
     if tangents == 1:  # it is there, or nothing is computed
@@ -68,11 +69,20 @@ def _reads(halves: Partitioned) -> tuple[tuple[frozenset[int], ...], tuple[froze
         kept = [n for n in given if not leads.get(n, none)]
         if not leads[node]:
             saved[node] = none.union(*(saved.get(n, none) for n in kept))
-        elif kept:
+        elif kept or _spoils_zeros(node):
             alone[leads[node]] = None
             for k in leads[node]:
                 reads[k].update(*(saved.get(n, none) for n in kept))
     return tuple(map(frozenset, reads)), tuple(alone)
+
+
+def _spoils_zeros(node: torch.fx.Node) -> bool:
+    """Whether a number among its arguments makes NaN of a zero: one that is not finite, or a zero that divides."""
+    numbers = [a for a in node.args if isinstance(a, (int, float))]
+    return not all(map(math.isfinite, numbers)) or (node.target in _QUOTIENTS and 0 in numbers)
+
+
+_QUOTIENTS = (torch.ops.aten.div.Tensor, torch.ops.aten.div.Scalar)
 
 
 def eager_facts(joint: JointGraph, saved: frozenset[str] = frozenset()) -> EagerFacts:

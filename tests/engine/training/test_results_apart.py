@@ -1,6 +1,7 @@
 """Results of one compiled graph that are differentiated one after the other, or of which some never are."""
 from __future__ import annotations
 
+import math
 import threading
 
 import pytest
@@ -119,6 +120,16 @@ def test_infinities_of_a_result_that_is_not_differentiated_stay_out_of_gradients
         return *once, *grads(x)
 
     both(surroundings, program, P(6))
+
+
+@pytest.mark.parametrize("other", [lambda x: math.nan * x, lambda x: x.sum() * -math.inf, lambda x: x / 0])
+def test_nor_do_numbers_that_make_nan_of_its_zeros(other):
+    """`Uniform.mode` is NaN times a bound."""
+    def surroundings(function, x):
+        function(x)[0].sum().backward()
+        return grads(x)
+
+    both(surroundings, lambda x: (x * 2, other(x)), P(6))
 
 
 def test_a_weight_may_change_before_any_backward_that_does_not_need_it():
