@@ -41,7 +41,9 @@ def _inner_record(node: torch.fx.Node, origin_stage: str) -> Graph | AutogradFun
         return None
     forward = graph_record(plan.forward.graph, "forward", origin_stage)
     backward = graph_record(plan.backward.graph, "backward", origin_stage)
-    return AutogradFunction(forward, backward, plan.gradients, plan.strides, plan.fixed, plan.dirty, plan.once)
+    return AutogradFunction(
+        forward, backward, plan.gradients, plan.strides, plan.fixed, plan.dirty, plan.once, plan.materialized
+    )
 
 
 def _attribute(node: torch.fx.Node) -> Any:

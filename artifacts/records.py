@@ -168,6 +168,7 @@ class AutogradFunction(Record, frozen=True):
     the results, then what it reads. The first `gradients` tensors get gradients. `strides` are how gradients lie in
     memory where the backward relies on that (None among them: contiguous). `fixed` and `dirty` are positions of
     results: not differentiable, changed in place. `once`: the gradients cannot be differentiated again.
+    `materialized`: where nothing flows back, the backward runs on zeros.
     """
 
     forward: Graph
@@ -177,6 +178,7 @@ class AutogradFunction(Record, frozen=True):
     fixed: tuple[int, ...] = ()
     dirty: tuple[int, ...] = ()
     once: bool = False
+    materialized: bool = True
 
 
 class RuleMatch(Record, frozen=True):

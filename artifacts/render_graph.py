@@ -185,6 +185,8 @@ def _facts(held: AutogradFunction) -> Iterator[str]:
     yield from (f"result {i} is an input, changed in place" for i in held.dirty)
     for i, stride in enumerate(held.strides or ()):
         yield f"gradient_{i} is made " + ("contiguous" if stride is None else f"to have strides {stride}")
+    if not held.materialized:
+        yield "where nothing flows back, the backward does not run"
     if held.once:
         yield "the gradients cannot be differentiated"
 

@@ -57,7 +57,7 @@ def _inner(node: Node, held: Graph | AutogradFunction, symbols: Mapping[str, flo
     if isinstance(held, Graph):
         return graph_module(held, symbols, trust)
     sides = [graph_module(side, symbols, trust) for side in (held.forward, held.backward)]
-    facts = held.gradients, held.strides, held.fixed, held.dirty, held.once
+    facts = held.gradients, held.strides, held.fixed, held.dirty, held.once, held.materialized
     return importlib.import_module(PLANS).FunctionPlan(node.target, *sides, *facts).function()
 
 

@@ -21,7 +21,8 @@ class FunctionPlan:
     """A Function as two graphs. `forward` takes the tensors and returns (results, what the backward needs); `backward`
     takes the latter after the gradients of the results. These come as they are, or where the backward relies on how
     they lie in memory with the `strides` with which they were traced (None: contiguous). The first `gradients` tensors
-    get gradients; `fixed` and `dirty` are positions among the results. `once`: gradients have no gradients.
+    get gradients; `fixed` and `dirty` are positions among the results. `once`: gradients have no gradients. Where
+    nothing flows back, the backward runs on zeros if they are `materialized`; else there are no gradients.
     """
 
     name: str
@@ -32,12 +33,14 @@ class FunctionPlan:
     fixed: tuple[int, ...]
     dirty: tuple[int, ...]
     once: bool
+    materialized: bool = True
 
     def function(self) -> Callable[..., tuple[torch.Tensor, ...]]:
         """What a node of a graph calls."""
 
         def forward(ctx: Any, *tensors: Any) -> tuple[torch.Tensor, ...]:
             results, saved = _run(self.forward, tensors)
+            ctx.set_materialize_grads(self.materialized)
             ctx.inputs = len(tensors)
             ctx.numbers = [None if isinstance(value, torch.Tensor) else value for value in saved]
             ctx.save_for_backward(*[value if isinstance(value, torch.Tensor) else None for value in saved])
@@ -46,6 +49,8 @@ class FunctionPlan:
             return results
 
         def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+            if gradients[0] is None:  # which is the only one
+                return (None,) * ctx.inputs
             saved = [n if t is None else t for t, n in zip(ctx.saved_tensors, ctx.numbers)]
             if self.strides is not None:
                 gradients = tuple(map(_as_traced, gradients, self.strides))

@@ -70,7 +70,7 @@ def _node(node: torch.fx.Node, module: torch.fx.GraphModule) -> str:
 
 def _function(plan: Any) -> str:
     """The text of an autograd function that was traced (a FunctionPlan): that of its two graphs."""
-    facts = plan.name, plan.gradients, plan.strides, plan.fixed, plan.dirty, plan.once
+    facts = plan.name, plan.gradients, plan.strides, plan.fixed, plan.dirty, plan.once, plan.materialized
     sides = ["".join(map(string, _graph(side))) for side in (plan.forward, plan.backward)]
     return f"function {text_of(facts)}{''.join(map(string, sides))}"
 

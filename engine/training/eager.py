@@ -55,10 +55,12 @@ class EagerFacts:
 
 @dataclass(frozen=True)
 class EagerForm:
-    """The captured graph, and what is known of it."""
+    """The captured graph, and what is known of it. `makes_zeros`: Functions of the program are in it that run on zeros
+    where nothing flows back."""
 
     run: Callable[..., Sequence[Any]]
     facts: EagerFacts
+    makes_zeros: bool = False
 
     def remember(self, inputs: tuple[Any, ...]) -> Call:
         """Called before the compiled forward: what it changes, and is needed, is copied."""
@@ -80,14 +82,16 @@ class EagerForm:
         self, call: Call, tangents: Sequence[torch.Tensor | None], history: bool = True
     ) -> tuple[torch.Tensor | None, ...]:
         """Gradients of the inputs at `gradients_of`, with `history` or without. The inputs are seen through new nodes,
-        so that one that depends on another counts as independent of it."""
+        so that one that depends on another counts as independent of it. Where nothing flows back, there are zeros for
+        those that get them from whichever result autograd came."""
         inputs = self.fresh(call.inputs)
         wanted = [torch.autograd.graph.get_gradient_edge(inputs[i]) for i in self.facts.gradients_of]
         with self._as_then(call):
             results = self.run(*inputs)
         found = [(self.find(root, results, inputs), t) for root, t in zip(self.facts.roots, tangents) if t is not None]
         if not found:
-            return (None,) * len(wanted)
+            each = [_of_nothing(self.find(root, results, inputs), wanted) for root in self.facts.roots]
+            return tuple([None if any(g is None for g in same) else same[0] for same in zip(*each)])
         roots, given = zip(*found)
         return tuple(torch.autograd.grad(roots, wanted, given, create_graph=history, allow_unused=True))
 
@@ -122,6 +126,26 @@ class EagerForm:
             for device_type, dtype in self.facts.autocast:
                 stack.enter_context(torch.autocast(device_type, dtype))
             yield
+
+
+def _of_nothing(root: torch.Tensor, wanted: Sequence[Any]) -> tuple[torch.Tensor | None, ...]:
+    """What arrives where autograd visits the node of `root` with None."""
+    nothing: torch.Tensor = _Nothing.apply(root)
+    empty = torch.empty_like(nothing)
+    return tuple(torch.autograd.grad(nothing, wanted, empty, retain_graph=True, allow_unused=True))
+
+
+class _Nothing(torch.autograd.Function):
+    """A tensor through which nothing flows back."""
+
+    @staticmethod
+    def forward(ctx: Any, tensor: torch.Tensor) -> torch.Tensor:
+        """A tensor without elements."""
+        return tensor.new_empty(0)
+
+    @staticmethod
+    def backward(ctx: Any, *_: Any) -> None:
+        """None."""
 
 
 def _generator_state(device: torch.device) -> torch.Tensor:

@@ -9,6 +9,7 @@ import torch
 import torch.fx
 
 from ...artifacts.context import CHANGED_INPUTS
+from ...artifacts.fx_graphs import PLAN
 from ..entry import Compiled, apart, eager_form, uncounted, without_autocast
 from ..functional import Captured
 from .eager import EagerForm
@@ -25,7 +26,7 @@ def training_entry(
 
     `backward` returns what `node_gradients` says.
     """
-    eager = EagerForm(partial(_run_eager, captured.module), facts.eager)
+    eager = EagerForm(partial(_run_eager, captured.module), facts.eager, _makes_zeros(captured.module))
     forward = uncounted(without_autocast(forward), facts.uncounted)
     graph = Differentiable(_telling(forward) if facts.changed else forward, backward, eager, facts)
 
@@ -85,6 +86,13 @@ def _without_edges(apply: Callable[..., Any], unreached: tuple[int, ...]) -> Cal
         return made
 
     return applied
+
+
+def _makes_zeros(module: torch.fx.GraphModule) -> bool:
+    """Whether the graph, or one inside it, calls a Function that gets zeros where nothing flows back."""
+    graphs = [part.graph for part in module.modules() if isinstance(part, torch.fx.GraphModule)]
+    plans = [getattr(node.target, PLAN, None) for graph in graphs for node in graph.nodes]
+    return any(plan is not None and plan.materialized for plan in plans)
 
 
 def _run_eager(module: torch.fx.GraphModule, *inputs: Any) -> Sequence[Any]:

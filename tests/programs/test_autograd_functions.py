@@ -9,7 +9,7 @@ import torch.nn as nn
 from torch._dynamo._trace_wrapped_higher_order_op import TransformGetItemToIndex
 from torch.autograd.function import once_differentiable
 
-from .checking import Programs, call, check
+from .checking import Programs, call, check, check_engine
 
 program = Programs()
 
@@ -433,6 +433,60 @@ def indices_that_stay_tensors(compile):
     return compile(f, fullgraph=True)(torch.tensor([[True, True, False], [False, True, True]]), 3)
 
 
+@program
+def nothing_flows_back(compile):
+    """A Function gets zeros, or None if it asked for that, also where another graph of ours visits it with None."""
+    class Rounded(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.round()
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad.clone()
+
+    class Aware(Rounded):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.set_materialize_grads(False)
+            return x.round()
+
+        @staticmethod
+        def backward(ctx, grad):
+            return None if grad is None else grad * 3
+
+    class First(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, y):
+            return x + y
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad, None
+
+    def gradients(through, use, history):
+        x, y = (torch.arange(3.0, requires_grad=True) for _ in range(2))
+        use(through, x, y).sum().backward(create_graph=history)
+        return [None if t.grad is None else t.grad.detach() for t in (x, y)]
+
+    def whole(function, x, y):
+        return compile(lambda x, y: First.apply(x, function.apply(y * 2)))(x, y)
+
+    def apart(function, x, y):
+        first, second = compile(lambda y: (function.apply(y * 2), function.apply(y.sin())))(y)
+        return compile(First.apply)(x, first) + First.apply(x, second)
+
+    def used(function, x, y):
+        return compile(lambda y: function.apply(y).sin())(x + y)
+
+    each = [(function, use) for function in (Rounded, Aware) for use in (whole, apart, used)]
+    return [gradients(*pair, history) for pair in each for history in (False, True)]
+
+
 @pytest.mark.parametrize("name", program)
 def test_a_program_with_autograd_functions_is_the_program(name: str) -> None:
     check(program[name])
+
+
+def test_the_engine_has_gradients_of_zeros_where_eager_has() -> None:
+    check_engine(program["nothing_flows_back"])

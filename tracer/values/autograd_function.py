@@ -109,6 +109,10 @@ class _Traced:
     returned: Value
     tensors: tuple[TensorValue, ...]
 
+    def items(self, tx: Interpreter) -> Args:
+        """What the forward returned, one by one."""
+        return [self.returned] if isinstance(self.returned, TensorValue) else self.returned.iterate(tx)
+
 
 @handles(getattr(_Function.__dict__["apply"], "__func__", _Function.__dict__["apply"]))
 def _apply(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
@@ -201,6 +205,7 @@ def _with_backward(tx: Interpreter, cls: type, context: ContextValue, inputs: Ar
         with tx.graph.nested() as backward, tx.effects.sealed(f"the backward of {cls.__qualname__}"), torch.no_grad():
             assumed = tx.trace.layouts_assumed
             gradients = _backward(tx, cls, context, traced, inputs, backward)
+        materialized = context.materialized or not _passes_nothing(tx, cls, context, traced)
         saved = list(backward.lifted)
         results = [tx.graph.scopes.here(value.node) for value in traced.tensors]
     read = [node for node in forward.lifted if node not in given]
@@ -214,6 +219,7 @@ def _with_backward(tx: Interpreter, cls: type, context: ContextValue, inputs: Ar
         fixed=tuple([position[id(value)] for value in context.fixed]),
         dirty=tuple([position[id(value)] for value in context.dirty]),
         once=cls.backward.__code__.co_qualname.startswith("once_differentiable"),  # type: ignore[attr-defined]
+        materialized=materialized,
     )
     target = plan.function()
     outputs = tx.graph.call(target, [NodeValue(node) for node in (*given, *read)], {}, tx)
@@ -225,6 +231,22 @@ def strides_of(fakes: Sequence[torch.Tensor]) -> tuple[tuple[int, ...] | None, .
     if any(not fake.is_contiguous() and not all(isinstance(n, int) for n in fake.stride()) for fake in fakes):
         raise Unsupported(_CODE, "a gradient may have strides that vary")
     return tuple([None if fake.is_contiguous() else fake.stride() for fake in fakes])
+
+
+def _passes_nothing(tx: Interpreter, cls: type, context: ContextValue, traced: _Traced) -> bool:
+    """Whether the backward returns None where nothing flows back."""
+    with tx.graph.nested(), tx.effects.sealed(f"the backward of {cls.__qualname__}"), torch.no_grad():
+        try:
+            returned = _called_backward(tx, cls, context, [constant(None) for _ in traced.items(tx)])
+        except (Unsupported, ObservedException):
+            return False
+    gradients = returned.items if isinstance(returned, TupleValue) else [returned]
+    return all(gradient.is_constant() and gradient.as_constant() is None for gradient in gradients)
+
+
+def _called_backward(tx: Interpreter, cls: type, context: ContextValue, gradients: Args) -> Value:
+    name = "backward" if cls.backward is not _Function.backward else "vjp"  # type: ignore[attr-defined]
+    return method_of(tx, cls, name, getattr(cls, name)).call(tx, [context, *gradients], {})
 
 
 def _outside(tx: Interpreter, value: TensorValue) -> torch.fx.Node:
@@ -244,12 +266,10 @@ def _backward(
         arriving[id(tensor)] = TensorValue(scope.add_input(f"gradient_{i}", like), like)
         tx.trace.values_by_id[id(like)] = arriving[id(tensor)]
         tx.trace.keep_alive.append(like)
-    items = [traced.returned] if isinstance(traced.returned, TensorValue) else traced.returned.iterate(tx)
-    given = [arriving.get(id(item), constant(None)) for item in items]
+    given = [arriving.get(id(item), constant(None)) for item in traced.items(tx)]
     asked = tx.trace.layouts_asked
-    name = "backward" if cls.backward is not _Function.backward else "vjp"  # type: ignore[attr-defined]
     try:
-        returned = method_of(tx, cls, name, getattr(cls, name)).call(tx, [context, *given], {})
+        returned = _called_backward(tx, cls, context, given)
     except ObservedException as raised:
         raise Unsupported("raises", raised.value.describe(), **raised.context) from raised
     if any(isinstance(value, TensorValue) and value.fake._version for value in arriving.values()):
