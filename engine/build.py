@@ -33,6 +33,9 @@ FLAGS = (
     "-fno-builtin",  # gcc would join sin and cos of one argument to sincos, which has no vector form
     "-fno-asynchronous-unwind-tables", "-fvisibility=hidden", "-w",
 )
+# gcc 12 writes a permutation of eight doubles wrong that leaves them within their pairs, but for the third or fourth,
+# which is from the upper half. It makes such ones of statements side by side: the elements of a small matrix.
+OF_DOUBLES = ("-fno-tree-slp-vectorize",)
 CACHE_LIMIT = 2 << 30  # bytes; beyond it the entries longest unused go
 ABANDONED = 3600  # seconds after which what was not finished belongs to a process that was killed
 PRIVATE = "build-"  # how the names of folders begin in which the compiler writes
@@ -92,7 +95,8 @@ def build(source: str, names: Sequence[str]) -> BuiltLibrary:
         raise CacheUnwritable(f"compiled code cannot be kept ({error}): {fix}") from error
     functions = _load(library, names)
     _trim(library.parent)
-    return BuiltLibrary(functions, _command(compiler, library), log, time.perf_counter() - start, False, library)
+    command = _command(compiler, source, library)
+    return BuiltLibrary(functions, command, log, time.perf_counter() - start, False, library)
 
 
 def cached(source: str, names: Sequence[str]) -> BuiltLibrary | None:
@@ -104,20 +108,26 @@ def cached(source: str, names: Sequence[str]) -> BuiltLibrary | None:
         return None
     mark_used(library)
     functions = _load(library, names)
-    return BuiltLibrary(functions, _command(compiler, library), log, time.perf_counter() - start, True, library)
+    command = _command(compiler, source, library)
+    return BuiltLibrary(functions, command, log, time.perf_counter() - start, True, library)
 
 
 def _place(source: str) -> tuple[str, Path]:
     """The compiler, and where the cache has what it makes of `source`."""
     compiler = find_compiler()
     digest = hashlib.sha256(source.encode())
-    for part in (*FLAGS, compiler, _compiler_version(compiler), cpu_features(), torch.__version__, openmp_runtime()):
+    versions = _compiler_version(compiler), cpu_features(), torch.__version__, openmp_runtime()
+    for part in (*_flags(source), compiler, *versions):
         digest.update(b"\0" + part.encode())
     return compiler, cache_folder() / "cpp" / f"{digest.hexdigest()[:32]}.so"
 
 
-def _command(compiler: str, library: Path) -> tuple[str, ...]:
-    return (compiler, *FLAGS, str(library.with_suffix(".cpp")), "-o", str(library), *_link_arguments())
+def _flags(source: str) -> tuple[str, ...]:
+    return (*FLAGS, *OF_DOUBLES) if "double* __restrict" in source else FLAGS
+
+
+def _command(compiler: str, source: str, library: Path) -> tuple[str, ...]:
+    return (compiler, *_flags(source), str(library.with_suffix(".cpp")), "-o", str(library), *_link_arguments())
 
 
 class Building:
@@ -239,7 +249,7 @@ def _compile(compiler: str, text: bytes, folder: Path, key: str) -> str:
     with tempfile.TemporaryDirectory(dir=folder, prefix=PRIVATE) as private:
         source, library = Path(private, f"{key}.cpp"), Path(private, f"{key}.so")
         source.write_bytes(text)
-        command = _command(compiler, library)
+        command = _command(compiler, text.decode(), library)
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode != 0:
             raise BuildFailed(command, done.stderr)

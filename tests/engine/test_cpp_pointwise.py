@@ -186,6 +186,12 @@ def test_transposed_read_of_a_large_matrix():
     check(lambda x, y: x + y.t(), x, y, kernels=1)
 
 
+def test_a_small_matrix_of_doubles_is_made_symmetric():
+    """As in the gradient of a Cholesky factor. gcc 12 took an element of another column."""
+    given = torch.arange(16.0, dtype=torch.float64).view(4, 4)
+    check(lambda x: x.tril() + x.tril(-1).mT, given)
+
+
 def test_pieces_of_one_result_are_written_by_one_kernel():
     x, y = torch.randn(8, 32), torch.randn(8, 16)
     check(lambda x, y: torch.cat([x * 2, y + 1, x], 1), x, y, kernels=1)
