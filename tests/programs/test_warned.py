@@ -68,6 +68,23 @@ def of_calls_in_functions_that_are_called(compile):
 
 
 @program
+def of_floats_of_what_requires_grad(compile):
+    def fn(x):
+        return (x * 2).sum().item() + int(x.sum()), float(x.sum())
+
+    def quiet(x):
+        with torch.no_grad():
+            return float(x.sum()) + float((x * 2).detach().sum())
+
+    x = torch.ones(3, requires_grad=True)
+    torch.set_warn_always(True)  # else torch does so once in a process, whichever program is first
+    try:
+        return [warned(action, compile(f), (x,)) for f in (fn, quiet) for action in ("default", "ignore", "error")]
+    finally:
+        torch.set_warn_always(False)
+
+
+@program
 def that_is_an_error(compile):
     def fn(x):
         try:
