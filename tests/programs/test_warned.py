@@ -85,6 +85,24 @@ def of_floats_of_what_requires_grad(compile):
 
 
 @program
+def of_gradients_of_what_is_no_leaf(compile):
+    def made(x):
+        y = x * 2
+        return y.sin(), y.grad
+
+    def given(x):
+        return x * 2, x.grad is None
+
+    def retained(x):
+        y = x * 2
+        y.retain_grad()
+        return y.sin(), y.grad
+
+    x = torch.ones(3, requires_grad=True)
+    return [warned("always", compile(f), (a,), (a,)) for f in (made, given, retained) for a in (x, x * 2)]
+
+
+@program
 def that_is_an_error(compile):
     def fn(x):
         try:

@@ -202,7 +202,7 @@ def _warned_of_history(tx: Interpreter) -> None:
     try:
         tx.graph.called(float, (_WITH_HISTORY,), {})
     except Warning as error:
-        raise Unsupported("call", "float() of a tensor that requires grad, which is warned of,") from error
+        raise Unsupported("call", "float() of a tensor that requires grad, which is warned of") from error
 
 
 _WITH_HISTORY = torch.ones((), requires_grad=True)

@@ -259,10 +259,15 @@ def _grad(tx: Interpreter, self: TensorValue) -> Value:
     if self.real is not None and self.source is not None:
         if has_override(self.kind):  # would be asked by the trace and the guards, too
             raise Unsupported("attribute", f"the gradient of {self.describe()}, of the class {self.kind.__qualname__}")
+        if not self.real.is_leaf and not self.real.retains_grad:
+            raise Unsupported("attribute", _NO_LEAF)
         return build(tx, self.real.grad, AttrSource(self.source, "grad"))
-    if not self.fake.requires_grad or not self.fake.is_leaf:
+    if not self.fake.requires_grad or self.fake.retains_grad:
         return constant(None)
-    raise Unsupported("attribute", "the gradient of a tensor")
+    raise Unsupported("attribute", "the gradient of a tensor" if self.fake.is_leaf else _NO_LEAF)
+
+
+_NO_LEAF = "the gradient of a tensor that is no leaf: torch warns of that"
 
 
 _OF_HISTORY = frozenset(("is_leaf", "output_nr", "retains_grad"))
