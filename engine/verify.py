@@ -349,9 +349,9 @@ def bounds(e: sympy.Expr, ranges: Mapping[sympy.Symbol, tuple[sympy.Expr, sympy.
                 low, high = high, low
             return None if low is None else factor * low, None if high is None else factor * high
         return None, None
-    if isinstance(e, FloorDiv) and e.args[1].is_Integer:
+    if isinstance(e, FloorDiv) and e.args[1].is_Integer and e.args[1] > 0:
         low, high = bounds(e.args[0], ranges)
         return None if low is None else FloorDiv(low, e.args[1]), None if high is None else FloorDiv(high, e.args[1])
-    if isinstance(e, (Mod, PythonMod)):
+    if isinstance(e, Mod) or (isinstance(e, PythonMod) and e.args[1].is_positive):
         return sympy.S.Zero, e.args[1] - 1
     return None, None

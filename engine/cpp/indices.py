@@ -108,7 +108,7 @@ def _converted(dtype: str) -> Callable[[sympy.Expr], tuple[str, int]]:
 
 
 def _quotient(expr: sympy.Expr) -> tuple[str, int]:
-    if expr.args[0].is_nonnegative:
+    if all(operand.is_nonnegative for operand in expr.args):  # C++ rounds towards zero
         return _operator("/")(expr)
     return _call("floor_divide<long>")(expr)
 

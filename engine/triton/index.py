@@ -7,14 +7,17 @@ import sympy
 
 from .unsupported import TritonUnsupported
 
-# Both languages agree on these for the operands that the loop IR promises: quotients and remainders are of non-negative
-# integers, except PythonMod, whose sign follows the (positive) divisor. Triton's own `%` follows the dividend, as C's.
+_PYTHON_MOD = "(({0} % {1} + {1}) % {1})"
+
+# Both languages agree on these for the operands that they are asked for: `//` and `%` are of non-negative integers, as
+# Triton's round towards zero, like C's; PythonMod has the sign of the divisor, FloorDownDiv is a FloorDiv of any sign.
 _FUNCTIONS: dict[str, Callable[[list[str]], str]] = {
     "FloorDiv": lambda a: f"({a[0]} // {a[1]})",
+    "FloorDownDiv": lambda a: f"(({a[0]} - {_PYTHON_MOD.format(*a)}) // {a[1]})",
     "CleanDiv": lambda a: f"({a[0]} // {a[1]})",
     "CeilDiv": lambda a: f"(({a[0]} + {a[1]} - 1) // {a[1]})",
     "Mod": lambda a: f"({a[0]} % {a[1]})",
-    "PythonMod": lambda a: f"(({a[0]} % {a[1]} + {a[1]}) % {a[1]})",
+    "PythonMod": lambda a: _PYTHON_MOD.format(*a),
     "ModularIndexing": lambda a: f"({a[0]} // {a[1]} % {a[2]})",
     "Identity": lambda a: a[0],
 }
@@ -41,6 +44,8 @@ def _print(expr: sympy.Expr, python: bool) -> str:
     if expr.is_Pow and expr.exp.is_Integer and expr.exp > 0:
         return "*".join([_factor(expr.base, python)] * int(expr.exp))
     name = type(expr).__name__
+    if name == "FloorDiv" and not python and not all(operand.is_nonnegative for operand in expr.args):
+        name = "FloorDownDiv"
     arguments = [_print(a, python) for a in expr.args]
     if name in _EXTREMES:
         function = _EXTREMES[name][1 if python else 0]
