@@ -87,6 +87,14 @@ def floats_that_vary(compile):
     return found
 
 
+@program
+def keys_that_equal_nothing(compile):
+    known = float("nan")
+    table = {known: 2, (1, known): 3}
+    f = compile(lambda x, key: x * table.get(key, 5))
+    return [f(torch.ones(2), key) for key in (known, float("nan"), known, (1, known), (1, float("nan")))]
+
+
 @pytest.mark.filterwarnings("ignore::SyntaxWarning")
 @pytest.mark.parametrize("name", program)
 def test_a_compiled_program_is_the_program(name):

@@ -27,7 +27,7 @@ def checked_key(tx: Interpreter, key: Value) -> Any:
     for cls in {value.python_type() for value in objects}:
         special(tx, cls, "__hash__")
         special(tx, cls, "__eq__")
-    _guard_functions(tx, key, found)
+    _guard_identities(tx, key, found)
     return found
 
 
@@ -40,13 +40,14 @@ def check_hash(tx: Interpreter, value: Value) -> None:
         tx.raise_observed(TypeError, f"unhashable type: '{name}'")
 
 
-def _guard_functions(tx: Interpreter, key: Value, found: Any) -> None:
-    """Functions are keys by identity, and else guarded by what they do."""
-    if isinstance(found, FunctionType) and key.source is not None and not is_stable(key.source):
+def _guard_identities(tx: Interpreter, key: Value, found: Any) -> None:
+    """Functions are keys by identity, and else guarded by what they do; a NaN is, and else guarded as a number."""
+    by_identity = isinstance(found, FunctionType) or (isinstance(found, float) and found != found)
+    if by_identity and key.source is not None and not is_stable(key.source):
         tx.guards.add(key.source, "ID_MATCH", found)
     elif isinstance(key, TupleValue):
         for item, part in zip(key.items, found):
-            _guard_functions(tx, item, part)
+            _guard_identities(tx, item, part)
 
 
 def objects_of(key: Any) -> Iterator[Value]:
