@@ -334,6 +334,14 @@ class FrameShapes:
         self._sources[id(tensor)] = source
         return fake
 
+    def forget(self) -> None:
+        """Let go of the real tensors: torch swaps two (`swap_tensors`, for conversions of modules) only where nothing
+        refers to them weakly either. What fakes they have is asked no more."""
+        self._fakes.clear()
+        describer = self.fake_mode.fake_tensor_converter.meta_converter.describer
+        describer.lookup_tensor.clear()
+        describer.lookup_storage.clear()
+
     def beginnings(self, fake: torch.Tensor) -> list[tuple[Source, int, int | torch.SymInt]]:
         """Where the tensors are read that have their elements in the memory of `fake`, each with the storage offset of
         it and of its fake, which is 0 where a size is a symbol. TENSOR_MATCH says nothing about these."""

@@ -50,6 +50,25 @@ def bounds_of_equal_ranges(compile):
 
 
 @PROGRAMS
+def tensors_that_are_swapped(compile):
+    torch.manual_seed(0)
+    layer, other = torch.nn.Linear(3, 3), torch.nn.Linear(3, 3)
+    function = compile(lambda x: layer(x.to(layer.weight.dtype)))
+    found = [function(torch.ones(2, 3))]
+    found[0].sum().backward()
+    layer.zero_grad()
+    torch.utils.swap_tensors(layer.weight, other.weight)
+    found.append(function(torch.ones(2, 3)).detach())
+    before = torch.__future__.get_swap_module_params_on_conversion()
+    torch.__future__.set_swap_module_params_on_conversion(True)
+    try:
+        layer.double()
+    finally:
+        torch.__future__.set_swap_module_params_on_conversion(before)
+    return [*found, function(torch.ones(2, 3))]
+
+
+@PROGRAMS
 def settings_of_torch(compile):
     @compile
     def function(x):

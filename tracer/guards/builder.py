@@ -81,6 +81,7 @@ class GuardBuilder:
         self.scope = Scope({}, {}, {})
         self.closure = None
         self._specs.clear()
+        self.shapes.forget()
 
     def value(self, source: Source) -> Any:
         """The real object behind `source` in this frame."""
