@@ -144,9 +144,21 @@ class GraphLowering:
         if not isinstance(value, sympy.Expr):
             return not isinstance(value, sympy.Basic)  # a truth: u0 == 1
         if value.is_integer and all(s.is_integer for s in value.free_symbols):
-            return True
+            return self._bits(value) < 64
         known = all(s.is_integer or scalar_buffer(s) in self.buffers for s in value.free_symbols)
         return known and all(e.func in _ARITHMETIC or e.is_Atom for e in sympy.preorder_traversal(value))
+
+    def _bits(self, number: sympy.Expr) -> int:
+        """How many bits what is computed on the way to `number` may take. Loops have 64, Python as many as it wants.
+        Numbers of the program are taken to have 32, sizes 12 (those of one tensor are multiplied), or 21 in powers."""
+        if number.is_Integer:
+            return int(number).bit_length()
+        if number.is_Symbol:
+            return 12 if self.symbols.get(number, (0, "value", 0))[1] in ("size", "stride") else 32
+        parts = [self._bits(part) for part in number.args]
+        if number.is_Pow:
+            return max(parts[0], 21) * int(number.exp) if number.exp.is_Integer else max(parts)
+        return sum(parts) if number.is_Mul else max(parts) + number.is_Add
 
     def _constant(self, node: torch.fx.Node) -> Value:
         tensor = operator.attrgetter(str(node.target))(self.module)
@@ -170,6 +182,8 @@ class GraphLowering:
         why = f"{node.target} has no lowering"
         if not self._is_lowered((*args, *kwargs.values())):
             why = "a symbolic number that loops cannot compute"
+            if known is not None and known.kind in (RESHAPE, VIEW):
+                raise EngineUnsupported(f"{why}, for a view")
         elif _may_be_empty(node):
             why = "it raises where the size, which only data tells, is 0"
         elif known is not None and (known.kind in (RESHAPE, VIEW) or self._wants_loops(node)):

@@ -194,3 +194,16 @@ def test_conditions_are_added_to_numbers_that_vary():
         return [f(torch.ones(n), k) for n, k in ((2, 5), (3, 6), (4, 2), (5, 7), (4, 3), (5, 10))]
 
     check(use)
+
+
+def test_products_that_need_more_than_64_bits():
+    def use(compile):
+        def function(x, n, k):
+            hashed = (n * 6364136223846793005 + 1442695040888963407) % 1000
+            return x * hashed, x[n * k % 3 :], x + n * k, x * (n * k // 1000), x * (x.shape[0] ** 9 % 7)
+
+        f = compile(function)
+        numbers = (3, 4), (5, 7), (2**33 + 1, 2**20), (2**40, 2**20), (2**40, 2**30)
+        return [call(f, torch.ones(size), *pair) for size in (4, 5, 200) for pair in numbers]
+
+    check_engine(use)
