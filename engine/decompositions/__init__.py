@@ -102,5 +102,6 @@ def _is_scaled(input: torch.Tensor, size: Any = None, scale_factor: Any = None, 
 
 
 def _draws(p: Any = 0.5, training: Any = True, inplace: bool = False, *, train: Any = None, input: Any = None) -> bool:
-    """Whether a dropout draws random numbers; takes the arguments of functions and operators after the tensor."""
-    return bool(training if train is None else train) and not (type(p) in (int, float) and p in (0, 1))
+    """Whether a dropout draws random numbers; takes the arguments of functions and operators after the tensor. A
+    probability that varies is one number to the graph: operators take no other."""
+    return bool(training if train is None else train) and (isinstance(p, torch.Tensor) or float(p) not in (0, 1))

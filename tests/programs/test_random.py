@@ -316,3 +316,15 @@ def test_breaks_leave_generators_as_eager_does(name: str) -> None:
 @pytest.mark.parametrize("name", ["floats", "ints", "many_at_once", "with_gradients", "own_generators"])
 def test_the_engine_takes_drawn_numbers(name: str) -> None:
     check_engine(whole[name])
+
+
+def test_dropping_all_or_nothing_draws_no_numbers_where_the_probability_varies() -> None:
+    def use(compile):
+        layer = torch.nn.Dropout(0.5)
+        function = compile(layer)
+        found = []
+        for layer.p in (0.5, 1.0, 0.25, 0.0, 1.0):
+            found += [function(torch.ones(8)), torch.rand(1)]
+        return found
+
+    check_engine(use)
