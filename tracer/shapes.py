@@ -488,6 +488,10 @@ class FrameShapes:
         else:
             self._relations.append((source, symbol))
 
+    def place_of(self, number: sympy.Expr) -> Source | None:
+        """Where a size that is a symbol is read."""
+        return self._symbols.get(number)
+
     def story(self) -> tuple[records.Symbol, ...]:
         """Each symbol with where it comes from, why it varies, and what narrowed it, in the order in which that was."""
         events: dict[str, list[records.SymbolEvent]] = {}

@@ -157,12 +157,12 @@ def compute(tx: Interpreter, function: Callable[..., Any], args: Sequence[Value]
     Where it raises, or an argument has no source, the floats are specialised. What NumPy raises or warns of, it does in
     eager.
     """
-    sources = [_source_of(arg) for arg in args]
+    sources = [_source_of(tx, arg) for arg in args]
     of_numpy = isinstance(function, (np.ufunc, _NUMPYS_FUNCTION)) or any(map(is_numpys, args))
     if of_numpy:
         function = _strictly(function)
     try:
-        result = None if None in sources else function(*map(_number_of, args))
+        result = None if None in sources else function(*[_number_of(tx, arg) for arg in args])
     except (ArithmeticError, ValueError, TypeError):
         result = None
     is_drawn = any(isinstance(arg, NumberValue) and arg.is_drawn for arg in args)
@@ -188,8 +188,8 @@ def compute(tx: Interpreter, function: Callable[..., Any], args: Sequence[Value]
 
 
 def _compute_from_ints(tx: Interpreter, function: Callable[..., Any], args: Sequence[Value]) -> Value:
-    """`function(*args)` for numbers made of ints that are inputs: `math.cos(math.pi * step / 10)`."""
-    found = [origin(arg) for arg in args]
+    """`function(*args)` for numbers made of ints that are inputs, and of sizes: `math.cos(math.pi * step / 10)`."""
+    found = [origin(tx, arg) for arg in args]
     sources = tuple(source for source in found if source is not None)
     try:
         result = function(*[_evaluated(tx, source) for source in sources]) if len(sources) == len(args) else None
@@ -227,17 +227,20 @@ def _evaluated(tx: Interpreter, source: Source) -> Any:
 REGISTRY["compute_from_ints"] = _compute_from_ints
 
 
-def _source_of(value: Value) -> Source | None:
+def _source_of(tx: Interpreter, value: Value) -> Source | None:
     if value.is_constant() and not hasattr(value, "number"):
         return ConstantSource(repr(value.as_constant()), value.as_constant())
-    return value.source
+    return value.source or origin(tx, value)
 
 
-def _number_of(value: Value) -> Any:
+def _number_of(tx: Interpreter, value: Value) -> Any:
     if hasattr(value, "number"):
         return value.number
     if value.is_constant():
         return value.as_constant()
+    found = origin(tx, value)
+    if found is not None:
+        return _evaluated(tx, found)
     return value.symbol.node.hint if isinstance(value, NumberValue) else None
 
 

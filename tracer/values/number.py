@@ -15,7 +15,7 @@ import torch.fx
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from ..sources import ComputedSource, ConstantSource, Source
-from ..wording import expression_of
+from ..wording import expression_of, in_words
 from .base import Unsupported, Value
 from .constant import REGISTRY, attribute_of_builtin, constant, fold
 from .operators import IN_PLACE
@@ -137,6 +137,8 @@ class NumberValue(Value):
         if function in _DIVISIONS and len(_symbols(a) | _symbols(b)) > MOST_DIVIDED:
             a, b = (_fixed(tx, side) if type(side) in _TYPES else side for side in (a, b))
         if function is operator.pow and type(b) is torch.SymInt and tx.graph.shapes.may_fix([*_symbols(b)]):
+            if type(a) in (float, torch.SymFloat):  # 0.9**step
+                return REGISTRY["compute_from_ints"](tx, function, [left, right])
             b = _fixed(tx, b)  # torch's formulas know no such power of a negative number, and kernels none at all
         _check_divisor(tx, function, b)
         if _is_error(function, a, b):
@@ -231,7 +233,9 @@ class NumberValue(Value):
         return self.describe().replace("the number", "the size", 1) if is_size else self.describe()
 
     def describe(self) -> str:
-        """The expression of the program that it is the value of, else the one over symbols."""
+        """Where the program reads it, or the expression that it is the value of, else the one over symbols."""
+        if self.source is not None:
+            return f"the number `{in_words(self.source)}`"
         stack = self._node.meta.get("stack") if self._node is not None else None
         return f"the number `{(expression_of(stack[-1]) if stack else '') or self.symbol}`"
 
@@ -347,17 +351,17 @@ def is_number(value: Value) -> bool:
     return isinstance(known, (int, float))
 
 
-def origin(value: Value) -> Source | None:
+def origin(tx: Interpreter, value: Value) -> Source | None:
     """Where a number is found before the graph runs, or what it is computed from there; None where only the graph knows
-    it, or it is a size, a float that varies or one that is drawn."""
+    it, or it is a float that varies or one that is drawn."""
     if value.is_constant():
         known = value.as_constant()
         return ConstantSource(repr(known), known) if type(known) in (int, float) else None
     if not isinstance(value, NumberValue) or value.symbol is None or free_unbacked_symbols(value.symbol):
         return None
     if value.source is not None or value.function is None:
-        return value.source
-    parts = [origin(operand) for operand in value._operands]
+        return value.source or tx.graph.shapes.place_of(value.symbol.node.expr)
+    parts = [origin(tx, operand) for operand in value._operands]
     return None if None in parts else ComputedSource(value.function, tuple(p for p in parts if p is not None))
 
 

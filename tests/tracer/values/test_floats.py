@@ -47,6 +47,38 @@ def test_one_recompilation_serves_all(function):
     assert not any("internal error" in reason for reason in stats()["reasons"])
 
 
+@pytest.mark.parametrize("function", [
+    lambda x, a, i: x * (a / x.shape[0]) + a * (x.shape[0] - 1) * x.shape[1],
+    lambda x, a, i: (x * 2, 0.9 * a + 0.1 * float(i), a * (2 * i) - i / 7, math.exp(-i / a)),
+    lambda x, a, i: x / (1 - 0.9**i) * 0.5 ** x.shape[0] - (a / 2) ** i - (-0.5) ** i,
+    lambda x, a, i: x * math.log(x.shape[0]) + math.pow(0.5, x.shape[0]) + math.atan2(i, x.shape[0] + 1),
+    lambda x, a, i: torch.cat([x, x[1:]]) * (a * x.shape[0]),
+])
+def test_ints_and_sizes_that_vary_make_floats(function):
+    reset()
+    compiled = ptdebug.compile(function)
+    for i, rate in enumerate(RATES[:-1], 2):
+        x = torch.linspace(-2, 3, 4 * i).reshape(i, 4)
+        same(compiled(x, rate, i), function(x, rate, i))
+    assert stats()["recompiles"] == 1 and stats()["graph_breaks"] == 0
+    assert not any("internal error" in reason for reason in stats()["reasons"])
+
+
+def test_numbers_that_a_size_makes_are_those_of_the_beginning():
+    def function(x, a):
+        share = a / (x.shape[0] - 3)
+        x.data = torch.zeros(x.shape[0] + 1)
+        y = x + a * x.shape[0]
+        del x
+        return y * share, share, math.log(y.shape[0])
+
+    compiled = ptdebug.compile(function)
+    for size, a in ((5, 0.5), (6, 1.5), (2, 2.5), (7, 0.25), (1, 1.0)):
+        same(compiled(torch.ones(size), a), function(torch.ones(size), a))
+    with pytest.raises(ZeroDivisionError):
+        compiled(torch.ones(3), 4.5)
+
+
 def test_decisions_by_a_float_are_guarded():
     def step(x, rate):
         return x * rate if rate * 2 > 0.5 else x + int(rate * 10)
