@@ -207,3 +207,23 @@ def test_products_that_need_more_than_64_bits():
         return [call(f, torch.ones(size), *pair) for size in (4, 5, 200) for pair in numbers]
 
     check_engine(use)
+
+
+def test_ranges_are_asked_for_numbers_that_vary():
+    def use(compile):
+        def function(x, n):
+            found = n in range(2, 6), n in range(0, 9, 3), n in range(9, 0, -2), n in range(0), n not in range(-5, 5)
+            return x * 2 if x.shape[0] in range(3, 5) else x - 1, found
+
+        f = compile(function)
+        return [f(torch.ones(size), n) for size, n in ((2, 1), (3, 2), (4, 3), (5, 9), (3, -5), (4, True), (4, 3.0))]
+
+    check_whole(use)
+
+
+def test_a_number_that_has_to_be_known_has_its_name():
+    compiled = ptdebug.compile(lambda x, count: x * len("ab".center(count)))
+    STATISTICS.clear()
+    for count in (5, 6):
+        compiled(torch.ones(2), count)
+    assert any("`count` has to be known" in reason for reason in STATISTICS.reasons), dict(STATISTICS.reasons)

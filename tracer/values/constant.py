@@ -69,6 +69,8 @@ class ConstantValue(Value):
         """`item in object`; what is no constant is in no constant but by identity."""
         if not hasattr(self.value, "__contains__"):
             return super().contains(tx, item)
+        if type(self.value) is range and not item.is_constant() and item.python_type() is int:
+            return _in_range(tx, item, self.value)
         return bool(fold(tx, self.value.__contains__, [item]).as_constant())
 
     def length(self, tx: Interpreter) -> Value:
@@ -331,6 +333,23 @@ def _told(item: Any) -> Any:
     if kind is tuple or kind is frozenset:
         return kind, *map(_told, item)
     return (kind, repr(item)) if kind in _CONTAINING else kind
+
+
+def _in_range(tx: Interpreter, number: Value, numbers: range) -> bool:
+    """Whether a range has an int that is not known, by comparisons that are guarded."""
+    def holds(function: Callable[..., Any], left: Value, right: int) -> bool:
+        answer = REGISTRY["apply_numbers"](tx, function, [left, constant(right)])
+        return bool(answer.truth(tx))
+
+    if not numbers or not holds(operator.ge, number, min(numbers[0], numbers[-1])):
+        return False
+    if not holds(operator.le, number, max(numbers[0], numbers[-1])):
+        return False
+    if abs(numbers.step) == 1:
+        return True
+    steps = REGISTRY["apply_numbers"](tx, operator.sub, [number, constant(numbers.start)])
+    steps = REGISTRY["apply_numbers"](tx, operator.mod, [steps, constant(abs(numbers.step))])
+    return holds(operator.eq, steps, 0)
 
 
 def fold_result(tx: Interpreter, result: Any) -> Value:
