@@ -5,6 +5,7 @@ Every node is made by `TraceGraph.call`, which runs the operation once on fake t
 """
 from __future__ import annotations
 
+import enum
 import operator
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -446,7 +447,10 @@ def _tensors(args: Iterable[Any]) -> list[torch.Tensor]:
 
 
 def _as_code(arg: Any) -> Any:
-    """Python's classes of numbers, which torch takes for dtypes, as dtypes: the code of a graph cannot name a class."""
+    """What the code of a graph can name: Python's classes of numbers, which torch takes for dtypes, as dtypes, and
+    several flags as their number."""
+    if isinstance(arg, enum.IntFlag) and arg.name not in type(arg).__members__:
+        return int(arg)
     return _DTYPES_OF_PYTHON.get(arg, arg) if isinstance(arg, type) else arg
 
 

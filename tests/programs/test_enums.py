@@ -121,6 +121,16 @@ def metaclasses_of_enumerations(compile):
 
 
 @program
+def flags_as_sizes(compile):
+    class Part(enum.IntFlag):
+        FIRST = 1
+        SECOND = 2
+
+    f = compile(lambda x, parts: x.view(parts, -1) * parts)
+    return [f(torch.ones(6), parts) for parts in (Part.SECOND, Part.FIRST | Part.SECOND, Part.FIRST)]
+
+
+@program
 def enumerations_that_refuse(compile):
     def fn(x):
         class Local(enum.Enum):
