@@ -10,7 +10,7 @@ import types
 import pytest
 import torch
 
-from .checking import Programs, call, check
+from .checking import Programs, call, check, check_engine
 
 program = Programs()
 X = torch.ones(2)
@@ -199,3 +199,27 @@ def a_counter_of_a_class(compile):
 @pytest.mark.parametrize("name", program)
 def test_members_of_classes(name: str) -> None:
     check(program[name])
+
+
+def test_methods_that_the_program_gives_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
+    def use(compile):
+        factor, relu = [2], torch.Tensor.relu
+
+        def scaled(self, by=1):
+            print("scaled", by)
+            return self * factor[0] * by
+
+        function = compile(lambda x: (x.scaled(), (x + 1).scaled(by=3).relu(), [*map(torch.Tensor.scaled, [x])]))
+        found = []
+        with monkeypatch.context() as patched:
+            patched.setattr(torch.Tensor, "scaled", scaled, raising=False)
+            patched.setattr(torch.Tensor, "relu", lambda self: relu(self - 5) * 10)
+            for factor[0] in (2, 3, 4):
+                found.append(function(X))
+            patched.setattr(torch.Tensor, "scaled", lambda self, by=0: self - by)
+            patched.setattr(torch.Tensor, "relu", lambda self: self)
+            found.append(function(X))
+        return [*found, call(function, X)]
+
+    check(use)
+    check_engine(use)

@@ -4,6 +4,7 @@ from __future__ import annotations
 import builtins
 import operator
 from collections.abc import Callable, Mapping, Sequence
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,15 +12,17 @@ import torch
 import torch.fx
 
 from ..modes import without_overrides
-from ..sources import AttrSource, SizeSource, Source
+from ..sources import AttrSource, ModuleGlobalSource, SizeSource, Source
 from ..wording import expression_of, in_words
+from .attributes import lookup
 from .base import Unsupported, Value, with_arguments
 from .constant import REGISTRY, BoundBuiltin, ItemsIterator, constant
 from .lists import make_list
 from .number import NumberValue, size_value
 from .operators import IN_PLACE, apply
 from .overrides import call_method, has_override, override
-from .registry import RESULTS, build, builds, from_python
+from .partials import MethodValue
+from .registry import RESULTS, build, builds, from_python, is_library
 from .sequences import TupleValue
 
 if TYPE_CHECKING:
@@ -98,6 +101,9 @@ class TensorValue(Value):
             if self.source is not None:
                 tx.guards.add(self.source, "NO_ATTR", name)
             tx.raise_observed(AttributeError, f"'{self.kind.__name__}' object has no attribute '{name}'")
+        given = self._given_by_program(name)
+        if given is not None:
+            return MethodValue(build(tx, given, AttrSource(ModuleGlobalSource("torch", "Tensor"), name)), self)
         if callable(found):
             return BoundBuiltin(self, name)
         raise Unsupported("attribute", f"Tensor.{name}")
@@ -189,6 +195,17 @@ class TensorValue(Value):
             asked = override(tx, call_method(name), [self, *args], kwargs)
             if asked is not None:
                 return asked
+        if self._given_by_program(name) is not None:
+            return self.getattr(tx, name).call(tx, args, kwargs)
+        return self._called(tx, name, args, kwargs)
+
+    def _given_by_program(self, name: str) -> FunctionType | None:
+        """The function that the program made a method of all tensors (`torch.Tensor.double_up = ...`)."""
+        found = lookup(self.kind, name)
+        programs = isinstance(found, FunctionType) and not is_library(found.__module__)
+        return found if programs and found is lookup(torch.Tensor, name) else None
+
+    def _called(self, tx: Interpreter, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         if (args or kwargs) and name in _TAKES_NOTHING:
             raise Unsupported("raises", f"TypeError: Tensor.{name}() takes no arguments")
         method = METHODS.get(name)
@@ -202,6 +219,8 @@ class TensorValue(Value):
 
     def base_method(self, tx: Interpreter, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         """A method of torch.Tensor, past any override."""
+        if self._given_by_program(name) is not None:
+            raise Unsupported("call", f"torch's own Tensor.{name}, in the place of which the program put another,")
         return self.call_method(tx, name, args, kwargs)
 
     def sizes(self, tx: Interpreter) -> TupleValue:
