@@ -227,3 +227,14 @@ def test_a_number_that_has_to_be_known_has_its_name():
     for count in (5, 6):
         compiled(torch.ones(2), count)
     assert any("`count` has to be known" in reason for reason in STATISTICS.reasons), dict(STATISTICS.reasons)
+
+
+def test_inverted_numbers_are_not_compiled_for_each_value():
+    def use(compile):
+        f = compile(lambda x, n: (x * ~n + ~x.shape[0], ~n, ~(n > 3), x[~n % 2]))
+        return [f(torch.ones(size), n) for size, n in ((2, 1), (3, 5), (4, 6), (5, 9), (6, 2**40), (7, -4))]
+
+    check(use)
+    STATISTICS.clear()
+    use(ptdebug.compile)
+    assert STATISTICS.recompiles <= 3, dict(STATISTICS.reasons)

@@ -18,7 +18,7 @@ from ..sources import ComputedSource, ConstantSource, Source
 from ..wording import expression_of, in_words
 from .base import Unsupported, Value
 from .constant import REGISTRY, attribute_of_builtin, constant, fold
-from .operators import IN_PLACE
+from .operators import IN_PLACE, apply
 from .registry import RESULTS
 
 if TYPE_CHECKING:
@@ -190,6 +190,8 @@ class NumberValue(Value):
         """Negation and the like."""
         if function is operator.index:
             return self
+        if function is operator.invert and self.python_type() is int:
+            return apply(tx, operator.sub, constant(-1), self)
         if function not in _UNARY:
             return fold(tx, function, [constant(self.specialize(tx))])
         return self.computed(tx, function, [self], function(self.symbol))
