@@ -72,6 +72,9 @@ def of_floats_of_what_requires_grad(compile):
     def fn(x):
         return (x * 2).sum().item() + int(x.sum()), float(x.sum())
 
+    def listed(x):
+        return torch.tensor([1.0, x.sum()]) + x.detach()[:2]
+
     def quiet(x):
         with torch.no_grad():
             return float(x.sum()) + float((x * 2).detach().sum())
@@ -79,7 +82,8 @@ def of_floats_of_what_requires_grad(compile):
     x = torch.ones(3, requires_grad=True)
     torch.set_warn_always(True)  # else torch does so once in a process, whichever program is first
     try:
-        return [warned(action, compile(f), (x,)) for f in (fn, quiet) for action in ("default", "ignore", "error")]
+        actions = "default", "ignore", "error"
+        return [warned(action, compile(f), (x,)) for f in (fn, listed, quiet) for action in actions]
     finally:
         torch.set_warn_always(False)
 

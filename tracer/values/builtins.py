@@ -28,6 +28,7 @@ from .sets import SetValue
 from .slices import SliceValue, as_index
 from .sums import add_up
 from .tensor import TensorValue
+from .tensors_of_numbers import warned_of_history
 from .texts import TextValue, number_text, text_of
 
 if TYPE_CHECKING:
@@ -188,24 +189,13 @@ def _converted(tx: Interpreter, value: Value, kind: type, method: str) -> Value:
             raise Unsupported("call", f"{kind.__name__} of {value.describe()}, whose class has a say,")
         number = value.call_method(tx, "item", [], {})
         if kind is float and value.fake.requires_grad:
-            _warned_of_history(tx)
+            warned_of_history(tx)
         return number.converted(tx, kind) if isinstance(number, NumberValue) else fold(tx, kind, [number])
     if isinstance(value, ObjectValue):
         return _converted_object(tx, value, kind, method)
     if not hasattr(value.python_type(), method):
         raise Unsupported("raises", f"TypeError: {kind.__name__} of {value.describe()}")
     return value.call_method(tx, method, [], {})
-
-
-def _warned_of_history(tx: Interpreter) -> None:
-    """float() of a tensor that requires grad: torch warns of it once in a process, at the line that asks first."""
-    try:
-        tx.graph.called(float, (_WITH_HISTORY,), {})
-    except Warning as error:
-        raise Unsupported("call", "float() of a tensor that requires grad, which is warned of") from error
-
-
-_WITH_HISTORY = torch.ones((), requires_grad=True)
 
 
 def _converted_object(tx: Interpreter, value: ObjectValue, kind: type, name: str) -> Value:

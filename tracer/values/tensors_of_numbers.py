@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch._C._functorch import is_functorch_wrapped_tensor
 
-from .base import Value
+from .base import Unsupported, Value
 from .constant import constant
 from .lists import make_list
 from .number import NumberValue
@@ -73,7 +73,20 @@ def _converted(tx: Interpreter, number: Value, options: Mapping[str, Value]) -> 
     if not isinstance(number, TensorValue):
         return tx.graph.call(torch.scalar_tensor, [number], options, tx)
     value = tx.graph.call("detach", [number], {}, tx, op="call_method")
+    if number.fake.requires_grad:
+        warned_of_history(tx)
     return tx.graph.call("to", [value], options, tx, op="call_method")
+
+
+def warned_of_history(tx: Interpreter) -> None:
+    """A tensor that requires grad becomes a float: torch warns of it once in a process, at the line that asks first."""
+    try:
+        tx.graph.called(float, (_WITH_HISTORY,), {})
+    except Warning as error:
+        raise Unsupported("call", "float() of a tensor that requires grad, which is warned of") from error
+
+
+_WITH_HISTORY = torch.ones((), requires_grad=True)
 
 
 def _shape(value: Value) -> tuple[int, ...] | None:
