@@ -5,6 +5,7 @@ name, through the type of an instance, class methods and super()."""
 from __future__ import annotations
 
 import enum
+import functools
 import types
 
 import pytest
@@ -209,11 +210,17 @@ def test_methods_that_the_program_gives_tensors(monkeypatch: pytest.MonkeyPatch)
             print("scaled", by)
             return self * factor[0] * by
 
-        function = compile(lambda x: (x.scaled(), (x + 1).scaled(by=3).relu(), [*map(torch.Tensor.scaled, [x])]))
+        weight = torch.nn.Parameter(X)
+        function = compile(
+            lambda x: (x.scaled(), x.twice(), weight.scaled(), weight.shown(), (x + 1).scaled(by=3).relu(),
+                       [*map(torch.Tensor.scaled, [x])])
+        )
         found = []
         with monkeypatch.context() as patched:
             patched.setattr(torch.Tensor, "scaled", scaled, raising=False)
             patched.setattr(torch.Tensor, "relu", lambda self: relu(self - 5) * 10)
+            patched.setattr(torch.Tensor, "twice", functools.partialmethod(scaled, 2), raising=False)
+            patched.setattr(torch.nn.Parameter, "shown", lambda self: self.detach() * factor[0], raising=False)
             for factor[0] in (2, 3, 4):
                 found.append(function(X))
             patched.setattr(torch.Tensor, "scaled", lambda self, by=0: self - by)

@@ -14,7 +14,6 @@ import torch.fx
 from ..modes import without_overrides
 from ..sources import AttrSource, ModuleGlobalSource, SizeSource, Source
 from ..wording import expression_of, in_words
-from .attributes import lookup
 from .base import Unsupported, Value, with_arguments
 from .constant import REGISTRY, BoundBuiltin, ItemsIterator, constant
 from .lists import make_list
@@ -103,7 +102,9 @@ class TensorValue(Value):
             tx.raise_observed(AttributeError, f"'{self.kind.__name__}' object has no attribute '{name}'")
         given = self._given_by_program(name)
         if given is not None:
-            return MethodValue(build(tx, given, AttrSource(ModuleGlobalSource("torch", "Tensor"), name)), self)
+            cls, function = given
+            where = ModuleGlobalSource(cls.__module__, cls.__name__)
+            return MethodValue(build(tx, function, AttrSource(where, name)), self)
         if callable(found):
             return BoundBuiltin(self, name)
         raise Unsupported("attribute", f"Tensor.{name}")
@@ -199,11 +200,17 @@ class TensorValue(Value):
             return self.getattr(tx, name).call(tx, args, kwargs)
         return self._called(tx, name, args, kwargs)
 
-    def _given_by_program(self, name: str) -> FunctionType | None:
-        """The function that the program made a method of all tensors (`torch.Tensor.double_up = ...`)."""
-        found = lookup(self.kind, name)
-        programs = isinstance(found, FunctionType) and not is_library(found.__module__)
-        return found if programs and found is lookup(torch.Tensor, name) else None
+    def _given_by_program(self, name: str) -> tuple[type, FunctionType] | None:
+        """The function that the program made a method of all tensors (`torch.Tensor.double_up = ...`) or parameters,
+        and that class. Raises Unsupported where it made it a method of another kind."""
+        owner = next((base for base in self.kind.__mro__ if name in base.__dict__), None)
+        found: Any = owner.__dict__[name] if owner in (torch.Tensor, torch.nn.Parameter) else None
+        function = getattr(found, "__func__", getattr(found, "func", found))
+        if owner is None or not isinstance(function, FunctionType) or is_library(function.__module__):
+            return None
+        if found is not function:  # a static method, a class method or a partial one
+            raise Unsupported("attribute", f"Tensor.{name}")
+        return owner, function
 
     def _called(self, tx: Interpreter, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         if (args or kwargs) and name in _TAKES_NOTHING:
