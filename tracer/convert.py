@@ -238,7 +238,8 @@ class _Conversion:
         scope = dict(frame.f_locals), frame.f_globals, dict(frame.f_builtins), frame.closure
         guards = GuardBuilder(frame.code, *scope, shapes)
         trace = Trace(
-            TraceGraph(shapes), guards, SideEffects(), self.options, self.context, frame.f_globals, modes=self.modes
+            TraceGraph(shapes), guards, SideEffects(), self.options, self.context, frame.f_globals, modes=self.modes,
+            resumed=origin_of(frame.code) is not None,
         )
         guards.add(None, "GLOBAL_STATE")
         names = frame.code.co_freevars

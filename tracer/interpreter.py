@@ -64,6 +64,7 @@ class Trace:
     context: CompileContext
     f_globals: dict[str, Any]
     module_path: str = ""
+    resumed: bool = False  # whether the frame goes on after a break
     step: int = 0
     statement: int = 0  # the step at which the outermost frame's statement began
     work: int = 0  # so far, as `spend` counts it

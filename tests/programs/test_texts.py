@@ -117,3 +117,37 @@ def test_texts_of_sizes(function: Callable[..., Any], most: int) -> None:
 
 def test_templates_that_do_not_fit() -> None:
     check(lambda compile: compile(does_not_fit, dynamic=True)(torch.ones(3, 4), "a"))
+
+
+def shows_each_step(x, step):
+    loss = (x * x).sum()
+    begun = "step " + str(step)
+    print(f"step {step:03d}: {loss:.2f}", f"{begun}, {loss.item()}" + "!", sep="|")
+    y = x * 2
+    print(begun, end=";")
+    return y + loss, begun
+
+
+def asks_for_its_text(x, name):
+    print(name, end=";")
+    text = f"<{name}>"
+    print(text, end=";")
+    return x * (2 if name == "b" else 3), {text: 1}[text], text.upper()
+
+
+def test_texts_that_come_over_a_break() -> None:
+    def use(compile):
+        f = compile(shows_each_step)
+        return [f(torch.ones(3) * step, step) for step in range(12)]
+
+    STATISTICS.clear()
+    check(use)
+    assert STATISTICS.recompiles <= 3 and not any("limit" in why for why in STATISTICS.reasons)
+
+
+def test_texts_that_are_asked_for_after_a_break() -> None:
+    def use(compile):
+        f = compile(asks_for_its_text)
+        return [f(torch.ones(3), name) for name in ("a", "b", "a", "c", "b")]
+
+    check(use)

@@ -29,7 +29,7 @@ from .slices import SliceValue, as_index
 from .sums import add_up
 from .tensor import TensorValue
 from .tensors_of_numbers import warned_of_history
-from .texts import TextValue, number_text, text_of
+from .texts import GivenText, TextValue, number_text, text_of
 
 if TYPE_CHECKING:
     from ..interpreter import Interpreter
@@ -243,7 +243,7 @@ def format_value(tx: Interpreter, value: Value, conversion: str, spec: Value | N
         return value.call_method(tx, "__format__", [constant(pattern)], {})
     if not pattern and not value.is_constant():
         return text_of(tx, value, str)
-    if isinstance(value, TextValue) and not pattern:
+    if isinstance(value, (GivenText, TextValue)) and not pattern:
         return value
     if isinstance(value, NumberValue):
         if value.python_type() is int and not conversion:

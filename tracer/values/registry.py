@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..sources import KnownSource, ModuleGlobalSource, Source
+from ..sources import KnownSource, LocalSource, ModuleGlobalSource, Source
 from .base import Unsupported, Value
 from .constant import REGISTRY, ConstantValue
 
@@ -91,6 +91,9 @@ def build_constant(tx: Interpreter, obj: Any, source: Source) -> Value:
         if node_value is not None:
             return node_value
         tx.guards.add(source, "EQUALS_MATCH", obj)
+    elif kind is str and tx.trace.resumed and type(source) is LocalSource:
+        given: Value = REGISTRY["given_text"](tx, obj, source)
+        return given
     elif kind in BY_IDENTITY or issubclass(kind, enum.Enum):
         tx.guards.add(source, "ID_MATCH", obj)
     else:

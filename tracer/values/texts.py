@@ -2,12 +2,14 @@
 from __future__ import annotations
 
 import dataclasses
+import operator
 import reprlib
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Union
 
 import torch
 
+from ..sources import Source
 from .attributes import special
 from .base import Unsupported, Value
 from .constant import REGISTRY, ConstantValue, constant, fold
@@ -37,13 +39,66 @@ _AGAINST_RECURSION = tuple(
 """What stands around the `__repr__` of a dataclass: it asks for the number of the thread."""
 
 
-class TextValue(ConstantValue):
+_Part = Union[str, "tuple[NumberValue | GivenText, str]"]
+
+
+class _LateText(ConstantValue):
+    """A text that varies from call to call: as a part of another one, it does so, too."""
+
+    __slots__ = ()
+
+    def python_type(self) -> type:
+        """str."""
+        return str
+
+    def binary(self, tx: Interpreter, function: Callable[..., Any], left: Value, right: Value) -> Value | None:
+        """Texts in a row; anything else asks for the text."""
+        if function in (operator.add, operator.iadd) and left.python_type() is right.python_type() is str:
+            return joined(tx, [left, right])
+        return super().binary(tx, function, left, right)
+
+
+class GivenText(_LateText):
+    """A text that came over a break, as part of what a program prints at each step: it is guarded when the program asks
+    for it."""
+
+    __slots__ = ("_asked", "_text", "tx")
+
+    def __init__(self, tx: Interpreter, text: str, source: Source) -> None:
+        Value.__init__(self, source)
+        self.tx = tx
+        self._text = text
+        self._asked = False
+        tx.guards.add(source, "TYPE_MATCH", str)
+
+    @property
+    def value(self) -> str:
+        """The text at this call."""
+        if not self._asked:
+            self._asked = True
+            self.tx.guards.add(self.source, "EQUALS_MATCH", self._text)
+        return self._text
+
+    def specialize(self, tx: Interpreter) -> str:
+        """The text."""
+        return self.value
+
+    def describe(self) -> str:
+        """For messages."""
+        return "a text from before a break"
+
+
+REGISTRY["given_text"] = GivenText
+
+
+class TextValue(_LateText):
     """A text with numbers in it that vary from call to call. Where it only leaves the frame, the new bytecode makes it;
-    who asks for the text itself fixes the numbers, with guards. `parts` are texts, and numbers with their format."""
+    who asks for the text itself fixes the numbers, with guards. `parts` are texts, and numbers and texts that vary with
+    their format."""
 
     __slots__ = ("_text", "parts", "tx")
 
-    def __init__(self, tx: Interpreter, parts: list[str | tuple[NumberValue, str]]) -> None:
+    def __init__(self, tx: Interpreter, parts: list[_Part]) -> None:
         Value.__init__(self)
         self.tx = tx
         self.parts = parts
@@ -56,10 +111,6 @@ class TextValue(ConstantValue):
             made = [p if isinstance(p, str) else format(p[0].specialize(self.tx), p[1]) for p in self.parts]
             self._text = "".join(made)
         return self._text
-
-    def python_type(self) -> type:
-        """str."""
-        return str
 
     def reconstruct(self, codegen: Codegen) -> None:
         """str.format(template, *numbers); the text, where it is known by now."""
@@ -79,7 +130,7 @@ class TextValue(ConstantValue):
         return "a text with numbers that vary"
 
 
-def _template(part: str | tuple[NumberValue, str]) -> str:
+def _template(part: _Part) -> str:
     return part.replace("{", "{{").replace("}", "}}") if isinstance(part, str) else f"{{:{part[1]}}}"
 
 
@@ -88,9 +139,10 @@ def joined(tx: Interpreter, texts: Sequence[Value]) -> Value:
     unknown = next((text for text in texts if isinstance(text, DataText)), None)
     if unknown is not None:
         return DataText(unknown.refusal)
-    parts: list[str | tuple[NumberValue, str]] = []
+    parts: list[_Part] = []
     for text in texts:
-        parts += text.parts if isinstance(text, TextValue) else [text.as_constant()]
+        given: list[_Part] = [(text, "")] if isinstance(text, GivenText) else []
+        parts += text.parts if isinstance(text, TextValue) else given or [text.as_constant()]
     if all(isinstance(part, str) for part in parts):
         return constant("".join(map(str, parts)))
     return TextValue(tx, parts)
