@@ -137,25 +137,30 @@ class GraphLowering:
             name = scalar_buffer(symbol)
             self.buffers[name] = Buffer(name, torch.float64, devices.pop(), (), (), "constant")
 
-    def _is_lowered(self, value: Any) -> bool:
-        """Whether loops can read all symbolic numbers in an argument tree."""
+    def _is_lowered(self, value: Any, of_view: bool) -> bool:
+        """Whether loops can read all symbolic numbers in an argument tree, of a view or another operator."""
         if isinstance(value, (tuple, list)):
-            return all(map(self._is_lowered, value))
+            return all(self._is_lowered(item, of_view) for item in value)
         if not isinstance(value, sympy.Expr):
             return not isinstance(value, sympy.Basic)  # a truth: u0 == 1
         if value.is_integer and all(s.is_integer for s in value.free_symbols):
-            return self._bits(value) < 64
+            return self._bits(value, of_view) < 64
         known = all(s.is_integer or scalar_buffer(s) in self.buffers for s in value.free_symbols)
         return known and all(e.func in _ARITHMETIC or e.is_Atom for e in sympy.preorder_traversal(value))
 
-    def _bits(self, number: sympy.Expr) -> int:
+    def _bits(self, number: sympy.Expr, fits: bool) -> int:
         """How many bits what is computed on the way to `number` may take. Loops have 64, Python as many as it wants.
-        Numbers of the program are taken to have 32, sizes 12 (those of one tensor are multiplied), or 21 in powers."""
-        if number.is_Integer:
-            return int(number).bit_length()
+        Numbers of the program are taken to have 32, sizes 12 (those of one tensor are multiplied), or 21 in powers.
+
+        Numbers of a view are sizes and places: what `fits` does so, whatever sums and products around it wrap to.
+        """
+        if fits and (number.is_Atom or number.func in (sympy.Add, sympy.Mul, sympy.Pow)):
+            return max((self._bits(part, True) for part in number.args), default=0)
         if number.is_Symbol:
             return 12 if self.symbols.get(number, (0, "value", 0))[1] in ("size", "stride") else 32
-        parts = [self._bits(part) for part in number.args]
+        if number.is_Atom:
+            return int(abs(number)).bit_length()
+        parts = [self._bits(part, False) for part in number.args]
         if number.is_Pow:
             return max(parts[0], 21) * int(number.exp) if number.exp.is_Integer else max(parts)
         return sum(parts) if number.is_Mul else max(parts) + number.is_Add
@@ -180,15 +185,16 @@ class GraphLowering:
         args, kwargs = self.arguments(node.args), self.arguments(node.kwargs)
         known = LOWERINGS.get(node.target)
         why = f"{node.target} has no lowering"
-        if not self._is_lowered((*args, *kwargs.values())):
+        of_view = known is not None and known.kind in (RESHAPE, VIEW)
+        if not self._is_lowered((*args, *kwargs.values()), of_view):
             why = "a symbolic number that loops cannot compute"
-            if known is not None and known.kind in (RESHAPE, VIEW):
+            if of_view:
                 raise EngineUnsupported(f"{why}, for a view")
         elif _may_be_empty(node):
             why = "it raises where the size, which only data tells, is 0"
-        elif known is not None and (known.kind in (RESHAPE, VIEW) or self._wants_loops(node)):
+        elif known is not None and (of_view or self._wants_loops(node)):
             try:
-                _check_dense((fake, [n.meta.get("val") for n in node.all_input_nodes]), known.kind in (RESHAPE, VIEW))
+                _check_dense((fake, [n.meta.get("val") for n in node.all_input_nodes]), of_view)
                 value = known.function(self, node, *args, **kwargs)
                 if node.name in self.whole:
                     self.realize(value.base)

@@ -1,6 +1,7 @@
 """Sizes that are symbols: one program for every size."""
 from __future__ import annotations
 
+import ptdebug
 import pytest
 import sympy
 import torch
@@ -66,3 +67,14 @@ def test_heads_need_no_division_when_sizes_are_symbols():
 
     for body in bodies(check(program, torch.randn(3, 5, 8), dynamic=True, again=(torch.randn(2, 9, 8),))):
         assert "//" not in str(body) and "Mod" not in str(body)
+
+
+def test_numbers_of_views_that_vary_fit_whatever_they_are_products_of():
+    def program(x, heads, width):
+        return x.view(x.shape[0], -1, heads, width).transpose(1, 2) * 2
+
+    compiled, x = ptdebug.compile(program), torch.arange(72.0).view(3, 24)
+    before = len(ptdebug.stats()["reasons"])
+    for heads, width in ((2, 6), (3, 4), (4, 3), (6, 2)):
+        assert torch.equal(compiled(x, heads, width), program(x, heads, width))
+    assert len(ptdebug.stats()["reasons"]) == before + 1  # the recompilation, and nothing that runs in eager

@@ -141,6 +141,20 @@ def scans(compile):
 
 
 @program
+def scans_that_carry_something_else_on(compile):
+    from torch._higher_order_ops.scan import scan
+
+    def wider(x):
+        return scan(lambda carry, row: (carry + row.double(), carry * row), torch.zeros(3), x, dim=0)
+
+    def turned(x):
+        return scan(lambda carry, row: (carry.t() + 1, row.sum()), torch.ones(3, 2)[:2], x, dim=0)
+
+    with torch.no_grad():
+        return [call(compile(f), torch.ones(4, 3))[:2] for f in (wider, turned)]  # the type of the error
+
+
+@program
 def associative_scans(compile):
     from torch._higher_order_ops.associative_scan import associative_scan
 

@@ -149,6 +149,11 @@ def _scan(tx: Interpreter, operator: Any, args: Args) -> Value:
     combine, init, xs, additional = args
     own = [_fresh(tx, value) for value in init.iterate(tx)] + [_fresh(tx, value, True) for value in xs.iterate(tx)]
     region = trace_region(tx, combine, [*own, *additional.iterate(tx)], "the function of a scan")
+    for value, node in zip(init.iterate(tx), region.results):
+        assert isinstance(value, TensorValue)
+        before, after = ((fake.dtype, fake.shape, fake.stride()) for fake in (value.fake, node.meta["val"]))
+        if before != after:  # eager refuses to carry it on
+            raise Unsupported("operator-error", f"scan: it begins with a tensor of {before}, and goes on with {after}")
     return _run(tx, operator, [region], [], [init, xs])
 
 
