@@ -368,6 +368,19 @@ class TraceGraph:
         for leaf, leaves in self.leaves:
             if leaf.untyped_storage()._cdata in memory:
                 raise leaves()
+        if recorded and not self._reached_from_inputs(outputs):
+            raise self.leaves[0][1]()
+
+    def _reached_from_inputs(self, outputs: Sequence[torch.fx.Node]) -> bool:
+        """Whether gradients of all results flow to inputs: those that end in what was made here would be lost, and with
+        them that the result requires gradients."""
+        reached: dict[torch.fx.Node, bool] = {}
+        for node in self.graph.nodes:
+            value = node.meta.get("val")
+            parts = value if isinstance(value, (tuple, list)) else [value]
+            if any(isinstance(part, torch.Tensor) and part.requires_grad for part in parts):
+                reached[node] = node.op == "placeholder" or any(map(reached.get, node.all_input_nodes))
+        return all(reached.get(node, True) for node in outputs)
 
     def used_inputs(self) -> list[Source]:
         """The sources of the placeholders that are left after `finish`, in order."""

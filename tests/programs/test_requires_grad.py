@@ -363,6 +363,23 @@ def leaves_or_not(compile):
     return [call(fn, x)[:3] for x in (leaf.clone().detach().requires_grad_(), leaf * 1, leaf)]
 
 
+def test_gradients_that_end_in_what_the_graph_made():
+    """Its results require gradients, though these reach no input."""
+    net = _net()
+
+    def use(compile):
+        def fn(x):
+            w = x.detach().clone().requires_grad_()
+            net(x)  # unused, of parameters that require gradients
+            (w * x).sum().backward()
+            return x * 2
+
+        fn = compile(fn)
+        return [call(fn, torch.ones(2, 2)) for _ in range(2)]
+
+    check_engine(use)
+
+
 @pytest.mark.parametrize("name", WHOLE)
 def test_whole(name):
     check_whole(WHOLE[name])
