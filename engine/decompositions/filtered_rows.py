@@ -25,6 +25,8 @@ def filters_rows(x: torch.Tensor, weight: torch.Tensor, padding: Sequence[int], 
     if not (x.stride(-1) == 1 or padding[0]) or not all(type(n) is int for n in sizes) or x.device != weight.device:
         return False
     channels, each, taps = weight.shape
+    if weight.stride(1) == 1:  # to the library its channels are innermost, and so are those of the result
+        return False
     return bool(channels == groups == x.shape[1] > 1 and each == 1 and 1 < taps <= MOST)
 
 

@@ -68,3 +68,11 @@ KEPT = {
 @pytest.mark.parametrize("left", KEPT)
 def test_what_the_library_keeps(left):
     check(KEPT[left], torch.randn(2, 6, 40))
+
+
+def test_a_weight_whose_channels_are_innermost_tells_the_layout():
+    x, weight = torch.randn(2, 4, 3), torch.randn(4, 2, 1).transpose(1, 2)
+    compiled = compile(lambda x, w: F.conv1d(x, w, None, padding=2, groups=4))
+    expected = F.conv1d(x, weight, None, padding=2, groups=4)
+    torch.testing.assert_close(compiled(x, weight), expected)
+    assert compiled(x, weight).stride() == expected.stride()
