@@ -230,6 +230,22 @@ def hooks_that_the_function_registers(compile):
 
 
 @program
+def hooks_that_are_asked_for_by_their_number(compile):
+    m, x = nn.Sequential(nn.Linear(3, 3), nn.ReLU()), torch.ones(2, 3)
+    first = m[0].register_forward_hook(added)
+    number = first.id
+
+    def fn(x):
+        return m(x), number in m[0]._forward_hooks, m[0]._forward_hooks.get(number) is added
+
+    f = compile(fn)
+    out = [f(x)]
+    first.remove()
+    m[0].register_forward_hook(added)
+    return [*out, f(x)]
+
+
+@program
 def hooks_of_an_optimizer_add_up(compile):
     weight, steps = torch.ones(2, requires_grad=True), []
     optimizer = torch.optim.SGD([weight], lr=0.1)

@@ -62,6 +62,16 @@ class HookTable(DictValue):
             tx.guards.add(source, "LENGTH", 0)
         return True
 
+    def find(self, tx: Interpreter, key: Value) -> Value | None:
+        """The hook under a number, which only other code than nn.Module's asks for: so are the numbers."""
+        self.guard_keys(tx)
+        return super().find(tx, key)
+
+    def contains(self, tx: Interpreter, item: Value) -> bool:
+        """Whether there is a hook with the number."""
+        self.guard_keys(tx)
+        return super().contains(tx, item)
+
     def _item_source(self, tx: Interpreter, key: Any) -> Source | None:
         if self.keys_guarded or self.source is None:
             return super()._item_source(tx, key)
