@@ -93,7 +93,7 @@ class Trace:
         end."""
         self.work += amount
         if self.work > MOST_WORK:
-            raise Unsupported("too-long", f"{MOST_WORK} turns of loops and calls")
+            raise Unsupported("too-long", f"{MOST_WORK:,} turns of loops, calls and items of lists")
 
     def safe_step(self) -> int:
         """Where the graph can break for eager to do what is being done now: before the `with` blocks that are open."""

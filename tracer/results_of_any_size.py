@@ -17,18 +17,24 @@ def _group_norm(x: torch.Tensor, _w: Any, _b: Any, batch: Any, _c: Any, _inner: 
 
 
 def _of_an_image(gradient: torch.Tensor, _sizes: Any, sizes: Sequence[Any], *_: Any) -> torch.Tensor:
-    """The gradient of what was upsampled: torch has it in C++ only."""
+    """The gradient of what was upsampled: torch has it in C++ only (UpSample*.cpp, where some keep the layout)."""
     form = torch.contiguous_format if gradient.dim() == 3 else suggest_memory_format(gradient)
     return torch.empty_like(gradient.new_empty(sizes), memory_format=form)
 
 
-_UPSAMPLED = (
-    aten.upsample_nearest1d_backward, aten._upsample_nearest_exact1d_backward, aten.upsample_linear1d_backward,
-    aten.upsample_bilinear2d_backward, aten.upsample_bicubic2d_backward, aten.upsample_nearest3d_backward,
-    aten._upsample_nearest_exact3d_backward, aten.upsample_trilinear3d_backward,
-)
+def _in_rows(gradient: torch.Tensor, _sizes: Any, sizes: Sequence[Any], *_: Any) -> torch.Tensor:
+    return gradient.new_empty(sizes)
+
 
 FORMS: dict[Any, Callable[..., Any]] = {
-    aten.native_group_norm.default: _group_norm, **{packet.default: _of_an_image for packet in _UPSAMPLED},
+    aten.native_group_norm.default: _group_norm,
+    aten.upsample_nearest1d_backward.default: _of_an_image,
+    aten._upsample_nearest_exact1d_backward.default: _of_an_image,
+    aten.upsample_linear1d_backward.default: _of_an_image,
+    aten.upsample_bilinear2d_backward.default: _of_an_image,
+    aten.upsample_trilinear3d_backward.default: _of_an_image,
+    aten.upsample_bicubic2d_backward.default: _in_rows,
+    aten.upsample_nearest3d_backward.default: _in_rows,
+    aten._upsample_nearest_exact3d_backward.default: _in_rows,
 }
 """By operator; called where all arguments are given by position."""

@@ -482,6 +482,12 @@ def test_nearest_neighbours_by_a_scale_at_sizes_that_vary():
         assert not check([image], {}, dynamic=True)
 
 
+def test_a_gradient_of_a_cubic_upsampling_lies_in_rows_at_sizes_that_vary():
+    innermost = [given("a", (2, 3, 9, 8), stride=(216, 1, 24, 3))]
+    kernel = "torch.ops.aten.upsample_bicubic2d_backward"
+    assert not check([program(innermost, (kernel, (A, [9, 8], [2, 3, 6, 4], True), {}))], {}, dynamic=True)
+
+
 def test_statistics_in_16_bits_are_not_read_as_32():
     sixteen = [given("a", (2, 3, 6, 4), torch.bfloat16), given("b", (3,), torch.bfloat16, fill="small"),
                given("c", (3,), torch.bfloat16, fill="index", bound=5)]

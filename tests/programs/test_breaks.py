@@ -500,10 +500,14 @@ def test_a_loop_that_is_too_long_to_follow_runs_in_eager(monkeypatch):
     def nested(x, n, log):
         return turns(x, n // 2, log) + items(x, n // 2, log)
 
-    for function in (turns, items, nested):
+    def read(x, n, log):
+        log.append(n in log)
+        return x + n
+
+    for function in (turns, items, nested, read):
         for n in (30, 300):
             dispatch.reset()
-            logs = [], []
+            logs = list(range(-n, 0)), list(range(-n, 0))
             compiled = ptdebug.compile(function, backend=lambda module, inputs: module.forward)
             assert torch.equal(compiled(torch.ones(2), n, logs[0]), function(torch.ones(2), n, logs[1]))
             assert logs[0] == logs[1]

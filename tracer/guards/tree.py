@@ -7,6 +7,7 @@ stand below it. Conditions on symbols come last, when all that they read has bee
 from __future__ import annotations
 
 import builtins
+import functools
 import sys
 import types
 import weakref
@@ -383,14 +384,35 @@ def _item(tree: GuardTree, manager: Manager, source: ItemSource) -> Manager:
     if issubclass(type(owner), dict) and get is dict.__getitem__ and (
         not _DICTS_OF_OBJECTS_LIE or isinstance(manager, PythonManager)
     ):
+        manager = _shelf(tree, manager, source.owner, (id(key) >> 4) % (len(owner) // _SHELF + 1))
         return manager.dict_getitem_manager(key=key, **tree.step(source))
     if issubclass(type(owner), dict) and get is dict.__getitem__ and hasattr(type(owner), "__missing__"):
         return manager.lambda_manager(python_lambda=lambda owner: item(owner, key), **tree.step(source))
-    if type(key) is int and key >= 0 and get is list.__getitem__:
-        return manager.list_getitem_manager(key=key, **tree.step(source))
-    if type(key) is int and key >= 0 and get is tuple.__getitem__:
+    if type(key) is int and key >= 0 and get in (list.__getitem__, tuple.__getitem__):
+        manager = _shelf(tree, manager, source.owner, key // _SHELF)
+        if get is list.__getitem__:
+            return manager.list_getitem_manager(key=key, **tree.step(source))
         return manager.tuple_getitem_manager(key=key, **tree.step(source))
     return manager.getitem_manager(key=key, **tree.step(source))
+
+
+_SHELF = 256
+
+
+def _shelf(tree: GuardTree, manager: Manager, owner: Source, number: int) -> Manager:
+    """One of the managers that share the items of a large container, each a child that gives the container itself.
+
+    A manager looks through all of its children for that of an item, which for a child of each item is quadratic.
+    """
+    if number == 0:
+        return manager
+    return manager.lambda_manager(python_lambda=_itself(number), **tree.step(owner))
+
+
+@functools.cache
+def _itself(number: int) -> Callable[[Any], Any]:
+    """By this function a manager knows that it has the child, so it is the same one for each number."""
+    return lambda owner: owner
 
 
 def _key(tree: GuardTree, manager: Manager, source: KeySource) -> Manager:
@@ -398,6 +420,7 @@ def _key(tree: GuardTree, manager: Manager, source: KeySource) -> Manager:
     listed = manager.lambda_manager(  # once for all keys: to find each from the beginning would be quadratic
         python_lambda=list, source=f"list({source.owner})", example_value=keys, guard_manager_enum=tree.plain
     )
+    listed = _shelf(tree, listed, source.owner, source.index // _SHELF)
     return listed.list_getitem_manager(key=source.index, **tree.step(source))
 
 

@@ -306,6 +306,7 @@ def read_items(tx: Interpreter, obj: Sequence[Any], source: Source) -> list[Valu
     """The items of a real sequence; its type and length are guarded."""
     tx.guards.add(source, "TYPE_MATCH", type(obj))
     tx.guards.add(source, "LENGTH", len(obj))
+    tx.trace.spend(len(obj))
     return [build(tx, item, ItemSource(source, i)) for i, item in enumerate(obj)]
 
 

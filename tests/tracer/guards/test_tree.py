@@ -148,6 +148,34 @@ def test_length(make_guards, value, bad):
     assert (reason.expected, reason.actual) == (str(len(value)), str(len(bad)))
 
 
+@pytest.mark.parametrize("cls", [list, tuple])
+def test_items_of_a_long_sequence(make_guards, cls):
+    guarded = make_guards(cls(range(1000)))
+    for index in range(1000):
+        guarded.add(ItemSource(A, index), "EQUALS_MATCH", index)
+    assert guarded.accepts(cls(range(1000))) and guarded.accepts(cls(range(1001)))
+    for index in (0, 255, 256, 511, 512, 999):
+        other = list(range(1000))
+        other[index] = -1
+        assert not guarded.accepts(cls(other)), index
+        reason = guarded.why(cls(other))
+        assert (reason.expected, reason.actual) == (str(index), "-1")
+    assert not guarded.accepts(cls(range(999))) and not guarded.accepts(3)
+
+
+def test_items_and_keys_of_a_large_dict(make_guards):
+    names = {f"name{number}": number for number in range(1000)}
+    guarded = make_guards(names)
+    for number, name in enumerate(names):
+        guarded.add(ItemSource(A, name), "EQUALS_MATCH", number).add(KeySource(A, number), "EQUALS_MATCH", name)
+    assert guarded.accepts(dict(names))
+    for number in (0, 255, 256, 999):
+        assert not guarded.accepts({**names, f"name{number}": -1}), number
+        assert guarded.why({**names, f"name{number}": -1}).actual == "-1"
+        assert not guarded.accepts({k if v != number else "x": v for k, v in names.items()})
+    assert not guarded.accepts(3)
+
+
 @pytest.mark.parametrize("cls", [dict, collections.OrderedDict])
 def test_dict_keys_in_order(make_guards, cls):
     guarded = make_guards(cls(x=1, y=2)).add(A, "DICT_KEYS")

@@ -1,0 +1,22 @@
+"""What captured operators give where sizes vary is laid out as eager's kernels lay it out."""
+from __future__ import annotations
+
+import pytest
+import torch
+from ptdebug.tracer.results_of_any_size import FORMS
+
+OUT, IN = (4, 6, 8), (2, 3, 5)
+
+
+@pytest.mark.parametrize("innermost", ["columns", "channels", "rows"])
+@pytest.mark.parametrize("operator", [op for op in FORMS if op is not torch.ops.aten.native_group_norm.default], ids=str)
+def test_the_gradient_of_an_upsampling_has_the_strides_of_eager(operator, innermost):
+    dims = next(dims for dims in (1, 2, 3) if f"{dims}d" in str(operator))
+    gradient = torch.randn(2, 3, *OUT[:dims])
+    if innermost != "columns":
+        moved = 1 if innermost == "channels" else 2
+        gradient = gradient.movedim(moved, -1).contiguous().movedim(-1, moved)
+    corners = () if "nearest" in str(operator) else (True,)
+    arguments = gradient, OUT[:dims], (2, 3, *IN[:dims]), *corners
+    made, expected = FORMS[operator](*arguments), operator(*arguments)
+    assert (made.shape, made.stride()) == (expected.shape, expected.stride())
