@@ -471,6 +471,17 @@ def modes(compile):
     return results, call(batched, x, torch.tensor([0, 1])), call(shared, x, i)
 
 
+@program
+def a_gradient_in_inference_mode(compile):
+    def f(x, i):
+        row = x[i]
+        with torch.inference_mode():
+            total = torch.func.jacrev(lambda a: a.sum(0))(x)
+        return total + row
+
+    return compile(f)(table(2, 3), torch.tensor(1))
+
+
 class Experts(torch.nn.Module):
     def __init__(self):
         super().__init__()

@@ -94,7 +94,7 @@ class ChosenRow:
         row.node.meta["row"] = self
         self.version = self.row._version
         self.writes: list[torch.fx.Node] = []  # to the row
-        self.versions = {node: fake._version for node, fake in self._sharing(tx.graph)}
+        self.versions = {node: fake._version for node, fake in self._sharing(tx.graph) if not fake.is_inference()}
         where = {"location": tx.own_location(), "stack": tx.stack_locations(), "earlier": tx.trace.safe_step()}
         self.refused = partial(Unsupported, _CODE, _NAME, **where)
 
@@ -144,6 +144,8 @@ class ChosenRow:
         if not self.taken and not changed:  # nobody needs the number again
             sharing = {node: fake for node, fake in sharing.items() if memory_of(fake) in self.memory}
         for node, fake in sharing.items():
+            if fake.is_inference():  # it does not count what is written to it
+                return False
             before = self.versions.get(node, graph.versions.get(node, fake._version))
             own = self.is_in_memory_of(fake)
             if (own and fake.dtype != self.row.dtype) or (fake._version != before and not (own and changed)):
