@@ -19,7 +19,7 @@ from torch._prims_common import (
 )
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-from .overlap import repeats
+from .overlap import may_repeat
 from .random_fills import RANDOM_FILLS
 from .unbacked import unbacked_in
 from .unsupported import EngineUnsupported
@@ -60,7 +60,7 @@ PARTS = {aten.slice_scatter.default: aten.slice.Tensor, aten.select_scatter.defa
 def check_copy(operator: Any, args: Sequence[Any]) -> None:
     """Raises EngineUnsupported where eager writes into a copy whose elements share memory, as the original's do, or
     raises, because there is no such part of the copy: torch's fake kernel and our loops do not look."""
-    if operator in SCATTERS and repeats(args[0]) and not _is_expanded(args[0]):
+    if operator in SCATTERS and not _is_expanded(args[0]) and may_repeat(args[0]):
         raise EngineUnsupported(f"{operator} writes to elements that share memory")
     if operator in PARTS and not unbacked_in(args) and not _fits(operator, *args):
         raise EngineUnsupported(f"{operator} raises in eager: it has no such part")

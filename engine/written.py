@@ -11,7 +11,7 @@ from typing import Any
 import torch
 import torch.fx
 
-from .overlap import is_dense, repeats
+from .overlap import is_dense, may_repeat, repeats
 from .unsupported import EngineUnsupported
 
 EXPANDING = frozenset(("expand", "expand_as", "broadcast_to", "broadcast_tensors"))
@@ -90,7 +90,7 @@ class Written:
                 how = self._expanded[storage]
                 raise EngineUnsupported(f"{node} is written, which may share elements through {how}")
             promised = self._promised[storage]
-            if repeats(promised):
+            if may_repeat(promised):
                 raise EngineUnsupported(f"{base} is written, and several of its elements share memory")
             _restride(values[base], promised)
             if base is not node:

@@ -133,12 +133,13 @@ def _two_minds(kernel: str) -> tuple[Any, Any]:
     return _by_copies(lambda copies: copies, function), _by_copies(lambda copies: copies[..., ::2], function)
 
 
-def _without_pads(
+def _tap_by_tap(
     x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None, stride: int = 1, pad: int | str = 0,
-    hole: int = 1, groups: int = 1, *, wide: bool = False,
+    hole: int = 1, groups: int = 1, *, pads_count: bool = False, wide: bool = False,
 ) -> torch.Tensor:
-    """A convolution that leaves out what windows have beside the image; some kernels multiply a zero there, which is
-    NaN where a weight is not finite. Which kernel runs, the processor and the memory format decide.
+    """A convolution that leaves out what windows have beside the image; some kernels multiply a zero there
+    (`pads_count`), which is NaN where a weight is not finite. Which kernel runs, the sizes, the processor and the
+    memory format decide.
 
     If `wide`, sums and products are doubles, which do not overflow: some kernels multiply and add at once."""
     function = (F.conv1d, F.conv2d)[x.dim() - 3]
@@ -150,6 +151,8 @@ def _without_pads(
     if wide:
         x, weight = x.double(), weight.double()
     image, inside = F.pad(x, pads), F.pad(torch.ones_like(x), pads).bool()
+    if pads_count:
+        inside = torch.ones_like(inside)
     start = torch.zeros_like(result, dtype=x.dtype)
     total = start if bias is None else _affine(start, None, bias)
     for tap in itertools.product(*[range(k) for k in weight.shape[2:]]):
@@ -158,7 +161,8 @@ def _without_pads(
         pixels, there = (v[window].unflatten(1, (groups, 1, -1)) for v in (image, inside))
         taps = weight[(..., *tap)].reshape(groups, -1, weight.shape[1], *[1] * len(tap))
         total += torch.where(there, pixels * taps, 0).sum(3).flatten(1, 2)
-    return torch.where(result.isfinite(), result, total.to(result.dtype))
+    kept = result.isfinite() & total.isfinite() if pads_count else result.isfinite()
+    return torch.where(kept, result, total.to(result.dtype))
 
 
 BY_PARTS: dict[str, tuple[Any, ...]] = {
@@ -174,7 +178,8 @@ BY_PARTS: dict[str, tuple[Any, ...]] = {
     **{f"torch.ops.aten.{kernel}": _two_minds(kernel)
        for kernel in ("hardswish_backward", "hardtanh_backward", "logit_backward", "elu_backward",
                       "softshrink_backward", "hardshrink_backward")},
-    **dict.fromkeys(("F.conv1d", "F.conv2d"), (_without_pads, partial(_without_pads, wide=True))),
+    **dict.fromkeys(("F.conv1d", "F.conv2d"), (
+        _tap_by_tap, partial(_tap_by_tap, wide=True), partial(_tap_by_tap, pads_count=True))),
     **dict.fromkeys(("torch.fmod", "torch.ops.aten.fmod.Scalar"), (_fmod, _fmod_of_multiples)),
     "torch.remainder": (_remainder,),
     "torch.addcmul": (_addcmul,),

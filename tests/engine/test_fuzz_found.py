@@ -5,6 +5,7 @@ import math
 
 import pytest
 import torch
+from ptdebug.engine.aten import EngineUnsupported
 
 from .fuzz_graphs import check, results_of
 from .fuzz_programs import Call, Input, Program, Ref
@@ -447,16 +448,12 @@ def test_results_of_several_operations_are_rounded_where_eagers_are_asked_for(dt
 
 
 def test_a_loss_kept_whole_has_the_dtype_of_its_first_argument_or_stays_with_eager():
-    from ptdebug.engine.aten import EngineUnsupported
-
     mixed = program([given("a", (4,)), given("b", (4,), torch.float64)], ("F.soft_margin_loss", (A, B), {}))
     with pytest.raises(EngineUnsupported, match="its fake kernel"):
         next(results_of([mixed], {"decompose:*": "keep"}))
 
 
 def test_memory_between_elements_in_another_dtype_stays_with_eager():
-    from ptdebug.engine.aten import EngineUnsupported
-
     gaps = program([given("a", (7,), torch.float64, (2,))], ("torch.Tensor.view", (A, torch.int64), {}),
                    ("torch.as_strided", (V0, (4, 4), (2, 1), 0), {}), ("torch.add", (V1, 1), {}))
     with pytest.raises(EngineUnsupported, match="memory around"):
@@ -486,6 +483,24 @@ def test_a_gradient_of_a_cubic_upsampling_lies_in_rows_at_sizes_that_vary():
     innermost = [given("a", (2, 3, 9, 8), stride=(216, 1, 24, 3))]
     kernel = "torch.ops.aten.upsample_bicubic2d_backward"
     assert not check([program(innermost, (kernel, (A, [9, 8], [2, 3, 6, 4], True), {}))], {}, dynamic=True)
+
+
+def test_a_copy_whose_elements_share_memory_is_written_by_eager_at_sizes_that_vary():
+    windows = [given("a", (17,)), given("b", (2,)), given("c", (16, 2), torch.bool)]
+    made = program(windows, ("torch.Tensor.unfold", (A, -1, 2, 1), {}), ("torch.select_scatter", (V0, B, -2, -9), {}),
+                   ("torch.Tensor.masked_fill_", (V1, C, 3), {}), ("torch.chunk", (Ref("v2"), 2, -2), {}),
+                   ("operator.getitem", (Ref("v3"), 1), {}))
+    for dynamic in (False, True):
+        assert not check([made], {}, dynamic)
+        with pytest.raises(EngineUnsupported, match="share memory"):
+            next(results_of([made], {}, dynamic))
+
+
+def test_a_row_of_pads_beside_a_weight_that_is_infinite():
+    endless = torch.full((4, 1, 3), math.inf)
+    inputs = [given("a", (3, 4, 7)), given("b", (4, 1, 3), data=endless)]
+    rows = program(inputs, ("F.conv1d", (A, B, None, 1, 1, 1, 4), {}))
+    assert not check([rows], {})
 
 
 def test_statistics_in_16_bits_are_not_read_as_32():
@@ -527,7 +542,7 @@ def test_a_variance_of_single_elements_is_nan_for_infinities():
         "memory between elements in another dtype", "a copy whose elements share memory",
         "memory between elements of a copy"))
 def test_what_no_functional_graph_says_exactly_stays_with_eager(calls):
-    from ptdebug.engine.aten import EngineUnsupported
+
 
     source = given("a", (4,), stride=(3,))
     with pytest.raises(EngineUnsupported):
@@ -541,7 +556,7 @@ def test_what_no_functional_graph_says_exactly_stays_with_eager(calls):
 ), ids=("behind the last", "before the first", "a part of another shape", "fewer dimensions"))
 @pytest.mark.parametrize("dynamic", (False, True))
 def test_a_part_that_is_not_there_stays_with_eager_which_raises(call, dynamic):
-    from ptdebug.engine.aten import EngineUnsupported
+
 
     wrong = program([given("a", (3, 4)), given("b", (4,)), given("c", (1,))], call)
     with pytest.raises(EngineUnsupported, match="raises in eager"):
@@ -550,7 +565,7 @@ def test_a_part_that_is_not_there_stays_with_eager_which_raises(call, dynamic):
 
 @pytest.mark.parametrize("shape", ((0, 8, 2, 16), (3, 8, 4, 0)))
 def test_pixels_of_nothing_stay_with_eager_which_does_not_move_them(shape):
-    from ptdebug.engine.aten import EngineUnsupported
+
 
     with pytest.raises(EngineUnsupported, match="no elements"):
         next(results_of([program([given("a", shape)], ("F.pixel_unshuffle", (A, 2), {}))], {}))
@@ -558,7 +573,7 @@ def test_pixels_of_nothing_stay_with_eager_which_does_not_move_them(shape):
 
 @pytest.mark.parametrize("function", ("torch.median", "torch.nanmedian"))
 def test_medians_of_rows_that_are_one_element_stay_with_eager_which_reads_beside_them(function):
-    from ptdebug.engine.aten import EngineUnsupported
+
 
     with pytest.raises(EngineUnsupported, match="memory around"):
         next(results_of([program([given("a", (4, 3), stride=(1, 0))], (function, (A, -1), {}))], {}))
@@ -574,7 +589,7 @@ STATISTICS = [given("b", (3, 2, 4)), given("a", (2,), stride=(0,)), given("c", (
     (STATISTICS, ("F.batch_norm", (B, A, C, None, None, True), {})),
 ), ids=("one element for all", "windows", "statistics"))
 def test_inputs_whose_elements_share_memory_are_not_written_by_kernels(inputs, call):
-    from ptdebug.engine.aten import EngineUnsupported
+
 
     with pytest.raises(EngineUnsupported, match="share memory"):
         next(results_of([program(inputs, call)], {}))

@@ -25,6 +25,7 @@ from unittest import mock
 
 _MEMORY = 4 << 30  # address space of a worker beyond what it has once torch is loaded, in bytes
 PROCESSOR = 100  # seconds of processor time after which one run of a program ends with its worker
+_PATIENCE = 5  # times as long may take what runs in a worker of its own
 _WARM = range(20)
 """Seeds of programs that CI knows to agree, run before workers are forked: what torch and SymPy load in their first
 calls takes as long as a dozen programs."""
@@ -94,9 +95,9 @@ def in_a_fork(action: Callable[[], object]) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(worker, 0)[1])
 
 
-def work(first: int, count: int, engine: int) -> None:
+def work(first: int, count: int, engine: int, patience: int = 1) -> None:
     """In a worker: run the programs up to one that is not compared, and write what each came to. `engine`: each how
-    manieth with the real engine."""
+    manieth with the real engine; `patience`: how many times as long as usual each may take."""
     from .differ import Skipped, verdict
     from .generate import program
 
@@ -108,10 +109,10 @@ def work(first: int, count: int, engine: int) -> None:
 
         def entering(run: str, seed: int = seed) -> None:
             print(json.dumps({"seed": seed, "run": run}), file=report, flush=True)
-            allow_processor(PROCESSOR)
+            allow_processor(PROCESSOR * patience)
 
         entering("")
-        found = verdict(program(seed), with_engine(seed, engine), entering=entering)
+        found = verdict(program(seed), with_engine(seed, engine), 60.0 * patience, entering)
         if found is None:
             outcome = Outcome(seed)
         elif isinstance(found, Skipped):
@@ -150,7 +151,7 @@ def chunk(first: int, count: int, engine: int, stop: float = math.inf) -> list[O
     return outcomes
 
 
-def _worker(first: int, count: int, engine: int) -> tuple[list[Outcome], _Death | None]:
+def _worker(first: int, count: int, engine: int, patience: int = 1) -> tuple[list[Outcome], _Death | None]:
     """Run programs in one worker until it is done, one is not compared, or the worker ends."""
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+", errors="replace") as err:
         sys.stdout.flush()
@@ -159,7 +160,7 @@ def _worker(first: int, count: int, engine: int) -> tuple[list[Outcome], _Death 
         if worker == 0:
             os.dup2(out.fileno(), 1)
             os.dup2(err.fileno(), 2)
-            _work_and_exit(first, count, engine)
+            _work_and_exit(first, count, engine, patience)
         code = _until_its_end(worker)
         out.seek(0)
         err.seek(0)
@@ -177,11 +178,11 @@ def _worker(first: int, count: int, engine: int) -> tuple[list[Outcome], _Death 
     return outcomes, _Death(last, run, _how(code, stderr), stderr[-2000:])
 
 
-def _work_and_exit(first: int, count: int, engine: int) -> NoReturn:
+def _work_and_exit(first: int, count: int, engine: int, patience: int) -> NoReturn:
     """What a worker does after the fork: the interpreter's own end would be the end of what its parent has loaded."""
     code = 1
     try:
-        work(first, count, engine)
+        work(first, count, engine, patience)
         code = 0
     except BaseException:
         traceback.print_exc()
@@ -228,7 +229,7 @@ def _alone(death: _Death, engine: int) -> Outcome:
     """What a program comes to whose worker ended, in a worker of its own. Where eager ends it too, nothing can be
     compared: one that doubles a list without end takes all the memory that a worker may have, and where an allocation
     of the interpreter then fails is nobody's promise; nor does Python 3.13.0 notice each recursion without end."""
-    found, again = _worker(death.seed, 1, engine)
+    found, again = _worker(death.seed, 1, engine, _PATIENCE)
     if again is None:
         if found[0].kind or found[0].skipped:
             return found[0]
@@ -241,9 +242,9 @@ def _alone(death: _Death, engine: int) -> Outcome:
 
 
 def _confirmed(outcome: Outcome, engine: int) -> Outcome:
-    """A difference, run once more in a worker of its own. One that only comes after other programs is one too, unless
-    it is that memory or time ran out."""
-    found, death = _worker(outcome.seed, 1, engine)
+    """A difference, run once more in a worker of its own, which has more time. One that only comes after other programs
+    is one too, unless it is that memory or time ran out."""
+    found, death = _worker(outcome.seed, 1, engine, _PATIENCE)
     if death is not None:
         return _alone(death, engine)
     if found[0].kind or found[0].skipped:
