@@ -28,6 +28,8 @@ FLAGS = (
     "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off", "-fwrapv", "-fno-exceptions", "-fno-rtti",
     "-fno-tree-sink",  # nor move a call into the branch of a conditional that takes its value: no vector form there
     "-fno-tree-pre",  # nor compare a value in one branch and its bound in another: a loop with branches has none either
+    # gcc 12 and 13 then read what an `omp simd` loop adds up from another lane, where a branch alone adds to it.
+    "-fno-code-hoisting",
     # The two vectors of a block of stripes are no loop: what they add up stays in registers.
     "-fpeel-loops", "--param=max-completely-peel-times=4",
     "-fno-builtin",  # gcc would join sin and cos of one argument to sincos, which has no vector form

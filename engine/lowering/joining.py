@@ -40,12 +40,15 @@ def _stack(graph: GraphLowering, node: torch.fx.Node, tensors: Sequence[Value], 
 
 def joined(graph: GraphLowering, node: torch.fx.Node, parts: Sequence[Value], at: int) -> Value:
     """The parts one after the other along dimension `at`: read under masks, or written part by part (a decision)."""
-    few = len(parts) <= MASKED_PARTS and node.name not in graph.leaving
-    chosen = graph.context.decide(
-        "cat", node.name, ("masked", "parts"), "masked" if few else "parts",
-        "few parts, read by loops: each point picks its part" if few else
-        "many parts, or read by a library call: each part is written by a loop of its own",
-        origins=(f"forward#{node.name}",))
+    dtype = node.meta["val"].dtype
+    if _bits_are_seen(dtype, parts):
+        default, why = "parts", "parts that are copied and parts that are converted: NaNs of the first keep their bits"
+    elif len(parts) <= MASKED_PARTS and node.name not in graph.leaving:
+        default, why = "masked", "few parts, read by loops: each point picks its part"
+    else:
+        default, why = "parts", "many parts, or read by a library call: each part is written by a loop of its own"
+    origins = (f"forward#{node.name}",)
+    chosen = graph.context.decide("cat", node.name, ("masked", "parts"), default, why, origins=origins)
     starts: list[Size] = []
     end: Size = 0
     for part in parts:
@@ -53,7 +56,6 @@ def joined(graph: GraphLowering, node: torch.fx.Node, parts: Sequence[Value], at
         end = size(end + part.size[at])
     if chosen == "parts":
         return _written_by_parts(graph, node, parts, starts, at)
-    dtype = node.meta["val"].dtype
 
     def pick(e: BodyBuilder, index: Index, n: int) -> str:
         def element() -> str:
@@ -67,6 +69,12 @@ def joined(graph: GraphLowering, node: torch.fx.Node, parts: Sequence[Value], at
         return e.masked(here, element, rest)
 
     return graph.gather(node, parts, lambda e, index: pick(e, index, 0))
+
+
+def _bits_are_seen(dtype: torch.dtype, parts: Sequence[Value]) -> bool:
+    """Whether 16-bit floats lie beside what becomes such: one value for both would be a float (`cpp/moves.py`)."""
+    same = [part.dtype is dtype for part in parts]
+    return dtype in (torch.float16, torch.bfloat16) and any(same) and not all(same)
 
 
 def _inside(e: BodyBuilder, place: Linear, start: Size | None, end: Size | None) -> str:

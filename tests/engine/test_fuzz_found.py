@@ -503,6 +503,21 @@ def test_a_row_of_pads_beside_a_weight_that_is_infinite():
     assert not check([rows], {})
 
 
+def test_places_that_are_looked_up_in_parts_of_a_row_are_in_range():
+    inputs = [given("a", (8, 16), torch.float64), given("b", (4, 16), torch.int64, fill="index", bound=8)]
+    chosen = program(inputs, ("torch.gather", (A, 0, B), {}), ("torch.cat", ([V0, V0, V0], -1), {}),
+                     ("torch.triu", (V1, -2), {}))
+    assert not check([chosen], {})
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_numbers_beside_converted_ones_keep_the_bits_of_nans(dtype):
+    bits = given("a", (51,), torch.int16, data=torch.arange(-40, 11, dtype=torch.int16))
+    beside = program([bits], ("torch.Tensor.view", (A, dtype), {}), ("torch.cat", ([V0, A], 0), {}),
+                     ("torch.Tensor.view", (V1, torch.int16), {}))
+    assert not check([beside], {})
+
+
 def test_statistics_in_16_bits_are_not_read_as_32():
     sixteen = [given("a", (2, 3, 6, 4), torch.bfloat16), given("b", (3,), torch.bfloat16, fill="small"),
                given("c", (3,), torch.bfloat16, fill="index", bound=5)]

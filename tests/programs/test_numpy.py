@@ -432,6 +432,22 @@ def test_another_backend_gets_graphs_that_cannot_warn(name, monkeypatch):
 COMPILE = ptdebug.compile
 
 
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("rows", [1, 2])
+@pytest.mark.parametrize("choose", [
+    lambda a: a[:, [2, 0, 1]], lambda a: a[[0, 0]], lambda a: a[[0]], lambda a: a[:, [1]], lambda a: a[:, [1, 0]].T,
+    lambda a: a[:, np.array([1, 2])], lambda a: a[:, [[1, 0]]], lambda a: a[:, [True, False, True]],
+])
+def test_chosen_rows_and_columns_have_the_strides_of_numpy(choose, rows, dynamic):
+    def f(x):
+        return torch.tensor(choose(x.numpy()))
+
+    STATISTICS.clear()
+    for x in (torch.arange(3.0 * rows).view(rows, 3), torch.arange(3.0 * rows).view(3, rows).t()):
+        assert described(COMPILE(f, dynamic=dynamic)(x)) == described(f(x))
+    assert not [reason for reason in STATISTICS.reasons if "internal error" in reason]
+
+
 def test_arrays_do_not_break_the_graph():
     def f(x, a):
         y = (x.numpy() - a.mean(axis=0)) / (a.std(axis=0) + 1)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from ..array_memory import tensor_of
 from ..sources import CallSource, Source
@@ -292,7 +293,11 @@ def laid_out(tx: Interpreter, tensor: Value, like: np.ndarray[Any, Any]) -> Valu
     plain = order == sorted(order)
     if len(order) != tensor.fake.dim():
         raise Unsupported("call", "numpy with a result of another shape than torch's")
-    if tensor.fake.permute(order).is_contiguous():
+    try:
+        fits = tensor.fake.permute(order).is_contiguous()
+    except GuardOnDataDependentSymNode as error:
+        raise Unsupported("call", "numpy with a result whose size only data tells, in another order") from error
+    if fits:
         return tensor
     if plain:
         return tx.graph.call("contiguous", [tensor], {}, tx, op="call_method")

@@ -126,7 +126,19 @@ def _copy(tx: Interpreter, array: ArrayValue, parts: list[Value], kinds: list[st
         selectors.append(ones if dtype.kind == "b" else np.zeros_like(ones))
     found = _call(tx, array, taken)
     like = asked(operator.getitem, sample(array.dtype, array.fake), tuple(selectors))
-    return result(tx, laid_out(tx, found, like))
+    return result(tx, laid_out(tx, found, like) if 1 not in like.shape else _around_ones(tx, found, like))
+
+
+def _around_ones(tx: Interpreter, found: Value, like: np.ndarray[Any, Any]) -> Value:
+    """As `laid_out`; NumPy puts the chosen places first in memory, which gives strides of its own to sizes of one."""
+    order = sorted(range(like.ndim), key=lambda dim: (-like.strides[dim], -like.shape[dim]))
+    if order == sorted(order) or 0 in like.shape:
+        return laid_out(tx, found, like)
+    back = [order.index(dim) for dim in range(len(order))]
+    moved = tx.graph.call("permute", [found, constant(tuple(order))], {}, tx, op="call_method")
+    options = {"memory_format": constant(torch.contiguous_format)}
+    dense = tx.graph.call("clone", [moved], options, tx, op="call_method")
+    return tx.graph.call("permute", [dense, constant(tuple(back))], {}, tx, op="call_method")
 
 
 def _selected(
