@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import builtins
 import dis
+import itertools
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -91,8 +92,14 @@ class CodeInfo:
     def reads_variables_by_name(self) -> str:
         """The builtin that this code names and that looks at its variables, which a resume function has others of; ""
         where there is none."""
-        names = (i.value for i in self.instructions if i.opname in ("LOAD_GLOBAL", "LOAD_NAME"))
-        return next((name for name in names if name in ("locals", "eval", "exec")), "")
+        steps = [i for i in self.instructions if i.opname not in ("PRECALL", "PUSH_NULL", "CACHE")]
+        for named, after in itertools.pairwise(steps):
+            if named.opname not in ("LOAD_GLOBAL", "LOAD_NAME"):
+                continue
+            of_its_own = after.opname == "CALL" and after.arg == 0
+            if named.value in ("locals", "eval", "exec") or (named.value in ("vars", "dir") and of_its_own):
+                return str(named.value)
+        return ""
 
     def ends_generator(self, entry: Handled) -> bool:
         """Whether this is the handler of 3.12 and later around all of a generator, which only turns StopIteration."""

@@ -478,6 +478,32 @@ def test_a_value_that_a_subclass_of_int_makes_is_left_to_eager():
     check(use)
 
 
+def test_names_of_variables_are_those_of_the_program():
+    def asked(x, n):
+        doubled = x * n
+        names = sorted(vars()), sorted(dir())
+        print("broken")
+        return doubled, names, dir(), sorted(vars(n.__class__))[:2], dir(n)[:2]
+
+    def enclosing(x, n):
+        def inner():
+            return sorted(dir()), n
+
+        return x * 2, inner(), sorted(vars()), [len(dir()) for _ in range(2)]
+
+    def in_the_body_of_a_class(x, n):
+        class Local:
+            first = 1
+            seen = "x" in locals(), "first" in vars(), sorted(set(dir()) - {"__firstlineno__"})
+            locals()["made"] = n
+            second = made + 1  # noqa: F821
+            doubled = x * 2
+
+        return Local.doubled + 1, Local.seen, Local.second, [name for name in vars(Local) if name[0] != "_"]
+
+    check(lambda compile: [compile(f)(torch.ones(2), 3) for f in (asked, enclosing, in_the_body_of_a_class)])
+
+
 def test_a_function_that_looks_at_its_variables_has_its_own_after_a_break():
     def use(compile):
         def fn(x):

@@ -1,6 +1,7 @@
 """Handlers of Python's builtin functions and types."""
 from __future__ import annotations
 
+import inspect
 import operator
 import sys
 from collections import OrderedDict, defaultdict, deque
@@ -151,7 +152,7 @@ def _super(tx: Interpreter, *args: Value) -> Value:
 
 def _vars(tx: Interpreter, value: Value | None = None) -> Value:
     if value is None:
-        raise Unsupported("call", "vars()")
+        return _locals(tx, [], {})
     try:
         return value.getattr(tx, "__dict__")
     except ObservedException as raised:
@@ -160,7 +161,9 @@ def _vars(tx: Interpreter, value: Value | None = None) -> Value:
         tx.raise_observed(TypeError, "vars() argument must have __dict__ attribute")
 
 
-def _dir(tx: Interpreter, value: Value) -> Value:
+def _dir(tx: Interpreter, value: Value | None = None) -> Value:
+    if value is None:
+        return ListValue([constant(name) for name in sorted(_bound(tx, "dir"))], list)
     if value in tx.effects.attributes:
         raise Unsupported("call", f"dir() of {value.describe()} after stores to it")
     return fold(tx, dir, [value])
@@ -258,10 +261,18 @@ def _locals(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     if sys.version_info < (3, 13) and tx.locals_asked:
         raise Unsupported("call", "locals")
     tx.locals_asked = True
+    bound = _bound(tx, "locals")
+    return REGISTRY["make_dict"](tx, [constant(name) for name in bound], list(bound.values()))
+
+
+def _bound(tx: Interpreter, asked: str) -> dict[str, Value]:
+    """The variables of the function that are bound. Raises Unsupported in the body of a class statement, whose
+    variables are a dict that the program may write."""
+    if not tx.code.co_flags & inspect.CO_OPTIMIZED:
+        raise Unsupported("call", asked)
     names = [*tx.code.co_varnames, *tx.cells]
     bound = {name: tx.load_local(name) for name in names if name not in tx.cells and tx.is_bound(name)}
-    bound |= {name: tx.load_cell(name) for name in tx.bound_cells()}
-    return REGISTRY["make_dict"](tx, [constant(name) for name in bound], list(bound.values()))
+    return bound | {name: tx.load_cell(name) for name in tx.bound_cells()}
 
 
 def _left_to_python(function: Any) -> None:
