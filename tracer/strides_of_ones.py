@@ -13,7 +13,10 @@ import torch
 
 _aten = torch.ops.aten
 _VIEWS = frozenset((_aten.view.default, _aten._unsafe_view.default))
-_WITH_NUMBERS = frozenset((_aten.add.Tensor, _aten.sub.Tensor, _aten.mul.Tensor, _aten.div.Tensor))
+_WITH_NUMBERS = frozenset((
+    _aten.add.Tensor, _aten.sub.Tensor, _aten.mul.Tensor, _aten.div.Tensor,
+    _aten.add.Scalar, _aten.sub.Scalar, _aten.mul.Scalar, _aten.div.Scalar,
+))
 """With a number, torch's fast fake kernels take the tensor's memory format; eager looks at its strides."""
 
 
@@ -44,7 +47,8 @@ def _is_number(value: Any) -> bool:
 def _with_number(operator: Any, args: Sequence[Any], made: torch.Tensor) -> tuple[int, ...]:
     """What ATen itself says, of tensors without memory."""
     like = torch.empty_strided(args[0].shape, args[0].stride(), dtype=torch.float32, device="meta")
-    found: torch.Tensor = operator(like, torch.empty((), dtype=torch.float32, device="meta"))
+    number = torch.empty((), dtype=torch.float32, device="meta")
+    found: torch.Tensor = operator.overloadpacket.Tensor(like, number)
     return found.stride()
 
 

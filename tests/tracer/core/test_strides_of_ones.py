@@ -16,6 +16,7 @@ PROGRAMS = {
     "view": lambda x: x.transpose(1, 2).view(1, 32, 8, 8),
     "reshape": lambda x: x.transpose(1, 2).reshape(1, 32, 8, 8) / 1,
     "unflatten": lambda x: 2 * x.transpose(1, 2).unflatten(2, (8, 8)) + 1,
+    "a number": lambda x: torch.ops.aten.sub.Scalar(x.transpose(1, 2)[..., :1], 5, 2),
     "flatten": lambda x: x.transpose(1, 2)[:, :, None].flatten(1, 2),
     "of one dimension": lambda x: x.sum().view(1, 1, 1),
     "expanded": lambda x: x[:, :1].expand(1, 64, 32).transpose(1, 2).reshape(1, 32, 8, 8),
