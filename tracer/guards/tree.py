@@ -384,12 +384,12 @@ def _item(tree: GuardTree, manager: Manager, source: ItemSource) -> Manager:
     if issubclass(type(owner), dict) and get is dict.__getitem__ and (
         not _DICTS_OF_OBJECTS_LIE or isinstance(manager, PythonManager)
     ):
-        manager = _shelf(tree, manager, source.owner, (id(key) >> 4) % (len(owner) // _SHELF + 1))
+        manager = _shelf(manager, (id(key) >> 4) % (len(owner) // _SHELF + 1), **tree.step(source.owner))
         return manager.dict_getitem_manager(key=key, **tree.step(source))
     if issubclass(type(owner), dict) and get is dict.__getitem__ and hasattr(type(owner), "__missing__"):
         return manager.lambda_manager(python_lambda=lambda owner: item(owner, key), **tree.step(source))
     if type(key) is int and key >= 0 and get in (list.__getitem__, tuple.__getitem__):
-        manager = _shelf(tree, manager, source.owner, key // _SHELF)
+        manager = _shelf(manager, key // _SHELF, **tree.step(source.owner))
         if get is list.__getitem__:
             return manager.list_getitem_manager(key=key, **tree.step(source))
         return manager.tuple_getitem_manager(key=key, **tree.step(source))
@@ -399,14 +399,13 @@ def _item(tree: GuardTree, manager: Manager, source: ItemSource) -> Manager:
 _SHELF = 256
 
 
-def _shelf(tree: GuardTree, manager: Manager, owner: Source, number: int) -> Manager:
-    """One of the managers that share the items of a large container, each a child that gives the container itself.
+def _shelf(manager: Manager, number: int, **step: Any) -> Manager:
+    """One of the managers that share the items of a large container: a child that gives the container itself, which
+    `step` describes.
 
     A manager looks through all of its children for that of an item, which for a child of each item is quadratic.
     """
-    if number == 0:
-        return manager
-    return manager.lambda_manager(python_lambda=_itself(number), **tree.step(owner))
+    return manager if number == 0 else manager.lambda_manager(python_lambda=_itself(number), **step)
 
 
 @functools.cache
@@ -417,10 +416,9 @@ def _itself(number: int) -> Callable[[Any], Any]:
 
 def _key(tree: GuardTree, manager: Manager, source: KeySource) -> Manager:
     keys = list(tree.value(source.owner))
-    listed = manager.lambda_manager(  # once for all keys: to find each from the beginning would be quadratic
-        python_lambda=list, source=f"list({source.owner})", example_value=keys, guard_manager_enum=tree.plain
-    )
-    listed = _shelf(tree, listed, source.owner, source.index // _SHELF)
+    step = {"source": f"list({source.owner})", "example_value": keys, "guard_manager_enum": tree.plain}
+    listed = manager.lambda_manager(python_lambda=list, **step)  # once for all: to find each anew would be quadratic
+    listed = _shelf(listed, source.index // _SHELF, **step)
     return listed.list_getitem_manager(key=source.index, **tree.step(source))
 
 
