@@ -163,6 +163,8 @@ def _vars(tx: Interpreter, value: Value | None = None) -> Value:
 
 def _dir(tx: Interpreter, value: Value | None = None) -> Value:
     if value is None:
+        if sys.version_info < (3, 13) and tx.locals_asked:  # it changes the dict, too
+            raise Unsupported("call", "dir")
         return ListValue([constant(name) for name in sorted(_bound(tx, "dir"))], list)
     if value in tx.effects.attributes:
         raise Unsupported("call", f"dir() of {value.describe()} after stores to it")
@@ -261,18 +263,16 @@ def _locals(tx: Interpreter, args: Args, kwargs: Kwargs) -> Value:
     if sys.version_info < (3, 13) and tx.locals_asked:
         raise Unsupported("call", "locals")
     tx.locals_asked = True
-    bound = _bound(tx, "locals")
+    bound = {name: (tx.load_cell if name in tx.cells else tx.load_local)(name) for name in _bound(tx, "locals")}
     return REGISTRY["make_dict"](tx, [constant(name) for name in bound], list(bound.values()))
 
 
-def _bound(tx: Interpreter, asked: str) -> dict[str, Value]:
-    """The variables of the function that are bound. Raises Unsupported in the body of a class statement, whose
+def _bound(tx: Interpreter, asked: str) -> list[str]:
+    """The names of the function's variables that are bound. Raises Unsupported in the body of a class statement, whose
     variables are a dict that the program may write."""
     if not tx.code.co_flags & inspect.CO_OPTIMIZED:
         raise Unsupported("call", asked)
-    names = [*tx.code.co_varnames, *tx.cells]
-    bound = {name: tx.load_local(name) for name in names if name not in tx.cells and tx.is_bound(name)}
-    return bound | {name: tx.load_cell(name) for name in tx.bound_cells()}
+    return [name for name in tx.code.co_varnames if name not in tx.cells and tx.is_bound(name)] + list(tx.bound_cells())
 
 
 def _left_to_python(function: Any) -> None:
