@@ -4,7 +4,6 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -22,12 +21,12 @@ from ..artifacts.records import (
     TensorMeta,
     Wrapper,
 )
+from .launch import ROOMS
 
 DTYPES = {
     "f64": "float64", "f32": "float32", "f16": "float16", "bf16": "bfloat16", "i64": "int64", "i32": "int32",
     "i16": "int16", "i8": "int8", "u8": "uint8", "b8": "bool", "c64": "complex64", "c128": "complex128",
 }
-OWN = str(Path(__file__).parents[1])
 _TENSOR = re.compile(r"(\w+)\[([^\]]*)\](?:\[([^\]]*)\])?(\w+(?::\d+)?)?")
 _PLACE = re.compile(r"\s*# File: (.+):(\d+) in ([^,]+), code: (.*)")
 _GUARD = re.compile(r"^((?:\| )*)\+- ([A-Z_0-9]+): (.*)$")
@@ -205,7 +204,7 @@ def recompile(text: str) -> Recompile:
 def locations(stack: Sequence[Mapping[str, Any]], files: Mapping[int, str]) -> tuple[Location, ...]:
     """The program's part of a stack of the trace, whose file names are numbers into the table of its strings."""
     named = [Location(files.get(f["filename"], "?"), f["line"], f["name"]) for f in stack]
-    return tuple(place for place in named if not place.file.startswith(OWN) and "/torch/" not in place.file)
+    return tuple(place for place in named if not place.file.startswith(ROOMS) and "/torch/" not in place.file)
 
 
 def wrapper(text: str) -> Wrapper:

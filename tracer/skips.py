@@ -19,11 +19,13 @@ from typing import Any
 
 import torch
 
-_OURS = str(Path(__file__).resolve().parent.parent) + os.sep
-_TESTS = _OURS + "tests" + os.sep
-_LAUNCH = os.path.join(_OURS, "cli", "launch.py")
-_EXAMPLES = _OURS + "examples" + os.sep
-_BENCHMARKS = _OURS + "benchmarks" + os.sep
+_PACKAGE = str(Path(__file__).resolve().parent.parent) + os.sep
+_OURS = (
+    *(os.path.join(_PACKAGE, name) for name in ("__init__.py", "__main__.py")),
+    *(os.path.join(_PACKAGE, room, "") for room in ("artifacts", "cli", "engine", "replay", "tracer", "tui")),
+)
+"""Not the whole folder: in a clone, the person's programs and a `.venv` with all that is installed may stand there."""
+_LAUNCH = os.path.join(_PACKAGE, "cli", "launch.py")
 _TORCH = str(Path(torch.__file__).resolve().parent) + os.sep
 _NN_MODULES = os.path.join(_TORCH, "nn", "modules") + os.sep
 _CONTAINERS = str(torch.nn.modules.container.__file__)
@@ -69,7 +71,7 @@ def file_skip_reason(filename: str) -> str:
         # torch.fx's generated forwards are worth a look; frozen modules and generated __init__ methods are not
         return "" if filename.startswith(("<eval_with_key>", "<stdin>", "<ipython", "<string>")) else "generated code"
     path = os.path.realpath(filename)
-    if path.startswith(_OURS) and not path.startswith((_TESTS, _EXAMPLES, _BENCHMARKS)):
+    if path.startswith(_OURS):
         return "ptdebug itself"
     if path.startswith(_TORCH):
         inner = path.endswith(("module.py", "_functions.py"))
@@ -88,9 +90,7 @@ def is_program(filename: str) -> bool:
     if filename.startswith("<frozen"):
         return False
     path = os.path.realpath(filename)
-    if path.startswith(_OURS):
-        return path.startswith((_TESTS, _EXAMPLES, _BENCHMARKS))
-    return not path.startswith(_TORCH) and (is_installed(filename) or not path.startswith(_STDLIB))
+    return not path.startswith((*_OURS, _TORCH)) and (is_installed(filename) or not path.startswith(_STDLIB))
 
 
 @functools.lru_cache(maxsize=4096)
