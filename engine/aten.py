@@ -295,7 +295,9 @@ class AtenTracer(TorchDispatchMode):
         first = out[0] if isinstance(out, tuple) else out
         strides = fake_results.eager_strides(func, first, args, True) if isinstance(first, torch.Tensor) else None
         if strides is not None:
-            first = first.new_empty_strided(first.shape, strides)
+            view = func is torch.ops.aten.expand.default
+            make = args[0].as_strided if view else first.new_empty_strided
+            first = make(first.shape, strides)
             out = (first, *out[1:]) if isinstance(out, tuple) else first
         self._finish(node, out)
         return out

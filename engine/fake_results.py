@@ -207,17 +207,20 @@ def _broadcast(tensor: torch.Tensor, shape: Sequence[Any]) -> torch.Tensor:
 
 
 def _of_elements(out: torch.Tensor, *args: Any) -> Strides | None:
-    """As elements, where all are row-major, where one is not dense, or where an argument has fewer dimensions and
-    another has dimensions of size 1: a fake kernel converts what it computes in another dtype, which makes it dense."""
+    """As elements, where all are row-major, where one is not dense, or where there are dimensions of size 1 and an
+    argument that has fewer dimensions, as a number has: a fake kernel converts what it computes in another dtype, which
+    makes it dense."""
     if _all_row_major(out, args):
         return _row_major(out)
     tensors = [a for a in args if isinstance(a, torch.Tensor) and a.dim() > 0]
     static = all(type(n) is int for t in (out, *tensors) for n in (*t.shape, *t.stride()))
-    if not static or 0 in out.shape:
+    ones = any(map(_is_one, out.shape))
+    if any(type(n) is int and n == 0 for n in out.shape) or not (static or ones):
         return None
     if not all(map(is_non_overlapping_and_dense_or_false, tensors)):
         return _as_elements(out, *args)
-    return _together(out, *tensors) if 1 in out.shape and len({t.dim() for t in tensors}) > 1 else None
+    mixed = len({t.dim() for t in tensors}) > 1 or any(isinstance(a, (int, float)) for a in args)
+    return _together(out, *tensors) if ones and mixed else None
 
 
 def _chosen(out: torch.Tensor, condition: torch.Tensor, *branches: torch.Tensor) -> Strides:
@@ -252,6 +255,11 @@ def _like_the_first(out: torch.Tensor, x: torch.Tensor, *_: Any) -> Strides:
     return x.stride() if is_non_overlapping_and_dense_or_false(x) else tuple(torch.empty_like(x).stride())
 
 
+def _finite(out: torch.Tensor, x: torch.Tensor) -> Strides | None:
+    """Of floats as elements, which are compared; of whole numbers as `ones_like` and `zeros_like`."""
+    return _of_one(out, x) if x.dtype.is_floating_point else _like_the_first(out, x)
+
+
 def _as_promised(out: torch.Tensor, *_: Any) -> None:
     """As the fake tensor: `empty_like` makes the result, which keeps the strides of dimensions of size 1."""
 
@@ -274,6 +282,15 @@ def _scaled_by_a_power(out: torch.Tensor, x: torch.Tensor, exponents: torch.Tens
         return torch.empty_like(x).stride() if x.shape == out.shape else _as_elements(out, x, exponents)
     of_a_number = not x.dtype.is_floating_point or x.dtype is torch.float32
     return _as_elements(out, x, x.new_empty(exponents.shape) if of_a_number else exponents)
+
+
+def _expanded(out: torch.Tensor, x: torch.Tensor, *_: Any) -> Strides:
+    """New dimensions of size 1 get the stride that the next one would continue (`inferExpandGeometry` in
+    aten/src/ATen/ExpandUtils.cpp), 0 before an expanded one; at sizes that vary torch's rule gives other strides."""
+    strides = list(out.stride())
+    for d in reversed(range(out.dim() - x.dim() if x.dim() else 0)):
+        strides[d] = out.shape[d + 1] * strides[d + 1] if _is_one(out.shape[d]) and strides[d + 1] != 0 else 0
+    return tuple(strides)
 
 
 def _angle(out: torch.Tensor, x: torch.Tensor) -> Strides | None:
@@ -411,13 +428,11 @@ LAYOUTS: dict[Any, Layout] = {
     **dict.fromkeys((aten.leaky_relu_backward.default, aten.threshold_backward.default), _second_first),
     **dict.fromkeys((
         aten.huber_loss.default, aten.index_fill.int_Scalar, aten.index_fill.int_Tensor, aten.flip.default,
+        aten.deg2rad.default, aten.rad2deg.default, aten.hardtanh.default, aten.relu6.default, aten.nan_to_num.default,
     ), _like_the_first),
+    **dict.fromkeys((aten.isfinite.default, aten.isinf.default), _finite),
     **dict.fromkeys(RANDOM_FILLS, _of_the_first),
-    **dict.fromkeys((
-        aten.clone.default, aten.conj_physical.default, aten.deg2rad.default, aten.rad2deg.default,
-        aten.hardtanh.default, aten.relu6.default, aten.isfinite.default, aten.isinf.default, aten.nan_to_num.default,
-        aten.positive.default,
-    ), _as_promised),
+    **dict.fromkeys((aten.clone.default, aten.conj_physical.default, aten.positive.default), _as_promised),
     **dict.fromkeys(SCATTERS, _scattered),
     **dict.fromkeys((
         aten.clamp.default, aten.clamp_min.default, aten.clamp_max.default,
@@ -428,6 +443,7 @@ LAYOUTS: dict[Any, Layout] = {
         aten.pow.Tensor_Scalar, aten._log_softmax.default, aten.tril.default, aten.triu.default,
     ), _of_one),
     aten.angle.default: _angle,
+    aten.expand.default: _expanded,
     aten.ldexp.Tensor: _scaled_by_a_power,
     aten.index.Tensor: _indexed,
     **dict.fromkeys((

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import contextlib
 import random
-from collections.abc import Sequence
-from itertools import zip_longest
+from collections.abc import Iterator, Sequence
+from itertools import islice, product, zip_longest
 from typing import Any
 
 import torch
@@ -28,6 +28,7 @@ from .fuzz_ways import BY_PARTS
 from .fuzz_widened import widened
 
 RUNS = 9  # runs with changed roundings
+WAYS = 64  # runs, at most, with other functions in the place of some
 EXACT = frozenset(
     """
     abs neg where clamp maximum minimum fmax fmin floor ceil trunc relu getitem cat stack pad to transpose permute
@@ -278,13 +279,22 @@ def distance(
     return torch.where(overflown, torch.inf, nearby)
 
 
-def separately(program: Program, way: int) -> list[torch.Tensor]:
-    """Results and inputs of a run with the functions in `BY_PARTS` done another `way`: the first, the second."""
+def ways(program: Program) -> Iterator[dict[str, Any]]:
+    """What may stand for the functions of a program that are in `BY_PARTS`: all firsts, all seconds, and so on; then
+    each way of one beside each of another."""
+    targets = {call.function: call.target for call in program.calls if call.function in BY_PARTS}
+    choices = [(*BY_PARTS[name], target) for name, target in targets.items()]
+    for way in range(max(map(len, choices), default=1) - 1):
+        yield {name: BY_PARTS[name][way % len(BY_PARTS[name])] for name in targets}
+    yield from (dict(zip(targets, chosen)) for chosen in islice(product(*choices), WAYS))
+
+
+def separately(program: Program, chosen: dict[str, Any]) -> list[torch.Tensor]:
+    """Results and inputs of a run with other functions in the place of some, as `ways` gives them."""
     inputs = program.tensors()
     values: dict[str, Any] = dict(zip([i.name for i in program.inputs], inputs))
     for call in program.calls:
-        ways = BY_PARTS.get(call.function, (call.target,))
-        function = ways[way % len(ways)]
+        function = chosen.get(call.function, call.target)
         values[call.name] = function(*mapped(call.args, values), **mapped(call.kwargs, values))
     return [*[values[name] for name in program.results], *inputs]
 
@@ -372,10 +382,10 @@ def _spread(program: Program, wide: bool, state: torch.Tensor | None) -> list[li
         _drawing_from(state)
         with contextlib.suppress(Exception):  # an integer divided by what became zero
             runs.append(_changed_run(program, number, errors))
-    for way in range(max([len(BY_PARTS.get(call.function, ())) for call in program.calls], default=0)):
+    for chosen in ways(program):
         _drawing_from(state)
         with torch.no_grad():
-            runs.append(separately(program, way))
+            runs.append(separately(program, chosen))
     if wide and any(i.dtype in LOW for i in program.inputs):
         _drawing_from(state)
         with torch.no_grad(), contextlib.suppress(Exception):  # float32 beside another dtype, where 16 bits agreed

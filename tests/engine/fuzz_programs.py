@@ -376,3 +376,23 @@ def unsafe(call: Call, values: dict[str, torch.Tensor]) -> Sequence[bool]:
     if name == "ldexp":  # which resizes its argument
         checks += [t.shape != torch.broadcast_shapes(*[t.shape for t in tensors]) for t in tensors[:1]]
     return checks
+
+
+# ---- programs written by hand
+A, B, C = (Ref(name) for name in "abc")
+V0, V1 = Ref("v0"), Ref("v1")
+
+
+def given(
+    name: str, shape: tuple[int, ...], dtype: torch.dtype = torch.float32, stride: tuple[int, ...] | None = None,
+    offset: int = 0, fill: str = "normal", bound: int = 0, data: torch.Tensor | None = None,
+) -> Input:
+    return Input(name, shape, stride or torch.empty(shape).stride(), offset, dtype, fill, 1, bound, data)
+
+
+def program(
+    inputs: Sequence[Input], *calls: tuple[str, tuple[Any, ...], dict[str, Any]], results: Sequence[str] = ()
+) -> Program:
+    """Of (function, arguments, keyword arguments); the calls' results are v0, v1, ..., the last the program's."""
+    made = tuple(Call(f"v{i}", function, args, kwargs) for i, (function, args, kwargs) in enumerate(calls))
+    return Program(len(inputs), tuple(inputs), made, tuple(results) or (made[-1].name,))

@@ -117,6 +117,14 @@ def _addcmul(x: torch.Tensor, a: torch.Tensor, b: torch.Tensor, value: Any = 1) 
     return x + value * a * b
 
 
+def _log1p(x: torch.Tensor) -> torch.Tensor:
+    """The number itself, where it is so small that it has fewer digits; vectors give the one after it."""
+    result = torch.log1p(x)
+    if kind_of(result.dtype) != "f" or x.dtype != result.dtype:
+        return result
+    return torch.where(x.abs() < torch.finfo(x.dtype).tiny, x, result)
+
+
 def _by_copies(choose: Callable[[torch.Tensor], torch.Tensor], function: Any) -> Any:
     """A function of elements, on what `choose` makes of 64 copies of each element; of its result, the first copy."""
     def way(*args: Any) -> torch.Tensor:
@@ -182,6 +190,7 @@ BY_PARTS: dict[str, tuple[Any, ...]] = {
         _tap_by_tap, partial(_tap_by_tap, wide=True), partial(_tap_by_tap, pads_count=True))),
     **dict.fromkeys(("torch.fmod", "torch.ops.aten.fmod.Scalar"), (_fmod, _fmod_of_multiples)),
     "torch.remainder": (_remainder,),
+    "torch.log1p": (_log1p,),
     "torch.addcmul": (_addcmul,),
     "torch.Tensor.addcmul_": (lambda x, *args, **options: x.copy_(_addcmul(x, *args, **options)),),
 }

@@ -5,24 +5,10 @@ import math
 
 import pytest
 import torch
-from ptdebug.engine.aten import EngineUnsupported
 
 from .fuzz_graphs import check, results_of
-from .fuzz_programs import Call, Input, Program, Ref
+from .fuzz_programs import V0, V1, A, B, C, Ref, given, program
 
-A, B, C = (Ref(name) for name in "abc")
-
-
-def given(name, shape, dtype=torch.float32, stride=None, offset=0, fill="normal", bound=0, data=None):
-    return Input(name, shape, stride or torch.empty(shape).stride(), offset, dtype, fill, 1, bound, data)
-
-
-def program(inputs, *calls, results=()):
-    made = tuple(Call(f"v{i}", function, args, kwargs) for i, (function, args, kwargs) in enumerate(calls))
-    return Program(len(inputs), tuple(inputs), made, results or (made[-1].name,))
-
-
-V0, V1 = Ref("v0"), Ref("v1")
 LARGEST = torch.finfo(torch.float32).max
 INDEX = given("b", (5,), torch.int64, fill="wrapped", bound=36)
 FOUND = {
@@ -309,51 +295,6 @@ def test_writes_at_sizes_that_vary_are_compiled(call):
     assert not check([made], {}, dynamic=True)
 
 
-VARYING = {
-    "windows that are copied, and expanded": program(
-        [given("a", (5, 2, 5, 8), torch.float64)], ("F.unfold", (A, 3), {}),
-        ("torch.broadcast_to", (V0, (2, 5, 18, 18)), {})),
-    "a sum, in chunks, over a row that one index names": program(
-        [given("a", (5, 3)), given("b", (), torch.int64, fill="index", bound=5), given("c", (3,))],
-        ("F.embedding", (B, A), {}), ("torch.dot", (V0, C), {})),
-    "a gradient of elements": program(
-        [given("a", (8, 9, 1, 9), stride=(1, 8, 648, 72)), given("b", (8, 9, 1, 9))],
-        ("torch.ops.aten.hardtanh_backward", (B, A, -1, 1), {})),
-    "angles of complex numbers": program([given("a", (4, 3), torch.complex64, (1, 4))], ("torch.angle", (A,), {})),
-    "a reshape of which cannot be told that sizes are equal shares memory": program(
-        [given("a", (1, 2, 3, 4, 5), torch.float64)], ("F.max_pool3d", (A, 2, 2, 1), {}),
-        ("torch.reshape", (V0, (3, 3, 4)), {}), results=("v0", "v1")),
-    "rows of a gradient": program(
-        [given("a", (5, 7), stride=(1, 5)), given("b", (5, 1)), given("c", (7,))],
-        ("torch.ops.aten.native_layer_norm_backward", (A, A, [7], B, B, C, C, [True, True, True]), {}),
-        ("operator.getitem", (V0, 0), {}), results=("v1",)),
-    "loops over two inputs that a later one reads": program(
-        [given("a", (1, 2, 4, 7)), given("b", (1, 2, 4, 7))], ("F.log_softmax", (A, 0), {}),
-        ("torch.ops.aten._log_softmax_backward_data", (B, V0, 0, torch.float32), {}), results=("v1",)),
-    "a gradient of softmax whose difference from the sum overflows": program(
-        [given("a", (2, 3), data=torch.tensor([-LARGEST, 1.0, 2.0, LARGEST, 3.0, LARGEST])),
-         given("b", (2, 3), data=torch.tensor([0.0, 0.5, 0.25, 1.0, 0.5, 0.75]))],
-        ("torch.ops.aten._softmax_backward_data", (A, B, 0, torch.float32), {})),
-    "a short row that threads share": program(
-        [given("a", (7, 17))], ("torch.std_mean", (A, -2), {}), ("operator.getitem", (V0, 1), {}),
-        ("F.log_softmax", (V1, -1), {}), ("torch.Tensor.view", (Ref("v2"), (17,)), {})),
-    "a quotient of a size that is guarded to be 1": program(
-        [given("a", (3, 3))], ("torch.Tensor.unfold", (A, 1, 2, 2), {}), ("torch.select", (V0, 2, 0), {}),
-        ("torch.Tensor.expand", (V1, 3, 5), {}), ("torch.add", (Ref("v2"), 1), {})),
-    "the smaller of two sizes is guarded to be 1": program(
-        [given("a", (2, 1, 4, 8)), given("b", (2, 17, 1, 8))], ("torch.diagonal", (A, -1, -4, -1), {}),
-        ("torch.add", (V0, B), {})),
-    "an index": program(
-        [given("a", (3, 1, 4, 5), stride=(1, 12, 3, 12)), given("b", (2,), torch.int64, fill="index", bound=3)],
-        ("torch.ops.aten.index.Tensor", (A, [None, None, B]), {})),
-}
-
-
-def test_strides_are_eagers_at_sizes_that_vary():
-    failures = check(list(VARYING.values()), {}, dynamic=True)
-    assert not failures, "\n".join(f"{f.program}\n# {f.what}" for f in failures)
-
-
 SPREAD = program(
     [given("a", (4, 2), data=torch.tensor([LARGEST, 0.0, LARGEST, 0.0, LARGEST, 0.0, -LARGEST, LARGEST]))],
     ("torch.std", (A, 0), {}))
@@ -447,19 +388,6 @@ def test_results_of_several_operations_are_rounded_where_eagers_are_asked_for(dt
     assert not check([made], {"rounding:*": "eager"})
 
 
-def test_a_loss_kept_whole_has_the_dtype_of_its_first_argument_or_stays_with_eager():
-    mixed = program([given("a", (4,)), given("b", (4,), torch.float64)], ("F.soft_margin_loss", (A, B), {}))
-    with pytest.raises(EngineUnsupported, match="its fake kernel"):
-        next(results_of([mixed], {"decompose:*": "keep"}))
-
-
-def test_memory_between_elements_in_another_dtype_stays_with_eager():
-    gaps = program([given("a", (7,), torch.float64, (2,))], ("torch.Tensor.view", (A, torch.int64), {}),
-                   ("torch.as_strided", (V0, (4, 4), (2, 1), 0), {}), ("torch.add", (V1, 1), {}))
-    with pytest.raises(EngineUnsupported, match="memory around"):
-        next(results_of([gaps], {}))
-
-
 def test_a_variance_of_rows_whose_number_varies_keeps_no_means():
     both = program([given("a", (1, 4, 16, 17), stride=(17, 17, 68, 1))], ("torch.sub", (A, -1.5), {}),
                    ("torch.std_mean", (A, -3), {}), ("operator.getitem", (V1, 1), {}), results=("v2", "v0"))
@@ -477,23 +405,6 @@ def test_nearest_neighbours_by_a_scale_at_sizes_that_vary():
                       ("F.interpolate", (A, (7, 9), None, mode), {}), results=("v0", "v1")) for mode in modes]
     for image in images:
         assert not check([image], {}, dynamic=True)
-
-
-def test_a_gradient_of_a_cubic_upsampling_lies_in_rows_at_sizes_that_vary():
-    innermost = [given("a", (2, 3, 9, 8), stride=(216, 1, 24, 3))]
-    kernel = "torch.ops.aten.upsample_bicubic2d_backward"
-    assert not check([program(innermost, (kernel, (A, [9, 8], [2, 3, 6, 4], True), {}))], {}, dynamic=True)
-
-
-def test_a_copy_whose_elements_share_memory_is_written_by_eager_at_sizes_that_vary():
-    windows = [given("a", (17,)), given("b", (2,)), given("c", (16, 2), torch.bool)]
-    made = program(windows, ("torch.Tensor.unfold", (A, -1, 2, 1), {}), ("torch.select_scatter", (V0, B, -2, -9), {}),
-                   ("torch.Tensor.masked_fill_", (V1, C, 3), {}), ("torch.chunk", (Ref("v2"), 2, -2), {}),
-                   ("operator.getitem", (Ref("v3"), 1), {}))
-    for dynamic in (False, True):
-        assert not check([made], {}, dynamic)
-        with pytest.raises(EngineUnsupported, match="share memory"):
-            next(results_of([made], {}, dynamic))
 
 
 def test_a_row_of_pads_beside_a_weight_that_is_infinite():
@@ -540,74 +451,6 @@ def test_a_variance_of_single_elements_is_nan_for_infinities():
     one = program([given("a", (1, 4), data=torch.tensor([1.0, math.inf, math.nan, 2.0]))],
                   ("torch.var", (A, (0,)), {"correction": 0}))
     assert not check([one], {"variance:*": "welford"})
-
-
-@pytest.mark.parametrize("calls", (
-    (("torch.Tensor.expand", (A, (2, 4)), {}), ("torch.Tensor.masked_fill_", (V0, B, 7.0), {})),
-    (("torch.Tensor.sub_", (A, 1.5), {}), ("torch.as_strided", (A, (4, 1), (2, 1), 0), {})),
-    (("torch.as_strided", (A, (4, 1), (2, 1), 0), {}), ("torch.Tensor.sub_", (V0, 1.5), {})),
-    (("torch.Tensor.unfold", (A, 0, 3, 3), {}), ("torch.Tensor.sub_", (V0, 1.5), {})),
-    (("torch.clone", (A,), {}), ("torch.as_strided", (V0, (3, 2), (1, 1), 0), {}),
-     ("torch.Tensor.sub_", (V1, 1.5), {})),
-    (("torch.Tensor.view", (A, torch.int32), {}), ("torch.as_strided", (V0, (4, 2), (2, 1), 0), {})),
-    (("torch.as_strided", (A, (4, 2), (2, 2), 0), {}), ("torch.slice_scatter", (V0, Ref("c"), 0, 0, 2), {})),
-    (("torch.slice_scatter", (A, Ref("d"), 0, 1, 3), {}), ("torch.as_strided", (V0, (2, 3), (2, 1), 0), {})),
-), ids=("a write to an expanded view", "memory between written elements", "a write between elements",
-        "a write to windows that leave an element out", "a write to windows that share elements",
-        "memory between elements in another dtype", "a copy whose elements share memory",
-        "memory between elements of a copy"))
-def test_what_no_functional_graph_says_exactly_stays_with_eager(calls):
-
-
-    source = given("a", (4,), stride=(3,))
-    with pytest.raises(EngineUnsupported):
-        others = given("b", (2, 4), torch.bool), given("c", (2, 2)), given("d", (2,))
-        next(results_of([program([source, *others], *calls)], {}))
-
-
-@pytest.mark.parametrize("call", (
-    ("torch.select_scatter", (A, B, 0, 3), {}), ("torch.select_scatter", (A, B, 0, -4), {}),
-    ("torch.select_scatter", (A, Ref("c"), 0, 0), {}), ("torch.slice_scatter", (A, B, 0, 0, 2), {}),
-), ids=("behind the last", "before the first", "a part of another shape", "fewer dimensions"))
-@pytest.mark.parametrize("dynamic", (False, True))
-def test_a_part_that_is_not_there_stays_with_eager_which_raises(call, dynamic):
-
-
-    wrong = program([given("a", (3, 4)), given("b", (4,)), given("c", (1,))], call)
-    with pytest.raises(EngineUnsupported, match="raises in eager"):
-        next(results_of([wrong], {}, dynamic))
-
-
-@pytest.mark.parametrize("shape", ((0, 8, 2, 16), (3, 8, 4, 0)))
-def test_pixels_of_nothing_stay_with_eager_which_does_not_move_them(shape):
-
-
-    with pytest.raises(EngineUnsupported, match="no elements"):
-        next(results_of([program([given("a", shape)], ("F.pixel_unshuffle", (A, 2), {}))], {}))
-
-
-@pytest.mark.parametrize("function", ("torch.median", "torch.nanmedian"))
-def test_medians_of_rows_that_are_one_element_stay_with_eager_which_reads_beside_them(function):
-
-
-    with pytest.raises(EngineUnsupported, match="memory around"):
-        next(results_of([program([given("a", (4, 3), stride=(1, 0))], (function, (A, -1), {}))], {}))
-    assert not check([program([given("a", (4, 3), stride=(0, 1))], (function, (A, -1), {}))], {})
-
-
-STATISTICS = [given("b", (3, 2, 4)), given("a", (2,), stride=(0,)), given("c", (2,), fill="index", bound=5)]
-
-
-@pytest.mark.parametrize("inputs, call", (
-    ([given("a", (3, 2), stride=(0, 0))], ("torch.Tensor.sub_", (A, 1.5), {})),
-    ([given("a", (3, 2), stride=(1, 1))], ("torch.Tensor.sub_", (A, 1.5), {})),
-    (STATISTICS, ("F.batch_norm", (B, A, C, None, None, True), {})),
-), ids=("one element for all", "windows", "statistics"))
-def test_inputs_whose_elements_share_memory_are_not_written_by_kernels(inputs, call):
-
-
-    with pytest.raises(EngineUnsupported, match="share memory"):
-        next(results_of([program(inputs, call)], {}))
 
 
 @pytest.mark.parametrize("function, bounds", (
