@@ -215,7 +215,7 @@ def _of_elements(out: torch.Tensor, *args: Any) -> Strides | None:
     tensors = [a for a in args if isinstance(a, torch.Tensor) and a.dim() > 0]
     static = all(type(n) is int for t in (out, *tensors) for n in (*t.shape, *t.stride()))
     ones = any(map(_is_one, out.shape))
-    if any(type(n) is int and n == 0 for n in out.shape) or not (static or ones):
+    if not tensors or any(type(n) is int and n == 0 for n in out.shape) or not (static or ones):
         return None
     if not all(map(is_non_overlapping_and_dense_or_false, tensors)):
         return _as_elements(out, *args)
@@ -237,9 +237,9 @@ def _of_one(out: torch.Tensor, x: torch.Tensor, *_: Any) -> Strides | None:
     return _row_major(out) if static and x.is_contiguous() else None
 
 
-def _of_its_elements(out: torch.Tensor, x: torch.Tensor, *_: Any) -> Strides | None:
-    """As elements of the first argument: the kernel holds the numbers beside it, which are no operands."""
-    return _of_elements(out, x)
+def _of_its_elements(out: torch.Tensor, *args: Any) -> Strides | None:
+    """As elements of the tensor: the kernel holds the numbers beside it, which are no operands."""
+    return _of_elements(out, *[a for a in args if isinstance(a, torch.Tensor)])
 
 
 def _second_first(out: torch.Tensor, gradient: torch.Tensor, x: torch.Tensor, *_: Any) -> Strides:

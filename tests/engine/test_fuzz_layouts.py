@@ -68,11 +68,12 @@ STRANGE = ((2, 1, 2), (2, 1, 1), (2, 1, 4))
 @pytest.mark.parametrize("stride", STRANGE)
 @pytest.mark.parametrize("kernel, args", (
     ("sub.Scalar", (5, 2)), ("mul.Scalar", (5,)), ("remainder.Scalar", (5,)), ("neg", ()), ("deg2rad", ()),
-    ("hardtanh", ()), ("nan_to_num", ()), ("isinf", ()), ("isfinite", ()),
+    ("hardtanh", ()), ("nan_to_num", ()), ("isinf", ()), ("isfinite", ()), ("polygamma", ()),
 ))
 def test_strides_of_dimensions_of_size_1_from_which_a_convolution_tells_its_format(kernel, args, stride):
     inputs = [given("a", (2, 2, 1), torch.float64, stride), given("b", (2, 2, 3), torch.float64, (2, 1, 4))]
-    made = program(inputs, (f"torch.ops.aten.{kernel}", (A, *args), {}), ("torch.Tensor.to", (V0, torch.float64), {}),
+    given_to = (1, A) if kernel == "polygamma" else (A, *args)
+    made = program(inputs, (f"torch.ops.aten.{kernel}", given_to, {}), ("torch.Tensor.to", (V0, torch.float64), {}),
                    ("F.conv_transpose1d", (V1, B), {}))
     for dynamic in (False, True):
         assert not check([made], {}, dynamic)
