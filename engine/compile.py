@@ -16,7 +16,7 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from ..artifacts.context import CompileContext, OverrideError, Stage, ToldByData, run_stages
 from ..artifacts.records import AnyRecord, Kernel
 from . import attention, cpp, freezing, library, passes, product, scheduler, wrapper
-from .aten import EngineUnsupported, needs_gradients, trace
+from .aten import needs_gradients, trace
 from .build import Building, BuiltLibrary, CannotBuild
 from .control import compile_around, has_control_flow
 from .describe import describe_aten, describe_halves, describe_joint
@@ -41,6 +41,7 @@ from .training.joint import shield_changed_inputs, trace_joint
 from .training.narrow import narrow_indices
 from .training.partition import partition
 from .triton import TritonKernel, TritonUnsupported, describe_for_target, kernels_for_plan, warm_up
+from .unsupported import EngineUnsupported
 from .wrapper_source import WrapperSource
 
 Compiled = Callable[..., Sequence[Any]]

@@ -15,9 +15,9 @@ from torch.utils._sympy.printers import PythonPrinter
 from ..artifacts.context import CHANGED_INPUTS, CompileContext
 from ..artifacts.records import CodeLine
 from . import runtime
-from .aten import pairs_numbers
 from .functional import LAZY_VIEWS, AtenGraph, Constant, FromGraph, FromInput, Output, ViewOfGraph, ViewOfInput
 from .ir import Buffer, ExternCall, Foreach, Group, KernelSignature, Plan, View, scalar_buffer
+from .results import pairs_numbers
 from .scheduler.memory import touched_by
 from .wrapper_source import WrapperSource
 

@@ -12,7 +12,7 @@ import torch.fx
 from ...artifacts.context import CompileContext
 from ...artifacts.records import Option, RuleMatch
 from .. import attention
-from ..aten import AtenGraph
+from ..functional import AtenGraph
 from ..lowering.pointwise import keeps_rounding
 from .measure import TOO_BUSY, Call, costs
 

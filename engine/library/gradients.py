@@ -14,7 +14,7 @@ import torch.fx
 from ...artifacts.context import CompileContext
 from ...artifacts.records import Option, RuleMatch
 from .. import depthwise
-from ..aten import AtenGraph
+from ..functional import AtenGraph
 from .measure import TOO_BUSY, Call, costs
 
 aten = torch.ops.aten

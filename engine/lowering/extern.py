@@ -8,9 +8,9 @@ import sympy
 import torch
 import torch.fx
 
-from ..aten import EngineUnsupported
 from ..ir import ExternCall
 from ..random_fills import RANDOM_FILLS
+from ..unsupported import EngineUnsupported
 from .index import Size, sizes
 from .values import Base, Value, strided
 from .views import viewed

@@ -11,9 +11,9 @@ import torch
 import torch.fx
 
 from ...artifacts.context import CompileContext
-from ..aten import EngineUnsupported
 from ..ir import Buffer, ExternCall, LoopBody, Program, View, scalar_buffer
 from ..unbacked import is_unbacked, unbacked_in
+from ..unsupported import EngineUnsupported
 from .body import BodyBuilder
 from .extern import fallback, library_copy, number_of
 from .index import Linear, Size, axis, constant, contiguous_strides, expr, product, size, sizes, stored_strides

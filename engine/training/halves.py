@@ -13,10 +13,10 @@ import torch
 import torch.fx
 from torch.fx._lazy_graph_module import _LazyGraphModule
 
-from ..aten import EngineUnsupported
 from ..functional import AtenGraph, Constant, FromGraph, FromInput, Output
 from ..passes.dead_code import must_run
 from ..unbacked import needed, unbacked_in
+from ..unsupported import EngineUnsupported
 from .cut import Cut, Node, Region, ancestors, outputs_of
 from .graphs import BACKWARD, JointGraph
 

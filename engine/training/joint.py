@@ -18,9 +18,11 @@ import torch.fx
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from ...artifacts.context import CompileContext
-from ..aten import AtenTracer, EngineUnsupported, functionalization, mutated_inputs, uncounted_writes
+from ..aten import AtenTracer, functionalization
 from ..functional import AtenGraph, Captured, fake_mode_of
 from ..passes.aliasing import returns_alias
+from ..results import mutated_inputs, uncounted_writes
+from ..unsupported import EngineUnsupported
 from .graphs import BACKWARD, FORWARD, NEVER, JointGraph
 from .results import Results, results_of
 

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 import torch.fx
 
-from ..aten import EngineUnsupported, check_view, functionalization, lazy_kind
+from ..aten import functionalization
 from ..functional import (
     LAZY_VIEWS,
     Captured,
@@ -27,6 +27,8 @@ from ..functional import (
     creation,
     is_view,
 )
+from ..results import check_view, lazy_kind
+from ..unsupported import EngineUnsupported
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,9 @@ import torch.fx
 import torch.nn.functional as F
 from ptdebug.artifacts.context import CompileContext
 from ptdebug.engine import decompositions
-from ptdebug.engine.aten import Constant, EngineUnsupported, FromGraph, FromInput, ViewOfInput, needs_gradients, trace
+from ptdebug.engine.aten import needs_gradients, trace
+from ptdebug.engine.functional import Constant, FromGraph, FromInput, ViewOfInput
+from ptdebug.engine.unsupported import EngineUnsupported
 
 from .programs import Captured, capture, recording_context
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from ptdebug.engine.aten import EngineUnsupported
+from ptdebug.engine.unsupported import EngineUnsupported
 
 from .fuzz_graphs import check, results_of
 from .fuzz_programs import V0, V1, A, B, C, Ref, given, program

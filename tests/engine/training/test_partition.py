@@ -12,7 +12,7 @@ from ptdebug.artifacts.context import CompileContext, OverrideError
 from ptdebug.artifacts.records import Partition
 from ptdebug.artifacts.render import render
 from ptdebug.cli.wiring import engine_backend
-from ptdebug.engine.aten import Constant, FromInput
+from ptdebug.engine.functional import Constant, FromInput
 from ptdebug.engine.lowering import LOWERINGS
 from ptdebug.engine.training.cut import RECOMPUTE, Prices, region, solve
 from ptdebug.engine.training.flow import Unbounded
