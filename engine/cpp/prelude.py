@@ -209,7 +209,8 @@ template <typename T> INLINE T floor_divide(T a, T b) {  // rounds down; 0 for a
     "floor_remainder": """\
 template <typename T> INLINE T floor_remainder(T a, T b) {  // has the sign of the divisor
   T d = b == 0 ? T(1) : b, r = b < 0 && b == T(-1) ? T(0) : T(a % d);
-  return b == 0 ? T(0) : T(r + (((r != 0) & ((r < 0) != (d < 0))) ? d : T(0)));
+  T less = T(-T((r != 0) & ((r < 0) != (d < 0))));  // a mask: gcc would make a branch of a choice, taken half the time
+  return b == 0 ? T(0) : T(r + (d & less));
 }""",
     "truncated_divide": """\
 template <typename T> INLINE T truncated_divide(T a, T b) {
