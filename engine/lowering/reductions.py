@@ -201,13 +201,19 @@ def _arg(kind: str, plain: str) -> None:
         return reduction(graph, [node.meta["val"]], x, reduced_dims(x, dim), keepdim,
                          lambda e, element: [find(e, element)])[0]
 
-    def both(graph: GraphLowering, node: torch.fx.Node, x: Value, dim: int, keepdim: bool = False) -> tuple[Value, ...]:
-        def emit(e: BodyBuilder, element: str) -> list[str]:
-            dtype = e.dtypes[element]
-            on_bool = "any" if plain == "max" else "all"
-            return [e.reduce(on_bool if dtype is torch.bool else plain, element, dtype), find(e, element)]
+    def extreme(e: BodyBuilder, element: str) -> str:
+        dtype = e.dtypes[element]
+        on_bool = "any" if plain == "max" else "all"
+        return e.reduce(on_bool if dtype is torch.bool else plain, element, dtype)
 
-        return tuple(reduction(graph, list(node.meta["val"]), x, reduced_dims(x, dim), keepdim, emit))
+    def both(graph: GraphLowering, node: torch.fx.Node, x: Value, dim: int, keepdim: bool = False) -> tuple[Value, ...]:
+        fakes, over = node.meta["val"], reduced_dims(x, dim)
+        asked = {user.args[1] for user in node.users if user.users}
+        if asked <= {0}:  # nobody asks where
+            value, = reduction(graph, [fakes[0]], x, over, keepdim, lambda e, element: [extreme(e, element)])
+            return value, value
+        return tuple(reduction(graph, list(fakes), x, over, keepdim,
+                               lambda e, element: [extreme(e, element), find(e, element)]))
 
     lowering(getattr(aten, kind).default, kind=REDUCTION)(position)
     lowering(getattr(aten, plain).dim, kind=REDUCTION)(both)

@@ -139,6 +139,15 @@ def test_softmax_of_masked_rows_is_nan_as_in_eager():
     check(lambda x: torch.log_softmax(x, -1), x)
 
 
+@pytest.mark.parametrize("name", ("max", "min"))
+@pytest.mark.parametrize("dtype", (torch.float32, torch.uint8, torch.bool))
+def test_an_extreme_whose_place_nobody_asks_for_looks_for_none(name, dtype):
+    x = (torch.randn(5, 33) * 2).to(dtype)
+    value = check(lambda x: getattr(x, name)(-1).values, x, externs=None)
+    place = check(lambda x: getattr(x, name)(-1)[1], x, externs=None)
+    assert operations(value).count("reduce") == 1 and operations(place).count("reduce") == 2
+
+
 def test_a_pointwise_producer_is_computed_inside_its_only_reduction():
     program = check(lambda x: (x.exp() * 2).sum(1), torch.randn(4, 5))
     assert len(bodies(program)) == 1
