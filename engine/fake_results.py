@@ -358,10 +358,19 @@ def _in_the_format_of_the_second(out: torch.Tensor, gradient: torch.Tensor, x: t
     return _row_major_or_channels_last(out, x)
 
 
-def _rolled(out: torch.Tensor, x: torch.Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> Strides:
-    """Two parts joined, one of them empty where nothing moves; of all elements in a row where no dimension is given."""
-    moves = len(dims) > 0 and all(x.shape[d] and n % x.shape[d] for n, d in zip(shifts, dims))
-    return _row_major_or_channels_last(out, x) if moves else _row_major(out)
+def _rolled(out: torch.Tensor, x: torch.Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> Strides | None:
+    """One dimension after the other, two parts joined, in the format that both suggest; one of them may be empty. All
+    elements in a row where no dimension is given (aten/src/ATen/native/TensorTransformations.cpp)."""
+    if any(type(n) is int and n == 0 for n in out.shape):
+        return None
+    if not dims:
+        return _row_major(out)
+    for shift, dim in zip(shifts, dims):
+        start = -shift % x.shape[dim]
+        parts = x.narrow(dim, start, x.shape[dim] - start), x.narrow(dim, 0, start)
+        formats = {suggest_memory_format(part) for part in parts}
+        x = torch.empty_like(out, memory_format=formats.pop() if len(formats) == 1 else torch.contiguous_format)
+    return tuple(x.stride())
 
 
 def _max_unpool2d(out: torch.Tensor, x: torch.Tensor, *_: Any) -> Strides | None:

@@ -77,3 +77,13 @@ def test_strides_of_dimensions_of_size_1_from_which_a_convolution_tells_its_form
                    ("F.conv_transpose1d", (V1, B), {}))
     for dynamic in (False, True):
         assert not check([made], {}, dynamic)
+
+
+def test_what_is_rolled_has_the_format_that_its_parts_suggest():
+    strides = ((63, 1, 1, 9), (63, 1, 63, 9), (63, 1, 9, 9), (9, 1, 9, 9), (63, 7, 7, 1))
+    images = [program([given("a", (1, 9, 1, 7), stride=stride)], ("torch.roll", (A, shift, dim), {}))
+              for stride in strides for shift, dim in ((1, 3), (7, 3), (1, 0), ((1, 2), (1, 3)), ((0, 2), (1, 3)))]
+    whole = [program([given("a", (2, 3, 4, 5), stride=(60, 1, 15, 3))], ("torch.roll", (A, shift, dim), {}))
+             for shift, dim in ((1, 3), (-1, 1), (0, 2), ((1, 2), (1, 3)), ((0, 2), (1, 3)), ((2, 0), (1, 3)))]
+    for dynamic in (False, True):
+        assert not check([*images, *whole], {}, dynamic)
