@@ -28,6 +28,14 @@ def _group_norm(x: torch.Tensor, groups: int, *affine: Any) -> torch.Tensor:
     return _affine(F.group_norm(x, groups), *affine)
 
 
+def _group_norm_by_spread(x: torch.Tensor, groups: int, *affine: Any) -> torch.Tensor:
+    """Where the spread overflows, nothing is left but the bias; eager's kernel has NaN there."""
+    rows = x.unflatten(1, (groups, -1)).flatten(2)
+    rows = rows if x.dtype is torch.float64 else rows.float()
+    spread, mean = torch.var_mean(rows, 2, correction=0, keepdim=True)
+    return _affine(((rows - mean) * torch.rsqrt(spread + 1e-5)).view(x.shape).to(x.dtype), *affine)
+
+
 def _instance_norm(x: torch.Tensor, mean: Any = None, var: Any = None, *affine: Any) -> torch.Tensor:
     """As `_group_norm`."""
     return _affine(F.instance_norm(x), *affine)
@@ -179,7 +187,7 @@ BY_PARTS: dict[str, tuple[Any, ...]] = {
                             ("ops.aten.var_mean.correction", torch.var), ("ops.aten.std_mean.correction", torch.std))},
     "torch.ops.aten.native_layer_norm_backward":
         (decomposition_table[torch.ops.aten.native_layer_norm_backward.default],),
-    "F.group_norm": (_group_norm,),
+    "F.group_norm": (_group_norm, _group_norm_by_spread),
     "F.instance_norm": (_instance_norm,),
     "F.batch_norm": (_batch_norm, _batch_norm_by_var_mean, _batch_norm_in_doubles),
     "F.softshrink": (_softshrink,),
