@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import itertools
 import logging
+import os
 import re
 import sys
 import threading
@@ -57,6 +58,14 @@ _TOO_DEEP = "Python's stack is too deep to trace it here"
 _DISTURBED = "another thread changed what was assumed while it was compiled"
 _frame_numbers = itertools.count()
 _compiling = threading.RLock()
+
+
+def _after_fork() -> None:
+    global _compiling
+    _compiling = threading.RLock()  # a thread that is not in the child may have held it
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 class TracerError(RuntimeError):

@@ -16,6 +16,7 @@ import importlib
 import importlib.abc
 import importlib.machinery
 import logging
+import os
 import sys
 import threading
 import types
@@ -210,7 +211,7 @@ def without_dynamo() -> Iterator[None]:
         yield
     finally:
         with _lock:
-            _users.pop()
+            _users.remove(threading.get_ident())
             if not _users:
                 _step_aside()
 
@@ -242,3 +243,14 @@ def _stand_in() -> None:
         _standing[full] = sys.modules[full] = _StandIn(full, settings)
         if name:
             _standing[_PACKAGE].__dict__[name] = _standing[full]
+
+
+def _after_fork() -> None:
+    global _lock
+    _lock = threading.RLock()  # a thread that is not in the child may have held it, and be a user
+    _users[:] = [user for user in _users if user == threading.get_ident()]
+    if not _users:
+        _step_aside()
+
+
+os.register_at_fork(after_in_child=_after_fork)

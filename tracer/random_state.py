@@ -7,6 +7,7 @@ again, and what they have seeded would be undone. We draw nothing from it, so wh
 """
 from __future__ import annotations
 
+import os
 import random
 import sys
 import threading
@@ -40,3 +41,14 @@ def _ignored_once(state: Any) -> None:
             random.setstate = _put_back
     if not torchs:
         _put_back(state)
+
+
+def _after_fork() -> None:
+    global _lock
+    _lock = threading.Lock()  # a thread that is not in the child may have held it, and be awaited
+    _awaited.intersection_update({threading.get_ident()})
+    if not _awaited and random.setstate is _ignored_once:
+        random.setstate = _put_back
+
+
+os.register_at_fork(after_in_child=_after_fork)

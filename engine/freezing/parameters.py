@@ -71,6 +71,13 @@ def _is_fixed(node: torch.fx.Node) -> bool:
     """Whether a node's result is one, or several, of sizes that do not vary, and follows from its arguments."""
     values = node.meta.get("val")
     values = values if isinstance(values, (tuple, list)) else (values,)
-    if has_effect(node) and not node.meta.get("packed"):
+    if (has_effect(node) and not node.meta.get("packed")) or _varies((*node.args, *node.kwargs.values())):
         return False
     return all(v is None or _is_plain(v) for v in values) and not unbacked_in(node.meta.get("val"))
+
+
+def _varies(argument: Any) -> bool:
+    """Whether an argument is, or has in it, a number that other calls may give another value."""
+    if isinstance(argument, (tuple, list)):
+        return any(map(_varies, argument))
+    return isinstance(argument, (torch.SymInt, torch.SymFloat, torch.SymBool))

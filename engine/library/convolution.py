@@ -106,6 +106,8 @@ def recognize(node: torch.fx.Node, frozen: frozenset[torch.fx.Node] = frozenset(
     values = [n.meta["val"] for n in (image, weight, node)]
     if transposed or node.kwargs or not _plain((image, weight, node)) or any(v.dim() != 4 for v in values):
         return None
+    if not _is_set(node):
+        return None
     packs = weight in frozen and torch.backends.mkldnn.is_available()
     return Convolution(
         node, tuple(values[0].shape), tuple(values[1].shape), bias is not None,
@@ -115,7 +117,7 @@ def recognize(node: torch.fx.Node, frozen: frozenset[torch.fx.Node] = frozenset(
 
 def recognize_turned(node: torch.fx.Node) -> bool:
     """Whether a node is a 2-d float32 convolution of static sizes on the CPU, of an image with channels innermost."""
-    if node.target is not aten.convolution.default or node.kwargs or node.args[6]:
+    if node.target is not aten.convolution.default or node.kwargs or node.args[6] or not _is_set(node):
         return False
     image, weight = (cast(torch.fx.Node, n).meta["val"] for n in node.args[:2])
     static = all(isinstance(s, int) and s > 0 for v in (image, weight) for s in v.shape)
@@ -181,6 +183,12 @@ def _plain(nodes: Sequence[torch.fx.Node]) -> bool:
         v.dtype == torch.float32 and v.device.type == "cpu" and v.is_contiguous()
         and all(isinstance(s, int) and s > 0 for s in v.shape) for v in (n.meta["val"] for n in nodes)
     )
+
+
+def _is_set(node: torch.fx.Node) -> bool:
+    """Whether no step, padding, dilation or number of groups varies: sizes may be static where those are not."""
+    *_, stride, padding, dilation, _, _, groups = cast(tuple[Any, ...], node.args)
+    return all(isinstance(number, int) for number in (*stride, *padding, *dilation, groups))
 
 
 def _pair(value: Any) -> tuple[int, ...]:

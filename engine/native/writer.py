@@ -24,6 +24,7 @@ from .caller import Caller
 from .calls import Arguments, function_of
 from .entry import HELPERS, connection, declarations, used_by
 from .load import AGAIN, FAILED, OUT_OF_BOUNDS
+from .magnitude import BOUND, magnitude
 from .memory import plan_memory
 from .results import results_of
 from .shim import dtype_code, tensors_are_known
@@ -121,6 +122,13 @@ class NativeWriter:
             function = f"aoti_torch_get_{kind}"
             self.writer.line(f"int64 {symbol};")
             self._must(f"{function}({self.handles[self.program.inputs[index]]}, {dimension}, &{symbol})")
+        for result in self.results:
+            if result.kind == "size" and not result.value.is_Symbol and self._mentions_numbers(result.value):
+                self._must(f"({magnitude(result.value)} < {BOUND})", (), "!")
+
+    def _mentions_numbers(self, expr: sympy.Expr) -> bool:
+        kinds = {symbol: kind for symbol, (_, kind, _) in self.program.symbols.items()}
+        return any(kinds.get(symbol) == "value" for symbol in expr.free_symbols)
 
     def _must(self, call: str, origins: tuple[str, ...] = (), good: str = "") -> None:
         """A call that fails with something else than 0; with `good` ("!") with 0."""

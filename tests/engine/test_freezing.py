@@ -11,6 +11,7 @@ import torch
 from ptdebug.engine.compile import compile_graph
 from ptdebug.engine.freezing.call import FrozenCall
 from ptdebug.engine.library import measure
+from ptdebug.tracer.statistics import STATISTICS
 from torch import nn
 
 from .programs import Captured, capture, recording_context
@@ -179,6 +180,34 @@ def test_what_runs_once(program, once):
         torch.testing.assert_close(result, wanted)
         assert result.stride() == wanted.stride()
     assert folded(keeping) == once
+
+
+@pytest.mark.parametrize("program", [
+    lambda m, x: m.weight @ m.weight * len(x) + x[0],
+    lambda m, x: m.weight.abs() ** m.power + x[0],
+    lambda m, x: torch.full((8,), m.power) * m.bias + x,
+    lambda m, x: m.weight.exp() * x.sum().item() + x[0],
+], ids=["size", "float", "filled", "item"])
+def test_what_a_number_that_varies_goes_into_runs_on_each_call(program):
+    model = nn.Linear(8, 8)
+    fast = ptdebug.compile(program, options={"freezing": True})
+    STATISTICS.clear()
+    with torch.no_grad():
+        for count in (2, 3, 4):
+            model.power, x = count + 0.5, torch.randn(count, 8)
+            torch.testing.assert_close(fast(model, x), program(model, x))
+    assert not [reason for reason in STATISTICS.reasons if not reason.startswith("recompile")]
+
+
+def test_a_convolution_whose_settings_vary_is_not_packed(packed_is_fastest):
+    models = [nn.Sequential(nn.Conv2d(4, 8, 3, padding="same", dilation=steps, groups=2)) for steps in (1, 2, 3)]
+    fast = ptdebug.compile(lambda model, x: model(x), options={"freezing": True})
+    STATISTICS.clear()
+    with torch.no_grad():
+        for model in models:
+            x = torch.randn(2, 4, 9, 7)
+            torch.testing.assert_close(fast(model, x), model(x), rtol=1e-4, atol=1e-5)
+    assert [(reason[:9], count) for reason, count in STATISTICS.reasons.items()] == [("recompile", 1)]
 
 
 def test_a_result_is_the_programs_own():

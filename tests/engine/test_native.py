@@ -239,6 +239,17 @@ def test_sizes_and_numbers_that_vary(monkeypatch):
     assert called
 
 
+@pytest.mark.parametrize("program", [
+    lambda x, k: (x * 2, k + 1, k * k, -k),
+    lambda x, k: (x * 2, x.shape[0] * k ** 3 - k),
+    lambda x, k: (x * 2, (k * 3) % 7, (k + 2**60) // 5, max(k * 2, x.shape[0])),
+], ids=["sums", "powers", "quotients"])
+def test_numbers_have_all_their_digits(program):
+    fast = ptdebug.compile(program, dynamic=True, options={"cpp_wrapper": True})
+    for k in (3, -5, 2**20, 2**31, 2**62, -(2**62) - 1, 2**63 - 1, -(2**63)):
+        assert fast(torch.ones(3), k)[1:] == program(torch.ones(3), k)[1:]
+
+
 def test_a_graph_from_disk_has_its_wrapper(monkeypatch, tmp_path):
     monkeypatch.setenv("PTDEBUG_CACHE_DIR", str(tmp_path))
     monkeypatch.setenv("PTDEBUG_GRAPH_CACHE", "1")

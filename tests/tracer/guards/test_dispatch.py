@@ -3,7 +3,9 @@ from __future__ import annotations
 
 import functools
 import logging
+import os
 import random
+import signal
 import subprocess
 import sys
 import threading
@@ -383,6 +385,30 @@ def test_threads():
     for thread in threads:
         thread.join(120)
     assert not errors and 1 <= compiles.count <= 3
+
+
+def test_a_child_of_fork_compiles_although_a_thread_of_the_parent_did():
+    compiling, forked = threading.Event(), threading.Event()
+
+    class Slow(Compiles):
+        def backend(self, captured, context):
+            compiling.set()
+            forked.wait(60)
+            return super().backend(captured, context)
+
+    thread = threading.Thread(target=lambda: Slow()(scale)(torch.ones(3)))
+    thread.start()
+    compiling.wait(60)
+    child = os.fork()
+    if child == 0:
+        signal.alarm(60)
+        compiles = Compiles()
+        right = torch.equal(compiles(lambda x: x * 5)(torch.ones(3)), torch.full((3,), 5.0))
+        os._exit(0 if right and compiles.count == 1 else 1)
+    _, status = os.waitpid(child, 0)
+    forked.set()
+    thread.join()
+    assert status == 0
 
 
 def test_what_another_thread_draws_meanwhile_stays_drawn():
