@@ -2,10 +2,11 @@
 
     python -m ptdebug.replay.probe SPEC.json
 
-It is its own process, started by `program.py`. Of each call that is looked for, the first one counts whose local
-tensors equal the recorded ones, bit for bit. It runs from a fixed seed, as the graphs do; afterwards the random numbers
-go on where the program had them, if the call drew none. The process ends as soon as the last call returned, or one that
-drew some: what comes after it is another program (parameters trained with another noise, which no local tensor shows).
+It is its own process, started by `program.py`. Of each call that is looked for, the first one counts that finds what
+the recorded one found: local tensors bit for bit; those inside of objects, such as parameters that eager has trained
+since, but for rounding; and the plain values that were guarded. It runs from a fixed seed, as the graphs do; afterwards
+the random numbers go on where the program had them, if the call drew none. The process ends as soon as the last call
+returned, or one that drew some: what comes after it is another program (parameters trained with another noise).
 """
 from __future__ import annotations
 
@@ -22,6 +23,8 @@ import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
 from torch.utils._pytree import tree_leaves
+
+from .places import look
 
 
 class Probe:
@@ -79,12 +82,27 @@ class Probe:
 def _is_the_call(frame: FrameType, call: dict[str, Any]) -> bool:
     if os.path.realpath(frame.f_code.co_filename) != call["file"]:
         return False
-    for name, wanted in call["expected"].items():
-        found = _as_tensor(frame.f_locals.get(name))
-        if not isinstance(found, torch.Tensor) or found.shape != wanted.shape or found.dtype != wanted.dtype:
-            return False
-        if not torch.equal(found.detach().cpu().nan_to_num(), wanted.nan_to_num()):
-            return False
+    return all(_is_that(look(frame, place), wanted) for place, wanted in call["values"]) and all(
+        _holds(_as_tensor(look(frame, place)), wanted, place) for place, wanted in call["expected"].items()
+    )
+
+
+def _is_that(found: Any, wanted: Any) -> bool:
+    if not isinstance(found, (bool, int, float, str, type(None))):
+        return False
+    return bool(found == wanted) or (found != found and wanted != wanted)
+
+
+def _holds(found: Any, wanted: torch.Tensor, place: str) -> bool:
+    if not isinstance(found, torch.Tensor) or found.shape != wanted.shape or found.dtype != wanted.dtype:
+        return False
+    there = found.detach().cpu()
+    if place.count("[") + place.count(".") == 1:  # a variable of its own
+        return torch.equal(there.nan_to_num(), wanted.nan_to_num())
+    try:
+        torch.testing.assert_close(there, wanted, equal_nan=True)
+    except AssertionError:
+        return False
     return True
 
 

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,9 +23,10 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from ..artifacts.recording import Recording, RecordingError
-from ..artifacts.records import Breaks, Frame, SavedInputs
+from ..artifacts.records import Breaks, Frame, Guards, SavedInputs
 from .compare import Comparison, compare, worst
 from .inputs import load_inputs
+from .places import equality, is_place
 from .rungs import SEED
 
 TIMEOUT_SECONDS = 600
@@ -123,15 +124,38 @@ def _inputs(recording: Recording, compile_id: str) -> SavedInputs:
 
 
 def _call(recording: Recording, compile_id: str, folder: Path) -> dict[str, Any]:
-    """How the probe knows the call of one compilation: its function, and its inputs that are local variables."""
+    """How the probe knows the call of one compilation: its function, and what it found in its variables."""
     folder.mkdir()
     frame = _whole_frame(recording, compile_id)
     inputs = _inputs(recording, compile_id)
     return {
         "id": compile_id, "file": os.path.realpath(frame.file), "function": frame.function.rpartition(".")[2],
         "line": frame.line, "outputs": str(folder / "outputs.safetensors"),
-        "inputs": _save_locals(folder / "inputs.safetensors", inputs, load_inputs(recording.path, inputs)),
+        "inputs": _save_tensors(folder / "inputs.safetensors", inputs, load_inputs(recording.path, inputs)),
+        "values": [*_numbers(inputs), *_assumed(recording, compile_id)],
     }
+
+
+def _numbers(inputs: SavedInputs) -> Iterator[tuple[str, Any]]:
+    """The inputs of the graph that are plain numbers, and where they came from."""
+    for item in inputs.inputs:
+        if isinstance(item.value, (bool, int, float)) and is_place(item.name):
+            yield item.name, item.value
+
+
+def _assumed(recording: Recording, compile_id: str) -> Iterator[tuple[str, Any]]:
+    """What the guards say of single values: other calls have others, with the same tensors."""
+    try:
+        guards = recording.artifact(compile_id, "guards")
+    except RecordingError:
+        return
+    for guard in guards.guards if isinstance(guards, Guards) else ():
+        found = equality(guard.code) if guard.kind in _VALUES else None
+        if found and (found[1] is None or isinstance(found[1], (bool, int, float, str))):
+            yield found
+
+
+_VALUES = ("EQUALS_MATCH", "BOOL", "NONE")
 
 
 def _whole_frame(recording: Recording, compile_id: str) -> Frame:
@@ -155,14 +179,13 @@ def _whole_frame(recording: Recording, compile_id: str) -> Frame:
     return frame
 
 
-def _save_locals(path: Path, inputs: SavedInputs, values: Sequence[Any]) -> str:
-    """Keep the inputs that are plain local variables, tensors or NumPy arrays, by name; "" when there are none."""
+def _save_tensors(path: Path, inputs: SavedInputs, values: Sequence[Any]) -> str:
+    """Keep the inputs that are tensors or NumPy arrays, by the places where the call found them; "" if none."""
     found = {}
     for item, value in zip(inputs.inputs, values):
-        source = item.name.removeprefix("tensor_of(").removesuffix(")")  # the memory of an array
-        name = source.removeprefix("L['").removesuffix("']")
-        if isinstance(value, torch.Tensor) and source == f"L[{name!r}]":
-            found[name] = value.contiguous().clone()
+        place = item.name.removeprefix("tensor_of(").removesuffix(")")  # the memory of an array
+        if isinstance(value, torch.Tensor) and is_place(place):
+            found[place] = value.contiguous().clone()
     if not found:
         return ""
     save_file(found, path)

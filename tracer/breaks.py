@@ -476,7 +476,8 @@ def message(code: str, detail: str, expression: str = "", line: str = "") -> str
     inside = kind is BREAKS.get("call") and expression and not _is_named_in(detail, expression)
     detail = _OF_AN_OBJECT.sub(r"`\2\3` (\1)", detail)
     if inside:
-        detail = f"{detail}, which `{expression}` comes to call,"
+        joint = " and which" if detail.endswith(",") else ", which"
+        detail = f"{detail}{joint} `{expression}` comes to call,"
     return kind.message.format(detail=detail, expression=expression or detail)
 
 
@@ -516,6 +517,7 @@ _OF_AN_OBJECT = re.compile(r"^(an? [\w. ]+) `([^`]+)`(\.\w+)")
 
 
 def _is_named_in(detail: str, expression: str) -> bool:
-    """Whether the last name of a detail stands in the program's text."""
-    name = re.search(r"(\w+)\W*$", detail)
+    """Whether the last name of a detail (not of what is said about it: "f, whose cache ...,") stands in the program's
+    text."""
+    name = re.search(r"(\w+)\W*$", re.sub(r", (whose|which) [^,]*,$", "", detail))
     return name is None or name[1] in expression or name[1].startswith("__")

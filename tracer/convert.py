@@ -30,6 +30,7 @@ from .guards import GuardBuilder, needed_by
 from .instructions import CodeInfo, code_info
 from .interpreter import Interpreter, Trace
 from .liveness import unbound_cell_read
+from .looked_at import reader_called
 from .modes import Modes, without_saved_tensors_hooks
 from .probing import further_stops
 from .resume import origin_of, stack_words
@@ -133,7 +134,7 @@ class RootInterpreter(Interpreter):
         detail = stack_words(self.code)(error.detail)
         if "inside" in error.context and detail == f"the tensor `{expression_of(place[0])}`":  # which has no name there
             detail = "{} asks for `{}`".format(*error.context["inside"])
-        return Stop(self.trace.step, error.code, detail, *place, described, earlier)
+        return Stop(self.trace.step, error.code, detail, *place, described, earlier, error.context.get("looked_at", ""))
 
 
 @dataclass(frozen=True)
@@ -271,10 +272,13 @@ class _Conversion:
         asks = self.info.reads_variables_by_name
         if asks:
             return self._skip(f"the graph breaks in a function that looks at its variables ({asks})", stop)
+        looked_at = stop.looked_at or reader_called(self.frame.code, self.frame.f_globals, self.frame.closure)
+        if looked_at:
+            return self._skip(f"the graph breaks in a function whose variables {looked_at} looks at", stop)
         unbound = unbound_cell_read(self.info, instruction.index, root.bound_cells()) if origin is None else None
         if unbound is not None:
             return self._skip(f"the graph breaks before the closure variable {unbound} may be read unbound", stop)
-        body = BreakBody(root, instruction)
+        body = BreakBody(root, instruction, raises=stop.code == "raises")
         if body.outlives_its_frame():
             said = "the graph breaks in a `try` or `with` block while a variable holds what ends visibly"
             return self._skip(f"{said}, a generator or an object with a finalizer", stop)

@@ -44,6 +44,7 @@ from .slots import Slot, push_object, push_slot, slot_of
 from .sources import LocalSource
 from .values.base import NULL, Unsupported, Value
 from .values.dict_iterators import DictIterator
+from .values.number import NumberValue
 from .values.sequence_iterators import SequenceIterator
 from .values.tensor import TensorValue
 
@@ -163,9 +164,10 @@ class BreakBody:
     that continues with; a resume function that breaks returns the next one to it (see `continuation.py`).
     """
 
-    def __init__(self, root: Interpreter, instruction: Instruction) -> None:
+    def __init__(self, root: Interpreter, instruction: Instruction, raises: bool = False) -> None:
         self.root = root
         self.instruction = instruction
+        self.raises = raises
         self.handled: Handled | None = root.info.handler_of(instruction.index)
         self.targets = self._targets()
         self.variables = self._variables()
@@ -243,7 +245,7 @@ class BreakBody:
         root = self.root
         self.resumed.clear()
         codegen.location = instruction_at(root.code, self.instruction.index).location or codegen.location
-        needed = {**dict.fromkeys(self.variables), **dict.fromkeys(self._read())}
+        needed = dict.fromkeys((*self.variables, *self._read(), *self._left_behind()))
         changed = [n for n in needed if n in root.locals and root.locals[n].source != LocalSource(n)]
         kept = {f"___kept_{i}": value for i, value in enumerate(root.stack) if value is not NULL}
         kept |= {name: root.locals[name] for name in changed}
@@ -282,6 +284,16 @@ class BreakBody:
     def _read(self) -> tuple[str, ...]:
         """The variable that the instruction itself reads, which may be its last use."""
         return (self.instruction.value,) if self.instruction.opname in READS else ()
+
+    def _left_behind(self) -> tuple[str, ...]:
+        """The variables that a traceback shows when the instruction raises out of the frame, where it surely does:
+        those that cost nothing to make."""
+        if not self.raises or self.handled is not None:
+            return ()
+        return tuple(
+            name for name, value in self.root.locals.items()
+            if value.source is not None or isinstance(value, (TensorValue, NumberValue)) or value.is_constant()
+        )
 
     def _run_instruction(self, codegen: Codegen) -> None:
         """Push the stack, run the instruction, and continue in the resume functions."""
@@ -325,7 +337,8 @@ class BreakBody:
     def _taken(self) -> list[str]:
         """The parameters that have no value by now, or another one that is not needed any more."""
         root = self.root
-        kept = {*self.variables, *root.cells, *root.unread, *(name for name in self._read() if root.is_bound(name))}
+        read = (name for name in self._read() if root.is_bound(name))
+        kept = {*self.variables, *root.cells, *root.unread, *read, *self._left_behind()}
         parameters = [n for n in root.code.co_varnames[: argument_count(root.code)] if n not in kept]
         return [n for n in parameters if n not in root.locals or root.locals[n].source != LocalSource(n)]
 

@@ -35,9 +35,10 @@ from .assumptions import Assumed, check_at_run_time
 from .capture import CapturedGraph
 from .catching import MAY_RAISE, is_caught, may_raise
 from .overlap import may_be_refused, writes_lists
-from .own_operators import is_own, refuse_hidden_gradients
+from .own_operators import is_own, names_of, refuse_hidden_gradients
 from .shapes import says_not_negative
 from .sources import Source
+from .state_of_kernels import refuse_changed_state
 from .subgraphs import Scope, Scopes
 from .values import build
 from .values.base import Unsupported, Value
@@ -200,6 +201,8 @@ class TraceGraph:
         caught = not self.caught and (may_raise(name, node_args) or is_own(target)) and is_caught(tx)
         if caught and not tx.trace.options.run_again:  # the graph's error would go past the program's handlers
             raise Unsupported("may-raise", name)
+        if is_own(target):
+            refuse_changed_state(tx, names_of(target))
         self.called = called_at(tx.code, tx.info.location(tx.current).line, tx.f_globals)
         fake = self.run_fake(op, target, node_args, node_kwargs)
         refuse_hidden_gradients(target, (node_args, node_kwargs), fake)

@@ -22,6 +22,7 @@ from .finalizers import refuse_visible_death
 from .generators import GeneratorValue, is_generator, refuse_coroutine
 from .graph import TraceGraph
 from .instructions import CodeInfo, Instruction, code_info
+from .looked_at import reader_above
 from .modes import Modes, inference_modes_entered, leave_blocks
 from .side_effects import DELETED, CellValue, SideEffects
 from .skips import is_installed
@@ -205,6 +206,7 @@ class Interpreter:
         if "stack" not in error.context:
             error.context["stack"] = self.stack_locations()
             error.context["location"] = self.own_location()
+            error.context["looked_at"] = reader_above(self)
             if not self.info.of_program and self.parent is not None:
                 error.context["inside"] = self.code.co_qualname, expression_of(self.info.location(self.current))
 

@@ -21,7 +21,7 @@ _KEYS = ("Autograd", "AutogradCPU", "AutogradCUDA", "CompositeImplicitAutograd")
 def is_own(target: Any) -> bool:
     """Whether a node calls an operator that torch does not have."""
     kinds = (torch._ops.OpOverload, torch._ops.OpOverloadPacket)
-    return isinstance(target, kinds) and any(name.partition("::")[0] not in TORCHS for name in _names(target))
+    return isinstance(target, kinds) and any(name.partition("::")[0] not in TORCHS for name in names_of(target))
 
 
 def refuse_hidden_gradients(target: Any, args: Any, result: Any) -> None:
@@ -29,7 +29,7 @@ def refuse_hidden_gradients(target: Any, args: Any, result: Any) -> None:
     are nodes and constants, its result is fake."""
     if not isinstance(target, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)) or not torch.is_grad_enabled():
         return
-    name = next((name for name in _names(target) if not _autograd_knows(name)), "")
+    name = next((name for name in names_of(target) if not _autograd_knows(name)), "")
     inputs = [leaf.meta["val"] for leaf in tree_leaves(args) if isinstance(leaf, torch.fx.Node)] if name else []
     if not any(isinstance(value, torch.Tensor) and value.requires_grad for value in inputs):
         return
@@ -37,7 +37,8 @@ def refuse_hidden_gradients(target: Any, args: Any, result: Any) -> None:
         raise Unsupported("missing-gradient", name)
 
 
-def _names(target: Any) -> list[str]:
+def names_of(target: Any) -> list[str]:
+    """The names of an operator, or of all overloads of one."""
     if isinstance(target, torch._ops.OpOverload):
         return [target.name()]
     return [getattr(target, overload).name() for overload in target.overloads()]

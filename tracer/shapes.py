@@ -28,6 +28,7 @@ from ..artifacts import records
 from ..artifacts.context import CompileContext
 from ..artifacts.records import Location
 from .device_guard import hold_device_guard
+from .narrow_numbers import refuse_what_does_not_fit
 from .own_operators import TORCHS
 from .refused import refuse
 from .results_of_any_size import FORMS
@@ -69,6 +70,8 @@ class CaptureFakeMode(FakeTensorMode):
         if func in FORMS and not kwargs and self._has_symbols() and isinstance(args[0], FakeTensor):
             return FORMS[func](*args)
         made: Any = _fake_dispatch(self, func, types, args, kwargs)
+        if not self._in_fake_kernel:
+            refuse_what_does_not_fit(func, args, kwargs or {}, made)
         strides = as_in_eager(func, args, made)
         return made if strides is None else self._laid_out(func, args[0], made, strides)
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import copy
 import ctypes
+import functools
 import glob
 import json
 import math
@@ -91,6 +92,22 @@ def makes_a_class(x):
 def sets_the_environment(x):
     os.environ["PTDEBUG_TEST_OF_WORDS"] = "1"
     return x + 1
+
+
+class Key:
+    """It is equal to itself alone."""
+
+
+@functools.lru_cache
+def cached_text(key):
+    return [key]
+
+
+KEY = Key()
+
+
+def asks_a_cache(x):
+    return x + len(cached_text(KEY))
 
 
 def calls_c(x):
@@ -316,6 +333,7 @@ SAID = (
     Said(numpy_random, "call", "numpy.random.rand()", "a generator that is not torch's", "torch.rand"),
     Said(makes_a_class, "local-class", "class Local:", "Local is made inside the function", "at the top of the file"),
     Said(sets_the_environment, "call", 'os.environ["PTDEBUG_TEST_OF_WORDS"]', "comes to call", "before or after"),
+    Said(asks_a_cache, "call", "cached_text(KEY)", "for this object, does, so Python", "before or after"),
     Said(calls_c, "call", 'struct.pack("f", 1.5)', "struct.pack", "before or after"),
     Said(asserts, "data-dependent-branch", 'assert (x < 100).all(), "too large"', "values in a tensor", "check it"),
     Said(loops_over_a_break, "call", "for number in range(2):", "goes on over an iterator", "the loop's body"),

@@ -171,3 +171,41 @@ def test_weights_trained_with_noise_are_those_of_the_recorded_run(tmp_path):
     document = json.loads(ptdebug(tmp_path, "replay", "r", "--json").stdout)
     programs = [r["verdict"] for r in document["rungs"] if r["stage"] == "program"]
     assert len(programs) == 2 and set(programs) <= {"equal", "rounding"}
+
+
+ALIKE = """
+import torch
+
+@torch.compile
+def scaled(x, factor, kind="a", flag=False):
+    y = x * factor - x.sum() if kind == "a" else x - factor
+    return y if flag else y + 1
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(3))
+        self.by_training = False
+
+    def forward(self, x):
+        return x * self.weight * (2 if self.by_training else 3)
+
+x = torch.arange(3.0)
+scaled(x, 1), scaled(x, 5), scaled(x, 5, flag=True), scaled(x, 7, "b"), scaled(x, 7.5)
+net = Net()
+model = torch.compile(net)
+model(x), net(x * 2)
+with torch.no_grad():
+    model(x)
+    net.weight += 1
+net.by_training = True
+model(x)
+"""
+
+
+def test_calls_with_the_same_tensors_are_told_apart_by_numbers_and_parameters(tmp_path):
+    (tmp_path / "script.py").write_text(ALIKE)
+    assert ptdebug(tmp_path, "run", "--name", "r", "script.py").returncode == 0
+    document = json.loads(ptdebug(tmp_path, "replay", "r", "--json").stdout)
+    programs = [r["verdict"] for r in document["rungs"] if r["stage"] == "program"]
+    assert programs == ["equal"] * 8

@@ -1,0 +1,57 @@
+"""Where a recorded value lies in a call: the names of inputs and guards, read again in a running frame.
+
+A name such as `L['self'].layers[0]._parameters['weight']` is a walk from the frame's locals (L) or globals (G) by
+attributes and constant keys. A recording is data: its names are walked, step by step, and never evaluated; any other
+expression is no place.
+"""
+from __future__ import annotations
+
+import ast
+import contextlib
+from types import FrameType
+from typing import Any
+
+MISSING = object()
+
+_EQUALS = (ast.Eq, ast.Is)
+
+
+def is_place(name: str) -> bool:
+    """Whether a name is a walk that `look` can go."""
+    return _steps(name) is not None
+
+
+def equality(code: str) -> tuple[str, Any] | None:
+    """The place and the literal of a guard that says what a place holds: `L['scale'] == 2`, `L['mask'] is None`."""
+    with contextlib.suppress(SyntaxError, ValueError, TypeError):
+        tree = ast.parse(code, mode="eval").body
+        if isinstance(tree, ast.Compare) and len(tree.ops) == 1 and isinstance(tree.ops[0], _EQUALS):
+            place = ast.unparse(tree.left)
+            return (place, ast.literal_eval(tree.comparators[0])) if is_place(place) else None
+    return None
+
+
+def look(frame: FrameType, name: str) -> Any:
+    """What is at a place when `frame` runs, or MISSING."""
+    found: Any = {"L": frame.f_locals, "G": frame.f_globals}
+    for by_attribute, key in _steps(name) or [(False, None)]:
+        try:
+            found = getattr(found, key) if by_attribute else found[key]
+        except Exception:  # the program's own __getattr__ may raise anything
+            return MISSING
+    return found
+
+
+def _steps(name: str) -> list[tuple[bool, Any]] | None:
+    """From {"L": locals, "G": globals}: (is it an attribute?, its name or the key)."""
+    with contextlib.suppress(SyntaxError, ValueError, TypeError):
+        tree, steps = ast.parse(name, mode="eval").body, []
+        while isinstance(tree, (ast.Attribute, ast.Subscript)):
+            if isinstance(tree, ast.Attribute):
+                steps.append((True, tree.attr))
+            else:
+                steps.append((False, ast.literal_eval(tree.slice)))
+            tree = tree.value
+        if isinstance(tree, ast.Name) and tree.id in ("L", "G") and steps:
+            return [(False, tree.id), *reversed(steps)]
+    return None
