@@ -147,6 +147,8 @@ def repeated(value: Value, size: Sequence[Size], stride: Sequence[Size]) -> bool
     if type(own) is not int or type(count) is not int or own < FEWEST or not axes:
         return False
     name, extent = axes[-1]
+    if len(index) < len(value.size):  # of which data chooses elements
+        return count >= ONCE_MORE * own
     index = index[len(index) - len(value.size):]
     index = tuple([constant(0) if s == 1 else i for s, i in zip(value.size, index)])
     index = index if value.reindex is None else value.reindex(index)

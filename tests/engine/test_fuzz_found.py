@@ -460,3 +460,11 @@ def test_a_variance_of_single_elements_is_nan_for_infinities():
 def test_zeros_keep_the_signs_that_eager_gives_them(function, bounds):
     zeros = given("a", (64,), data=torch.tensor([-0.0, 0.0, -0.25, math.nan] * 16))
     assert not check([program([zeros], (function, (A, *bounds), {}), ("torch.reciprocal", (V0,), {}))], {})
+
+
+def test_chosen_elements_of_a_norm_that_have_fewer_dimensions():
+    places = [given(name, (7,), torch.int64, fill="wrapped", bound=bound) for name, bound in zip("cde", (16, 1, 17))]
+    chosen = program([given("a", (16, 1, 17, 1), stride=(17, 8, 1, 1)), given("b", (1,)), *places],
+                     ("F.instance_norm", (A, None, None, B, None), {}),
+                     ("operator.getitem", (V0, (C, Ref("d"), Ref("e"), slice(None))), {}))
+    assert not check([chosen], {})
