@@ -381,8 +381,10 @@ class FrameShapes:
             self._dims[id(other)] = self._dims[id(tensor)]
 
     def symbolic_int(self, value: int, source: Source) -> torch.SymInt | int:
-        """The int behind `source`: a symbol when it has been seen to vary, else `value` itself (guard on it then)."""
-        if not self.policy.number(source, value):
+        """The int behind `source`: a symbol when it has been seen to vary, else `value` itself (guard on it then).
+
+        One of more than 64 bits is never a symbol: operators refuse it."""
+        if not -(2**63) <= value < 2**63 or not self.policy.number(source, value):
             return value
         return self.int_symbol(value, source)
 

@@ -40,3 +40,11 @@ def test_other_dtypes(dtype):
         return [call(compiled, x, n) for n in (3, 4, -1, limits.max, limits.max + 1, -limits.max - 2)]
 
     check_engine(program)
+
+
+def test_of_more_than_64_bits():
+    def program(compile):
+        compiled = compile(lambda x, n: (n * n, hash(n) == n, x * (n % 7), x + n, str(n)[:4]))
+        return [call(compiled, torch.ones(2), n) for n in (3, 2**62, 2**63 - 1, 2**63, 2**70, -(2**63), -(2**70))]
+
+    check_engine(program)

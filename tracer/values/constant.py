@@ -26,6 +26,13 @@ if TYPE_CHECKING:
     from ..interpreter import Interpreter
 
 
+def of_64_bits(value: Any) -> Any:
+    """`value`. Unsupported for an int of more bits, which operators refuse, or take as their dtype can."""
+    if type(value) is int and not -(2**63) <= value < 2**63:
+        raise Unsupported("operator", "an operator to a whole number of more than 64 bits")
+    return value
+
+
 class ConstantValue(Value):
     """An immutable object: a number, a string, None, a dtype, an enum member, ..."""
 
@@ -46,6 +53,10 @@ class ConstantValue(Value):
     def as_constant(self) -> Any:
         """The object."""
         return self.value
+
+    def as_proxy(self) -> Any:
+        """The object."""
+        return of_64_bits(self.value)
 
     def truth(self, tx: Interpreter) -> bool:
         """bool(object)."""

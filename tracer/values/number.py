@@ -17,7 +17,7 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from ..sources import ComputedSource, ConstantSource, Source
 from ..wording import expression_of, in_words
 from .base import Unsupported, Value
-from .constant import REGISTRY, attribute_of_builtin, constant, fold
+from .constant import REGISTRY, attribute_of_builtin, constant, fold, of_64_bits
 from .operators import IN_PLACE, apply
 from .registry import RESULTS
 
@@ -104,7 +104,7 @@ class NumberValue(Value):
     def as_proxy(self) -> Any:
         """Its node, or the number once it is known."""
         value = _known(self.symbol)
-        return value if value is not None else self.node
+        return of_64_bits(value) if value is not None else self.node
 
     def truth(self, tx: Interpreter) -> bool:
         """bool(number), guarded."""
