@@ -238,3 +238,12 @@ def test_inverted_numbers_are_not_compiled_for_each_value():
     STATISTICS.clear()
     use(ptdebug.compile)
     assert STATISTICS.recompiles <= 3, dict(STATISTICS.reasons)
+
+
+def test_complex_numbers_that_differ_in_the_sign_of_a_zero_are_two():
+    def use(compile):
+        f = compile(lambda x, z: torch.sqrt(x * z))
+        x = torch.ones(2, dtype=torch.complex64)
+        return [f(x, z) for z in (complex(-4, -0.0), complex(-4, 0.0), complex(-4, -0.0), complex(0.0, 1), -1j)]
+
+    check_engine(use)

@@ -134,6 +134,8 @@ _INEXACT = (float, complex, np.inexact)
 
 def _is_plainly_equal(value: Any) -> bool:
     """Whether `type(x) is type(value) and x == value` says that x is as good as value."""
+    if isinstance(value, (complex, np.complexfloating)) and not (value.real and value.imag):
+        return False  # nor does a part of it tell the sign of its zero
     if isinstance(value, _INEXACT):
         return bool(value != 0 and value == value)  # 0.0 == -0.0, and no NaN equals itself
     if type(value) is range:
