@@ -184,7 +184,8 @@ def _save_tensors(path: Path, inputs: SavedInputs, values: Sequence[Any]) -> str
     found = {}
     for item, value in zip(inputs.inputs, values):
         place = item.name.removeprefix("tensor_of(").removesuffix(")")  # the memory of an array
-        if isinstance(value, torch.Tensor) and is_place(place):
+        plain = isinstance(value, torch.Tensor) and value.layout is torch.strided and value.device.type != "meta"
+        if plain and is_place(place):
             found[place] = value.contiguous().clone()
     if not found:
         return ""
