@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
-from .parts import PartRecorder
 from .records import AnyRecord, Decision, Location, Option, Ref
+from .subgraph_recorder import PartRecorder
 
 T = TypeVar("T")
 U = TypeVar("U")

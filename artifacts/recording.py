@@ -21,8 +21,8 @@ from typing import Any, TypeVar
 import msgspec
 import zstandard
 
+from .decode import revive
 from .records import SCHEMA, STAGES, Absent, AnyRecord, Decision, split_ref
-from .revive import revive
 from .store import DATABASE, RUNNING
 
 R = TypeVar("R")

@@ -4,7 +4,7 @@ from __future__ import annotations
 import shlex
 from typing import Any
 
-from .apart import apart_lines
+from .isolated_compiles import apart_lines
 from .listing import Line, Listing, plural, printable, source_ref
 from .recording import CompileInfo, Recording
 from .records import Ref

@@ -4,8 +4,8 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import Any
 
-from .apart import compiled_apart
 from .break_costs import BreakCost, BreakCosts
+from .isolated_compiles import compiled_apart
 from .recording import CompileInfo, Recording
 from .records import LIMIT_REACHED, SCHEMA, Break, Breaks, Graph, Guard, Guards, Recompile, Runtime, Schedule
 from .resumed import function_words, resumed

@@ -162,7 +162,7 @@ def compiled_by(compiler: str, model: Any) -> tuple[Any, list[dict[str, float]]]
     import ptdebug.engine.compile
     from ptdebug.artifacts import context
     from ptdebug.cli import session
-    from ptdebug.tracer import convert
+    from ptdebug.tracer.frames import convert
 
     context.time = convert.time = SimpleNamespace(perf_counter=time.process_time)  # type: ignore[assignment]
     seconds: list[dict[str, float]] = []

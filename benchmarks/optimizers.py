@@ -64,7 +64,7 @@ def compiled(way: str, step: Callable[[], object]) -> tuple[Callable[[], object]
     import torch
     from ptdebug.cli import api, session
     from ptdebug.engine import compile as engine
-    from ptdebug.engine.ir import Group
+    from ptdebug.engine.ir.ir import Group
 
     api.reset()  # of both compilers
     if way == "stock":

@@ -2,8 +2,9 @@
 
 Walk through this room in this order: `main.py` (finds the command and loads only that one), `commands/` (one file
 each), then what `ptdebug run` is made of: `launch.py` (runs a program as `python` would), `recorded_run.py` (the
-recording before it, the summary after it), `interpose.py` (acts when the program imports torch), `stand_in.py` (what
-takes the place of `torch.compile`), `session.py` (this process's recorder and settings), `wiring.py` (hands the engine
-to the tracer). `api.py` is the Python interface, `module.py` a compiled `nn.Module`, `stock.py` records what PyTorch's
-own compiler does, `children.py` takes multiprocessing's children along.
+recording before it, the summary after it), `interpose.py` (acts when the program imports torch),
+`torch_compile_patch.py` (what takes the place of `torch.compile`), `session.py` (this process's recorder and settings),
+`wiring.py` (hands the engine to the tracer). `api.py` is the Python interface, `module.py` a compiled `nn.Module`,
+`torch_trace_import.py` records what PyTorch's own compiler does, `subprocesses.py` takes multiprocessing's children
+along.
 """

@@ -16,7 +16,7 @@ import torch
 from ..artifacts.home import new_recording_folder, recordings_home
 from ..artifacts.recording import Recording
 from ..artifacts.store import RecordingWriter
-from ..tracer import dispatch
+from ..tracer.frames import dispatch
 from . import session
 from .explain import Explanation, explain
 from .wiring import Request, compile_anything

@@ -74,7 +74,7 @@ def torch_version() -> Check:
 
 def frame_interface() -> Check:
     """torch's frame evaluation hook, by which functions are intercepted."""
-    from ..tracer.eval_frame import unavailable
+    from ..tracer.runtime.eval_frame import unavailable
 
     why = unavailable()
     if why:
@@ -84,7 +84,7 @@ def frame_interface() -> Check:
 
 def compiler() -> Check:
     """A C++ compiler, tried on a small file."""
-    from ..engine.build import CompilerMissing, find_compiler
+    from ..engine.toolchain.cpp_build import CompilerMissing, find_compiler
 
     try:
         path = find_compiler()
@@ -100,7 +100,7 @@ def compiler() -> Check:
 
 def openmp() -> Check:
     """OpenMP: kernels on more than one core."""
-    from ..engine.build import find_compiler
+    from ..engine.toolchain.cpp_build import find_compiler
 
     with tempfile.TemporaryDirectory() as folder:
         error = _compile(find_compiler(), PROBE, folder, ["-fopenmp", "-lmvec", "-lm"])
@@ -112,7 +112,7 @@ def openmp() -> Check:
 
 def vector_math() -> Check:
     """libmvec: sin, exp and their like on whole vectors."""
-    from ..engine.build import find_compiler
+    from ..engine.toolchain.cpp_build import find_compiler
 
     with tempfile.TemporaryDirectory() as folder:
         error = _compile(find_compiler(), PROBE, folder, ["-O2", "-march=native", "-fopenmp", "-fno-math-errno",
@@ -164,7 +164,7 @@ def gpu() -> Check:
 
 def cache() -> Check:
     """Where compiled code is kept."""
-    from ..engine.build import cache_folder
+    from ..engine.toolchain.cpp_build import cache_folder
 
     return _folder(cache_folder(), "PTDEBUG_CACHE_DIR")
 

@@ -16,7 +16,7 @@ from torch._guards import CompileContext as StockContext
 from ..artifacts.context import CompileId
 from ..artifacts.fx_graphs import graph_record
 from ..artifacts.records import Frame, Location
-from ..tracer.capture import CapturedGraph
+from ..tracer.fx.backend_call import CapturedGraph
 from . import session
 from .wiring import engine_backend
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..artifacts.records import AnyRecord, Break, Breaks, Decision, Graph, Guard, Guards
 from ..artifacts.summary import operations
-from ..tracer import dispatch
+from ..tracer.frames import dispatch
 from . import session
 from .wiring import Request, compile_anything
 

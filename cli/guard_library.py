@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import contextlib
 
-from ..engine.build import Building, BuiltLibrary, cached
+from ..engine.toolchain.cpp_build import Building, BuiltLibrary, cached
 from ..tracer.guards.versions import FUNCTIONS, SOURCE, Versions, possible, tried
 
 

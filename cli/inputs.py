@@ -14,7 +14,7 @@ from safetensors.torch import save_file
 
 from ..artifacts.context import CompileContext
 from ..artifacts.records import SavedInput, SavedInputs, TensorMeta
-from ..tracer.capture import CapturedGraph, Compiled
+from ..tracer.fx.backend_call import CapturedGraph, Compiled
 from .session import Session
 
 LITERALS = (bool, int, float, str, type(None))

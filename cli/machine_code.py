@@ -10,7 +10,7 @@ import msgspec
 from ..artifacts.recording import Recording
 from ..artifacts.records import Kernel
 from ..artifacts.store import RecordingWriter
-from ..engine.build import disassemble
+from ..engine.toolchain.cpp_build import disassemble
 
 LIMIT_SECONDS = 2.0
 """What is not disassembled by then is left: the note says so."""

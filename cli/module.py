@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import torch
 from torch.nn.modules.module import _has_any_global_hook
 
-from ..tracer.statistics import STATISTICS
+from ..tracer.runtime.statistics import STATISTICS
 from .wiring import Request
 
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")

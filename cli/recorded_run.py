@@ -20,7 +20,7 @@ from ..artifacts.recording import Recording
 from ..artifacts.records import SCHEMA
 from ..artifacts.store import RecordingWriter
 from ..artifacts.summary import summary
-from . import children, session, stand_in
+from . import session, subprocesses, torch_compile_patch
 from .errors import CommandError
 from .launch import Program, stay_interrupted
 from .settings import gather, to_settings
@@ -66,7 +66,7 @@ class RecordedRun:
         recorder = self.session.recorder
         if not isinstance(recorder, RecordingWriter) or self.session.folder is None:
             return _unrecorded(self)
-        runtimes = stand_in.runtimes()
+        runtimes = torch_compile_patch.runtimes()
         if runtimes:
             recorder.flush_runtime(runtimes)
         if "torch" in sys.modules:
@@ -93,8 +93,8 @@ def prepare(program: Program, arguments: argparse.Namespace) -> Callable[[int], 
         _look_closer(folder),
     )
     atexit.register(run.finish)  # before the program's own, and so after them
-    stand_in.watch_for_torch()
-    children.take_along(settings, folder)
+    torch_compile_patch.watch_for_torch()
+    subprocesses.take_along(settings, folder)
     return run.ended
 
 
@@ -104,7 +104,7 @@ def _new_recorder(values: dict[str, Any], compiler: str, program: Program) -> Re
         folder = new_recording_folder(home, program.label, values["name"])
     except OSError as error:
         raise _cannot_record(home, error.strerror) from None
-    recorder = RecordingWriter(folder, command=program.words, compiler=compiler, counters=stand_in.runtimes)
+    recorder = RecordingWriter(folder, command=program.words, compiler=compiler, counters=torch_compile_patch.runtimes)
     if recorder.messages:
         shutil.rmtree(folder, ignore_errors=True)
         raise _cannot_record(home, recorder.messages[0].partition(" goes on: ")[2].partition(" (")[0])
@@ -137,7 +137,7 @@ def _look_closer(folder: Path | None) -> str:
 
 def _unrecorded(run: RecordedRun) -> dict[str, Any]:
     """The summary of a run that kept nothing: what the counters of the process know."""
-    stats = stand_in.stats()
+    stats = torch_compile_patch.stats()
     counts = {name: stats.get(name, 0) for name in ("graphs", "ops", "graph_breaks", "recompiles")}
     return {
         "schema": SCHEMA, "recording": None, "command": list(run.program.words), "exit_code": run.exit_code,

@@ -17,10 +17,11 @@ from typing import Any
 import torch
 
 from ..artifacts.context import CompileContext, CompileId, ToldByData
-from ..tracer import dispatch, eval_frame
-from ..tracer.capture import Backend, CapturedGraph, Compiled, CompileOptions
+from ..tracer.frames import dispatch
+from ..tracer.fx.backend_call import Backend, CapturedGraph, Compiled, CompileOptions
 from ..tracer.guards.versions import Versions
-from ..tracer.warning_filters import no_warnings
+from ..tracer.runtime import eval_frame
+from ..tracer.runtime.warning_filters import no_warnings
 from . import session
 from .inputs import saving_inputs
 
@@ -110,8 +111,8 @@ def engine_backend(captured: CapturedGraph, context: CompileContext) -> Compiled
 def _engine() -> Any:
     """The engine's entrance, loaded when there is a graph. A backward that runs while a compiled function does is no
     part of that: were its frames observed, the graph that it repeats in eager would be compiled, and so on."""
+    from ..engine.aot.autograd.function import CompiledGraph, gradients
     from ..engine.graph_cache import load_or_compile
-    from ..engine.training.function import CompiledGraph, gradients
 
     for function in (CompiledGraph.backward, gradients):
         eval_frame.skip_code_with_callees(function.__code__)
@@ -126,7 +127,7 @@ def _compiler() -> Any:
 
 
 def _as_captured(captured: CapturedGraph, context: CompileContext, error: Exception) -> Compiled:
-    from ..engine.entry import eager_form
+    from ..engine.runtime.entry import eager_form
 
     place = traceback.extract_tb(error.__traceback__)[-1]
     why = f"{type(error).__name__}: {error} ({os.path.basename(place.filename)}:{place.lineno})"

@@ -15,34 +15,37 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from ..artifacts.context import CompileContext, OverrideError, Stage, ToldByData, run_stages
 from ..artifacts.records import AnyRecord, Kernel
-from . import attention, cpp, freezing, library, passes, product, scheduler, wrapper
-from .aten import needs_gradients, trace
-from .build import Building, BuiltLibrary, CannotBuild
-from .control import compile_around, has_control_flow
-from .describe import describe_aten, describe_halves, describe_joint
-from .entry import EntryFacts, eager_form, entry, marking
-from .freezing.call import FrozenCall
-from .functional import AtenGraph, Captured
+from . import passes, scheduler
+from .aot.aten_graph import needs_gradients, trace
+from .aot.autograd import autograd_epilogue
+from .aot.autograd.autograd_metadata import node_facts, node_gradients
+from .aot.autograd.entry import training_entry
+from .aot.autograd.function import NodeFacts
+from .aot.autograd.joint import shield_changed_inputs, trace_joint
+from .aot.autograd.partition import partition
+from .aot.autograd.saved_index_compression import narrow_indices
+from .aot.control_flow import compile_around, has_control_flow
+from .aot.describe import describe_aten, describe_halves, describe_joint
+from .codegen import cpp, wrapper
+from .codegen.cpp_wrapper.adding import add_wrapper
+from .codegen.cpp_wrapper.load import load as load_native
+from .codegen.cpp_wrapper.state import NativeSource
+from .codegen.triton import TritonKernel, TritonUnsupported, describe_for_target, kernels_for_plan, warm_up
 from .graph_cache.parts import FoldingPart, Half, MakeParts, Parts, half_of
 from .graph_cache.values import Uncacheable
-from .ir import ExternCall, Group, KernelSignature, Plan, Program
+from .graphs.autograd_graphs import JointGraph, Partitioned
+from .graphs.functional_graph import AtenGraph, Captured
+from .graphs.wrapper_source import WrapperSource
+from .ir.ir import ExternCall, Group, KernelSignature, Plan, Program
+from .kernels import attention, sgemm
 from .lowering import LOWERINGS, lower
 from .lowering.describe import loops_records
-from .native.adding import add_wrapper
-from .native.load import load as load_native
-from .native.state import NativeSource
+from .passes import extern_kernels, freezing
+from .passes.freezing.call import FrozenCall
 from .passes.reinplace import reinplace
-from .training import outside
-from .training.entry import training_entry
-from .training.facts import node_facts, node_gradients
-from .training.function import NodeFacts
-from .training.graphs import JointGraph, Partitioned
-from .training.joint import shield_changed_inputs, trace_joint
-from .training.narrow import narrow_indices
-from .training.partition import partition
-from .triton import TritonKernel, TritonUnsupported, describe_for_target, kernels_for_plan, warm_up
+from .runtime.entry import EntryFacts, eager_form, entry, marking
+from .toolchain.cpp_build import Building, BuiltLibrary, CannotBuild
 from .unsupported import EngineUnsupported
-from .wrapper_source import WrapperSource
 
 Compiled = Callable[..., Sequence[Any]]
 Keep = Callable[[MakeParts], None]
@@ -113,7 +116,7 @@ def _aten(captured: Captured, context: CompileContext) -> Traced:
 def _passes(work: Traced, context: CompileContext) -> Traced:
     aten = passes.run(work.aten, context)
     freezing.fold(aten, context)
-    library.choose(aten, context)
+    extern_kernels.choose(aten, context)
     aten = freezing.finish(aten, context)
     names = [n.name for n in aten.module.graph.nodes if n.op == "placeholder"]
     reinplace(aten, context)
@@ -159,7 +162,7 @@ def _kernels(work: Generated, context: CompileContext) -> Built:
     for name, kernel in work.triton.items():
         kernel.wait()
         functions[name] = kernel.runner()
-    for name, own in (("attention", attention), ("product", product)):
+    for name, own in (("attention", attention), ("product", sgemm)):
         if context.recording and _calls(work.plan, own.OPERATOR):
             records += (("kernels", name, own.KERNEL.record(name)),)
     if context.recording and not (functions or records):
@@ -273,7 +276,7 @@ def _train(captured: Captured, context: CompileContext, keep: Keep | None) -> Co
     if joint is None:
         return None
     trained = compile_halves(joint, context)
-    around = outside.generate(trained.halves, trained.forward.plan)
+    around = autograd_epilogue.generate(trained.halves, trained.forward.plan)
     if around is not None:
         context.record("wrapper", around.record, "outside")
     call = None if around is None else wrapper.load(around, context.for_part("outside"))
@@ -319,7 +322,7 @@ def compile_halves(joint: JointGraph, context: CompileContext) -> Trained:
         context.record(stage, lambda record=record: record, name)  # type: ignore[misc]
     with context.timed("joint"):
         passes.run(joint.forward, context.for_part("joint"))
-        library.lay_out(joint.forward, context.for_part("joint"))
+        extern_kernels.lay_out(joint.forward, context.for_part("joint"))
         narrow_indices(joint, context)
         shield_changed_inputs(joint)
         halves = partition(joint, context)

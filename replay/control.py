@@ -19,11 +19,11 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from ..artifacts.context import CompileContext, run_stages
 from ..artifacts.recording import Recording, RecordingError
 from ..artifacts.records import Graph, Location, TensorMeta
+from ..engine.aot.control_flow import compile_around, has_control_flow
 from ..engine.compile import STAGES, Wrapped
-from ..engine.control import compile_around, has_control_flow
-from ..engine.entry import eager_form
-from ..engine.functional import Captured as EngineCaptured
-from ..engine.functional import fake_mode_of
+from ..engine.graphs.functional_graph import Captured as EngineCaptured
+from ..engine.graphs.functional_graph import fake_mode_of
+from ..engine.runtime.entry import eager_form
 from .graphs import ReplayError, graph_module, size_value
 from .inputs import clones
 from .ladder import Captured, Difference, Ladder

@@ -18,10 +18,10 @@ from ..artifacts.records import AutogradFunction, Graph, Node, NodeRef
 TRUSTED_ROOTS = ("torch", "operator", "math")
 """Top-level modules that a recorded graph may call into without being trusted."""
 
-OWN = frozenset(("ptdebug.tracer.values.chosen_rows.chosen_row",))
+OWN = frozenset(("ptdebug.tracer.variables.torch.scalar_tensor_index.chosen_row",))
 """Functions of ours that the tracer puts into graphs."""
 
-PLANS = "ptdebug.tracer.function_plans"
+PLANS = "ptdebug.tracer.fx.autograd_plans"
 """The module of ours whose FunctionPlan makes an autograd function of two graphs."""
 
 BUILTINS = ("getattr", "abs", "max", "min", "pow", "round", "int", "float", "bool", "len", "sum", "divmod", "slice")

@@ -8,7 +8,7 @@ import torch
 
 from ..artifacts.records import Graph, Node, Pass
 from ..engine.compile import Wrapped
-from ..engine.ir import LoopBody
+from ..engine.ir.ir import LoopBody
 from .compare import Comparison, compare
 from .rungs import Execution, written
 

@@ -16,11 +16,11 @@ import torch.fx
 import torch.utils._pytree
 
 from ..artifacts.fx_graphs import PLAN
-from ..engine import interpret
-from ..engine.functional import LAZY_VIEWS, AtenGraph, Constant, FromGraph, FromInput, ViewOfGraph
-from ..engine.ir import Group, KernelSignature, LoopBody, Plan, Program
-from ..engine.random_fills import RANDOM_FILLS
-from ..engine.runtime import load
+from ..engine.graphs.functional_graph import LAZY_VIEWS, AtenGraph, Constant, FromGraph, FromInput, ViewOfGraph
+from ..engine.graphs.random_fills import RANDOM_FILLS
+from ..engine.ir import interpreter
+from ..engine.ir.ir import Group, KernelSignature, LoopBody, Plan, Program
+from ..engine.runtime.runtime import load
 
 SEED = 0
 """What the random operators of each way to run a call start from."""
@@ -203,7 +203,7 @@ def run_loops(aten: AtenGraph, program: Program, inputs: tuple[Any, ...]) -> Exe
     """Run a program's loop bodies through the reference interpreter, library calls through ATen."""
 
     def body(step: LoopBody, memory: dict[str, torch.Tensor], symbols: Mapping[Any, int]) -> None:
-        interpret.run_body(step, memory, symbols)
+        interpreter.run_body(step, memory, symbols)
 
     return _run_steps(aten, program, program.steps, inputs, body)
 
@@ -229,10 +229,10 @@ def _run_steps(
 ) -> Execution:
     memory: dict[str, torch.Tensor] = dict(program.constants)
     memory |= {n: v for n, v in zip(program.inputs, _with_folded(aten, inputs)) if isinstance(v, torch.Tensor)}
-    symbols = interpret.symbol_values(program, inputs)
+    symbols = interpreter.symbol_values(program, inputs)
     for buffer in program.buffers.values():
         if buffer.role == "intermediate":
-            memory[buffer.name] = interpret.allocate(buffer, symbols)
+            memory[buffer.name] = interpreter.allocate(buffer, symbols)
     values: dict[str, Any] = {}
     start = time.perf_counter()
     with torch.no_grad():
@@ -240,10 +240,10 @@ def _run_steps(
             if isinstance(step, (LoopBody, Group)):
                 run_one(step, memory, symbols)
             else:
-                interpret.call(step, memory, symbols)
+                interpreter.call(step, memory, symbols)
             values |= {name: _snapshot(memory[name]) for name in written(step)}
-        made = [interpret.resolve(out, memory, symbols) for out in program.outputs]
-        new = [interpret.resolve(view, memory, symbols) for view, _ in program.copies]
+        made = [interpreter.resolve(out, memory, symbols) for out in program.outputs]
+        new = [interpreter.resolve(view, memory, symbols) for view, _ in program.copies]
         outputs = _assemble(aten, inputs, new, made)
     return Execution(outputs, inputs, values, time.perf_counter() - start)
 

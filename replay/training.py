@@ -18,14 +18,14 @@ from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicO
 
 from ..artifacts.context import CompileContext, CompileId
 from ..artifacts.records import Location, Pass
+from ..engine.aot.autograd.autograd_metadata import eager_facts, node_gradients
+from ..engine.aot.autograd.eager import EagerForm
+from ..engine.aot.autograd.joint import trace_joint
 from ..engine.compile import Trained, compile_halves
-from ..engine.entry import eager_form
-from ..engine.functional import AtenGraph
+from ..engine.graphs.autograd_graphs import FORWARD, JointGraph
+from ..engine.graphs.functional_graph import AtenGraph
 from ..engine.lowering import LOWERINGS
-from ..engine.training.eager import EagerForm
-from ..engine.training.facts import eager_facts, node_gradients
-from ..engine.training.graphs import FORWARD, JointGraph
-from ..engine.training.joint import trace_joint
+from ..engine.runtime.entry import eager_form
 from .compare import compare, worst
 from .graphs import ReplayError, graph_module
 from .inputs import clones, in_words

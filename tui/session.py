@@ -11,8 +11,8 @@ from pathlib import Path
 
 from ..artifacts.break_costs import BreakCost
 from ..artifacts.home import existing_home
-from ..artifacts.links import Links, links
 from ..artifacts.listing import Line, Listing, printable, source_listing, source_path
+from ..artifacts.provenance import Links, links
 from ..artifacts.recording import CompileInfo, Recording, RecordingError
 from ..artifacts.records import STAGES, Break, Kernel, Ref, split_ref
 from ..artifacts.render import listing

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from ...artifacts.apart import apart_lines, compiled_apart
+from ...artifacts.isolated_compiles import apart_lines, compiled_apart
 from ...artifacts.listing import Line, plural, printable
 from ...artifacts.render_lists import recompile_lines
 from ...artifacts.resumed import function_words, resumed

@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from ...artifacts.links import links
 from ...artifacts.listing import Line, Listing, printable, short_place, source_listing, source_path
+from ...artifacts.provenance import links
 from ...artifacts.recording import Recording, RecordingError
 from ...artifacts.records import Location, split_ref
 from ...artifacts.render import listing

@@ -1,6 +1,6 @@
 """Compiled graphs kept on disk: a second process runs what the first one compiled, without compiling.
 
-Walk: `key.py` (the name of a compilation, a hash of all that it depends on, with `values.py` and `state.py`),
+Walk: `key.py` (the name of a compilation, a hash of all that it depends on, with `lazy_tensors.py` and `state.py`),
 `parts.py` (a compiled graph as data, and back), `disk.py` (the files). What is not kept says why: a decision of kind
 "cache". A run that records does not read the cache, since a recording shows every stage.
 """
@@ -11,12 +11,12 @@ from collections.abc import Callable
 import msgspec
 
 from ...artifacts.context import CompileContext
-from ..build import CannotBuild
-from ..entry import Compiled, entry
-from ..freezing.call import FrozenCall
-from ..functional import Captured
-from ..runtime import wrapper_file
-from ..training.entry import training_entry
+from ..aot.autograd.entry import training_entry
+from ..graphs.functional_graph import Captured
+from ..passes.freezing.call import FrozenCall
+from ..runtime.entry import Compiled, entry
+from ..runtime.runtime import wrapper_file
+from ..toolchain.cpp_build import CannotBuild
 from . import disk, sizes
 from .key import key_of
 from .parts import MakeParts, Parts, call_of, decode, encode

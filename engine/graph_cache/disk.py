@@ -11,7 +11,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from ..build import ABANDONED, cache_folder, mark_used
+from ..toolchain.cpp_build import ABANDONED, cache_folder, mark_used
 
 LIMIT_BYTES = 256 << 20
 LIMIT_ENTRIES = 4096

@@ -17,7 +17,7 @@ import torch.fx
 
 from ...artifacts.context import CompileContext
 from ...artifacts.fx_graphs import PLAN
-from ..functional import Captured, fake_mode_of
+from ..graphs.functional_graph import Captured, fake_mode_of
 from . import state
 from .values import Uncacheable, constant, fake_tensor, memory_of, string, target, text_of
 

@@ -11,13 +11,13 @@ from typing import Any, Protocol
 import msgspec
 import torch
 
-from ..build import build
-from ..entry import EntryFacts
-from ..functional import LAZY_VIEWS
-from ..native.load import load as load_native
-from ..native.state import Native
-from ..runtime import STANDARD, callable_of, load
-from ..training.function import NodeFacts
+from ..aot.autograd.function import NodeFacts
+from ..codegen.cpp_wrapper.load import load as load_native
+from ..codegen.cpp_wrapper.state import Native
+from ..graphs.functional_graph import LAZY_VIEWS
+from ..runtime.entry import EntryFacts
+from ..runtime.runtime import STANDARD, callable_of, load
+from ..toolchain.cpp_build import build
 from .values import NAMESPACES, Uncacheable, bytes_of
 
 CONSTANTS_LIMIT = 16 << 20  # bytes of the tensors that one wrapper holds

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..functional import Captured, fake_mode_of
+from ..graphs.functional_graph import Captured, fake_mode_of
 
 
 def count(captured: Captured) -> int:

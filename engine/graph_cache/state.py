@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch._C import _functorch
 
-from ..build import cpu_features
+from ..toolchain.cpp_build import cpu_features
 from .values import Uncacheable
 
 ROOMS = ("artifacts", "engine", "tracer")

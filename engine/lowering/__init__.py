@@ -1,24 +1,24 @@
 """ATen graph to loop IR, define by run: a lowering is a Python function over lazy tensors that leaves loops behind.
 
-Walk through it so: `index.py` (index expressions and their simplification), `body.py` (a loop body being written),
-`values.py` (lazy tensors and views), `registry.py` (the table of lowerings), then the lowerings themselves
+Walk through it so: `affine.py` (index expressions and their simplification), `body.py` (a loop body being written),
+`lazy_tensors.py` (lazy tensors and views), `registry.py` (the table of lowerings), then the lowerings themselves
 (`pointwise.py`, `activations.py`, `creation.py`, `views.py`, `reductions.py`, `normalization.py`, `indexing.py`,
-`joining.py`, `scatter.py`, `searching.py`, `pooling.py`, `upsampling.py`; `extern.py` for what ATen does), and what
-ties them together: `reuse.py` (which values are stored), `splitting.py` (which loops are cut) and `graph.py` (the walk
-over the graph). To add an operator, add an entry to a table in one of the lowering modules; whatever has none calls
-ATen.
+`concat.py`, `scatter.py`, `searching.py`, `pooling.py`, `upsampling.py`; `extern.py` for what ATen does), and what ties
+them together: `realization.py` (which values are stored), `loop_splitting.py` (which loops are cut) and `graph.py` (the
+walk over the graph). To add an operator, add an entry to a table in one of the lowering modules; whatever has none
+calls ATen.
 """
 from __future__ import annotations
 
 import torch.fx
 
 from ...artifacts.context import CompileContext
-from ..ir import Program
+from ..ir.ir import Program
 from . import (
     activations,
+    concat,
     creation,
     indexing,
-    joining,
     normalization,
     padding,
     pointwise,
@@ -33,12 +33,12 @@ from . import (
 from .graph import GraphLowering
 from .registry import LOWERINGS
 
-__all__ = ["LOWERINGS", "activations", "creation", "indexing", "joining", "lower", "normalization", "padding",
+__all__ = ["LOWERINGS", "activations", "concat", "creation", "indexing", "lower", "normalization", "padding",
            "pointwise", "pooling", "reductions", "scans", "scatter", "searching", "upsampling", "views"]
 
 
 def lower(module: torch.fx.GraphModule, context: CompileContext) -> Program:
-    """Lower a functional ATen graph (see aten.py) to a Program.
+    """Lower a functional ATen graph (see aten_graph.py) to a Program.
 
     Placeholders, get_attr tensors and calls carry their fake values in `meta["val"]`; `module.meta["mutations"]` maps
     the position of an output to the name of the placeholder whose new value it is. Never refuses a graph: an operator

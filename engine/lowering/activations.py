@@ -8,9 +8,9 @@ import torch
 import torch.fx
 
 from .body import BodyBuilder
+from .lazy_tensors import Value
 from .pointwise import apply, multiply_add, overloads, pointwise
 from .registry import POINTWISE, lowering
-from .values import Value
 
 if TYPE_CHECKING:
     from .graph import GraphLowering

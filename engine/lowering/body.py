@@ -8,9 +8,9 @@ from typing import Any
 import sympy
 import torch
 
-from ..ir import Axis, LoopBody, Statement, identity, scalar_buffer
-from .index import Linear, Size, axis_symbol, expr, indirect, recombine
-from .index import constant as constant_index
+from ..ir.affine import Linear, Size, axis_symbol, expr, indirect, recombine
+from ..ir.affine import constant as constant_index
+from ..ir.ir import Axis, LoopBody, Statement, identity, scalar_buffer
 
 COMPARISONS = frozenset(("eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf", "logical_not", "logical_and",
                          "logical_or", "logical_xor"))

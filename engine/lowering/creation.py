@@ -7,12 +7,12 @@ import sympy
 import torch
 import torch.fx
 
+from ..ir.affine import constant, size
 from ..unsupported import EngineUnsupported
 from .body import LOW_PRECISION, BodyBuilder, compute_dtype
-from .index import constant, size
+from .lazy_tensors import Index, Value
 from .pointwise import apply, number_in
 from .registry import POINTWISE, Unsupported, lowering
-from .values import Index, Value
 
 if TYPE_CHECKING:
     from .graph import GraphLowering

@@ -4,8 +4,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ...artifacts.records import LoopAxis, Loops, LoopStatement, TensorMeta, ref
-from ..ir import Axis, Buffer, LoopBody, Program, Statement
-from ..ir_text import dtype_name, format_expr, format_statement
+from ..ir.ir import Axis, Buffer, LoopBody, Program, Statement
+from ..ir.printer import dtype_name, format_expr, format_statement
 
 
 def loops_records(program: Program) -> Iterator[tuple[str, str, Loops]]:

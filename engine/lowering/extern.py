@@ -8,11 +8,11 @@ import sympy
 import torch
 import torch.fx
 
-from ..ir import ExternCall
-from ..random_fills import RANDOM_FILLS
+from ..graphs.random_fills import RANDOM_FILLS
+from ..ir.affine import Size, sizes
+from ..ir.ir import ExternCall
 from ..unsupported import EngineUnsupported
-from .index import Size, sizes
-from .values import Base, Value, strided
+from .lazy_tensors import Base, Value, strided
 from .views import viewed
 
 if TYPE_CHECKING:

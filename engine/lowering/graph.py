@@ -11,16 +11,16 @@ import torch
 import torch.fx
 
 from ...artifacts.context import CompileContext
-from ..ir import Buffer, ExternCall, LoopBody, Program, View, scalar_buffer
-from ..unbacked import is_unbacked, unbacked_in
+from ..graphs.unbacked import is_unbacked, unbacked_in
+from ..ir.affine import Linear, Size, axis, constant, contiguous_strides, expr, product, size, sizes, stored_strides
+from ..ir.ir import Buffer, ExternCall, LoopBody, Program, View, scalar_buffer
 from ..unsupported import EngineUnsupported
 from .body import BodyBuilder
 from .extern import fallback, library_copy, number_of
-from .index import Linear, Size, axis, constant, contiguous_strides, expr, product, size, sizes, stored_strides
+from .lazy_tensors import Base, Compute, Index, Value, loop_index, offset, strided
+from .loop_splitting import axis_splits
+from .realization import leaving, read_in_part, reduced_to_few_columns, repeated, scattered
 from .registry import LOWERINGS, RESHAPE, VIEW, Unsupported, in_loops
-from .reuse import leaving, read_in_part, reduced_to_few_columns, repeated, scattered
-from .splitting import axis_splits
-from .values import Base, Compute, Index, Value, loop_index, offset, strided
 from .views import viewed
 
 MAX_DEPTH = 40  # operations in a row that are kept in one expression

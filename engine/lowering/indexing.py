@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.fx
 
+from ..ir.affine import Linear
 from .body import BodyBuilder
-from .index import Linear
+from .lazy_tensors import Index, Value
 from .registry import GATHER, Unsupported, lowering
-from .values import Index, Value
 
 if TYPE_CHECKING:
     from .graph import GraphLowering

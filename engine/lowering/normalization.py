@@ -8,12 +8,12 @@ import torch
 import torch.fx
 from torch._prims_common import is_contiguous_for_memory_format_or_false
 
+from ..ir.affine import ZERO, Size, constant, contiguous_strides, product, size, stored_strides
 from .body import BodyBuilder, compute_dtype
-from .index import ZERO, Size, constant, contiguous_strides, product, size, stored_strides
+from .lazy_tensors import Base, Index, Value, offset
 from .pointwise import lazily_rounded
 from .reductions import full_index, moments
 from .registry import COMPOSITE, POINTWISE, Unsupported, lowering
-from .values import Base, Index, Value, offset
 from .views import regroup
 
 if TYPE_CHECKING:

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.fx
 
+from ..ir.affine import Linear, Size, constant, size
 from .body import BodyBuilder
-from .index import Linear, Size, constant, size
-from .joining import inside
+from .concat import inside
+from .lazy_tensors import Index, Value
 from .registry import GATHER, Unsupported, lowering
-from .values import Index, Value
 
 if TYPE_CHECKING:
     from .graph import GraphLowering

@@ -13,8 +13,8 @@ import torch
 import torch.fx
 
 from .body import LOW_PRECISION, BodyBuilder, compute_dtype
+from .lazy_tensors import Compute, Index, Value
 from .registry import POINTWISE, Unsupported, lowering, promoted
-from .values import Compute, Index, Value
 
 if TYPE_CHECKING:
     from ...artifacts.context import CompileContext

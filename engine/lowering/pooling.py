@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.fx
 
-from ..ir import identity
+from ..ir.affine import Linear, Size, constant
+from ..ir.ir import identity
 from .body import BodyBuilder, compute_dtype
-from .index import Linear, Size, constant
-from .joining import inside
+from .concat import inside
+from .lazy_tensors import Base, Compute, Index, Value, offset
 from .pointwise import lazily_rounded
 from .registry import COMPOSITE, GATHER, Unsupported, lowering
-from .values import Base, Compute, Index, Value, offset
 
 if TYPE_CHECKING:
     from .graph import GraphLowering

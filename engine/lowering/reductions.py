@@ -9,11 +9,11 @@ import sympy
 import torch
 import torch.fx
 
+from ..ir.affine import Size, constant, less, product, size, sizes
 from .body import LOW_PRECISION, BodyBuilder, compute_dtype
-from .index import Size, constant, less, product, size, sizes
+from .lazy_tensors import Base, Index, Value, offset, weight
+from .realization import rows_at_once
 from .registry import COMPOSITE, REDUCTION, Unsupported, lowering
-from .reuse import rows_at_once
-from .values import Base, Index, Value, offset, weight
 from .views import regroup
 
 if TYPE_CHECKING:

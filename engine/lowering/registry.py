@@ -9,7 +9,7 @@ import sympy
 import torch
 
 from .body import LOW_PRECISION
-from .values import Value
+from .lazy_tensors import Value
 
 POINTWISE = "pointwise"  # one element of each input for one element of the result
 RESHAPE = "reshape"  # a view that visits the elements in the same order, or repeats them

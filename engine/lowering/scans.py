@@ -8,9 +8,9 @@ import torch
 import torch.fx
 
 from .body import LOW_PRECISION, BodyBuilder
+from .lazy_tensors import Index, Value, offset
 from .reductions import full_index
 from .registry import REDUCTION, Unsupported, lowering
-from .values import Index, Value, offset
 
 if TYPE_CHECKING:
     from .graph import GraphLowering

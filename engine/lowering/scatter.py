@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.fx
 
+from ..ir.affine import Linear, Size, contiguous_strides, sizes
 from .body import LOW_PRECISION, BodyBuilder
-from .index import Linear, Size, contiguous_strides, sizes
+from .lazy_tensors import Index, Value, offset
 from .registry import COMPOSITE, Unsupported, lowering
-from .values import Index, Value, offset
 
 if TYPE_CHECKING:
     from .graph import GraphLowering

@@ -11,8 +11,8 @@ import torch
 import torch.fx
 
 from .body import LOW_PRECISION, BodyBuilder
+from .lazy_tensors import Index, Value, offset
 from .registry import COMPOSITE, Unsupported, lowering
-from .values import Index, Value, offset
 
 if TYPE_CHECKING:
     from .graph import GraphLowering

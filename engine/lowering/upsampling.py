@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.fx
 
+from ..ir.affine import Linear, Size, contiguous_strides
 from .body import BodyBuilder, compute_dtype
-from .index import Linear, Size, contiguous_strides
+from .lazy_tensors import Base, Index, Value
 from .registry import COMPOSITE, GATHER, Unsupported, lowering
-from .values import Base, Index, Value
 
 if TYPE_CHECKING:
     from .graph import GraphLowering

@@ -14,11 +14,11 @@ import torch
 import torch.fx
 from torch.utils._sympy.functions import PythonMod
 
-from ..overlap import is_dense
-from ..passes.aliasing import returns_alias
-from .index import ZERO, Linear, Size, constant, contiguous_strides, less, product, size, sizes
+from ..graphs.aliasing import returns_alias
+from ..graphs.memory_overlap import is_dense
+from ..ir.affine import ZERO, Linear, Size, constant, contiguous_strides, less, product, size, sizes
+from .lazy_tensors import Index, Reindex, Value, offset
 from .registry import GATHER, POINTWISE, RESHAPE, VIEW, Unsupported, lowering
-from .values import Index, Reindex, Value, offset
 
 if TYPE_CHECKING:
     from .body import BodyBuilder

@@ -14,7 +14,7 @@ from functools import partial
 from ...artifacts import records
 from ...artifacts.context import CompileContext
 from ...artifacts.fx_graphs import graph_record
-from ..functional import AtenGraph
+from ..graphs.functional_graph import AtenGraph
 from .common_subexpressions import merge_common_subexpressions
 from .constant_folding import fold_constants
 from .dead_code import remove_dead_code

@@ -7,8 +7,8 @@ import torch
 import torch.fx
 
 from ...artifacts.records import RuleMatch
-from ..functional import AtenGraph
-from .aliasing import outputs_reach
+from ..graphs.aliasing import outputs_reach
+from ..graphs.functional_graph import AtenGraph
 from .dead_code import has_effect
 
 LIMIT_ELEMENTS = 4096

@@ -7,9 +7,9 @@ import torch
 import torch.fx
 
 from ...artifacts.records import RuleMatch
-from ..functional import AtenGraph, Constant
-from ..raising import raises_by_value
-from ..unbacked import needed, unbacked_in
+from ..graphs.data_dependent_errors import raises_by_value
+from ..graphs.functional_graph import AtenGraph, Constant
+from ..graphs.unbacked import needed, unbacked_in
 
 
 def has_effect(node: torch.fx.Node) -> bool:

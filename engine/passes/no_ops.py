@@ -8,8 +8,8 @@ import torch
 import torch.fx
 
 from ...artifacts.records import RuleMatch
-from ..functional import AtenGraph
-from .aliasing import inputs_reach, kept, outputs_reach, returns_alias
+from ..graphs.aliasing import inputs_reach, kept, outputs_reach, returns_alias
+from ..graphs.functional_graph import AtenGraph
 
 aten = torch.ops.aten
 

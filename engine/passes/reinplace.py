@@ -21,11 +21,10 @@ import torch.fx
 from ...artifacts.context import CompileContext
 from ...artifacts.fx_graphs import graph_record
 from ...artifacts.records import Pass, RuleMatch
-from ..fake_results import PARTS
-from ..functional import AtenGraph
+from ..graphs.aliasing import returns_alias
+from ..graphs.data_dependent_errors import may_raise
+from ..graphs.functional_graph import PARTS, AtenGraph
 from ..lowering.registry import in_loops
-from ..raising import may_raise
-from .aliasing import returns_alias
 from .dead_code import remove_dead_code
 
 aten = torch.ops.aten

@@ -1,11 +1,11 @@
 """Which loop bodies share a kernel, in what loops, and which buffers share memory.
 
-Walk: `layout.py` and `columns.py` put some bodies into another form first; `fusion.py` searches (greedily, most bytes
-saved first), `legality.py` says what may be fused, on the linear index forms of `forms.py`; `finish.py` merges
-contiguous loops and finds the buffers that never reach memory; `unroll.py` writes out innermost loops of a few
-iterations; `order.py` chooses the innermost loop; `in_place.py` lets kernels write over what they replace;
-`horizontal.py` makes one kernel of independent ones that differ in names and sizes (`templates.py`); `memory.py` lets
-buffers take over dead ones' memory; `describe.py` makes records of it all.
+Walk: `operand_layout.py` and `column_sums.py` put some bodies into another form first; `fusion.py` searches (greedily,
+most bytes saved first), `legality.py` says what may be fused, on the linear index forms of `body_affine.py`;
+`finalize.py` merges contiguous loops and finds the buffers that never reach memory; `unroll.py` writes out innermost
+loops of a few iterations; `loop_order.py` chooses the innermost loop; `in_place.py` lets kernels write over what they
+replace; `horizontal.py` makes one kernel of independent ones that differ in names and sizes (`templates.py`);
+`memory.py` lets buffers take over dead ones' memory; `describe.py` makes records of it all.
 """
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from dataclasses import dataclass
 
 from ...artifacts.context import CompileContext
 from ...artifacts.records import BufferPlan, FusionCandidate
-from ..ir import ExternCall, Group, Plan, Program
-from .columns import with_added_columns
+from ..ir.ir import ExternCall, Group, Plan, Program
+from .column_sums import with_added_columns
 from .describe import describe
-from .finish import escaping, finished
+from .finalize import escaping, finished
 from .fusion import Fusion, Node
 from .horizontal import combine
 from .in_place import write_in_place
-from .layout import with_transposed_copies
+from .loop_order import ordered
 from .memory import plan_memory
-from .order import ordered
+from .operand_layout import with_transposed_copies
 from .unroll import unrolled
 
 __all__ = ["ScheduledPlan", "describe", "schedule"]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 import sympy
 
 from ...artifacts.records import AnyRecord, Fusion, Schedule, ScheduledGroup
-from ..ir import ExternCall, Group, Plan, Program
+from ..ir.ir import ExternCall, Group, Plan, Program
 from .memory import touched_by
 
 

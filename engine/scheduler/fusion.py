@@ -15,14 +15,14 @@ import torch
 
 from ...artifacts.context import CompileContext
 from ...artifacts.records import FusionCandidate, Option
-from ..ir import Axis, ExternCall, LoopBody, Program, View, scalar_buffer
-from ..lowering.index import Linear, Size, size
+from ..graphs.unbacked import unbacked_in
+from ..ir.affine import Linear, Size, size
+from ..ir.body_affine import NotLinear, coefficient
+from ..ir.ir import Axis, ExternCall, LoopBody, Program, View, scalar_buffer
 from ..lowering.pointwise import HEAVY
-from ..lowering.reuse import COLUMNS
-from ..unbacked import unbacked_in
-from .forms import NotLinear, coefficient
+from ..lowering.realization import COLUMNS
 from .legality import Refusal, accesses, aligned, conflict, crossing, iterations, turned
-from .paths import Paths
+from .reachability import Paths
 
 SYMBOL_HINT = 128  # what a symbolic size counts as in scores
 ROW_LIMIT = 512 * 1024  # bytes that one iteration of shared loops may leave for the next body: the second-level cache

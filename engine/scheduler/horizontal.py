@@ -18,7 +18,7 @@ import sympy
 
 from ...artifacts.context import CompileContext
 from ...artifacts.records import FusionCandidate, Option
-from ..ir import ExternCall, Foreach, Group, Program
+from ..ir.ir import ExternCall, Foreach, Group, Program
 from .in_place import may_raise
 from .legality import Refusal
 from .memory import touched_by

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ...artifacts.context import CompileContext
-from .. import raising
-from ..ir import Buffer, ExternCall, Group, LoopBody, Program, View
-from ..lowering.index import Linear
+from ..graphs import data_dependent_errors
+from ..ir.affine import Linear
+from ..ir.ir import Buffer, ExternCall, Group, LoopBody, Program, View
 from .fusion import views_in
 from .legality import accesses, overtaken
 
@@ -187,7 +187,7 @@ def _direct(form: Linear | None) -> bool:
 def may_raise(item: Item) -> bool:
     """Whether a step may raise for some data, before which no input may have changed."""
     if not isinstance(item, Group):
-        return raising.may_raise(_packet(item))
+        return data_dependent_errors.may_raise(_packet(item))
     return any(s.op == "indirect" and s.mode != "unchecked" for b in item.bodies for s in b.statements)
 
 

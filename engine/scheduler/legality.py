@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 
 import sympy
 
-from ..ir import Axis, LoopBody, Statement
-from ..lowering.index import Atom, Linear, Size, axis, size
-from .forms import NotLinear, coefficient, index_forms, mentions, new_axis, rewrite, static
+from ..ir.affine import Atom, Linear, Size, axis, size
+from ..ir.body_affine import NotLinear, coefficient, index_forms, mentions, new_axis, rewrite, static
+from ..ir.ir import Axis, LoopBody, Statement
 
 
 @dataclass(frozen=True)

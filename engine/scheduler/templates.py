@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 import sympy
 
 from ...artifacts.records import CodeLine, ref
-from ..ir import Axis, Buffer, Foreach, Group, LoopBody, Member, Statement, Template
-from ..lowering.index import axis_symbol, expr, size
-from .forms import Environment, NotLinear, environment, linear
+from ..ir.affine import axis_symbol, expr, size
+from ..ir.body_affine import Environment, NotLinear, environment, linear
+from ..ir.ir import Axis, Buffer, Foreach, Group, LoopBody, Member, Statement, Template
 from .legality import Refusal
 
 LONGEST = 400  # statements of a nest

@@ -12,10 +12,10 @@ from dataclasses import replace
 import sympy
 
 from ...artifacts.context import CompileContext
-from ..ir import Axis, Group, LoopBody, Statement
-from ..lowering.index import constant, size
-from .forms import NotLinear, coefficient, environment, index_forms, rewrite_statements, static
-from .order import is_free
+from ..ir.affine import constant, size
+from ..ir.body_affine import NotLinear, coefficient, environment, index_forms, rewrite_statements, static
+from ..ir.ir import Axis, Group, LoopBody, Statement
+from .loop_order import is_free
 
 FEWEST, MOST = 2, 4  # iterations: more streams take the compiler many shuffles
 LONG = 32  # iterations of the loop around, at least

@@ -4,8 +4,8 @@ from __future__ import annotations
 from typing import Any
 
 from ptdebug.artifacts.context import CompileContext, CompileId, NullRecorder, Stage, run_stages
-from ptdebug.artifacts.parts import PartRecorder
 from ptdebug.artifacts.records import Graph, Node, NodeRef
+from ptdebug.artifacts.subgraph_recorder import PartRecorder
 
 
 class Kept(NullRecorder):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from ptdebug.artifacts.links import links
+from ptdebug.artifacts.provenance import links
 from ptdebug.artifacts.recording import Recording
 from ptdebug.artifacts.records import AutogradFunction, Graph, Location, Node, NodeRef, TensorMeta
 from ptdebug.artifacts.render import listing

@@ -161,7 +161,8 @@ def test_a_read_only_folder(sample: Path, tmp_path: Path) -> None:
 def test_reading_imports_neither_torch_nor_textual(sample: Path) -> None:
     code = ("import sys\nfrom ptdebug.artifacts.recording import Recording\n"
             "from ptdebug.artifacts.render import listing\nfrom ptdebug.artifacts.summary import summary\n"
-            "from ptdebug.artifacts.links import links\nrecording = Recording.open(sys.argv[1]); summary(recording)\n"
+            "from ptdebug.artifacts.provenance import links\n"
+            "recording = Recording.open(sys.argv[1]); summary(recording)\n"
             "listing(recording, '0/0', 'capture'); links(recording, '0/0')\n"
             "print([m for m in ('torch', 'textual', 'sympy', 'rich', 'numpy') if m in sys.modules])")
     done = subprocess.run([sys.executable, "-c", code, str(sample)], capture_output=True, text=True, check=True)

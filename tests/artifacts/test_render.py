@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from ptdebug.artifacts import records as r
-from ptdebug.artifacts.links import Links, links
 from ptdebug.artifacts.listing import printable, source_path, source_ref, text_lines
+from ptdebug.artifacts.provenance import Links, links
 from ptdebug.artifacts.recording import Recording, RecordingError
 from ptdebug.artifacts.render import RENDERERS, listing, render
 from ptdebug.artifacts.render_graph import argument_text, tensor_text

@@ -7,7 +7,7 @@ from pathlib import Path
 from subprocess import CompletedProcess
 
 from ptdebug.artifacts.records import NodeRef
-from ptdebug.cli import stock_text
+from ptdebug.cli import torch_trace_text
 
 GRAPH = '''class <lambda>(torch.nn.Module):
     def forward(
@@ -26,7 +26,7 @@ GRAPH = '''class <lambda>(torch.nn.Module):
 
 
 def test_graph_text() -> None:
-    argument, sin, add, view, getitem, output = stock_text.graph(GRAPH, "forward").nodes
+    argument, sin, add, view, getitem, output = torch_trace_text.graph(GRAPH, "forward").nodes
     assert (argument.op, argument.value.shape, argument.value.stride) == ("placeholder", (4, "s7"), ("s7", 1))
     assert (sin.target, sin.value.device, sin.stack[0].line) == ("torch.ops.aten.sin.default", "cuda:0", 12)
     assert (add.args, add.kwargs, add.value.dtype) == ((NodeRef("sin"), 1), {"alpha": 2.0}, "bfloat16")
@@ -54,7 +54,7 @@ INNER = '''class GraphModule(torch.nn.Module):
 
 
 def test_graphs_inside_of_a_text() -> None:
-    graph = stock_text.graph(INNER, "capture")
+    graph = torch_trace_text.graph(INNER, "capture")
     held = graph.nodes[2]
     assert (graph.nodes[1].target, graph.nodes[1].args) == ("operator.ge", (NodeRef("L_x_"), 0))
     assert (held.op, held.id, held.target) == ("get_attr", "cond_true_0", "cond_true_0")
@@ -66,7 +66,7 @@ def test_graphs_inside_of_a_text() -> None:
 def test_recompile_texts() -> None:
     text = "0/0: tensor 'x' size mismatch at index 0. expected 2, actual 3  # somewhere"
     for form in (text, json.dumps([text])):
-        found = stock_text.recompile(form)
+        found = torch_trace_text.recompile(form)
         assert (found.expected, found.actual, found.compared_with) == ("2", "3", "0/0")
 
 

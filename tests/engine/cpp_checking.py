@@ -8,11 +8,11 @@ from typing import Any
 import sympy
 import torch
 from ptdebug.artifacts.context import CompileContext
-from ptdebug.engine.build import build
-from ptdebug.engine.cpp import CppSource, generate
-from ptdebug.engine.ir import ExternCall, Group, View
+from ptdebug.engine.codegen.cpp import CppSource, generate
+from ptdebug.engine.ir.ir import ExternCall, Group, View
 from ptdebug.engine.lowering import lower
 from ptdebug.engine.scheduler import ScheduledPlan, schedule
+from ptdebug.engine.toolchain.cpp_build import build
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._pytree import tree_leaves
 

@@ -1,4 +1,5 @@
-"""Fits the tables of engine/cpp/float_tables.py: `python tests/engine/fit_pieces.py` prints them as they stand there.
+"""Fits the tables of engine/codegen/cpp/float_tables.py: `python tests/engine/fit_pieces.py` prints them as they stand
+there.
 
 |x| falls into one of 32 pieces, four to each power of two from 1/16 to 16, by its exponent and the two bits below; the
 first piece goes down to 0. Each has a centre near its middle where the function is, to a few thousandths of a unit, a

@@ -32,11 +32,11 @@ from typing import Any
 
 import torch
 from ptdebug.artifacts.context import CompileContext, run_stages
-from ptdebug.engine import build as compiler
 from ptdebug.engine.compile import STAGES
-from ptdebug.engine.entry import EntryFacts, entry
-from ptdebug.engine.functional import LAZY_VIEWS, FromGraph
-from ptdebug.engine.interpret import run as interpret
+from ptdebug.engine.graphs.functional_graph import LAZY_VIEWS, FromGraph
+from ptdebug.engine.ir.interpreter import run as interpret
+from ptdebug.engine.runtime.entry import EntryFacts, entry
+from ptdebug.engine.toolchain import cpp_build as compiler
 from ptdebug.engine.unsupported import EngineUnsupported
 
 if __name__ == "__main__":  # run as a file: its siblings are found beside it

@@ -6,12 +6,12 @@ from typing import Any
 
 import torch
 from ptdebug.artifacts.context import CompileContext
-from ptdebug.engine.interpret import run
-from ptdebug.engine.ir import ExternCall, LoopBody, Program
-from ptdebug.engine.ir_parse import parse_program
-from ptdebug.engine.ir_text import format_program
+from ptdebug.engine.ir.interpreter import run
+from ptdebug.engine.ir.ir import ExternCall, LoopBody, Program
+from ptdebug.engine.ir.parser import parse_program
+from ptdebug.engine.ir.printer import format_program
+from ptdebug.engine.ir.verifier import verify
 from ptdebug.engine.lowering import lower
-from ptdebug.engine.verify import verify
 from torch.fx.experimental.proxy_tensor import make_fx
 
 

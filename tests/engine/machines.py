@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from ptdebug.engine import build
+from ptdebug.engine.toolchain import cpp_build
 
 MACHINES = {"this one": "native", "AVX2": "haswell", "without AVX": "x86-64"}
 
@@ -22,7 +22,8 @@ def on_each_machine(module: ModuleType) -> Any:
         if kind != "native" and platform.machine() != "x86_64":
             pytest.skip("another processor")
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(build, "FLAGS", tuple(f"-march={kind}" if f == "-march=native" else f for f in build.FLAGS))
+            flags = tuple(f"-march={kind}" if flag == "-march=native" else flag for flag in cpp_build.FLAGS)
+            patch.setattr(cpp_build, "FLAGS", flags)
             patch.setattr(module, "KERNEL", replace(module.KERNEL))
             assert module.KERNEL.available
             yield kind

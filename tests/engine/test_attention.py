@@ -8,9 +8,9 @@ import torch
 import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ptdebug.engine import attention
 from ptdebug.engine.compile import compile_graph
-from ptdebug.engine.library import measure
+from ptdebug.engine.kernels import attention
+from ptdebug.engine.toolchain import benchmarking
 
 from .machines import on_each_machine
 from .programs import Keeping, capture, recording_context
@@ -137,7 +137,7 @@ def test_infinite_values_that_the_lowest_number_hides_give_nan_as_in_eager(machi
 @pytest.fixture
 def slow_library(monkeypatch):
     """A machine on which ATen's kernel is the slower one."""
-    monkeypatch.setattr("ptdebug.engine.library.attention.costs", lambda *_: {"aten": 3e-3, "own": 1e-3})
+    monkeypatch.setattr("ptdebug.engine.passes.extern_kernels.attention.costs", lambda *_: {"aten": 3e-3, "own": 1e-3})
 
 
 def heads(packed, count):
@@ -285,10 +285,10 @@ def test_what_is_left_to_aten(slow_library, what):
 
 
 def test_where_the_machine_is_busy_atens_stays(monkeypatch):
-    monkeypatch.setattr("ptdebug.engine.library.attention.costs", lambda *_: {})
+    monkeypatch.setattr("ptdebug.engine.passes.extern_kernels.attention.costs", lambda *_: {})
     _, keeping = compiled(*BLOCK)
     found = [d for d in keeping.decisions if d.subject.startswith("attention-")]
-    assert [(d.chosen, d.why) for d in found] == [("aten", measure.TOO_BUSY)] * 2
+    assert [(d.chosen, d.why) for d in found] == [("aten", benchmarking.TOO_BUSY)] * 2
 
 
 def test_threads_share_the_queries_of_one_head():

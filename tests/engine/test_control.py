@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import torch
 from ptdebug.engine.compile import compile_graph
-from ptdebug.tracer.capture import CompileOptions
-from ptdebug.tracer.dispatch import optimize
+from ptdebug.tracer.frames.dispatch import optimize
+from ptdebug.tracer.fx.backend_call import CompileOptions
 from torch._higher_order_ops.map import map as mapped
 from torch._higher_order_ops.scan import scan
 from torch._higher_order_ops.while_loop import while_loop

@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
-from ptdebug.engine import build as building
-from ptdebug.engine.build import BuildFailed, CompilerMissing, build, disassemble
+from ptdebug.engine.toolchain import cpp_build as building
+from ptdebug.engine.toolchain.cpp_build import BuildFailed, CompilerMissing, build, disassemble
 
 from .cpp_checking import built
 
@@ -145,7 +145,7 @@ def test_one_openmp_runtime_and_torchs_number_of_threads(cache):
 def test_the_cache_serves_another_process(cache):
     text, names = program()
     script = (
-        "import sys, torch\nfrom ptdebug.engine.build import build\n"
+        "import sys, torch\nfrom ptdebug.engine.toolchain.cpp_build import build\n"
         f"print(build(open(sys.argv[1]).read(), {names!r}).cached)\n"
     )
     source = cache / "copy.txt"

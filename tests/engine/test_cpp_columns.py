@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from ptdebug.engine.ir import Group
+from ptdebug.engine.ir.ir import Group
 
 from .cpp_checking import Built, built, check
 

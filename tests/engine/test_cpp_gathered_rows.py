@@ -6,7 +6,7 @@ import re
 import pytest
 import torch
 import torch.nn.functional as F
-from ptdebug.engine.cpp import gathered_rows
+from ptdebug.engine.codegen.cpp import gather_prefetch
 
 from .cpp_checking import check
 
@@ -14,7 +14,7 @@ from .cpp_checking import check
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """A second-level cache that holds next to nothing."""
-    monkeypatch.setattr(gathered_rows, "MEMORY", 1 << 16)
+    monkeypatch.setattr(gather_prefetch, "MEMORY", 1 << 16)
 
 
 TABLE = torch.randn(500, 96, generator=torch.Generator().manual_seed(0))
@@ -43,7 +43,7 @@ def normalized(table, rows):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 @pytest.mark.parametrize("index", [torch.int64, torch.int32])
 def test_rows_of_an_embedding(dtype, index):
-    ahead = -(-gathered_rows.AHEAD // (96 * dtype.itemsize))
+    ahead = -(-gather_prefetch.AHEAD // (96 * dtype.itemsize))
     assert fetched(normalized, TABLE.to(dtype), ROWS.to(index)) == [("table", ahead)]
 
 

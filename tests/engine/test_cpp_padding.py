@@ -7,7 +7,7 @@ import ptdebug
 import pytest
 import torch
 import torch.nn.functional as F
-from ptdebug.engine.decompositions.padding import pad as traced_pad
+from ptdebug.engine.aot.decompositions.padding import pad as traced_pad
 
 from .cpp_checking import check
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from ptdebug.engine.cpp import past_cache
+from ptdebug.engine.codegen.cpp import nontemporal_stores
 
 from .cpp_checking import check
 
@@ -13,7 +13,7 @@ LINE = 64
 @pytest.fixture
 def cache(monkeypatch: pytest.MonkeyPatch) -> None:
     """A last-level cache of a quarter of a megabyte."""
-    monkeypatch.setattr(past_cache, "last_level_cache", lambda threads: 1 << 18)
+    monkeypatch.setattr(nontemporal_stores, "last_level_cache", lambda threads: 1 << 18)
 
 
 def numbers(*size: int) -> torch.Tensor:
@@ -33,7 +33,7 @@ def normalized(x, w):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.uint8])
 def test_results_of_every_dtype_and_length(cache, dtype, columns):
     x = (numbers(1200, columns) * 9).abs().to(dtype)
-    if columns * x.element_size() >= past_cache.BLOCK:
+    if columns * x.element_size() >= nontemporal_stores.BLOCK:
         assert written_past(lambda x, y: x[:, :, None].transpose(1, 2) + y, x, x[:1])
     assert written_past(lambda x: (x + 1, x > 3), x)
 
@@ -79,9 +79,9 @@ def test_what_the_cache_holds_is_not(monkeypatch):
     x = numbers(512, 1024)
     for megabytes, past in ((1, True), (4, False), (None, False)):
         size = None if megabytes is None else megabytes << 20
-        monkeypatch.setattr(past_cache, "last_level_cache", lambda _, size=size: size)
+        monkeypatch.setattr(nontemporal_stores, "last_level_cache", lambda _, size=size: size)
         assert written_past(lambda x: x * 2, x) is past
-    monkeypatch.setattr(past_cache, "last_level_cache", lambda _: 4 << 20)
+    monkeypatch.setattr(nontemporal_stores, "last_level_cache", lambda _: 4 << 20)
     assert written_past(lambda x: x * 2, x, overrides={"stores:*": "past it"})
 
 
@@ -90,7 +90,7 @@ def test_it_is_a_decision(cache):
 
 
 def test_caches_of_one_machine(monkeypatch):
-    monkeypatch.setattr(past_cache, "_last_level_caches", lambda: [32, 96, 32])
-    assert [past_cache.last_level_cache(n) for n in (1, 2, 8)] == [96, 128, 160]
-    monkeypatch.setattr(past_cache, "_last_level_caches", list)
-    assert past_cache.last_level_cache(4) is None
+    monkeypatch.setattr(nontemporal_stores, "_last_level_caches", lambda: [32, 96, 32])
+    assert [nontemporal_stores.last_level_cache(n) for n in (1, 2, 8)] == [96, 128, 160]
+    monkeypatch.setattr(nontemporal_stores, "_last_level_caches", list)
+    assert nontemporal_stores.last_level_cache(4) is None

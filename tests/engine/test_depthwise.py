@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from ptdebug.engine import depthwise
+from ptdebug.engine.kernels import depthwise
 from torch import nn
 
 from .programs import Keeping

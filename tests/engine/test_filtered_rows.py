@@ -4,7 +4,7 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.nn.functional as F
-from ptdebug.engine.decompositions.filtered_rows import MOST
+from ptdebug.engine.aot.decompositions.filtered_rows import MOST
 
 from .training.checking import check, compile
 

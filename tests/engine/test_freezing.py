@@ -9,9 +9,9 @@ import ptdebug
 import pytest
 import torch
 from ptdebug.engine.compile import compile_graph
-from ptdebug.engine.freezing.call import FrozenCall
-from ptdebug.engine.library import measure
-from ptdebug.tracer.statistics import STATISTICS
+from ptdebug.engine.passes.freezing.call import FrozenCall
+from ptdebug.engine.toolchain import benchmarking
+from ptdebug.tracer.runtime.statistics import STATISTICS
 from torch import nn
 
 from .programs import Captured, capture, recording_context
@@ -27,7 +27,7 @@ def own_cache(tmp_path, monkeypatch):
 def packed_is_fastest(monkeypatch):
     """Choices of the library do not depend on how busy this machine is."""
     order = {"mkl-packed": 1e-6, "channels-last": 1e-6}
-    monkeypatch.setattr(measure, "_measured", lambda calls: {name: order.get(name, 1e-3) for name in calls})
+    monkeypatch.setattr(benchmarking, "_measured", lambda calls: {name: order.get(name, 1e-3) for name in calls})
 
 
 class Net(nn.Module):

@@ -6,9 +6,9 @@ import torch
 import torch.fx
 import torch.nn.functional as F
 from ptdebug.artifacts.context import CompileContext
-from ptdebug.engine import decompositions
-from ptdebug.engine.aten import needs_gradients, trace
-from ptdebug.engine.functional import Constant, FromGraph, FromInput, ViewOfInput
+from ptdebug.engine.aot import decompositions
+from ptdebug.engine.aot.aten_graph import needs_gradients, trace
+from ptdebug.engine.graphs.functional_graph import Constant, FromGraph, FromInput, ViewOfInput
 from ptdebug.engine.unsupported import EngineUnsupported
 
 from .programs import Captured, capture, recording_context

@@ -4,7 +4,7 @@ from __future__ import annotations
 import torch
 import torch.fx
 from ptdebug.engine import passes
-from ptdebug.engine.aten import trace
+from ptdebug.engine.aot.aten_graph import trace
 
 from .programs import capture, recording_context
 

@@ -20,7 +20,7 @@ from ptdebug.engine.compile import compile_graph
 from ptdebug.engine.graph_cache import disk, load_or_compile
 from ptdebug.engine.graph_cache.key import key_of
 from ptdebug.engine.graph_cache.values import Uncacheable
-from ptdebug.tracer import dispatch
+from ptdebug.tracer.frames import dispatch
 from torch.autograd.function import once_differentiable
 
 from .programs import Captured, capture, recording_context
@@ -325,7 +325,7 @@ def test_autograd_functions_are_kept_by_their_two_graphs(misses):
 
 
 def test_operators_of_our_own_are_kept(misses, monkeypatch):
-    monkeypatch.setattr("ptdebug.engine.library.attention.costs", lambda *_: {"aten": 3e-3, "own": 1e-3})
+    monkeypatch.setattr("ptdebug.engine.passes.extern_kernels.attention.costs", lambda *_: {"aten": 3e-3, "own": 1e-3})
     q = R(1, 2, 70, 16)
 
     def causal(q: torch.Tensor) -> torch.Tensor:

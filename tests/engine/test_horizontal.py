@@ -12,12 +12,12 @@ import ptdebug
 import pytest
 import torch
 from ptdebug.artifacts.context import CompileContext
-from ptdebug.engine import interpret
-from ptdebug.engine.ir import Foreach
+from ptdebug.engine.ir import interpreter
+from ptdebug.engine.ir.ir import Foreach
+from ptdebug.engine.ir.verifier import VerifyError, verify
 from ptdebug.engine.lowering import lower
 from ptdebug.engine.scheduler import ScheduledPlan, schedule
 from ptdebug.engine.scheduler.in_place import renamed
-from ptdebug.engine.verify import VerifyError, verify
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from .cpp_checking import Built, check
@@ -55,7 +55,7 @@ def test_the_plan_is_well_formed_and_is_run_by_the_interpreter():
     inputs = tensors()
     plan = planned(decay, *inputs)
     verify(plan)
-    torch.testing.assert_close(list(interpret.run_plan(plan, inputs)), decay(*inputs))
+    torch.testing.assert_close(list(interpreter.run_plan(plan, inputs)), decay(*inputs))
 
 
 def test_members_that_meet_are_no_plan():

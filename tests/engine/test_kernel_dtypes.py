@@ -4,7 +4,7 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.nn.functional as F
-from ptdebug.engine import kernel_dtypes
+from ptdebug.engine.aot import kernel_dtypes
 from ptdebug.engine.unsupported import EngineUnsupported
 from torch._subclasses.fake_tensor import FakeTensorMode
 

@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 import torch
 import torch.nn.functional as F
-from ptdebug.engine import library, passes
-from ptdebug.engine.aten import trace
+from ptdebug.engine import passes
+from ptdebug.engine.aot.aten_graph import trace
 from ptdebug.engine.compile import compile_graph
-from ptdebug.engine.library import measure
+from ptdebug.engine.passes import extern_kernels
+from ptdebug.engine.toolchain import benchmarking
 from torch import nn
 
 from .programs import capture, recording_context
@@ -122,7 +123,7 @@ def test_either_library_computes_a_product(bias):
 @pytest.mark.parametrize("layout", [lambda w: w, lambda w: w.t().contiguous().t()], ids=["rows", "columns"])
 @pytest.mark.parametrize("bias", [True, False])
 def test_the_faster_library_takes_a_weight_as_it_lies(monkeypatch, layout, bias):
-    monkeypatch.setattr(measure, "_measured", lambda calls: {"mkl": 1.0, "onednn": 0.95})
+    monkeypatch.setattr(benchmarking, "_measured", lambda calls: {"mkl": 1.0, "onednn": 0.95})
     inputs = torch.randn(150, 96), layout(torch.randn(80, 96)), torch.randn(80)
 
     def program(x, w, b):
@@ -136,7 +137,8 @@ def test_the_faster_library_takes_a_weight_as_it_lies(monkeypatch, layout, bias)
 
 def test_each_library_measures_on_the_layout_of_the_weight(monkeypatch):
     measured = []
-    monkeypatch.setattr(measure, "_measured", lambda calls: measured.append([call() for call in calls.values()]) or {})
+    run_all = lambda calls: measured.append([call() for call in calls.values()]) or {}
+    monkeypatch.setattr(benchmarking, "_measured", run_all)
     compiled(lambda x, w: (F.linear(x, w), x @ w.view(96, 80)), torch.randn(150, 96), torch.randn(80, 96))
     assert len(measured) == 2
     for one, *others in measured:
@@ -146,7 +148,7 @@ def test_each_library_measures_on_the_layout_of_the_weight(monkeypatch):
 
 
 def test_sums_that_onednn_would_make_too_far_off_are_not_offered_to_it(monkeypatch):
-    monkeypatch.setattr(measure, "_measured", lambda calls: dict.fromkeys(calls, 1.0))
+    monkeypatch.setattr(benchmarking, "_measured", lambda calls: dict.fromkeys(calls, 1.0))
     inputs = torch.randn(150, 1536), torch.randn(80, 1536)
     results, _, keeping = compiled(lambda x, w: F.linear(x, w), *inputs)
     torch.testing.assert_close(results[0], F.linear(*inputs), rtol=1e-4, atol=1e-4)
@@ -251,7 +253,7 @@ def test_each_layout_gives_eagers_values_and_strides(block, way, shape):
 def test_a_product_of_pixels_costs_what_the_faster_library_takes(monkeypatch):
     times = {"contiguous": 9.0, "channels-last": 3.0, "product": 4.0, "product-onednn": 2.0, "product-own": 5.0,
              "mkl": 4.0, "onednn": 2.0, "own": 5.0}
-    monkeypatch.setattr(measure, "_measured", lambda calls: {name: times[name] for name in calls})
+    monkeypatch.setattr(benchmarking, "_measured", lambda calls: {name: times[name] for name in calls})
     program, inputs = lambda x, w: F.conv2d(x, w).relu(), (torch.randn(2, 96, 32, 32), torch.randn(80, 96, 1, 1))
     results, lines, keeping = compiled(program, *inputs)
     assert_like(results, [program(*inputs)])
@@ -332,7 +334,7 @@ def test_a_layout_is_chosen_by_measured_cost_and_by_the_layouts_around(monkeypat
     inputs = torch.randn(1, 4, 9, 9), torch.randn(4, 4, 3, 3), torch.randn(4, 4, 5, 5)
     expected = [program(*inputs)]
     for fast, turned in (("(4, 4, 3, 3)", 1), ("(4, 4, ", 2), ("nothing", 0)):
-        monkeypatch.setattr("ptdebug.engine.library.convolution.costs", known(fast))
+        monkeypatch.setattr("ptdebug.engine.passes.extern_kernels.convolution.costs", known(fast))
         results, _, keeping = compiled(program, *inputs)
         assert_like(results, expected)
         chosen = [d.chosen for d in keeping.decisions if d.kind == "library"]
@@ -347,51 +349,51 @@ def test_graphs_that_look_at_strides_are_left_alone():
     context, _ = recording_context(overrides={"library:*": "channels-last"})
     aten = passes.run(trace(capture(program, torch.randn(1, 4, 9, 9), torch.randn(4, 4, 3, 3)), context), context)
     before = [n.name for n in aten.module.graph.nodes]
-    library.choose(aten, context)
+    extern_kernels.choose(aten, context)
     assert [n.name for n in aten.module.graph.nodes] == before
 
 
 # ---- measuring
 def test_a_call_is_measured_once_for_a_machine(own_cache: Path, monkeypatch):
-    monkeypatch.setattr(measure, "_waited", lambda: 0.0)
+    monkeypatch.setattr(benchmarking, "_waited", lambda: 0.0)
     made = []
 
     def prepare():
         made.append(1)
         return {"a": lambda: None, "b": lambda: sum(range(20000))}
 
-    first = measure.costs("subject", prepare)
+    first = benchmarking.costs("subject", prepare)
     assert first["b"] > first["a"] >= 0
-    assert measure.costs("subject", prepare) == first
-    measure.costs("another subject", prepare)
+    assert benchmarking.costs("subject", prepare) == first
+    benchmarking.costs("another subject", prepare)
     assert len(made) == 2
 
     for entry in (own_cache / "library").glob("*.json"):
         entry.write_text('{"a": 1.0, "b"')
-    again = measure.costs("subject", prepare)
-    assert len(made) == 3 and measure.costs("subject", prepare) == again and len(made) == 3
+    again = benchmarking.costs("subject", prepare)
+    assert len(made) == 3 and benchmarking.costs("subject", prepare) == again and len(made) == 3
 
 
 def test_what_the_disk_does_not_take_is_measured_again(own_cache: Path, monkeypatch):
     def full(*args, **kwargs):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(measure.tempfile, "mkstemp", full)
+    monkeypatch.setattr(benchmarking.tempfile, "mkstemp", full)
     for _ in range(2):
-        assert set(measure.costs("a call that no file keeps", lambda: {"one": lambda: None})) <= {"one"}
+        assert set(benchmarking.costs("a call that no file keeps", lambda: {"one": lambda: None})) <= {"one"}
 
 
 def test_runs_that_other_programs_disturb_do_not_count(own_cache: Path, monkeypatch):
     waited = iter([0, 0, 1] + [1] * 100)  # in the second of four runs; the first, which may make code, never counts
-    monkeypatch.setattr(measure, "_waited", lambda: next(waited))
+    monkeypatch.setattr(benchmarking, "_waited", lambda: next(waited))
     seconds = iter([0, 1, 0, 2, 0, 7, 0, 6] + [0, 8] * 9)
-    monkeypatch.setattr(measure.time, "thread_time", lambda: next(seconds) / 1e4)
-    assert measure.costs("less busy", lambda: {"a": lambda: None}) == {"a": 6e-4}
+    monkeypatch.setattr(benchmarking.time, "thread_time", lambda: next(seconds) / 1e4)
+    assert benchmarking.costs("less busy", lambda: {"a": lambda: None}) == {"a": 6e-4}
     assert len(list((own_cache / "library").iterdir())) == 1
 
 
 def test_on_a_machine_too_busy_to_measure_calls_run_as_in_eager(own_cache: Path, monkeypatch):
-    monkeypatch.setattr(measure, "_waited", iter(range(10**6)).__next__)
+    monkeypatch.setattr(benchmarking, "_waited", iter(range(10**6)).__next__)
 
     def program(x, weight, rows, columns):
         return F.conv2d(x, weight), rows @ columns.t()
@@ -400,13 +402,13 @@ def test_on_a_machine_too_busy_to_measure_calls_run_as_in_eager(own_cache: Path,
     results, _, keeping = compiled(program, *inputs)
     assert_like(results, program(*inputs))
     chosen = [(d.chosen, d.why) for d in keeping.decisions if d.kind == "library"]
-    assert chosen == [("contiguous", measure.TOO_BUSY), ("mkl", measure.TOO_BUSY)]
+    assert chosen == [("contiguous", benchmarking.TOO_BUSY), ("mkl", benchmarking.TOO_BUSY)]
     assert not (own_cache / "library").exists()
 
 
 def test_what_is_kept_on_disk_is_bounded(own_cache: Path, monkeypatch):
-    monkeypatch.setattr(measure, "_waited", lambda: 0.0)
-    monkeypatch.setattr(measure, "ENTRIES", 8)
+    monkeypatch.setattr(benchmarking, "_waited", lambda: 0.0)
+    monkeypatch.setattr(benchmarking, "ENTRIES", 8)
     for number in range(30):
-        measure.costs(str(number), lambda: {"a": lambda: None})
+        benchmarking.costs(str(number), lambda: {"a": lambda: None})
     assert len(list((own_cache / "library").iterdir())) <= 8

@@ -6,7 +6,7 @@ import pytest
 import sympy
 import torch
 import torch.nn.functional as F
-from ptdebug.engine.lowering.values import loop_index
+from ptdebug.engine.lowering.lazy_tensors import loop_index
 from torch.utils._sympy.functions import FloorDiv
 
 from .loops_checking import bodies, check

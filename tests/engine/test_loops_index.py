@@ -6,8 +6,8 @@ import itertools
 import sympy
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ptdebug.engine.interpret import evaluate
-from ptdebug.engine.lowering.index import Linear, axis, axis_symbol, constant, recombine, size
+from ptdebug.engine.ir.affine import Linear, axis, axis_symbol, constant, recombine, size
+from ptdebug.engine.ir.interpreter import evaluate
 
 EXTENTS = {"i0": 4, "i1": 6, "i2": 5}
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from ptdebug.engine.interpret import run
+from ptdebug.engine.ir.interpreter import run
 
 from .loops_checking import lowered
 

@@ -6,11 +6,11 @@ import sympy
 import torch
 import torch.nn.functional as F
 from ptdebug.artifacts.records import Loops
-from ptdebug.engine.ir import Axis, Group, LoopBody, Plan, Statement
-from ptdebug.engine.ir_parse import ParseError, parse_body, parse_expr, parse_group, parse_plan, parse_program
-from ptdebug.engine.ir_text import format_body, format_expr, format_group, format_plan, format_program
+from ptdebug.engine.ir.affine import axis_symbol
+from ptdebug.engine.ir.ir import Axis, Group, LoopBody, Plan, Statement
+from ptdebug.engine.ir.parser import ParseError, parse_body, parse_expr, parse_group, parse_plan, parse_program
+from ptdebug.engine.ir.printer import format_body, format_expr, format_group, format_plan, format_program
 from ptdebug.engine.lowering.describe import loops_records
-from ptdebug.engine.lowering.index import axis_symbol
 from torch.utils._sympy.functions import FloorDiv, Max, Mod, PythonMod
 
 from .loops_checking import bodies, lowered

@@ -5,7 +5,7 @@ import ptdebug
 import pytest
 import torch
 import torch.nn.functional as F
-from ptdebug.engine.decompositions import OWN
+from ptdebug.engine.aot.decompositions import OWN
 
 from .cpp_checking import check
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 import sympy
 import torch
-from ptdebug.engine.ir import Buffer, ExternCall, Group, LoopBody, Plan, Program, View
-from ptdebug.engine.ir_parse import parse_body
-from ptdebug.engine.verify import VerifyError, verify, verify_body
+from ptdebug.engine.ir.ir import Buffer, ExternCall, Group, LoopBody, Plan, Program, View
+from ptdebug.engine.ir.parser import parse_body
+from ptdebug.engine.ir.verifier import VerifyError, verify, verify_body
 
 from .loops_checking import lowered
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ptdebug.engine.interpret import run
+from ptdebug.engine.ir.interpreter import run
 
 from .loops_checking import bodies, check, lowered
 

@@ -9,9 +9,9 @@ import pytest
 import torch
 from ptdebug.artifacts.context import CHANGED_INPUTS
 from ptdebug.engine import compile as compiler
+from ptdebug.engine.codegen.cpp_wrapper import load
 from ptdebug.engine.compile import compile_graph
 from ptdebug.engine.graph_cache import parts
-from ptdebug.engine.native import load
 
 from .programs import capture, clones, recording_context, same_storage
 

@@ -13,7 +13,7 @@ from torch import nn
 @pytest.fixture
 def fast(monkeypatch):
     """`ptdebug.compile`, each graph of which must have C++ wrappers."""
-    from ptdebug.engine.native import adding
+    from ptdebug.engine.codegen.cpp_wrapper import adding
 
     made = []
     write = adding.NativeWriter.write

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from ptdebug.engine.decompositions import OWN, rule_for
+from ptdebug.engine.aot.decompositions import OWN, rule_for
 from torch.testing import assert_close
 
 aten = torch.ops.aten

@@ -6,8 +6,8 @@ import itertools
 import pytest
 import sympy
 import torch
-from ptdebug.engine.lowering.index import contiguous_strides, stored_strides
-from ptdebug.engine.overlap import overlapping, repeats
+from ptdebug.engine.graphs.memory_overlap import overlapping, repeats
+from ptdebug.engine.ir.affine import contiguous_strides, stored_strides
 
 
 def _places(sizes, strides):

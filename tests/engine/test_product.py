@@ -8,15 +8,15 @@ import torch
 import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ptdebug.engine import product
 from ptdebug.engine.compile import compile_graph
+from ptdebug.engine.kernels import sgemm
 
 from .machines import on_each_machine
 from .programs import Keeping, capture, recording_context
 from .training.checking import compile
 
 EPSILON = torch.finfo(torch.float32).eps
-machine = on_each_machine(product)
+machine = on_each_machine(sgemm)
 
 
 def matrix(draw, rows, columns):
@@ -43,7 +43,7 @@ def eager(left, right, bias):
 @given(arguments())
 def test_the_kernel(machine, given):
     left, right, bias = given
-    ours, known = product.OPERATOR(left, right, bias), eager(left, right, bias)
+    ours, known = sgemm.OPERATOR(left, right, bias), eager(left, right, bias)
     exact = eager(*[None if t is None else t.double() for t in given])
     assert (ours.dtype, ours.shape, ours.stride()) == (known.dtype, known.shape, known.stride())
     error, eagers = [(t - exact).abs().max() for t in (ours, known)]
@@ -52,7 +52,7 @@ def test_the_kernel(machine, given):
 
 @pytest.mark.parametrize("bias", [None, torch.ones(83)])
 def test_no_rows(machine, bias):
-    assert product.OPERATOR(torch.empty(0, 50), torch.randn(50, 83), bias).shape == (0, 83)
+    assert sgemm.OPERATOR(torch.empty(0, 50), torch.randn(50, 83), bias).shape == (0, 83)
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
@@ -62,7 +62,7 @@ def test_numbers_that_are_not_finite(machine, value, which, turned):
     factors = [torch.randn(37, 50), torch.randn(50, 83)]
     factors[which][20, 7] = value
     given = [t.t().contiguous().t() if turned else t for t in factors]
-    torch.testing.assert_close(product.OPERATOR(*given), factors[0] @ factors[1], equal_nan=True, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(sgemm.OPERATOR(*given), factors[0] @ factors[1], equal_nan=True, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("depth", [256, 1024, 5000])
@@ -70,7 +70,7 @@ def test_it_is_as_near_to_the_exact_value_as_a_librarys(machine, depth):
     torch.manual_seed(0)
     left, right = torch.randn(100, depth), torch.randn(depth, 70)
     exact = left.double() @ right.double()
-    error, eagers = [(t - exact).square().mean() for t in (product.OPERATOR(left, right), left @ right)]
+    error, eagers = [(t - exact).square().mean() for t in (sgemm.OPERATOR(left, right), left @ right)]
     assert error <= 1.5 * eagers
 
 
@@ -84,18 +84,18 @@ def test_results_do_not_depend_on_threads(rows, columns, turned):
     try:
         for count in (1, 2, 3):
             torch.set_num_threads(count)
-            found.append(product.OPERATOR(left, right))
+            found.append(sgemm.OPERATOR(left, right))
     finally:
         torch.set_num_threads(threads)
     assert torch.equal(found[0], found[1]) and torch.equal(found[0], found[2])
-    assert torch.equal(found[0][:3], product.OPERATOR(left[:3].contiguous(), right))  # nor on other rows
+    assert torch.equal(found[0][:3], sgemm.OPERATOR(left[:3].contiguous(), right))  # nor on other rows
 
 
 @pytest.fixture
 def slow_libraries(monkeypatch):
     """A machine on which the libraries are slower."""
-    for module in ("products", "convolution"):
-        monkeypatch.setattr(f"ptdebug.engine.library.{module}.costs",
+    for module in ("matmul", "convolution"):
+        monkeypatch.setattr(f"ptdebug.engine.passes.extern_kernels.{module}.costs",
                             lambda _, calls: {way: 1e-3 if "own" in way else 3e-3 for way in calls()})
 
 
@@ -172,7 +172,7 @@ def test_rows_whose_number_varies(slow_libraries, native):
 @pytest.mark.parametrize("times, chosen", [((1.0, 1.0, 1.04), "own"), ((1.0, 0.9, 1.0), "onednn"),
                                            ((0.9, 1.0, 1.0), "mkl")])
 def test_where_it_is_as_fast_it_is_taken(monkeypatch, times, chosen):
-    monkeypatch.setattr("ptdebug.engine.library.products.costs",
+    monkeypatch.setattr("ptdebug.engine.passes.extern_kernels.matmul.costs",
                         lambda *_: dict(zip(("mkl", "onednn", "own"), times, strict=True)))
     context, keeping = recording_context()
     compile_graph(capture(network, *NETWORK), context)

@@ -5,7 +5,7 @@ import ptdebug
 import pytest
 import torch
 import torch.nn.functional as F
-from ptdebug.engine import mersenne
+from ptdebug.engine.kernels import mt19937
 
 from .training.checking import P, check
 
@@ -56,9 +56,9 @@ def test_a_copy_with_random_numbers_asked_for_by_name() -> None:
 @pytest.mark.parametrize("p", [0.0, 0.1, 0.5, 1.0])
 @pytest.mark.parametrize("drawn", [0, 1, 623])  # words of the generator that were taken before
 def test_many_draws_are_eagers_and_so_is_the_generator(p: float, drawn: int) -> None:
-    for count in (mersenne.MANY, mersenne.MANY + 311):
+    for count in (mt19937.MANY, mt19937.MANY + 311):
         made = []
-        for fill in (mersenne.fill_bernoulli, torch.Tensor.bernoulli_):
+        for fill in (mt19937.fill_bernoulli, torch.Tensor.bernoulli_):
             torch.manual_seed(count)
             torch.rand(drawn)
             memory = torch.full((count,), -1.0)
@@ -68,13 +68,13 @@ def test_many_draws_are_eagers_and_so_is_the_generator(p: float, drawn: int) -> 
 
 
 def test_draws_of_another_thread_meanwhile_are_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
-    draw = mersenne._checked()
+    draw = mt19937._checked()
     assert draw is not None
     torch.manual_seed(3)
     expected = torch.rand(2)[1:]
     torch.manual_seed(3)
-    monkeypatch.setattr(mersenne, "_checked", lambda: lambda *args: (draw(*args), torch.rand(1)))
-    assert not mersenne.fill_bernoulli(torch.empty(mersenne.MANY), 0.5)
+    monkeypatch.setattr(mt19937, "_checked", lambda: lambda *args: (draw(*args), torch.rand(1)))
+    assert not mt19937.fill_bernoulli(torch.empty(mt19937.MANY), 0.5)
     assert torch.equal(torch.rand(1), expected)
 
 

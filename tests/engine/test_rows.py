@@ -6,14 +6,14 @@ from collections.abc import Callable
 import ptdebug
 import pytest
 import torch
-from ptdebug.engine.library import rows
+from ptdebug.engine.passes.extern_kernels import pad_mm
 from torch.nn import functional as F
 
 
 @pytest.fixture(autouse=True)
 def _small_products_on_the_cpu_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rows, "GPU", "cpu")
-    monkeypatch.setattr(rows, "SMALL", 1)
+    monkeypatch.setattr(pad_mm, "GPU", "cpu")
+    monkeypatch.setattr(pad_mm, "SMALL", 1)
 
 
 def _loss(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, target: torch.Tensor) -> torch.Tensor:

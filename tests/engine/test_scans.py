@@ -5,9 +5,9 @@ import math
 
 import pytest
 import torch
-from ptdebug.engine.ir_parse import parse_body
-from ptdebug.engine.ir_text import format_body
-from ptdebug.engine.verify import VerifyError, verify_body
+from ptdebug.engine.ir.parser import parse_body
+from ptdebug.engine.ir.printer import format_body
+from ptdebug.engine.ir.verifier import VerifyError, verify_body
 
 from .cpp_checking import built
 from .cpp_checking import check as check_kernels

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ptdebug.engine.scheduler.paths import Paths
+from ptdebug.engine.scheduler.reachability import Paths
 
 
 @dataclass(eq=False)

@@ -7,7 +7,7 @@ import warnings
 import ptdebug
 import pytest
 import torch
-from ptdebug.tracer.statistics import STATISTICS
+from ptdebug.tracer.runtime.statistics import STATISTICS
 
 from tests.programs.checking import Programs, call, check, check_whole, trained
 

@@ -29,8 +29,8 @@ import ptdebug.engine.compile
 import torch
 from ptdebug.artifacts.records import Break, Breaks, Decision
 from ptdebug.cli import session
-from ptdebug.engine import build as compiler
-from ptdebug.tracer import dispatch
+from ptdebug.engine.toolchain import cpp_build as compiler
+from ptdebug.tracer.frames import dispatch
 from torch.utils._pytree import tree_leaves
 
 if __name__ == "__main__":  # run as a file: its siblings are found beside it

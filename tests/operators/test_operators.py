@@ -16,7 +16,7 @@ import ptdebug
 import pytest
 import torch
 from ptdebug.cli import wiring
-from ptdebug.engine import build
+from ptdebug.engine.toolchain import cpp_build
 
 from .compare import Seen, difference, differs
 from .samples import differentiable, full_name, operators, sample_of, samples
@@ -35,7 +35,7 @@ nn.functional.batch_norm nn.functional.cross_entropy nn.functional.silu std var_
 @pytest.fixture(autouse=True)
 def unoptimized(monkeypatch):
     """What operators mean is looked at here; tests of kernels look at what g++ makes of them."""
-    monkeypatch.setattr(build, "FLAGS", tuple("-O0" if flag == "-O2" else flag for flag in build.FLAGS))
+    monkeypatch.setattr(cpp_build, "FLAGS", tuple("-O0" if flag == "-O2" else flag for flag in cpp_build.FLAGS))
     logging.getLogger("ptdebug").setLevel(logging.ERROR)
     yield
     logging.getLogger("ptdebug").setLevel(logging.NOTSET)

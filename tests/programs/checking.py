@@ -27,8 +27,8 @@ import torch
 from ptdebug.artifacts.context import CompileContext
 from ptdebug.artifacts.recording import Recording
 from ptdebug.cli import wiring
-from ptdebug.tracer.capture import CapturedGraph
-from ptdebug.tracer.statistics import STATISTICS
+from ptdebug.tracer.fx.backend_call import CapturedGraph
+from ptdebug.tracer.runtime.statistics import STATISTICS
 from torch.fx._lazy_graph_module import _LazyGraphModule
 
 PLAIN = (int, float, str, bool, complex, bytes, range, torch.dtype, torch.device, slice)

@@ -24,10 +24,10 @@ import ptdebug
 import torch
 import torch._dynamo  # torch.utils.checkpoint loads it, and a program has not the time
 from ptdebug.cli import wiring
-from ptdebug.tracer import dispatch
-from ptdebug.tracer.device_guard import hold_device_guard
-from ptdebug.tracer.modes import Modes
-from ptdebug.tracer.shapes import MarkedDynamicError
+from ptdebug.tracer.frames import dispatch
+from ptdebug.tracer.runtime.device_guard import hold_device_guard
+from ptdebug.tracer.runtime.global_modes import Modes
+from ptdebug.tracer.shapes.frame_shapes import MarkedDynamicError
 from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from .checking import Seen, described, forget_what_eager_compiled, leaves, sharing, shown

@@ -27,7 +27,7 @@ import torch
 import torch.nn.functional as F
 from ptdebug.artifacts.summary import break_costs, breaks
 from ptdebug.cli import wiring
-from ptdebug.tracer.statistics import STATISTICS
+from ptdebug.tracer.runtime.statistics import STATISTICS
 from torch import nn
 
 from . import advice_rare

@@ -9,7 +9,7 @@ import ptdebug
 import pytest
 import torch
 from ptdebug.cli import wiring
-from ptdebug.tracer.statistics import STATISTICS
+from ptdebug.tracer.runtime.statistics import STATISTICS
 
 from . import checking
 from .checking import Programs, call, check, check_engine

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 import torch
-from ptdebug.tracer import dispatch
-from ptdebug.tracer.statistics import STATISTICS
+from ptdebug.tracer.frames import dispatch
+from ptdebug.tracer.runtime.statistics import STATISTICS
 
 from .checking import Programs, call, check
 

@@ -9,7 +9,7 @@ import warnings
 
 import pytest
 import torch
-from ptdebug.tracer.statistics import STATISTICS
+from ptdebug.tracer.runtime.statistics import STATISTICS
 
 from .checking import Programs, call, check
 

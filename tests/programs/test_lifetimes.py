@@ -10,7 +10,7 @@ from pathlib import Path
 import ptdebug
 import pytest
 import torch
-from ptdebug.tracer import dispatch
+from ptdebug.tracer.frames import dispatch
 
 from .checking import call, check
 

@@ -9,7 +9,7 @@ import ptdebug
 import pytest
 import torch
 import torch.nn as nn
-from ptdebug.tracer import dispatch
+from ptdebug.tracer.frames import dispatch
 from torch._dynamo.mutation_guard import install_generation_tagging_init
 
 from .checking import Programs, call, check

@@ -13,7 +13,7 @@ from typing import Any
 import ptdebug
 import pytest
 import torch
-from ptdebug.tracer import dispatch
+from ptdebug.tracer.frames import dispatch
 
 LOG: list[Any] = []
 

@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from ptdebug.artifacts.records import Recompile
 from ptdebug.artifacts.summary import guards, recompiles
 from ptdebug.cli import wiring
-from ptdebug.tracer.statistics import STATISTICS
+from ptdebug.tracer.runtime.statistics import STATISTICS
 from torch import nn
 
 from .checking import as_the_engine, recordings

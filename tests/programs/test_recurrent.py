@@ -4,8 +4,8 @@ from __future__ import annotations
 import ptdebug
 import pytest
 import torch
-from ptdebug.tracer import dispatch
-from ptdebug.tracer.statistics import STATISTICS
+from ptdebug.tracer.frames import dispatch
+from ptdebug.tracer.runtime.statistics import STATISTICS
 from torch import nn
 
 from .checking import check

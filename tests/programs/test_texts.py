@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from ptdebug.tracer.statistics import STATISTICS
+from ptdebug.tracer.runtime.statistics import STATISTICS
 
 from .checking import call, check, check_whole
 

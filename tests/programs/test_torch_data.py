@@ -11,8 +11,8 @@ import ptdebug
 import pytest
 import torch
 from ptdebug.cli import wiring
-from ptdebug.tracer.second_run import LIMIT
-from ptdebug.tracer.statistics import STATISTICS
+from ptdebug.tracer.frames.eager_fallback import LIMIT
+from ptdebug.tracer.runtime.statistics import STATISTICS
 
 from . import checking
 from .checking import Programs, call, check

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.nn as nn
-from ptdebug.tracer.statistics import STATISTICS
+from ptdebug.tracer.runtime.statistics import STATISTICS
 
 from .checking import Programs, call, check, check_engine
 

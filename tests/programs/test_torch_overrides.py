@@ -10,7 +10,7 @@ import pytest
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
-from ptdebug.tracer.statistics import STATISTICS
+from ptdebug.tracer.runtime.statistics import STATISTICS
 from torch.overrides import TorchFunctionMode
 
 from .checking import Programs, call, check, check_engine, check_whole

@@ -67,10 +67,10 @@ def test_every_rung_runs(tmp_path, program, dynamic):
 
 
 def test_a_wrong_loop_is_found_inside_of_a_branch(tmp_path, monkeypatch):
-    from ptdebug.engine import interpret
+    from ptdebug.engine.ir import interpreter
 
     recording = recorded(tmp_path, branches)
-    monkeypatch.setitem(interpret.ELEMENTWISE, "exp", lambda a: a.exp() * 1.01)
+    monkeypatch.setitem(interpreter.ELEMENTWISE, "exp", lambda a: a.exp() * 1.01)
     report = ladder.replay(recording, recording.compiles()[0].id)
     verdicts = {rung.stage: rung.verdict for rung in report.rungs}
     assert verdicts["loops"] == "different" and verdicts["kernels"] != "different"

@@ -3,9 +3,9 @@ from __future__ import annotations
 
 import msgspec
 import torch
+from ptdebug.artifacts.decode import revive
 from ptdebug.artifacts.fx_graphs import graph_record
 from ptdebug.artifacts.records import AnyRecord
-from ptdebug.artifacts.revive import revive
 from ptdebug.replay.graphs import graph_module, size_value
 
 

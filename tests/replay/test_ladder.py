@@ -88,9 +88,9 @@ def test_a_frozen_graph_is_replayed_frozen(tmp_path):
 
 def test_a_wrong_lowering_is_found_with_its_node_and_line(tmp_path, monkeypatch):
     recording = record(tmp_path / "r", lambda x, w: (torch.relu(torch.tanh(x @ w)) * 3 + 1).sum(0), *INPUTS[:2])
-    from ptdebug.engine import interpret
+    from ptdebug.engine.ir import interpreter
 
-    monkeypatch.setitem(interpret.ELEMENTWISE, "tanh", lambda a: torch.tanh(a) * 1.01)
+    monkeypatch.setitem(interpreter.ELEMENTWISE, "tanh", lambda a: torch.tanh(a) * 1.01)
     report = ladder.replay(recording, "0/0")
     verdicts = {r.stage: r.verdict for r in report.rungs}
     assert verdicts["forward"] != "different"

@@ -86,15 +86,15 @@ def test_a_size_that_only_the_backward_needs(tmp_path):
 
 
 def test_a_wrong_gradient_is_found_with_its_node_and_line(recorded, monkeypatch):
-    from ptdebug.engine import aten
-    from ptdebug.engine.decompositions import rule_for
+    from ptdebug.engine.aot import aten_graph
+    from ptdebug.engine.aot.decompositions import rule_for
 
     operator = torch.ops.aten.tanh_backward.default
 
     def wrong(found):
         return (lambda gradient, output: gradient * (1 - output)) if found is operator else rule_for(found)
 
-    monkeypatch.setattr(aten, "rule_for", wrong)
+    monkeypatch.setattr(aten_graph, "rule_for", wrong)
     report = ladder.replay(recorded, by_function(recorded, "linear"))
     verdicts = {r.stage: r.verdict for r in report.rungs}
     assert verdicts["joint"] != "different", "what was recorded is right"
@@ -107,9 +107,9 @@ def test_a_wrong_gradient_is_found_with_its_node_and_line(recorded, monkeypatch)
 
 
 def test_a_wrong_loop_of_the_backward_is_found(recorded, monkeypatch):
-    from ptdebug.engine import interpret
+    from ptdebug.engine.ir import interpreter
 
-    monkeypatch.setitem(interpret.ELEMENTWISE, "mul", lambda a, b: a * b * 1.01)
+    monkeypatch.setitem(interpreter.ELEMENTWISE, "mul", lambda a, b: a * b * 1.01)
     report = ladder.replay(recorded, by_function(recorded, "linear"))
     verdicts = {r.stage: r.verdict for r in report.rungs}
     assert verdicts["backward"] != "different"

@@ -10,8 +10,8 @@ import torch
 from torch._C._dynamo.guards import GlobalStateGuard
 
 from ...artifacts.records import Location
-from ..shapes import FrameShapes
-from ..sources import GLOBAL_STATE, Source
+from ..shapes.frame_shapes import FrameShapes
+from ..sources.source import GLOBAL_STATE, Source
 from .kinds import KINDS
 from .read import Scope
 from .settings import settings_now

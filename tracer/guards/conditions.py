@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
-from ..shapes import ShapeGuard
-from ..sources import CallSource, ComputedSource, ItemSource, Source
+from ..shapes.frame_shapes import ShapeGuard
+from ..sources.source import CallSource, ComputedSource, ItemSource, Source
 
 _FUNCTIONS: dict[str, Any] = {
     "math": math, "max": max, "min": min, "abs": abs, "round": round, "float": float, "torch": torch,

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..modes import without_overrides
+from ..runtime.global_modes import without_overrides
 
 _PLAIN = (int, float, complex, bool, str, bytes, type(None), torch.dtype, torch.device, torch.layout,
           torch.memory_format, slice, range,

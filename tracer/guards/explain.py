@@ -17,10 +17,10 @@ import torch
 from torch._C._dynamo.guards import GlobalStateGuard
 
 from ...artifacts.records import Location, Recompile
-from ..lean import without_dynamo
-from ..resume import stack_words
-from ..sources import GLOBAL_STATE, AttrSource, CallSource, ComputedSource, SizeSource, Source
-from ..wording import in_words
+from ..bytecode.resume_function import stack_words
+from ..runtime.dynamo_stubs import without_dynamo
+from ..sources.display_names import in_words
+from ..sources.source import GLOBAL_STATE, AttrSource, CallSource, ComputedSource, SizeSource, Source
 from .conditions import condition_code, on_frame
 from .describe import describe
 from .kinds import KINDS, tensor_differences

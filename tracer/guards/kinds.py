@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from ..modes import without_overrides
+from ..runtime.global_modes import without_overrides
 from .conditions import conditions_code
 from .describe import describe, subject, type_name
 

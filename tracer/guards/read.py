@@ -7,10 +7,9 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..array_memory import tensor_of
-from ..cached_results import cached_result
-from ..mapping_proxies import mapping_of
-from ..sources import (
+from ..sources.array_memory import tensor_of
+from ..sources.mapping_proxies import mapping_of
+from ..sources.source import (
     AttrSource,
     CallSource,
     CellSource,
@@ -28,7 +27,8 @@ from ..sources import (
     Source,
     values_of,
 )
-from ..weak_proxies import proxied
+from ..sources.weak_proxies import proxied
+from .cached_results import cached_result
 
 
 class Scope:

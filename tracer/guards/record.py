@@ -8,9 +8,9 @@ from types import CodeType
 import torch.fx
 
 from ...artifacts.records import Guard, Guards, Ref, Symbol, ref
-from ..resume import stack_words
-from ..sources import Source
-from ..wording import in_words
+from ..bytecode.resume_function import stack_words
+from ..sources.display_names import in_words
+from ..sources.source import Source
 from .builder import GuardBuilder
 from .kinds import KINDS
 from .tree import Check

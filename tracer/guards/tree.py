@@ -19,11 +19,10 @@ import torch
 from torch._C._dynamo import guards as cpp
 
 from ...artifacts.records import Location
-from ..cached_results import cached_result
-from ..eval_frame import local_indices
-from ..lean import guard_manager_type, tensors_always_checked, without_dynamo
-from ..shapes import FrameShapes, ShapeGuard
-from ..sources import (
+from ..runtime.dynamo_stubs import guard_manager_type, tensors_always_checked, without_dynamo
+from ..runtime.eval_frame import local_indices
+from ..shapes.frame_shapes import FrameShapes, ShapeGuard
+from ..sources.source import (
     GLOBAL_STATE,
     AttrSource,
     CallSource,
@@ -40,12 +39,13 @@ from ..sources import (
     SizeSource,
     Source,
 )
-from .brief import with_brief
 from .builder import GuardBuilder, GuardSpec
+from .cached_results import cached_result
 from .conditions import on_frame, on_number
 from .describe import type_name
-from .generated import GuardFunction, PythonManager
+from .fast_path import with_brief
 from .kinds import KINDS, is_same_constant
+from .python_guards import GuardFunction, PythonManager
 from .read import FUNCTIONS, item, reader
 from .versions import Versions
 

@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from ptdebug.artifacts.context import CompileContext, CompileId
 from ptdebug.cli.wiring import engine_backend
-from ptdebug.tracer import dispatch
-from ptdebug.tracer.capture import CompileOptions
+from ptdebug.tracer.frames import dispatch
+from ptdebug.tracer.fx.backend_call import CompileOptions
 from torch import nn
 
 Tensor = torch.Tensor

@@ -4,8 +4,8 @@ from __future__ import annotations
 import ptdebug
 import pytest
 import torch
-from ptdebug.engine.decompositions import own
-from ptdebug.engine.library import layouts
+from ptdebug.engine.aot.decompositions import composite
+from ptdebug.engine.passes.extern_kernels import conv_layouts
 from torch import nn
 from torch.nn import functional as F
 
@@ -26,8 +26,8 @@ class _Net(nn.Module):
 
 def test_values_gradients_and_strides(monkeypatch: pytest.MonkeyPatch) -> None:
     """As eager's in bfloat16; results and gradients keep eager's strides."""
-    monkeypatch.setattr(layouts, "GPU", "cpu")
-    monkeypatch.setattr(own, "_is_gpu", lambda x: True)
+    monkeypatch.setattr(conv_layouts, "GPU", "cpu")
+    monkeypatch.setattr(composite, "_is_gpu", lambda x: True)
     torch.manual_seed(0)
     model = _Net().to(torch.bfloat16)
     x = torch.randn(2, 3, 16, 16).to(torch.bfloat16).requires_grad_()

@@ -7,7 +7,7 @@ import ptdebug
 import pytest
 import torch
 from ptdebug.artifacts.records import Partition
-from ptdebug.engine.training import narrow
+from ptdebug.engine.aot.autograd import saved_index_compression
 from torch.nn import functional as F
 
 POOLINGS: dict[str, dict[str, Any]] = {
@@ -21,7 +21,7 @@ POOLINGS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("name", POOLINGS)
 def test_gradients(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """As eager's, exactly, with ties and NaN; what is saved is int8."""
-    monkeypatch.setattr(narrow, "GPU", "cpu")
+    monkeypatch.setattr(saved_index_compression, "GPU", "cpu")
     torch.manual_seed(0)
     x = torch.randint(0, 4, (2, 3, 11, 14)).float()
     x[0, 1, 4, 5], x[1, 2] = float("nan"), float("-inf")
@@ -44,7 +44,7 @@ def test_gradients(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_indices_that_the_program_gets_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     """They are int64, and equal."""
-    monkeypatch.setattr(narrow, "GPU", "cpu")
+    monkeypatch.setattr(saved_index_compression, "GPU", "cpu")
     x = torch.randn(2, 3, 8, 8, requires_grad=True)
     values, indices = ptdebug.compile(lambda x: F.max_pool2d_with_indices(x, 2))(x)
     expected = F.max_pool2d_with_indices(x, 2)

@@ -12,14 +12,14 @@ from ptdebug.artifacts.context import CompileContext, OverrideError
 from ptdebug.artifacts.records import Partition
 from ptdebug.artifacts.render import render
 from ptdebug.cli.wiring import engine_backend
-from ptdebug.engine.functional import Constant, FromInput
+from ptdebug.engine.aot.autograd.joint import trace_joint
+from ptdebug.engine.aot.autograd.max_flow import Unbounded
+from ptdebug.engine.aot.autograd.min_cut import RECOMPUTE, Prices, region, solve
+from ptdebug.engine.aot.autograd.partition import partition
+from ptdebug.engine.graphs.functional_graph import Constant, FromInput
 from ptdebug.engine.lowering import LOWERINGS
-from ptdebug.engine.training.cut import RECOMPUTE, Prices, region, solve
-from ptdebug.engine.training.flow import Unbounded
-from ptdebug.engine.training.joint import trace_joint
-from ptdebug.engine.training.partition import partition
-from ptdebug.tracer import dispatch
-from ptdebug.tracer.capture import CompileOptions
+from ptdebug.tracer.frames import dispatch
+from ptdebug.tracer.fx.backend_call import CompileOptions
 from torch.utils.checkpoint import checkpoint
 
 from ..programs import Captured, Keeping, capture

@@ -5,7 +5,7 @@ import random
 from itertools import chain, combinations
 
 import pytest
-from ptdebug.engine.training.flow import SINK, SOURCE, UNBOUNDED, Network, Unbounded
+from ptdebug.engine.aot.autograd.max_flow import SINK, SOURCE, UNBOUNDED, Network, Unbounded
 
 
 def build(edges, vertices):

@@ -7,7 +7,7 @@ import ptdebug
 import pytest
 import torch
 import torch.nn.functional as F
-from ptdebug.tracer import dispatch
+from ptdebug.tracer.frames import dispatch
 from torch.utils.checkpoint import checkpoint
 
 from .checking import P, check, compile, leaves, observe, same

@@ -11,11 +11,12 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from ptdebug.artifacts.context import CompileContext
-from ptdebug.engine import interpret, passes, scheduler
-from ptdebug.engine.aten import trace
-from ptdebug.engine.ir import ExternCall, Plan
+from ptdebug.engine import passes, scheduler
+from ptdebug.engine.aot.aten_graph import trace
+from ptdebug.engine.codegen.triton import TritonKernel, kernels_for_plan
+from ptdebug.engine.ir import interpreter
+from ptdebug.engine.ir.ir import ExternCall, Plan
 from ptdebug.engine.lowering import LOWERINGS, lower
-from ptdebug.engine.triton import TritonKernel, kernels_for_plan
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 
@@ -39,22 +40,22 @@ class PlanRunner:
 
     def __call__(self, *inputs: torch.Tensor) -> tuple[Any, ...]:
         program = self.plan.program
-        symbols = interpret.symbol_values(program, inputs)
+        symbols = interpreter.symbol_values(program, inputs)
         memory = dict(program.constants)
         memory.update({n: t for n, t in zip(program.inputs, inputs) if n in program.buffers})
         for item in self.plan.items:
             if isinstance(item, ExternCall):
-                interpret.call(item, memory, symbols)
+                interpreter.call(item, memory, symbols)
                 continue
             kernel = self.kernels[item.kernel]
             for name in kernel.signature.buffers:
                 if name not in memory:
-                    memory[name] = interpret.allocate(program.buffers[name], symbols)
+                    memory[name] = interpreter.allocate(program.buffers[name], symbols)
             sizes = [symbols[s] for s in kernel.signature.symbols]
             status = kernel(*(memory[n] for n in kernel.signature.buffers), *sizes)
             if status:
                 raise IndexError(kernel.signature.bounds[status - 1])
-        return tuple(interpret.resolve(out, memory, symbols) for out in program.outputs)
+        return tuple(interpreter.resolve(out, memory, symbols) for out in program.outputs)
 
 
 def compiled(

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import sympy
 from ptdebug.artifacts.records import CodeLine
-from ptdebug.engine.triton import TritonUnsupported, building
-from ptdebug.engine.triton.source import Launch
+from ptdebug.engine.codegen.triton import TritonUnsupported, building
+from ptdebug.engine.codegen.triton.source import Launch
 
 pytest.importorskip("triton")
 

@@ -8,8 +8,8 @@ import sympy
 import torch
 from ptdebug.artifacts.context import CompileContext
 from ptdebug.artifacts.records import Kernel
-from ptdebug.engine.ir import Axis, Buffer, Group, LoopBody, Plan, Program, Statement
-from ptdebug.engine.triton import describe_for_target, describe_kernel, generate
+from ptdebug.engine.codegen.triton import describe_for_target, describe_kernel, generate
+from ptdebug.engine.ir.ir import Axis, Buffer, Group, LoopBody, Plan, Program, Statement
 
 i0, r0 = (sympy.Symbol(name, integer=True, nonnegative=True) for name in ("i0", "r0"))
 

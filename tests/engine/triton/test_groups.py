@@ -7,9 +7,9 @@ import pytest
 import sympy
 import torch
 from ptdebug.artifacts.context import CompileContext
-from ptdebug.engine import interpret
-from ptdebug.engine.ir import Axis, Buffer, Group, LoopBody, Statement
-from ptdebug.engine.triton import TritonKernel, TritonUnsupported, generate
+from ptdebug.engine.codegen.triton import TritonKernel, TritonUnsupported, generate
+from ptdebug.engine.ir import interpreter
+from ptdebug.engine.ir.ir import Axis, Buffer, Group, LoopBody, Statement
 
 i0, i1, r0, r1 = (sympy.Symbol(name, integer=True, nonnegative=True) for name in ("i0", "i1", "r0", "r1"))
 s0 = sympy.Symbol("s0", integer=True, positive=True)
@@ -35,10 +35,10 @@ def _store(name: str, buffer: str, index: object, value: str, mode: str = "") ->
 
 
 def _reference(group: Group, buffers: dict[str, Buffer], memory: dict[str, torch.Tensor], symbols: dict) -> dict:
-    copies = {n: interpret.allocate(b, symbols).zero_() for n, b in buffers.items()}
+    copies = {n: interpreter.allocate(b, symbols).zero_() for n, b in buffers.items()}
     copies |= {n: t.clone() for n, t in memory.items()}
     for body in group.bodies:
-        interpret.run_body(body, copies, symbols)
+        interpreter.run_body(body, copies, symbols)
     return copies
 
 
@@ -51,7 +51,7 @@ def _check(
     source = generate(group, buffers, CompileContext(overrides={"tile:*": tile} if tile else {}))
     kernel = TritonKernel(source, buffers, torch.device("cpu"))
     expected = _reference(group, buffers, memory, symbols)
-    ours = {n: interpret.allocate(b, symbols).zero_() for n, b in buffers.items()} | memory
+    ours = {n: interpreter.allocate(b, symbols).zero_() for n, b in buffers.items()} | memory
     sizes = [symbols[s] for s in source.signature.symbols]
     assert kernel(*(ours[n] for n in source.signature.buffers), *sizes) == 0
     for name in buffers:

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import pytest
 import sympy
-from ptdebug.engine.triton.index import index_text
+from ptdebug.engine.codegen.triton.index import index_text
 from torch.utils._sympy.functions import FloorDiv, PythonMod
 
 n, size = sympy.Symbol("n", integer=True), sympy.Symbol("size", integer=True, positive=True)

@@ -5,10 +5,10 @@ import pytest
 import sympy
 import torch
 from ptdebug.artifacts.context import CompileContext
-from ptdebug.engine import interpret, ir
-from ptdebug.engine.ir import Axis, Buffer, Group, LoopBody, Statement
-from ptdebug.engine.triton import TritonKernel, describe_kernel, generate
-from ptdebug.engine.triton.ops import PRINTERS
+from ptdebug.engine.codegen.triton import TritonKernel, describe_kernel, generate
+from ptdebug.engine.codegen.triton.ops import PRINTERS
+from ptdebug.engine.ir import interpreter, ir
+from ptdebug.engine.ir.ir import Axis, Buffer, Group, LoopBody, Statement
 
 i0 = sympy.Symbol("i0", integer=True, nonnegative=True)
 COUNT = 24
@@ -79,7 +79,7 @@ def test_values(op: str, dtype: torch.dtype, number: int) -> None:
     source = generate(group, buffers, CompileContext())
     memory = dict(zip(buffers, _inputs(dtype, number)))
     expected = memory | {"y": torch.zeros(COUNT, dtype=buffers["y"].dtype)}
-    interpret.run_body(group.bodies[0], expected, {})
+    interpreter.run_body(group.bodies[0], expected, {})
     ours = torch.zeros(COUNT, dtype=buffers["y"].dtype)
     kernel = TritonKernel(source, buffers, torch.device("cpu"))
     assert kernel(*((memory | {"y": ours})[n] for n in source.signature.buffers)) == 0

@@ -9,8 +9,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 from ptdebug.artifacts.context import CompileContext
-from ptdebug.engine import interpret
-from ptdebug.engine.triton import tiling
+from ptdebug.engine.codegen.triton import tiling
+from ptdebug.engine.ir import interpreter
 
 
 def _programs() -> ModuleType:
@@ -138,7 +138,7 @@ def test_agrees_with_the_reference_interpreter_bit_for_bit() -> None:
 
     inputs = (torch.rand(5, 7) + 1, torch.rand(7) + 1)
     runner = programs.compiled(function, inputs)
-    for ours, reference in zip(runner(*inputs), interpret.run_plan(runner.plan, inputs)):
+    for ours, reference in zip(runner(*inputs), interpreter.run_plan(runner.plan, inputs)):
         assert torch.equal(ours, reference)
 
 

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 import torch
 from ptdebug.artifacts.context import CompileContext
-from ptdebug.tracer.capture import CapturedGraph, CompileOptions
-from ptdebug.tracer.convert import ConvertedFrame, Skip, convert_frame
-from ptdebug.tracer.dispatch import optimize, reset
-from ptdebug.tracer.lean import without_dynamo
-from ptdebug.tracer.shapes import DynamicPolicy
+from ptdebug.tracer.frames.convert import ConvertedFrame, Skip, convert_frame
+from ptdebug.tracer.frames.dispatch import optimize, reset
+from ptdebug.tracer.fx.backend_call import CapturedGraph, CompileOptions
+from ptdebug.tracer.runtime.dynamo_stubs import without_dynamo
+from ptdebug.tracer.shapes.frame_shapes import DynamicPolicy
 
 
 @dataclass

@@ -9,9 +9,9 @@ import types
 from collections.abc import Iterator
 
 import pytest
-from ptdebug.tracer.assembly import Instr, Label, TryBegin, TryEnd, assemble, at
-from ptdebug.tracer.instructions import code_info
-from ptdebug.tracer.resume import disassembled
+from ptdebug.tracer.bytecode.assembly import Instr, Label, TryBegin, TryEnd, assemble, at
+from ptdebug.tracer.bytecode.instructions import code_info
+from ptdebug.tracer.bytecode.resume_function import disassembled
 
 
 def codes_of(value: object) -> Iterator[types.CodeType]:

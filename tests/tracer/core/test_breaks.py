@@ -3,8 +3,8 @@ from __future__ import annotations
 
 import pytest
 import torch
-from ptdebug.tracer.breaks import FullGraphError
-from ptdebug.tracer.convert import ConvertedFrame, Skip
+from ptdebug.tracer.breaks.reasons import FullGraphError
+from ptdebug.tracer.frames.convert import ConvertedFrame, Skip
 
 X = torch.arange(4.0)
 LOG: list[str] = []

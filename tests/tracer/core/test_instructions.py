@@ -6,8 +6,8 @@ import sys
 
 import pytest
 import torch
-from ptdebug.tracer import opcodes  # noqa: F401
-from ptdebug.tracer.opcodes.registry import HANDLERS
+from ptdebug.tracer.bytecode.opcode_table import HANDLERS
+from ptdebug.tracer.interpreter import opcodes  # noqa: F401
 
 X = torch.arange(6.0).reshape(2, 3)
 GLOBAL_FACTOR = 3

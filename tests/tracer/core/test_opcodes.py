@@ -3,9 +3,8 @@ from __future__ import annotations
 
 import dis
 
-from ptdebug.tracer import instructions as instructions  # fills the table
-from ptdebug.tracer.opcodes.py313 import HALVES
-from ptdebug.tracer.opcodes.registry import HANDLERS
+from ptdebug.tracer.bytecode import instructions as instructions  # fills the table
+from ptdebug.tracer.bytecode.opcode_table import HALVES, HANDLERS
 
 _NOT_IN_CODE = {"CACHE", "EXTENDED_ARG", "RESERVED", "INTERPRETER_EXIT", "EXIT_INIT_CHECK", "ENTER_EXECUTOR", *HALVES}
 

@@ -10,9 +10,9 @@ from types import CodeType, ModuleType
 import ptdebug
 import pytest
 import torch
-from ptdebug.tracer import dispatch
-from ptdebug.tracer.instructions import code_info
-from ptdebug.tracer.per_code import PerCode
+from ptdebug.tracer.bytecode.instructions import code_info
+from ptdebug.tracer.frames import dispatch
+from ptdebug.tracer.runtime.per_code import PerCode
 
 BREAKS = """\
 import torch

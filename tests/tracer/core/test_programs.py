@@ -12,7 +12,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from ptdebug.tracer.dispatch import reset
+from ptdebug.tracer.frames.dispatch import reset
 
 SIMPLE = [
     "x = x + 1", "y = x * y", "x, y = y, x", "items.append(x)", "box.n += 1", "box.value = y", "y = y - box.n",

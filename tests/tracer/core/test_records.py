@@ -3,8 +3,8 @@ from __future__ import annotations
 
 import torch
 from ptdebug.artifacts.context import CompileContext, NullRecorder
-from ptdebug.tracer.capture import CompileOptions
-from ptdebug.tracer.dispatch import optimize, reset
+from ptdebug.tracer.frames.dispatch import optimize, reset
+from ptdebug.tracer.fx.backend_call import CompileOptions
 
 
 class Recorder(NullRecorder):

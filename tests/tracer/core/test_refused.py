@@ -8,7 +8,7 @@ import ptdebug
 import pytest
 import torch
 import torch.nn.functional as F
-from ptdebug.tracer.dispatch import reset, stats
+from ptdebug.tracer.frames.dispatch import reset, stats
 
 LONGS, FLOATS, INTS = torch.tensor([0, 1]), torch.tensor([0.0]), torch.tensor([0], dtype=torch.int32)
 

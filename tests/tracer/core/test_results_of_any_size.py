@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from ptdebug.tracer.results_of_any_size import FORMS
+from ptdebug.tracer.operator_checks.symbolic_meta_kernels import FORMS
 
 OUT, IN = (4, 6, 8), (2, 3, 5)
 UPSAMPLINGS = [operator for operator in FORMS if "upsample" in str(operator)]

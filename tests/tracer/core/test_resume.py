@@ -4,10 +4,10 @@ from __future__ import annotations
 from types import CellType, CodeType, FunctionType
 
 import pytest
-from ptdebug.tracer.instructions import code_info
-from ptdebug.tracer.liveness import live_at
-from ptdebug.tracer.resume import is_resume_code, origin_of, resume_code
-from ptdebug.tracer.slots import Slot
+from ptdebug.tracer.bytecode.instructions import code_info
+from ptdebug.tracer.bytecode.liveness import live_at
+from ptdebug.tracer.bytecode.resume_function import is_resume_code, origin_of, resume_code
+from ptdebug.tracer.bytecode.unbound_slots import Slot
 
 
 def sample(a, b):

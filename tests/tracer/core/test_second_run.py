@@ -7,9 +7,9 @@ import ptdebug
 import pytest
 import torch
 from ptdebug.engine import compile as engine
-from ptdebug.engine.runtime import STANDARD
+from ptdebug.engine.runtime.runtime import STANDARD
 from ptdebug.engine.unsupported import EngineUnsupported
-from ptdebug.tracer.dispatch import reset, stats
+from ptdebug.tracer.frames.dispatch import reset, stats
 
 GOOD, BAD = torch.tensor([1, 2]), torch.tensor([1, 9])
 LOG: list[str] = []

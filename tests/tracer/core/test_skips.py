@@ -5,7 +5,7 @@ from pathlib import Path
 
 import ptdebug
 import pytest
-from ptdebug.tracer.skips import file_skip_reason, is_program
+from ptdebug.tracer.runtime.skips import file_skip_reason, is_program
 
 CLONE = Path(ptdebug.__file__).resolve().parent
 
@@ -19,7 +19,7 @@ def test_files_in_the_folder_of_a_clone_are_the_programs(name):
     assert is_program(str(CLONE / name))
 
 
-@pytest.mark.parametrize("name", ["__init__.py", "__main__.py", "cli/launch.py", "tracer/values/tensor.py"])
+@pytest.mark.parametrize("name", ["__init__.py", "__main__.py", "cli/launch.py", "tracer/variables/torch/tensor.py"])
 def test_files_of_the_rooms_are_not(name):
     assert file_skip_reason(str(CLONE / name)) == "ptdebug itself"
     assert not is_program(str(CLONE / name))

@@ -7,7 +7,7 @@ import ptdebug
 import pytest
 import torch
 import torch.nn.functional as F
-from ptdebug.tracer.strides_of_ones import _strides
+from ptdebug.tracer.operator_checks.size1_strides import _strides
 
 TOKENS = torch.randn(1, 64, 32)
 WEIGHT = torch.randn(4, 32, 3, 3)

@@ -5,7 +5,7 @@ import threading
 import warnings
 
 import pytest
-from ptdebug.tracer.warning_filters import warnings_are_no_errors
+from ptdebug.tracer.runtime.warning_filters import warnings_are_no_errors
 
 
 def _raised_in_a_thread() -> list[str]:

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from ptdebug.tracer.eval_frame import EntryGuards
 from ptdebug.tracer.guards import GuardBuilder, build_tree, explain_recompile
 from ptdebug.tracer.guards.describe import describe
 from ptdebug.tracer.guards.read import Scope
-from ptdebug.tracer.lean import without_dynamo
-from ptdebug.tracer.shapes import DynamicPolicy, FrameShapes
+from ptdebug.tracer.runtime.dynamo_stubs import without_dynamo
+from ptdebug.tracer.runtime.eval_frame import EntryGuards
+from ptdebug.tracer.shapes.frame_shapes import DynamicPolicy, FrameShapes
 
 
 class Guarded:

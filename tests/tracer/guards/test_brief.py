@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 from ptdebug.cli.guard_library import GuardLibrary
-from ptdebug.engine.build import build
-from ptdebug.tracer.guards import brief, versions
+from ptdebug.engine.toolchain.cpp_build import build
+from ptdebug.tracer.guards import fast_path, versions
 from ptdebug.tracer.guards.versions import Step, Versions
 
 needs_versions = pytest.mark.skipif(not versions.possible(), reason="the dicts of this Python have no versions")
@@ -87,7 +87,7 @@ def test_a_record_does_not_outlive_its_classes(library: Versions) -> None:
         pass
 
     thing = Local()
-    record = brief._Record(thing, lambda _: None)
+    record = fast_path._Record(thing, lambda _: None)
     record.fill([Step(thing, thing.__dict__, True)], library)
     assert record.table is not None and library.look(record.table, [])
     thing.__class__ = Thing  # type: ignore[assignment]
@@ -97,7 +97,7 @@ def test_a_record_does_not_outlive_its_classes(library: Versions) -> None:
 
 
 def test_records_that_are_of_no_use_are_made_less_often() -> None:
-    record = brief._Record(Thing, lambda _: None)
+    record = fast_path._Record(Thing, lambda _: None)
     for times in (1, 2):
         record.wait()
         assert record.left == 3 * 8**times
@@ -108,7 +108,7 @@ def test_records_that_are_of_no_use_are_made_less_often() -> None:
 
 @needs_versions
 def test_without_a_compiler_there_is_no_library(monkeypatch: pytest.MonkeyPatch) -> None:
-    from ptdebug.engine import build as building
+    from ptdebug.engine.toolchain import cpp_build as building
 
     def missing() -> str:
         raise building.CompilerMissing("no C++ compiler found")

@@ -7,8 +7,8 @@ import pytest
 import torch
 from ptdebug.artifacts.context import CompileContext
 from ptdebug.artifacts.records import Decision
-from ptdebug.tracer import dispatch
-from ptdebug.tracer.capture import CompileOptions
+from ptdebug.tracer.frames import dispatch
+from ptdebug.tracer.fx.backend_call import CompileOptions
 
 
 class Decisions:

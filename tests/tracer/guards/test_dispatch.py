@@ -16,9 +16,10 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from ptdebug.artifacts.context import CompileContext, NullRecorder
-from ptdebug.tracer import dispatch, eval_frame
-from ptdebug.tracer.breaks import FullGraphError
-from ptdebug.tracer.capture import CompileOptions
+from ptdebug.tracer.breaks.reasons import FullGraphError
+from ptdebug.tracer.frames import dispatch
+from ptdebug.tracer.fx.backend_call import CompileOptions
+from ptdebug.tracer.runtime import eval_frame
 
 pytestmark = pytest.mark.skipif(bool(eval_frame.unavailable()), reason=eval_frame.unavailable())
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 import torch
-from ptdebug.engine.build import build
-from ptdebug.tracer import dispatch
-from ptdebug.tracer.capture import CompileOptions
-from ptdebug.tracer.guards import brief, versions
-from ptdebug.tracer.sources import AttrSource, LocalSource
+from ptdebug.engine.toolchain.cpp_build import build
+from ptdebug.tracer.frames import dispatch
+from ptdebug.tracer.fx.backend_call import CompileOptions
+from ptdebug.tracer.guards import fast_path, versions
+from ptdebug.tracer.sources.source import AttrSource, LocalSource
 from torch import nn
 
 CALLS = 12  # more than the guards' patience
@@ -132,7 +132,7 @@ def looks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> It
             answers.append(found.look(table, slots))
             return answers[-1]
 
-        monkeypatch.setattr(brief, "_WORTH_IT", 0)
+        monkeypatch.setattr(fast_path, "_WORTH_IT", 0)
         monkeypatch.setitem(OPTIONS, "versions", lambda: versions.Versions(found.take, look))
     yield answers
     dispatch.reset()

@@ -3,8 +3,8 @@ from __future__ import annotations
 
 import pytest
 import torch
-from ptdebug.tracer.capture import CompileOptions
-from ptdebug.tracer.dispatch import optimize
+from ptdebug.tracer.frames.dispatch import optimize
+from ptdebug.tracer.fx.backend_call import CompileOptions
 from torch import nn
 
 X = torch.zeros(2)

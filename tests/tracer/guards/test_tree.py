@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ptdebug.tracer.guards import record_guards
 from ptdebug.tracer.guards.kinds import KINDS, is_same_constant
-from ptdebug.tracer.sources import (
+from ptdebug.tracer.sources.source import (
     AttrSource,
     CallSource,
     CellSource,

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 import torch
-from ptdebug.tracer.capture import CompileOptions
-from ptdebug.tracer.dispatch import optimize, reset, stats
+from ptdebug.tracer.frames.dispatch import optimize, reset, stats
+from ptdebug.tracer.fx.backend_call import CompileOptions
 
 
 def same(left: Any, right: Any) -> bool:

@@ -12,8 +12,8 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ptdebug.tracer.capture import CompileOptions
-from ptdebug.tracer.dispatch import optimize
+from ptdebug.tracer.frames.dispatch import optimize
+from ptdebug.tracer.fx.backend_call import CompileOptions
 
 X = torch.arange(6.0).reshape(2, 3)
 

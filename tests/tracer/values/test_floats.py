@@ -6,7 +6,7 @@ import math
 import ptdebug
 import pytest
 import torch
-from ptdebug.tracer.dispatch import reset, stats
+from ptdebug.tracer.frames.dispatch import reset, stats
 
 X = torch.linspace(-2, 3, 12).reshape(3, 4)
 RATES = (0.1, 0.2, 0.3, 0.7, 3.0, 0.123456789123, 1e-30)

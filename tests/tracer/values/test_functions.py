@@ -265,8 +265,8 @@ def test_print_breaks(check, capsys):
 
 
 def test_function_defined_elsewhere_is_guarded():
-    from ptdebug.tracer.capture import CompileOptions
-    from ptdebug.tracer.dispatch import optimize
+    from ptdebug.tracer.frames.dispatch import optimize
+    from ptdebug.tracer.fx.backend_call import CompileOptions
 
     def outer(x, function):
         return function(x)

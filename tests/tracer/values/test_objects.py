@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 import torch
-from ptdebug.tracer.capture import CompileOptions
-from ptdebug.tracer.dispatch import optimize
+from ptdebug.tracer.frames.dispatch import optimize
+from ptdebug.tracer.fx.backend_call import CompileOptions
 from torch import nn
 
 X = torch.arange(6.0).reshape(2, 3)

@@ -4,7 +4,7 @@ from __future__ import annotations
 import ptdebug
 import pytest
 import torch
-from ptdebug.tracer.dispatch import reset, stats
+from ptdebug.tracer.frames.dispatch import reset, stats
 from torch.utils._pytree import tree_leaves
 from torch.utils.checkpoint import checkpoint
 

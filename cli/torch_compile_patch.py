@@ -1,0 +1,130 @@
+"""What takes the place of `torch.compile` while a program runs under `ptdebug run`.
+
+Nothing here imports torch: `watch_for_torch` waits until the program does, and then puts our functions where PyTorch's
+stand, in the table below. Our own compiler is imported by the first call of `torch.compile`.
+"""
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable, Mapping
+from functools import wraps
+from types import ModuleType
+from typing import Any
+
+from ..artifacts.records import Runtime
+from . import session
+from .interpose import after_import
+
+REPLACED = {
+    # attribute of torch (or below it) -> name in api.py
+    "torch": {"compile": "torch_compile"},
+    "torch.compiler": {"reset": "reset", "disable": "disable", "allow_in_graph": "allow_in_graph",
+                       "assume_constant_result": "assume_constant_result", "set_stance": "set_stance"},
+    # Dynamo's other functions mark functions and tensors in ways that our tracer reads, and torch itself uses them.
+    "torch._dynamo": {"optimize": "dynamo_optimize", "reset": "reset", "allow_in_graph": "allow_in_graph"},
+}
+
+
+def watch_for_torch() -> None:
+    """Act as soon as the program imports torch."""
+    compiler = session.current().settings.compiler
+    actions = {"ptdebug": _ours, "torch": _stock, "eager": _nobody}
+    after_import({"torch": _safely(actions[compiler])})
+    if compiler == "ptdebug":
+        after_import({"torch._dynamo": _safely(lambda module: _replace(module, "torch._dynamo"))})
+
+
+def _safely(action: Callable[[ModuleType], None]) -> Callable[[ModuleType], None]:
+    """An action that never breaks the program's import."""
+
+    def act(module: ModuleType) -> None:
+        try:
+            session.current().saw_torch = True
+            action(module)
+        except Exception as error:
+            session.current().say(f"ptdebug: torch.compile was left alone: {type(error).__name__}: {error}")
+
+    return act
+
+
+class _AtTheEnd(logging.Handler):
+    """Keeps what our rooms log for the end of the program, which is when ptdebug speaks."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        session.current().say(f"ptdebug: {record.getMessage()}")
+
+
+def _ours(torch: ModuleType) -> None:
+    log = logging.getLogger("ptdebug")
+    log.addHandler(_AtTheEnd(logging.WARNING))
+    log.propagate = False
+    _replace(torch, "torch")
+    _replace(torch.compiler, "torch.compiler")
+    if session.current().settings.compile_all:
+        from .compile_all import compile_outermost_modules
+
+        compile_outermost_modules()
+
+
+def _stock(torch: ModuleType) -> None:
+    from .torch_trace_import import record_stock
+
+    record_stock(torch)
+
+
+def _nobody(torch: ModuleType) -> None:
+    _put(torch, "compile", _leave_uncompiled)
+
+
+def _leave_uncompiled(model: Any = None, **_options: Any) -> Any:
+    """--compiler eager: the function or module itself."""
+    session.current().saw_compile = True
+    return _leave_uncompiled if model is None else model
+
+
+def _replace(module: ModuleType, name: str) -> None:
+    for attribute, ours in REPLACED[name].items():
+        if hasattr(module, attribute):
+            _put(module, attribute, _loading(ours))
+
+
+def _loading(name: str) -> Callable[..., Any]:
+    """A function that loads api.py when it is called; where that fails, the program runs uncompiled."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            from . import api
+        except Exception as error:  # a torch or a library that ptdebug does not know
+            why = f"{type(error).__name__}: {error}".splitlines()[0]
+            session.current().say(f"ptdebug: nothing is compiled, the program runs in eager: {why}")
+            return _leave_uncompiled(*args, **kwargs)
+        return getattr(api, name)(*args, **kwargs)
+
+    return call
+
+
+def _put(module: ModuleType, attribute: str, function: Callable[..., Any]) -> None:
+    """Replace a function by one that looks like it: name, documentation, signature."""
+    stock = getattr(module, attribute)
+    if isinstance(stock, type):  # torch.compiler.set_stance is a class in some versions
+        setattr(module, attribute, function)
+    else:
+        setattr(module, attribute, wraps(stock)(function))
+
+
+def runtimes() -> Mapping[str, Runtime]:
+    """How each compilation of this process did so far."""
+    dispatch = _dispatch()
+    return dispatch.runtimes() if dispatch else {}
+
+
+def stats() -> dict[str, Any]:
+    """The counters of this process so far; empty where nothing was compiled."""
+    dispatch = _dispatch()
+    return dispatch.stats() if dispatch else {}
+
+
+def _dispatch() -> Any:
+    # The tracer is asked only where the program's use of torch.compile has loaded it.
+    return sys.modules.get(f"{__package__.rpartition('.')[0]}.tracer.dispatch")

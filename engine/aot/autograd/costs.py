@@ -1,0 +1,216 @@
+"""What keeping a value costs, and what computing it again costs: in bytes moved, to which operations are converted.
+
+Memory traffic is the common currency (as in a roofline model; Williams, Waterman and Patterson, 2009): an operation on
+an element is worth the bytes that the device could move in the same time. A CPU has few lanes for each byte per second,
+and so a transcendental function costs it as much as reading an element or two; a GPU computes those on the way.
+"""
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass
+from typing import Any
+
+import sympy
+import torch
+import torch.fx
+
+from ...graphs.autograd_graphs import NEVER
+from ...lowering.extern import LIBRARY
+from ...lowering.registry import COMPOSITE, GATHER, LOWERINGS, REDUCTION, RESHAPE, VIEW
+from ...passes.dead_code import has_effect
+
+SIZE_HINT = 128  # what a size that varies counts as
+SIMPLE = "simple"
+
+# Bytes that a CPU core moves in the time of one operation on a float32 element: measured with this engine's own
+# kernels on one AVX-512 core (7.3 GB/s from memory; benchmarks/memory.py has the program). "simple" is all the rest.
+CPU_WORK: dict[str, float] = {
+    SIMPLE: 0.1, "exp": 5, "exp2": 5, "erf": 7.5, "erfc": 20, "tanh": 2.5, "log": 2.5, "log2": 10, "log10": 10,
+    "log1p": 12, "expm1": 9, "sin": 10, "cos": 10, "tan": 15, "sinh": 15, "cosh": 15, "asin": 15, "acos": 15,
+    "atan": 15, "asinh": 20, "acosh": 20, "atanh": 20, "sqrt": 1.5, "rsqrt": 3.5, "div": 1.5, "reciprocal": 1.5,
+    "sigmoid": 5.5, "silu": 5.5, "gelu": 9, "softplus": 15, "elu": 6, "mish": 20, "pow": 33, "fmod": 75,
+    "remainder": 75, "floor_divide": 10, "lgamma": 140, "digamma": 140, "atan2": 20, "hypot": 10, "erfinv": 40,
+}
+GPU_WORK: dict[str, float] = {
+    **dict.fromkeys(CPU_WORK, 0.5), SIMPLE: 0.05, "pow": 2, "fmod": 2, "remainder": 1, "lgamma": 6, "digamma": 6,
+    "gelu": 1, "erfinv": 2, "asinh": 1, "acosh": 1, "atanh": 1,
+}
+BYTES_PER_FLOP = {"cpu": 0.07, "cuda": 0.02}
+"""Bytes moved in the time of one operation inside a library's matrix product: 100 GFLOP/s against 7 GB/s, and a GPU's
+tensor cores in a precision between float32 and bfloat16."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What is known of a node: bytes of its result, and what it takes to compute it once more.
+
+    `kind`: "input", "constant", "view" (no memory of its own), "tuple" (of results), "loops" (inlined into what reads
+    it), "stored" (a reduction: its own pass over its inputs), "library", "size". `never` says why it must not be
+    computed again at all (its effects, its random numbers), `expensive` why it should not. `work` is in bytes.
+    """
+
+    kind: str
+    bytes: int = 0
+    work: int = 0
+    flops: int = 0
+    never: str = ""
+    expensive: str = ""
+
+    @property
+    def savable(self) -> bool:
+        """Whether there is something to save: not for a view, whose base is saved, nor for a constant."""
+        return self.kind in ("input", "loops", "stored", "library", "size")
+
+
+def costs_of(graph: torch.fx.Graph) -> dict[torch.fx.Node, Cost]:
+    """The cost of every node but the output."""
+    return {node: _cost(node) for node in graph.nodes if node.op != "output"}
+
+
+def bytes_of(value: Any) -> int:
+    """Bytes of a (fake) tensor's elements, of all in a tuple; sizes that vary count as SIZE_HINT each."""
+    if isinstance(value, torch.Tensor):
+        return elements(value) * value.dtype.itemsize
+    if isinstance(value, (tuple, list)):
+        return sum(map(bytes_of, value))
+    return 8 if isinstance(value, torch.SymInt) else 0
+
+
+def exact_bytes(value: Any) -> int | None:
+    """The same where no size varies, else None."""
+    if isinstance(value, torch.Tensor) and any(isinstance(s, torch.SymInt) for s in value.shape):
+        return None
+    return bytes_of(value)
+
+
+def elements(tensor: torch.Tensor) -> int:
+    """How many; an expanded dimension (stride 0) counts once, as it is in memory."""
+    total = 1
+    for size, stride in zip(tensor.shape, tensor.stride() if tensor.layout is torch.strided else tensor.shape):
+        total *= 1 if not isinstance(stride, torch.SymInt) and stride == 0 else hinted(size)
+    return total
+
+
+def hinted(size: Any) -> int:
+    """A size as a number."""
+    if not isinstance(size, torch.SymInt):
+        return int(size)
+    expression = size.node.expr
+    return max(int(expression.xreplace({s: sympy.Integer(SIZE_HINT) for s in expression.free_symbols})), 0)
+
+
+def _cost(node: torch.fx.Node) -> Cost:
+    value = node.meta.get("val")
+    if node.op == "placeholder":
+        return Cost("input", bytes_of(value), never="an input")
+    if node.op == "get_attr":
+        return Cost("constant")
+    if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+        return Cost("size", 8, never="a number that the program computes")
+    if node.target is operator.getitem:  # a result of its own, or a window onto one like its tuple
+        made_by = node.args[0]
+        assert isinstance(made_by, torch.fx.Node)
+        never = _never(made_by)  # a tuple is not saved itself: what holds for it holds for its parts
+        return Cost("view") if is_view(made_by) else Cost("stored", bytes_of(value), never=never)
+    if is_view(node):
+        return Cost("view")
+    never = _never(node)
+    size = bytes_of(value)
+    lowering = LOWERINGS.get(node.target)
+    if lowering is None:
+        flops, why = _library(node, size)
+        work = int(flops * BYTES_PER_FLOP[_device(value)]) + 2 * size + read_bytes(node)
+        return Cost("tuple" if isinstance(value, (tuple, list)) else "library", size, work, flops, never, why)
+    names = (CPU_WORK, GPU_WORK)[_device(value) == "cuda"]
+    each = names[SIMPLE] if _small_power(node) else names.get(_operator(node), names[SIMPLE])
+    if lowering.kind in (REDUCTION, COMPOSITE):
+        read = read_bytes(node)
+        rounds = 2 if lowering.kind == COMPOSITE else 1
+        kind = "tuple" if isinstance(value, (tuple, list)) else "stored"
+        return Cost(kind, size, rounds * (read + int(each * read / 4)), read // 4, never)
+    count = elements(value) if isinstance(value, torch.Tensor) else 0
+    work = int(each * count) + (2 * size if lowering.kind == GATHER else 0) + 1
+    return Cost("tuple" if isinstance(value, (tuple, list)) else "loops", size, work, count, never)
+
+
+def _operator(node: torch.fx.Node) -> str:
+    target: Any = node.target
+    return str(target.overloadpacket.__name__).strip("_") if hasattr(target, "overloadpacket") else ""
+
+
+def _small_power(node: torch.fx.Node) -> bool:
+    """Whether the node raises to a power that becomes a few products."""
+    power: Any = node.args[1] if node.target is torch.ops.aten.pow.Tensor_Scalar else None
+    return type(power) in (int, float) and bool(power in (-2, -1, 1, 2, 3, 4))
+
+
+def is_view(node: torch.fx.Node) -> bool:
+    """Whether the node's result is a window onto its first argument's memory, or may be kept as one."""
+    if node.op != "call_function":
+        return False
+    if node.target is operator.getitem:
+        return isinstance(node.args[0], torch.fx.Node) and is_view(node.args[0])
+    lowering = LOWERINGS.get(node.target)
+    if lowering is not None:
+        return lowering.kind in (RESHAPE, VIEW)
+    return bool(getattr(node.target, "is_view", False))
+
+
+def _never(node: torch.fx.Node) -> str:
+    if node.meta.get("recompute") == NEVER:
+        return "what it reads changes before the backward"
+    if not has_effect(node) or _without_dropout(node):
+        return ""
+    target: Any = node.target
+    if torch.Tag.nondeterministic_seeded in getattr(target, "tags", ()):
+        return "it draws random numbers"
+    return f"{target} may do more than compute its result"
+
+
+def _without_dropout(node: torch.fx.Node) -> bool:
+    """Attention is random only where it drops something."""
+    target: Any = node.target
+    for i, argument in enumerate(target._schema.arguments):
+        if argument.name in ("dropout_p", "dropout"):
+            given: Any = node.args[i] if i < len(node.args) else node.kwargs.get(argument.name, argument.default_value)
+            return type(given) in (int, float) and bool(given == 0)
+    return False
+
+
+def _library(node: torch.fx.Node, size: int) -> tuple[int, str]:
+    """(operations, what it is) of a library call."""
+    target: Any = node.target
+    packet = target.overloadpacket.__name__ if hasattr(target, "overloadpacket") else str(target)
+    shapes = [n.meta["val"].shape for n in node.all_input_nodes if isinstance(n.meta.get("val"), torch.Tensor)]
+    value = node.meta.get("val")
+    result = value[0] if isinstance(value, (tuple, list)) and value else value
+    count = elements(result) if isinstance(result, torch.Tensor) else 0
+    what = LIBRARY.get(packet, "a library call")
+    if what == "matrix product":
+        return 2 * count * hinted(shapes[-1][-2]) if len(shapes[-1]) > 1 else 2 * count, "a matrix product"
+    if what == "convolution":
+        weight = node.args[1]
+        assert isinstance(weight, torch.fx.Node)
+        shape = weight.meta["val"].shape
+        return 2 * count * _product(shape) // max(hinted(shape[0]), 1), "a convolution"
+    if what == "attention":
+        keys = hinted(shapes[1][-2]) if len(shapes) > 1 and len(shapes[1]) > 1 else SIZE_HINT
+        return 4 * count * keys, "an attention kernel"
+    return size // 4, what if what == "a library call" else f"a library call ({what})"
+
+
+def _product(shape: Any) -> int:
+    total = 1
+    for size in shape:
+        total *= hinted(size)
+    return total
+
+
+def read_bytes(node: torch.fx.Node) -> int:
+    """Bytes of the node's arguments."""
+    return sum(bytes_of(n.meta.get("val")) for n in node.all_input_nodes)
+
+
+def _device(value: Any) -> str:
+    tensor = next(iter(value), None) if isinstance(value, (tuple, list)) else value
+    return "cuda" if isinstance(tensor, torch.Tensor) and tensor.device.type == "cuda" else "cpu"

@@ -1,0 +1,74 @@
+"""Rules for gradients of activations and losses, in the order in which ATen's kernels compute.
+
+torch's references say the same of numbers; of what overflows on the way they do not.
+"""
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch._decomp import decomposition_table
+from torch._decomp.decompositions import pw_cast_for_opmath
+
+from .composite import own
+
+aten = torch.ops.aten
+
+SIXTH = torch.tensor(1 / 6, dtype=torch.float32).item()
+"""A sixth as eager's kernel has it, for doubles too (aten/src/ATen/native/cpu/Activation.cpp)."""
+
+LEAST = torch.tensor(1e-12, dtype=torch.float32).item()
+"""By what a binary cross entropy's gradient divides at least, for doubles too (aten/src/ATen/native/Loss.cpp)."""
+
+MEAN = 1  # a `reduction`
+
+
+@own(aten.hardsigmoid_backward.default)
+def hardsigmoid_backward(grad: torch.Tensor, x: torch.Tensor) -> Any:
+    """torch's reference has the sixth of a double."""
+    return torch.where((x > -3) & (x < 3), grad * SIXTH, 0.0)
+
+
+@own(aten.sigmoid_backward.default)
+def sigmoid_backward(grad: torch.Tensor, result: torch.Tensor) -> Any:
+    """The gradient comes first (aten/src/ATen/native/cpu/BinaryOpsKernel.cpp), but of complex numbers."""
+    if grad.dtype.is_complex or result.dtype.is_complex:
+        return decomposition_table[aten.sigmoid_backward.default](grad, result)
+    return _sigmoid_backward(grad, result)
+
+
+@pw_cast_for_opmath
+def _sigmoid_backward(grad: torch.Tensor, result: torch.Tensor) -> torch.Tensor:
+    return grad * (1 - result) * result
+
+
+@own(aten.logit_backward.default)
+@pw_cast_for_opmath
+def logit_backward(grad: torch.Tensor, x: torch.Tensor, eps: float | None = None) -> Any:
+    """That of a NaN is NaN, at the ends an infinity with the gradient's sign; torch's reference has 0 and x's sign."""
+    inner = grad / (x * (1.0 - x))
+    if eps is not None and eps >= 0:
+        return torch.where((x < eps) | (x > 1.0 - eps), 0.0, inner)
+    ends = torch.where((x == 0) | (x == 1), grad * math.inf, inner)
+    return torch.where((x < 0) | (x > 1), math.nan, ends)
+
+
+@own(aten.soft_margin_loss_backward.default)
+def soft_margin_loss_backward(grad: torch.Tensor, x: torch.Tensor, target: torch.Tensor, reduction: int = MEAN) -> Any:
+    """A quotient of powers, NaN where these overflow; torch's reference has a sigmoid, which does not."""
+    power = torch.exp(-target * x)
+    share = 1.0 / x.numel() if reduction == MEAN and x.numel() != 0 else 1.0
+    return target * power * -share / (power + 1) * grad
+
+
+@own(aten.binary_cross_entropy_backward.default)
+@pw_cast_for_opmath
+def binary_cross_entropy_backward(
+    grad: torch.Tensor, x: torch.Tensor, target: torch.Tensor, weight: torch.Tensor | None = None,
+    reduction: int = MEAN,
+) -> Any:
+    """torch's reference has the least divisor of a double."""
+    result = grad * (x - target) / ((1 - x) * x).clamp_min(LEAST)
+    result = result if weight is None else result * weight
+    return result / x.numel() if reduction == MEAN else result

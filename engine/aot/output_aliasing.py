@@ -1,0 +1,137 @@
+"""What a graph without mutation cannot say and stands beside it: which of the program's results are inputs, views of
+inputs, or what the graph returns; and which inputs are written."""
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.fx
+
+from ..graphs.functional_graph import (
+    LAZY_VIEWS,
+    Captured,
+    Constant,
+    FromGraph,
+    FromInput,
+    Output,
+    ViewOfInput,
+    check_promise,
+    creation,
+    is_view,
+    pairs_numbers,
+)
+from ..graphs.memory_overlap import may_repeat
+from ..graphs.unbacked import unbacked_in
+from ..unsupported import EngineUnsupported
+
+
+def mutated_inputs(inputs: tuple[Any, ...], wrapped: tuple[Any, ...]) -> list[int]:
+    """Indices of the inputs whose data changed."""
+    mutated = []
+    for i, value in enumerate(wrapped):
+        if not isinstance(inputs[i], torch.Tensor):
+            continue
+        torch._sync(value)
+        if torch._functionalize_has_metadata_mutation(value):
+            raise EngineUnsupported("an input's shape or strides change in place")
+        if torch._functionalize_has_data_mutation(value):  # type: ignore[attr-defined]
+            if may_repeat(inputs[i]):
+                raise EngineUnsupported("an input is written whose elements share memory")
+            mutated.append(i)
+    return mutated
+
+
+def uncounted_writes(captured: Captured, wrapped: tuple[Any, ...], mutations: list[int]) -> tuple[int, ...]:
+    """Those of the mutated inputs that were written as `x.data` only, which autograd does not count."""
+    placeholders = list(captured.module.graph.find_nodes(op="placeholder"))
+    reads = captured.module.graph.find_nodes(op="call_function", target=getattr)
+    plain = {node.args[0] for node in reads if node.args[1] == "data"}
+    return tuple(i for i in mutations if placeholders[i] in plain and not (
+        wrapped[i].is_inference() or captured.inputs[i].is_inference() or wrapped[i]._version))
+
+
+def results_of(
+    captured: Captured, wrapped: tuple[Any, ...], results: tuple[Any, ...], mutations: list[int]
+) -> tuple[tuple[Output, ...], list[torch.Tensor]]:
+    """Where each result comes from, and the values that the ATen graph returns."""
+    returned: Any = captured.module.graph.output_node().args[0]
+    seen_by_program = [_fake_result(node) for node in returned]
+    tensors = [(i, value) for i, value in enumerate(wrapped) if isinstance(value, torch.Tensor)]
+    storages = {value.untyped_storage()._cdata: i for i, value in reversed(tensors)}
+    values = [torch._from_functional_tensor(wrapped[i]) for i in mutations]
+    seen: dict[int, Output] = {}
+    outputs: list[Output] = []
+    for result, fake in zip(results, seen_by_program):
+        if not isinstance(result, torch.Tensor):
+            if isinstance(result, (tuple, list, dict)):
+                raise EngineUnsupported("the captured graph returns nested values")
+            outputs.append(Constant(result))
+            continue
+        if id(result) not in seen:
+            seen[id(result)] = _output(captured, wrapped, storages, result, values, fake)
+        outputs.append(seen[id(result)])
+    return tuple(outputs), values
+
+
+def _has_own_symbols(fake: torch.Tensor, base: torch.Tensor) -> bool:
+    """Whether sizes of the program's view are numbers that only data tells: in the engine's graph they are others."""
+    if not unbacked_in(fake):
+        return False
+    if torch._functionalize_has_data_mutation(base):  # type: ignore[attr-defined]
+        raise EngineUnsupported("a view of an input that is written, of a size that only data tells, is returned")
+    return True
+
+
+def _output(
+    captured: Captured, wrapped: tuple[Any, ...], storages: dict[int, int], result: torch.Tensor,
+    values: list[torch.Tensor], fake: torch.Tensor | None,
+) -> Output:
+    for i, value in enumerate(wrapped):
+        if value is result:
+            return FromInput(i)
+    if not torch._is_functional_tensor(result):  # a constant that the graph returns as it is
+        values.append(result)
+        return FromGraph(len(values) - 1)
+    torch._sync(result)
+    base = storages.get(result.untyped_storage()._cdata)
+    inner = torch._from_functional_tensor(result)
+    if base is not None:
+        # Not the functional tensor's layout: a view of a mutated input has that of the new value there.
+        layout = inner if fake is None or _has_own_symbols(fake, wrapped[base]) else fake
+        check_promise(wrapped[base], inner, layout)
+        given = captured.inputs[base]
+        detached = given.requires_grad and not layout.requires_grad
+        differentiable = fake is not None and fake.grad_fn is not None
+        if differentiable:
+            check_view(given, layout.dtype)
+        made = creation(fake, captured.grad_enabled or differentiable, given)
+        return ViewOfInput(
+            base, tuple(layout.size()), tuple(layout.stride()), layout.storage_offset(), layout.dtype, detached,
+            lazy_kind(inner), differentiable, is_view(fake), made,
+        )
+    lazily = lazy_kind(inner)
+    values.append(LAZY_VIEWS[lazily](inner) if lazily else inner)
+    return FromGraph(len(values) - 1, lazily=lazily)
+
+
+def check_view(base: torch.Tensor, view: torch.dtype) -> None:
+    """Raises EngineUnsupported for a view, of dtype `view`, through which gradients flow that autograd cannot follow.
+
+    It is made by strides: where elements share memory, the gradient of `as_strided` is their mean for all of them.
+    """
+    if view != base.dtype and not pairs_numbers(base.dtype, view):
+        raise EngineUnsupported("gradients flow through a view in another dtype")
+    if may_repeat(base):
+        raise EngineUnsupported("gradients flow through a view of elements that share memory")
+
+
+def lazy_kind(view: torch.Tensor) -> str:
+    """The key of LAZY_VIEWS that makes `view` of what it is a view of, "" for none."""
+    if view.is_conj() and view.is_neg():
+        raise EngineUnsupported("a result is lazily conjugated and negated")
+    return "conj" if view.is_conj() else "neg" if view.is_neg() else ""
+
+
+def _fake_result(node: Any) -> torch.Tensor | None:
+    value = node.meta.get("val") if isinstance(node, torch.fx.Node) else None
+    return value if isinstance(value, torch.Tensor) else None

@@ -1,0 +1,92 @@
+"""Loop groups in, one C++ file out: plain scalar code that gcc vectorizes, without a single include.
+
+Walk: `kernel.py` writes a group as a function, with the help of `nests.py` (which loops stand inside the outer ones),
+`loop_shape.py` (which loops are shared among threads), `storage.py` (what stays in registers), `nest_writer.py` (loops
+and reductions) and `statements.py` (values), whose tables are `operators.py`, `reductions.py`, `dtypes.py` and
+`indices.py`. `foreach.py` writes one nest for many sets of buffers. `prelude.py` holds the functions that the code
+calls (`float_math.py`, `vector_math.py` and `double_math.py` those of mathematics), `entry.py` makes the kernels
+callable from Python.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from ....artifacts.context import CompileContext
+from ....artifacts.records import CodeLine
+from ...ir.ir import Foreach, Group, KernelSignature, Plan
+from .entry import Entry, write_entries
+from .foreach import write_foreach
+from .kernel import Kernel
+from .prelude import prelude
+from .source_writer import Writer
+
+
+@dataclass(frozen=True)
+class CppSource:
+    """One C++ file: its lines with their origins, and how each kernel in it is called.
+
+    `body` is the file without the functions that stand before the kernels; what follows them may be added to it.
+    """
+
+    body: tuple[CodeLine, ...]
+    entries: tuple[Entry, ...]
+
+    @cached_property
+    def lines(self) -> tuple[CodeLine, ...]:
+        """All lines."""
+        head = prelude("\n".join([line.text for line in self.body])) if self.body else ()
+        return (*[CodeLine(line) for line in head], *self.body)
+
+    @property
+    def signatures(self) -> tuple[KernelSignature, ...]:
+        """How the kernels are called, in the order of the table."""
+        return tuple([entry.signature for entry in self.entries])
+
+    @property
+    def text(self) -> str:
+        """The file."""
+        return "\n".join([line.text for line in self.lines]) + "\n"
+
+
+def generate(plan: Plan, context: CompileContext) -> CppSource:
+    """The C++ file of all groups of `plan` that run on the CPU. No lines when there is none.
+
+    Kernels that differ in names only (the layers of a model) are written and compiled once.
+
+    Raises NotImplementedError for an operation or dtype without C++.
+    """
+    writer, entries = Writer(), []
+    written: dict[str, tuple[str, int]] = {}  # shape of a kernel's text -> name and first line of the one that has it
+    twins: dict[int, list[list[CodeLine]]] = {}  # by that line, the texts of those that were not written
+    for item in plan.items:
+        if not isinstance(item, Group) or item.device.type != "cpu":
+            continue
+        if isinstance(item, Foreach):
+            entries.append(write_foreach(item, plan.program, writer, context))
+            continue
+        own = Writer()
+        kernel = Kernel(item, plan.program, own, context)
+        kernel.emit()
+        shape = kernel.canonical(own.lines)
+        function, start = written.setdefault(shape, (item.kernel, len(writer.lines) + 1))
+        if function == item.kernel:
+            writer.line()
+            writer.lines += own.lines
+        else:
+            twins.setdefault(start, []).append(own.lines)
+        entries.append(Entry(kernel.signature, function, kernel.pointer_types, kernel.shape.parallel != ""))
+    if not entries:
+        return CppSource((), ())
+    for start, texts in twins.items():
+        _merge_origins(writer.lines, start, texts)
+    write_entries(writer, entries)
+    return CppSource(tuple(writer.lines), tuple(entries))
+
+
+def _merge_origins(lines: list[CodeLine], start: int, twins: list[list[CodeLine]]) -> None:
+    """Give the lines of a kernel the origins of others that have the same text."""
+    for position, same in enumerate(zip(*twins), start):
+        shown = lines[position]
+        origins = [origin for line in (shown, *same) for origin in line.origins]
+        lines[position] = CodeLine(shown.text, tuple(origins))

@@ -1,0 +1,118 @@
+"""A `Foreach` as two C++ functions: the loop nest that its members have in common, and one that runs it for each.
+
+The nest takes pointers, sizes, and which iterations of its outermost loop to do. The other function walks a table with
+a row for each member, in `PARTS` parts of equal work that threads share, however the work is spread over the members.
+"""
+from __future__ import annotations
+
+from dataclasses import replace
+
+import sympy
+
+from ....artifacts.context import CompileContext
+from ....artifacts.records import ref
+from ...ir.affine import axis_symbol
+from ...ir.ir import Axis, Foreach, Group, KernelSignature, Member, Program
+from ...scheduler.templates import with_all_origins
+from .entry import Entry
+from .kernel import Kernel
+from .loop_shape import PARALLEL_WORK, body_work
+from .source_writer import Writer
+
+PARTS = 32  # into which all work is cut for threads
+FIRST, COUNT = axis_symbol("first"), axis_symbol("count")
+
+
+def write_foreach(foreach: Foreach, program: Program, writer: Writer, context: CompileContext) -> Entry:
+    """Write both functions; the entry calls the second."""
+    nest = _write_nest(foreach, program, writer, context)
+    buffers = tuple(dict.fromkeys(b for m in foreach.members for b in m.arguments))
+    place = {name: k for k, name in enumerate(buffers)}
+    rows = [[*_work(m), *[place[b] for b in nest.arguments_of(m)], *m.sizes] for m in foreach.members]
+    total = sum(row[0] * row[1] for row in rows)
+    writer.line()
+    origins = [ref("loops", "", b.name) for b in foreach.bodies]
+    writer.line(f"// for each of {len(rows)} members, which need nothing of each other", origins)
+    with writer.block(f"static int64 {foreach.kernel}(void* const* p)"):
+        writer.line("// iterations, work of one, buffers, sizes")
+        with writer.block(f"static const int64 table[{len(rows)}][{len(rows[0])}] =", end="};"):
+            for member, row in zip(foreach.members, rows):
+                body_refs = [ref("loops", "", b.name) for b in member.group.bodies]
+                writer.line(f"{{{', '.join(map(str, row))}}},  // {_described(member)}", body_refs)
+        _write_walk(writer, nest.call, len(rows), total)
+        writer.line("return 0;")
+    types = tuple("void" for _ in buffers)
+    return Entry(KernelSignature(foreach.kernel, buffers), foreach.kernel, types, total >= PARALLEL_WORK, table=True)
+
+
+def _write_walk(writer: Writer, call: str, rows: int, total: int) -> None:
+    """The loop over the table, whole where there is little to do."""
+    if total < PARALLEL_WORK:
+        with writer.block(f"for (int64 m = 0; m < {rows}; m++)"):
+            writer.line("const int64* t = table[m];")
+            writer.line("const int64 first = 0, last = t[0];")
+            writer.line(call)
+        return
+    writer.line("#pragma omp parallel for schedule(static)")
+    with writer.block(f"for (int64 part = 0; part < {PARTS}; part++)"):
+        writer.line(f"const int64 begin = {total} * part / {PARTS}, end = {total} * (part + 1) / {PARTS};")
+        writer.line("int64 start = 0;  // of the member's work")
+        with writer.block(f"for (int64 m = 0; m < {rows} && start < end; m++)"):
+            writer.line("const int64* t = table[m];")
+            writer.line("const int64 work = t[0] * t[1], from = begin - start, to = end - start;")
+            writer.line("start += work;")
+            writer.line("if (from >= work) continue;")
+            writer.line("const int64 first = from <= 0 ? 0 : (from + t[1] - 1) / t[1];")
+            writer.line("const int64 last = to >= work ? t[0] : (to + t[1] - 1) / t[1];")
+            writer.line(f"if (first < last) {call}")
+
+
+class _Nest:
+    """How the common function is called for a row `t` of the table and iterations `first` to `last`."""
+
+    def __init__(self, kernel: Kernel, foreach: Foreach) -> None:
+        parameters = foreach.template.parameters
+        self._order = [parameters.index(b) for b in kernel.buffers]
+        sizes = {s: k for k, s in enumerate(foreach.template.sizes)}
+        pointers = [f"({kind}*)p[t[{2 + k}]]" for k, kind in enumerate(kernel.pointer_types)]
+        names = {FIRST: "first", COUNT: "last - first"}
+        numbers = [names.get(s) or f"t[{2 + len(pointers) + sizes[s]}]" for s in kernel.symbols]
+        self.call = f"{kernel.group.kernel}({', '.join(pointers + numbers)});"
+
+    def arguments_of(self, member: Member) -> list[str]:
+        """The member's buffers in the order of the function's pointers."""
+        return [member.arguments[k] for k in self._order]
+
+
+def _write_nest(foreach: Foreach, program: Program, writer: Writer, context: CompileContext) -> _Nest:
+    template = foreach.template
+    own = Writer()
+    body = template.body
+    if body.axes:  # a range of the outermost loop
+        outer = body.axes[0]
+        moved = {outer.symbol: outer.symbol + FIRST}
+        statements = [s if s.index is None else replace(s, index=s.index.xreplace(moved)) for s in body.statements]
+        body = replace(body, axes=(Axis(outer.symbol, COUNT), *body.axes[1:]), statements=tuple(statements))
+    group = Group(f"{foreach.kernel}_nest", body.axes, (body,), template.internal, foreach.device)
+    kernel = Kernel(group, program, own, context)
+    kernel.shape = replace(kernel.shape, parallel="")
+    kernel.emit()
+    writer.line()
+    writer.lines += with_all_origins(foreach, own.lines)
+    return _Nest(kernel, foreach)
+
+
+def _work(member: Member) -> tuple[int, int]:
+    """Iterations of the outermost loop, and the work of one."""
+    axes = member.group.axes
+    rows = int(axes[0].extent) if axes else 1
+    return rows, max(1, int(sympy.Add(*[body_work(b) for b in member.group.bodies])) // rows)
+
+
+def _described(member: Member) -> str:
+    sizes = " x ".join(str(a.extent) for a in member.group.axes) or "1"
+    written = dict.fromkeys(n for b in member.group.bodies for n in b.writes if n not in member.group.internal)
+    return f"{', '.join(written)}: {sizes}"
+
+
+__all__ = ["write_foreach"]

@@ -1,0 +1,120 @@
+"""The next row of a table, prefetched where the program says which row that is.
+
+Rows of an embedding, or of the nodes of a graph, are read in an order that no prefetcher of a processor foresees: each
+waits for memory at its start. The index of the next one stands in memory already, so a row's lines are asked for while
+the row before it is gone through. Of short rows, which are soon gone through, one further on. A wrong address does no
+harm: the instruction raises nothing, and an index that is out of bounds is the next step's to tell.
+
+Measured on an EPYC with AVX-512, one thread, a table of 40 MB in rows of 2 KB: embeddings with a layer norm 3.4 to 1.7
+ms; of 20 MB in rows of 512 bytes, in bfloat16: 0.122 to 0.078; differences of the rows at both ends of 100,000 edges,
+256 bytes each: 0.61 to 0.47. Asking for the very next row alone is too late for short rows, and in the way of the loads
+of this one.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import sympy
+
+from ...ir.body_affine import static
+from ...ir.ir import Axis, Statement
+from .dtypes import ctype
+from .indices import c_expression
+from .prefetch import LINE, LONGEST, MEMORY, OPTIONS
+from .scope import buffer_name
+
+if TYPE_CHECKING:
+    from .nest_writer import NestWriter
+    from .nests import Part
+
+AHEAD = 4096
+
+
+@dataclass(frozen=True)
+class GatheredRow:
+    """A load that goes along a row of a table. Which row, a load of an index says at each step of the loop `around`."""
+
+    part: Part
+    load: Statement
+    row: str  # the name of the index in the load's
+    index: Statement
+    around: Axis
+    size: int  # bytes of an element
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """Equal for loads of one row: the table, and where the index stands."""
+        return self.load.buffer, self.index.buffer, self.index.index
+
+
+def gathered_rows(nest: NestWriter) -> list[GatheredRow]:
+    """Those of a nest that come from a table larger than the caches of a core."""
+    if not nest.loops:
+        return []
+    kernel = nest.kernel
+    found = [row for part, depths in zip(nest.nest.parts, nest.depths) for row in _of_part(nest, part, depths)]
+    unlike = {row.key: row for row in found if row.key not in kernel.asked_for}
+    if not unlike or kernel.owner is not None:
+        return []
+    kernel.asked_for |= unlike.keys()
+    tables = ", ".join(dict.fromkeys(row.load.buffer for row in unlike.values()))
+    why = f"rows of {tables} are read in an order that only an index in memory tells"
+    chosen = kernel.context.decide("prefetch", f"{kernel.group.kernel}:gathered", OPTIONS, OPTIONS[0], why)
+    return list(unlike.values()) if chosen == OPTIONS[0] else []
+
+
+def write_gathered(nest: NestWriter, row: GatheredRow) -> None:
+    """Ask for the row that a later step of the loop around reads."""
+    writer, inner, around = nest.writer, nest.loops[-1], row.around.symbol
+    assert row.index.index is not None and row.load.index is not None
+    g, lanes = inner.symbol, inner is nest.lane
+    first, last = (f"{g}_0", f"{g}_1") if lanes else ("0", c_expression(inner.extent))
+    bytes_ = (nest.kernel.width if lanes else int(inner.extent)) * row.size
+    ahead = -(-AHEAD // bytes_)
+    there = buffer_name(row.index.buffer) + f"[{c_expression(row.index.index.xreplace({around: around + ahead}))}]"
+    name = nest.scopes.name(f"{row.load.buffer}_next")
+    with nest.scopes.open(), writer.block(f"if ({around} + {ahead} < {c_expression(row.around.extent)})"):
+        writer.line(f"const int64 {name} = {there};")
+        place = c_expression(row.load.index, {row.row: name, g.name: "k"})
+        with writer.block(f"for (int64 k = {first}; k < {last}; k += {LINE // row.size})"):
+            writer.line(f"__builtin_prefetch({buffer_name(row.load.buffer)} + {place});")
+
+
+def _of_part(nest: NestWriter, part: Part, depths: dict[str, int]) -> Iterator[GatheredRow]:
+    inner, kernel = nest.loops[-1], nest.kernel
+    around = [*kernel.group.axes[: kernel.shape.outer], *nest.around, *nest.loops[:-1]]
+    statements = {s.name: s for s in part.body.statements}
+    for s in part.loads:
+        rows = [x.name for x in s.index.free_symbols if x.name in statements] if s.index is not None else []
+        if s.mask or len(rows) != 1 or depths.get(rows[0], 0) != len(nest.loops) - 1:
+            continue
+        index = _index(statements, rows[0])
+        if index is None or index.index is None or not {s.buffer, index.buffer}.isdisjoint(kernel.local):
+            continue
+        axes = [a for a in around if a.symbol in index.index.free_symbols]
+        size = ctype(s.dtype).bytes
+        if axes and _is_along(s.index, inner.symbol) and _is_large(nest, s.buffer, size):
+            yield GatheredRow(part, s, rows[0], index, axes[-1], size)
+
+
+def _index(statements: dict[str, Statement], name: str) -> Statement | None:
+    """The load of an index that stands for a row, whatever it is checked for and converted to."""
+    s = statements[name]
+    while s.op in ("indirect", "cast"):
+        s = statements[s.args[0]]
+    if s.op != "load" or s.mask or s.index is None or any(x.name in statements for x in s.index.free_symbols):
+        return None
+    return s
+
+
+def _is_along(index: sympy.Expr, g: sympy.Symbol) -> bool:
+    return sympy.expand(index).coeff(g) == 1
+
+
+def _is_large(nest: NestWriter, buffer: str, size: int) -> bool:
+    """Whether the table is more than a core's caches hold, in rows of a length that is worth it."""
+    elements = static(sympy.Mul(*nest.kernel.program.buffers[buffer].size))
+    row = static(nest.loops[-1].extent)
+    return elements is not None and row is not None and elements * size >= MEMORY and LINE <= row * size <= LONGEST

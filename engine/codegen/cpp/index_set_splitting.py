@@ -1,0 +1,174 @@
+"""The innermost loop in pieces: cut where a comparison of its variable changes, or the quotient of a remainder of it.
+
+A padding that reflects asks at each element on which side it is, and reads each side under a mask. In a piece the
+answer is one for all elements: what remains is one plain load. That pays where a masked load does not run forwards
+along memory; those that do (of a cat) are masked as whole vectors, unless one mask hides several of them (a stencil
+inside of a border), or there are several masks (neighbours on a ring, a cat of many). A repetition, or a padding that
+wraps around, reads at a remainder, for which there is no vector load: in a piece it is the place less a number. Vectors
+run from 16 elements on, so that short loops, and bodies so long that their copies would cost the compiler more than
+they save, stay whole.
+"""
+from __future__ import annotations
+
+import operator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import sympy
+from torch.utils._sympy.functions import FloorDiv, Mod, PythonMod
+
+from ....artifacts.context import CompileContext
+from ...ir.ir import Axis, Statement
+from .nests import Part
+
+LONG = 16  # elements of the longest piece, at least
+MOST = 5  # pieces
+SEVERAL = 3  # loads under one mask; more masks than that are several, too
+STATEMENTS = 200  # of all pieces together
+COMPARISONS: dict[str, Callable[[int, int], bool]] = {
+    "lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge,
+}
+
+
+@dataclass(frozen=True)
+class Piece:
+    """The elements from `first` up to `last` of a loop.
+
+    `known`: what is true or false there, by body and name; `places`: what remainders and quotients in indices are.
+    """
+
+    first: int
+    last: int
+    known: Mapping[tuple[int, str], bool]
+    places: Mapping[sympy.Basic, sympy.Expr]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A statement that compares step * (the loop's variable) + start with a number."""
+
+    part: Part
+    statement: Statement
+    step: int
+    start: int
+    bound: int
+
+    def holds(self, place: int) -> bool:
+        """Its value for one element."""
+        return COMPARISONS[self.statement.op](self.step * place + self.start, self.bound)
+
+    def changes(self) -> Iterator[int]:
+        """The one place whose value differs from the one before."""
+        around = (self.bound - self.start) // self.step
+        return (at for at in range(around - 1, around + 3) if self.holds(at - 1) != self.holds(at))
+
+
+@dataclass(frozen=True)
+class Quotient:
+    """A quotient, or the remainder, of step * (the loop's variable) + start by a number, as it stands in an index."""
+
+    found: sympy.Basic
+    step: int
+    start: int
+    divisor: int
+
+    def at(self, place: int) -> int:
+        """The quotient for one element."""
+        return (self.step * place + self.start) // self.divisor
+
+    def changes(self, extent: int) -> Iterator[int]:
+        """The places whose quotient is not that of the place before; none where they are too many to cut there."""
+        if abs(self.step) * extent > MOST * self.divisor:
+            return
+        first, last = self.at(0), self.at(extent - 1)
+        for quotient in range(first + 1, last + 1):  # where it is reached, as it grows
+            yield -((self.start - quotient * self.divisor) // self.step)
+        for quotient in range(first, last, -1):  # where it is left, as it shrinks
+            yield (self.start - quotient * self.divisor) // -self.step + 1
+
+    def value(self, place: int, loop: Axis) -> sympy.Expr:
+        """What stands for it in the piece that starts at `place`."""
+        if isinstance(self.found, FloorDiv):
+            return sympy.Integer(self.at(place))
+        return self.step * loop.symbol + (self.start - self.divisor * self.at(place))
+
+
+def pieces_of(parts: Sequence[Part], loop: Axis, kernel: str, context: CompileContext, alone: bool) -> list[Piece]:
+    """The pieces of the innermost loop over `parts`; [] where it stays whole (a decision, where there is a choice).
+
+    `alone`: there is no other loop, and so no row where a mask that is false would read a neighbour: the elements
+    that it hides may be no memory of the program, which slows the processor down.
+    """
+    masked = [s.index for p in parts for s in p.statements if s.op == "load" and s.mask and s.index is not None]
+    masks = Counter((p.key, s.mask) for p in parts for s in p.statements if s.op == "load" and s.mask)
+    if not loop.extent.is_Integer:
+        return []
+    extent = int(loop.extent)
+    quotients = [q for q in _quotients(parts, loop) if any(True for _ in q.changes(extent))]
+    comparisons: list[Comparison] = []
+    several = max(masks.values(), default=0) >= SEVERAL or len(masks) > SEVERAL
+    if alone or several or not all(index.coeff(loop.symbol) == 1 for index in masked):
+        comparisons = [c for p in parts for s in p.statements if (c := _comparison(p, s, loop)) is not None]
+    cuts = sorted({at for c in comparisons for at in c.changes() if 0 < at < extent}.union(
+        *[q.changes(extent) for q in quotients]))
+    ends = [0, *cuts, extent]
+    if not cuts or max(b - a for a, b in pairwise(ends)) < LONG:
+        return []
+    statements = (len(cuts) + 1) * sum(len(p.statements) for p in parts)
+    few = len(cuts) < MOST and statements <= STATEMENTS
+    chosen = context.decide(
+        "pieces", f"{kernel}:{parts[0].body.name}", ("pieces", "whole"), "pieces" if few else "whole",
+        f"masks or remainders along {loop.symbol} change at {', '.join(map(str, cuts))}"
+        + ("" if few else f": {len(cuts) + 1} loops of {statements} statements"))
+    if chosen == "whole":
+        return []
+    return [Piece(first, last, {(c.part.key, c.statement.name): c.holds(first) for c in comparisons},
+                  {q.found: q.value(first, loop) for q in quotients})
+            for first, last in pairwise(ends)]
+
+
+def _quotients(parts: Sequence[Part], loop: Axis) -> list[Quotient]:
+    """The quotients and remainders in indices that tell of the loop's variable alone."""
+    indices = dict.fromkeys(s.index for p in parts for s in p.statements if s.index is not None)
+    found = dict.fromkeys(x for index in indices for x in index.atoms(FloorDiv, Mod, PythonMod))
+    quotients = []
+    for x in found:
+        inner, divisor = x.args
+        step = inner.coeff(loop.symbol)
+        start = sympy.expand(inner - step * loop.symbol)
+        if divisor.is_Integer and divisor > 0 and step.is_Integer and step != 0 and start.is_Integer:
+            quotients.append(Quotient(x, int(step), int(start), int(divisor)))
+    return quotients
+
+
+def _comparison(part: Part, s: Statement, loop: Axis) -> Comparison | None:
+    if s.op not in COMPARISONS:
+        return None
+    made = {x.name: x for x in part.statements}
+    left, right = (made.get(a) for a in s.args)
+    if left is None or left.op != "index" or left.index is None or right is None or right.op != "constant":
+        return None
+    step = left.index.coeff(loop.symbol)
+    start = left.index - step * loop.symbol
+    if not (step.is_Integer and step != 0 and sympy.expand(start).is_Integer and type(right.value) is int):
+        return None
+    return Comparison(part, s, int(step), int(sympy.expand(start)), right.value)
+
+
+def folded(part: Part, known: Mapping[tuple[int, str], bool]) -> dict[str, bool | str]:
+    """What the booleans of `part` are in a piece: true, false, or the name of another that they equal."""
+    found: dict[str, bool | str] = {name: value for (key, name), value in known.items() if key == part.key}
+    for s in part.statements:
+        if s.op not in ("logical_and", "logical_or") or not any(a in found for a in s.args):
+            continue
+        first, second = (found.get(a, a) for a in s.args)
+        neutral = s.op == "logical_and"  # true changes nothing, false decides
+        if first is (not neutral) or second is (not neutral):
+            found[s.name] = not neutral
+        elif first is neutral:
+            found[s.name] = second
+        elif second is neutral:
+            found[s.name] = first
+    return found

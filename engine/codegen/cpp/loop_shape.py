@@ -1,0 +1,151 @@
+"""How the loops of a group run: which are outer, whether the vector loop is over lanes, where threads are started."""
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+import sympy
+
+from ....artifacts.context import CompileContext
+from ...ir.body_affine import coefficient, index_forms, static
+from ...ir.ir import Axis, Group, LoopBody
+from ...scheduler.legality import accesses
+from .indices import c_expression
+from .nests import cut, dependent
+from .operators import EXPENSIVE
+from .scatter import free_axes, owner, scatters, worth_owning
+from .transposed_row_tiles import RowTile, find_row_tile
+from .unroll_and_jam import FEW_ROWS
+
+PARALLEL_WORK = 60_000  # simple operations; fewer are done before a thread has woken up
+FEW = 4  # outer iterations that are too few to be shared out
+CHUNKS = 32  # of a reduction that runs in parallel itself; fixed, so that results do not depend on threads
+LANES = 128  # elements of a block in lane mode, at least, where threads share the blocks
+WIDE = 1024  # at most: whoever reads down a narrow block is in another page at each row
+LANE_SCRATCH = 64 * 1024  # elements that the rows of all lanes of a block may take: about the second-level cache
+EXPENSIVE_COST = 8
+LONG = 64  # rows, at least, along which vectors run where the rows themselves fill none
+NEAR = (1, 2)  # steps of a vector loop: neighbours, or the real parts of complex numbers
+
+
+@dataclass(frozen=True)
+class Shape:
+    """`outer` loops around everything; `lanes`: the next axis runs in blocks; `parallel`: outer | nests | owners |
+    chunks | "".
+
+    With "outer", threads share the first `shared` loops; with "owners", each runs all of them for its range of places;
+    with "chunks", they share pieces of the first loop, each of which adds to places of its own.
+    """
+
+    outer: int
+    lanes: bool
+    parallel: str
+    condition: str = ""  # of the OpenMP pragma, where the amount of work is not known
+    shared: int = 0
+    tile: RowTile | None = None  # blocks of an outer loop, inside of all others
+
+
+def loop_shape(group: Group, bodies: Sequence[LoopBody], local: Collection[str], context: CompileContext) -> Shape:
+    """The shape of a group's loops; `local` are the buffers that never reach memory."""
+    count = len(group.axes)
+    pointwise = all(len(b.axes) == count and not b.reduction_axes for b in bodies)
+    moded = [b for b in bodies if scatters(b)]
+    adds = bool(moded) and all(accesses(b).adds for b in moded)
+    lanes = not pointwise and count > 0 and not adds and prefers_lanes(bodies, group.axes[-1])
+    work = sympy.Add(*[body_work(b) for b in bodies])
+    amount = static(work)
+    serial = amount is not None and amount < PARALLEL_WORK
+    tile = None
+    if not (pointwise or moded):
+        tile, lanes = find_row_tile(group, bodies, local, lanes, 1 if serial else FEW, context)
+    outer = count - 1 if (pointwise and count) or lanes else count
+    if serial:
+        return Shape(outer, lanes, "", tile=tile)
+    condition = "" if amount is not None else f" if({c_expression(work)} > {PARALLEL_WORK})"
+    if adds and len(bodies) > 1:
+        return Shape(outer, False, "chunks" if outer and amount is not None else "")
+    if moded:
+        return _scatter_shape(group, bodies, outer, condition, context)
+    if tile is not None:
+        return Shape(outer, False, "outer", condition, outer, tile)
+    iterations = sympy.Mul(*[a.extent for a in group.axes[:outer]])
+    shared = static(iterations)
+    if lanes and shared is not None:
+        width = static(group.axes[outer].extent)
+        shared = None if width is None else shared * -(-width // LANES)
+    return Shape(outer, lanes, "nests" if shared is not None and shared < FEW else "outer", condition, outer + lanes)
+
+
+def _scatter_shape(
+    group: Group, bodies: Sequence[LoopBody], outer: int, condition: str, context: CompileContext
+) -> Shape:
+    """How threads share a scatter (a decision): its leading loops, where they are free; else the places."""
+    leading = group.axes[:outer]
+    forms = {"serial": Shape(outer, False, "")}
+    count, why = 0, "several bodies"
+    if len(bodies) == 1 and not bodies[0].reduction_axes:
+        free = free_axes(bodies[0])
+        count = next((k for k, a in enumerate(leading) if a.symbol not in free), outer)
+        why = "any two iterations may meet, and there is little to do for each place"
+        if owner(bodies[0], leading) is not None:
+            forms["owners"] = Shape(outer, False, "owners", condition)
+    iterations = static(sympy.Mul(*[a.extent for a in leading[:count]]))
+    default = "serial"
+    if count and (iterations is None or iterations >= FEW):
+        forms["loops"] = Shape(outer, False, "outer", condition, count)
+        names = ", ".join(a.symbol.name for a in leading[:count])
+        default, why = "loops", f"iterations of {names} never meet in a place"
+    elif "owners" in forms and worth_owning(bodies[0], leading):
+        default, why = "owners", "iterations meet: each thread does what falls into its range of places"
+    return forms[context.decide("scatter", group.kernel, tuple(forms), default, why)]
+
+
+def lane_width(row: int, extent: sympy.Expr) -> int:
+    """Lanes of a block when a kernel keeps `row` elements for each: as many as fit and there are, by whole vectors."""
+    there = static(extent)
+    most = WIDE if there is None else min(WIDE, -(-there // 16) * 16)
+    return max(16, min(most, LANE_SCRATCH // max(row, 1) // 16 * 16))
+
+
+def prefers_lanes(bodies: Sequence[LoopBody], lane: Axis) -> bool:
+    """True when memory is contiguous along `lane` rather than along the innermost loops of the bodies."""
+    if _short_rows(bodies, lane):
+        return True
+    along, inner_along, once = 0, 0, 0
+    for body in bodies:
+        inner = body.reduction_axes or tuple(a for a in body.axes if a != lane)[-1:]
+        if not inner or (body.axes[-1] == lane and not body.reduction_axes):
+            continue
+        names = {s.name for s in cut(body)[0].statements} if body.reduction_axes and not body.scans else None
+        of_lane = dependent(body, frozenset({lane.symbol}))
+        for position, form in index_forms(body).items():
+            s = body.statements[position]
+            if form is None or (names is not None and (s.op == "store" or s.name not in names)):
+                continue
+            factor = coefficient(form, lane.symbol)
+            if factor == 0 and s.op == "load" and body.reduction_axes and s.name not in of_lane:
+                continue  # one element for all lanes
+            if s.op == "load" and all(coefficient(form, a.symbol) == 0 for a in inner):
+                once += factor == 1  # one element for a whole inner loop
+                continue
+            along += factor in NEAR
+            inner_along += any(coefficient(form, a.symbol) in NEAR for a in inner)
+    # Where every operand is one element for all lanes or for a whole inner loop, lanes need no sum over a vector.
+    return along > inner_along or (along == inner_along == 0 and once > 0)
+
+
+def _short_rows(bodies: Sequence[LoopBody], lane: Axis) -> bool:
+    """Whether the loops inside of `lane` are of a few iterations, which fill no vector, and `lane` has many. Where data
+    names the rows, each lane would read from another place."""
+    many = static(lane.extent)
+    if (many is not None and many < LONG) or any(s.op == "indirect" for b in bodies for s in b.statements):
+        return False
+    place = max(b.axes.index(lane) for b in bodies if lane in b.axes) + 1
+    inner = [sympy.Mul(*[a.extent for a in (*b.axes[place:], *b.reduction_axes)]) for b in bodies]
+    return all(n.is_Integer and n <= FEW_ROWS for n in inner)
+
+
+def body_work(body: LoopBody) -> sympy.Expr:
+    """About how many simple operations a body takes."""
+    cost = sum(EXPENSIVE_COST if s.op in EXPENSIVE else 1 for s in body.statements if s.op != "constant")
+    return sympy.Mul(cost, *[a.extent for a in body.axes + body.reduction_axes])

@@ -1,0 +1,172 @@
+"""Results that no cache holds, written past all of them.
+
+Before a store changes a line of memory that is in no cache, the processor reads that line, which for a pointwise kernel
+is a third of what it moves. A non-temporal store of a whole line does not ("Non-temporal Store Instructions" in Intel's
+Optimization Reference Manual). The vector loop stays plain code: it writes to a block of the
+first-level cache, and the block goes to memory by whole lines. Blocks are small, since a core puts only some lines
+together at once.
+
+Measured on a Zen 4 with 32 MB of last-level cache, one operand: results of 32 MB and more take 0.7 to 0.93 of the
+time, and 0.79 to 1.0 together with a second compiled function that reads them at once. Smaller ones are still in the
+cache for such a reader: of 16 MB it loses a tenth on one thread and three quarters on two, though the kernel itself
+gains a third. One thread gains from 24 MB on.
+"""
+from __future__ import annotations
+
+import os
+import platform
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import nullcontext
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import sympy
+import torch
+
+from ....artifacts.context import CompileContext
+from ...ir.body_affine import static
+from ...ir.ir import Axis, Buffer, Group, Statement
+from .dtypes import ctype
+from .indices import c_expression
+from .nests import Nest
+from .scope import buffer_name
+
+if TYPE_CHECKING:
+    from .nest_writer import NestWriter
+
+BLOCK = 1024  # bytes that a result has in a block; with 4096 the stores are as slow as others
+FULL, FULL_ALONE = 1.0, 0.75  # what results take of the cache, at least; the same for one thread
+NAMED = 0.125  # below this they have no choice
+OPTIONS = ("through the cache", "past it")
+PROCESSORS = ("x86_64", "AMD64")
+SYSTEM = Path("/sys/devices/system/cpu")
+
+PAST_CACHE = {
+    "past_cache": """\
+INLINE void past_cache_line(float* to, const float* from) {
+  typedef float line16 __attribute__((vector_size(64), aligned(4), may_alias));
+  typedef float line8 __attribute__((vector_size(32), aligned(4), may_alias));
+  typedef float line4 __attribute__((vector_size(16), aligned(4), may_alias));
+#if defined(__AVX512F__)
+  __builtin_ia32_movntps512(to, *(const line16*)from);
+#elif defined(__AVX__)
+  for (int k = 0; k < 16; k += 8) __builtin_ia32_movntps256(to + k, *(const line8*)(from + k));
+#else
+  for (int k = 0; k < 16; k += 4) __builtin_ia32_movntps(to + k, *(const line4*)(from + k));
+#endif
+}
+template <typename T> INLINE void past_cache(T* to, const T* from, int64 count) {
+  const int64 line = 64 / sizeof(T);
+  int64 k = 0;
+  for (; k < count && ((uint64)(to + k) & 63); k++) to[k] = from[k];  // the rest of a line, which others write, too
+  for (; k + line <= count; k += line) past_cache_line((float*)(to + k), (const float*)(from + k));
+  for (; k < count; k++) to[k] = from[k];
+}
+INLINE void past_cache_done() { __builtin_ia32_sfence(); }  // before others are told that the result is there""",
+}
+
+
+def stored_past_cache(
+    group: Group, nests: Sequence[Nest], outer: Sequence[Axis], buffers: Mapping[str, Buffer], context: CompileContext
+) -> frozenset[str]:
+    """The results of a kernel that are written past the cache (a decision, where they are large).
+
+    `buffers` are those that it reads from memory, or writes there, inside the loops `outer` and those of `nests`.
+    """
+    results = _candidates(nests, buffers)
+    threads = torch.get_num_threads()
+    cache = last_level_cache(threads) if results else None
+    if cache is None:
+        return frozenset()
+    around = sympy.Mul(*[a.extent for a in outer])
+    points = [static(sympy.Mul(around, *[a.extent for a in n.loops])) for n in nests if not n.inside]
+    if None in points:
+        return frozenset()
+    most = max(n for n in points if n is not None)
+    written = sum(_bytes(buffers[b], most) for b in results)
+    if written < cache * NAMED:
+        return frozenset()
+    large = written >= cache * (FULL if threads > 1 else FULL_ALONE)
+    why = f"{written >> 20} MB of results, {cache >> 20} MB of cache: " + (
+        "who reads them does not find them there" if large else "who reads them next may find them there")
+    chosen = context.decide("stores", group.kernel, OPTIONS, OPTIONS[large], why)
+    return frozenset(results) if chosen == OPTIONS[1] else frozenset()
+
+
+def write_blocks(nest: NestWriter, loop: Axis, depth: int) -> bool:
+    """Write the innermost loop in blocks, which go past the cache, if its results do."""
+    kernel, writer, g = nest.kernel, nest.writer, loop.symbol
+    stores = [s for p in nest.nest.parts for s in p.stores if s.buffer in kernel.past_cache]
+    if not stores:
+        return False
+    width, end = BLOCK // max(ctype(s.dtype).bytes for s in stores), c_expression(loop.extent)
+    shared = kernel.sharing() if nest.threads and depth == 0 else nullcontext()
+    with shared, nest.scopes.open(), writer.block(f"for (int64 {g}_0 = 0; {g}_0 < {end}; {g}_0 += {width})"):
+        writer.line(f"const int64 {g}_1 = {g}_0 + {width} < {end} ? {g}_0 + {width} : {end};")
+        kernel.blocks = {s.buffer: nest.scopes.name(f"{s.buffer}_block") for s in stores}
+        for s in stores:
+            writer.line(f"alignas(64) {ctype(s.dtype).memory} {kernel.blocks[s.buffer]}[{width}];")
+        nest.pragma(depth, True, short=True)
+        with nest.scopes.open(), writer.block(f"for (int64 {g} = {g}_0; {g} < {g}_1; {g}++)"):
+            nest.innermost()
+        for s in stores:
+            assert s.index is not None
+            to = f"{buffer_name(s.buffer)} + {c_expression(s.index.xreplace({g: sympy.Symbol(f'{g}_0')}))}"
+            writer.line(f"past_cache({to}, {kernel.blocks[s.buffer]}, {g}_1 - {g}_0);")
+        kernel.blocks = {}
+    return True
+
+
+def _candidates(nests: Sequence[Nest], buffers: Mapping[str, Buffer]) -> list[str]:
+    """The results that a plain vector loop writes along memory, once, and that nothing in the kernel reads."""
+    if platform.machine() not in PROCESSORS:
+        return []
+    parts = [p for n in nests for p in n.all_parts]
+    read = {s.buffer for p in parts for s in p.loads}
+    stores = Counter(s.buffer for p in parts for s in p.stores)
+    return [s.buffer for n in nests if not n.inside and len(n.loops) == 1 and _plain(n) for p in n.parts
+            for s in p.stores if s.buffer in buffers and s.buffer not in read and stores[s.buffer] == 1
+            and _along(s, n.loops[0])]
+
+
+def _plain(nest: Nest) -> bool:
+    """Whether the loop stays in one piece, and does the same at each point."""
+    statements = [s for p in nest.parts for s in p.statements]
+    return not any(s.mask or s.op in ("reduce", "scan", "indirect", "index") or (s.op == "store" and s.mode)
+                   or (s.index is not None and s.index.atoms(sympy.Function)) for s in statements)
+
+
+def _along(s: Statement, loop: Axis) -> bool:
+    """Whether a store's loop walks along memory, for a block at least."""
+    assert s.index is not None
+    rest = sympy.expand(s.index - loop.symbol)
+    extent = static(loop.extent)
+    return loop.symbol not in rest.free_symbols and extent is not None and extent * ctype(s.dtype).bytes >= BLOCK
+
+
+def _bytes(buffer: Buffer, most: int) -> int:
+    size = static(sympy.Mul(*buffer.size))
+    return 0 if size is None else min(size, most) * ctype(buffer.dtype).bytes
+
+
+def last_level_cache(threads: int) -> int | None:
+    """Bytes of the last-level caches that so many threads work with, as the system tells; None where it does not."""
+    found = _last_level_caches()
+    return sum(sorted(found, reverse=True)[:threads]) or None
+
+
+@lru_cache(maxsize=1)
+def _last_level_caches() -> Collection[int]:
+    """The sizes of the last-level caches of the processors that this process may use."""
+    found: dict[str, int] = {}
+    try:
+        for processor in os.sched_getaffinity(0):
+            levels = sorted((SYSTEM / f"cpu{processor}" / "cache").glob("index*"))
+            if levels:
+                size = (levels[-1] / "size").read_text().strip()
+                found[(levels[-1] / "shared_cpu_list").read_text()] = int(size.removesuffix("K")) << 10
+    except (OSError, ValueError, AttributeError):  # no Linux, or another way to write sizes
+        return []
+    return list(found.values())

@@ -1,0 +1,356 @@
+"""Statements of the loop IR as lines of C++, each value named once in a scope."""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import sympy
+import torch
+
+from ...ir.ir import Axis, Statement
+from .bitwise_copies import Moves
+from .dtypes import bits_literal, ctype, literal
+from .indices import c_expression
+from .nests import Part
+from .operators import OPERATORS
+from .scope import buffer_name, form_of, origins_of
+
+if TYPE_CHECKING:
+    from .kernel import Kernel
+
+_BY_WAY_OF = {  # how floats become narrow or unsigned whole numbers where these have no such number: as in eager
+    **dict.fromkeys(("int8", "uint8", "int16", "uint16"), "(int32)"), "uint32": "unsigned_bits<int32>",
+    "uint64": "unsigned_bits<int64>",
+}
+LAST_FLAG = 30  # of the bits that say which index was out of bounds; statements beyond share it
+
+
+@dataclass
+class StatementWriter:
+    """Emits statements of parts; `lane` and `outside` are the lane axis and the out-of-bounds flag of the nest."""
+
+    kernel: Kernel
+    lane: Axis | None
+    outside: str
+
+    def __post_init__(self) -> None:
+        self.scopes, self.writer = self.kernel.scopes, self.kernel.writer
+        self.moves: dict[tuple[int, bool], Moves] = {}
+
+    def value(self, part: Part, name: str) -> str:
+        """The C++ text of a value of the part's body, emitted now if this scope does not have it."""
+        known = self.scopes.get(("value", part.key, name))
+        if known is not None:
+            return known
+        statement = next(s for s in part.statements if s.name == name)
+        return self.emit(part, statement)
+
+    def emit(self, part: Part, s: Statement) -> str:
+        """Write `s`, unless an equal value has a name already; the text of its value ("" for a store)."""
+        if s.op == "store":
+            self._store(part, s)
+            return ""
+        key = ("value", part.key, s.name)
+        known = self.scopes.get(key)
+        if known is not None:
+            return known
+        if s.op == "constant":
+            assert s.value is not None
+            return self.scopes.put(key, literal(s.value, s.dtype))
+        if s.op == "part":
+            return self.scopes.put(key, self.value(part, s.args[0]))
+        text = self._load(part, s) if s.op == "load" else _RULES.get(s.op, StatementWriter._operation)(self, part, s)
+        if text.isidentifier():
+            return self.scopes.put(key, text)
+        same = ("text", s.dtype, text, self.kernel.changes.get(s.buffer, 0) if s.op == "load" else 0)
+        known = self.scopes.get(same)
+        if known is not None and s.op != "indirect":
+            return self.scopes.put(key, known)
+        base = s.buffer or (s.origins[-1] if s.origins else part.body.name)
+        name = self.scopes.name(f"{base}_{s.name}")
+        origins = origins_of(part.body.name, s.name, s.origins)
+        chosen = s.op == "where" and s.dtype is torch.bool  # bytes, as the rule says
+        self.writer.line(f"const {'uint8' if chosen else ctype(s.dtype).value} {name} = {text};", origins)
+        self.scopes.put(same, name)
+        bits = self.scopes.get(("bits", text, s.dtype))
+        if bits is not None:
+            self.scopes.put(("bits", name, s.dtype), bits)
+        return self.scopes.put(key, name)
+
+    # ---- memory ------------------------------------------------------------------------------------------------------
+    def _element(self, part: Part, s: Statement) -> str:
+        """The element of memory, or of an array of the kernel, that a load or store names."""
+        scratch, tile = self.kernel.arrays.get(s.buffer), self.kernel.tile
+        if tile is not None and (element := tile.element(s, self.kernel.loops_around)):
+            return element
+        if s.op == "store" and s.buffer in self.kernel.blocks:
+            g = self.kernel.loops_around[-1].symbol
+            return f"{self.kernel.blocks[s.buffer]}[{g} - {g}_0]"
+        if scratch is None:
+            return f"{buffer_name(s.buffer)}[{self._index(part, s)}]"
+        form = form_of(s.index, self.kernel.group.axes, self.kernel.loops_around)
+        place = scratch.index(form, self.kernel.outer_names)
+        if self.kernel.lane is not None:
+            g = self.kernel.lane.symbol
+            row = f"{self.kernel.width}*({place}) + " if place != "0" else ""
+            return f"{buffer_name(s.buffer)}[{row}{g} - {g}_0]"
+        return f"{buffer_name(s.buffer)}[{place}]"
+
+    def _index(self, part: Part, s: Statement) -> str:
+        names = {}
+        assert s.index is not None
+        index = s.index.xreplace(self.kernel.places) if self.kernel.places else s.index
+        for symbol in index.free_symbols:
+            indirect = self.scopes.get(("value", part.key, symbol.name))
+            if indirect is None and any(x.name == symbol.name and x.op == "indirect" for x in part.body.statements):
+                indirect = self.value(part, symbol.name)
+            if indirect is not None:
+                names[symbol.name] = indirect
+        return c_expression(index, names)
+
+    def _load(self, part: Part, s: Statement) -> str:
+        forwarded = self.scopes.get(("stored", s.buffer, s.index))
+        kind = ctype(s.dtype)
+        start = self.scopes.get(("start", part.key, s.name)) if forwarded is None else None
+        element = forwarded or self._element(part, s)
+        if start is not None:
+            element = f"{buffer_name(s.buffer)}[{start} + {self.scopes.get(('step', part.key, s.name))}]"
+        if forwarded is not None or s.buffer in self.kernel.arrays:
+            text = element
+        elif s.dtype is torch.bool:
+            text = f"{element} != 0"
+        else:
+            text = f"{kind.load}({element})" if kind.load else element
+        mask = self.value(part, s.mask) if s.mask else "true"
+        if kind.load and forwarded is None and s.buffer not in self.kernel.arrays and mask != "false" and (
+                s.name in self._moves(part).loads):
+            return self._load_bits(part, s, element, mask, start is not None)
+        if mask in ("true", "false"):
+            return text if mask == "true" else literal(s.number, s.dtype)
+        if start is not None and _chosen_by_mask(part, s):
+            return text
+        if start is not None:
+            name = self.scopes.name(f"{s.buffer}_{s.name}_any")
+            self.writer.line(f"const {kind.value} {name} = {text};", origins_of(part.body.name, s.name, s.origins))
+            text = name
+        return f"{mask} ? {text} : {literal(s.number, s.dtype)}"
+
+    def _load_bits(self, part: Part, s: Statement, element: str, mask: str, there: bool) -> str:
+        """A load of a 16-bit float whose bits have a name of their own, and are stored as they are.
+
+        `there`: the element may be read where the mask is false.
+        """
+        kind = ctype(s.dtype)
+        name = self.scopes.name(f"{s.buffer}_{s.name}_bits")
+        origins = origins_of(part.body.name, s.name, s.origins)
+        if mask != "true" and there and not _chosen_by_mask(part, s):
+            self.writer.line(f"const {kind.memory} {name}_any = {element};", origins)
+            element = f"{name}_any"
+        plain = mask == "true" or (there and _chosen_by_mask(part, s))
+        text = element if plain else f"{mask} ? {element} : {bits_literal(s.number, s.dtype)}"
+        self.writer.line(f"const {kind.memory} {name} = {text};", origins)
+        self.scopes.put(("bits", f"{kind.load}({name})", s.dtype), name)
+        return f"{kind.load}({name})"
+
+    def _bits(self, part: Part, name: str, dtype: torch.dtype) -> str | None:
+        """The bits of a value that is one of some 16-bit floats, loaded or viewed as such, and constants; else None."""
+        moves = self._moves(part)
+        if moves.leaves(name, dtype) is None:
+            return None
+        s = moves.made[name]
+        if s.op == "constant":
+            return bits_literal(s.number, dtype)
+        if s.op == "cast":
+            return self._bits(part, s.args[0], dtype)
+        if s.op in ("load", "bitcast"):
+            return self.scopes.get(("bits", self.value(part, name), dtype))
+        condition = self.value(part, s.args[0])
+        if condition in ("true", "false"):
+            return self._bits(part, s.args[1 if condition == "true" else 2], dtype)
+        first, second = (self._bits(part, a, dtype) for a in s.args[1:])
+        return None if first is None or second is None else f"({condition} ? {first} : {second})"
+
+    def _moves(self, part: Part) -> Moves:
+        key = part.key, part.after
+        if key not in self.moves:
+            self.moves[key] = Moves(part)
+        return self.moves[key]
+
+    def starts(self, part: Part, loads: Sequence[Statement], inner: Axis) -> None:
+        """Before the loop over `inner`, say where masked loads start whose mask is one for the whole loop.
+
+        Without its mask it starts at 0, if as many elements are there. So nothing is loaded under a mask in the loop:
+        gcc has no vector code for a mask that is the same in all lanes. Loads of neighbours start together, so that
+        gcc sees that they are.
+        """
+        places = {s.name: s.index.subs(inner.symbol, 0).as_coeff_Add() for s in loads if s.index is not None}
+        together: dict[tuple[str, str, sympy.Expr], list[int]] = {}
+        for s in loads:
+            if s.name in places:
+                together.setdefault((s.buffer, s.mask, places[s.name][1]), []).append(int(places[s.name][0]))
+        starts: dict[tuple[str, str, sympy.Expr], str] = {}
+        for s in loads:
+            if s.index is None:
+                continue
+            own, rest = places[s.name]
+            key = s.buffer, s.mask, rest
+            first = min(together[key])
+            if not self._is_there(part, s, inner, int(own) - first):
+                continue
+            if key not in starts:
+                starts[key] = self.scopes.name(f"{s.buffer}_{s.name}_start")
+                text = f"{self.value(part, s.mask)} ? {c_expression(rest + first)} : 0"
+                origins = origins_of(part.body.name, s.name, s.origins)
+                self.writer.line(f"const int64 {starts[key]} = {text};", origins)
+            self.scopes.put(("start", part.key, s.name), starts[key])
+            self.scopes.put(("step", part.key, s.name), c_expression(s.index - rest - first))
+
+    def _is_there(self, part: Part, s: Statement, inner: Axis, first: int) -> bool:
+        """Whether a load, without its mask, could start at the element `first` of its buffer."""
+        assert s.index is not None
+        step, from_data = s.index.coeff(inner.symbol), {x.name for x in part.body.statements if x.op == "indirect"}
+        if s.buffer in self.kernel.written | self.kernel.local.keys():
+            return False
+        if any(x.name in from_data for x in s.index.free_symbols):
+            return False
+        buffer = self.kernel.program.buffers[s.buffer]
+        if not all(n.is_Integer for n in (step, inner.extent, *buffer.size, *buffer.stride)) or 0 in buffer.size:
+            return False
+        last = sum((n - 1) * stride for n, stride in zip(buffer.size, buffer.stride))
+        linear = s.index.subs(inner.symbol, 0) + step * inner.symbol == s.index
+        return linear and 0 < step and first + step * (inner.extent - 1) <= last
+
+    def _store(self, part: Part, s: Statement) -> None:
+        value = self.value(part, s.args[0])
+        origins = origins_of(part.body.name, s.buffer, s.origins)
+        if s.mode == "":
+            self.scopes.put(("stored", s.buffer, s.index), value)
+        if s.buffer in self.kernel.local and s.buffer not in self.kernel.arrays:
+            return
+        kind = ctype(s.dtype)
+        element = self._element(part, s)
+        self.kernel.changes[s.buffer] = self.kernel.changes.get(s.buffer, 0) + 1
+        if s.mode == "add":
+            self._store_add(s, element, value)
+            return
+        if s.buffer not in self.kernel.arrays and kind.store:
+            value = self.scopes.get(("bits", value, s.dtype)) or f"{kind.store}({value})"
+        self.writer.line(f"{element} = {value};", origins)
+
+    def _store_add(self, s: Statement, element: str, value: str) -> None:
+        kind = ctype(s.dtype)
+        if kind.store:
+            value = f"{kind.store}({kind.load}({element}) + {value})"
+            self.writer.line(f"{element} = {value};")
+        else:
+            self.writer.line(f"{element} {'|' if s.dtype is torch.bool else '+'}= {value};")
+
+    # ---- values ------------------------------------------------------------------------------------------------------
+    def _operation(self, part: Part, s: Statement) -> str:
+        rule = OPERATORS.get(s.op)
+        if rule is None:
+            raise NotImplementedError(f"no C++ for the operation {s.op}")
+        typed = s.args[1] if s.op == "where" else s.args[0]
+        dtype = next(x.dtype for x in part.body.statements if x.name == typed)
+        values = [self.value(part, a) for a in s.args]
+        if s.op == "where" and values[0] in ("true", "false"):
+            return values[1 if values[0] == "true" else 2]
+        return rule(values, ctype(dtype).value)
+
+    def _index_value(self, part: Part, s: Statement) -> str:
+        return f"(int64)({self._index(part, s)})"
+
+    def _cast(self, part: Part, s: Statement) -> str:
+        value = self.value(part, s.args[0])
+        source = next(x.dtype for x in part.body.statements if x.name == s.args[0])
+        old, new = ctype(source), ctype(s.dtype)
+        if new.value == "bool":
+            return value if old.value == "bool" else f"{value} != 0"
+        if new.store:
+            if source is s.dtype:
+                return value
+            narrowed = self._number(part, s.args[0], s.dtype) if old.value != "float" else value
+            bits = self._bits(part, s.args[0], s.dtype) or f"{new.store}({narrowed})"
+            name = self.scopes.name(f"{part.body.name}_{s.name}_bits")
+            origins = origins_of(part.body.name, s.name, s.origins)
+            self.writer.line(f"const uint16 {name} = {bits};", origins)
+            text = f"{new.load}({name})"
+            self.scopes.put(("bits", text, s.dtype), name)
+            return text
+        if old.value == new.value:
+            return value
+        if old.value in ("float", "double") and new.value in _BY_WAY_OF:
+            return f"({new.value}){_BY_WAY_OF[new.value]}({value})"
+        return self._number(part, s.args[0], s.dtype) if new.value in ("float", "double") else f"({new.value}){value}"
+
+    def _number(self, part: Part, name: str, dtype: torch.dtype) -> str:
+        """The value of that name as a float for `dtype`; a `bool` is a choice, which g++ does in vectors."""
+        value = self.value(part, name)
+        if next(x.dtype for x in part.body.statements if x.name == name) is torch.bool:
+            return f"({value} ? {literal(1, dtype)} : {literal(0, dtype)})"
+        return f"({ctype(dtype).value}){f'whole({value})' if self._was_float(part, name) else value}"
+
+    def _was_float(self, part: Part, name: str) -> bool:
+        """Whether a whole number was cut from a float, perhaps by way of another dtype."""
+        made = {x.name: x for x in part.body.statements}
+        while made[name].op == "cast" and not made[name].dtype.is_floating_point:
+            name = made[name].args[0]
+            if made[name].dtype.is_floating_point:
+                return True
+        return False
+
+    def _bitcast(self, part: Part, s: Statement) -> str:
+        value = self.value(part, s.args[0])
+        source = next(x.dtype for x in part.body.statements if x.name == s.args[0])
+        old, new = ctype(source), ctype(s.dtype)
+        raw = self._bits(part, s.args[0], source) or f"{old.store}({value})" if old.store else value
+        bits = raw if old.memory == new.memory else f"bits_as<{new.memory}, {old.memory}>({raw})"
+        if not new.load:
+            return f"{bits} != 0" if new.value == "bool" else bits
+        name = self.scopes.name(f"{part.body.name}_{s.name}_bits")
+        self.writer.line(f"const {new.memory} {name} = {bits};", origins_of(part.body.name, s.name, s.origins))
+        self.scopes.put(("bits", f"{new.load}({name})", s.dtype), name)
+        return f"{new.load}({name})"
+
+    def _indirect(self, part: Part, s: Statement) -> str:
+        """An index from data: negative ones wrap, others out of bounds set the flag and read element 0."""
+        value, bound = self.value(part, s.args[0]), c_expression(s.bound)
+        if s.mode == "unchecked":
+            return self._unchecked(value, s)
+        code = self._bounds_code(s)
+        wrapped = self.scopes.name(f"{part.body.name}_{s.name}_index")
+        origins = origins_of(part.body.name, s.name, s.origins)
+        shift = f"{value} < 0 ? (int64){value} + {bound} : (int64){value}" if s.mode != "strict" else f"(int64){value}"
+        self.writer.line(f"const int64 {wrapped} = {shift};", origins)
+        self.writer.line(f"const bool {wrapped}_bad = (uint64){wrapped} >= (uint64)({bound});", origins)
+        self.writer.line(f"{self.outside} |= {wrapped}_bad ? {1 << min(code - 1, LAST_FLAG)} : 0;", origins)
+        return f"{wrapped}_bad ? 0 : {wrapped}"
+
+    def _unchecked(self, value: str, s: Statement) -> str:
+        """An index that is in bounds for sure; narrow where it can be, for gathers of as many lanes as values."""
+        assert s.bound is not None
+        bound = c_expression(s.bound)
+        if s.bound.is_Integer and int(s.bound) < 1 << 31:
+            value, bound = f"(int32){value}", f"(int32){bound}"
+        return f"{value} < 0 ? {value} + {bound} : {value}"
+
+    def _bounds_code(self, s: Statement) -> int:
+        node = s.origins[-1] if s.origins else s.name
+        if node not in self.kernel.bounds:
+            self.kernel.bounds.append(node)
+        return 1 + self.kernel.bounds.index(node)
+
+
+def _chosen_by_mask(part: Part, s: Statement) -> bool:
+    """Whether all that is made of a masked load is a choice by the same mask: what it is elsewhere is nobody's."""
+    uses = [x for x in part.body.statements if s.name in x.args or s.name == x.mask]
+    return all(x.op == "where" and x.args[:2] == (s.mask, s.name) and x.args[2] != s.name for x in uses)
+
+
+_RULES: dict[str, Callable[[StatementWriter, Part, Statement], str]] = {
+    "index": StatementWriter._index_value,
+    "cast": StatementWriter._cast,
+    "bitcast": StatementWriter._bitcast,
+    "indirect": StatementWriter._indirect,
+}

@@ -1,0 +1,152 @@
+"""Transposed operands of pointwise kernels, read in tiles.
+
+The vector loop of a kernel runs along the memory of what it writes. An operand whose memory runs along another loop
+(the t() in `x.t() + y`) gives one element of each cache line to it. Where the lines of a row are many, or fall into the
+same sets of the cache, they are gone before the next row asks for their other elements. In tiles of some rows and
+columns, each line is read once, and transposed into a small array.
+"""
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import sympy
+
+from ....artifacts.context import CompileContext
+from ...ir.body_affine import coefficient, index_forms, static
+from ...ir.ir import Axis, Group, LoopBody, Statement
+from .dtypes import ctype
+from .indices import c_expression
+from .scope import buffer_name
+
+LINE = 64  # bytes
+COLUMNS = 64  # elements of a tile along the vector loop
+LEAST = 16  # rows and columns that make a tile worth it
+FIRST = (4096, 8)  # bytes after which addresses fall into the same set of the first-level cache again, and its ways
+SECOND = (65536, 12)  # the same of the second level, some ways left to others
+WORTH_VECTORS = 1 << 16  # elements of a kernel
+PAGE, PAGES = 4096, 1024  # bytes of a page of memory, and how many pages are found without a walk through the tables
+
+
+@dataclass(frozen=True)
+class Tile:
+    """Blocks of `rows` of the loop `row` times `COLUMNS` of the innermost loop `column`; `arrays` names the copies of
+    operands, by buffer and index."""
+
+    row: Axis
+    column: Axis
+    rows: int
+    arrays: dict[tuple[str, sympy.Expr], str]
+    loads: tuple[Statement, ...]
+
+    def headers(self) -> list[str]:
+        """The loops over tiles."""
+        return [f"for (int64 {a.symbol}_0 = 0; {a.symbol}_0 < {c_expression(a.extent)}; {a.symbol}_0 += {step})"
+                for a, step in ((self.row, self.rows), (self.column, COLUMNS))]
+
+    def ends(self) -> list[str]:
+        """Where a tile ends."""
+        lines = []
+        for a, step in ((self.row, self.rows), (self.column, COLUMNS)):
+            g, extent = a.symbol, c_expression(a.extent)
+            lines.append(f"const int64 {g}_1 = {g}_0 + {step} < {extent} ? {g}_0 + {step} : {extent};")
+        return lines
+
+    @property
+    def span(self) -> tuple[str, str]:
+        """Where the vector loop begins and ends."""
+        return f"{self.column.symbol}_0", f"{self.column.symbol}_1"
+
+    def copies(self) -> Iterator[tuple[str, Statement]]:
+        """The code that copies the operands of a tile, with the load that each line is for."""
+        (i, rows), (j, columns) = ((a.symbol, f"{a.symbol}_1 - {a.symbol}_0") for a in (self.row, self.column))
+        for load in self.loads:
+            assert load.index is not None
+            kind, array = ctype(load.dtype).memory, self.arrays[load.buffer, load.index]
+            start = load.index.subs({i: sympy.Symbol(f"{i}_0"), j: sympy.Symbol(f"{j}_0")})
+            stride = c_expression(sympy.expand(load.index).coeff(j))
+            source = f"{buffer_name(load.buffer)} + {c_expression(start)}"
+            yield f"{kind} {array}[{self.rows * COLUMNS}];", load
+            yield f"transposed<{kind}>({source}, {stride}, {array}, {COLUMNS}, {rows}, {columns});", load
+
+    def results(self) -> Iterator[tuple[str, Statement]]:
+        """Nothing: what a tile makes is in memory."""
+        yield from ()
+
+    def element(self, s: Statement, loops: Sequence[Axis]) -> str:
+        """Where a tile holds what `s`, inside of `loops`, reads; "" if it does not."""
+        assert s.index is not None
+        array = self.arrays.get((s.buffer, s.index)) if s.op == "load" and not s.mask else None
+        i, j = self.row.symbol, self.column.symbol
+        return f"{array}[{COLUMNS}*({i} - {i}_0) + {j} - {j}_0]" if array else ""
+
+
+def find_tile(
+    group: Group, bodies: Sequence[LoopBody], written: set[str], local: set[str], context: CompileContext
+) -> Tile | None:
+    """The tile of a pointwise kernel (a decision), None where no operand is transposed."""
+    if len(group.axes) < 2 or any(b.axes != group.axes or b.reduction_axes or b.scans for b in bodies):
+        return None
+    if any(s.op == "indirect" or (s.op == "store" and s.mode) for b in bodies for s in b.statements):
+        return None
+    column = group.axes[-1]
+    if not _long(column):
+        return None
+    found = [load for b in bodies for load in _transposed(b, group.axes) if load[1].buffer not in written | local]
+    if not found:
+        return None
+    row = Counter(a for a, _, _ in found).most_common(1)[0][0]
+    loads = {(s.buffer, s.index): s for a, s, _ in found if a == row and s.index is not None}
+    names = ", ".join(dict.fromkeys(s.buffer for s in loads.values()))
+    lost = [s.buffer for a, s, step in found if a == row and _lines_are_lost(step, column)]
+    vectors = _in_vectors(group, row, list(loads.values()))
+    why = f"memory of {names} runs along {row.symbol}, that of the results along {column.symbol}; its cache lines " + (
+        "are gone before the next row" if lost else "stay until the next row") + (
+        ", and blocks of them are transposed as vectors" if vectors else "")
+    if context.decide("tile", group.kernel, ("tiles", "rows"), "tiles" if lost or vectors else "rows", why) == "rows":
+        return None
+    rows = max(LEAST, LINE // min(ctype(s.dtype).bytes for s in loads.values()))
+    return Tile(row, column, rows, {key: f"tile{k}" for k, key in enumerate(loads)}, tuple(loads.values()))
+
+
+def _in_vectors(group: Group, row: Axis, loads: Sequence[Statement]) -> bool:
+    """Whether `transposed` works on whole vectors alone, and on so many that its own compilation is paid for."""
+    rows, elements = static(row.extent), static(sympy.Mul(*[a.extent for a in group.axes]))
+    fit = all(ctype(s.dtype).bytes in (2, 4) for s in loads)
+    return fit and rows is not None and rows % 8 == 0 and elements is not None and elements >= WORTH_VECTORS
+
+
+def _lines_are_lost(step: int | None, column: Axis) -> bool:
+    """Whether the lines that a row touches, `step` bytes apart, do not stay in the cache; False where not known."""
+    lines = static(column.extent)
+    if step is None or lines is None or lines <= room(step, *FIRST):
+        return False
+    return lines * min(step, PAGE) > PAGE * PAGES or lines > room(step, *SECOND)
+
+
+def room(step: int, period: int, ways: int) -> int:
+    """How many lines that are `step` bytes apart a cache holds."""
+    return ways * (period // max(math.gcd(step, period), LINE))
+
+
+def _long(a: Axis) -> bool:
+    extent = static(a.extent)
+    return extent is None or extent >= LEAST
+
+
+def _transposed(body: LoopBody, axes: tuple[Axis, ...]) -> list[tuple[Axis, Statement, int | None]]:
+    """Loads whose neighbours in memory are along another loop than the innermost, with that loop and the bytes from one
+    iteration of the innermost to the next (None: not known)."""
+    found = []
+    for position, form in index_forms(body).items():
+        s = body.statements[position]
+        if s.op != "load" or s.mask or form is None:
+            continue
+        step = coefficient(form, axes[-1].symbol)
+        along = next((a for a in axes[:-1] if coefficient(form, a.symbol) == 1 and _long(a)), None)
+        if step is None or step == 0 or along is None or step == 1:
+            continue
+        found.append((along, s, abs(step) * ctype(s.dtype).bytes if isinstance(step, int) else None))
+    return found

@@ -1,0 +1,229 @@
+"""Rows that do not lie along memory, in kernels that pass over each of them several times: some rows at once, in tiles.
+
+A layer norm passes three times over a row. Where the elements of a row lie apart, and those of neighbouring rows side
+by side (the channels of an image), each pass reads one element of each cache line, and where they are a page apart the
+lines are gone before the next row. So a tile of as many rows as a line has elements is copied, transposed
+(`transpose_tiles.py`), into an array that stays in the cache; all passes run along it. What is stored in such a layout
+is made in an array too, and goes to memory when the rows of the tile are complete.
+"""
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+import sympy
+
+from ....artifacts.context import CompileContext
+from ...ir.affine import Linear, axis_symbol
+from ...ir.body_affine import NotLinear, coefficient, mentions, static
+from ...ir.ir import Axis, Group, LoopBody, Statement
+from .dtypes import ctype
+from .indices import c_expression
+from .nests import Nest, nests_of
+from .scope import buffer_name, form_of
+from .transpose_tiles import FIRST, LINE, room
+
+LEAST = 8  # rows, and elements of a row, of a block that is transposed as vectors
+SHORT = 32  # elements of a row, below which lanes of rows are the faster: the sums of a row need not be joined
+MOST_BYTES = 512 * 1024  # of all arrays of a tile: a part of the second-level cache
+LONG = 64  # elements of a row of which a part of a block may be transposed one by one
+LANES = 64  # rows that are a block of lanes, about
+LOST = 3  # transpositions that cost less than a pass of lanes over lines which do not stay in the cache
+ALONG = axis_symbol("along")  # what the loops along a row are called where they are compared
+
+Place = tuple[str, sympy.Expr, int]
+"""What a loop along a row walks through: a buffer, the index in terms of `ALONG`, and how far."""
+
+
+@dataclass(frozen=True)
+class Operand:
+    """What a tile holds of a buffer: `read` before its rows run, `written` to memory after them."""
+
+    array: str
+    load: Statement
+    place: Place
+    wide: int  # elements from one row to the next in the array
+    read: bool
+    written: bool
+
+
+@dataclass(frozen=True)
+class RowTile:
+    """Blocks of `rows` of the loop `row`; see `Tile`, which this stands in for."""
+
+    row: Axis
+    rows: int
+    operands: dict[Place, Operand]
+    axes: tuple[Axis, ...]  # of the group
+    span = ("0", "")  # the loops along a row are whole
+
+    def headers(self) -> list[str]:
+        """The loop over tiles."""
+        g = self.row.symbol
+        return [f"for (int64 {g}_0 = 0; {g}_0 < {c_expression(self.row.extent)}; {g}_0 += {self.rows})"]
+
+    def ends(self) -> list[str]:
+        """Where a tile ends."""
+        g, extent = self.row.symbol, c_expression(self.row.extent)
+        return [f"const int64 {g}_1 = {g}_0 + {self.rows} < {extent} ? {g}_0 + {self.rows} : {extent};"]
+
+    def copies(self) -> Iterator[tuple[str, Statement]]:
+        """The arrays of a tile and the code that fills them, with the statement that each line is for."""
+        for x in self.operands.values():
+            kind, count = ctype(x.load.dtype).memory, f"{self.row.symbol}_1 - {self.row.symbol}_0"
+            yield f"alignas({LINE}) {kind} {x.array}[{self.rows * x.wide}];", x.load
+            if x.read:
+                start, step = self._memory(x)
+                yield f"transposed<{kind}>({start}, {step}, {x.array}, {x.wide}, {count}, {x.place[2]});", x.load
+
+    def results(self) -> Iterator[tuple[str, Statement]]:
+        """The code that brings what was made to memory."""
+        for x in self.operands.values():
+            kind, count = ctype(x.load.dtype).memory, f"{self.row.symbol}_1 - {self.row.symbol}_0"
+            if x.written:
+                start, step = self._memory(x)
+                yield f"transposed<{kind}>({x.array}, {x.wide}, {start}, {step}, {x.place[2]}, {count});", x.load
+
+    def _memory(self, x: Operand) -> tuple[str, str]:
+        """Where the first row of a tile starts, and the way from one of its elements to the next."""
+        buffer, index, _ = x.place
+        first = index.subs({self.row.symbol: sympy.Symbol(f"{self.row.symbol}_0"), ALONG: 0})
+        return f"{buffer_name(buffer)} + {c_expression(first)}", c_expression(sympy.expand(index).coeff(ALONG))
+
+    def element(self, s: Statement, loops: Sequence[Axis]) -> str:
+        """Where a tile holds what `s`, inside of `loops`, loads or stores; "" if it does not."""
+        form = _form(s.index, self.axes, loops) if loops and not s.mask else None
+        x = None if form is None else self.operands.get(_place(s.buffer, form, loops[-1]))
+        g = self.row.symbol
+        return f"{x.array}[{x.wide}*({g} - {g}_0) + {loops[-1].symbol}]" if x is not None else ""
+
+
+@dataclass(frozen=True)
+class Access:
+    """A load or store of a buffer in memory, inside the loops of a nest."""
+
+    nest: Nest
+    loops: tuple[Axis, ...]
+    statement: Statement
+    form: Linear | None  # of its index; None where data says where or whether it is, too
+
+    @property
+    def place(self) -> Place:
+        """What its innermost loop walks through."""
+        assert self.form is not None
+        return _place(self.statement.buffer, self.form, self.loops[-1])
+
+    def across(self, row: Axis) -> bool:
+        """Whether neighbours in memory are along `row`, and its innermost loop takes larger steps."""
+        if self.form is None or not self.loops or (static(self.loops[-1].extent) or 0) < LEAST:
+            return False
+        step = coefficient(self.form, self.loops[-1].symbol)
+        return coefficient(self.form, row.symbol) == 1 and step not in (None, 0, 1) and not any(
+            mentions(self.form, a.symbol) for a in self.loops[:-1])
+
+    def along(self, row: Axis) -> bool:
+        """Whether its innermost loop runs along memory, and each row is elsewhere."""
+        found = self.form is not None and bool(self.loops) and coefficient(self.form, self.loops[-1].symbol) == 1
+        return found and self.form is not None and mentions(self.form, row.symbol)
+
+    def scatters(self, row: Axis) -> bool:
+        """Whether the lines that a block of lanes touches, one for each row, do not stay in the first-level cache."""
+        step = 0 if self.form is None else coefficient(self.form, row.symbol)
+        return isinstance(step, int) and 0 < room(abs(step) * ctype(self.statement.dtype).bytes, *FIRST) < LANES
+
+
+def find_row_tile(
+    group: Group, bodies: Sequence[LoopBody], local: Collection[str], lanes: bool, fewest: int, context: CompileContext
+) -> tuple[RowTile | None, bool]:
+    """The tile of a kernel that reduces rows, and whether the vector loops run over lanes (a decision).
+
+    There is none where all rows lie along memory, nor where there would be less than `fewest`; then the kernel has
+    `lanes`, if these are better than rows one by one.
+    """
+    accesses = [a for a in _accesses(nests_of(bodies, len(group.axes)), group) if a.statement.buffer not in local]
+    rows = Counter(r for r in group.axes if _long(r.extent) for a in accesses if a.across(r))
+    if not rows:
+        return None, lanes
+    row = rows.most_common(1)[0][0]
+    passes = _passes(accesses, row)
+    if not passes:
+        return None, lanes
+    lines, operands = _sized(passes)
+    tiles = static(sympy.ceiling(row.extent / lines) * sympy.Mul(*[r.extent for r in group.axes if r != row]))
+    if not operands or (tiles is not None and tiles < fewest):
+        return None, lanes
+    lengths = {place[2] for place in operands}
+    vectors = all(n % LEAST == 0 or n >= LONG for n in lengths) and all(
+        ctype(x.load.dtype).bytes in (2, 4) for x in operands.values())
+    others = {(id(a.nest), a.place): a for a in accesses if a.along(row)}
+    lost = any(a.scatters(row) for a in others.values())
+    worth = vectors and (not lanes or (min(lengths) >= SHORT and len(operands) <= len(others) * (LOST if lost else 1)))
+    options = ("tiles", "lanes", "rows") if lanes else ("tiles", "rows")
+    names = ", ".join(place[0] for place in operands)
+    why = (f"memory of {names} runs across the rows, along {row.symbol}; passes along other memory: {len(others)}" + (
+        ", whose lines lanes would lose; " if lost else "; ") + (
+        "blocks are transposed as vectors" if vectors else "elements would be transposed one by one"))
+    chosen = context.decide("tile", group.kernel, options, options[0 if worth else 1], why)
+    return RowTile(row, lines, operands, group.axes) if chosen == "tiles" else None, chosen == "lanes"
+
+
+def _sized(passes: dict[Place, list[Access]]) -> tuple[int, dict[Place, Operand]]:
+    """How many rows a tile has, as a line has elements or as fit, and what it holds; nothing where none fit."""
+    lines = max(LEAST, LINE // min(ctype(found[0].statement.dtype).bytes for found in passes.values()))
+    while lines >= LEAST:
+        operands = {place: _operand(k, found, lines) for k, (place, found) in enumerate(passes.items())}
+        if sum(lines * x.wide * ctype(x.load.dtype).bytes for x in operands.values()) <= MOST_BYTES:
+            return lines, operands
+        lines //= 2
+    return LEAST, {}
+
+
+def _operand(number: int, found: Sequence[Access], rows: int) -> Operand:
+    first, place = found[0].statement, found[0].place
+    line = LINE // ctype(first.dtype).bytes
+    width = -(-place[2] // line) * line
+    if room(width // line * LINE, *FIRST) < 2 * rows:  # the lines of a column would fall into few sets of the cache
+        width += line
+    stored = any(a.statement.op == "store" for a in found)
+    return Operand(f"tile{number}", first, place, width, first.op == "load", stored)
+
+
+def _passes(accesses: Sequence[Access], row: Axis) -> dict[Place, list[Access]]:
+    """What lies across memory, with all accesses to it; of what is stored here, where these name the same elements."""
+    passes: dict[Place, list[Access]] = {}
+    for a in accesses:
+        if a.across(row):
+            passes.setdefault(a.place, []).append(a)
+    uses = Counter(a.statement.buffer for a in accesses)
+    written = {a.statement.buffer for a in accesses if a.statement.op == "store"}
+    return {place: found for place, found in passes.items()
+            if place[0] not in written or len(found) == uses[place[0]]}
+
+
+def _accesses(nests: Sequence[Nest], group: Group, around: tuple[Axis, ...] = ()) -> Iterator[Access]:
+    for nest in nests:
+        loops = around + nest.loops
+        for p in nest.parts:
+            data = {axis_symbol(s.name) for s in p.body.statements if s.op == "indirect"}
+            for s in p.statements:
+                if s.op in ("load", "store") and s.index is not None:
+                    told = bool(s.mask) or not data.isdisjoint(s.index.free_symbols)
+                    yield Access(nest, loops, s, None if told else _form(s.index, group.axes, loops))
+        yield from _accesses(nest.inside, group, loops)
+
+
+def _form(index: sympy.Expr | None, *axes: Sequence[Axis]) -> Linear | None:
+    try:
+        return form_of(index, *axes)
+    except NotLinear:
+        return None
+
+
+def _place(buffer: str, form: Linear, loop: Axis) -> Place:
+    return buffer, form.expr.xreplace({loop.symbol: ALONG}), static(loop.extent) or 0
+
+
+def _long(extent: sympy.Expr) -> bool:
+    known = static(extent)
+    return known is None or known >= LEAST

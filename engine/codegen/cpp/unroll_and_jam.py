@@ -1,0 +1,62 @@
+"""Reductions over rows, several rows at once: what a lane has so far is read and written once for all of them.
+
+A sum over the rows of a matrix keeps one number for each column, which does not fit in registers: each row would read
+and write all of them. Here a vector of columns takes in `ROWS` rows before its sums go back, in the same order as one
+after the other, so that the result is the same. (ATen walks down narrow blocks of columns instead, whose sums stay in
+registers, `vectorized_outer_sum` in aten/src/ATen/native/cpu/SumKernel.cpp; each of its rows lies in another page.)
+"""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...ir.ir import Axis
+from .indices import c_expression
+from .operators import EXPENSIVE
+
+if TYPE_CHECKING:
+    from .nest_writer import NestWriter
+
+ROWS = 4
+FEW_ROWS = 15  # that are taken all at once: fewer elements than a vector has
+MOST_STATEMENTS = 8  # of a row: the compiler sees them `ROWS` times, or more often
+
+
+def takes_several(nest: NestWriter, depth: int) -> bool:
+    """Whether the loop at `depth` of a nest in lane mode is one over rows, each of them little work."""
+    if nest.lane is None or depth != len(nest.loops) - 2 or not nest.reductions or nest.scans:
+        return False
+    if nest.in_order or nest.scatters or nest.checks:
+        return False
+    statements = [s for p in nest.nest.parts for s in p.statements]
+    few = sum(s.op != "constant" for s in statements) <= MOST_STATEMENTS
+    return few and not any(s.mask or s.op in EXPENSIVE or s.op == "indirect" for s in statements)
+
+
+def takes_all(nest: NestWriter) -> bool:
+    """Whether the only loop of a nest in lane mode is one over so few rows that a lane takes in all of them."""
+    return len(nest.nest.loops) == 1 and not (nest.threads or nest.wide) and _few(nest.nest.loops[0]) and (
+        takes_several(nest, 0))
+
+
+def _few(a: Axis) -> bool:
+    return a.extent.is_Integer and 1 < a.extent <= FEW_ROWS
+
+
+def several_rows(nest: NestWriter, a: Axis, depth: int, first: str, last: str) -> str:
+    """Write the loop over `ROWS` rows of `a` at once; where the rows that are left start, "" where there are none."""
+    lane, writer, scopes = nest.lane, nest.writer, nest.scopes
+    assert lane is not None
+    end, at = last or c_expression(a.extent), scopes.name(f"{a.symbol}_at")
+    shared = nest.threads and depth == 0  # a chunk of rows starts and ends anywhere
+    rows = int(a.extent) if _few(a) and not shared else ROWS
+    writer.line(f"int64 {at} = {first};")
+    with scopes.open(), writer.block(f"for (; {at} + {rows} <= {end}; {at} += {rows})"):
+        nest.pragma(depth + 1, innermost=True)
+        g = lane.symbol
+        with scopes.open(), writer.block(f"for (int64 {g} = {g}_0; {g} < {g}_1; {g}++)"):
+            with nest.in_registers():
+                writer.line(f"#pragma GCC unroll {rows}")
+                with scopes.open(), writer.block(f"for (int64 k = 0; k < {rows}; k++)"):
+                    writer.line(f"const int64 {a.symbol} = {at} + k;")
+                    nest.row()
+    return at if shared or not (a.extent.is_Integer and a.extent % rows == 0) else ""

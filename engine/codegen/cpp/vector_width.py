@@ -1,0 +1,48 @@
+"""Kernels that wait for memory: where little is computed, vectors of 256 bits stream faster than those of 512.
+
+Measured on a Xeon with AVX-512, 4 MB in and 4 MB out: copies, sums and comparisons of floats are 6 to 20 % faster in
+halves of cache lines. Not so in the second-level cache, in place, under masks, or where narrow numbers are widened.
+"""
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import sympy
+import torch
+
+from ....artifacts.context import CompileContext
+from ...ir.body_affine import static
+from ...ir.ir import Buffer, Group, LoopBody
+from .dtypes import ctype
+from .operators import EXPENSIVE
+from .scatter import scatters
+
+MEMORY = 4 << 20  # bytes that a kernel reads and writes, at least: more than the second-level cache has
+OPERATIONS = 4  # on each element, at most
+OPTIONS = ("512 bits", "256 bits")
+
+
+def streams(
+    group: Group, bodies: Sequence[LoopBody], buffers: Mapping[str, Buffer], context: CompileContext
+) -> bool:
+    """Whether a kernel gets vectors of 256 bits (a decision, where it does little but read and write memory).
+
+    `buffers` are those that it reads from memory, or writes there.
+    """
+    if any(b.axes != group.axes or b.reduction_axes or b.scans or scatters(b) for b in bodies):
+        return False
+    statements = [s for b in bodies for s in b.statements if s.op != "constant"]
+    if any(s.mask or s.op in EXPENSIVE or s.op in ("index", "indirect") for s in statements):
+        return False
+    widths = {ctype(s.dtype).bytes for s in statements if s.buffer or s.dtype is not torch.bool}
+    read, written = ({s.buffer for s in statements if s.op == op and s.buffer in buffers} for op in ("load", "store"))
+    operations = sum(s.op not in ("load", "store") for s in statements)
+    elements = static(sympy.Mul(*[a.extent for a in group.axes]))
+    if elements is None or len(widths) != 1 or min(widths) < 4 or written & read:
+        return False
+    moved = sum(min(elements, static(sympy.Mul(*buffers[b].size)) or 0) * ctype(buffers[b].dtype).bytes
+                for b in read | written)
+    if moved < MEMORY or operations > OPERATIONS * len(written):
+        return False
+    why = f"{moved >> 20} MB are read and written, and {operations} operations on each element wait for them"
+    return context.decide("vectors", group.kernel, OPTIONS, OPTIONS[1], why) == OPTIONS[1]

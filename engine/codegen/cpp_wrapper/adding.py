@@ -1,0 +1,31 @@
+"""Whether the file of a graph's kernels gets the wrapper too."""
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ....artifacts.context import CompileContext
+from ...graphs.functional_graph import AtenGraph
+from ...ir.ir import Plan
+from ..cpp import CppSource
+from .state import NativeSource, NoNativeForm
+from .writer import NativeWriter
+
+
+def add_wrapper(
+    aten: AtenGraph, plan: Plan, source: CppSource, context: CompileContext
+) -> tuple[CppSource, NativeSource | None]:
+    """`source` with the wrapper of `plan` after its kernels, and that wrapper; None where Python's is to be used."""
+    options = ("python", "cpp")
+    if not context.cpp_wrapper and context.override("wrapper", "graph") != "cpp":
+        context.decide("wrapper", "graph", options, "python", "the option cpp_wrapper is off")
+        return source, None
+    try:
+        if not source.entries:
+            raise NoNativeForm("there are no kernels, in whose file it would stand")
+        wrapper = NativeWriter(aten, plan, source.entries).write()
+    except (NoNativeForm, NotImplementedError) as reason:
+        context.decide("python_wrapper", "graph", ("python",), "python", str(reason))
+        return source, None
+    if context.decide("wrapper", "graph", options, "cpp", "the option cpp_wrapper is on") == "python":
+        return source, None
+    return replace(source, body=source.body + wrapper.lines), wrapper

@@ -1,0 +1,142 @@
+"""A library call as a call of torch's C interface: arguments in the form that the function's declaration asks for."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import sympy
+
+from ...ir.ir import ExternCall, View
+from ..cpp.indices import c_expression
+from .shim import Parameter, parameters_of
+from .state import NoNativeForm
+
+FUNCTIONS = {
+    "aten.mm.default": "aoti_torch_cpu_mm_out",
+    "aten.addmm.default": "aoti_torch_cpu_addmm_out",
+    "aten.bmm.default": "aoti_torch_cpu_bmm_out",
+    "aten.baddbmm.default": "aoti_torch_cpu_baddbmm_out",
+    "aten.convolution.default": "aoti_torch_cpu_convolution",
+    "aten.convolution_backward.default": "aoti_torch_cpu_convolution_backward",
+    "aten._scaled_dot_product_flash_attention_for_cpu.default":
+        "aoti_torch_cpu__scaled_dot_product_flash_attention_for_cpu",
+    "aten._scaled_dot_product_flash_attention_for_cpu_backward.default":
+        "aoti_torch_cpu__scaled_dot_product_flash_attention_for_cpu_backward",
+    "aten.sort.stable": "aoti_torch_cpu_sort_stable",
+    "aten.topk.default": "aoti_torch_cpu_topk",
+    "mkldnn._linear_pointwise.default": "aoti_torch_cpu_mkldnn__linear_pointwise",
+    "mkldnn._convolution_pointwise.default": "aoti_torch_cpu_mkldnn__convolution_pointwise",
+    "mkl._mkl_linear.default": "aoti_torch_cpu__mkl_linear",
+}
+"""The function for an operator. Only operators that raise nothing once shapes are right: the C interface writes what is
+raised to stderr before the Python wrapper can raise it."""
+
+TensorText = Callable[[View], str]
+
+
+class Arguments:
+    """Writes the arguments of one call. `tensor(view)` is the C++ of a tensor, `statement` adds a line before the call,
+    `unique(name)` makes the name of a variable."""
+
+    def __init__(
+        self, tensor: TensorText, statement: Callable[[str], None], unique: Callable[[str], str], whole_numbers: bool
+    ) -> None:
+        self.tensor, self.statement, self.unique = tensor, statement, unique
+        self.whole_numbers = whole_numbers
+
+    def of(self, call: ExternCall, parameters: tuple[Parameter, ...]) -> list[str]:
+        """The C++ of all arguments but the results, in order. Raises NoNativeForm."""
+        values = _bound(call)
+        texts: list[str] = []
+        rest = list(parameters)
+        for value in values:
+            parameter = rest.pop(0)
+            if rest and rest[0].name == f"{parameter.name}_len_":
+                rest.pop(0)
+                texts += self._list(value, parameter)
+            else:
+                texts.append(self._one(value, parameter))
+        if rest:
+            raise NoNativeForm(f"{call.target} has other arguments in torch's C interface")
+        return texts
+
+    def _one(self, value: Any, parameter: Parameter) -> str:
+        kind = parameter.kind
+        if kind.endswith("*") and kind != "const char*":
+            if value is None:
+                return "nullptr"
+            inner = kind.removesuffix("*")
+            name = self.unique(parameter.name)
+            self.statement(f"{inner} {name} = {self._one(value, Parameter(inner, parameter.name))};")
+            return f"&{name}"
+        match kind, value:
+            case "Tensor", View():
+                return self.tensor(value)
+            case "int32", bool():
+                return str(int(value))
+            case "int64", int() | sympy.Expr() if not isinstance(value, bool):
+                return c_expression(sympy.sympify(value))
+            case "double", int() | float() if not isinstance(value, bool):
+                if self.whole_numbers:  # a double where the operator would see an integer
+                    raise NoNativeForm("a number that goes with whole numbers")
+                return _double(float(value))
+            case "const char*", str():
+                return f'"{value}"'
+        raise NoNativeForm(f"an argument {parameter.name} of type {type(value).__name__}")
+
+    def _list(self, value: Any, parameter: Parameter) -> tuple[str, str]:
+        if value is None and parameter.kind.endswith("**"):
+            return "nullptr", "0"
+        if not isinstance(value, (list, tuple)):
+            raise NoNativeForm(f"an argument {parameter.name} of type {type(value).__name__}")
+        if parameter.kind == "const int64**" and value:  # a list that may be absent
+            inner = self.unique(parameter.name)
+            items, length = self._list(value, Parameter("const int64*", parameter.name))
+            self.statement(f"const int64* {inner} = {items};")
+            return f"&{inner}", length
+        if not value and not parameter.kind.endswith("int64**"):
+            return "nullptr", "0"
+        if parameter.kind.endswith("**"):
+            raise NoNativeForm(f"a list of values that may be absent ({parameter.name})")
+        inner = parameter.kind.removesuffix("*").removeprefix("const ")
+        name = self.unique(parameter.name)
+        items = ", ".join([self._one(item, Parameter(inner, parameter.name)) for item in value])
+        self.statement(f"const {inner} {name}[] = {{{items}}};")
+        return name, str(len(value))
+
+
+def function_of(call: ExternCall) -> tuple[str, tuple[Parameter, ...], bool]:
+    """The function that a library call becomes, its parameters but those for results, and whether it writes its result
+    to a tensor that it is given (its first parameter, left out too). Raises NoNativeForm."""
+    function = FUNCTIONS.get(str(call.target))
+    if function is None:
+        raise NoNativeForm(f"{call.target} is not called through torch's C interface")
+    if call.mutates or call.binds:
+        raise NoNativeForm(f"{call.target} changes an argument, or makes a size")
+    parameters = parameters_of(function)
+    if parameters[0].name == "out":
+        return function, parameters[1:], True
+    count = len(call.target._schema.returns)
+    results = [p for p in parameters if p.name.startswith("ret")]
+    if [p.name for p in results] != [f"ret{k}" for k in range(count)] or {p.kind for p in results} != {"Tensor*"}:
+        raise NoNativeForm(f"{function} gives other results")
+    return function, parameters[: -count], False
+
+
+def _bound(call: ExternCall) -> list[Any]:
+    """The value of each argument of the operator's schema."""
+    values = []
+    for position, argument in enumerate(call.target._schema.arguments):
+        if position < len(call.args):
+            values.append(call.args[position])
+        else:
+            values.append(call.kwargs.get(argument.name, argument.default_value))
+    return values
+
+
+def _double(value: float) -> str:
+    if value != value:
+        return '__builtin_nan("")'
+    if value in (float("inf"), float("-inf")):
+        return f"{'-' if value < 0 else ''}__builtin_inf()"
+    return value.hex()

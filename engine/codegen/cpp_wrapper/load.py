@@ -1,0 +1,56 @@
+"""A library with a C++ wrapper made callable: it is given torch's functions, and what it needs of Python.
+
+Nothing here needs the compiler: a graph that is loaded from disk comes here too.
+"""
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ....artifacts.context import CHANGED_INPUTS
+from ...runtime.runtime import is_lazy
+from .shim import WRAP, address
+from .state import Native
+
+AGAIN = 1
+"""What the C++ returns where nothing was written yet: the Python wrapper does the call again, and raises."""
+
+FAILED, OUT_OF_BOUNDS = 2, 3
+"""What it returns after inputs were written or, in a backward, given away: torch failed; the index of
+`Native.bounds[code - OUT_OF_BOUNDS]` is out of range."""
+
+
+def load(
+    path: Path, native: Native, names: Mapping[str, Any], python: Callable[..., Sequence[Any]]
+) -> Callable[..., Sequence[Any]]:
+    """The wrapper in the library at `path`; `names` has the tensors that the graph holds, `python` is the same in
+    Python. Raises RuntimeError where this torch has not got a function that the library was written for."""
+    addresses = [id(torch.Tensor), id(torch.nn.Parameter), id(int), address(WRAP), *map(address, native.functions)]
+    if None in addresses:
+        raise RuntimeError("a function of torch's C interface is not there")
+    table = (ctypes.c_void_p * len(addresses))(*addresses)
+    make = ctypes.PyDLL(str(path)).ptdebug_wrapper
+    make.restype, make.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.py_object]
+    held = [names[name] for name in native.held]
+    state = (python, _raiser(native.bounds), torch._C._increment_version, is_lazy, *held, *native.plain)
+    call: Callable[..., Sequence[Any]] = make(ctypes.addressof(table), state)
+    return call
+
+
+def _raiser(bounds: tuple[str, ...]) -> Callable[[int], None]:
+    """What raises for a code that the C++ returned after it had written to inputs: the call must not run again."""
+
+    def fail(code: int) -> None:
+        error: Exception
+        if code >= OUT_OF_BOUNDS:
+            error = IndexError(f"index out of range in `{bounds[code - OUT_OF_BOUNDS]}`")
+        else:
+            error = RuntimeError("a library call failed, or no memory was left, in a call that cannot run again")
+        setattr(error, CHANGED_INPUTS, True)
+        raise error
+
+    return fail

@@ -1,0 +1,105 @@
+"""What a C++ wrapper returns: which results are inputs, values of Python, or tensors that the graph makes."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import sympy
+import torch
+
+from ...graphs.functional_graph import AtenGraph, Constant, FromGraph, FromInput, Output
+from ...ir.ir import Program, View
+from .state import NoNativeForm
+
+
+@dataclass(frozen=True)
+class Result:
+    """One object that is returned, at `places` of the tuple. `kind` is "input" (`value` is its index), "plain" (a value
+    of Python), "size" (an expression of sizes), or "made" (a View of the graph; where `copied`, a copy of it)."""
+
+    kind: str
+    value: Any
+    places: tuple[int, ...]
+    copied: bool = False
+
+
+def results_of(aten: AtenGraph, program: Program) -> tuple[Result, ...]:
+    """The results: one object of the program is one `Output`. Raises NoNativeForm for what only Python makes."""
+    places: dict[int, list[int]] = {}
+    outputs: dict[int, Output] = {}
+    for place, output in enumerate(aten.outputs):
+        places.setdefault(id(output), []).append(place)
+        outputs[id(output)] = output
+    if aten.is_backward:
+        return _gradients(places, outputs, aten, program)
+    found: list[Result] = []
+    shared: dict[View, int] = {}
+    for key, output in outputs.items():
+        kind, value = _made(output, aten, program)
+        result = Result(kind, value, tuple(places[key]))
+        if isinstance(output, FromGraph) and output.ours and isinstance(value, View) and value in shared:
+            before = found[shared[value]]  # kept for the backward: no object of its own is needed
+            found[shared[value]] = Result(kind, value, before.places + result.places)
+            continue
+        if isinstance(value, View):
+            shared[value] = len(found)
+        found.append(result)
+    return tuple(found)
+
+
+def _gradients(
+    places: dict[int, list[int]], outputs: dict[int, Output], aten: AtenGraph, program: Program
+) -> tuple[Result, ...]:
+    """Gradients, which whoever gets them may keep: each memory is given once, other windows on it are copied, and so is
+    what was saved. A window on a tangent is what eager returns."""
+    found: dict[Any, Result] = {}
+    given: dict[str, View] = {}
+    for key, output in outputs.items():
+        kind, value = _made(output, aten, program)
+        if not isinstance(value, View):
+            found[key] = Result(kind, value, tuple(places[key]))
+            continue
+        is_input = program.buffers[value.buffer].role == "input"
+        saved = is_input and program.inputs.index(value.buffer) < (aten.first_tangent or 0)
+        copied = saved or given.setdefault(value.buffer, value) != value
+        before = found.get(value) if not copied else None
+        found[key if copied else value] = Result(
+            kind, value, (*(before.places if before else ()), *places[key]), copied
+        )
+    return tuple(found.values())
+
+
+def _made(output: Output, aten: AtenGraph, program: Program) -> tuple[str, Any]:
+    if isinstance(output, FromInput):
+        if aten.is_backward:
+            raise NoNativeForm("a gradient is an argument of the backward itself")
+        return "input", output.index
+    if isinstance(output, Constant):
+        return _number(output.value.node.expr if isinstance(output.value, torch.SymInt) else output.value)
+    if not isinstance(output, FromGraph) or output.lazily:
+        raise NoNativeForm("a result is a view of an input, or computed when it is read")
+    value = program.outputs[output.index - len(program.copies)]
+    if not isinstance(value, View):
+        return _number(value)
+    buffer = program.buffers[value.buffer]
+    if value.dtype is not None and value.dtype != buffer.dtype:
+        raise NoNativeForm("a result is memory that is read as another dtype")
+    if buffer.role == "constant":
+        raise NoNativeForm("a result is a tensor that the graph holds")
+    if buffer.role == "input" and not aten.is_backward:
+        if (value.size, value.stride, value.offset) == (buffer.size, buffer.stride, 0):
+            return "input", program.inputs.index(value.buffer)
+    return "made", value
+
+
+def _number(value: Any) -> tuple[str, Any]:
+    if isinstance(value, sympy.Integer):
+        return "plain", int(value)
+    if isinstance(value, sympy.Expr) and value.is_integer:
+        return "size", value
+    if value is None or type(value) in (bool, int, float, str):
+        return "plain", value
+    raise NoNativeForm(f"a result of type {type(value).__name__}")
+
+
+

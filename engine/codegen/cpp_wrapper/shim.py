@@ -1,0 +1,124 @@
+"""torch's stable C interface (torch/csrc/inductor/aoti_torch/c/shim.h): what it declares, and where its functions are.
+
+Declarations are read from the headers that this torch came with, so a function is never called in the form that
+another version gave it. Functions are found by name in libraries that are loaded.
+"""
+from __future__ import annotations
+
+import ctypes
+import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ...kernels import attention, sgemm
+from .state import NoNativeForm
+
+HEADERS = ("c/shim.h", "generated/c_shim_cpu.h", "c/shim_cpu.h")
+
+WRAP = "_Z16THPVariable_WrapON2at10TensorBaseE"
+"""`PyObject* THPVariable_Wrap(at::TensorBase&&)`: the one function outside the C interface, which has none for it."""
+
+USED = {
+    "aoti_torch_empty_strided": ("int64", "const int64*", "const int64*", "int32", "int32", "int32", "Tensor*"),
+    "aoti_torch__reinterpret_tensor": ("Tensor", "int64", "const int64*", "const int64*", "int64", "Tensor*"),
+    "aoti_torch_delete_tensor_object": ("Tensor",),
+    "aoti_torch_get_data_ptr": ("Tensor", "void**"),
+    "aoti_torch_get_dim": ("Tensor", "int64*"),
+    "aoti_torch_get_size": ("Tensor", "int64", "int64*"),
+    "aoti_torch_get_stride": ("Tensor", "int64", "int64*"),
+    "aoti_torch_new_tensor_handle": ("Tensor", "Tensor*"),
+    "aoti_torch_clone": ("Tensor", "Tensor*"),
+    "aoti_torch_copy_": ("Tensor", "Tensor", "int32"),
+}
+"""The functions that every wrapper may call, in the form in which it does."""
+
+OWN: dict[str, Any] = {own.ENTRY: own for own in (attention, sgemm)}
+"""Functions that are not torch's, but our own, built once for all graphs, and the modules of their kernels."""
+
+_DECLARATION = re.compile(r"AOTI_TORCH_EXPORT\s+AOTITorchError\s+(\w+)\(([^;]*)\);")
+_COMMENT = re.compile(r"//[^\n]*")
+_SPELLING = {"AtenTensorHandle": "Tensor", "int64_t": "int64", "int32_t": "int32", "uint8_t": "uint8"}
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter of a function: its C++ type as our files spell it, and its name."""
+
+    kind: str
+    name: str
+
+
+@cache
+def _declared() -> dict[str, str]:
+    """The text of the parameters of each function of the headers; each returns an int32, 0 for success."""
+    folder = Path(torch.__path__[0], "include/torch/csrc/inductor/aoti_torch")
+    found: dict[str, str] = {}
+    for header in HEADERS:
+        try:
+            text = _COMMENT.sub("", (folder / header).read_text())
+        except OSError:
+            continue  # what it would have declared is not found, which says so
+        found.update(_DECLARATION.findall(text))
+    return found
+
+
+def _parameter(text: str) -> Parameter:
+    parts = re.fullmatch(r"([\w\s*]*?)(\w+)", " ".join(text.split()))
+    if parts is None:
+        raise NoNativeForm(f"a parameter of torch's C interface that is not understood: {text}")
+    words = re.sub(r"\w+", lambda word: _SPELLING.get(word.group(), word.group()), parts[1])
+    return Parameter(words.strip().replace(" *", "*"), parts[2])
+
+
+def parameters_of(function: str) -> tuple[Parameter, ...]:
+    """The parameters of a function of the C interface. Raises NoNativeForm where this torch has no such function, or
+    one that every wrapper calls has another form."""
+    text = OWN[function].PARAMETERS if function in OWN else _declared().get(function)
+    if text is None or address(function) is None:
+        raise NoNativeForm(f"this torch has no {function}")
+    found = tuple(_parameter(part) for part in text.split(",") if part.strip())
+    wanted = USED.get(function)
+    if wanted is not None and wanted != tuple(p.kind for p in found):
+        raise NoNativeForm(f"{function} of this torch takes other arguments")
+    return found
+
+
+@cache
+def address(function: str) -> int | None:
+    """Where a function of torch, or of our own, is in this process; None where there is none."""
+    if function in OWN:
+        found_at: int | None = OWN[function].KERNEL.address
+        return found_at
+    found = getattr(_library("torch_python" if function == WRAP else "torch_cpu"), function, None)
+    return None if found is None else ctypes.cast(found, ctypes.c_void_p).value
+
+
+@cache
+def _library(name: str) -> ctypes.CDLL | None:
+    try:
+        return ctypes.CDLL(str(Path(torch.__path__[0], "lib", f"lib{name}.so")))
+    except OSError:
+        return None
+
+
+@cache
+def tensors_are_known() -> bool:
+    """Whether a Python tensor is what wrappers take it for: the count, the type, and then the C++ tensor."""
+    for tensor in (torch.empty(1), torch.nn.Parameter(torch.empty(1))):
+        words = (ctypes.c_void_p * 3).from_address(id(tensor))
+        if object.__basicsize__ != 16 or words[1] != id(type(tensor)) or words[2] != tensor._cdata:
+            return False
+    return address(WRAP) is not None
+
+
+@cache
+def dtype_code(dtype: torch.dtype) -> int:
+    """The number that the C interface has for a dtype. Raises NoNativeForm."""
+    found = getattr(_library("torch_cpu"), f"aoti_torch_dtype_{str(dtype).removeprefix('torch.')}", None)
+    if found is None:
+        raise NoNativeForm(f"torch's C interface has no {dtype}")
+    return int(found())

@@ -1,0 +1,373 @@
+"""Writes the graph as a C++ function, from the tensors of its inputs to those of its results, and what Python calls.
+
+Every step that can fail returns a code (see `load.py`); what a function holds is freed as it returns.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import sympy
+
+from ....artifacts.records import ref
+from ...graphs.functional_graph import AtenGraph
+from ...ir.ir import Buffer, ExternCall, Group, Plan, View, scalar_buffer
+from ...kernels import attention, sgemm
+from ...scheduler.fusion import views_in
+from ...scheduler.memory import touched_by
+from ..cpp.entry import Entry
+from ..cpp.indices import c_expression
+from ..cpp.scope import buffer_name
+from ..cpp.source_writer import Writer
+from .attention import operands, scale, task
+from .caller import Caller
+from .calls import Arguments, function_of
+from .entry import HELPERS, connection, declarations, used_by
+from .load import AGAIN, FAILED, OUT_OF_BOUNDS
+from .magnitude import BOUND, magnitude
+from .memory import plan_memory
+from .results import results_of
+from .shim import dtype_code, tensors_are_known
+from .state import Native, NativeSource, NoNativeForm
+
+
+class NativeWriter:
+    """Writes one wrapper. `entries` are the kernels of the file."""
+
+    def __init__(self, aten: AtenGraph, plan: Plan, entries: Sequence[Entry]) -> None:
+        self.aten, self.plan, self.program, self.writer = aten, plan, plan.program, Writer()
+        self.entries = {entry.signature.name: entry for entry in entries}
+        signatures = {name: entry.signature for name, entry in self.entries.items()}
+        self.memory = plan_memory(plan, signatures, aten.is_backward)
+        self.tensors = [n for n in self.program.inputs if n in self.program.buffers]
+        outside = self.program.inputs[aten.first_tangent or 0 :] if aten.is_backward else ()
+        self.tangents = [n for n in outside if n in self.program.buffers]
+        self.held = tuple(self.program.constants)
+        self.results = results_of(aten, self.program)
+        self.called: list[str] = []
+        self.bounds: list[str] = []
+        self.backward = aten.is_backward
+        self.written = self.backward  # whether inputs may hold new values already, or are gone
+        self.pointers: set[str] = set()  # buffers whose address is in a variable
+        self.handles: dict[str, str] = {}  # buffers that are tensors -> the C++ of theirs
+        self.counted: set[str] = set()  # tensors whose version counter went on, as a library call was given them
+        self.layouts: dict[tuple[tuple[sympy.Expr, ...], bool], str] = {}
+        self.count = 0
+
+    # ---- the text
+    def write(self) -> NativeSource:
+        """All of it. Raises NoNativeForm."""
+        self._check()
+        self._run()
+        self.writer.line()
+        self._caller().write(self.writer)
+        functions = used_by(self.called)
+        file = Writer()
+        file.line()
+        file.line("// The wrapper. Of torch it uses the functions of its stable C interface, by address.")
+        file.line(f"{declarations(functions)}\n{HELPERS}\n")
+        file.lines += self.writer.lines
+        file.line(connection(functions))
+        plain = tuple(r.value for r in self.results if r.kind == "plain")
+        return NativeSource(Native(functions, self.held, plain, tuple(self.bounds)), tuple(file.lines))
+
+    def _check(self) -> None:
+        """Refuse at once what is never expressed."""
+        if not tensors_are_known():
+            raise NoNativeForm("tensors of this Python have another form")
+        for symbol, (_, kind, _) in self.program.symbols.items():
+            if kind == "value" and (not symbol.is_integer or scalar_buffer(symbol) in self.program.buffers):
+                raise NoNativeForm("a number is an input that may have a fraction")
+        if any(self.program.buffers[name].dtype.is_complex for name in self.tangents):
+            raise NoNativeForm("a gradient of complex numbers")
+        devices = {b.device.type for b in self.program.buffers.values()}
+        if devices - {"cpu"}:
+            raise NoNativeForm(f"tensors on {', '.join(sorted(devices - {'cpu'}))}")
+
+    # ---- the graph
+    def _run(self) -> None:
+        inputs = "Owned* in" if self.backward else "const Tensor* in"
+        with self.writer.block(f"static int64 run({inputs}, const int64* numbers, int64* sizes, Owned* out)"):
+            if self.memory.arena:
+                self.writer.line(f"alignas(64) unsigned char arena[{self.memory.arena}];")
+            for k, name in enumerate((*self.tensors, *self.held)):
+                self.handles[name] = f"{buffer_name(name)}.tensor" if self.backward else buffer_name(name)
+                kind = "Owned&" if self.backward else "const Tensor"
+                self.writer.line(f"{kind} {buffer_name(name)} = in[{k}];")
+            self._symbols()
+            for name in self.tangents:  # in the layout that kernels were generated for
+                self._must(f"with_strides({buffer_name(name)}, {self._shape(self.program.buffers[name])})", (), "!")
+            for position, item in enumerate(self.plan.items):
+                if isinstance(item, Group):
+                    self._group(item)
+                else:
+                    self._extern(item)
+                self._free(position)
+            self._copies()
+            self._results()
+            self.writer.line("return 0;")
+
+    def _kinds(self) -> str:
+        """The kind of each input, as a `Caller` has it."""
+        numbers = {index for index, kind, _ in self.program.symbols.values() if kind == "value"}
+        return "".join(["t" if name in self.program.buffers else "n" if index in numbers else "-"
+                        for index, name in enumerate(self.program.inputs)])
+
+    def _symbols(self) -> None:
+        numbers = [k for k, letter in enumerate(self._kinds()) if letter == "n"]
+        for symbol, (index, kind, dimension) in self.program.symbols.items():
+            if kind == "value":
+                self.writer.line(f"const int64 {symbol} = numbers[{numbers.index(index)}];")
+                continue
+            function = f"aoti_torch_get_{kind}"
+            self.writer.line(f"int64 {symbol};")
+            self._must(f"{function}({self.handles[self.program.inputs[index]]}, {dimension}, &{symbol})")
+        for result in self.results:
+            if result.kind == "size" and not result.value.is_Symbol and self._mentions_numbers(result.value):
+                self._must(f"({magnitude(result.value)} < {BOUND})", (), "!")
+
+    def _mentions_numbers(self, expr: sympy.Expr) -> bool:
+        kinds = {symbol: kind for symbol, (_, kind, _) in self.program.symbols.items()}
+        return any(kinds.get(symbol) == "value" for symbol in expr.free_symbols)
+
+    def _must(self, call: str, origins: tuple[str, ...] = (), good: str = "") -> None:
+        """A call that fails with something else than 0; with `good` ("!") with 0."""
+        self.writer.line(f"if ({good}{call}) return {FAILED if self.written else AGAIN};", origins)
+
+    def unique(self, name: str) -> str:
+        """A name for a variable."""
+        self.count += 1
+        return f"{name}_{self.count}"
+
+    def layout(self, values: tuple[sympy.Expr, ...]) -> str:
+        """The name of an array with sizes or strides."""
+        if not values:
+            return "nullptr"
+        fixed = all(v.is_Integer for v in values)
+        if (values, fixed) not in self.layouts:
+            self.layouts[values, fixed] = name = self.unique("layout")
+            numbers = ", ".join([c_expression(v) for v in values])
+            self.writer.line(f"{'static ' if fixed else ''}const int64 {name}[] = {{{numbers}}};")
+        return self.layouts[values, fixed]
+
+    def _shape(self, buffer: Buffer) -> str:
+        """The arguments that say what layout a tensor has."""
+        rank, size, stride = len(buffer.size), self.layout(buffer.size), self.layout(buffer.stride)
+        return f"{rank}, {size}, {stride}, {dtype_code(buffer.dtype)}"
+
+    def allocate(self, name: str, origins: tuple[str, ...] = ()) -> None:
+        """A tensor for a buffer that is written first here."""
+        root = self.memory.root.get(name, name)
+        if self.program.buffers[name].role != "intermediate" or name in self.handles or root in self.memory.place:
+            return
+        if root in self.handles:
+            if name != root:
+                self._take_over(name, root, origins)
+            return
+        self.writer.line(f"Owned {buffer_name(root)};", origins)
+        self._must(f"empty({buffer_name(root)}, {self._shape(self.program.buffers[root])})", origins, "!")
+        self.handles[root] = f"{buffer_name(root)}.tensor"
+        if name != root:
+            self._take_over(name, root, origins)
+
+    def _take_over(self, name: str, root: str, origins: tuple[str, ...]) -> None:
+        buffer, before = self.program.buffers[name], self.program.buffers[root]
+        if (buffer.size, buffer.stride) == (before.size, before.stride):
+            self.handles[name] = self.handles[root]
+            return
+        self.writer.line(f"Owned {buffer_name(name)};  // takes over the memory of {root}", origins)
+        self.handles[name] = f"{buffer_name(name)}.tensor"
+        self._window(buffer_name(name), self.handles[root], View(root, buffer.size, buffer.stride), origins)
+
+    def _window(self, made: str, of: str, view: View, origins: tuple[str, ...]) -> None:
+        size, stride = self.layout(view.size), self.layout(view.stride)
+        self._must(f"window({made}, {of}, {len(view.size)}, {size}, {stride}, {c_expression(view.offset)})",
+                   origins, "!")
+
+    def tensor(self, view: View) -> str:
+        """The tensor that is a window on a buffer."""
+        self.allocate(view.buffer)
+        buffer = self.program.buffers[view.buffer]
+        if view.dtype is not None and view.dtype != buffer.dtype:
+            raise NoNativeForm("memory that is read as another dtype")
+        if (view.size, view.stride, view.offset) == (buffer.size, buffer.stride, 0):
+            return self.handles[view.buffer]
+        made = self.unique("window")
+        self.writer.line(f"Owned {made};")
+        self._window(made, self.handles[view.buffer], view, ())
+        return f"{made}.tensor"
+
+    def pointer(self, name: str) -> str:
+        """The variable with the address of a buffer."""
+        root = self.memory.root.get(name, name)
+        at = f"at_{buffer_name(root)}"
+        if root not in self.pointers:
+            self.pointers.add(root)
+            if root in self.memory.place:
+                self.writer.line(f"void* const {at} = arena + {self.memory.place[root]};")
+            else:
+                self.writer.line(f"void* {at};")
+                self._must(f"aoti_torch_get_data_ptr({self.handles[root]}, &{at})")
+        return at
+
+    def _group(self, group: Group) -> None:
+        entry = self.entries[group.kernel]
+        signature = entry.signature
+        origins = tuple(ref("loops", s.name, b.name) for b in group.bodies for s in b.statements if s.op == "store")
+        for name in signature.buffers:
+            self.allocate(name, origins)
+        at = [self.pointer(name) for name in signature.buffers]
+        if self._writes_input(group):
+            self.written = True
+        if entry.table:
+            table = self.unique("table")
+            self.writer.line(f"void* const {table}[] = {{{', '.join(at)}}};", origins)
+            arguments = [table]
+        else:
+            arguments = [f"({kind}*){pointer}" for kind, pointer in zip(entry.types, at)]
+        call = f"{entry.function}({', '.join([*arguments, *map(str, signature.symbols)])})"
+        if not signature.bounds:
+            self.writer.line(f"{call};", origins)
+            return
+        status = self.unique("status")
+        code = str(AGAIN)
+        if self.written:
+            code = f"{OUT_OF_BOUNDS + len(self.bounds) - 1} + {status}"
+            self.bounds += signature.bounds
+        self.writer.line(f"if (int64 {status} = {call}) return {code};", origins)
+
+    def _writes_input(self, item: Group | ExternCall) -> bool:
+        return any(self.program.buffers[name].role == "input" for name in touched_by(item)[1])
+
+    def _extern(self, call: ExternCall) -> None:
+        origins = tuple(ref("forward", o) for o in call.origins)
+        if call.target is attention.OPERATOR:
+            self._attention(call, origins)
+            return
+        if call.target is sgemm.OPERATOR:
+            self._product(call, origins)
+            return
+        function, parameters, given = function_of(call)
+        self.called.append(function)
+        views = list(views_in((call.args, dict(call.kwargs))))
+        whole = any(not self.program.buffers[v.buffer].dtype.is_floating_point for v in views)
+        statement = lambda text: self.writer.line(text, origins)
+        arguments = Arguments(self.tensor, statement, self.unique, whole).of(call, parameters)
+        if given:
+            (name,) = call.outputs
+            buffer = self.program.buffers[name] if name is not None else None
+            if buffer is None or not _is_contiguous(buffer):
+                raise NoNativeForm(f"{call.target} with a result of other strides")
+            self.allocate(buffer.name, origins)
+            self.counted.add(buffer.name)
+            self._must(f"{function}({', '.join([self.handles[buffer.name], *arguments])})", origins)
+            return
+        made = [buffer_name(name) if name is not None else self.unique("unused") for name in call.outputs]
+        self.writer.line(f"Owned {', '.join(made)};", origins)
+        self._must(f"{function}({', '.join([*arguments, *[f'&{m}.tensor' for m in made]])})", origins)
+        for name in call.outputs:
+            if name is not None:
+                buffer = self.program.buffers[name]
+                self.handles[name] = f"{buffer_name(name)}.tensor"
+                if 0 not in buffer.size:  # of a workspace, the fake is empty
+                    self._must(f"with_strides({buffer_name(name)}, {self._shape(buffer)})", origins, "!")
+
+    def _attention(self, call: ExternCall, origins: tuple[str, ...]) -> None:
+        results = [None if name is None else self.program.buffers[name] for name in call.outputs]
+        table, views = self.unique("task"), operands(call)
+        self.called.append(attention.ENTRY)
+        self.writer.line(f"const int64 {table}[] = {{{task(call, results)}}};", origins)
+        places = self._places(views, results, origins)
+        assert views[0] is not None
+        factor = scale(call, views[0].size[3])
+        self._must(f"{attention.ENTRY}({table}, {', '.join(places)}, {factor})", origins)
+
+    def _product(self, call: ExternCall, origins: tuple[str, ...]) -> None:
+        (name,) = call.outputs
+        buffer = self.program.buffers[name] if name is not None else None
+        left, right, *bias = call.args
+        if buffer is None or not _is_contiguous(buffer):
+            raise NoNativeForm("a product with a result of other strides")
+        table, numbers = self.unique("task"), (*left.size, right.size[1], *left.stride, *right.stride)
+        rows, depth, columns, *strides = [c_expression(n) for n in numbers]
+        self.called.append(sgemm.ENTRY)
+        self.writer.line(f"const int64 {table}[] = {{{', '.join([rows, columns, depth, *strides])}}};", origins)
+        places = self._places([left, right, *(bias or [None])], [buffer], origins)
+        self._must(f"{sgemm.ENTRY}({table}, {', '.join(places)})", origins)
+
+    def _places(
+        self, views: Sequence[View | None], results: Sequence[Buffer | None], origins: tuple[str, ...]
+    ) -> list[str]:
+        """The addresses of what a kernel of our own, in float32, reads and writes."""
+        for buffer in results:
+            if buffer is not None:
+                self.allocate(buffer.name, origins)
+        places = ["nullptr" if view is None else f"(float*){self.pointer(view.buffer)} + {c_expression(view.offset)}"
+                  for view in views]
+        return [*places, *["nullptr" if buffer is None else self.pointer(buffer.name) for buffer in results]]
+
+    def _free(self, position: int) -> None:
+        """Give back what is dead after this step; of inputs, those that a backward owns."""
+        for root in self.memory.ending.get(position, ()):
+            names = [n for n, owner in self.memory.root.items() if owner == root] or [root]
+            own = [n for n in names if self.handles.get(n) == f"{buffer_name(n)}.tensor"]
+            if own:
+                self.writer.line(" ".join([f"{buffer_name(n)}.free();" for n in own]))
+
+    # ---- results
+    def _copies(self) -> None:
+        """New values of inputs, reading all old values first."""
+        copied = [(view, name) for view, name in self.program.copies if view.buffer != name]
+        targets = {name for _, name in copied}
+        sources = []
+        for view, name in copied:
+            source = self.tensor(view)
+            if view.buffer in targets:
+                made = self.unique("new")
+                self.writer.line(f"Owned {made};")
+                self._must(f"aoti_torch_clone({source}, &{made}.tensor)")
+                source = f"{made}.tensor"
+            sources.append((source, name))
+        for source, name in sources:
+            self.written = True
+            self._must(f"aoti_torch_copy_({self.handles[name]}, {source}, 0)")
+
+    def _results(self) -> None:
+        """Hand over the tensors: windows first, as the memory they look at is then still here."""
+        for k, result in enumerate([r for r in self.results if r.kind == "size"]):
+            self.writer.line(f"sizes[{k}] = {c_expression(result.value)};")
+        made = [r for r in self.results if r.kind == "made"]
+        whole: dict[int, View] = {}
+        for k, result in enumerate(made):
+            view: View = result.value
+            self.allocate(view.buffer)
+            buffer = self.program.buffers[view.buffer]
+            same = (view.size, view.stride, view.offset) == (buffer.size, buffer.stride, 0)
+            if result.copied:
+                self._must(f"aoti_torch_clone({self.tensor(view)}, &out[{k}].tensor)")
+            elif same and view.buffer not in self.counted:
+                whole[k] = view
+            else:
+                self._window(f"out[{k}]", self.handles[view.buffer], view, ())
+        given = [self.handles[view.buffer] for view in whole.values()]
+        if len(set(given)) != len(given):
+            raise NoNativeForm("two results are one tensor")
+        for k, view in whole.items():
+            self.writer.line(f"out[{k}].tensor = {self.handles[view.buffer].removesuffix('.tensor')}.take();")
+
+    def _caller(self) -> Caller:
+        changed = [self.program.inputs.index(name) for view, name in self.program.copies if view.buffer == name]
+        tangents = [self.program.inputs.index(name) for name in self.tangents]
+        return Caller(
+            self._kinds(), len(self.held), self.results, len(self.aten.outputs), tuple(changed), self.backward,
+            tuple(tangents), bool(self.called) or any(entry.long_running for entry in self.entries.values()),
+        )
+
+
+def _is_contiguous(buffer: Buffer) -> bool:
+    expected: Any = sympy.S.One
+    for n, stride in zip(reversed(buffer.size), reversed(buffer.stride)):
+        if n != 1 and stride != expected:
+            return False
+        expected = expected * n
+    return True

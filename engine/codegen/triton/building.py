@@ -1,0 +1,238 @@
+"""Machine code for kernels: each text compiled once, many at a time, in processes of their own, and kept on disk.
+
+The layers of a network make kernels that differ in names alone. What counts is the text with its own names numbered
+(`canonical`): kernels that agree in it, in their types and in their target share one binary.
+"""
+from __future__ import annotations
+
+import atexit
+import hashlib
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from itertools import count
+from pathlib import Path
+from types import CodeType
+from typing import Any
+
+from ...toolchain.cpp_build import cache_folder
+from . import server
+from .source import Launch, assemble
+from .unsupported import TritonUnsupported
+
+
+@dataclass(frozen=True)
+class Binary:
+    """A compiled kernel: its machine code's file, and what a launch must know of it.
+
+    `scratch` counts the null pointers that it takes after its arguments; `shared` is in bytes.
+    """
+
+    path: str
+    name: str
+    warps: int
+    shared: int
+    scratch: int
+
+
+class Build:
+    """A kernel that is being compiled, or was. `wait` is called as often as one likes."""
+
+    def __init__(self, job: Mapping[str, Any]) -> None:
+        self.job = job
+        self._binary: Binary | None = None
+        self._service: _Service | None = None
+        answer = _kept(job)
+        if answer is not None:
+            self._binary = Binary(job["path"], **answer)
+            return
+        self._service = _service()
+        if self._service is not None:
+            self._service.submit(job)
+
+    def wait(self) -> Binary:
+        """The binary. Raises TritonUnsupported with what the compiler said."""
+        if self._binary is None:
+            answer = self._service.answer(self.job["number"]) if self._service is not None else None
+            answer = _compiled_here(self.job) if answer is None else dict(answer)
+            if "error" in answer:
+                raise TritonUnsupported(f"{self.job['name']}: {answer['error']}")
+            answer.pop("number", None)
+            _keep(self.job, answer)
+            self._binary = Binary(self.job["path"], **answer)
+        return self._binary
+
+
+_BUILDS: dict[str, Build] = {}  # by key: of this process
+_NUMBERS = count()
+
+
+def begin(launch: Launch, capability: int, aligned: tuple[bool, ...], wide: bool) -> Build:
+    """Start to compile `launch` for a GPU of `capability` (90 for 9.0), unless that was done before.
+
+    `aligned` says which pointers are multiples of 16, `wide` that positions need 64 bits.
+    """
+    text = "\n".join(line.text for line in assemble([launch])) + "\n"
+    job = {
+        "text": text, "name": launch.name, "warps": launch.warps, "target": ["cuda", capability, 32],
+        "types": parameter_types(launch, wide), "constants": parameter_constants(launch, wide),
+        "aligned": [k for k, yes in enumerate(aligned) if yes],
+    }
+    key = _key(job)
+    if key not in _BUILDS:
+        _BUILDS[key] = Build({**job, "number": next(_NUMBERS), "path": str(_folder() / f"{key}.cubin")})
+    return _BUILDS[key]
+
+
+def warm_up() -> None:
+    """Start the process that compiles, so that it has loaded Triton when the first kernel comes."""
+    _service()
+
+
+def parameter_types(launch: Launch, wide: bool) -> list[str]:
+    """The launch types of the parameters that are no constants, in order."""
+    width = "i64" if wide or launch.index == "int64" else "i32"
+    return [*launch.types, *[width] * len(launch.symbols)]
+
+
+def parameter_constants(launch: Launch, wide: bool) -> list[Any]:
+    """The values of the constexpr parameters, in order; types of Triton by their names."""
+    index = ["int64" if wide else "int32"] if launch.index == "dynamic" else []
+    return [*launch.constants.values(), *index]
+
+
+# ---- which kernels are the same --------------------------------------------------------------------------------------
+_WORD = re.compile(r"(?<![\w.])[A-Za-z_]\w*(?!\w|=[^=])")  # no attribute, and not the name of a keyword argument
+_COMMENT = re.compile(r"\s*#.*")
+
+
+def canonical(text: str, name: str) -> str:
+    """The module `text` without comments, where the parameters and variables of function `name` are numbered."""
+    code = next(c for c in compile(text, name, "exec").co_consts if isinstance(c, CodeType) and c.co_name == name)
+    numbers = {own: f"n{k}" for k, own in enumerate((name, *code.co_varnames))}
+    start = text.index(f"def {name}(")
+    body = _WORD.sub(lambda found: numbers.get(found[0], found[0]), _COMMENT.sub("", text[start:]))
+    return text[:start] + body
+
+
+def _key(job: Mapping[str, Any]) -> str:
+    same = {**job, "text": canonical(job["text"], job["name"]), "name": "", "options": _options()}
+    return hashlib.sha256(json.dumps(same).encode()).hexdigest()[:32]
+
+
+@lru_cache(maxsize=1)
+def _options() -> str:
+    """What else decides about the code: Triton's version and settings, and the options in the server's text."""
+    try:
+        release = version("triton")
+    except PackageNotFoundError:  # installed under another name
+        release = ""
+    settings = sorted(f"{k}={v}" for k, v in os.environ.items() if k.startswith("TRITON_") and "CACHE" not in k)
+    return hashlib.sha256("\0".join([release, Path(server.__file__).read_text(), *settings]).encode()).hexdigest()
+
+
+# ---- what is kept on disk --------------------------------------------------------------------------------------------
+def _folder() -> Path:
+    folder = cache_folder() / "triton"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _kept(job: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The answer to an earlier job like this one, if its machine code is there and whole."""
+    try:
+        answer: dict[str, Any] = json.loads(Path(job["path"]).with_suffix(".json").read_text())
+        checksum = answer.pop("checksum")
+        return answer if checksum == hashlib.sha256(Path(job["path"]).read_bytes()).hexdigest() else None
+    except (OSError, ValueError, KeyError):
+        return None
+
+
+def _keep(job: Mapping[str, Any], answer: Mapping[str, Any]) -> None:
+    path = Path(job["path"])
+    kept = {**answer, "checksum": hashlib.sha256(path.read_bytes()).hexdigest()}
+    written = path.with_suffix(f".{os.getpid()}.json")
+    written.write_text(json.dumps(kept))
+    os.replace(written, path.with_suffix(".json"))
+
+
+# ---- the process that compiles ---------------------------------------------------------------------------------------
+class _Service:
+    """A running `server.py`, and the answers that came from it."""
+
+    def __init__(self) -> None:
+        self._owner = os.getpid()
+        self._lock = threading.Lock()
+        self._answers: dict[int, dict[str, Any]] = {}
+        processors = len(os.sched_getaffinity(0))
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+        command = [sys.executable, "-S", server.__file__, str(processors)]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
+        atexit.register(self.close)
+
+    @property
+    def usable(self) -> bool:
+        """False in a process that was forked from the one that began, and after the server ended."""
+        return self._owner == os.getpid() and self._process.poll() is None
+
+    def submit(self, job: Mapping[str, Any]) -> None:
+        """Send a job. Where the server has ended, `answer` will tell."""
+        assert self._process.stdin is not None
+        try:
+            with self._lock:
+                self._process.stdin.write(json.dumps(job).encode() + b"\n")
+                self._process.stdin.flush()
+        except OSError:
+            return
+
+    def answer(self, number: int) -> dict[str, Any] | None:
+        """The answer to a job, when it is there; None where the server ended without one."""
+        assert self._process.stdout is not None
+        with self._lock:
+            while number not in self._answers and self._owner == os.getpid():
+                line = self._process.stdout.readline()
+                if not line:
+                    break
+                found = json.loads(line)
+                self._answers[found["number"]] = found
+            return self._answers.pop(number, None)
+
+    def close(self) -> None:
+        """Let the server end: its input does."""
+        if self._owner == os.getpid() and self._process.poll() is None:
+            assert self._process.stdin is not None and self._process.stdout is not None
+            self._process.stdin.close()
+            self._process.stdout.close()
+            self._process.wait()
+
+
+_SERVICES: list[_Service] = []  # the last one is in use
+
+
+def _service() -> _Service | None:
+    """The server in use; None without Triton."""
+    if find_spec("triton") is None:
+        return None
+    if not _SERVICES or not _SERVICES[-1].usable:
+        _SERVICES.append(_Service())
+    return _SERVICES[-1]
+
+
+def _compiled_here(job: Mapping[str, Any]) -> dict[str, Any]:
+    """Compile in this process, where the server has gone."""
+    try:
+        return server.compile_job(job)
+    except Exception as error:  # Triton raises what it likes
+        return {"error": f"{type(error).__name__}: {error}"}
+
+
+__all__ = ["Binary", "Build", "TritonUnsupported", "begin", "canonical", "parameter_constants", "parameter_types",
+           "warm_up"]

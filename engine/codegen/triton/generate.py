@@ -1,0 +1,170 @@
+"""From a scheduled group to Triton source: normalize, decide how many kernels, choose tiles, write."""
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import sympy
+
+from ....artifacts.context import CompileContext
+from ...ir.ir import Axis, Buffer, Foreach, Group, KernelSignature, LoopBody
+from .foreach import generate_foreach
+from .form import Form, form_of
+from .kernel import KernelWriter
+from .source import WIDE_FROM, Launch, TritonSource, Workspace, assemble
+from .split import split_kernels
+from .tiling import can_split, choose, hint, why_idle
+from .unsupported import TritonUnsupported
+
+
+def generate(group: Group, buffers: Mapping[str, Buffer], context: CompileContext) -> TritonSource:
+    """The Triton form of `group`; `buffers` are the program's.
+
+    Mostly one kernel. Several, run one after the other, where one launch cannot keep the order that the bodies need
+    (a decision, `launches`), or where programs share rows. Raises TritonUnsupported with the reason.
+    """
+    if isinstance(group, Foreach):
+        return generate_foreach(group, buffers)
+    symbols, bounds = _symbols(group, buffers), _bounds(group)
+    groups, why = _parts(group, buffers)
+    if len(groups) > 1 or why:
+        context.decide("launches", group.kernel, [str(len(groups))], str(len(groups)), why)
+    launches: list[Launch] = []
+    workspaces: list[Workspace] = []
+    extents: list[sympy.Expr] = []
+    for number, part in enumerate(groups):
+        form = form_of(part, buffers)
+        made, needed, sizes = _kernels(form, symbols, bounds, context)
+        fresh = {w.name: f"{w.name}_{number}" if len(groups) > 1 else w.name for w in needed}
+        workspaces += [replace(w, name=fresh[w.name]) for w in needed]
+        launches += [replace(k, pointers=tuple(fresh.get(p, p) for p in k.pointers)) for k in made]
+        extents += sizes
+    own = {w.name for w in workspaces}
+    used = tuple(dict.fromkeys(p for k in launches for p in k.pointers if p not in own))
+    signature = KernelSignature(group.kernel, used, symbols, bounds)
+    return TritonSource(signature, tuple(launches), tuple(workspaces), tuple(dict.fromkeys(extents)),
+                        assemble(launches))
+
+
+def _kernels(
+    form: Form, symbols: tuple[sympy.Symbol, ...], bounds: tuple[str, ...], context: CompileContext
+) -> tuple[tuple[Launch, ...], tuple[Workspace, ...], tuple[sympy.Expr, ...]]:
+    index, extents = _index_width(form)
+    written = {s.buffer for b in form.bodies for s in b.statements if s.op == "store"}
+    stored = frozenset(written - (form.internal - form.scratch))
+    tile = choose(form, context)
+    if tile.splits > 1:
+        return (*split_kernels(form, tile, index, bounds, stored, symbols), extents)
+    writer = KernelWriter(form, tile, index, bounds, stored, form.name)
+    writer.header()
+    writer.bodies()
+    return (writer.launch(symbols),), (), extents
+
+
+def _index_width(form: Form) -> tuple[str, tuple[sympy.Expr, ...]]:
+    """int32, int64 or dynamic; and the sizes that decide: elements spanned by each buffer, points of the loops."""
+    sizes: set[sympy.Expr] = {sympy.sympify(form.numel * s.numel) for s in form.spaces} | {sympy.sympify(form.numel)}
+    for body in form.bodies:
+        for name in {s.buffer for s in body.statements if s.op in ("load", "store")}:
+            buffer = form.buffers[name]
+            sizes.add(sympy.sympify(1 + sum((n - 1) * stride for n, stride in zip(buffer.size, buffer.stride))))
+    if all(s.is_Integer for s in sizes):
+        return ("int64" if max(int(s) for s in sizes) >= WIDE_FROM // 2 else "int32"), ()
+    return "dynamic", tuple(sorted(sizes, key=str))
+
+
+def _parts(group: Group, buffers: Mapping[str, Buffer]) -> tuple[list[Group], str]:
+    """The group itself, or the groups that take its place and the reason why."""
+    if len(group.bodies) == 1:
+        return [_part(group.kernel, group, group.bodies)], ""
+    why = _why_apart(group, buffers)
+    if why:
+        return [_part(f"{group.kernel}_{k}", group, (body,)) for k, body in enumerate(group.bodies)], why
+    form = form_of(group, buffers)
+    why = "" if can_split(form) else why_idle(form)
+    return (_sharing(group, buffers), why) if why else ([group], "")
+
+
+def _sharing(group: Group, buffers: Mapping[str, Buffer]) -> list[Group]:
+    """Bodies together where programs can share their rows, the others alone; each as early as the order allows."""
+    runs: list[tuple[LoopBody, ...]] = []
+    for body in group.bodies:
+        for place in range(_earliest(runs, body), len(runs)):
+            longer = (*runs[place], body)
+            if can_split(form_of(_part("", group, longer), buffers)):
+                runs[place] = longer
+                break
+        else:
+            runs.append((body,))
+    return [_part(f"{group.kernel}_{k}", group, run) for k, run in enumerate(runs)]
+
+
+def _earliest(runs: Sequence[Sequence[LoopBody]], body: LoopBody) -> int:
+    """The first of the runs that `body` may join: it overtakes no body that it shares a buffer with, written by one."""
+    for place in range(len(runs) - 1, -1, -1):
+        if any({*body.reads, *body.writes} & {*b.writes} or {*body.writes} & {*b.reads} for b in runs[place]):
+            return place
+    return 0
+
+
+def _part(name: str, group: Group, bodies: tuple[LoopBody, ...]) -> Group:
+    """A group of some of the bodies. One alone brings all of its axes outside; what others touch is written."""
+    if len(bodies) == 1:
+        (body,) = bodies if bodies[0].reduction_axes else (_by_memory(bodies[0]),)
+        return Group(name, body.axes, (body,), frozenset(), group.device)
+    others = {n for b in group.bodies if b not in bodies for n in (*b.reads, *b.writes)}
+    return Group(name, group.axes, bodies, group.internal - others, group.device)
+
+
+def _by_memory(body: LoopBody) -> LoopBody:
+    """The body with its loops in the order of what it stores, neighbours in memory innermost."""
+    stores = [s.index for s in body.statements if s.op == "store" and s.index is not None and not s.mode]
+
+    def step(axis: Axis) -> int:
+        steps = [hint(abs(index.coeff(axis.symbol))) for index in stores]
+        return max(steps, default=0)
+
+    return replace(body, axes=tuple(sorted(body.axes, key=step, reverse=True))) if stores else body
+
+
+def _why_apart(group: Group, buffers: Mapping[str, Buffer]) -> str:
+    """Why the bodies of `group` cannot, or should not, share one launch; "" when they can."""
+    outer = len(group.axes)
+    if any(len(b.axes) > outer and b.reduction_axes for b in group.bodies):
+        return "a body reduces inside loops of its own, which a two-dimensional tile has no place for"
+    added = {s.buffer for b in group.bodies for s in b.statements if s.op == "store" and s.mode == "add"}
+    if any(added & {*b.reads, *b.writes} for b in group.bodies) and len(group.bodies) > 1 and added:
+        touching = [b for b in group.bodies if added & {*b.reads, *b.writes}]
+        if len(touching) > 1:
+            return "atomic additions must be complete before another body reads, or come after it fills, their buffer"
+    form = form_of(group, buffers)
+    if form.misaligned and not form.reduces:
+        return "a body reads what other programs of the launch would write"
+    return ""
+
+
+def _symbols(group: Group, buffers: Mapping[str, Buffer]) -> tuple[sympy.Symbol, ...]:
+    """The size symbols that the group's extents and indices need, by name."""
+    own = {a.symbol for b in group.bodies for a in (*b.axes, *b.reduction_axes)} | {a.symbol for a in group.axes}
+    found: set[sympy.Symbol] = set()
+    for body in group.bodies:
+        names = {s.name for s in body.statements}
+        exprs = [a.extent for a in (*body.axes, *body.reduction_axes)]
+        exprs += [e for s in body.statements for e in (s.index, s.bound) if e is not None]
+        exprs += [n for b in {*body.reads, *body.writes} for n in (*buffers[b].size, *buffers[b].stride)]
+        free = {symbol for e in exprs for symbol in sympy.sympify(e).free_symbols}
+        found |= {symbol for symbol in free - own if symbol.name not in names}
+    return tuple(sorted(found, key=lambda s: s.name))
+
+
+def _bounds(group: Group) -> tuple[str, ...]:
+    """ATen nodes whose indices are checked, in order."""
+    found: dict[str, None] = {}
+    for body in group.bodies:
+        for s in body.statements:
+            if s.op == "indirect":
+                found[s.origins[-1] if s.origins else body.name] = None
+    return tuple(found)
+
+
+__all__ = ["TritonUnsupported", "generate"]

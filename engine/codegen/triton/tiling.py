@@ -1,0 +1,229 @@
+"""Which tile a kernel works on, how many warps work on it, and how many programs there are.
+
+There are four shapes of kernel:
+
+- `pointwise`: a tile of the outer axes, in one or two dimensions (two where loads and stores are contiguous along
+  different axes);
+- `parallel`: no reduction, but bodies with different inner loops (the pieces of a concatenation): the tile's second
+  dimension runs over the inner loops, in as many programs as the longest needs;
+- `persistent`: rows with reductions whose inner loops fit one tile: each value is loaded once and stays in registers;
+- `looped`: rows with reductions too long for that: one loop for each reduction that others wait for. With `splits`,
+  several programs share a row, and a second kernel combines what they found.
+
+The scores estimate, between 0 and 1, how well the machine is used: lanes with work, programs for the processors,
+elements for each thread. They are a first guess that measurements may replace; the choice is a decision (`tile`).
+"""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import sympy
+
+from ....artifacts.context import CompileContext
+from ....artifacts.records import Option
+from .form import Form
+
+PROCESSORS = 132  # streaming multiprocessors of an H100 or H200
+UNKNOWN_SIZE = 1024  # what a size that varies is taken for
+PERSISTENT_LIMIT = 16384  # elements of a row in registers
+SPLIT_FROM = 16384  # a row this long may be shared by several programs
+SECTOR = 32  # neighbouring elements that one access of a column tile should cover: 64 bytes of 2, 128 of 4
+
+
+@dataclass(frozen=True)
+class Tile:
+    """Block sizes (powers of two). `x` is the outer tile, 0 for one row as a scalar; `inner` by space name."""
+
+    shape: str  # pointwise | parallel | persistent | looped
+    x: int
+    warps: int
+    y: int = 0
+    y_axis: sympy.Symbol | None = None
+    inner: Mapping[str, int] = field(default_factory=dict)
+    splits: int = 1
+
+    @property
+    def name(self) -> str:
+        """A short name, stable between runs: "persistent-x4-r1024-w8"."""
+        parts = [self.shape] + ([f"y{self.y}"] if self.y else []) + ([f"x{self.x}"] if self.x else [])
+        parts += [f"{space}{block}" for space, block in self.inner.items()]
+        parts += [f"split{self.splits}"] if self.splits > 1 else []
+        return "-".join([*parts, f"w{self.warps}"])
+
+
+def choose(form: Form, context: CompileContext) -> Tile:
+    """Ask `context.decide` for one of a few tiles; the one with the best score is the default."""
+    tiles = _candidates(form)
+    scores = [_score(form, t) for t in tiles]
+    options = [Option(t.name, round(s, 3), why) for t, (s, why) in zip(tiles, scores)]
+    best = max(range(len(tiles)), key=lambda k: scores[k][0])
+    why = f"best estimate of {len(tiles)}: {scores[best][1]}"
+    chosen = context.decide("tile", form.name, options, tiles[best].name, why)
+    return next(t for t in tiles if t.name == chosen)
+
+
+def hint(size: Any) -> int:
+    """`size` as a number; each symbol in it counts as UNKNOWN_SIZE."""
+    expr = sympy.sympify(size)
+    if expr.is_Integer:
+        return int(expr)
+    number = expr.subs(dict.fromkeys(expr.free_symbols, UNKNOWN_SIZE))
+    return int(number) if number.is_Integer else UNKNOWN_SIZE
+
+
+def can_split(form: Form) -> bool:
+    """True when programs may share a row: one space, and no inner loop waits for a reduction."""
+    if len(form.spaces) != 1 or not form.reduces or form.misaligned:
+        return False
+    results = {s.buffer for b in form.bodies for s in b.statements if s.op == "store" and s.name not in b.inner}
+    return all(s.buffer not in results for b in form.bodies for s in b.statements if s.op == "load" and b.space)
+
+
+def why_idle(form: Form) -> str:
+    """Why a program for each row would leave most of the GPU idle; "" when it would not."""
+    rows, longest = hint(form.numel), max((hint(s.numel) for s in form.spaces), default=0)
+    if not form.reduces or rows >= 2 * PROCESSORS or longest < SPLIT_FROM:
+        return ""
+    return f"{rows} rows of {longest} would leave most of the GPU waiting for memory; apart, each kernel uses all of it"
+
+
+def power_of_two(n: int) -> int:
+    """The smallest power of two that is at least `n` (1 for 0)."""
+    return 1 << max(0, n - 1).bit_length()
+
+
+def _candidates(form: Form) -> list[Tile]:
+    if not form.spaces:
+        return _pointwise(form)
+    tiles = _looped(form) if form.reduces or form.misaligned else _parallel(form)
+    if form.reduces or form.misaligned:
+        if all(sympy.sympify(s.numel).is_Integer and int(s.numel) <= PERSISTENT_LIMIT for s in form.spaces):
+            tiles = _persistent(form) + tiles
+    return tiles
+
+
+def _pointwise(form: Form) -> list[Tile]:
+    numel = power_of_two(hint(form.numel))
+    if not form.axes:
+        return [Tile("pointwise", 0, 1)]
+    tiles = [Tile("pointwise", min(x, numel), w) for x, w in ((256, 4), (512, 4), (1024, 4), (1024, 8))]
+    tiles = list({t.name: t for t in tiles}.values())
+    other = _other_contiguous_axis(form)
+    if other is None:
+        return tiles
+    tiles = [Tile("pointwise", x, w, y, other) for y, x, w in ((32, 32, 4), (64, 32, 8), (16, 64, 4))]
+    return tiles + [Tile("pointwise", min(1024, numel), 4)]
+
+
+def _other_contiguous_axis(form: Form) -> sympy.Symbol | None:
+    """An axis other than the last along which some access is contiguous, while another is along the last."""
+    if len(form.axes) < 2:
+        return None
+    last = form.axes[-1].symbol
+    last_used, others = False, []
+    for body in form.bodies:
+        for s in body.statements:
+            if s.index is None or s.op not in ("load", "store"):
+                continue
+            last_used = last_used or s.index.coeff(last) == 1
+            if s.index.has(last) and s.index.coeff(last) != 1:  # a load without it is one value for all of them
+                others += [a for a in form.axes[:-1] if s.index.coeff(a.symbol) == 1 and hint(a.extent) >= 8]
+    return others[0].symbol if last_used and others and hint(form.axes[-1].extent) >= 8 else None
+
+
+def _parallel(form: Form) -> list[Tile]:
+    longest = power_of_two(max(hint(s.numel) for s in form.spaces))
+    blocks = sorted({min(longest, 256), min(longest, 1024)})
+    tiles = []
+    for block in blocks:
+        rows = 0 if block >= 256 or not form.axes else min(power_of_two(hint(form.numel)), 512 // block)
+        inner = {s.name: min(block, power_of_two(hint(s.numel))) for s in form.spaces}
+        tiles.append(Tile("parallel", rows, 4, inner=inner))
+    return tiles
+
+
+def _persistent(form: Form) -> list[Tile]:
+    inner = {s.name: power_of_two(int(s.numel)) for s in form.spaces}
+    longest = max(inner.values())
+    rows = [0] if longest >= 256 or not form.axes else []
+    rows += [x for x in (1, 2, 4, 8, 16, 32, 64) if form.axes and 512 <= x * longest <= 4096 and x > 1]
+    rows = [x for x in rows if x <= max(1, power_of_two(hint(form.numel)))] or [0]
+    tiles = []
+    for x in rows:
+        elements = max(1, x) * longest
+        for per_thread in (8, 16) if elements >= 1024 else (8,):
+            tiles.append(Tile("persistent", x, max(1, min(16, elements // (32 * per_thread))), inner=inner))
+    return list({t.name: t for t in tiles}.values())
+
+
+def _looped(form: Form) -> list[Tile]:
+    longest = power_of_two(max(hint(s.numel) for s in form.spaces))
+    outer = power_of_two(hint(form.numel)) if form.axes else 1
+    shapes = [(0, min(longest, 2048), 8), (0, min(longest, 1024), 4)]
+    if form.axes and outer > 1 and _contiguous_over_rows(form):
+        blocks = (64, 32, 4), (128, 16, 4), (32, 64, 8), (32, 16, 4)
+        shapes = [(min(outer, x), min(longest, r), w) for x, r, w in blocks]
+    tiles = []
+    for x, block, warps in shapes:
+        splits = _splits(form, max(1, x), block)
+        tiles.append(Tile("looped", x, warps, inner={s.name: block for s in form.spaces}, splits=splits))
+    return list({t.name: t for t in tiles}.values())
+
+
+def _contiguous_over_rows(form: Form) -> bool:
+    """True when more elements are loaded along the outer axes than along the inner ones: a column reduction."""
+    outer = inner = 0
+    for body in form.bodies:
+        for s in body.statements:
+            if s.op in ("load", "store") and s.name in body.inner and body.space and s.index is not None:
+                count = hint(sympy.Mul(*form.buffers[s.buffer].size))
+                outer += count * bool(s.index.coeff(form.axes[-1].symbol) == 1)
+                inner += count * bool(s.index.coeff(body.space.axes[-1].symbol) == 1)
+    return outer > inner
+
+
+def _splits(form: Form, x: int, block: int) -> int:
+    """How many programs share a row: enough to keep memory busy."""
+    programs = -(-hint(form.numel) // x)
+    length = hint(form.spaces[0].numel)
+    enough = 8 * PROCESSORS
+    if not can_split(form) or programs >= enough or length * x < SPLIT_FROM:
+        return 1
+    wanted = power_of_two(max(1, enough // programs))
+    return max(1, min(wanted, power_of_two(length // (2 * block)), 512))
+
+
+def _score(form: Form, tile: Tile) -> tuple[float, str]:
+    """(estimate, its reason): lanes with work x programs for the processors x elements for each thread."""
+    rows = hint(form.numel)
+    if tile.y:
+        axis = next(a for a in form.axes if a.symbol == tile.y_axis)
+        y = hint(axis.extent)
+        lanes = _fill(y, tile.y) * _fill(rows // max(1, y), tile.x)
+        programs = -(-y // tile.y) * -(-max(1, rows // max(1, y)) // tile.x)
+        elements, penalty = tile.x * tile.y, 1.0
+    else:
+        x = max(1, tile.x)
+        lanes = _fill(rows, x)
+        programs = -(-rows // x) * tile.splits
+        elements = x * max(tile.inner.values(), default=1)
+        for space in form.spaces:
+            lanes *= _fill(hint(space.numel), tile.inner[space.name])
+        rereads = tile.shape == "looped" and tile.splits == 1 and not can_split(form)
+        penalty = 0.5 if rereads else 1.0  # reads its input more than once
+        if form.spaces and form.axes and _contiguous_over_rows(form):
+            penalty *= min(1.0, x / min(SECTOR, power_of_two(rows)))  # a narrow tile uses a part of what it fetches
+        if tile.shape == "pointwise" and form.axes and _other_contiguous_axis(form):
+            penalty = 0.25  # one side of the copy is not contiguous
+    busy = min(1.0, programs / PROCESSORS)
+    per_thread = elements / (32 * tile.warps)
+    width = min(per_thread, 8) / 8 * min(1.0, 32 / per_thread)
+    score = (0.2 + 0.8 * busy) * (0.3 + 0.7 * width) * lanes * penalty
+    return score, f"{programs} programs, {per_thread:g} elements for each thread, {lanes:.0%} of the lanes in use"
+
+
+def _fill(numel: int, block: int) -> float:
+    numel = max(1, numel)
+    return numel / (-(-numel // block) * block)

@@ -1,0 +1,46 @@
+"""Random fills in place (`x.bernoulli_(p)`, a dropout's noise), which a graph holds in functional form.
+
+A fill gives numbers to memory in an order that follows the strides of the tensor; its functional form knows no strides
+but those that it chooses. So what is called is the fill itself, on new memory with the strides of the first argument.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ..kernels.mt19937 import fill_bernoulli
+
+aten = torch.ops.aten
+
+
+def _filling(fill: Any) -> Callable[..., torch.Tensor]:
+    def call(like: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+        memory = torch.empty_strided(like.size(), like.stride(), dtype=like.dtype, device=like.device)
+        filled: torch.Tensor = fill(memory, *args, **kwargs)
+        return filled
+
+    return call
+
+
+def _bernoulli_(memory: torch.Tensor, p: float, generator: torch.Generator | None = None) -> torch.Tensor:
+    if generator is None and fill_bernoulli(memory, p):
+        return memory
+    filled: torch.Tensor = aten.bernoulli_.float(memory, p, generator=generator)
+    return filled
+
+
+RANDOM_FILLS: dict[Any, Callable[..., torch.Tensor]] = {
+    aten.bernoulli.p: _filling(_bernoulli_),
+    aten.bernoulli.Tensor: _filling(aten.bernoulli_.Tensor),
+    aten.uniform.default: _filling(aten.uniform_.default),
+    aten.normal_functional.default: _filling(aten.normal_.default),
+    aten.exponential.default: _filling(aten.exponential_.default),
+    aten.geometric.default: _filling(aten.geometric_.default),
+    aten.log_normal.default: _filling(aten.log_normal_.default),
+    aten.cauchy.default: _filling(aten.cauchy_.default),
+    aten.random.default: _filling(aten.random_.default),
+    aten.random.to: _filling(aten.random_.to),
+}
+"""Functional form -> what is called for it."""

@@ -1,0 +1,326 @@
+"""The reference interpreter of the loop IR: each statement is one torch operation over the body's whole index space.
+
+It is what the loop IR means: code generators are tested against it, and a replay runs it as a rung of its ladder. It
+runs on any device that torch knows, slowly.
+"""
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import sympy
+import torch
+from torch.utils._sympy.functions import FloorDiv, Mod, PythonMod
+
+from ..graphs.random_fills import RANDOM_FILLS
+from .ir import Axis, Buffer, ExternCall, Group, LoopBody, Plan, Program, Statement, View, identity, scalar_buffer
+
+Environment = dict[sympy.Symbol, Any]  # symbol -> int, or int64 tensor over the index space
+
+ELEMENTWISE: dict[str, Callable[..., torch.Tensor]] = {
+    **{name: getattr(torch, name) for name in (
+        "neg", "abs", "sign", "reciprocal", "sqrt", "rsqrt", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p",
+        "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc",
+        "erfinv", "lgamma", "digamma", "sigmoid", "floor", "ceil", "trunc", "round", "isnan", "isinf", "logical_not",
+        "bitwise_not", "add", "sub", "mul", "pow", "atan2", "hypot", "copysign", "nextafter", "minimum",
+        "maximum", "fmin", "fmax", "bitwise_and", "bitwise_or", "bitwise_xor", "logical_and", "logical_or",
+        "logical_xor", "eq", "ne", "lt", "le", "gt", "ge", "where",
+    )},
+    "truediv": torch.div,
+    "floordiv": lambda a, b: torch.div(a, b, rounding_mode="floor"),
+    "truncdiv": lambda a, b: torch.div(a, b, rounding_mode="trunc"),
+    "mod": torch.remainder,
+    "shl": torch.bitwise_left_shift,
+    "shr": torch.bitwise_right_shift,
+    "fmod": lambda a, b: _fmod(a, b),
+    "fma": lambda a, b, c: _fma(a, b, c),
+}
+
+
+def _fmod(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """As C has it: torch's vectors on a CPU give NaN where the quotient overflows."""
+    if not a.is_floating_point() or a.device.type != "cpu":
+        return torch.fmod(a, b)
+    with np.errstate(invalid="ignore"):
+        return torch.as_tensor(np.fmod(a.double().numpy(), b.double().numpy())).to(a.dtype)
+
+
+def _fma(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> torch.Tensor:
+    """a * b + c, rounded once: of doubles, as x86's extended precision has it."""
+    if a.dtype is not torch.float64 or a.device.type != "cpu":
+        return (a.double() * b.double() + c.double()).to(a.dtype)
+    with np.errstate(all="ignore"):
+        return torch.as_tensor((a.numpy().astype(np.longdouble) * b.numpy() + c.numpy()).astype(np.float64))
+
+
+def run(program: Program, inputs: Sequence[Any]) -> tuple[Any, ...]:
+    """Run a program on real inputs (tensors, and numbers for symbolic scalars); mutated inputs are written to."""
+    return _run(program, program.steps, inputs)
+
+
+def run_plan(plan: Plan, inputs: Sequence[Any]) -> tuple[Any, ...]:
+    """Run a scheduled program: the bodies of each group in order."""
+    steps: list[LoopBody | ExternCall] = []
+    for item in plan.items:
+        steps += item.bodies if isinstance(item, Group) else [item]
+    return _run(plan.program, steps, inputs)
+
+
+def _run(program: Program, steps: Sequence[LoopBody | ExternCall], inputs: Sequence[Any]) -> tuple[Any, ...]:
+    memory: dict[str, torch.Tensor] = dict(program.constants)
+    memory.update({n: v for n, v in zip(program.inputs, inputs) if isinstance(v, torch.Tensor)})
+    symbols = symbol_values(program, inputs)
+    _allocate_known(program, memory, symbols)
+    for step in steps:
+        if isinstance(step, LoopBody):
+            run_body(step, memory, symbols)
+        else:
+            call(step, memory, symbols)
+            if step.binds:
+                _allocate_known(program, memory, symbols)
+    outputs = tuple([resolve(out, memory, symbols) for out in program.outputs])
+    for view, name in program.copies:
+        memory[name].copy_(resolve(view, memory, symbols))
+    return outputs
+
+
+def _allocate_known(program: Program, memory: dict[str, torch.Tensor], symbols: Mapping[sympy.Symbol, Any]) -> None:
+    """Memory for all buffers whose sizes are known by now, and for floats that vary."""
+    for symbol, number in symbols.items():
+        if scalar_buffer(symbol) in program.buffers:
+            memory[scalar_buffer(symbol)] = torch.tensor(number, dtype=torch.float64)
+    for buffer in program.buffers.values():
+        known = all(e.free_symbols <= symbols.keys() for e in (*buffer.size, *buffer.stride))
+        if buffer.role == "intermediate" and buffer.name not in memory and known:
+            memory[buffer.name] = allocate(buffer, symbols)
+
+
+def symbol_values(program: Program, inputs: Sequence[Any]) -> dict[sympy.Symbol, Any]:
+    """The value of each size symbol, read off the inputs."""
+    values = {}
+    for symbol, (position, kind, dim) in program.symbols.items():
+        value = inputs[position]
+        number = value if kind == "value" else value.shape[dim] if kind == "size" else value.stride(dim)
+        values[symbol] = number if isinstance(number, float) else int(number)
+    return values
+
+
+def integer(expression: Any, symbols: Mapping[sympy.Symbol, int]) -> int:
+    """The value of a size expression."""
+    return int(evaluate(expression, symbols)) if isinstance(expression, sympy.Expr) else int(expression)
+
+
+def allocate(buffer: Buffer, symbols: Mapping[sympy.Symbol, int]) -> torch.Tensor:
+    """Uninitialized memory for a buffer."""
+    shape, stride = ([integer(s, symbols) for s in numbers] for numbers in (buffer.size, buffer.stride))
+    return torch.empty_strided(shape, stride, dtype=buffer.dtype, device=buffer.device)
+
+
+def resolve(value: Any, memory: Mapping[str, torch.Tensor], symbols: Mapping[sympy.Symbol, int]) -> Any:
+    """A View as a tensor, an expression as a number, trees of them likewise."""
+    if isinstance(value, View):
+        tensor = memory[value.buffer]
+        if tensor.layout is not torch.strided:  # a weight in a library's own order, which is only handed on
+            return tensor
+        shape, stride = ([integer(s, symbols) for s in numbers] for numbers in (value.size, value.stride))
+        offset = tensor.storage_offset() + integer(value.offset, symbols)
+        window = tensor.as_strided(shape, stride, offset)
+        return window if value.dtype is None else window.view(value.dtype)
+    if isinstance(value, (tuple, list)):
+        return type(value)(resolve(v, memory, symbols) for v in value)
+    if isinstance(value, dict):
+        return {k: resolve(v, memory, symbols) for k, v in value.items()}
+    if isinstance(value, sympy.Expr):
+        number = evaluate(value, symbols)
+        return float(number) if isinstance(number, (float, sympy.Float)) else int(number)
+    return value
+
+
+def call(step: ExternCall, memory: dict[str, torch.Tensor], symbols: dict[sympy.Symbol, Any]) -> None:
+    """Run an operator of ATen; its results become the step's buffers, and tell the symbols that it binds."""
+    called = RANDOM_FILLS.get(step.target, step.target)
+    result = called(*resolve(step.args, memory, symbols), **resolve(dict(step.kwargs), memory, symbols))
+    results = result if isinstance(result, (tuple, list)) else (result,)
+    made = {name: value for name, value in zip(step.outputs, results) if name is not None}
+    for symbol, buffer, dimension in step.binds:
+        symbols[symbol] = made[buffer].shape[dimension] if buffer else result
+    for name, value in zip(step.outputs, results):
+        if name is not None:
+            promised = memory.get(name)
+            as_promised = promised is None or promised.stride() == value.stride() or value.numel() == 0
+            memory[name] = value if as_promised else promised.copy_(value)  # type: ignore[union-attr]
+
+
+# ---- bodies
+def run_body(body: LoopBody, memory: Mapping[str, torch.Tensor], symbols: Mapping[sympy.Symbol, int]) -> None:
+    """Run the loops of a body; the buffers it stores to are in `memory` already."""
+    _BodyRun(body, memory, symbols).run()
+
+
+class _BodyRun:
+    """The values of a body's statements, each broadcastable to the index space (axes, then reduction axes)."""
+
+    def __init__(self, body: LoopBody, memory: Mapping[str, torch.Tensor], symbols: Mapping[sympy.Symbol, int]) -> None:
+        self.body, self.memory = body, memory
+        self.device = memory[body.writes[0]].device
+        self.environment: Environment = dict(symbols)
+        self.values: dict[str, torch.Tensor] = {}
+        axes: tuple[Axis, ...] = body.axes + body.reduction_axes
+        self.extents = [integer(a.extent, symbols) for a in axes]
+        for d, axis in enumerate(axes):
+            shape = [1] * len(axes)
+            shape[d] = self.extents[d]
+            self.environment[axis.symbol] = torch.arange(self.extents[d], device=self.device).reshape(shape)
+
+    def run(self) -> None:
+        if 0 in self.extents[:len(self.body.axes)]:
+            return
+        rules: dict[str, Callable[[Statement], torch.Tensor]] = {
+            "load": self._load, "constant": self._constant, "index": self._index, "cast": self._cast,
+            "bitcast": self._bitcast, "indirect": self._indirect, "reduce": self._reduce, "part": self._part,
+            "scan": self._scan,
+        }
+        for s in self.body.statements:
+            if s.op == "store":
+                self._store(s)
+            elif s.op in rules:
+                self.values[s.name] = rules[s.op](s)
+            else:
+                result = ELEMENTWISE[s.op](*[self.values[a] for a in s.args])
+                self.values[s.name] = result.to(s.dtype)
+
+    def _place(self, index: sympy.Expr | None) -> torch.Tensor:
+        value = evaluate(index, self.environment)
+        if isinstance(value, torch.Tensor):
+            return value
+        return torch.full((1,) * len(self.extents), int(value), dtype=torch.int64, device=self.device)
+
+    def _load(self, s: Statement) -> torch.Tensor:
+        flat = flattened(self.memory[s.buffer]).to(self.device)  # numbers may lie on the CPU
+        place = self._place(s.index)
+        if flat.numel() == 0:  # read at no point, or under a mask that holds nowhere
+            space = self.extents if 0 in self.extents else [1] * len(self.extents)
+            return torch.full(space, s.number, dtype=s.dtype, device=self.device)
+        if not s.mask:
+            return flat[place]
+        mask, place = torch.broadcast_tensors(self.values[s.mask], place)
+        found = torch.full(mask.shape, s.value, dtype=s.dtype, device=self.device)  # type: ignore[arg-type]
+        found[mask] = flat[place[mask]]
+        return found
+
+    def _store(self, s: Statement) -> None:
+        flat = flattened(self.memory[s.buffer])
+        space = [*self.extents[:len(self.body.axes)], *([1] * len(self.body.reduction_axes))]
+        if self.body.scans:
+            space = self.extents
+        place, value = self._place(s.index).expand(space), self.values[s.args[0]].expand(space)
+        flat.index_put_((place,), value, accumulate=s.mode == "add")
+
+    def _constant(self, s: Statement) -> torch.Tensor:
+        whole = type(s.value) is int and s.dtype is not None and not s.dtype.is_floating_point  # wraps, as in eager
+        dtype = torch.int64 if whole else s.dtype
+        value = torch.full((1,) * len(self.extents), s.value, dtype=dtype, device=self.device)  # type: ignore[arg-type]
+        return value.to(s.dtype)
+
+    def _index(self, s: Statement) -> torch.Tensor:
+        return self._place(s.index)
+
+    def _cast(self, s: Statement) -> torch.Tensor:
+        return self.values[s.args[0]].to(s.dtype)
+
+    def _bitcast(self, s: Statement) -> torch.Tensor:
+        return self.values[s.args[0]].view(s.dtype)
+
+    def _indirect(self, s: Statement) -> torch.Tensor:
+        value = self.values[s.args[0]]
+        bound = integer(evaluate(s.bound, self.environment), {})
+        if s.mode != "strict":
+            value = torch.where(value < 0, value + bound, value)
+        if 0 not in self.extents and bool(((value < 0) | (value >= bound)).any()):
+            raise IndexError(f"index out of range in {', '.join(s.origins) or s.name}: the size is {bound}")
+        self.environment[sympy.Symbol(s.name, integer=True, nonnegative=True)] = value
+        return value
+
+    def _rows(self, s: Statement) -> torch.Tensor:
+        """The values of the argument of `s`, those of all reduction axes in the last dimension."""
+        outer = len(self.body.axes)
+        value = self.values[s.args[0]]
+        value = value.expand(*value.shape[:outer], *self.extents[outer:])
+        return value.reshape(*value.shape[:outer], math.prod(self.extents[outer:]))
+
+    def _reduce(self, s: Statement) -> torch.Tensor:
+        rows = self._rows(s)
+        result = _reduced(s.mode, rows, s.dtype)
+        self.values[s.name + "#"] = rows
+        return result.reshape(*rows.shape[:-1], *([1] * len(self.body.reduction_axes)))
+
+    def _scan(self, s: Statement) -> torch.Tensor:
+        rows = self._rows(s)
+        return _scanned(s.mode, rows, s.dtype).reshape(*rows.shape[:-1], *self.extents[len(self.body.axes):])
+
+    def _part(self, s: Statement) -> torch.Tensor:
+        rows = self.values[s.args[0] + "#"].to(s.dtype)
+        mean = rows.mean(-1, keepdim=True)
+        result = (mean, ((rows - mean) ** 2).sum(-1), torch.full_like(mean, rows.shape[-1]))[int(s.value or 0)]
+        return result.reshape(*rows.shape[:-1], *([1] * len(self.body.reduction_axes)))
+
+
+def flattened(tensor: torch.Tensor) -> torch.Tensor:
+    """The memory of a tensor from its first element to its last, as one dimension."""
+    span = 0 if tensor.numel() == 0 else 1 + sum((s - 1) * t for s, t in zip(tensor.shape, tensor.stride()))
+    return tensor.as_strided((span,), (1,), tensor.storage_offset())
+
+
+def _reduced(kind: str, rows: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    if kind == "sum":
+        return rows.sum(-1, dtype=dtype)
+    if kind == "prod":
+        return rows.prod(-1, dtype=dtype)
+    if kind in ("any", "all"):
+        return rows.any(-1) if kind == "any" else rows.all(-1)
+    if kind == "welford":
+        return rows.mean(-1)
+    if kind in ("argmax", "argmin"):
+        return (torch.argmax if kind == "argmax" else torch.argmin)(rows, dim=-1)
+    if rows.shape[-1] == 0:
+        return torch.full(rows.shape[:-1], identity(kind, dtype), dtype=dtype, device=rows.device)
+    return rows.amax(-1) if kind == "max" else rows.amin(-1)
+
+
+def _scanned(kind: str, rows: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    if kind in ("sum", "prod"):
+        return (torch.cumsum if kind == "sum" else torch.cumprod)(rows, -1, dtype=dtype)
+    if kind == "logsumexp":
+        return torch.logcumsumexp(rows, -1)
+    values, places = (torch.cummax if kind.endswith("max") else torch.cummin)(rows, -1)
+    return places if kind.startswith("arg") else values
+
+
+_FUNCTIONS: dict[Any, Callable[[Any, Any], Any]] = {
+    FloorDiv: operator.floordiv, Mod: operator.mod, PythonMod: operator.mod,
+}
+
+
+def evaluate(expression: Any, environment: Mapping[sympy.Symbol, Any]) -> Any:
+    """The value of an index expression where symbols stand for ints or int64 tensors."""
+    if isinstance(expression, sympy.Symbol):
+        return environment[expression]
+    if isinstance(expression, (int, sympy.Integer)):
+        return int(expression)
+    if isinstance(expression, sympy.Add):
+        return sum(evaluate(a, environment) for a in expression.args)
+    if isinstance(expression, sympy.Mul):
+        total: Any = 1
+        for factor in expression.args:
+            total = total * evaluate(factor, environment)
+        return total
+    function = _FUNCTIONS.get(expression.func)
+    if function is not None:
+        return function(*[evaluate(a, environment) for a in expression.args])
+    if isinstance(expression, sympy.Pow) and expression.exp.is_Integer and expression.exp > 0:
+        return evaluate(expression.base, environment) ** int(expression.exp)
+    value = expression.xreplace({s: sympy.sympify(environment[s]) for s in expression.free_symbols})
+    return int(value) if value.is_Integer else value

@@ -1,0 +1,51 @@
+"""A C++ function of our own that an operator of ours calls: its library is built when it is first asked for."""
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from ...artifacts.records import CodeLine, Kernel
+from ..toolchain.cpp_build import BuildFailed, BuiltLibrary, CannotBuild, build
+
+
+@dataclass
+class OwnKernel:
+    """The function `entry` of a C++ source, and the ctypes of its arguments."""
+
+    source: str
+    entry: str
+    arguments: tuple[Any, ...]
+
+    @cached_property
+    def built(self) -> BuiltLibrary:
+        """The library; raises BuildFailed or CannotBuild."""
+        return build(self.source, [])
+
+    @cached_property
+    def function(self) -> Any:
+        """What Python calls; raises as `built`."""
+        found = ctypes.CDLL(str(self.built.path))[self.entry]
+        found.argtypes = self.arguments
+        return found
+
+    @cached_property
+    def available(self) -> bool:
+        """Whether it is built, or can be."""
+        try:
+            return bool(self.function)
+        except (BuildFailed, CannotBuild):
+            return False
+
+    @property
+    def address(self) -> int | None:
+        """Where it is in this process; None where it cannot be built."""
+        return ctypes.cast(self.function, ctypes.c_void_p).value if self.available else None
+
+    def record(self, name: str) -> Kernel:
+        """The kernel as a recording shows it."""
+        built = self.built
+        lines = tuple([CodeLine(line) for line in self.source.split("\n")])
+        return Kernel(name, "cpp", lines, (self.entry,), tuple(built.command), built.log, built.seconds, built.cached,
+                      str(built.path))

@@ -1,0 +1,100 @@
+"""Products of small matrices in loops: of points with a rotation, of each matrix of a batch with a vector.
+
+A library packs its operands and calls a kernel for each matrix, which costs more than the few products themselves.
+Terms are added one after the other where there are few; a longer row with one vector is a sum, which loops read in
+order. Loops also compute what comes before and after: so an operand that they would compute again for each row or
+column of the other must have few of these.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import reduce
+from typing import Any
+
+import torch
+import torch.fx
+
+from ....artifacts.context import CompileContext
+from ....artifacts.records import Option, RuleMatch
+from ...graphs.functional_graph import AtenGraph
+from ...lowering.realization import ONCE_MORE, kind_of
+from ...lowering.registry import COMPOSITE, GATHER, POINTWISE, RESHAPE, VIEW
+
+aten = torch.ops.aten
+
+TERMS = 8  # that are added one after the other
+TERMS_OF_VECTOR = 16  # the same where one side is a vector
+RESULTS = 256  # elements of the result of one product of a batch
+NARROW, LONG = 8, 256  # a product of two matrices has a side up to the first, and one from the second on
+EXACT_ENOUGH = (torch.float32, torch.float64)  # of 16 bits, the library rounds once
+
+Call = Callable[..., torch.fx.Node]
+
+
+def multiply_in_loops(graph: AtenGraph, context: CompileContext) -> list[RuleMatch]:
+    """Replace products of small matrices by loops, each a decision of kind "library"."""
+    nodes = graph.module.graph
+    matches = []
+    for node in [n for n in nodes.nodes if n.target in (aten.bmm.default, aten.mm.default) and _is_small(n)]:
+        library = "bmm" if node.target is aten.bmm.default else "mm"
+        why = "the matrices are so small that a call of the library costs more than the products"
+        options, origins = (Option("loops"), Option(library)), (f"forward#{node.name}",)
+        if context.decide("library", node.name, options, "loops", why, origins=origins) == library:
+            continue
+        made = _in_loops(node)
+        matches.append(RuleMatch("small-product", (node.name,), tuple([n.name for n in made]), why))
+        node.replace_all_uses_with(made[-1])
+        nodes.erase_node(node)
+    return matches
+
+
+def _is_small(node: torch.fx.Node) -> bool:
+    left, right = (argument.meta["val"] for argument in node.args)  # type: ignore[union-attr]
+    if left.dtype not in EXACT_ENOUGH or left.device.type != "cpu":
+        return False
+    if any(not isinstance(size, int) or size == 0 for size in (*left.shape, *right.shape)):
+        return False
+    (rows, terms), columns = left.shape[-2:], right.shape[-1]
+    if left.dim() == 2:
+        few = terms <= TERMS and min(rows, columns) <= NARROW and max(rows, columns) >= LONG
+    elif min(rows, columns) == 1:
+        few = left.shape[0] > 1
+    else:
+        few = left.shape[0] > 1 and terms <= TERMS and rows * columns <= RESULTS
+    again = zip(node.args, (columns, rows))
+    return few and all(times <= ONCE_MORE or not _in_the_making(operand) for operand, times in again)
+
+
+def _in_the_making(value: Any) -> bool:
+    """Whether loops compute a value where it is read, instead of finding it in memory."""
+    while kind_of(value) in (VIEW, RESHAPE):
+        value = value.args[0]
+    return kind_of(value) in (POINTWISE, GATHER, COMPOSITE)
+
+
+def _in_loops(node: torch.fx.Node) -> list[torch.fx.Node]:
+    """The nodes instead of the product; the last one is its result, in the same memory layout."""
+    left, right = node.args
+    wanted, made = node.meta["val"], []
+
+    def call(target: torch._ops.OpOverload, *args: Any, **kwargs: Any) -> torch.fx.Node:
+        new = node.graph.call_function(target, args, kwargs)
+        new.meta.update(node.meta)
+        new.meta["val"] = target(*torch.fx.node.map_arg(args, lambda n: n.meta["val"]), **kwargs)
+        made.append(new)
+        return new
+
+    (rows, terms), columns = left.meta["val"].shape[-2:], wanted.shape[-1]  # type: ignore[union-attr]
+    with node.graph.inserting_before(node):
+        if terms <= (TERMS_OF_VECTOR if min(rows, columns) == 1 else TERMS):
+            products = [call(aten.mul.Tensor, call(aten.slice.Tensor, left, -1, term, term + 1),
+                             call(aten.slice.Tensor, right, -2, term, term + 1)) for term in range(terms)]
+            result = reduce(lambda one, other: call(aten.add.Tensor, one, other), products)
+        else:
+            columns_last = call(aten.mul.Tensor, call(aten.unsqueeze.default, left, -1),
+                                call(aten.unsqueeze.default, right, -3))
+            result = call(aten.sum.dim_IntList, columns_last, [-2])
+        if result.meta["val"].stride() != wanted.stride():
+            call(aten.clone.default, result, memory_format=torch.contiguous_format)
+    made[-1].meta["val"] = wanted  # whose memory views of it have
+    return made

@@ -1,0 +1,112 @@
+"""The gradients of a depthwise convolution apart: its image's from the library, its weight's from whatever is faster.
+
+The library's call gives all three at once. Its time is the weight's; `depthwise.py` says why, and has another way.
+"""
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+import torch.fx
+
+from ....artifacts.context import CompileContext
+from ....artifacts.records import Option, RuleMatch
+from ...graphs.functional_graph import AtenGraph
+from ...kernels import depthwise
+from ...toolchain.benchmarking import TOO_BUSY, Call, costs
+
+aten = torch.ops.aten
+
+TOGETHER, APART = "together", "apart"
+WORTH = 0.9  # of the library's time, below which the gradients are computed apart
+
+
+@dataclass(frozen=True)
+class Gradients:
+    """The node of the gradients of a 2-d depthwise convolution of static sizes, in float32 on the CPU."""
+
+    node: torch.fx.Node
+    tensors: tuple[torch.Tensor, ...]  # fakes of gradient, image and weight
+    window: tuple[tuple[int, ...], ...]  # stride, padding, dilation
+    wanted: tuple[bool, ...]  # of image, weight, bias
+
+    def describe(self) -> str:
+        """All that the time depends on."""
+        layouts = [(tuple(t.shape), t.stride()) for t in self.tensors]
+        return f"{layouts} {self.window} {self.wanted}"
+
+    def calls(self) -> dict[str, Call]:
+        """Each way, on made-up data."""
+        gradient, image, weight = [torch.empty_strided(t.shape, t.stride()).fill_(0.5) for t in self.tensors]
+        channels, kernel, window = image.shape[1], weight.shape[2:], [list(w) for w in self.window]
+
+        def together(wanted: tuple[bool, ...] = self.wanted) -> object:
+            return aten.convolution_backward.default(
+                gradient, image, weight, [channels], *window, False, [0, 0], channels, list(wanted))
+
+        def apart() -> object:
+            rest = together((True, False, False)) if self.wanted[0] else None
+            bias = gradient.sum((0, 2, 3)) if self.wanted[2] else None
+            return rest, depthwise.depthwise_weight_gradient(gradient, image, kernel, *self.window), bias
+
+        return {TOGETHER: together, APART: apart}
+
+
+def part_gradients(graph: AtenGraph, context: CompileContext) -> list[RuleMatch]:
+    """Part the gradients of depthwise convolutions where that is faster here, decisions of kind "library"."""
+    matches = []
+    for node in list(graph.module.graph.nodes):
+        found = _recognize(node)
+        if found is None or not depthwise.KERNEL.available:
+            continue
+        known = costs(f"depthwise gradients {found.describe()}", found.calls)
+        default = APART if known and known[APART] < WORTH * known[TOGETHER] else TOGETHER
+        why = f"{default} is faster for a filter of {tuple(found.tensors[2].shape[2:])} for each channel here"
+        why = why if known else TOO_BUSY
+        options = [Option(name, -seconds * 1e6) for name, seconds in known.items()] or [Option(APART), Option(TOGETHER)]
+        origins = (f"forward#{node.name}",)
+        if context.decide("library", f"weight-{node.name}", options, default, why, origins=origins) == APART:
+            matches.append(RuleMatch("weight-gradient", (node.name,), _part(found), why))
+    return matches
+
+
+def _recognize(node: torch.fx.Node) -> Gradients | None:
+    if node.target is not aten.convolution_backward.default or node.kwargs:
+        return None
+    gradient, image, weight, _, *window, transposed, _, groups, wanted = cast(tuple[Any, ...], node.args)
+    tensors = tuple(n.meta["val"] for n in (gradient, image, weight))
+    if transposed or not wanted[1] or any(t.dim() != 4 or t.layout is not torch.strided for t in tensors):
+        return None
+    if any(t.dtype != torch.float32 or t.device.type != "cpu" or t.numel() == 0 for t in tensors):
+        return None
+    if any(not isinstance(n, int) for t in tensors for n in (*t.shape, *t.stride())):
+        return None
+    if not 1 < groups == tensors[1].shape[1] == tensors[2].shape[0]:
+        return None
+    pairs = tuple(tuple(w) * (2 if len(w) == 1 else 1) for w in window)
+    return Gradients(node, tensors, pairs, tuple(wanted))
+
+
+def _part(found: Gradients) -> tuple[str, ...]:
+    """Rewrite the node; the names of what took its place."""
+    node, values = found.node, found.node.meta["val"]
+    gradient, image = cast(tuple[torch.fx.Node, ...], node.args[:2])
+    kernel, window = list(found.tensors[2].shape[2:]), [list(w) for w in found.window]
+    made: dict[int, torch.fx.Node] = {}
+    with node.graph.inserting_before(node):
+        made[1] = node.graph.call_function(depthwise.OPERATOR, (gradient, image, kernel, *window))
+        if found.wanted[2]:
+            made[2] = node.graph.call_function(aten.sum.dim_IntList, (gradient, [0, 2, 3]))
+    for position, new in made.items():
+        new.meta.update(node.meta)
+        new.meta["val"] = values[position]
+        for user in [u for u in node.users if u.target is operator.getitem and u.args[1] == position]:
+            user.replace_all_uses_with(new)
+            node.graph.erase_node(user)
+    node.args = (*node.args[:-1], [found.wanted[0], False, False])
+    node.meta["val"] = (values[0], None, None)
+    if not node.users:
+        node.graph.erase_node(node)
+    return tuple(new.name for new in made.values())

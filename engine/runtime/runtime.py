@@ -1,0 +1,119 @@
+"""What a wrapper calls besides its kernels: allocation, views, checks, and the operators of the library.
+
+Generated text refers to these by the names of `STANDARD`; operators of ATen have names of their own, and `callable_of`
+says what is called for one. Nothing here needs the compiler: a graph that is loaded from disk runs with it.
+"""
+from __future__ import annotations
+
+import linecache
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from ...artifacts.context import CompileContext
+from ..graphs.random_fills import RANDOM_FILLS
+from ..kernels import attention, depthwise, sgemm
+
+
+def out_of_bounds(node: str) -> None:
+    """Raise the IndexError that eager raises for an index that `node` found out of range."""
+    raise IndexError(f"index out of range in `{node}`")
+
+
+def with_strides(tensor: torch.Tensor, size: tuple[int, ...], stride: tuple[int, ...]) -> torch.Tensor:
+    """`tensor` with the strides that the fake tensor promised; kernels were generated for those."""
+    if tuple(tensor.shape) != size:
+        raise RuntimeError(f"a library call returned shape {tuple(tensor.shape)} where {size} was inferred")
+    result = torch.empty_strided(size, stride, dtype=tensor.dtype, device=tensor.device)
+    return result.copy_(tensor)
+
+
+def made_as(view: torch.Tensor, creation: str) -> torch.Tensor:
+    """`view`, which autograd refuses to write in place as one that was made so: a name of its CreationMeta."""
+    autograd: Any = torch._C._autograd
+    autograd._set_creation_meta(view, getattr(autograd.CreationMeta, creation))
+    return view
+
+
+def _with_workspace(operator: Any) -> Callable[..., Any]:
+    """An operator that gives its backward a workspace only where gradients are enabled."""
+
+    def call(*args: Any) -> Any:
+        with torch._C._AutoDispatchBelowAutograd(), torch.enable_grad():
+            return operator(*args)
+
+    return call
+
+
+CALLED: dict[Any, Callable[..., Any]] = {
+    torch.ops.aten.mkldnn_rnn_layer.default: _with_workspace(torch.ops.aten.mkldnn_rnn_layer.default),
+    # The same operators, whose arguments Python's bindings read in a third of the time.
+    torch.ops.aten.mm.default: torch.mm, torch.ops.aten.addmm.default: torch.addmm,
+    torch.ops.aten.bmm.default: torch.bmm, torch.ops.aten.baddbmm.default: torch.baddbmm,
+    torch.ops.aten.convolution.default: torch.convolution,
+    **RANDOM_FILLS,
+    depthwise.OPERATOR: depthwise.depthwise_weight_gradient, attention.OPERATOR: attention.attention,
+    sgemm.OPERATOR: sgemm.product,
+}
+"""What is called in place of an operator."""
+
+
+def is_lazy(tensor: torch.Tensor) -> bool:
+    """Whether its memory holds other values than the tensor (lazily conjugated, negated), or it has none (zeros that
+    derivatives are, a ZeroTensor): kernels cannot read it."""
+    return tensor.is_conj() or tensor.is_neg() or tensor._is_zerotensor()
+
+
+def tangent(
+    tensor: torch.Tensor | None, size: tuple[int, ...], stride: tuple[int, ...], dtype: torch.dtype,
+    device: torch.device,
+) -> torch.Tensor:
+    """A gradient from outside in the promised layout: zeros for None, a copy only where the elements lie elsewhere."""
+    if tensor is None:
+        return torch.empty_strided(size, stride, dtype=dtype, device=device).zero_()
+    if not is_lazy(tensor):
+        if all(n == 1 or a == b for n, a, b in zip(size, tensor.stride(), stride)) or tensor.numel() == 0:
+            return tensor.as_strided(size, stride)
+    return with_strides(tensor, size, stride)
+
+
+def callable_of(operator: Any) -> Callable[..., Any]:
+    """What a wrapper calls for an operator of ATen: torch's own binding, below its Python."""
+    return CALLED.get(operator) or getattr(operator, "_op", operator)
+
+
+def _reinterpret(tensor: torch.Tensor, size: Any, stride: Any, offset: int) -> torch.Tensor:
+    return tensor.as_strided(size, stride, tensor.storage_offset() + offset)
+
+
+_guards = getattr(torch._C._dynamo, "guards", None)
+_empty_cpu = getattr(_guards, "_empty_strided_cpu", None) or (
+    lambda size, stride, dtype: torch.empty_strided(size, stride, dtype=dtype)
+)
+empty_cuda = getattr(_guards, "_empty_strided_cuda", None)
+"""Allocates on the current CUDA device; None where torch has no such function."""
+
+STANDARD: Mapping[str, Any] = {
+    "torch": torch, "math": math, "empty_cpu": _empty_cpu,
+    "reinterpret": getattr(_guards, "_reinterpret_tensor", _reinterpret),
+    "with_strides": with_strides, "made_as": made_as, "out_of_bounds": out_of_bounds, "tangent": tangent,
+    "is_lazy": is_lazy,
+    "changed": torch._C._increment_version, **({"empty_cuda": empty_cuda} if empty_cuda else {}),
+}
+"""The names that every wrapper knows."""
+
+
+def wrapper_file(context: CompileContext) -> str:
+    """The name under which tracebacks show the wrapper of this compilation."""
+    return f"<ptdebug wrapper {context.id}{context.part and f' {context.part}'}>"
+
+
+def load(text: str, names: Mapping[str, Any], filename: str) -> Callable[..., tuple[Any, ...]]:
+    """Compile the text of a wrapper, which defines `call`; tracebacks show its lines under `filename`."""
+    linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
+    namespace = {**STANDARD, **names}
+    exec(compile(text, filename, "exec"), namespace)
+    call: Callable[..., tuple[Any, ...]] = namespace["call"]
+    return call

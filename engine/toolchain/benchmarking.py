@@ -1,0 +1,109 @@
+"""What a library call costs on this machine: run once, kept on disk.
+
+An entry is a small JSON file named by everything that the time depends on: the call and its shapes, the number of
+threads, the CPU and the version of torch. Entries are written under a temporary name and renamed, so processes may
+measure the same call at once; a damaged entry is measured again.
+
+Where other programs keep the CPU from one of the threads of a parallel call, the others spin until it has one: CPU time
+counts the wait, and the slower way may look the faster. So a run in which that happened does not count.
+"""
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import torch
+
+from .cpp_build import cache_folder, cpu_features
+
+ROUNDS = 6  # of all calls in turn
+MORE_ROUNDS = 16  # of the calls of which each run was disturbed
+ENOUGH = 0.01  # seconds spent on one call after which it is not run again; the first, which may make code, not counted
+PATIENCE = 0.03  # the same, where each run was disturbed
+DISTURBED = 0.05  # of a run's time, spent waiting for a CPU, from which on it does not count
+ENTRIES = 4096  # kept on disk
+
+TOO_BUSY = "as eager does: not measured, since other programs keep taking this machine's CPUs"
+
+Call = Callable[[], object]
+
+
+def costs(subject: str, prepare: Callable[[], Mapping[str, Call]]) -> dict[str, float]:
+    """Seconds of each call that `prepare()` gives, the least of a few runs, under `subject` (what determines them).
+
+    Nothing where the machine is too busy to tell. From disk where this machine has measured `subject` before. The calls
+    run without gradients on the caller's thread.
+    """
+    path = _path(subject)
+    known = _read(path)
+    if known is None:
+        with torch.no_grad():
+            known = _measured(prepare())
+        if known:
+            with contextlib.suppress(OSError):  # a full disk, say: then the next compilation measures again
+                _write(path, known)
+    return known
+
+
+def _measured(calls: Mapping[str, Call]) -> dict[str, float]:
+    least = dict.fromkeys(calls, float("inf"))
+    spent = dict.fromkeys(calls, 0.0)
+    waited = _waited()
+    for number in range(MORE_ROUNDS):
+        for name, call in calls.items():
+            known = least[name] < float("inf")
+            if spent[name] >= (ENOUGH if known else PATIENCE) or (known and number >= ROUNDS):
+                continue
+            start = time.thread_time()  # not wall time: other programs may run between
+            call()
+            seconds = time.thread_time() - start
+            before, waited = waited, _waited()
+            spent[name] += seconds if number else 0.0
+            if number and waited - before < DISTURBED * seconds:
+                least[name] = min(least[name], seconds)
+    return {} if float("inf") in least.values() else least
+
+
+def _waited() -> float:
+    """Seconds for which threads of this process were ready to run and had no CPU (Documentation/scheduler/
+    sched-stats.rst of Linux); 0 where the system does not tell."""
+    total = 0
+    for path in Path("/proc/self/task").glob("*/schedstat"):
+        try:
+            total += int(path.read_text().split()[1])
+        except (OSError, IndexError, ValueError):  # the thread has ended meanwhile
+            continue
+    return total / 1e9
+
+
+def _path(subject: str) -> Path:
+    machine = f"{subject}\0{torch.get_num_threads()}\0{cpu_features()}\0{torch.__version__}"
+    return cache_folder() / "library" / f"{hashlib.sha256(machine.encode()).hexdigest()[:32]}.json"
+
+
+def _read(path: Path) -> dict[str, float] | None:
+    try:
+        found = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return None
+    if not isinstance(found, dict) or not all(isinstance(v, float) for v in found.values()):
+        return None
+    return found
+
+
+def _write(path: Path, found: Mapping[str, float]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    entries = list(path.parent.glob("*.json"))
+    if len(entries) >= ENTRIES:
+        for old in entries[: ENTRIES // 4]:
+            old.unlink(missing_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix="entry-")
+    with os.fdopen(handle, "w") as file:
+        json.dump(dict(found), file)
+    os.replace(name, path)

@@ -1,0 +1,69 @@
+"""What is said of a place where tracing stopped: the record of a break, the error of `fullgraph=True`."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import CodeType
+from typing import TYPE_CHECKING
+
+from ...artifacts import records
+from ..breaks import reasons as reasons
+from ..bytecode.resume_function import resume_id, resume_name
+from ..sources.display_names import expression_of, line_of
+
+if TYPE_CHECKING:
+    from .output_code import BreakBody
+
+
+@dataclass(frozen=True)
+class Stop:
+    """Where tracing stopped: `step` counts the instructions that the outermost frame had started."""
+
+    step: int
+    code: str
+    detail: str
+    location: records.Location
+    stack: tuple[records.Location, ...]
+    on_stack: tuple[str, ...]
+    earlier: int | None  # a step before it at which a break is possible although it is not here
+    looked_at: str = ""  # a function that reads the variables of those that call it, in which tracing stopped
+
+
+def break_record(stop: Stop, body: BreakBody | None, instruction: str, seconds: float) -> records.Break:
+    """The record of a break; `body` is the ending that goes on after it, None where the whole frame runs in eager."""
+    location = stop.location
+    expression, line = expression_of(location), line_of(location)
+    resumed: list[CodeType] = body.resumed if body is not None else []
+    return records.Break(
+        id=f"break_{stop.step}",
+        code=stop.code,
+        message=reasons.message(stop.code, stop.detail, expression, line),
+        hint=reasons.hint(stop.code, stop.detail, expression, line),
+        location=location,
+        source=line,
+        stack=stop.stack,
+        on_stack=stop.on_stack,
+        instruction=instruction,
+        resume=resume_name(resumed[0]) if resumed else "",
+        expression=expression,
+        resumes=tuple(dict.fromkeys(map(resume_id, resumed))),
+        kept=body.kept_tensors() if body is not None else (),
+        seconds=seconds,
+    )
+
+
+def full_graph_error(code: CodeType, stops: Sequence[Stop]) -> reasons.FullGraphError:
+    """One error that lists all breaks that were found: line, expression marked, reason, what to change."""
+    one = len(stops) == 1
+    lines = [
+        f"{code.co_qualname} does not fit into one graph, as fullgraph=True asks"
+        + ("." if one else f": it breaks in {len(stops)} places.")
+    ]
+    for number, stop in enumerate(stops, 1):
+        place, expression, line = stop.location, expression_of(stop.location), line_of(stop.location)
+        hint = reasons.hint(stop.code, stop.detail, expression, line)
+        lines.append(f"  {'' if one else f'{number}. '}{place.file}:{place.line}: {line}")
+        lines.append(f"     {expression}: {reasons.message(stop.code, stop.detail, expression, line)} [{stop.code}]")
+        if hint:
+            lines.append(f"     to change: {hint}")
+    return reasons.FullGraphError("\n".join(lines))

@@ -1,0 +1,76 @@
+"""Looks for more breaks behind the first one, so that `fullgraph=True` can list them in one error.
+
+The instruction that stopped the trace is passed over: its result is unknown, and so is all that is computed from it.
+Nothing of this is ever compiled. A branch on something unknown is passed over as if the program went straight on.
+"""
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from ..breaks.unsupported import Unsupported
+from ..variables.core.base import NULL, Value
+from .break_records import Stop
+from .output_code import pushed, stack_effect
+
+if TYPE_CHECKING:
+    from .convert import RootInterpreter
+
+log = logging.getLogger("ptdebug")
+_MOST_STOPS = 100  # consequences of the first breaks included
+_CONSEQUENCE = "after-a-break"
+_GIVE_UP = frozenset(("RAISE_VARARGS", "RERAISE", "RETURN_VALUE", "RETURN_CONST", "BEFORE_WITH", "END_FOR", "SEND"))
+
+
+class UnknownValue(Value):
+    """What an instruction that was passed over would have left: every use of it stops the trace again."""
+
+    __slots__ = ()
+
+    def describe(self) -> str:
+        """Whatever asks for it says so of a value that is not there."""
+        raise Unsupported(_CONSEQUENCE)
+
+    def python_type(self) -> type:
+        """Not known either."""
+        raise Unsupported(_CONSEQUENCE)
+
+
+def further_stops(root: RootInterpreter) -> list[Stop]:
+    """The breaks behind the one that `root` stopped at, in the order of the program; each place once."""
+    found: list[Stop] = []
+    places = {root.location()}
+    passed: set[int] = set()
+    for _ in range(_MOST_STOPS):
+        if not _pass_over(root, passed):
+            break
+        try:
+            stop = root.run_until_stop()
+        except Exception as error:  # the state is not one that a program could be in
+            log.debug("the search for more graph breaks ended: %s: %s", type(error).__name__, error)
+            break
+        if stop is None:
+            break
+        if stop.code != _CONSEQUENCE and stop.location not in places:
+            found.append(stop)
+        places.add(stop.location)
+    return found
+
+
+def _pass_over(root: RootInterpreter, passed: set[int]) -> bool:
+    """Go on behind the current instruction; at its jump target when it was passed over before. False: there is none."""
+    instruction = root.current
+    if instruction.opname in _GIVE_UP:
+        return False
+    jump = instruction.index in passed
+    if jump and instruction.target < 0:
+        return False
+    passed.add(instruction.index)
+    size = len(root.stack) + stack_effect(instruction, jump)
+    kept = root.stack[: max(0, size - pushed(instruction))]
+    root.stack = [*kept, *(UnknownValue() for _ in range(size - len(kept)))]
+    if instruction.opname == "LOAD_GLOBAL" and instruction.arg & 1:
+        root.stack[-2] = NULL
+    root.index = instruction.target if jump else instruction.index + 1
+    root.kw_names = ()
+    return True

@@ -1,0 +1,525 @@
+"""What happens to each frame that the hook brings: left alone, served from an entry, or compiled.
+
+`optimize(fn, options)` returns a callable that runs `fn` with the hook on. Torch's C++ looks for an entry whose guards
+accept (no Python of ours runs then); a `Dispatcher` is asked only when there is none. It applies the skip rules, keeps
+the recompilation limit, says why an earlier entry did not fit, has `convert_frame` trace the frame, and installs what
+comes out with its guards. Whatever goes wrong here, the frame still runs: as it was written.
+"""
+from __future__ import annotations
+
+import functools
+import itertools
+import logging
+import os
+import re
+import sys
+import threading
+import traceback
+import types
+import weakref
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import torch
+from torch.autograd import forward_ad
+from torch.utils._device import DeviceContext
+
+from ...artifacts.context import CompileContext, CompileId
+from ...artifacts.records import LIMIT_REACHED, Argument, Frame, Location, Recompile, Runtime, TensorMeta
+from ..breaks.reasons import FullGraphError
+from ..bytecode.resume_function import is_resume_code, resume_id, resume_name, resumed_line
+from ..fx.backend_call import CompileOptions
+from ..guards import build_tree, explain_recompile, record_guards
+from ..guards.describe import describe, type_name
+from ..guards.interrupted import KEPT, raise_kept
+from ..guards.read import Scope
+from ..runtime import eval_frame
+from ..runtime.dynamo_stubs import without_dynamo
+from ..runtime.eval_frame import EntryGuards, Verdict
+from ..runtime.global_modes import without_overrides
+from ..runtime.per_code import PerCode
+from ..runtime.random_state import keep_what_others_draw, runs_alone
+from ..runtime.skips import involves_tensors, program_frames, skip_reason
+from ..runtime.statistics import STATISTICS
+from ..runtime.tracebacks import without_first
+from ..runtime.warning_filters import passed_over, warnings_are_no_errors
+from ..shapes.frame_shapes import DynamicPolicy, MarkedDynamicError
+from ..variables.core.handlers import handler_of
+from .convert import ConvertedFrame, Skip, convert_frame
+
+log = logging.getLogger("ptdebug")
+_KEY = "ptdebug"  # of our part of torch's frame state
+_PATIENCE = 8  # calls of a compiled function that may find nothing to compile before we stop looking
+_INTERNAL_ERROR = "internal error"
+_TOO_DEEP = "Python's stack is too deep to trace it here"
+_DISTURBED = "another thread changed what was assumed while it was compiled"
+_frame_numbers = itertools.count()
+_compiling = threading.RLock()
+
+
+def _after_fork() -> None:
+    global _compiling
+    _compiling = threading.RLock()  # a thread that is not in the child may have held it
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+class TracerError(RuntimeError):
+    """Something that the tracer itself did wrong; the frame runs in eager."""
+
+
+class DisturbedError(Exception):
+    """Another thread changed what the frame's guards ask for while it was compiled; it runs in eager this once."""
+
+
+@dataclass
+class CodeState:
+    """What is known of one code object over all its compilations."""
+
+    frame: int = -1  # F of the compile id F/C; given at the first compilation
+    compiles: int = 0
+    fruitless: int = 0  # calls that had nothing to compile
+    history: dict[str, Any] = field(default_factory=dict)  # sizes and ints seen, for DynamicPolicy
+    limit_said: bool = False
+    raised: int = 0  # entries that went because the call that they were made for raised
+    failures: Counter[str] = field(default_factory=Counter)  # of guards, by the variable that they are about
+
+
+class Dispatcher:
+    """The hook's callback for one set of options. Entries of one are not used by another."""
+
+    def __init__(self, options: CompileOptions) -> None:
+        self.options = options
+        # C++ makes the entry when the callback has returned; until then another thread would not find it.
+        self._installing: dict[int, weakref.ref[EntryGuards]] = {}
+        self._doubtful: list[tuple[CodeState, weakref.ref[EntryGuards]]] = []
+
+    def __call__(self, frame: Any, entry: Any, frame_state: dict[Any, Any]) -> Verdict:
+        """What to do with a frame that no entry serves. Raises FullGraphError, and nothing else of ours."""
+        alone = runs_alone()
+        verdict = self._verdict(frame, frame_state)
+        if not alone:
+            keep_what_others_draw()
+        return verdict
+
+    def _verdict(self, frame: Any, frame_state: dict[Any, Any]) -> Verdict:
+        code = frame.f_code
+        wanted = code in _REGISTRY.wanted or is_resume_code(code)
+        if not wanted and skip_reason(code):
+            return eval_frame.SKIP
+        state = frame_state.setdefault(_KEY, CodeState())
+        if _is_being_traced():
+            return eval_frame.EAGER_ONCE_WITH_CALLEES
+        if not wanted and not involves_tensors(code, frame.f_locals, frame.f_globals):
+            return _fruitless(state, _PATIENCE)
+        with _compiling:
+            _REGISTRY.touched[id(code)] = weakref.ref(code)
+            try:
+                return self._compile(frame, state, wanted)
+            except (FullGraphError, MarkedDynamicError) as error:
+                raise error.with_traceback(None) from error.__cause__  # how it was found out is not the program's
+            except Exception as error:  # of what is around a compilation: why the earlier entries did not fit
+                return _internal_error(code, error)
+
+    def _compile(self, frame: Any, state: CodeState, wanted: bool) -> Verdict:
+        entries = eval_frame.entries(frame.f_code)
+        mine = [e.guard_manager for e in entries if e.backend is self]
+        apart = not mine and any(isinstance(e.backend, Dispatcher) for e in entries)
+        del entries  # C++ drops some of them where what they identify dies
+        mine += self._on_the_way(frame.f_code)
+        scope = Scope(frame.f_locals, frame.f_globals, frame.f_builtins)
+        reason = explain_recompile(mine, scope, frame.f_code)
+        if mine and reason is None:
+            return eval_frame.EAGER_ONCE  # another thread has just compiled what this call needs
+        if reason is not None:
+            state.failures[_variable(reason.what)] += 1
+        if len(mine) >= self.options.recompile_limit:
+            return self._limit_reached(frame, state, reason)
+        if state.frame < 0:
+            state.frame = next(_frame_numbers)
+        compilation = _Compilation(self.options, frame, CompileId(state.frame, state.compiles))
+        state.compiles += 1
+        policy = DynamicPolicy(state.history, self.options.dynamic, compilation.context)
+        compilation.failures = state.failures
+        compilation.apart = apart and reason is None
+        outcome = compilation.run(policy, reason)
+        if isinstance(outcome, Verdict):
+            assert outcome.guarded_code is not None
+            self._installing[id(frame.f_code)] = entry = weakref.ref(outcome.guarded_code.guard_manager)
+            if compilation.doubtful and state.raised < _PATIENCE:
+                self._doubtful.append((state, entry))
+            return outcome
+        if mine:
+            return eval_frame.CACHED_ONLY_HERE
+        if outcome == _DISTURBED:
+            return _fruitless(state, _PATIENCE, eval_frame.EAGER_ONCE_WITH_CALLEES)
+        if self.options.fullgraph and outcome in (_INTERNAL_ERROR, _TOO_DEEP):
+            return eval_frame.SKIP_WITH_CALLEES  # what it calls is not held to fullgraph for that
+        return _fruitless(state, _PATIENCE if wanted else 1)
+
+    def call_raised(self) -> None:
+        """Drop the entries that break at an operator which rejects its arguments, made since a call raised last: their
+        guards end where the operator raised, so they would take calls in which it does not, and break those."""
+        doubtful, self._doubtful = self._doubtful, []
+        for state, entry in doubtful:
+            guards = entry()
+            if guards is not None and not guards.dead:
+                state.raised += 1
+                guards.invalidate("the call that it was made for raised an error")
+
+    def _limit_reached(self, frame: Any, state: CodeState, reason: Recompile | None) -> Verdict:
+        """From now on only what there is; said once, and recorded as a compilation that was not made."""
+        if not state.limit_said:
+            state.limit_said = True
+            code, limit = frame.f_code, self.options.recompile_limit
+            last = f"; the last time because {reason.what} was {reason.expected}, is {reason.actual}" if reason else ""
+            text = f"was compiled {limit}{LIMIT_REACHED}other calls of it run in eager{last}"
+            log.warning("%s (%s:%d) %s", code.co_qualname, code.co_filename, code.co_firstlineno, text)
+            STATISTICS.reasons[f"recompile limit ({limit}) reached: {code.co_qualname}"] += 1
+            _Compilation(self.options, frame, CompileId(state.frame, state.compiles)).refused(text)
+        return eval_frame.CACHED_ONLY
+
+    def _on_the_way(self, code: types.CodeType) -> list[EntryGuards]:
+        reference = self._installing.get(id(code))
+        guards = reference() if reference is not None else None
+        return [guards] if guards is not None and guards.cache_entry is None and not guards.dead else []
+
+
+class _Compilation:
+    """One attempt to compile one frame, from its record's beginning to its end."""
+
+    def __init__(self, options: CompileOptions, frame: Any, compile_id: CompileId) -> None:
+        self.options = options
+        self.frame = frame
+        self.code: types.CodeType = frame.f_code
+        self.id = compile_id
+        self.context: CompileContext = options.make_context(compile_id)
+        self.caller = sys._getframe(2)  # no frame with a variable for this compilation: that would be a cycle
+        self.failures: Counter[str] = Counter()
+        self.alone = runs_alone()
+        self.apart = False  # what there is was compiled for other calls of torch.compile
+        self.doubtful = False  # it breaks where an operator rejects its arguments
+
+    def run(self, policy: DynamicPolicy, reason: Recompile | None) -> Verdict | str:
+        """The verdict that installs an entry, or why there is none."""
+        context, code = self.context, self.code
+        if context.recording:
+            context.recorder.begin(str(self.id), *_place(code))
+            context.recorder.source_file(code.co_filename)
+        if reason is not None:
+            record = self._with_call(reason)
+            STATISTICS.recompiled(record)
+            context.record("guards", lambda: record, "recompile")
+        try:
+            function, file, line = _place(code)
+            subject = f"{function}@{file.rpartition('/')[2]}:{line}"
+            if context.decide("frame", subject, ("compile", "eager"), "compile", "it works on tensors") == "eager":
+                return self._finish("eager", "forced by an override")
+            with context.timed("total"), without_dynamo(), warnings_are_no_errors():
+                converted = self._convert(policy)
+                if isinstance(converted, Skip):
+                    STATISTICS.broke(converted.breaks)
+                    return self._finish("skipped", converted.reason)
+                verdict = self._install(converted)
+        except (FullGraphError, MarkedDynamicError) as error:
+            self._finish("failed", str(error))
+            raise
+        except RecursionError as error:
+            log.debug("%s", "".join(traceback.format_exception(error)))
+            return self._finish("skipped", _TOO_DEEP)
+        except DisturbedError as error:
+            log.debug("%s", error)
+            return self._finish("skipped", _DISTURBED)
+        except Exception as error:
+            return self._failed(error)
+        STATISTICS.compiled(converted)
+        self._finish("eager" if self.context.fallback else "compiled", self.context.fallback)
+        return verdict
+
+    def refused(self, why: str) -> None:
+        """Record that the frame was not compiled."""
+        context = self.context
+        if context.recording:
+            context.recorder.begin(str(self.id), *_place(self.code))
+            self._finish("eager", why)
+
+    def _with_call(self, reason: Recompile) -> Recompile:
+        """The reason with the call."""
+        calls = [f for f in program_frames(self.caller) if not _runs(f.f_code, self.code)]
+        call = _location(calls[-1]) if calls else None
+        if call is not None and self.context.recording:
+            self.context.recorder.source_file(call.file)
+        return msgspec.structs.replace(reason, call_site=call)
+
+    def _convert(self, policy: DynamicPolicy) -> ConvertedFrame | Skip:
+        frame = self.frame
+        return convert_frame(
+            self.code, frame.f_locals, frame.f_globals, frame.f_builtins, frame.closure, self.options, self.context,
+            policy,
+        )
+
+    def _install(self, converted: ConvertedFrame) -> Verdict:
+        self.doubtful = any(found.code in ("operator-error", "shared-memory") for found in converted.breaks)
+        tree = build_tree(converted.guards, self.failures, self.options.versions)
+        guards = EntryGuards(tree.root, tree.checks, str(self.id))
+        if not tree.root.check(self.frame.f_locals):
+            frame = self.frame
+            why = explain_recompile([guards], Scope(frame.f_locals, frame.f_globals, frame.f_builtins))
+            kind = TracerError if self.alone else DisturbedError
+            raise kind(f"the guards reject the call that they were made for: {why}")
+        guards.watch(tree.watched, describe)
+        nodes, story = converted.needed_by, converted.story
+        self.context.record("guards", lambda: record_guards(tree.checks, nodes, story, self.code))
+        _REGISTRY.running[str(self.id)] = (weakref.ref(guards), _counters(converted.code))
+        converted.guards.forget()
+        return eval_frame.install(converted.code, guards)
+
+    def _failed(self, error: Exception) -> str:
+        _internal_error(self.code, error)
+        self._finish("eager", "".join(traceback.format_exception(error)))
+        return _INTERNAL_ERROR
+
+    def _finish(self, status: str, reason: str) -> str:
+        context = self.context
+        if status == "skipped":
+            STATISTICS.skipped(reason)
+        context.record("frame", lambda: frame_record(self.frame, status, reason, self.caller, self.apart))
+        if context.recording:
+            context.recorder.end(str(self.id), status, reason, context.seconds)
+        return reason
+
+
+def _is_being_traced() -> bool:
+    """Whether somebody else watches: a dispatch or function mode, torch.jit.trace, a functorch transform or a level of
+    forward AD outside of the frame (fakes have no tangents)."""
+    function_modes = map(torch._C._get_function_stack_at, range(torch._C._len_torch_function_stack()))
+    return (
+        torch._C._len_torch_dispatch_stack() > 0
+        or any(not isinstance(mode, DeviceContext) for mode in function_modes)
+        or torch._C._get_tracing_state() is not None
+        or torch._C._functorch.peek_interpreter_stack() is not None
+        or forward_ad._current_level >= 0
+    )
+
+
+def _internal_error(code: types.CodeType, error: Exception) -> Verdict:
+    """Something of ours raised, which is said; the frame runs as it was written this once."""
+    where = f"{code.co_qualname} ({code.co_filename}:{code.co_firstlineno})"
+    log.warning("%s runs in eager: internal error of ptdebug (%s: %s)", where, type(error).__name__, error)
+    log.debug("%s", "".join(traceback.format_exception(error)))
+    STATISTICS.reasons[f"internal error: {type(error).__name__}: {error}"] += 1
+    return eval_frame.EAGER_ONCE
+
+
+def _fruitless(state: CodeState, patience: int, once: Verdict = eval_frame.EAGER_ONCE) -> Verdict:
+    """There was nothing to compile: look again next time, but not for ever."""
+    state.fruitless += 1
+    return eval_frame.SKIP if state.fruitless >= patience else once
+
+
+def _variable(what: str) -> str:
+    """The variable that a guard's name begins with: `x` of `x.size(0)`."""
+    match = re.search(r"[A-Za-z_]\w*(?![\w(])", what)
+    return match.group() if match is not None else ""
+
+
+def _counters(code: types.CodeType) -> list[list[int]]:
+    """The call counters of the compiled graphs that rewritten code holds."""
+    return [const.calls for const in code.co_consts if isinstance(getattr(const, "calls", None), list)]
+
+
+def frame_record(frame: Any, status: str, reason: str, caller: types.FrameType | None, apart: bool) -> Frame:
+    """Stage `frame`: the function, its arguments, and who called it."""
+    code = frame.f_code
+    function, file, line = _place(code)
+    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & 4)
+                             + bool(code.co_flags & 8)]
+    arguments = tuple(_argument(name, frame.f_locals[name]) for name in names if name in frame.f_locals)
+    stack = tuple(map(_location, program_frames(caller)))
+    return Frame(
+        function, file, line, str(frame.f_globals.get("__name__", "")), arguments, stack, status, reason,
+        resume_id(code), apart,
+    )
+
+
+def _location(frame: types.FrameType) -> Location:
+    return Location(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_qualname)
+
+
+def _runs(running: types.CodeType, code: types.CodeType) -> bool:
+    """Whether `running` is `code`, a rewritten form of it, or of what it continues."""
+    return (running.co_filename, running.co_firstlineno, running.co_name) == (
+        code.co_filename, code.co_firstlineno, code.co_name
+    )
+
+
+def _place(code: types.CodeType) -> tuple[str, str, int]:
+    """(function, file, line) of a code object; a resume function by the line where it goes on."""
+    return resume_name(code), code.co_filename, resumed_line(code)
+
+
+@without_overrides
+def _argument(name: str, value: Any) -> Argument:
+    tensor = None
+    if issubclass(type(value), torch.Tensor) and value.layout is torch.strided:
+        tensor = TensorMeta(
+            str(value.dtype).removeprefix("torch."), tuple(value.shape), tuple(value.stride()), str(value.device),
+            value.requires_grad, int(value.storage_offset()),
+        )
+    return Argument(name, type_name(type(value)), describe(value), tensor)
+
+
+# ---- the front -------------------------------------------------------------------------------------------------------
+class _Registry:
+    """What this process has compiled: code objects that must be looked at, those that have entries, running entries."""
+
+    def __init__(self) -> None:
+        self.wanted: PerCode[bool] = PerCode()
+        self.touched: dict[int, weakref.ref[types.CodeType]] = {}
+        self.running: dict[str, tuple[weakref.ref[EntryGuards], list[list[int]]]] = {}
+        self.eager = False
+
+
+_REGISTRY = _Registry()
+
+
+def optimize(fn: Callable[..., Any], options: CompileOptions) -> Callable[..., Any]:
+    """`fn`, captured and compiled as it runs. Where this torch has no frame hook: `fn` itself, said once.
+
+    `fn` is a function, a method, a module's `__call__`, or any other callable.
+    """
+    if eval_frame.unavailable():
+        _say_once(f"nothing is compiled: {eval_frame.unavailable()}")
+        return fn
+    dispatcher = Dispatcher(options)
+    target = _visible(fn)
+    set_callback, registry = eval_frame.set_callback, _REGISTRY
+    set_region, our_region = eval_frame.set_region, eval_frame.OUR_REGION
+    loaded = sys.modules.get
+
+    def compiled(*args: Any, **kwargs: Any) -> Any:
+        if registry.eager or ((dynamo := loaded(_DYNAMO)) is not None and _asks_for_eager(dynamo)):
+            return fn(*args, **kwargs)
+        region, before = set_region(our_region), set_callback(dispatcher)
+        try:
+            result = target(*args, **kwargs)
+            if KEPT:
+                raise_kept()
+            return result
+        except BaseException as error:
+            dispatcher.call_raised()
+            without_first(error)
+            raise
+        finally:
+            set_callback(before)
+            set_region(region)
+
+    compiled.__code__ = passed_over(compiled.__code__)
+    eval_frame.skip_code(compiled.__code__)
+    functools.update_wrapper(compiled, fn, updated=())
+    compiled.__dict__["_torchdynamo_orig_callable"] = fn  # as torch.compile's wrappers have it
+    compiled.__dict__["_ptdebug_original"] = fn
+    return compiled
+
+
+_DYNAMO = "torch._dynamo.eval_frame"
+
+
+def _asks_for_eager(dynamo: types.ModuleType) -> bool:
+    """Whether torch.compiler.set_stance("force_eager") is in force, which is noted there."""
+    return getattr(getattr(dynamo, "_stance", None), "stance", "") == "force_eager"
+
+
+def _visible(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """A callable with a frame that the hook looks at, and that runs `fn`."""
+    function = fn.__func__ if isinstance(fn, types.MethodType) else fn
+    if isinstance(fn, types.MethodType) and isinstance(fn.__self__, torch.nn.Module) and function.__name__ in _CALLS:
+        # A scripted module's class has a descriptor that raises where the class itself is asked.
+        forward = getattr(getattr(type(fn.__self__), "forward", None), "__code__", None)
+        if forward is not None:
+            _REGISTRY.wanted[forward] = True
+        return fn
+    known = handler_of(function) is not None  # its code is not interpreted
+    known = known or getattr(function, "__code__", None) in _SHARED
+    if isinstance(function, types.FunctionType) and not known and not function.__code__.co_flags & 0x20:
+        _REGISTRY.wanted[function.__code__] = True
+        return fn
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return fn(*args, **kwargs)
+
+    # A code object of its own: torch keeps entries by code object.
+    own = types.FunctionType(call.__code__.replace(), call.__globals__, call.__name__, None, call.__closure__)
+    _REGISTRY.wanted[own.__code__] = True
+    return own
+
+
+_CALLS = ("__call__", "_call_impl", "_wrapped_call_impl")
+_SHARED = frozenset((torch.nn.Module._call_impl.__code__, torch.nn.Module._wrapped_call_impl.__code__))
+"""What calls of all modules run, where one class is compiled."""
+
+
+def disable(fn: Any, recursive: bool = True) -> Any:
+    """`fn` such that it always runs as it is; with `recursive`, so does all that it calls.
+
+    A module is changed in place: its `forward` is disabled.
+    """
+    if isinstance(fn, torch.nn.Module):
+        fn.forward = disable(fn.forward, recursive)
+        return fn
+    if eval_frame.unavailable() or isinstance(fn, type):
+        return fn
+    if not recursive:
+        function = getattr(fn, "__func__", fn)
+        if isinstance(function, types.FunctionType):
+            eval_frame.skip_code(function.__code__)
+        return fn
+    disabled = eval_frame.unobserved(fn)
+    functools.update_wrapper(disabled, fn, updated=())
+    disabled.__dict__["_torchdynamo_disable"] = True
+    disabled.__dict__["_torchdynamo_orig_callable"] = fn
+    return disabled
+
+
+def set_eager(flag: bool) -> bool:
+    """Whether optimized callables run the original in eager; returns how it was before."""
+    before, _REGISTRY.eager = _REGISTRY.eager, flag
+    return before
+
+
+def reset() -> None:
+    """Forget all that was compiled, and the statistics."""
+    with _compiling:
+        for reference in list(_REGISTRY.touched.values()):
+            code = reference()
+            if code is not None:
+                eval_frame.reset_code(code)
+        _REGISTRY.touched.clear()
+        STATISTICS.clear()
+
+
+def stats() -> dict[str, Any]:
+    """This process so far: {"graphs", "ops", "graph_breaks", "recompiles", "reasons": {reason: times}}."""
+    return STATISTICS.as_dict()
+
+
+def runtimes() -> dict[str, Runtime]:
+    """How each compilation that has an entry did so far, by compile id."""
+    result = {}
+    for compile_id, (reference, counters) in list(_REGISTRY.running.items()):
+        guards = reference()
+        failures = guards.root.fail_count() if guards is not None and guards.root is not None else 0
+        result[compile_id] = Runtime(max((counter[0] for counter in counters), default=0), failures)
+    return result
+
+
+@functools.cache
+def _say_once(message: str) -> None:
+    log.warning("%s", message)
+
+
+__all__: Sequence[str] = ("FullGraphError", "disable", "optimize", "reset", "runtimes", "set_eager", "stats")

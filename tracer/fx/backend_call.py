@@ -1,0 +1,57 @@
+"""What the tracer hands to a compiler, and what it asks of one.
+
+The front door gives the tracer a plain callable (`Backend`): tracer and engine know nothing of each other.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch.fx
+
+from ...artifacts.context import CompileContext, CompileId
+from ..guards.versions import Versions
+
+
+@dataclass(frozen=True)
+class CapturedGraph:
+    """A torch-level FX graph whose every tensor is an input: parameters and buffers are lifted to placeholders.
+
+    `inputs` are the fake tensors (torch.SymInt, torch.SymFloat for numbers that vary) of the placeholders in order,
+    made by one FakeTensorMode with one ShapeEnv; each node's `meta["val"]` holds its fake result,
+    `meta["stack"]` its tuple of `artifacts.records.Location` (the program's stack, innermost last) and
+    `meta["module"]` the nn.Module path. The graph returns a tuple. Mutations of inputs stand in the graph as in-place
+    operators. `grad_enabled` is the mode at the call; `input_names` are the sources' expressions.
+    """
+
+    module: torch.fx.GraphModule
+    inputs: tuple[Any, ...]
+    input_names: tuple[str, ...]
+    grad_enabled: bool
+    inference_mode: bool = False
+
+
+Compiled = Callable[..., Sequence[Any]]
+"""Takes the values of the placeholders as positional arguments, returns the outputs in order."""
+
+Backend = Callable[[CapturedGraph, CompileContext], Compiled]
+
+
+@dataclass
+class CompileOptions:
+    """What one `ptdebug.compile(...)` (or torch.compile under `ptdebug run`) asked for.
+
+    `dynamic`: None = a dimension that changed becomes symbolic at the recompilation; True = all from the start;
+    False = never. `run_again`: a call whose graph raises runs as it was written. After `recompile_limit`
+    entries for one code object the frame runs in eager, said once. `versions` gives the library of `guards/versions.py`
+    when it is compiled.
+    """
+
+    backend: Backend
+    make_context: Callable[[CompileId], CompileContext] = field(default=lambda i: CompileContext(i))
+    dynamic: bool | None = None
+    fullgraph: bool = False
+    recompile_limit: int = 8
+    run_again: bool = True
+    versions: Callable[[], Versions | None] | None = None

@@ -1,0 +1,115 @@
+"""Graphs inside the graph: the branches of torch.cond, the body of a loop, the two sides of an autograd.Function.
+
+While one is open, nodes go into it; what it uses of the graphs around it is lifted: it becomes an input of the inner
+graph, and the node that runs the inner graph passes it. A tensor of an inner graph that has been closed cannot be used
+outside of it.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.fx
+from torch.fx._lazy_graph_module import _LazyGraphModule
+
+from ..breaks.unsupported import Unsupported
+
+
+class Scope:
+    """One graph under construction: `lifted` maps nodes of the graph around it to its own inputs."""
+
+    def __init__(self, graph: torch.fx.Graph) -> None:
+        self.graph = graph
+        self.lifted: dict[torch.fx.Node, torch.fx.Node] = {}
+        self.modules: dict[str, torch.fx.GraphModule] = {}
+        self._last_input: torch.fx.Node | None = None
+        self._input_names: dict[str, int] = {}
+
+    def add_input(self, name: str, fake: Any) -> torch.fx.Node:
+        """A placeholder after those that there are."""
+        number = self._input_names[name] = self._input_names.get(name, 0) + 1
+        if number > 1:  # the inputs are the parameters of the graph's function
+            name = f"{name}_again_{number}"
+        anchor = self._last_input
+        first = next(iter(self.graph.nodes), self.graph._root)
+        with self.graph.inserting_after(anchor) if anchor is not None else self.graph.inserting_before(first):
+            node = self.graph.placeholder(name)
+        node.meta["val"] = fake
+        self._last_input = node
+        return node
+
+    def lift(self, node: torch.fx.Node) -> torch.fx.Node:
+        """The input that stands for a node of the graph around this one."""
+        own = self.lifted.get(node)
+        if own is None:
+            own = self.lifted[node] = self.add_input(f"lifted_{len(self.lifted)}", node.meta["val"])
+        return own
+
+    def lift_again(self, node: torch.fx.Node) -> None:
+        """One more input for `node`: nothing reads the second and later ones, which get gradients of their own."""
+        if node in self.lifted:
+            self.add_input(f"{self.lifted[node].name}_repeated", node.meta["val"])
+        else:
+            self.lift(node)
+
+    def align(self, nodes: Sequence[torch.fx.Node]) -> None:
+        """Have exactly the lifted inputs for `nodes`, in this order, after the inputs of its own."""
+        for node in nodes:
+            own = self.lift(node)
+            if own is not self._last_input:
+                assert self._last_input is not None
+                self._last_input.append(own)
+                self._last_input = own
+
+    def add_module(self, module: torch.fx.GraphModule) -> torch.fx.Node:
+        """The node that stands for an inner graph."""
+        name = f"inner_{len(self.modules)}"
+        self.modules[name] = module
+        node = self.graph.get_attr(name)
+        node.meta["val"] = module.forward  # to trace what calls it runs no hooks that the program has for all modules
+        return node
+
+    def close(self, outputs: Any) -> torch.fx.GraphModule:
+        """The graph, with these outputs."""
+        self.graph.output(outputs)
+        return _LazyGraphModule(self.modules, self.graph)
+
+
+class Scopes:
+    """The graphs that are open, innermost last."""
+
+    def __init__(self) -> None:
+        self.open = [Scope(torch.fx.Graph())]
+
+    def home(self, args: Sequence[Any]) -> int:
+        """How deep the innermost graph is that a node among `args` is of, counted from the innermost (-1)."""
+        graphs = [arg.graph for arg in args if isinstance(arg, torch.fx.Node)]
+        depths = range(-1, -len(self.open) - 1, -1)
+        return next((depth for depth in depths if self.open[depth].graph in graphs), -1)
+
+    def here(self, node: torch.fx.Node, depth: int = -1) -> torch.fx.Node:
+        """What stands for `node` in the innermost graph (in that at `depth`). Raises Unsupported where nothing does."""
+        scope = self.open[depth]
+        if node.graph is scope.graph:
+            return node
+        if depth == -len(self.open):
+            raise Unsupported("reconstruct", f"{node.name}, a tensor of an inner graph that has ended,")
+        return scope.lift(self.here(node, depth - 1))
+
+
+def versions(graph: torch.fx.Graph) -> dict[torch.fx.Node, int]:
+    """How often each tensor of a graph has been written."""
+    found = {}
+    for node in graph.nodes:
+        fake = node.meta.get("val")
+        if isinstance(fake, torch.Tensor) and not fake.is_inference():
+            found[node] = fake._version
+    return found
+
+
+def refuse_writes(graph: torch.fx.Graph, before: dict[torch.fx.Node, int], what: str) -> None:
+    """Raises Unsupported where a tensor that is older than `before` has been written since."""
+    for node, version in versions(graph).items():
+        if version != before.get(node, 0 if node.op == "placeholder" else version):
+            raise Unsupported("effect-in-region", f"{what} changes the tensor {node.name} in place")

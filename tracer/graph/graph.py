@@ -1,0 +1,524 @@
+"""The FX graph under construction.
+
+Every node is made by `TraceGraph.call`, which runs the operation once on fake tensors and keeps the result in
+`meta["val"]`. Values hold `torch.fx.Node`s directly: there is no proxy layer.
+"""
+from __future__ import annotations
+
+import enum
+import operator
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any
+
+import sympy
+import torch
+import torch.fx
+from torch._C import _functorch
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    UnsupportedFakeTensorException,
+    UnsupportedOperatorException,
+)
+from torch.fx._lazy_graph_module import _LazyGraphModule
+from torch.fx.experimental.symbolic_shapes import (
+    GuardOnDataDependentSymNode,
+    free_unbacked_symbols,
+    has_free_unbacked_symbols,
+)
+from torch.utils._sympy.functions import ToFloat
+from torch.utils._sympy.symbol import SymT, symbol_is_type
+
+from ..breaks.unsupported import Unsupported
+from ..fx.backend_call import CapturedGraph
+from ..fx.subgraphs import Scope, Scopes
+from ..operator_checks.custom_ops import is_own, names_of, refuse_hidden_gradients
+from ..operator_checks.memory_overlap import may_be_refused, writes_lists
+from ..runtime.warning_filters import called_at
+from ..shapes.frame_shapes import says_not_negative
+from ..sources.source import Source
+from ..variables import build
+from ..variables.core.base import Value
+from ..variables.torch.runtime_asserts import Assumed, check_at_run_time
+from ..variables.torch.scalar_arguments import TAKE_SIZES, with_numbers
+from ..variables.torch.torch_function_overrides import override_node
+from .custom_op_state import refuse_changed_state
+from .data_dependent_errors import MAY_RAISE, is_caught, may_raise
+
+if TYPE_CHECKING:
+    from ..runtime.global_modes import Modes
+    from ..shapes.frame_shapes import FrameShapes
+    from ..variables.core.base import Translator
+    from ..variables.torch.scalar_tensor_index import ChosenRow
+
+PURE_METHODS = frozenset(
+    "size stride dim numel view reshape expand permute transpose t unsqueeze squeeze flatten to type float contiguous"
+    " mean sum eq ne lt le gt ge add sub mul div neg abs any all unbind chunk split clone detach type_as".split()
+)
+"""Tensor methods whose unused result is dropped from the graph. Whatever is not known to be pure stays."""
+
+
+_DROPOUTS = frozenset((
+    torch.nn.functional.dropout, torch.dropout, torch.ops.aten.dropout, torch.ops.aten.dropout.default,
+))  # fmt: skip
+"""Functions (of a tensor, a probability, and whether to drop) that give the tensor itself where nothing is dropped."""
+
+_NATIVE_DROPOUTS = frozenset((
+    torch.native_dropout, torch.ops.aten.native_dropout, torch.ops.aten.native_dropout.default,
+))  # fmt: skip
+"""Those that also give the mask, of which torch's Python form gives the tensor itself, too."""
+
+_CHECKS = (torch.ops.aten._assert_scalar.default,)
+"""Operators that state a condition on numbers themselves."""
+
+_MOVE_MEMORY = frozenset(("resize_", "resize_as_", "set_"))
+"""Functions that give a tensor other memory."""
+
+_OUT_OF_PLACE: dict[Any, Any] = {
+    getattr(operator, f"i{name}"): getattr(operator, name)
+    for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "lshift", "rshift", "xor")
+}
+"""`5 += tensor` makes a new object: with a constant on the left the in-place operator is the plain one."""
+
+
+class TraceGraph:
+    """The nodes captured so far, their fake values, and the inputs by source."""
+
+    def __init__(self, shapes: FrameShapes) -> None:
+        self.shapes = shapes
+        self.scopes = Scopes()
+        self.checkpoint = 0  # the number of the checkpointed region that nodes made now belong to; 0: none
+        self.reentrant = False  # whether that region is a reentrant checkpoint's
+        self.fake_mode = shapes.fake_mode
+        self.inputs: dict[Source, torch.fx.Node] = {}
+        self.caught = ""  # an operator that may raise in a `try` that handles it
+        self.versions: dict[torch.fx.Node, int | None] = {}  # of inputs when they came in; None: they have none
+        self.unchecked: list[sympy.Expr] = []  # what torch assumed for the operation that is being added
+        self.assumed: Assumed | None = None  # the first check that relies on a second run
+        self.told: Assumed | None = None  # the first operation with a result that only data tells
+        self.assigned: list[tuple[torch.Tensor, str]] = []  # what variables are since that attribute of them was set
+        self.frozen: list[tuple[torch.Tensor, Callable[[], Unsupported]]] = []  # that inputs are since they need none
+        self.leaves: list[tuple[torch.Tensor, Callable[[], Unsupported]]] = []  # made here; the break if one leaves
+        self.rows: list[ChosenRow] = []  # copies that stand for views
+        self.called: Callable[..., Any]  # calls functions from the program's line that the next operation is of
+        self.operations = 0
+        self.sets_modes = False
+
+    @property
+    def graph(self) -> torch.fx.Graph:
+        """The graph that nodes are added to: the innermost that is open."""
+        return self.scopes.open[-1].graph
+
+    @contextmanager
+    def nested(self) -> Iterator[Scope]:
+        """A graph inside the graph, open inside the block."""
+        scope = Scope(torch.fx.Graph())
+        self.scopes.open.append(scope)
+        try:
+            yield scope
+        finally:
+            self.scopes.open.pop()
+
+    def make(
+        self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], op: str = "call_function"
+    ) -> torch.fx.Node:
+        """A node of the innermost graph; nodes of graphs around it among the arguments are lifted."""
+        if len(self.scopes.open) > 1:
+            args = torch.fx.node.map_arg(args, self.scopes.here)
+            kwargs = torch.fx.node.map_arg(kwargs, self.scopes.here)
+        node = self.graph.create_node(op, _as_written(target, args), args, kwargs)
+        if self.checkpoint:
+            node.meta.update(recompute="always", checkpoint=self.checkpoint)
+        return node
+
+    def refuse_of_two_runs(self, what: str) -> None:
+        """Raises Unsupported where the program asks autograd for `what` in a reentrant checkpoint, which eager runs
+        twice: without gradients, where its results come from, and with them in the backward."""
+        if self.reentrant and torch.is_grad_enabled():
+            raise Unsupported("attribute", f"{what} in torch.utils.checkpoint.checkpoint(use_reentrant=True)")
+
+    def refuse_of_rows(self, fake: torch.Tensor, what: str, unrecorded: bool = False) -> None:
+        """Raises Unsupported where the program asks `what` of a view in whose place the graph has a copy
+        (`unrecorded`: one that would require gradients, which the copy does not)."""
+        if any(row.is_in_memory_of(fake) and row.unrecorded >= unrecorded for row in self.rows):
+            raise Unsupported("call", what)
+
+    def make_number(self, function: Any, args: tuple[Any, ...]) -> torch.fx.Node:
+        """A node that computes a number, where its arguments are: the graph that needs it first may be inside of that
+        one, and end before others need it too."""
+        depth = self.scopes.home(args)
+        args = torch.fx.node.map_arg(args, lambda node: self.scopes.here(node, depth))
+        return self.scopes.open[depth].graph.call_function(_as_written(function, args), args)
+
+    @property
+    def shape_env(self) -> Any:
+        """The ShapeEnv of symbolic sizes; None while all sizes are static."""
+        return self.shapes.shape_env
+
+    def add_input(self, source: Source, real: Any) -> torch.fx.Node:
+        """The placeholder for the tensor (or number that varies) read from `source`; one for each source."""
+        node = self.inputs.get(source)
+        if node is None:
+            make: Any = self.shapes.fakify if isinstance(real, torch.Tensor) else self.shapes.symbolic_int
+            node = self.add_placeholder(source, make(real, source))
+        return node
+
+    def add_placeholder(self, source: Source, fake: Any) -> torch.fx.Node:
+        """A placeholder for an input whose fake value is known already."""
+        node = self.scopes.open[0].add_input(_input_name(source), fake)
+        if isinstance(fake, torch.Tensor):  # as it is now: in-place operators change the fake
+            node.meta["autograd"] = (fake.requires_grad, fake.is_leaf)
+            self.versions[node] = None if fake.is_inference() else fake._version
+            self._keep_apart(fake)
+        node.meta["source"] = source
+        self.inputs[source] = node
+        return node
+
+    def call(
+        self,
+        target: Any,
+        args: Sequence[Value],
+        kwargs: Mapping[str, Value],
+        tx: Translator,
+        op: str = "call_function",
+    ) -> Value:
+        """Add the node `target(*args, **kwargs)` (a method call when `op` is "call_method") and wrap its result.
+
+        Raises Unsupported when the result cannot be known without the data, and when the operator rejects its
+        arguments: the program then runs it in eager and sees the real error.
+        """
+        if tx.trace.overrides.may_ask and (answer := override_node(tx, target, op, args, kwargs)) is not None:
+            return answer
+        name = _target_name(target)
+        if name in TAKE_SIZES:
+            args = with_numbers(tx, name, op == "call_method", args)
+        node_args = tuple(arg.as_proxy() for arg in args)
+        node_kwargs = {key: value.as_proxy() for key, value in kwargs.items()}
+        node_kwargs |= tx.trace.modes.entered_device(target, node_kwargs)
+        if node_args and not isinstance(node_args[0], torch.fx.Node):
+            target = _OUT_OF_PLACE.get(target, target)
+        caught = not self.caught and (may_raise(name, node_args) or is_own(target)) and is_caught(tx)
+        if caught and not tx.trace.options.run_again:  # the graph's error would go past the program's handlers
+            raise Unsupported("may-raise", name)
+        if is_own(target):
+            refuse_changed_state(tx, names_of(target))
+        self.called = called_at(tx.code, tx.info.location(tx.current).line, tx.f_globals)
+        fake = self.run_fake(op, target, node_args, node_kwargs)
+        refuse_hidden_gradients(target, (node_args, node_kwargs), fake)
+        if self.unchecked and isinstance(target, torch._ops.HigherOrderOperator):
+            self.unchecked = self._known(self.unchecked, fake)
+        if self.unchecked:
+            check_at_run_time(tx, self.unchecked, name)
+            self.unchecked = []
+        if self.shapes.shape_env.pending_fresh_unbacked_symbols:
+            self._accept_unbacked(target, fake, tx)
+        node = self.make(target, *torch.fx.node.map_aggregate((node_args, node_kwargs), _as_code), op)
+        meta = node.meta
+        meta["val"] = fake
+        meta["stack"] = tx.stack_locations()
+        meta["module"] = tx.trace.module_path
+        meta["step"] = tx.trace.step
+        if caught:
+            self.caught = name
+        if tx.trace.context.recording:
+            meta["origins"] = (str(tx.root().current.offset),)
+        self.operations += 1
+        for row in self.rows:
+            row.is_used(node)
+        return build.wrap_result(tx, node, fake)
+
+    def _known(self, conditions: Sequence[sympy.Expr], results: Sequence[Any]) -> list[sympy.Expr]:
+        """Those of the conditions whose numbers the graph has, or an operator's results. The others are the operator's
+        own: how often a loop runs, which its backward asks."""
+        values = [*results, *(node.meta.get("val") for scope in self.scopes.open for node in scope.graph.nodes)]
+        sizes = [value.shape if isinstance(value, torch.Tensor) else (value,) for value in values]
+        numbers = [number for size in sizes for number in size if isinstance(number, (torch.SymInt, torch.SymFloat))]
+        known = set[sympy.Symbol]().union(*map(free_unbacked_symbols, numbers))
+        return [condition for condition in conditions if free_unbacked_symbols(condition) <= known]
+
+    def _accept_unbacked(self, target: Any, fake: Any, tx: Translator) -> None:
+        """The operation has a result that only the data tells. Raises Unsupported where the graph breaks instead."""
+        self.shapes.shape_env.pending_fresh_unbacked_symbols.clear()
+        size = isinstance(fake, (torch.Tensor, tuple, list))
+        place = tx.own_location()
+        subject = f"{_target_name(target)}@{place.file.rpartition('/')[2]}:{place.line}"
+        why = "the size is known when the operator has run" if size else "the number is known when the graph runs"
+        by_mask = "x[mask]" if target is operator.getitem else _target_name(target)
+        code, detail = ("data-dependent-shape", by_mask) if size else ("data-dependent-value", f"Tensor.{by_mask}")
+        if tx.trace.context.decide("unbacked", subject, ("symbol", "break"), "symbol", why) == "break":
+            raise Unsupported(code, detail)
+        if self.told is None and len(self.scopes.open) == 1:
+            self.told = Assumed(tx.trace.safe_step(), code, detail, {"location": place, "stack": tx.stack_locations()})
+
+    def run_fake(self, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """What the operation gives on the fake values of its arguments."""
+        count = self.shapes.shape_env.num_deferred_runtime_asserts
+        before = self.shapes.assertions() if count else set()
+        fake = self._run_fake(op, target, args, kwargs)
+        if self.shapes.shape_env.num_deferred_runtime_asserts != count and target not in _CHECKS:
+            # What torch assumes of such sizes would be an error of ours where it does not hold.
+            self.unchecked = [e for e in self.shapes.assertions() - before if not says_not_negative(e)]
+        if self.assigned or self.frozen:
+            self._keep_apart(fake)
+        return fake
+
+    def _keep_apart(self, fake: Any) -> None:
+        """Raises Unsupported where the operation that gave `fake` has made more of a variable with other data than
+        `p.data = value` after the graph can: given it a gradient, or taken a view, whose base would not be `p`. The
+        same for `p.requires_grad = flag`, and where a view comes in."""
+        results = fake if isinstance(fake, (tuple, list)) else (fake,)
+        bases = [part._base for part in results if isinstance(part, torch.Tensor) and part._is_view()]
+        for variable, name in (*self.assigned, *((variable, "requires_grad") for variable, _ in self.frozen)):
+            written = not variable.is_leaf
+            if written:
+                variable.detach_()
+            if written or (any(base is variable for base in bases) and not self._is_frozen(variable)):
+                raise Unsupported("set-attribute", f"Tensor.{name}")
+
+    def _run_fake(self, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        fake_args = tuple([_fake(arg) for arg in args])
+        fake_kwargs = {name: _fake(value) for name, value in kwargs.items()} if kwargs else kwargs
+        if why := may_be_refused(op, target, fake_args, fake_kwargs):
+            raise Unsupported("shared-memory", f"{_target_name(target)}: {why}")
+        try:
+            with self.fake_mode, _in_cpp(target, fake_args, fake_kwargs):
+                if op == "call_method":
+                    before = fake_args[0].shape if target[-1] == "_" else None
+                    fake = self.called(getattr(fake_args[0], target), fake_args[1:], fake_kwargs)
+                    if before is not None and fake_args[0].shape != before:
+                        raise Unsupported("metadata-mutation", f"Tensor.{target}")
+                    return fake
+                fake = self._called(target, fake_args, fake_kwargs)
+                if target in _NATIVE_DROPOUTS and any(fake[0] is a for a in (*fake_args, *fake_kwargs.values())):
+                    raise Unsupported("call", _operator_name(op, target))  # eager gives a copy, and drops for None
+                if writes_lists(target):  # which fake tensors do not count
+                    torch.autograd.graph.increment_version([part for part in fake_args[0] if not part.is_inference()])
+                return fake
+        except Unsupported:
+            raise
+        except DataDependentOutputException as error:
+            raise Unsupported("data-dependent-value", str(error.func)) from error
+        except (DynamicOutputShapeException, GuardOnDataDependentSymNode) as error:
+            condition = getattr(error, "cond", sympy.false)
+            decided_by = condition.free_symbols
+            if not self.shapes.shape_env.drawn.isdisjoint(decided_by):
+                raise Unsupported("random-value", _target_name(target)) from error
+            if condition.has(ToFloat) or any(symbol_is_type(symbol, SymT.UNBACKED_FLOAT) for symbol in decided_by):
+                raise Unsupported("data-dependent-value", f"the number for {_target_name(target)}") from error
+            raise Unsupported("data-dependent-shape", f"{_target_name(target)}") from error
+        except (UnsupportedOperatorException, UnsupportedFakeTensorException, NotImplementedError) as error:
+            raise Unsupported("missing-fake-kernel", _operator_name(op, target)) from error
+        except Exception as error:
+            if target is operator.getitem and (told := _told_by_data(fake_args[1])):  # torch takes no such index
+                drawn = not self.shapes.shape_env.drawn.isdisjoint(told)
+                raise Unsupported("random-value" if drawn else "data-dependent-shape", _target_name(target)) from error
+            first_line = str(error).partition("\n")[0]
+            if "its data is not allocated yet" in first_line:  # what fake tensors say where values are read
+                raise Unsupported("data-dependent-value", f"the number for {_target_name(target)}") from error
+            if "only concrete integers" in first_line:  # an operator whose sizes may not vary
+                raise Unsupported("data-dependent-shape", _target_name(target)) from error
+            if _is_of_forward_gradients(error, [*fake_args, *fake_kwargs.values()]):
+                raise Unsupported("missing-forward-gradient", _operator_name(op, target)) from error
+            if first_line.startswith("There was no fake impl registered"):  # torch.library.custom_op's
+                raise Unsupported("missing-fake-kernel", _operator_name(op, target)) from error
+            where = _before_the_view(args) if "modified inplace" in first_line else {}
+            raise Unsupported("operator-error", f"{_target_name(target)}: {first_line}", **where) from error
+
+    def _called(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """What a function gives of fake values. Raises Unsupported where it changes a tensor's memory or shape."""
+        if _target_name(function).partition(".")[0] in _MOVE_MEMORY:
+            raise Unsupported("metadata-mutation", _operator_name("call_function", function))
+        given = [(tensor, tensor.shape) for tensor in _tensors(kwargs.values())] if kwargs else ()
+        result = self.called(function, args, kwargs)
+        if any(tensor.shape != shape for tensor, shape in given):
+            raise Unsupported("metadata-mutation", f"{_operator_name('call_function', function)} with out=")
+        return result
+
+    def finish(self, outputs: Sequence[torch.fx.Node], modes: Modes) -> CapturedGraph:
+        """Close the graph with `outputs`, drop what nothing uses, and hand it over. Raises Unsupported where an output
+        is of an inner graph, or a leaf of autograd's that the graph has made, or a copy could be told from a view."""
+        self._keep_leaves(outputs)
+        for row in self.rows:
+            if not row.stays_unseen(self, outputs):
+                raise row.refused()
+        self.graph.output(tuple([self.scopes.here(node) for node in outputs]))
+        self._drop_dead()
+        placeholders = [node for node in self.graph.nodes if node.op == "placeholder"]
+        # The module's Python code is written when something runs it.
+        module = _LazyGraphModule(self.scopes.open[0].modules, self.graph)
+        return CapturedGraph(
+            module=module,
+            inputs=tuple(node.meta["val"] for node in placeholders),
+            input_names=tuple(node.meta["source"].expression for node in placeholders),
+            grad_enabled=modes.grad,
+            inference_mode=modes.inference,
+        )
+
+    def _is_frozen(self, variable: torch.Tensor) -> bool:
+        return any(variable is frozen for frozen, _ in self.frozen)
+
+    def _keep_leaves(self, outputs: Sequence[torch.fx.Node]) -> None:
+        """Raises Unsupported where a tensor that was made to require gradients leaves the graph, or a view of it, or a
+        view of one that was made to require none, whose base would not be the program's."""
+        for variable, refused in self.frozen:
+            found = [node.meta.get("val") for node in outputs]
+            if any(isinstance(part, torch.Tensor) and part._is_view() and part._base is variable for part in found):
+                raise refused()
+        results = [node.meta.get("val") for node in outputs] if self.leaves else []
+        recorded = [part for part in results if isinstance(part, torch.Tensor) and part.requires_grad]
+        memory = {part.untyped_storage()._cdata for part in recorded}
+        for leaf, leaves in self.leaves:
+            if leaf.untyped_storage()._cdata in memory:
+                raise leaves()
+        if recorded and not self._reached_from_inputs(outputs):
+            raise self.leaves[0][1]()
+
+    def _reached_from_inputs(self, outputs: Sequence[torch.fx.Node]) -> bool:
+        """Whether gradients of all results flow to inputs: those that end in what was made here would be lost, and with
+        them that the result requires gradients."""
+        reached: dict[torch.fx.Node, bool] = {}
+        for node in self.graph.nodes:
+            value = node.meta.get("val")
+            parts = value if isinstance(value, (tuple, list)) else [value]
+            if any(isinstance(part, torch.Tensor) and part.requires_grad for part in parts):
+                reached[node] = node.op == "placeholder" or any(map(reached.get, node.all_input_nodes))
+        return all(reached.get(node, True) for node in outputs)
+
+    def used_inputs(self) -> list[Source]:
+        """The sources of the placeholders that are left after `finish`, in order."""
+        return [node.meta["source"] for node in self.graph.nodes if node.op == "placeholder"]
+
+    def _drop_dead(self) -> None:
+        """Drop unused nodes that are known to be pure, and unused inputs. The engine, which sees the operators'
+        schemas after functionalization, drops the rest."""
+        symbols = self.shapes.shape_env is not None
+        for node in reversed(list(self.graph.nodes)):
+            if node.users or node.op == "output":
+                continue
+            if node.op == "placeholder":
+                if not symbols:
+                    self.graph.erase_node(node)
+            elif _is_pure(node):
+                self.graph.erase_node(node)
+
+
+def _before_the_view(args: Sequence[Any]) -> dict[str, int]:
+    """Where the graph breaks for a write that autograd refuses for how the view was made, which the tensor that a graph
+    returns in the view's place need not know: before it was made."""
+    steps = []
+    node = args[0] if args else None
+    while isinstance(node, torch.fx.Node) and "step" in node.meta:
+        value = node.meta["val"]
+        if isinstance(value, torch.Tensor) and not value._is_view():
+            break
+        steps.append(node.meta["step"])
+        node = node.args[0] if node.args else None
+    return {"earlier": min(steps)} if steps else {}
+
+
+def _is_pure(node: torch.fx.Node) -> bool:
+    if node.op == "call_method":
+        return node.target in PURE_METHODS and "out" not in node.kwargs
+    module = getattr(node.target, "__module__", "")
+    name = getattr(node.target, "__name__", "")
+    if name in MAY_RAISE and _is_told_by_numbers(node):
+        return False
+    return module == "_operator" and not name.startswith("i") and name not in ("setitem", "delitem")
+
+
+def _is_told_by_numbers(node: torch.fx.Node) -> bool:
+    """Whether integers that only data tells are what an operator indexes with, or divides by."""
+    found = list(node.all_input_nodes)
+    if node.target is operator.getitem and node.args[0] in found:
+        found.remove(node.args[0])  # type: ignore[arg-type]
+    values = [other.meta.get("val") for other in found]
+    return any(
+        not value.is_floating_point() and value.dtype is not torch.bool if isinstance(value, torch.Tensor)
+        else isinstance(value, (torch.SymInt, torch.SymFloat)) and has_free_unbacked_symbols(value)
+        for value in values
+    )
+
+
+def _fake(arg: Any) -> Any:
+    """`arg` with every node replaced by its fake value."""
+    if isinstance(arg, torch.fx.Node):
+        return arg.meta["val"]
+    kind = type(arg)
+    if kind is tuple or kind is list:
+        return kind([_fake(item) for item in arg])
+    if kind is dict:
+        return {key: _fake(item) for key, item in arg.items()}
+    if kind is slice:
+        return slice(_fake(arg.start), _fake(arg.stop), _fake(arg.step))
+    if isinstance(arg, tuple) and hasattr(arg, "_fields"):
+        return kind(*[_fake(item) for item in arg])
+    return arg
+
+
+def _tensors(args: Iterable[Any]) -> list[torch.Tensor]:
+    """The tensors among arguments, and in those that are tuples: `out=(values, indices)`."""
+    parts = (part for arg in args for part in (arg if isinstance(arg, (tuple, list)) else (arg,)))
+    return [part for part in parts if isinstance(part, torch.Tensor)]
+
+
+def _as_code(arg: Any) -> Any:
+    """What the code of a graph can name: Python's classes of numbers, which torch takes for dtypes, as dtypes, and
+    several flags as their number."""
+    if isinstance(arg, enum.IntFlag) and arg.name not in type(arg).__members__:
+        return int(arg)
+    return _DTYPES_OF_PYTHON.get(arg, arg) if isinstance(arg, type) else arg
+
+
+_DTYPES_OF_PYTHON: dict[type, torch.dtype] = {
+    bool: torch.bool, int: torch.int64, float: torch.float64, complex: torch.complex128
+}
+
+
+def _target_name(target: Any) -> str:
+    return target if isinstance(target, str) else getattr(target, "__name__", str(target))
+
+
+def _as_written(function: Any, args: Sequence[Any]) -> Any:
+    """What the code that torch.fx writes may call: `-2 ** n` would be `-(2 ** n)`."""
+    negative = function is operator.pow and type(args[0]) in (int, float) and args[0] < 0
+    return pow if negative else function
+
+
+def _told_by_data(index: Any) -> set[sympy.Symbol]:
+    """The numbers that only data tells of which an index, or a part of one, is made."""
+    parts = index if isinstance(index, tuple) else (index,)
+    return {symbol for part in parts if isinstance(part, torch.SymInt) for symbol in free_unbacked_symbols(part)}
+
+
+def _is_of_forward_gradients(error: Exception, args: Sequence[Any]) -> bool:
+    """Whether only fake tensors raise `error`: torch's rules for forward-mode gradients are TorchScript, which takes
+    them to be on the device "meta", as what holds their sizes is."""
+    leaves = torch.utils._pytree.tree_leaves(args)
+    on_meta = any(isinstance(leaf, torch.Tensor) and leaf.is_meta for leaf in leaves)
+    levels = _functorch.get_interpreter_stack() or ()
+    forward = any(level.key() == _functorch.TransformType.Jvp for level in levels)
+    return forward and not on_meta and re.search(r"FakeTensor|\bmeta\b|TorchScript", str(error)) is not None
+
+
+def _operator_name(op: str, target: Any) -> str:
+    """`mylib.op.default` of a custom operator, `torch.nested_tensor`, `Tensor.to_sparse`."""
+    if isinstance(target, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
+        return str(target)
+    return f"{'Tensor' if op == 'call_method' else 'torch'}.{_target_name(target)}"
+
+
+def _input_name(source: Source) -> str:
+    text = source.expression
+    return "".join(c if c.isalnum() else "_" for c in text)
+
+
+def _in_cpp(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> AbstractContextManager[Any]:
+    """Around a function of which torch's Python form, in force where sizes vary, gives another object than eager."""
+    if target not in _DROPOUTS:
+        return nullcontext()
+    p = next(iter(args[1:2]), kwargs.get("p", 0.5))
+    drops = next(iter(args[2:3]), kwargs.get("training", kwargs.get("train", True)))
+    nothing = not drops or (type(p) in (int, float) and p == 0)
+    return torch._C._DisablePythonDispatcher() if nothing else nullcontext()

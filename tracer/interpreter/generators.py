@@ -1,0 +1,245 @@
+"""Generators in the traced program: a nested interpreter that is stepped when a value is asked for."""
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Mapping, Sequence
+from types import CodeType, GeneratorType
+from typing import TYPE_CHECKING, Any, NoReturn, cast
+
+from ..breaks.unsupported import Unsupported
+from ..variables import build
+from ..variables.core.base import ObservedException, Value
+from ..variables.core.constant import REGISTRY, BoundBuiltin
+
+if TYPE_CHECKING:
+    from ..variables.core.base import Translator
+    from .interpreter import Interpreter
+
+
+VERSION = sys.version_info[:2]
+
+
+def is_generator(code: CodeType) -> bool:
+    """Whether calling a function with this code makes a generator."""
+    return bool(code.co_flags & inspect.CO_GENERATOR)
+
+
+def refuse_coroutine(code: CodeType) -> None:
+    """Coroutines and asynchronous generators are left to eager."""
+    if code.co_flags & (inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE):
+        raise Unsupported("async", code.co_qualname)
+
+
+def _thrown(tx: Translator, kind: Value, value: Value | None = None, traceback: Value | None = None) -> Value:
+    """The exception that `generator.throw(kind, value, traceback)` raises."""
+    given = [] if value is None or (value.is_constant() and value.as_constant() is None) else [value]
+    if issubclass(kind.python_type(), BaseException):
+        if given:
+            tx.raise_observed(TypeError, "instance exception may not have a separate value")
+        return kind
+    if given and issubclass(value.python_type(), BaseException):  # type: ignore[union-attr]
+        return given[0]
+    if issubclass(kind.python_type(), type) and issubclass(kind.as_constant(), BaseException):
+        return kind.call(tx, given, {})
+    raise Unsupported("generator", f"throw({kind.describe()})")
+
+
+class GeneratorValue(Value):
+    """A generator object made in the trace. `frame` is its interpreter, stopped at the start or at a yield."""
+
+    __slots__ = ("finished", "frame", "result", "running", "started")
+
+    def __init__(self, frame: Interpreter) -> None:
+        super().__init__()
+        self.frame = frame
+        self.started = False
+        self.running = False
+        self.finished = False
+        self.result: Value | None = None
+        frame.trace.generators.append(self)
+
+    def has_cleanup(self) -> bool:
+        """Whether the program sees when the generator dies here: in the middle of a `try` or `with`."""
+        if not self.started or self.finished:
+            return False
+        info = self.frame.info
+        handler = info.handler_of(self.frame.index - 1)
+        while handler is not None and info.instructions[handler.target].opname == "CLEANUP_THROW":
+            handler = info.handler_of(handler.target)  # `yield from` of 3.12 passes on what is no StopIteration
+        if handler is None or info.ends_generator(handler):
+            return False
+        return not info.passes_on(handler, GeneratorExit, self.frame.f_globals)
+
+    def python_type(self) -> type:
+        """The type of generators."""
+        return GeneratorType
+
+    def iter(self, tx: Translator) -> Value:
+        """Itself."""
+        return self
+
+    def truth(self, tx: Translator) -> bool:
+        """Generators are true."""
+        return True
+
+    def next(self, tx: Translator) -> Value | None:
+        """The next value; None when the generator is exhausted (its return value is then in `result`)."""
+        return self.resume(tx, build.constant(None))
+
+    def resume(self, tx: Translator, sent: Value, error: Value | None = None) -> Value | None:
+        """Continue after the yield, whose value is `sent`, or at which `error` is raised."""
+        if self.running:
+            tx.raise_observed(ValueError, "generator already executing")
+        if self.finished:
+            if error is not None:
+                tx.raise_value(error)
+            return None
+        if error is not None and error.source is not None:  # its traceback changes where it is caught
+            raise Unsupported("raises-object", error.describe())
+        frame = self.frame
+        frame.set_parent(cast("Interpreter", tx))
+        self.running = True
+        try:
+            value = self._step(tx, sent, error)
+        except ObservedException as raised:
+            self.finished = True
+            if issubclass(raised.value.python_type(), StopIteration):
+                self._turn(tx, raised.value)
+            raise
+        finally:
+            self.running = False
+        if frame.returned is not None:
+            self.finished = True
+            self.result = value
+            return None
+        frame.yielded = None
+        return value
+
+    def _turn(self, tx: Translator, stop: Value) -> NoReturn:
+        """PEP 479: StopIteration leaves a generator as the cause of a RuntimeError. It would end one of our iterators
+        that is written as a generator: Python then runs its own."""
+        if self.frame.f_globals.get("__name__", "").startswith("ptdebug."):
+            raise Unsupported("iterate", f"{self.describe()}, in which StopIteration is raised")
+        error = build.make_exception(tx, RuntimeError, [build.constant("generator raised StopIteration")])
+        for name, value in (("__cause__", stop), ("__context__", stop), ("__suppress_context__", build.constant(True))):
+            error.setattr(tx, name, value)
+        tx.raise_value(error, again=True)
+
+    def _step(self, tx: Translator, sent: Value, error: Value | None) -> Value:
+        frame = self.frame
+        if self.started:
+            frame.push(sent)
+        elif error is None and not (sent.is_constant() and sent.as_constant() is None):
+            tx.raise_observed(TypeError, "can't send non-None value to a just-started generator")
+        if error is not None:
+            if not self.started:
+                raise ObservedException(error)
+            frame.pop()
+            value = self._throw(tx, error)
+            if value is not None:
+                frame.yielded = value
+                return value
+        self.started = True
+        return frame.run()
+
+    def _throw(self, tx: Translator, error: Value) -> Value | None:
+        """Raise `error` where the frame stands: first in the generator that it delegates to, whose next value may be
+        the answer; None when the frame goes on."""
+        frame = self.frame
+        receiver = self._receiver()
+        if isinstance(receiver, GeneratorValue):
+            try:
+                if issubclass(error.python_type(), GeneratorExit):
+                    receiver.close(tx)
+                else:
+                    value = receiver.resume(tx, build.constant(None), error)
+                    if value is not None:
+                        return value
+                    self._delegation_ended(receiver)
+                    return None
+            except ObservedException as raised:
+                error = raised.value
+        if not frame.unwind(error):
+            raise ObservedException(error)
+        return None
+
+    def _receiver(self) -> Value | None:
+        """What the frame delegates to with `yield from`, when it stands there."""
+        resume = self.frame.info.instructions[self.frame.index]
+        return self.frame.stack[-1] if resume.opname == "RESUME" and resume.arg & 3 == 2 else None
+
+    def _delegation_ended(self, receiver: GeneratorValue) -> None:
+        """Go on after `yield from`, whose value is what `receiver` returned."""
+        frame = self.frame
+        send = next(i for i in reversed(frame.info.instructions[: frame.index]) if i.opname == "SEND")
+        if VERSION < (3, 12):
+            frame.pop()
+        frame.push(receiver.result if receiver.result is not None else build.constant(None))
+        frame.index = send.target
+
+    def iterate(self, tx: Translator) -> Sequence[Value]:
+        """All remaining values."""
+        values = []
+        while (value := self.next(tx)) is not None:
+            tx.trace.spend()
+            values.append(value)
+        return values
+
+    def getattr(self, tx: Translator, name: str) -> Value:
+        """Its names, and its methods."""
+        if name in ("__name__", "__qualname__"):
+            return build.constant(getattr(self.frame.code, f"co_{name.strip('_')}"))
+        if name in ("__next__", "__iter__", "send", "throw", "close"):
+            return BoundBuiltin(self, name)
+        if not hasattr(GeneratorType, name):
+            tx.raise_observed(AttributeError, f"'generator' object has no attribute '{name}'")
+        return super().getattr(tx, name)
+
+    def call_method(self, tx: Translator, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        """next, send, throw and close, as the program calls them."""
+        if name == "__iter__":
+            return self
+        if name in ("__next__", "send"):
+            value = self.resume(tx, args[0] if args else build.constant(None))
+            if value is None:
+                self.raise_stop(tx)
+            return value  # type: ignore[return-value]
+        if name == "close":
+            return self.close(tx)
+        if name == "throw" and args and (len(args) == 1 or VERSION < (3, 12)):  # then more arguments give a warning
+            value = self.resume(tx, build.constant(None), _thrown(tx, *args))
+            if value is None:
+                self.raise_stop(tx)
+            return value  # type: ignore[return-value]
+        raise Unsupported("generator", f"{self.describe()}.{name}")
+
+    def raise_stop(self, tx: Translator) -> Any:
+        """StopIteration, with the generator's return value when it has one."""
+        result, self.result = self.result, None
+        some = result is not None and not (result.is_constant() and result.as_constant() is None)
+        tx.raise_value(build.make_exception(tx, StopIteration, [result] if result is not None and some else []))
+
+    def close(self, tx: Translator) -> Value:
+        """generator.close()."""
+        if self.started and not self.finished:
+            exit_ = build.make_exception(tx, GeneratorExit, [])
+            try:
+                if self.resume(tx, build.constant(None), exit_) is not None:
+                    tx.raise_observed(RuntimeError, "generator ignored GeneratorExit")
+                if VERSION >= (3, 13) and self.result is not None:
+                    result, self.result = self.result, None
+                    return result
+            except ObservedException as raised:
+                if not issubclass(raised.value.python_type(), (GeneratorExit, StopIteration)):
+                    raise
+        self.finished = True
+        return build.constant(None)
+
+    def reconstruct(self, codegen: Any) -> None:
+        """A real generator that stands where this one does: `suspended_generators.py`."""
+        REGISTRY["push_generator"](codegen, self)
+
+    def describe(self) -> str:
+        """For messages."""
+        return f"the generator {self.frame.code.co_qualname}"

@@ -1,0 +1,82 @@
+"""The `match` statement."""
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from ...breaks.unsupported import Unsupported
+from ...bytecode.opcode_table import opcode
+from ...variables import build
+from ...variables.containers.mappings import DictValue
+from ...variables.core.base import ObservedException, Value
+from ...variables.python.instance_checks import is_instance
+
+if TYPE_CHECKING:
+    from ...bytecode.instructions import Instruction
+    from ..interpreter import Interpreter
+
+_MATCH_SELF = (bool, bytearray, bytes, dict, float, frozenset, int, list, set, str, tuple)
+
+
+@opcode("GET_LEN")
+def GET_LEN(tx: Interpreter, instruction: Instruction) -> None:
+    tx.push(build.from_python(tx, len).call(tx, [tx.stack[-1]], {}))
+
+
+@opcode("MATCH_MAPPING")
+def MATCH_MAPPING(tx: Interpreter, instruction: Instruction) -> None:
+    tx.push(build.constant(issubclass(tx.stack[-1].python_type(), Mapping)))
+
+
+@opcode("MATCH_SEQUENCE")
+def MATCH_SEQUENCE(tx: Interpreter, instruction: Instruction) -> None:
+    cls = tx.stack[-1].python_type()
+    tx.push(build.constant(issubclass(cls, Sequence) and not issubclass(cls, (str, bytes, bytearray))))
+
+
+@opcode("MATCH_KEYS")
+def MATCH_KEYS(tx: Interpreter, instruction: Instruction) -> None:
+    subject, keys = tx.stack[-2], tx.stack[-1]
+    if not isinstance(subject, DictValue):
+        raise Unsupported("call", f"get of {subject.describe()}")
+    present = {key.as_constant() for key in subject.iterate(tx)}
+    wanted = list(keys.iterate(tx))
+    if all(key.as_constant() in present for key in wanted):
+        tx.push(build.make_tuple(tx, [subject.getitem(tx, key) for key in wanted]))
+    else:
+        tx.push(build.constant(None))
+
+
+@opcode("MATCH_CLASS")
+def MATCH_CLASS(tx: Interpreter, instruction: Instruction) -> None:
+    subject, cls, names = tx.popn(3)
+    found = _match_class(tx, subject, cls, instruction.arg, names.as_constant())
+    tx.push(build.make_tuple(tx, found) if found is not None else build.constant(None))
+
+
+def _match_class(
+    tx: Interpreter, subject: Value, cls: Value, positional: int, names: tuple[str, ...]
+) -> list[Value] | None:
+    """The attributes that `case cls(...)` binds, None when `subject` does not match."""
+    real = cls.as_constant()
+    if not is_instance(tx, subject, cls):
+        return None
+    found: list[Value] = []
+    match_args = getattr(real, "__match_args__", None)
+    if positional and match_args is None and issubclass(real, _MATCH_SELF):
+        if positional > 1:
+            tx.raise_observed(TypeError, f"{real.__name__}() accepts 1 positional sub-pattern ({positional} given)")
+        found.append(subject)
+        positional = 0
+    if positional > len(match_args or ()):
+        allowed = len(match_args or ())
+        plural = "" if allowed == 1 else "s"
+        message = f"{real.__name__}() accepts {allowed} positional sub-pattern{plural} ({positional} given)"
+        tx.raise_observed(TypeError, message)
+    try:
+        found += [subject.getattr(tx, name) for name in (*(match_args or ())[:positional], *names)]
+    except ObservedException as raised:
+        if issubclass(raised.value.python_type(), AttributeError):
+            return None
+        raise
+    return found

@@ -1,0 +1,18 @@
+"""What stands in modules and coroutines only, none of which is traced; and what only CPython 3.11 has,
+beyond the handlers marked `before=(3, 12)` in the other files."""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...breaks.unsupported import Unsupported
+from ...bytecode.opcode_table import opcode
+
+if TYPE_CHECKING:
+    from ...bytecode.instructions import Instruction
+    from ..interpreter import Interpreter
+
+
+@opcode("PRINT_EXPR", "IMPORT_STAR", "ASYNC_GEN_WRAP", before=(3, 12))
+@opcode("GET_AWAITABLE", "GET_AITER", "GET_ANEXT", "BEFORE_ASYNC_WITH", "END_ASYNC_FOR")
+def of_modules_and_coroutines(tx: Interpreter, instruction: Instruction) -> None:
+    raise Unsupported("opcode", f"{instruction.opname} (of a module or a coroutine)")

@@ -1,0 +1,157 @@
+"""Which frames are left alone: not the program's own code, or nothing in them to compile.
+
+The frame hook sees every Python frame that starts while a compiled function runs. Frames of torch, of the standard
+library, of ptdebug and of packages that have nothing to do with tensors run as they are; what they call is looked at
+again (a `forward` below torch's `_call_impl`, a callback below `functools.partial`).
+"""
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+import itertools
+import os
+import sysconfig
+import types
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+_PACKAGE = str(Path(__file__).resolve().parents[2]) + os.sep
+_OURS = (
+    *(os.path.join(_PACKAGE, name) for name in ("__init__.py", "__main__.py")),
+    *(os.path.join(_PACKAGE, room, "") for room in ("artifacts", "cli", "engine", "operators", "replay", "tracer", "tui")),
+)
+"""Not the whole folder: in a clone, the person's programs and a `.venv` with all that is installed may stand there."""
+_LAUNCH = os.path.join(_PACKAGE, "cli", "launch.py")
+_TORCH = str(Path(torch.__file__).resolve().parent) + os.sep
+_NN_MODULES = os.path.join(_TORCH, "nn", "modules") + os.sep
+_CONTAINERS = str(torch.nn.modules.container.__file__)
+_STDLIB = tuple(
+    {os.path.realpath(sysconfig.get_path(name)) + os.sep for name in ("stdlib", "platstdlib")}
+)
+_SITE = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
+
+INFRASTRUCTURE = frozenset({
+    "_pytest", "pluggy", "pytest", "hypothesis", "xdist", "coverage", "tqdm", "rich", "textual", "IPython", "ipykernel",
+    "numpy", "scipy", "pandas", "matplotlib", "sympy", "triton", "bytecode", "msgspec", "safetensors", "yaml", "attr",
+    "attrs", "pydantic", "requests", "urllib3", "huggingface_hub", "tokenizers", "wandb", "tensorboard", "filelock",
+    "packaging", "typing_extensions", "pkg_resources", "setuptools", "torchgen", "functorch", "jinja2", "debugpy",
+})
+"""Packages whose own frames are never worth a look. One line takes another out."""
+
+_UNTRACEABLE = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+_SPECIAL_METHODS = frozenset({
+    "__init__", "__new__", "__del__", "__repr__", "__str__", "__hash__", "__getattr__", "__getattribute__",
+    "__setattr__", "__delattr__", "__init_subclass__", "__set_name__", "__class_getitem__", "__reduce__",
+    "__reduce_ex__", "__getstate__", "__setstate__", "__deepcopy__", "__copy__", "__torch_function__",
+    "__torch_dispatch__", "__prepare__", "__instancecheck__", "__subclasscheck__",
+})
+
+
+def skip_reason(code: types.CodeType) -> str:
+    """Why frames of `code` are never looked at; "" when they are."""
+    if code.co_flags & _UNTRACEABLE:
+        return "a generator or coroutine"
+    if code.co_name in _SPECIAL_METHODS:
+        return f"the special method {code.co_name}"
+    if code.co_name in ("<module>", "<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"):
+        return f"{code.co_name} by itself"
+    if code.co_filename == _CONTAINERS and code.co_name != "forward":
+        return "a method of a container, which only arranges what is in it"
+    return file_skip_reason(code.co_filename)
+
+
+@functools.lru_cache(maxsize=4096)
+def file_skip_reason(filename: str) -> str:
+    """Why the functions of a file are never looked at; "" when they are."""
+    if filename.startswith("<"):
+        # torch.fx's generated forwards are worth a look; frozen modules and generated __init__ methods are not
+        return "" if filename.startswith(("<eval_with_key>", "<stdin>", "<ipython", "<string>")) else "generated code"
+    path = os.path.realpath(filename)
+    if path.startswith(_OURS):
+        return "ptdebug itself"
+    if path.startswith(_TORCH):
+        inner = path.endswith(("module.py", "_functions.py"))
+        return "" if path.startswith(_NN_MODULES) and not inner else "torch itself"
+    for site in _SITE:
+        if site in path:
+            package = path.rsplit(site, 1)[1].split(os.sep, 1)[0].removesuffix(".py")
+            return f"the package {package}" if package in INFRASTRUCTURE else ""
+    return "the standard library" if path.startswith(_STDLIB) else ""
+
+
+@functools.lru_cache(maxsize=4096)
+def is_program(filename: str) -> bool:
+    """Whether stacks show lines of the file: the program's files and packages that are installed beside torch, but no
+    torch, no standard library and nothing of ours."""
+    if filename.startswith("<frozen"):
+        return False
+    path = os.path.realpath(filename)
+    return not path.startswith((*_OURS, _TORCH)) and (is_installed(filename) or not path.startswith(_STDLIB))
+
+
+@functools.lru_cache(maxsize=4096)
+def is_installed(filename: str) -> bool:
+    """Whether the file belongs to an installed package: not what the person wrote, who looks for an own line first."""
+    return any(site in filename for site in _SITE)
+
+
+def involves_tensors(code: types.CodeType, f_locals: Mapping[str, Any], f_globals: Mapping[str, Any]) -> bool:
+    """Whether a frame may compute with tensors: they, or modules, are among its variables, or it names torch."""
+    if any(_holds_tensor(value, 2) for value in f_locals.values()):
+        return True
+    for name in code.co_names:
+        value = f_globals.get(name)
+        if isinstance(value, (torch.Tensor, torch.nn.Module)):
+            return True
+        if isinstance(value, types.ModuleType) and (value is torch or value.__name__.startswith("torch.")):
+            return True
+    return False
+
+
+_ATOMS = (
+    int, float, str, bytes, bool, type(None), types.FunctionType, types.BuiltinFunctionType, types.ModuleType, type,
+)
+
+
+def _holds_tensor(value: Any, depth: int) -> bool:
+    if type(value) in _ATOMS:
+        return False
+    if issubclass(type(value), (torch.Tensor, torch.nn.Module)):
+        return True
+    if depth == 0:
+        return False
+    for kind, items in _ITEMS.items():
+        if issubclass(type(value), kind):
+            return any(_holds_tensor(item, depth - 1) for item in list(itertools.islice(items(value), 32)))
+    if type(value) is types.MethodType:
+        return _holds_tensor(value.__self__, depth)
+    own: dict[str, Any] = {}
+    if type(value).__dictoffset__:
+        with contextlib.suppress(AttributeError):
+            own = object.__getattribute__(value, "__dict__")
+    return any(_holds_tensor(item, depth - 1) for item in list(own.values())[:32])
+
+
+_ITEMS: dict[type, Callable[[Any], Iterable[Any]]] = {
+    list: list.__iter__, tuple: tuple.__iter__, set: set.__iter__, frozenset: frozenset.__iter__, dict: dict.values,
+}
+"""Containers, and how to see their items past the methods of a subclass, which are the program's."""
+
+
+def program_frames(frame: types.FrameType | None) -> list[types.FrameType]:
+    """The frames of the program from `frame` outwards, innermost last: without torch's, ptdebug's and the library's.
+
+    What lies outside of `ptdebug run` (the console script of an installation) is not the program's either.
+    """
+    frames = []
+    while frame is not None and frame.f_code.co_filename != _LAUNCH:
+        if not file_skip_reason(frame.f_code.co_filename):
+            frames.append(frame)
+        frame = frame.f_back
+    return frames[::-1]
+
+

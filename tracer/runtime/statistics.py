@@ -1,0 +1,68 @@
+"""What the tracer has done in this process, in numbers."""
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from ...artifacts.records import Break, Recompile
+
+
+class Converted(Protocol):
+    """What is counted of a converted frame."""
+
+    @property
+    def graphs(self) -> int:
+        """Graphs that were compiled."""
+
+    @property
+    def ops(self) -> int:
+        """Operations in them."""
+
+    @property
+    def breaks(self) -> tuple[Break, ...]:
+        """Where the frame breaks."""
+
+
+class Statistics:
+    """Counts, and how often each reason for a break, a recompilation or an eager frame was met."""
+
+    def __init__(self) -> None:
+        self.reasons: Counter[str] = Counter()
+        self.graphs = self.ops = self.graph_breaks = self.recompiles = 0
+
+    def clear(self) -> None:
+        """Start anew."""
+        self.__init__()  # type: ignore[misc]
+
+    def compiled(self, converted: Converted) -> None:
+        """A frame was compiled."""
+        self.graphs += converted.graphs
+        self.ops += converted.ops
+        self.broke(converted.breaks)
+
+    def broke(self, breaks: Sequence[Break]) -> None:
+        """A frame was broken, or left alone because of these."""
+        self.graph_breaks += len(breaks)
+        for graph_break in breaks:
+            self.reasons[f"graph break: {graph_break.message}"] += 1
+
+    def recompiled(self, reason: Recompile) -> None:
+        """An entry existed, and did not fit."""
+        self.recompiles += 1
+        self.reasons[f"recompile: {reason.guard}, got {reason.actual}"] += 1
+
+    def skipped(self, reason: str) -> None:
+        """A frame turned out to have nothing to compile."""
+        self.reasons[f"skipped: {re.sub(r' at 0x[0-9a-f]+', '', reason)}"] += 1
+
+    def as_dict(self) -> dict[str, Any]:
+        """The form of `ptdebug.stats()`."""
+        return {
+            "graphs": self.graphs, "ops": self.ops, "graph_breaks": self.graph_breaks, "recompiles": self.recompiles,
+            "reasons": dict(self.reasons),
+        }
+
+
+STATISTICS = Statistics()

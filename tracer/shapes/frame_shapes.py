@@ -1,0 +1,593 @@
+"""Fake tensors for the inputs of a frame, and which of their sizes are symbols.
+
+`DynamicPolicy` remembers, for a code object, the sizes, strides and ints that each source had at earlier compilations:
+what changed becomes a symbol, so that a third value does not compile again. `FrameShapes` holds the fake tensor mode
+and shape environment of one attempt to trace a frame, makes the fakes, and in the end states the conditions on the
+symbols under which the trace is valid.
+"""
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Self
+
+import sympy
+import torch
+from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
+from torch._guards import Source as TorchSource
+from torch._subclasses.fake_tensor import DynamicOutputShapeException, FakeTensor, FakeTensorMode
+from torch._subclasses.meta_utils import MetaTensorDesc, MetaTensorDescriber
+from torch.fx.experimental import symbolic_shapes
+from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, free_unbacked_symbols
+from torch.utils._sympy.numbers import int_oo
+from torch.utils._sympy.value_ranges import ValueRanges
+
+from ...artifacts import records
+from ...artifacts.context import CompileContext
+from ...artifacts.records import Location
+from ..operator_checks.custom_ops import TORCHS
+from ..operator_checks.eager_checks import refuse
+from ..operator_checks.scalar_overflow_checks import refuse_what_does_not_fit
+from ..operator_checks.size1_strides import as_in_eager, is_view
+from ..operator_checks.symbolic_meta_kernels import FORMS
+from ..runtime.device_guard import hold_device_guard
+from ..sources.display_names import in_words
+from ..sources.source import SizeSource, Source
+
+Sizes = tuple[int | None, ...]
+"""One number for each dimension; None where it is a symbol, or has been seen to change."""
+
+
+class CaptureFakeMode(FakeTensorMode):
+    """A FakeTensorMode whose dispatch does not go through `torch._disable_dynamo`, which would import TorchDynamo.
+
+    Where sizes are symbols, composite operators run in their Python form while the mode is on: the C++ forms of some
+    (matmul in torch 2.11) read sizes as numbers, and so would turn the symbols into constants.
+    """
+
+    _in_fake_kernel = False
+    """Whether the fake kernel of an operator that is not torch's runs: eager makes none of its calls."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if not self._in_fake_kernel:
+            refuse(func, args, kwargs)
+        if func.namespace not in TORCHS and not self._in_fake_kernel:
+            self._in_fake_kernel = True
+            try:
+                return _fake_dispatch(self, func, types, args, kwargs)
+            finally:
+                self._in_fake_kernel = False
+        if func is _PIXEL_UNSHUFFLE and (free_unbacked_symbols(args[0]) or 0 in args[0].shape):
+            raise NotImplementedError("eager gives what has no elements its own shape back")
+        if func is _PACK_PADDED_SEQUENCE:  # torch's fake kernel gives other sizes, and the numbers another dtype
+            raise DynamicOutputShapeException(func)
+        if func in FORMS and not kwargs and self._has_symbols() and isinstance(args[0], FakeTensor):
+            return FORMS[func](*args)
+        made: Any = _fake_dispatch(self, func, types, args, kwargs)
+        if not self._in_fake_kernel:
+            refuse_what_does_not_fit(func, args, kwargs or {}, made)
+        strides = as_in_eager(func, args, made)
+        return made if strides is None else self._laid_out(func, args[0], made, strides)
+
+    def _laid_out(self, func: Any, source: torch.Tensor, made: torch.Tensor, strides: tuple[int, ...]) -> Any:
+        if is_view(func):
+            place = (source, made.shape, strides, made.storage_offset())
+            return _fake_dispatch(self, torch.ops.aten.as_strided.default, (), place, {})
+        options = {"dtype": made.dtype, "device": made.device}
+        return _fake_dispatch(self, torch.ops.aten.empty_strided.default, (), (made.shape, strides), options)
+
+    def __enter__(self) -> Self:
+        super().__enter__()
+        symbolic = self._has_symbols()
+        self.cache_enabled = self.cache_enabled and not symbolic  # its keys and entries cost more than the operators
+        python_form = torch._C._EnablePythonDispatcher() if symbolic else contextlib.nullcontext()
+        python_form.__enter__()
+        self._python_forms.append(python_form)
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        self._python_forms.pop().__exit__(*exception)
+        super().__exit__(*exception)
+
+    @cached_property
+    def _python_forms(self) -> list[Any]:
+        return []
+
+    def _has_symbols(self) -> bool:
+        return self.shape_env is not None and bool(self.shape_env.var_to_range)
+
+
+_fake_dispatch = getattr(FakeTensorMode.__torch_dispatch__, "__wrapped__", FakeTensorMode.__torch_dispatch__)
+_PIXEL_UNSHUFFLE = torch.ops.aten.pixel_unshuffle.default
+_PACK_PADDED_SEQUENCE = torch.ops.aten._pack_padded_sequence.default
+
+
+@dataclass(frozen=True)
+class _Place(symbolic_shapes.SLoc):
+    """Where a guard comes from, in ShapeEnv's terms, with our own location."""
+
+    ours: Location | None = None
+
+
+_NOWHERE = _Place("", None)
+
+
+class CaptureShapeEnv(ShapeEnv):
+    """A ShapeEnv that names its symbols s0, s1, ... and asks the tracer, not the stack, where a guard comes from.
+
+    `settled` are the symbols that were fixed to a value or expressed by others: (symbol, by what, where).
+    """
+
+    locate: Callable[[], Location] | None = None
+
+    def __init__(self, **options: Any) -> None:
+        self.settled: list[tuple[sympy.Symbol, sympy.Expr, Location | None]] = []
+        self._assuming = False
+        super().__init__(**options)
+        self.drawn: set[sympy.Symbol] = set()  # those that stand for numbers of Python's random
+
+    def _maybe_guard_rel(self, expr: sympy.Expr) -> None:  # type: ignore[override]  # theirs is cached
+        """Learn from a condition that was just taken to hold.
+
+        One on unbacked symbols is only checked when the graph runs. It may not put one size for another in the whole
+        program, as the check itself would then compare a size with itself; nor may it narrow what is known of inputs,
+        as guards would then leave out what only the check has said.
+        """
+        outer = self._assuming
+        self._assuming = outer or not expr.free_symbols <= self.backed_var_to_val.keys()
+        try:
+            super()._maybe_guard_rel(expr)
+        finally:
+            self._assuming = outer
+
+    def _update_var_to_range(self, symbol: sympy.Symbol, vr: ValueRanges[Any], *args: Any, **options: Any) -> None:
+        if not (self._assuming and symbol in self.backed_var_to_val):
+            super()._update_var_to_range(symbol, vr, *args, **options)
+
+    def _set_replacement(self, a: sympy.Symbol, tgt: sympy.Expr, msg: str) -> None:
+        if self._assuming and msg != "find":  # that only shortens a chain of replacements made before
+            return
+        super()._set_replacement(a, tgt, msg)
+        if self.replacements.get(a) == tgt:
+            self.settled.append((a, tgt, self.locate() if self.locate is not None else None))
+
+    def _generate_unique_id(self, source_name: str) -> int:
+        self.unique_ids.add(len(self.unique_ids))
+        return len(self.unique_ids) - 1
+
+    def _get_stack_summary(self, is_debug: bool = False, framework_loc: str | None = None) -> tuple[Any, str]:
+        return (_NOWHERE if self.locate is None else _Place("", None, self.locate())), ""
+
+
+@dataclass(frozen=True, eq=False)
+class _SymbolSource(TorchSource):
+    """One of our sources in the form that ShapeEnv knows."""
+
+    ours: Source
+
+    @property
+    def name(self) -> str:
+        return self.ours.expression
+
+
+_MARKED = "the program marked it"
+
+
+class MarkedDynamicError(symbolic_shapes.ConstraintViolationError):
+    """A size marked dynamic is one number all the same; stock raises ConstraintViolationError, too."""
+
+
+class DynamicPolicy:
+    """Which sizes and ints of a code object are symbols.
+
+    `history` outlives the compilation (it is kept in the code object's frame state). `dynamic`: None = what has changed
+    between compilations; True = every size of 2 or more from the start; False = nothing. Each size, but of
+    parameters, is a decision of kind "dynamic", asked of `context` once for each compilation.
+    """
+
+    def __init__(
+        self, history: dict[str, Any], dynamic: bool | None = None, context: CompileContext | None = None
+    ) -> None:
+        self.history = history
+        self.dynamic = dynamic
+        self.context = context
+        self._decided: dict[str, bool] = {}
+        self.reasons: dict[str, str] = {}  # why each size or number is a symbol or not
+
+    def tensor(self, source: Source, tensor: torch.Tensor) -> tuple[Sizes, Sizes]:
+        """(sizes, strides) of `tensor` with None where a symbol is wanted. Parameters are static."""
+        sizes, strides = tuple(tensor.size()), tuple(tensor.stride())
+        if self.dynamic is False or isinstance(tensor, torch.nn.Parameter):
+            return sizes, strides
+        wanted_sizes, wanted_strides = self._remember(source.expression, sizes, strides)
+        static = getattr(tensor, "_dynamo_static_indices", ())
+        marked, strictly = _marked_dynamic(tensor), getattr(tensor, "_dynamo_dynamic_indices", ())
+        chosen = []
+        for i, size in enumerate(wanted_sizes):
+            varies = i in marked or ((size is None or bool(self.dynamic)) and i not in static)
+            why = (
+                _MARKED if i in strictly
+                else "the program asked for it, if it can be" if i in marked
+                else "the program marked it static" if i in static
+                else "it was another at an earlier compilation" if size is None
+                else "dynamic=True" if self.dynamic
+                else "it has not been seen to change"
+            )
+            chosen.append(None if self._decide(f"{source.expression}.size()[{i}]", varies, why) else sizes[i])
+        return tuple(chosen), wanted_strides
+
+    def _decide(self, subject: str, varies: bool, why: str) -> bool:
+        """Whether `subject` is a symbol; a compilation that starts again does not ask again."""
+        self.reasons[subject] = why
+        if self.context is None or not (self.context.recording or self.context.overrides):
+            return varies
+        if subject not in self._decided:
+            default = "symbol" if varies else "number"
+            options = ("symbol", "number")
+            self._decided[subject] = self.context.decide("dynamic", subject, options, default, why) == "symbol"
+        return self._decided[subject]
+
+    def _remember(self, key: str, sizes: tuple[int, ...], strides: tuple[int, ...]) -> tuple[Sizes, Sizes]:
+        seen = self.history.get(key)
+        if not isinstance(seen, tuple) or len(seen[0]) != len(sizes):
+            self.history[key] = (sizes, strides)
+            return sizes, strides
+        merged = tuple(
+            tuple(old if old == new else None for old, new in zip(before, now))
+            for before, now in zip(seen, (sizes, strides))
+        )
+        self.history[key] = merged
+        return merged[0], merged[1]
+
+    def number(self, source: Source, value: float) -> bool:
+        """Whether the int or float behind `source` is an input: it has been seen with another value before."""
+        if self.dynamic is False:
+            return False
+        key = source.expression
+        seen = self.history.setdefault(key, value)
+        if isinstance(seen, tuple):
+            return False
+        if seen is not None and (type(seen) is not type(value) or seen == value):
+            return False
+        self.history[key] = None
+        return self._decide(key, True, "it was another at an earlier compilation")
+
+
+def _marked_range(tensor: torch.Tensor, dimension: int) -> ValueRanges[Any] | None:
+    """The min and max of torch._dynamo.mark_dynamic for a dimension."""
+    for marked in getattr(tensor, "_dynamo_dynamic_range", ()):
+        if marked.dim == dimension and (marked.min is not None or marked.max is not None):
+            return ValueRanges(marked.min or 0, int_oo if marked.max is None else marked.max)
+    return None
+
+
+def _marked_dynamic(tensor: torch.Tensor) -> set[int]:
+    """Dimensions that the program marked: torch._dynamo.mark_dynamic, maybe_mark_dynamic and mark_unbacked."""
+    marked: set[int] = set()
+    for attribute in ("_dynamo_dynamic_indices", "_dynamo_weak_dynamic_indices", "_dynamo_unbacked_indices"):
+        marked.update(getattr(tensor, attribute, ()))
+    return marked
+
+
+@dataclass(frozen=True)
+class ShapeGuard:
+    """A condition on symbols: `expression` is Python over `names`, whose values are found at `sources`; `location` is
+    the line of the program that decided by it."""
+
+    expression: str
+    names: tuple[str, ...]
+    sources: tuple[Source, ...]
+    location: Location | None = field(default=None, compare=False)
+
+
+def memory_of(fake: torch.Tensor) -> int | None:
+    """Which memory a tensor has, below the wrappers of transforms; None of one that has none."""
+    while torch._C._functorch.is_functorch_wrapped_tensor(fake):
+        fake = torch._C._functorch.get_unwrapped(fake)
+    return fake.untyped_storage()._cdata if torch._C._has_storage(fake) else None
+
+
+class _WithoutGradients(MetaTensorDescriber):
+    """Describes a tensor for its fake without its `.grad`: that is read of the real tensor, as an input of its own,
+    and may have another dtype (after `p.data = ...`), which torch refuses to give a fake."""
+
+    def describe_tensor(self, t: torch.Tensor, *, recurse: bool = True, trace: bool = False) -> MetaTensorDesc[Any]:
+        described: MetaTensorDesc[Any] = super().describe_tensor(t, recurse=recurse, trace=trace)
+        object.__setattr__(described, "grad", None)
+        return described
+
+
+class FrameShapes:
+    """Fake mode, shape environment and fakes of one attempt to trace a frame. Needs `lean.without_dynamo()` around."""
+
+    def __init__(self, policy: DynamicPolicy) -> None:
+        hold_device_guard()
+        self.policy = policy
+        # What only the data of a tensor tells becomes an unbacked symbol, which `TraceGraph` may refuse.
+        self.shape_env = CaptureShapeEnv(allow_scalar_outputs=True, allow_dynamic_output_shape_ops=True)
+        self.fake_mode = CaptureFakeMode(shape_env=self.shape_env, allow_non_fake_inputs=False)
+        self.fake_mode.fake_tensor_converter.meta_converter.describer = _WithoutGradients()
+        self._fakes: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+        self._sources: dict[int, Source] = {}  # of the real tensors that have fakes, by id
+        self._dims: dict[int, tuple[Sizes, Sizes]] = {}  # of the real tensors that have symbols, by id
+        self._symbols: dict[sympy.Symbol, Source] = {}
+        self._hints: dict[sympy.Symbol, float] = {}  # their values at this call
+        self._relations: list[tuple[Source, sympy.Expr]] = []  # the value at the source equals the expression
+        self._ranges: dict[sympy.Symbol, tuple[sympy.Expr, sympy.Expr]] = {}  # at creation
+
+    def fakify(self, tensor: torch.Tensor, source: Source) -> torch.Tensor:
+        """The fake of a real tensor; the same for the same tensor. `guards.add(source, "TENSOR_MATCH", tensor)` goes
+        with it."""
+        known = self._fakes.get(id(tensor))
+        if known is not None:
+            return known[1]
+        sizes, strides = self.policy.tensor(source, tensor)
+        lazy = tensor.is_neg() or tensor.is_conj()  # which a fake of symbolic sizes would not be
+        if tensor.layout is not torch.strided or lazy or (None not in sizes and None not in strides):
+            fake: torch.Tensor = self.fake_mode.from_tensor(tensor, static_shapes=True, source=_SymbolSource(source))
+        else:
+            fake = self._symbolic(tensor, source, sizes, strides)
+        self._fakes[id(tensor)] = (tensor, fake)
+        self._sources[id(tensor)] = source
+        return fake
+
+    def forget(self) -> None:
+        """Let go of the real tensors: torch swaps two (`swap_tensors`, for conversions of modules) only where nothing
+        refers to them weakly either. What fakes they have is asked no more."""
+        self._fakes.clear()
+        describer = self.fake_mode.fake_tensor_converter.meta_converter.describer
+        describer.lookup_tensor.clear()
+        describer.lookup_storage.clear()
+
+    def beginnings(self, fake: torch.Tensor) -> list[tuple[Source, int, int | torch.SymInt]]:
+        """Where the tensors are read that have their elements in the memory of `fake`, each with the storage offset of
+        it and of its fake, which is 0 where a size is a symbol. TENSOR_MATCH says nothing about these."""
+        memory = memory_of(fake)
+        given = [(self._sources.get(number), *pair) for number, pair in self._fakes.items()]
+        return [
+            (source, int(real.storage_offset()), other.storage_offset()) for source, real, other in given
+            if source is not None and memory is not None and memory_of(other) == memory
+        ]  # fmt: skip
+
+    def has_base(self, view: torch.Tensor) -> bool:
+        """Whether a view that is read now is one of its base as fakes know it. It is not where the base got other
+        memory (`base.data = ...`), and where an operation of the graph has made the base need gradients; nor can a
+        view be read that was made without gradients, and whose base got some since. Nor is a view known whose node
+        autograd was not asked for since an operation gave its base one: until then it may not be written, and whoever
+        asks (`Tensor.is_leaf` does, `aten.is_leaf` does not) changes that."""
+        base = view._base
+        assert base is not None
+        if view.requires_grad and view._version and torch.ops.aten.is_leaf(view):
+            return False
+        fake = self.fake_mode.fake_tensor_converter._get_memo(base)
+        if fake is not None and fake.requires_grad != base.requires_grad:
+            return False
+        try:
+            _ = view.is_leaf  # asks autograd for the view's node
+        except RuntimeError:
+            return False
+        return base.untyped_storage()._cdata == view.untyped_storage()._cdata
+
+    def stands_for(self, tensor: torch.Tensor, other: torch.Tensor) -> None:
+        """`other` has the sizes of `tensor`, which has a fake."""
+        self._fakes[id(other)] = other, self._fakes[id(tensor)][1]
+        if id(tensor) in self._dims:
+            self._dims[id(other)] = self._dims[id(tensor)]
+
+    def symbolic_int(self, value: int, source: Source) -> torch.SymInt | int:
+        """The int behind `source`: a symbol when it has been seen to vary, else `value` itself (guard on it then).
+
+        One of more than 64 bits is never a symbol: operators refuse it."""
+        if not -(2**63) <= value < 2**63 or not self.policy.number(source, value):
+            return value
+        return self.int_symbol(value, source)
+
+    def int_symbol(self, value: int, source: Source) -> torch.SymInt:
+        """A symbol for an int that is an input of the graph."""
+        theirs = _SymbolSource(source)
+        symbol = self.shape_env.create_unspecified_symbol(value, source=theirs, dynamic_dim=DimDynamic.DYNAMIC)
+        self._bind(symbol, source, value)
+        made: Any = self.shape_env.create_symintnode(symbol, hint=value, source=theirs)
+        return made
+
+    def float_symbol(self, value: float, source: Source) -> torch.SymFloat:
+        """A symbol for a float that is an input of the graph."""
+        theirs = _SymbolSource(source)
+        symbol = self.shape_env.create_unspecified_symbol(value, source=theirs, dynamic_dim=DimDynamic.DYNAMIC)
+        self._bind(symbol, source, value)
+        made: Any = self.shape_env.create_symfloatnode(symbol, hint=value, source=theirs)
+        return made
+
+    def drawn(self, kind: type, bounds: tuple[int, int] | None = None) -> torch.SymInt | torch.SymFloat:
+        """A symbol for an int (between `bounds`, both included) or a float that is drawn before the graph runs."""
+        env = self.shape_env
+        made = env.create_unbacked_symint() if kind is int else env.create_unbacked_symfloat()
+        symbol = made.node.expr
+        env.pending_fresh_unbacked_symbols.remove(symbol)
+        env.drawn.add(symbol)
+        if bounds is not None:
+            env.var_to_range[symbol] &= ValueRanges(*bounds)
+        return made
+
+    def assertions(self) -> set[sympy.Expr]:
+        """The conditions on unbacked symbols that torch has assumed so far, and would have checked at run time."""
+        return {a.expr for group in self.shape_env.deferred_runtime_asserts.values() for a in group}
+
+    def static_dims(self, tensor: torch.Tensor) -> tuple[Sizes, Sizes]:
+        """Sizes and strides that a TENSOR_MATCH checks; None where a symbol's conditions say what is allowed."""
+        return self._dims.get(id(tensor)) or (tuple(tensor.size()), tuple(tensor.stride()))
+
+    def _symbolic(self, tensor: torch.Tensor, source: Source, sizes: Sizes, strides: Sizes) -> torch.Tensor:
+        fake_sizes = [
+            self._symbol(value, SizeSource(source, "size", i), _marked_range(tensor, i)) if sizes[i] is None else value
+            for i, value in enumerate(tensor.size())
+        ]
+        fake_strides = self._strides(tensor, source, fake_sizes, strides)
+        # An input may first be met inside torch.func.grad, or in another mode than it was made in.
+        with temporarily_clear_interpreter_stack(), torch.inference_mode(tensor.is_inference()):
+            with self.fake_mode, torch.no_grad():
+                fake = torch.empty_strided(fake_sizes, fake_strides, dtype=tensor.dtype, device=tensor.device)
+            if tensor.requires_grad:
+                fake.requires_grad_()
+                if not tensor.is_leaf and tensor._is_view():
+                    with self.fake_mode, torch.enable_grad():
+                        fake = fake.view_as(fake)
+                elif not tensor.is_leaf:  # with a history, and no view of a leaf, which may not be written
+                    fake = torch._C._functions.DelayedError("the history of an input", 1)(fake)
+        self._dims[id(tensor)] = (_numbers(fake_sizes), _numbers(fake_strides))
+        return fake
+
+    def _strides(
+        self, tensor: torch.Tensor, source: Source, sizes: Sequence[int | torch.SymInt], wanted: Sizes
+    ) -> list[int | torch.SymInt]:
+        """Strides of the fake, from the innermost out: size*stride of a dimension inside where that is what it is (so
+        a contiguous tensor stays one at every size), else the number, or a symbol when it has been seen to change."""
+        real_sizes, real = tensor.size(), tensor.stride()
+        result: dict[int, int | torch.SymInt] = {}
+        candidates: dict[int, int | torch.SymInt] = {}
+        for i in sorted(range(tensor.dim()), key=lambda d: (real[d], -d)):
+            step = SizeSource(source, "stride", i)
+            product = candidates.get(real[i])
+            if isinstance(product, torch.SymInt):
+                result[i] = product
+                self._relations.append((step, product.node.expr))
+            elif wanted[i] is None and product is None:
+                result[i] = self._symbol(real[i], step)
+            else:
+                result[i] = real[i]
+            candidates[real[i] * real_sizes[i]] = result[i] * sizes[i]
+        return [result[i] for i in range(tensor.dim())]
+
+    def _symbol(self, value: int, source: Source, bounds: ValueRanges[Any] | None = None) -> torch.SymInt | int:
+        """A symbol for a size or stride; 0 and 1 stay numbers, and equal sizes share one symbol, as in stock."""
+        theirs = _SymbolSource(source)
+        expression = self.shape_env.create_symbol(value, source=theirs, dynamic_dim=DimDynamic.DUCK)
+        if isinstance(expression, sympy.Symbol):
+            if bounds is not None:
+                self._narrow(expression, value, source, bounds)
+            self._bind(expression, source, value)
+        return self.shape_env.create_symintnode(expression, hint=value, source=theirs)
+
+    def _narrow(self, symbol: sympy.Symbol, value: int, source: Source, bounds: ValueRanges[Any]) -> None:
+        """Keep to the range that the program marked: the code is compiled for it and guards say so."""
+        if not bounds.lower <= value <= bounds.upper:
+            name, marked = in_words(source), f"{bounds.lower} to {bounds.upper}"
+            raise MarkedDynamicError(f"Constraints violated ({name})! It is {value}, and is marked with {marked}")
+        self.shape_env.var_to_range[symbol] &= bounds
+        if symbol in self._ranges:
+            narrowed = self.shape_env.var_to_range[symbol]
+            self._ranges[symbol] = narrowed.lower, narrowed.upper
+
+    def _bind(self, symbol: sympy.Symbol, source: Source, value: float) -> None:
+        if symbol not in self._symbols:
+            self._symbols[symbol] = source
+            self._hints[symbol] = value
+            bounds = self.shape_env.var_to_range[symbol]
+            self._ranges[symbol] = (bounds.lower, bounds.upper)
+        else:
+            self._relations.append((source, symbol))
+
+    def place_of(self, number: sympy.Expr) -> Source | None:
+        """Where a size that is a symbol is read."""
+        return self._symbols.get(number)
+
+    def story(self) -> tuple[records.Symbol, ...]:
+        """Each symbol with where it comes from, why it varies, and what narrowed it, in the order in which that was."""
+        events: dict[str, list[records.SymbolEvent]] = {}
+        for stated in self.shape_env.guards:
+            text, location = python(stated.expr), getattr(stated.sloc, "ours", None)
+            for symbol in stated.expr.free_symbols:
+                events.setdefault(str(symbol), []).append(records.SymbolEvent(f"needs {text}", location))
+        for symbol, target, location in dict.fromkeys(self.shape_env.settled):
+            text = f"is {python(target)} from here on: the code serves no other value" if target.is_number else (
+                f"is the same as {python(target)} from here on")
+            events.setdefault(str(symbol), []).append(records.SymbolEvent(text, location))
+        made = []
+        for symbol, source in self._symbols.items():
+            expression = source.expression
+            value = str(self._hints.get(symbol, ""))
+            why = self.policy.reasons.get(expression, "")
+            name = str(symbol)
+            made.append(
+                records.Symbol(name, in_words(source), expression, value, why, tuple(events.get(name, ())))
+            )
+        return tuple(made)
+
+    def check_marks(self) -> None:
+        """Raise MarkedDynamicError where a size that the program marked dynamic was fixed to one value."""
+        fixed = {symbol for symbol, target, _ in self.shape_env.settled if target.is_number}
+        for symbol in fixed:
+            source = self._symbols.get(symbol)
+            if source is None or self.policy.reasons.get(source.expression) != _MARKED:
+                continue
+            events = next(s.events for s in self.story() if s.name == str(symbol))
+            lines = [f"  {e.text}" + (f"  ({e.location.file}:{e.location.line})" if e.location else "") for e in events]
+            raise MarkedDynamicError(
+                f"Constraints violated ({in_words(source)})! It is marked dynamic (mark_dynamic), but the function "
+                f"works for one value of it only. {symbol} stands for it, {self._hints[symbol]} at this call:\n"
+                + "\n".join(lines) + "\nTake the mark away, use maybe_mark_dynamic, or change the lines above."
+            )
+
+    def may_fix(self, symbols: Sequence[sympy.Symbol]) -> bool:
+        """Whether guards may leave one value only of each: it is known at the call, and not marked dynamic."""
+        sources = [self._symbols.get(symbol) for symbol in symbols]
+        return all(source is not None and self.policy.reasons.get(source.expression) != _MARKED for source in sources)
+
+    # ---- conditions -------------------------------------------------------------------------------------------------
+    def conditions(self) -> Iterator[ShapeGuard]:
+        """What must hold of the symbols' values for the trace to be valid; each symbol's range first."""
+        for symbol, (lower, upper) in self._ranges.items():
+            bounds = [f"{lower} <= {symbol}"] if lower.is_Integer else []
+            bounds += [f"{symbol} <= {upper}"] if upper.is_Integer else []
+            if bounds:
+                yield self._guard(" and ".join(bounds), [symbol])
+        for number, (source, expression) in enumerate(self._relations):
+            guard = self._guard(python(expression), sorted(expression.free_symbols, key=str))
+            name = f"actual_{number}"
+            yield ShapeGuard(f"{name} == {guard.expression}", (name, *guard.names), (source, *guard.sources))
+        seen = set()
+        for stated in self.shape_env.guards:
+            expression = stated.expr
+            if expression in seen or expression is sympy.true or not expression.free_symbols:
+                continue
+            seen.add(expression)
+            location = getattr(stated.sloc, "ours", None)
+            yield self._guard(_with_sign(expression), sorted(expression.free_symbols, key=str), location)
+
+    def _guard(self, text: str, symbols: Sequence[sympy.Symbol], location: Location | None = None) -> ShapeGuard:
+        return ShapeGuard(text, tuple(map(str, symbols)), tuple(self._symbols[s] for s in symbols), location)
+
+
+def says_not_negative(expression: sympy.Expr) -> bool:
+    """Whether a condition says no more than that a size is not negative: making the tensor checks that."""
+    if isinstance(expression, sympy.Ge):
+        return expression.lhs.is_Symbol and expression.rhs == 0
+    if isinstance(expression, sympy.Le):
+        return expression.rhs.is_Symbol and expression.lhs == 0
+    return expression is sympy.true
+
+
+def _with_sign(expression: sympy.Expr) -> str:
+    """A condition as Python; of a float that must be 0.0, also that it is not -0.0, which none is traced with."""
+    text = python(expression)
+    if isinstance(expression, sympy.Eq) and expression.lhs.is_Symbol and expression.rhs.is_zero:
+        if not expression.lhs.is_integer:
+            return f"{text} and math.copysign(1.0, {expression.lhs}) == 1.0"
+    return text
+
+
+def _numbers(values: Sequence[int | torch.SymInt]) -> Sizes:
+    return tuple(v if isinstance(v, int) else None for v in values)
+
+
+def python(expression: sympy.Expr) -> str:
+    """A sympy expression on symbols as Python."""
+    from torch.utils._sympy.printers import PythonPrinter  # 0.1 s, and only for frames with symbols
+
+    return PythonPrinter().doprint(expression)

@@ -1,0 +1,91 @@
+"""Places and objects as the person who wrote the program would name them: `self.layers[0].weight`, `x.sum() > 20`."""
+from __future__ import annotations
+
+import linecache
+import re
+
+from ...artifacts.records import Location
+from .source import (
+    AttrSource,
+    CallSource,
+    CellSource,
+    ComputedSource,
+    DefaultSource,
+    DrawSource,
+    GlobalSource,
+    ItemSource,
+    KeySource,
+    KnownSource,
+    LocalSource,
+    ModuleGlobalSource,
+    SizeSource,
+    Source,
+    call_text,
+)
+
+_MODULE_DICTS = frozenset(("_modules", "_parameters", "_buffers"))
+_BEHIND = frozenset(("proxied", "mapping_of", "tensor_of"))
+"""Functions to an object that the program does not tell from the one that stands before it."""
+_LONGEST = 100
+_BLOCK = re.compile(r"(async |)(if|elif|for|with|while|class|def|match)\b.*:( *#.*)?$")
+"""The first line of a block: what is said of the statement is not about its body."""
+
+
+def in_words(source: Source) -> str:
+    """The object behind `source` as the program would write it; attributes of modules without the dicts they lie in."""
+    if isinstance(source, (LocalSource, GlobalSource, CellSource, KnownSource)):
+        return source.name
+    if isinstance(source, ModuleGlobalSource):
+        return f"{source.module}.{source.name}"
+    if isinstance(source, AttrSource):
+        return f"{in_words(source.owner)}.{source.name}"
+    if isinstance(source, ItemSource):
+        return _item(source)
+    if isinstance(source, SizeSource):
+        which = "" if source.kind == "storage_offset" else source.dimension
+        return f"{in_words(source.owner)}.{source.kind}({which})"
+    if isinstance(source, CallSource) and source.function in _BEHIND:
+        return in_words(source.owner)
+    if isinstance(source, CallSource):
+        return f"{source.function}({in_words(source.owner)})"
+    if isinstance(source, ComputedSource):
+        return call_text(source.function, [in_words(arg) for arg in source.args])
+    if isinstance(source, DrawSource):
+        return source.text
+    if isinstance(source, KeySource):
+        return f"key {source.index} of {in_words(source.owner)}"
+    if isinstance(source, DefaultSource):
+        which = source.key if isinstance(source.key, str) else f"number {source.key}"
+        return f"the default {which} of {in_words(source.owner)}"
+    return source.expression
+
+
+def _item(source: ItemSource) -> str:
+    owner = source.owner
+    if isinstance(owner, AttrSource) and owner.name in (*_MODULE_DICTS, "__dict__") and isinstance(source.key, str):
+        name = f"{in_words(owner.owner)}.{source.key}"
+        return re.sub(r"\.(\d+)$", r"[\1]", name)
+    if isinstance(owner, CallSource) and owner.function == "values_of":
+        return f"value {source.key} of {in_words(owner.owner)}"
+    return f"{in_words(owner)}[{source.key_text}]"
+
+
+def line_of(location: Location) -> str:
+    """The text of the line, "" when the file is not there."""
+    return linecache.getline(location.file, location.line).strip()
+
+
+def expression_of(location: Location) -> str:
+    """The text between the location's columns, on one line; the whole line where no columns are known."""
+    if location.column < 0 or location.end_column < 0:
+        return line_of(location)
+    if location.end_line > location.line and _BLOCK.match(line_of(location)):
+        return line_of(location)
+    lines = [linecache.getline(location.file, number) for number in range(location.line, location.end_line + 1)]
+    if not lines or not lines[0]:
+        return ""
+    encoded = [line.encode() for line in lines]  # columns count bytes
+    encoded[-1] = encoded[-1][: location.end_column]
+    encoded[0] = encoded[0][location.column :]
+    text = " ".join(part.decode(errors="replace").strip() for part in encoded)
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"

@@ -1,0 +1,566 @@
+"""Dicts, ordered and default ones, and their views.
+
+The items of a real dict are read, and guarded, one by one when the program asks for them; its keys only when the
+program iterates or counts.
+"""
+from __future__ import annotations
+
+import enum
+import operator
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import BuiltinFunctionType, FunctionType
+from typing import TYPE_CHECKING, Any
+
+from ...breaks.unsupported import Unsupported
+from ...sources.display_names import in_words
+from ...sources.source import AttrSource, ItemSource, KeySource, Source
+from ..core.base import Value, each, with_arguments
+from ..core.constant import REGISTRY, attribute_of_builtin, constant, fold, same_kinds
+from ..core.finalizers import refuse_visible_deaths
+from ..core.keys import checked_key, objects_of
+from ..core.operators import equal, tell_apart
+from ..core.registry import CONSTANT_TYPES, FRESH, build, builds, from_python, is_stable
+from .dict_iterators import DictIterator
+from .sequences import make_tuple
+
+if TYPE_CHECKING:
+    from ..core.base import Codegen, Translator
+
+DICT_TYPES = (dict, OrderedDict, defaultdict)
+
+
+class DictValue(Value):
+    """A dict. `items` maps keys (see `Value.key`) to Values; None for what is in `real` and was not read yet."""
+
+    __slots__ = ("changes", "default_factory", "items", "key_values", "keys_guarded", "kind", "real", "stored",
+                 "texts_guarded")
+
+    def __init__(self, kind: type = dict, source: Source | None = None) -> None:
+        super().__init__(source)
+        self.kind = kind
+        self.items: dict[Any, Value | None] = {}
+        self.key_values: dict[Any, Value] = {}
+        self.real: Any = None
+        self.keys_guarded = True
+        self.texts_guarded = False
+        self.stored: dict[Any, None] = {}  # keys to which the program assigned
+        self.default_factory: Value | None = None
+        self.changes = 0  # how often a key came, went or moved
+
+    def python_type(self) -> type:
+        """dict, OrderedDict or defaultdict."""
+        return self.kind
+
+    def is_constant(self) -> bool:
+        """Never: it may change."""
+        return False
+
+    def as_constant(self) -> dict[Any, Any]:
+        """A dict of the items now, for functions that only read it."""
+        if self.real is not None:
+            raise Unsupported("not-a-constant", self.describe())
+        items = {key: value.as_constant() for key, value in self.items.items()}  # type: ignore[union-attr]
+        if self.kind is defaultdict:
+            factory = self.default_factory
+            return defaultdict(factory.as_constant() if factory is not None else None, items)
+        return items if self.kind is dict else self.kind(items)
+
+    def as_proxy(self) -> Any:
+        """A dict of what stands for the items."""
+        if self.real is not None or any(isinstance(key, Value) for key in self.items):
+            raise Unsupported("not-a-constant", self.describe())
+        return {key: value.as_proxy() for key, value in self.items.items()}  # type: ignore[union-attr]
+
+    # ---- reading ---------------------------------------------------------------------------------------------------
+    def guard_keys(self, tx: Translator) -> None:
+        """The program has seen which keys there are, and in which order."""
+        if not self.keys_guarded:
+            self.keys_guarded = True
+            if self.source is not None and self.real is not None:
+                tx.guards.add(self.source, "DICT_KEYS", list(self.real))
+                if any(type(key) is not str for key in self.real):
+                    kinds = same_kinds(self.real), "the types of the keys of {} are the same"
+                    tx.guards.add(self.source, "LAMBDA", kinds)
+
+    def guard_absent(self, tx: Translator, key: Any) -> None:
+        """The program has seen that there is no such key. Of a tensor, say, a guard knows only what its value here is:
+        that the keys are these, none of which is an object, says that it is not there."""
+        if any(objects_of(key)):
+            self.guard_keys(tx)
+        elif not self.keys_guarded and self.source is not None:
+            tx.guards.add(self.source, "NOT_IN_DICT", key)
+
+    def key_value(self, tx: Translator, key: Any) -> Value:
+        """The Value of a key."""
+        value = self.key_values.get(key)
+        if value is None:
+            if type(key) is str and self.real is not None and not _is_names(self.source):
+                self._guard_texts(tx)
+            value = self.key_values[key] = key if isinstance(key, Value) else from_python(tx, key)
+        return value
+
+    def _guard_texts(self, tx: Translator) -> None:
+        """A member of an enumeration of strings is another key than the text that it equals; guards of keys compare
+        them. Where there are keys of other types, the guards of all keys say of which."""
+        if not self.texts_guarded:
+            self.texts_guarded = True
+            if _TEXT.issuperset(map(type, self.real)):
+                tx.guards.add(self.source, "LAMBDA", _PLAIN_TEXTS)
+            else:
+                self.guard_keys(tx)
+
+    def find(self, tx: Translator, key: Value) -> Value | None:
+        """The value at `key`, or None when there is none."""
+        real_key = checked_key(tx, key)
+        if real_key not in self.items:
+            self.guard_absent(tx, real_key)
+            return None
+        return self.read(tx, real_key)
+
+    def read(self, tx: Translator, key: Any) -> Value:
+        """The value at a key that is there."""
+        value = self.items[key]
+        if value is None:
+            real: Any = dict.__getitem__(self.real, key)
+            source = self._item_source(tx, key)
+            value = build(tx, real, source) if source is not None else from_python(tx, real)
+            self.items[key] = value
+        return value
+
+    def _item_source(self, tx: Translator, key: Any) -> Source | None:
+        """Where the item is loaded from; None where the class's own `__getitem__` stands in the way
+        (but a class that keeps items as attributes too, as transformers' outputs do, has it there)."""
+        if self.source is None or type(self.real).__getitem__ in _PLAIN_GETITEMS:
+            return ItemSource(self.source, key) if self.source is not None else None
+        mirrored = getattr(self.real, "__dict__", {})
+        if isinstance(key, str) and mirrored.get(key) is dict.__getitem__(self.real, key):
+            return AttrSource(self.source, key)
+        if not is_stable(self.source):
+            item = dict.__getitem__(self.real, key)
+            if not isinstance(item, (type, tuple, str, int, FunctionType)):
+                raise Unsupported("subscript", f"{self.describe()}, whose class overrides __getitem__")
+            unchanged = (lambda owner: dict.get(owner, key) is item, f"dict.get({{}}, {key!r}) is unchanged")
+            tx.guards.add(self.source, "LAMBDA", unchanged)
+        return None
+
+    def pairs(self, tx: Translator) -> list[tuple[Value, Value]]:
+        """All keys and values."""
+        self.guard_keys(tx)
+        return [(self.key_value(tx, key), self.read(tx, key)) for key in list(self.items)]
+
+    def truth(self, tx: Translator) -> bool:
+        """Whether there are items."""
+        return bool(self.length(tx).as_constant())
+
+    def length(self, tx: Translator) -> Value:
+        """The number of items."""
+        if self.stored:
+            self.guard_keys(tx)
+        if not self.keys_guarded and self.source is not None:
+            tx.guards.add(self.source, "LENGTH", len(self.real))
+        return constant(len(self.items))
+
+    def iterate(self, tx: Translator) -> Sequence[Value]:
+        """The keys."""
+        self.guard_keys(tx)
+        return [self.key_value(tx, key) for key in self.items]
+
+    def iter(self, tx: Translator) -> Value:
+        """An iterator over the keys."""
+        return DictIterator(tx, self, "keys")
+
+    def reversed(self, tx: Translator) -> Value:
+        """An iterator over the keys from the end."""
+        return DictIterator(tx, self, "keys", -1)
+
+    def contains(self, tx: Translator, item: Value) -> bool:
+        """Whether there is such a key."""
+        key = checked_key(tx, item)
+        if key not in self.items:
+            self.guard_absent(tx, key)
+            return False
+        if not self.keys_guarded and self.source is not None and self.items[key] is None:
+            tx.guards.add(self.source, "IN_DICT", key)
+        return True
+
+    def getitem(self, tx: Translator, key: Value) -> Value:
+        """The value at a key; default_factory's where there is none."""
+        value = self.find(tx, key)
+        if value is not None:
+            return value
+        if self.default_factory is not None and not _is_none(self.default_factory):
+            value = self.default_factory.call(tx, [], {})
+            self.setitem(tx, key, value)
+            return value
+        if not key.is_constant():
+            raise Unsupported("subscript", f"{self.describe()} by {key.describe()}")
+        return tx.raise_observed(KeyError, key.as_constant())
+
+    def binary(self, tx: Translator, function: Callable[..., Any], left: Value, right: Value) -> Value | None:
+        """Union and comparison."""
+        if not (isinstance(left, DictValue) and isinstance(right, DictValue)):
+            return None
+        if function is operator.ior:
+            left.update(tx, right)
+            return left
+        if function is operator.or_:
+            merged = left.copy(tx)
+            if left.kind is dict:  # the other's class decides
+                merged.kind, merged.default_factory = right.kind, right.default_factory
+            merged.update(tx, right)
+            return merged
+        if function in (operator.eq, operator.ne):
+            left.guard_keys(tx)
+            right.guard_keys(tx)
+            result = len(left.items) == len(right.items) and all(
+                key in right.items and equal(tx, left.read(tx, key), right.read(tx, key)) for key in list(left.items)
+            )
+            if left.kind is OrderedDict and right.kind is OrderedDict:
+                result = result and list(left.items) == list(right.items)
+            return constant(result == (function is operator.eq))
+        return None
+
+    def changed(self, tx: Translator) -> None:
+        """The items are about to change."""
+        tx.effects.mutated(self)
+
+    # ---- writing ---------------------------------------------------------------------------------------------------
+    def setitem(self, tx: Translator, key: Value, value: Value) -> None:
+        """Assign an item."""
+        real_key = checked_key(tx, key)
+        self.stored[real_key] = None
+        self.changed(tx)
+        if real_key not in self.items:
+            self.key_values[real_key] = key
+            self.changes += 1
+        refuse_visible_deaths([self.items.get(real_key)])
+        self.items[real_key] = value
+
+    def delitem(self, tx: Translator, key: Value) -> None:
+        """Remove an item."""
+        found = self.find(tx, key)
+        if found is None:
+            tx.raise_observed(KeyError, key.as_constant())
+        refuse_visible_deaths([found])
+        self.guard_keys(tx)
+        self.changed(tx)
+        self.changes += 1
+        real_key = checked_key(tx, key)
+        self.key_values.setdefault(real_key, key)
+        del self.items[real_key]
+
+    def update(self, tx: Translator, other: Value) -> None:
+        """dict.update with a mapping or an iterable of pairs. OrderedDict asks any subclass of dict for its items."""
+        other_kind = other.python_type()
+        if self.kind is OrderedDict and any(type(getattr(other_kind, name, None)) is FunctionType for name in _PAIRS):
+            raise Unsupported("call", f"OrderedDict.update of {other.describe()}")
+        for key, value in pairs_of(tx, other):
+            self.setitem(tx, key, value)
+
+    def additions(self) -> Value | None:
+        """What was stored in a dict whose keys the program did not ask for."""
+        if self.keys_guarded or not self.stored:
+            return None
+        added = DictValue(dict)
+        added.items = {key: self.items[key] for key in self.stored}
+        added.key_values = self.key_values
+        return added
+
+    def removals(self) -> Sequence[Value] | None:
+        """The keys that the program removed, where it stored nothing."""
+        removed = [key for key in self.real or () if key not in self.items]
+        if self.stored or not removed or not self.key_values.keys() >= set(removed):
+            return None
+        return [self.key_values[key] for key in removed]
+
+    def updated(self, pairs: Iterable[tuple[str, Value]]) -> DictValue:
+        """This dict, made in the trace, with items under constant keys."""
+        self.items.update(pairs)
+        return self
+
+    def copy(self, tx: Translator) -> DictValue:
+        """A new dict with the same items."""
+        fresh = DictValue(self.kind)
+        fresh.default_factory = self.default_factory
+        for key, value in self.pairs(tx):
+            fresh.items[key.key()] = value
+            fresh.key_values[key.key()] = key
+        return fresh
+
+    # ---- attributes ------------------------------------------------------------------------------------------------
+    def getattr(self, tx: Translator, name: str) -> Value:
+        """Methods, and default_factory."""
+        if name == "default_factory" and self.default_factory is not None:
+            return self.default_factory
+        found = attribute_of_builtin(tx, self, self.kind, name)
+        if found is not None:
+            return found
+        stored = tx.effects.load_attr(self, name) or self._attribute(tx, name)
+        return stored or fold(tx, getattr, [constant(self.kind()), constant(name)])  # raises
+
+    def _attribute(self, tx: Translator, name: str) -> Value | None:
+        """An attribute that the program has given an OrderedDict, as `nn.Module.state_dict` does."""
+        if self.kind is not OrderedDict or self.real is None:
+            return None
+        if self.source is None:
+            raise Unsupported("attribute", f"{self.describe()}.{name}")
+        attributes = vars(self.real)
+        if name in attributes:
+            return build(tx, attributes[name], AttrSource(self.source, name))
+        tx.guards.add(self.source, "NO_ATTR", name)
+        return None
+
+    def has_attributes(self, tx: Translator) -> bool:
+        """Whether it is an OrderedDict that has attributes of its own."""
+        if self in tx.effects.attributes:
+            return True
+        if self.kind is not OrderedDict or self.real is None:
+            return False
+        if not vars(self.real) and self.source is not None:
+            tx.guards.add(self.source, "LAMBDA", (lambda owner: not vars(owner), "vars({}) is empty"))
+        return bool(vars(self.real))
+
+    def setattr(self, tx: Translator, name: str, value: Value) -> None:
+        """An attribute of an OrderedDict, which is from now on made before its items."""
+        if self.kind is not OrderedDict or hasattr(OrderedDict, name) or (self.source is None) != (self.real is None):
+            super().setattr(tx, name, value)
+        if self.source is None and not tx.effects.is_new(self):
+            tx.effects.track_new(self, OrderedDict)
+            tx.effects.mutated(self)
+        tx.effects.store_attr(self, name, value)
+
+    def call_method(self, tx: Translator, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        """A method from the table."""
+        method = METHODS.get(name)
+        if method is None:
+            if not hasattr(self.kind, name):
+                return self.getattr(tx, name)  # raises
+            raise Unsupported("call", f"{self.describe()}.{name}")
+        result: Value = with_arguments(method, tx, self, *args, **kwargs)
+        return result
+
+    def reconstruct(self, codegen: Codegen) -> None:
+        """Push keys and values, then a dict of them."""
+        if self.kind is not dict:
+            codegen.push_null()
+            codegen.const(self.kind)
+            if self.kind is defaultdict:
+                codegen(self.default_factory or constant(None))
+        for key, value in self.items.items():
+            shown = self.key_values.get(key)
+            codegen(shown if shown is not None else key) if isinstance(shown or key, Value) else codegen.const(key)
+            if value is not None:
+                codegen(value)
+            else:
+                codegen(constant(self.real[key]) if self.source is None else _Unread(ItemSource(self.source, key)))
+        codegen.build("BUILD_MAP", len(self.items))
+        if self.kind is not dict:
+            codegen.call(2 if self.kind is defaultdict else 1)
+
+    def describe(self) -> str:
+        """The type and the number of items."""
+        where = f" `{in_words(self.source)}`" if self.source is not None else ""
+        return f"a {self.kind.__name__} of {len(self.items)}{where}"
+
+
+_PLAIN_GETITEMS = tuple(kind.__getitem__ for kind in DICT_TYPES)
+
+
+METHODS: dict[str, Callable[..., Value]] = {}
+"""Methods by name, `method(tx, dict, *args, **kwargs)`; `dict_methods.py` has them."""
+
+
+class _Unread(Value):
+    """An item that only codegen looks at, to load it from its source."""
+
+    __slots__ = ()
+
+
+class DictView(Value):
+    """keys(), values() or items() of a dict. `of` is the class that the dict has in the program: `owner` is a plain
+    dict where it stores the items of an instance of a subclass."""
+
+    __slots__ = ("of", "owner", "what")
+
+    def __init__(self, owner: DictValue, what: str) -> None:
+        super().__init__()
+        self.owner = owner
+        self.of = owner.python_type()
+        self.what = what
+
+    def python_type(self) -> type:
+        """dict_keys, dict_values or dict_items."""
+        return type(getattr(self.owner.kind(), self.what)())
+
+    def truth(self, tx: Translator) -> bool:
+        """Whether there are items."""
+        return self.owner.truth(tx)
+
+    def length(self, tx: Translator) -> Value:
+        """The number of items."""
+        return self.owner.length(tx)
+
+    def iterate(self, tx: Translator) -> Sequence[Value]:
+        """The keys, values, or pairs."""
+        if self.what == "keys":
+            return self.owner.iterate(tx)
+        pairs = self.owner.pairs(tx)
+        return [value for _, value in pairs] if self.what == "values" else [make_tuple(tx, pair) for pair in pairs]
+
+    def iter(self, tx: Translator) -> Value:
+        """An iterator that fails when the dict changes its size."""
+        return DictIterator(tx, self.owner, self.what)
+
+    def reversed(self, tx: Translator) -> Value:
+        """The same, from the end."""
+        return DictIterator(tx, self.owner, self.what, -1)
+
+    def contains(self, tx: Translator, item: Value) -> bool:
+        """`in` the view."""
+        if self.what == "keys":
+            return self.owner.contains(tx, item)
+        if self.what == "values":
+            return any(equal(tx, own, item) for own in self.iterate(tx))
+        if not issubclass(item.python_type(), tuple):
+            return False
+        pair = item.iterate(tx)
+        found = self.owner.find(tx, pair[0]) if len(pair) == 2 else None
+        return found is not None and equal(tx, found, pair[1])
+
+    def binary(self, tx: Translator, function: Callable[..., Any], left: Value, right: Value) -> Value | None:
+        """Views of keys and pairs are like sets."""
+        if self.what == "values":
+            return None
+        return REGISTRY["with_views"](tx, function, left, right)
+
+    def call_method(self, tx: Translator, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        """The special methods."""
+        table = {"__iter__": self.iter, "__len__": self.length, "__reversed__": self.reversed}
+        if name in table and not args:
+            return table[name](tx)
+        if name in ("isdisjoint", "__contains__"):
+            found = any(self.contains(tx, i) for i in (args[0].iterate(tx) if name == "isdisjoint" else args))
+            return constant(found != (name == "isdisjoint"))
+        return super().call_method(tx, name, args, kwargs)
+
+    def reconstruct(self, codegen: Codegen) -> None:
+        """The view of the dict."""
+        codegen.push_null()
+        codegen(self.owner)
+        codegen.load_attr(self.what)
+        codegen.call(0)
+
+    def describe(self) -> str:
+        """For messages."""
+        return f"the {self.what} of {self.owner.describe()}"
+
+
+def pairs_of(tx: Translator, other: Value) -> Iterator[tuple[Value, Value]]:
+    """The pairs that `dict(other)` would have, each when it is asked for."""
+    storage = getattr(other, "storage", other)
+    if isinstance(storage, DictValue) and not _has_own_pairs(other.python_type()):
+        yield from storage.pairs(tx)
+        return
+    if hasattr(other.python_type(), "keys"):
+        for key in each(tx, other.call_method(tx, "keys", [], {})):
+            yield key, other.getitem(tx, key)
+        return
+    for item in each(tx, other):
+        if not hasattr(item.python_type(), "__iter__"):
+            raise Unsupported("raises", "TypeError: an item that is no pair of key and value")
+        pair = list(item.iterate(tx))
+        if len(pair) != 2:
+            raise Unsupported("raises", "ValueError: an item that is no pair of key and value")
+        yield pair[0], pair[1]
+
+
+_PAIRS = ("keys", "__getitem__")
+"""Methods that give a mapping's pairs."""
+
+
+def _has_own_pairs(cls: type) -> bool:
+    """Whether Python asks `keys` and `__getitem__` of a subclass of dict: where it is iterated in a way of its own."""
+    plain = getattr(cls, "__iter__", None) is dict.__iter__
+    return not plain and any(type(getattr(cls, name)) is FunctionType for name in ("__iter__", "keys", "__getitem__"))
+
+
+def _is_none(value: Value) -> bool:
+    return value.is_constant() and value.as_constant() is None
+
+
+_TEXT: frozenset[type] = frozenset((str,))
+_PLAIN_TEXTS = (lambda mapping: _TEXT.issuperset(map(type, mapping)), "the keys of {} are plain texts")
+
+
+def _is_names(source: Source | None) -> bool:
+    """Whether a dict, if there is a way to it, has names of attributes as keys, which are text."""
+    return source is None or (isinstance(source, AttrSource) and source.name in _NAMES)
+
+
+_NAMES = ("__dict__", "_modules", "_parameters", "_buffers")
+
+
+# ---- real dicts ----------------------------------------------------------------------------------------------------
+@builds(dict, defaultdict)
+def build_dict(tx: Translator, obj: dict[Any, Any], source: Source | None) -> Value:
+    """A dict whose items are read when asked for. Subclasses are objects of their class."""
+    if type(obj) not in DICT_TYPES:
+        return REGISTRY["object"](tx, obj, source)
+    if "__builtins__" in obj and "__name__" in obj:  # the trace has what functions and modules store there by name
+        raise Unsupported("global-state", f"the globals of {obj['__name__']} as a dict")
+    if id(obj) in tx.effects.own_dicts:
+        raise Unsupported("attribute", "the __dict__ of an object whose attributes have changed")
+    value = DictValue(type(obj), source)
+    if source is not None:
+        tx.guards.add(source, "TYPE_MATCH", type(obj))
+    fill_from_real(tx, value, obj)
+    if isinstance(obj, defaultdict):
+        factory = obj.default_factory
+        where = AttrSource(source, "default_factory") if source is not None else None
+        value.default_factory = build(tx, factory, where) if where is not None else from_python(tx, factory)
+    return value
+
+
+def fill_from_real(tx: Translator, value: DictValue, obj: Mapping[Any, Any]) -> None:
+    """Let `value` have the items of the real dict `obj`, unread."""
+    value.real = obj
+    value.keys_guarded = value.source is None
+    if all(type(key) is str or _is_simple_key(key) for key in obj):
+        value.items = obj.copy() if type(obj) is dict else dict.fromkeys(obj)  # a copy iterates as the dict does
+        value.items.update(dict.fromkeys(obj))
+        return
+    if value.source is None:
+        raise Unsupported("unknown-type", "a dict with objects as keys")
+    value.keys_guarded = True
+    tx.guards.add(value.source, "LENGTH", len(obj))
+    for i, (key, item) in enumerate(obj.items()):
+        key_value = build(tx, key, KeySource(value.source, i))
+        tell_apart(tx, key_value)
+        value.key_values[key_value.key()] = key_value
+        value.items[key_value.key()] = build(tx, item, ItemSource(value.source, key))
+
+
+def _is_simple_key(key: Any) -> bool:
+    kind = type(key)
+    if kind is tuple:
+        return all(_is_simple_key(item) for item in key)
+    return kind in CONSTANT_TYPES or isinstance(key, (enum.Enum, type, FunctionType, BuiltinFunctionType))
+
+
+def _fresh_dict(tx: Translator, obj: dict[Any, Any]) -> Value:
+    value = DictValue(type(obj))
+    value.items = {key: from_python(tx, item) for key, item in obj.items()}
+    return value
+
+
+FRESH[dict] = FRESH[OrderedDict] = _fresh_dict
+
+
+def make_dict(tx: Translator, keys: Sequence[Value], values: Sequence[Value]) -> Value:
+    """A dict made in the trace."""
+    fresh = DictValue(dict)
+    for key, value in zip(keys, values):
+        fresh.key_values.setdefault(checked_key(tx, key), key)
+        fresh.items[key.key()] = value
+    return fresh

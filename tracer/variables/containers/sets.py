@@ -1,0 +1,472 @@
+"""Sets and frozen sets: keys as in dicts, in insertion order."""
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from typing import TYPE_CHECKING, Any
+
+from ...breaks.unsupported import Unsupported
+from ...sources.source import Source
+from ..core.base import Value, each, with_arguments
+from ..core.constant import REGISTRY, ItemsIterator, attribute_of_builtin, constant, same_kinds
+from ..core.keys import checked_key
+from ..core.registry import FRESH, builds, from_python, is_stable
+from .mappings import DictValue, DictView
+from .sequences import TupleValue
+
+if TYPE_CHECKING:
+    from ..core.base import Codegen, Translator
+
+
+class SetValue(Value):
+    """A set or frozenset: `items` maps keys (see `Value.key`) to Values. `ordered` is a set of the keys that was made
+    in the same way: the order of a set depends on how it came to be."""
+
+    __slots__ = ("items", "kind", "ordered", "shared")
+
+    def __init__(self, kind: type = set, source: Source | None = None) -> None:
+        super().__init__(source)
+        self.kind = kind
+        self.items: dict[Any, Value] = {}
+        self.ordered: Any = kind()
+        self.shared = False  # whether `ordered` is the program's own
+
+    def filled(self, tx: Translator, items: Iterable[Value]) -> SetValue:
+        """This set with `items` added, one by one."""
+        if self.kind is frozenset:
+            for item in items:
+                self.items.setdefault(checked_key(tx, item), item)
+            self.ordered = frozenset(list(self.items))
+            return self
+        for item in items:
+            key = checked_key(tx, item)
+            self.items.setdefault(key, item)
+            self.changing().add(key)
+        return self
+
+    def chosen(self, tx: Translator, ordered: Any) -> SetValue:
+        """This set, whose items are decided, in the order of `ordered`. Of two objects that are equal it has the one
+        that Python took: the constants are to be the same, or it is not known which."""
+        for key in ordered:
+            if type(key) in _ALIKE and repr(key) != repr(self.items[key].as_constant()):
+                self.items[key] = from_python(tx, key)
+        self.ordered = ordered
+        return self
+
+    def changing(self) -> Any:
+        """`ordered`, to be changed."""
+        if self.shared:
+            self.ordered, self.shared = self.ordered.copy(), False
+        return self.ordered
+
+    def made_from(self, tx: Translator, other: Value) -> SetValue:
+        """This set, empty so far, with what `other` has: set(other)."""
+        if not isinstance(other, (SetValue, DictValue)):
+            return self.filled(tx, each(tx, other))
+        keys = other.iterate(tx) if isinstance(other, DictValue) else other.items.values()
+        self.items = {key.key(): key for key in keys}
+        self.ordered = self.kind(keys_of(other))
+        return self
+
+    def python_type(self) -> type:
+        """set or frozenset."""
+        return self.kind
+
+    def is_constant(self) -> bool:
+        """For a frozenset of constants."""
+        return self.kind is frozenset and all(item.is_constant() for item in self.items.values())
+
+    def as_constant(self) -> Any:
+        """The set as it is now."""
+        if not all(item.is_constant() for item in self.items.values()):
+            raise Unsupported("not-a-constant", self.describe())
+        return self.ordered
+
+    def key(self) -> Any:
+        """Frozen sets are equal when their items are."""
+        return frozenset(self.items) if self.kind is frozenset else self
+
+    def truth(self, tx: Translator) -> bool:
+        """Whether there are items."""
+        return bool(self.items)
+
+    def length(self, tx: Translator) -> Value:
+        """The number of items."""
+        return constant(len(self.items))
+
+    def contains(self, tx: Translator, item: Value) -> bool:
+        """Whether `item` is in the set."""
+        return _sought(tx, item) in self.items
+
+    def iterate(self, tx: Translator) -> Sequence[Value]:
+        """The items, in the order of the real set where Python's order can be known."""
+        if len(self.items) > 1:
+            if not all(item.is_constant() for item in self.items.values()):
+                raise Unsupported("iterate", f"{self.describe()}: its order is not known")
+            return [self.items[key] for key in self.ordered]
+        return list(self.items.values())
+
+    def iter(self, tx: Translator) -> Value:
+        """An iterator over the items, which fails when a set changes its size."""
+        return SetIterator(self, self.iterate(tx))
+
+    def binary(self, tx: Translator, function: Callable[..., Any], left: Value, right: Value) -> Value | None:
+        """Set algebra and comparison."""
+        if isinstance(left, DictView) or isinstance(right, DictView):
+            return with_views(tx, function, left, right)
+        if not (isinstance(left, SetValue) and isinstance(right, SetValue)):
+            return None
+        if function in _COMPARISONS:
+            return constant(function(left.items.keys(), right.items.keys()))
+        plain = _IN_PLACE.get(function)
+        if plain is not None and left.kind is set:
+            tx.effects.mutated(left)
+            left.items = _combined(plain, left.items, right.items)
+            return left.chosen(tx, function(left.changing(), right.ordered))
+        function = plain or function
+        if function not in _ALGEBRA:
+            return None
+        result = SetValue(left.kind)
+        result.items = _combined(function, left.items, right.items)
+        return result.chosen(tx, function(left.ordered, right.ordered))
+
+    def getattr(self, tx: Translator, name: str) -> Value:
+        """Methods."""
+        found = attribute_of_builtin(tx, self, self.kind, name)
+        if found is not None:
+            return found
+        return tx.raise_observed(AttributeError, f"'{self.kind.__name__}' object has no attribute '{name}'")
+
+    def call_method(self, tx: Translator, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        """A method from the tables."""
+        if name in _BY_OPERATOR:
+            return self._combined_with(tx, name, args)
+        if name in _MUTATING and self.kind is set:
+            tx.effects.mutated(self)
+            return with_arguments(_MUTATING[name], tx, self, *args, **kwargs) or constant(None)
+        method = _METHODS.get(name)
+        if method is None:
+            raise Unsupported("call", f"{self.describe()}.{name}")
+        result: Value = with_arguments(method, tx, self, *args, **kwargs)
+        return result
+
+    def _combined_with(self, tx: Translator, name: str, args: Sequence[Value]) -> Value:
+        """union, update, intersection, ... with any number of iterables."""
+        if name in _ONE_BY_ONE:
+            return _ONE_BY_ONE[name](self, tx, args)
+        in_place = name.endswith("update")
+        if in_place:
+            tx.effects.mutated(self)
+        function = _BY_OPERATOR[name]
+        result = self if in_place else SetValue(self.kind)
+        items, given = self.items, []
+        for arg in args:
+            other = arg if isinstance(arg, SetValue) else SetValue().made_from(tx, arg)
+            items = _combined(_IN_PLACE.get(function, function), items, other.items)
+            given.append(keys_of(arg) if isinstance(arg, (SetValue, DictValue)) else list(other.items))
+        real = getattr(self.changing() if in_place else self.ordered, name)(*given)
+        result.items = items if args else dict(items)
+        result.chosen(tx, self.ordered if in_place else real)
+        return constant(None) if in_place else result
+
+    def _updated(self, tx: Translator, args: Sequence[Value]) -> Value:
+        tx.effects.mutated(self)
+        for arg in args:
+            if isinstance(arg, (SetValue, DictValue)):
+                for item in arg.items.values() if isinstance(arg, SetValue) else arg.iterate(tx):
+                    self.items.setdefault(checked_key(tx, item), item)
+                self.changing().update(keys_of(arg))
+            else:
+                self.filled(tx, each(tx, arg))  # one by one: the set may be looked at meanwhile
+        return constant(None)
+
+    def _reduced(self, tx: Translator, args: Sequence[Value]) -> Value:
+        tx.effects.mutated(self)
+        for arg in args:
+            if isinstance(arg, (SetValue, DictValue)):
+                gone = arg.items if isinstance(arg, SetValue) else [key.key() for key in arg.iterate(tx)]
+                self.items = {key: item for key, item in self.items.items() if key not in gone}
+                self.changing().difference_update(keys_of(arg))
+                continue
+            for item in each(tx, arg):
+                _discard(tx, self, item)
+            self.changing().difference_update(())  # which makes room, now and then
+        return constant(None)
+
+    def reconstruct(self, codegen: Codegen) -> None:
+        """Push the items, then a set of them."""
+        frozen = self.kind is frozenset
+        self._check_order(codegen)
+        if frozen:
+            codegen.push_null()
+            codegen.const(frozenset)
+        for item in self.items.values():
+            codegen(item)
+        codegen.build("BUILD_SET", len(self.items))
+        if frozen:
+            codegen.call(1)
+
+    def _check_order(self, codegen: Codegen) -> None:
+        """A set that is made of the items anew, or emptied and filled with them, has the order of this one."""
+        if not all(item.is_constant() for item in self.items.values()):
+            return
+        made: set[Any] = set()
+        for key in self.items:
+            made.add(key)
+        fresh: Any = frozenset(made) if self.kind is frozenset else made
+        if codegen.effects.refills(self):
+            fresh = set()
+            fresh.update(made)
+        if list(fresh) != list(self.ordered):
+            raise Unsupported("reconstruct", f"{self.describe()}, whose order comes of how it was made,")
+
+    def describe(self) -> str:
+        """The type and the number of items."""
+        return f"a {self.kind.__name__} of {len(self.items)}"
+
+
+def keys_of(other: SetValue | DictValue) -> Any:
+    """A set or dict of the same keys: Python looks at those of a plain dict all at once, not one by one."""
+    return other.ordered if isinstance(other, SetValue) else _of_kind(other.python_type()).fromkeys(other.items)
+
+
+class _OtherDict(dict[Any, Any]):
+    """A dict of a class of its own, from whose keys Python makes a set one by one."""
+
+
+def _of_kind(cls: type) -> type[dict[Any, Any]]:
+    return dict if cls is dict else _OtherDict
+
+
+class SetIterator(ItemsIterator):
+    """iter() of a set, in the order that it had at the start."""
+
+    __slots__ = ("owner",)
+
+    def __init__(self, owner: SetValue, items: Sequence[Value]) -> None:
+        super().__init__(items)
+        self.owner = owner
+
+    def python_type(self) -> type:
+        """set_iterator."""
+        return type(iter(set()))
+
+    def next(self, tx: Translator) -> Value | None:
+        """The next item; None at the end, for good."""
+        if self.index <= len(self.items) != len(self.owner.items):
+            tx.raise_observed(RuntimeError, "Set changed size during iteration")
+        item = super().next(tx)
+        if item is None:
+            self.index = len(self.items) + 1
+        return item
+
+    def reconstruct(self, codegen: Codegen) -> None:
+        """One over the same set where that exists, so that it fails when the set changes later."""
+        changed = codegen.effects.has_changed(self.owner)
+        if self.index <= len(self.items) and (changed or len(self.items) != len(self.owner.items)):
+            raise Unsupported("reconstruct", "an iterator over a set that changed")
+        if self.owner.source is None or self.index > len(self.items):
+            super().reconstruct(codegen)
+        else:
+            codegen.call_const(_iterator_at, [self.owner, constant(self.index)])
+
+
+def _iterator_at(items: Set[Any], index: int) -> Iterator[Any]:
+    iterator = iter(items)
+    for _ in range(index):
+        next(iterator)
+    return iterator
+
+
+_COMPARISONS = frozenset((operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge))
+
+_ALGEBRA = frozenset((operator.or_, operator.and_, operator.sub, operator.xor))
+
+_ALIKE = frozenset((bool, int, float, complex))
+"""Types of which one may equal another: 1, True and 1.0 are one item of a set."""
+
+_ONE_BY_ONE = {"update": SetValue._updated, "difference_update": SetValue._reduced}
+
+_IN_PLACE = {
+    operator.ior: operator.or_, operator.iand: operator.and_, operator.isub: operator.sub, operator.ixor: operator.xor,
+}  # fmt: skip
+
+_BY_OPERATOR = {
+    "union": operator.or_, "intersection": operator.and_, "difference": operator.sub,
+    "symmetric_difference": operator.xor, "update": operator.ior, "intersection_update": operator.iand,
+    "difference_update": operator.isub, "symmetric_difference_update": operator.ixor,
+}  # fmt: skip
+
+
+def _combined(
+    function: Callable[..., Any], left: Mapping[Any, Value], right: Mapping[Any, Value]
+) -> dict[Any, Value]:
+    keys = function(left.keys(), right.keys())
+    both = {**right, **left}
+    return {key: both[key] for key in (*left, *right) if key in keys}
+
+
+def _add(tx: Translator, self: SetValue, item: Value) -> None:
+    self.filled(tx, [item])
+
+
+def _sought(tx: Translator, item: Value) -> Any:
+    """The key to look for: that of a set is the frozen set of its items."""
+    return frozenset(item.items) if isinstance(item, SetValue) else checked_key(tx, item)
+
+
+def _remove(tx: Translator, self: SetValue, item: Value) -> None:
+    key = _sought(tx, item)
+    if self.items.pop(key, None) is None:
+        if isinstance(item, SetValue):
+            raise Unsupported("raises", "KeyError of a set")
+        tx.raise_observed(KeyError, item.as_constant())
+    self.changing().discard(key)
+
+
+def _discard(tx: Translator, self: SetValue, item: Value) -> None:
+    key = _sought(tx, item)
+    self.items.pop(key, None)
+    self.changing().discard(key)
+
+
+def _pop(tx: Translator, self: SetValue) -> Value:
+    if not self.items:
+        tx.raise_observed(KeyError, "pop from an empty set")
+    if len(self.items) > 1:
+        raise Unsupported("call", "set.pop: which item is not known")
+    self.changing().pop()
+    return self.items.popitem()[1]
+
+
+def _clear(tx: Translator, self: SetValue) -> None:
+    self.items.clear()
+    self.changing().clear()
+
+
+def _init(tx: Translator, self: SetValue, items: Value | None = None) -> None:
+    _clear(tx, self)
+    if items is not None:
+        self._updated(tx, [items])
+
+
+_MUTATING: dict[str, Callable[..., Value | None]] = {
+    "__init__": _init,
+    "add": _add,
+    "remove": _remove,
+    "discard": _discard,
+    "pop": _pop,
+    "clear": _clear,
+}
+
+
+def _copy(tx: Translator, self: SetValue) -> Value:
+    return SetValue(self.kind).made_from(tx, self)
+
+
+def _is_subset(tx: Translator, self: SetValue, other: Value) -> Value:
+    others = other if isinstance(other, SetValue) else SetValue().filled(tx, each(tx, other))
+    return constant(self.items.keys() <= others.items.keys())
+
+
+def _is_superset(tx: Translator, self: SetValue, other: Value) -> Value:
+    if isinstance(other, SetValue):
+        return constant(self.items.keys() >= other.items.keys())
+    return constant(all(checked_key(tx, item) in self.items for item in each(tx, other)))
+
+
+def _is_disjoint(tx: Translator, self: SetValue, other: Value) -> Value:
+    if isinstance(other, SetValue):
+        return constant(self.items.keys().isdisjoint(other.items.keys()))
+    return constant(not any(checked_key(tx, item) in self.items for item in each(tx, other)))
+
+
+_METHODS: dict[str, Callable[..., Value]] = {
+    "copy": _copy,
+    "issubset": _is_subset,
+    "issuperset": _is_superset,
+    "isdisjoint": _is_disjoint,
+    "__contains__": lambda tx, self, item: constant(self.contains(tx, item)),
+    "__len__": lambda tx, self: self.length(tx),
+    "__iter__": lambda tx, self: self.iter(tx),
+}
+
+
+@builds(set, frozenset)
+def build_set(tx: Translator, obj: Any, source: Source | None) -> Value:
+    """A real set of constants, classes or functions, guarded by what is in it; of constants also by the order, which
+    what is made of it inherits."""
+    if type(obj) not in (set, frozenset):
+        return REGISTRY["object"](tx, obj, source)
+    value = SetValue(type(obj), source)
+    items = [from_python(tx, item) for item in obj]
+    for item, real in zip(items, obj):
+        _guard_held(tx, item, real)
+    value.filled(tx, items)
+    same: Callable[[Any], bool] = frozenset(obj).__eq__
+    if all(item.is_constant() for item in value.items.values()):
+        value.ordered, value.shared = obj, type(obj) is set
+        order, same_types = list(obj), same_kinds(obj)
+        same = lambda real: list(real) == order and same_types(real)
+    if source is not None:
+        tx.guards.add(source, "TYPE_MATCH", type(obj))
+        tx.guards.add(source, "LAMBDA", (same, f"{{}} == {set(obj)!r}"))
+    return value
+
+
+def _guard_held(tx: Translator, item: Value, real: Any) -> None:
+    """A set is guarded to have these very objects: what the program has read elsewhere is one of them."""
+    if isinstance(item, TupleValue):
+        for part, held in zip(item.items, real):
+            _guard_held(tx, part, held)
+    elif item.source is not None and not is_stable(item.source):
+        tx.guards.add(item.source, "ID_MATCH", real)
+
+
+FRESH[set] = FRESH[frozenset] = lambda tx, obj: build_set(tx, obj, None)
+
+
+def make_set(tx: Translator, items: Sequence[Value]) -> Value:
+    """A set made in the trace."""
+    return SetValue(set).filled(tx, items)
+
+
+def with_views(tx: Translator, function: Callable[..., Any], left: Value, right: Value) -> Value | None:
+    """Set algebra and comparison where a side is a view of a dict's keys or pairs. The result is always a new set:
+    `s |= view` binds another to `s`."""
+    sides = [_as_set(tx, side) for side in (left, right)]
+    if not all(isinstance(side, SetValue) for side in sides):
+        return None
+    if function in _COMPARISONS:
+        return constant(function(sides[0].items.keys(), sides[1].items.keys()))
+    function = _IN_PLACE.get(function, function)
+    if function not in _ALGEBRA:
+        return None
+    real = function(*[_real_side(tx, side) for side in (left, right)])
+    result = SetValue(type(real))
+    result.items = _combined(function, sides[0].items, sides[1].items)
+    return result.chosen(tx, real)
+
+
+REGISTRY["with_views"] = with_views
+
+
+def _as_set(tx: Translator, value: Value) -> Any:
+    """A view of a dict's keys or pairs as a set; other values as they are."""
+    if not isinstance(value, DictView) or value.what == "values":
+        return value
+    items = value.iterate(tx)
+    if value.what == "items" and not all(pair.is_constant() for pair in items):
+        raise Unsupported("operator", f"a set operation to {value.describe()}")  # which are equal, their values say
+    return SetValue().filled(tx, items)
+
+
+def _real_side(tx: Translator, value: Value) -> Any:
+    """A set, or view of a dict, of the same keys that was made in the same way."""
+    if isinstance(value, SetValue):
+        return value.ordered
+    assert isinstance(value, DictView)
+    kind = _of_kind(value.of)
+    if value.what == "keys":
+        return kind.fromkeys(item.key() for item in value.iterate(tx)).keys()
+    return kind(item.key() for item in value.iterate(tx)).items()

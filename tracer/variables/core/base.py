@@ -1,0 +1,490 @@
+"""The protocol of the values that a traced frame works with.
+
+A `Value` stands for one Python object while the frame is interpreted: a constant, a list, a module, a tensor that is a
+node of the graph. Operations on it either give another Value or raise `Unsupported`, which becomes a graph break; they
+never guess. `tx` is the running `Translator`; through it values reach the graph (`tx.graph`), guards
+(`tx.guards`), and side effects (`tx.effects`).
+"""
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from types import BuiltinFunctionType, CellType, CodeType
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+
+import torch
+import torch.fx
+
+from ...breaks.unsupported import Unsupported
+from ...sources.display_names import in_words
+from ...sources.source import Source
+
+if TYPE_CHECKING:
+    from ....artifacts.context import CompileContext
+    from ....artifacts.records import Location
+    from ...bytecode.instructions import CodeInfo, Instruction
+    from ...fx.backend_call import CompileOptions
+    from ...fx.subgraphs import Scope, Scopes
+    from ...guards import GuardBuilder
+    from ...runtime.global_modes import Modes
+    from ...shapes.frame_shapes import FrameShapes
+
+
+class ObservedException(Exception):
+    """The traced program raised an exception that it may catch itself; `value` is the exception's Value."""
+
+    def __init__(self, value: Value) -> None:
+        super().__init__(value)
+        self.value = value
+        self.context: dict[str, Any] = {}  # where it was raised, as in Unsupported
+
+
+SERIALS = itertools.count()
+"""Values are numbered in the order in which they are made."""
+
+
+class Value:
+    """One object of the traced program. `source` says where to load it from, None for what the trace created.
+
+    Identity: two Values are the same object exactly when they are the same Python object here (sources that are equal
+    are mapped to one Value by `build.py`), so `is` in the program is `is` here.
+    """
+
+    __slots__ = ("serial", "source")
+
+    identified = True
+    """Whether two of these that are not one Value are two objects."""
+
+    resumable = False
+    """For context managers: `reconstruct` pushes a fresh one equal to this, so a break inside its block is possible."""
+
+    handles_exceptions = True
+    """For context managers: whether `__exit__` may swallow one, or do something else about it."""
+
+    def __init__(self, source: Source | None = None) -> None:
+        self.source = source
+        self.serial = next(SERIALS)
+
+    def python_type(self) -> type:
+        """The type the program would see."""
+        raise Unsupported("unknown-type", type(self).__name__)
+
+    def is_constant(self) -> bool:
+        """Whether `as_constant` gives the object itself."""
+        return False
+
+    def as_constant(self) -> Any:
+        """The Python object itself: numbers, strings, None, dtypes, tuples of such, ..."""
+        raise Unsupported("not-a-constant", self.describe())
+
+    def as_proxy(self) -> Any:
+        """What stands for this value in an argument list of an FX node: a Proxy, a constant, a tree of them."""
+        return self.as_constant()
+
+    def truth(self, tx: Translator) -> bool:
+        """bool(value), where it does not depend on a tensor's data."""
+        return bool(self.as_constant())
+
+    def iterate(self, tx: Translator) -> Sequence[Value]:
+        """All items of iter(value); for what is finite and has no side effect when iterated."""
+        raise Unsupported("iterate", self.describe())
+
+    def next(self, tx: Translator) -> Value | None:
+        """next(value) of an iterator; None when it is exhausted."""
+        raise Unsupported("iterate", self.describe())
+
+    def hint(self, tx: Translator) -> None:
+        """What the program sees of `operator.length_hint(value)`, which list, tuple and `*` ask for."""
+
+    def iter(self, tx: Translator) -> Value:
+        """iter(value)."""
+        raise Unsupported("iterate", self.describe())
+
+    def binary(self, tx: Translator, function: Callable[..., Any], left: Value, right: Value) -> Value | None:
+        """function(left, right) for a binary function of the `operator` module, one of whose operands this is.
+
+        None where this operand's type does not know the other: Python's NotImplemented.
+        """
+        return None
+
+    def unary(self, tx: Translator, function: Callable[..., Any]) -> Value:
+        """function(value) for a unary function of the `operator` module."""
+        raise Unsupported("operator", f"{function.__name__} to {self.describe()}")
+
+    def contains(self, tx: Translator, item: Value) -> bool:
+        """`item in value`."""
+        raise Unsupported("operator", f"`in` to {self.describe()}")
+
+    def length(self, tx: Translator) -> Value:
+        """len(value)."""
+        raise Unsupported("call", f"len() of {self.describe()}")
+
+    def is_hashable(self) -> bool:
+        """Whether hash(value) is no TypeError."""
+        return self.python_type().__hash__ is not None
+
+    def without_hash(self) -> type:
+        """The type that the TypeError of hash(value) names."""
+        return self.python_type()
+
+    def key(self) -> Any:
+        """What stands for this object as a key of a dict or item of a set: the constant itself, or this value. Raises
+        Unsupported where others may equal it."""
+        if self.is_constant():
+            return self.as_constant()
+        if self.python_type().__hash__ is not object.__hash__:
+            raise Unsupported("call", f"hash() of {self.describe()}")
+        return self
+
+    def call(self, tx: Translator, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        """value(*args, **kwargs)."""
+        raise Unsupported("call", self.describe())
+
+    def call_method(self, tx: Translator, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        """value.name(*args, **kwargs); by default the call of the attribute."""
+        return self.getattr(tx, name).call(tx, args, kwargs)
+
+    def getattr(self, tx: Translator, name: str) -> Value:
+        """value.name; raises ObservedException(AttributeError) as the program would see it."""
+        raise Unsupported("attribute", f"{self.describe()}.{name}")
+
+    def setattr(self, tx: Translator, name: str, value: Value) -> None:
+        """value.name = value, kept as a side effect until the graph has run."""
+        raise Unsupported("set-attribute", f"{self.describe()}.{name}")
+
+    def getitem(self, tx: Translator, key: Value) -> Value:
+        """value[key]."""
+        raise Unsupported("subscript", self.describe())
+
+    def setitem(self, tx: Translator, key: Value, value: Value) -> None:
+        """value[key] = value."""
+        raise Unsupported("set-item", self.describe())
+
+    def delitem(self, tx: Translator, key: Value) -> None:
+        """del value[key]."""
+        raise Unsupported("del", f"an item of {self.describe()}")
+
+    def delattr(self, tx: Translator, name: str) -> None:
+        """del value.name."""
+        raise Unsupported("del", f"{self.describe()}.{name}")
+
+    def base_method(self, tx: Translator, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        """The method of a builtin base class, past any override."""
+        raise Unsupported("call", f"{name} of {self.describe()}")
+
+    def additions(self) -> Value | None:
+        """For a container that exists: what was put into it, where nothing else of it changed and it was not read."""
+        return None
+
+    def removals(self) -> Sequence[Value] | None:
+        """For a dict that exists: the keys that were removed, where nothing else of it changed."""
+        return None
+
+    def reconstruct(self, codegen: Codegen) -> None:
+        """Emit bytecode that pushes this object; only called for values without a source to load from."""
+        raise Unsupported("reconstruct", self.describe())
+
+    def create(self, codegen: Codegen, cls: type) -> None:
+        """Emit bytecode that pushes a new object, still empty, for one that the trace made: an instance of `cls`."""
+        codegen.push_function(builtin_new(cls))
+        codegen.const(cls)
+        codegen.call(1)
+
+    def describe(self) -> str:
+        """A few words for messages to the user: "a list of 3", "the module `self.layers`"."""
+        where = f" `{in_words(self.source)}`" if self.source is not None else ""
+        kind = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(self).__name__.strip("_").removesuffix("Value")).lower()
+        return f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}{where}"
+
+    def __repr__(self) -> str:
+        return f"<{self.describe()}>"
+
+
+def builtin_new(cls: type) -> Any:
+    """The `__new__` that makes an instance in memory: past those that classes written in Python define."""
+    found = (base.__dict__.get("__new__") for base in cls.__mro__)
+    return next(new for new in found if isinstance(new, BuiltinFunctionType))
+
+
+def each(tx: Translator, value: Value, hint: bool = False) -> Iterator[Value]:
+    """The items of iter(value), each when it is asked for: what runs between two of them sees what the first did.
+    With `hint`, Python asks how many they may be."""
+    own = type(value)
+    if own.iter is Value.iter and own.next is Value.next:
+        yield from value.iterate(tx)
+        return
+    iterator = value.iter(tx) if own.iter is not Value.iter else value
+    if hint:
+        value.hint(tx)
+    while (item := iterator.next(tx)) is not None:
+        tx.trace.spend()
+        yield item
+
+
+def collected(tx: Translator, value: Value) -> list[Value]:
+    """The items of list(value)."""
+    return list(value.iterate(tx) if type(value).hint is Value.hint else each(tx, value, hint=True))
+
+
+def with_arguments(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """function(*args, **kwargs). Raises Unsupported where these do not fit its parameters: eager raises TypeError."""
+    try:
+        return function(*args, **kwargs)
+    except TypeError as error:
+        if error.__traceback__ is not None and error.__traceback__.tb_next is None:
+            raise Unsupported("raises", f"TypeError: {error}") from error
+        raise
+
+
+class Null(Value):
+    """The NULL that CPython pushes below a callable; never an object of the program."""
+
+    __slots__ = ()
+
+    def describe(self) -> str:
+        """For messages."""
+        return "NULL"
+
+
+NULL = Null()
+
+
+class Codegen(Protocol):
+    """The bytecode that pushes values and makes side effects: what `VariableTracker.reconstruct` writes to. It is
+    `effects/reconstruct.py`."""
+
+    @property
+    def effects(self) -> SideEffects:
+        """What the trace changed."""
+
+    @property
+    def plan(self) -> Any:
+        """How often each value and source is used."""
+
+    def __call__(self, value: Value) -> None:
+        """Push the object that `value` represents."""
+
+    def const(self, value: Any) -> None:
+        """Push an object as it is."""
+
+    def call_const(self, function: Any, values: Sequence[Value]) -> None:
+        """Push the result of calling a known function."""
+
+    def call(self, count: int, kwnames: tuple[str, ...] = ()) -> None:
+        """Call with `count` arguments from the stack."""
+
+    def push_null(self) -> None:
+        """Push NULL."""
+
+    def push_function(self, function: Any) -> None:
+        """Push a callable, with the NULL that its call expects."""
+
+    def build(self, opname: str, count: int) -> None:
+        """BUILD_LIST and its like."""
+
+    def load_attr(self, name: str) -> None:
+        """Replace the top of the stack by its attribute."""
+
+    def load_node(self, node: torch.fx.Node) -> None:
+        """Push a result of the compiled graph."""
+
+    def load_source(self, source: Source) -> None:
+        """Push what a source leads to."""
+
+    def emit(self, opname: str, arg: Any = 0) -> None:
+        """One instruction."""
+
+    def load_cell_source(self, source: Source) -> None:
+        """Push the cell that a source leads to."""
+
+    def emit_cell(self, name: str) -> None:
+        """Push a cell of the root frame."""
+
+    def new_object(self, value: Value) -> None:
+        """Push an object that the trace made."""
+
+
+class SideEffects(Protocol):
+    """What the traced program changed outside of the graph: `effects/side_effects.py`."""
+
+    new: dict[Value, type]
+    globals: dict[tuple[str, str], Value]
+    cells: dict[int, Any]
+    attributes: dict[Value, dict[str, tuple[Value, bool]]]
+    instance_dicts: dict[Value, Any]
+    own_dicts: dict[int, dict[str, Any]]
+    of_classes: dict[str, dict[type, Value]]
+    made_first: list[Value]
+    local_classes: dict[type, tuple[int, Any, Any]]
+
+    def reach_outside(self) -> bool: ...
+    def changed_outside(self) -> set[Value]: ...
+    def track_new(self, value: Value, cls: type) -> Value: ...
+    def is_new(self, value: Value) -> bool: ...
+    def store_attr(self, value: Value, name: str, new: Value, raw: bool = False) -> None: ...
+    def delete_attr(self, value: Value, name: str) -> None: ...
+    def load_attr(self, value: Value, name: str) -> Value | None: ...
+    def has_pending(self, value: Value, name: str) -> bool: ...
+    def is_deleted(self, value: Value, name: str) -> bool: ...
+    def came_back(self, value: Value, name: str) -> bool: ...
+    def mutated(self, value: Value) -> None: ...
+    def store_global(self, module: str, name: str, new: Value) -> None: ...
+    def load_global(self, module: str, name: str) -> Value | None: ...
+    def cell_for(self, real: CellType, source: Source | None, name: str = "") -> Any: ...
+    def load_cell(self, cell: Any) -> Value | None: ...
+    def store_cell(self, cell: Any, new: Value) -> None: ...
+    def sealed(self, what: str) -> AbstractContextManager[None]: ...
+    def is_sealed(self) -> bool: ...
+    def has_changed(self, container: Value) -> bool: ...
+    def refills(self, container: Value) -> bool: ...
+    def refuse_local_class(self, value: Any) -> None: ...
+
+
+class Graph(Protocol):
+    """The FX graph under construction: `graph/graph.py`."""
+
+    checkpoint: int
+    reentrant: bool
+    sets_modes: bool
+    operations: int
+    assumed: Any
+    called: Callable[..., Any]
+    inputs: dict[Source, torch.fx.Node]
+    versions: dict[torch.fx.Node, int | None]
+    assigned: list[tuple[torch.Tensor, str]]
+    frozen: list[tuple[torch.Tensor, Callable[[], Unsupported]]]
+    leaves: list[tuple[torch.Tensor, Callable[[], Unsupported]]]
+    rows: list[Any]
+
+    @property
+    def shapes(self) -> FrameShapes: ...
+    @property
+    def scopes(self) -> Scopes: ...
+    @property
+    def fake_mode(self) -> Any: ...
+    @property
+    def graph(self) -> torch.fx.Graph: ...
+    @property
+    def shape_env(self) -> Any: ...
+    def nested(self) -> AbstractContextManager[Scope]: ...
+    def make(
+        self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], op: str = "call_function"
+    ) -> torch.fx.Node: ...
+    def make_number(self, function: Any, args: tuple[Any, ...]) -> torch.fx.Node: ...
+    def add_input(self, source: Source, real: Any) -> torch.fx.Node: ...
+    def add_placeholder(self, source: Source, fake: Any) -> torch.fx.Node: ...
+    def call(
+        self, target: Any, args: Sequence[Value], kwargs: Mapping[str, Value], tx: Any, op: str = "call_function"
+    ) -> Value: ...
+    def run_fake(self, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any: ...
+    def refuse_of_two_runs(self, what: str) -> None: ...
+    def refuse_of_rows(self, fake: torch.Tensor, what: str, unrecorded: bool = False) -> None: ...
+
+
+class Overrides(Protocol):
+    """Who has a say in functions of torch: `torch/torch_function_overrides.py`."""
+
+    modes: list[Value]
+    on_types: bool
+    off: bool
+    seen: bool
+
+    @property
+    def may_ask(self) -> bool: ...
+    def set(self, modes: list[Value], on_types: bool) -> AbstractContextManager[None]: ...
+
+
+class Trace(Protocol):
+    """What all frames of one attempt share: `interpreter/interpreter.py`."""
+
+    step: int
+    statement: int
+    module_path: str
+    layouts_asked: int
+    layouts_assumed: int
+    inference_modes: list[Any]
+    open_variables: list[Value]
+    values_by_source: dict[Source, Value]
+    values_by_id: dict[int, Value]
+    global_values: dict[tuple[int, str], Value]
+    keep_alive: list[Any]
+    told_apart: dict[type, dict[Value, None]]
+    referents: set[Value]
+    reentrant: list[CodeType]
+
+    @property
+    def graph(self) -> Graph: ...
+    @property
+    def guards(self) -> GuardBuilder: ...
+    @property
+    def effects(self) -> SideEffects: ...
+    @property
+    def options(self) -> CompileOptions: ...
+    @property
+    def context(self) -> CompileContext: ...
+    @property
+    def f_globals(self) -> dict[str, Any]: ...
+    @property
+    def resumed(self) -> bool: ...
+    @property
+    def modes(self) -> Modes: ...
+    @property
+    def overrides(self) -> Overrides: ...
+    @property
+    def draws(self) -> Any: ...
+    def spend(self, amount: int = 1) -> None: ...
+    def safe_step(self) -> int: ...
+    def location(self) -> Location: ...
+
+
+class Translator(Protocol):
+    """A frame that is being interpreted: `interpreter/interpreter.py`. Values reach everything through it."""
+
+    locals_asked: bool
+
+    @property
+    def trace(self) -> Trace: ...
+    @property
+    def graph(self) -> Graph: ...
+    @property
+    def guards(self) -> GuardBuilder: ...
+    @property
+    def effects(self) -> SideEffects: ...
+    @property
+    def code(self) -> CodeType: ...
+    @property
+    def info(self) -> CodeInfo: ...
+    @property
+    def current(self) -> Instruction: ...
+    @property
+    def open_contexts(self) -> Sequence[Any]: ...
+    @property
+    def f_globals(self) -> dict[str, Any]: ...
+    @property
+    def function(self) -> Value | None: ...
+    @property
+    def parent(self) -> Translator | None: ...
+    def root(self) -> Translator: ...
+    @property
+    def locals(self) -> dict[str, Value]: ...
+    @property
+    def cells(self) -> Mapping[str, Any]: ...
+    @property
+    def stack(self) -> list[Value]: ...
+    @property
+    def depth(self) -> int: ...
+    def inline(self, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value: ...
+    def run_class_body(self, function: Any) -> dict[str, Value]: ...
+    def raise_observed(self, exc_type: type[BaseException], *args: Any) -> NoReturn: ...
+    def raise_value(self, exception: Value, again: bool = False) -> NoReturn: ...
+    def current_exception(self) -> Value | None: ...
+    def load_local(self, name: str) -> Value: ...
+    def load_cell(self, name: str) -> Value: ...
+    def is_bound(self, name: str) -> bool: ...
+    def bound_cells(self) -> list[str]: ...
+    def location(self) -> Location: ...
+    def own_location(self) -> Location: ...
+    def stack_locations(self) -> tuple[Location, ...]: ...
+    def in_module(self, path: str) -> AbstractContextManager[None]: ...

@@ -1,0 +1,73 @@
+"""What lay on the stack when the graph broke and no Value describes."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ...breaks.unsupported import Unsupported
+from ...sources.source import Source
+from .base import Value
+
+if TYPE_CHECKING:
+    from .base import Translator
+
+
+def opaque(source: Source, cls: type, why: Unsupported) -> Value:
+    """The value of an object that was refused with `why`."""
+    return OpaqueTensorValue(source, cls, why) if issubclass(cls, torch.Tensor) else OpaqueValue(source, cls)
+
+
+class OpaqueValue(Value):
+    """An object that can only be passed on."""
+
+    __slots__ = ("cls",)
+
+    identified = False
+
+    def __init__(self, source: Source, cls: type) -> None:
+        super().__init__(source)
+        self.cls = cls
+
+    def python_type(self) -> type:
+        """Its type, which is guarded."""
+        return self.cls
+
+    def binary(self, tx: Translator, function: Callable[..., Any], left: Value, right: Value) -> Value | None:
+        """What its type makes of an operator is not known, `==` included."""
+        raise Unsupported("operator", f"{function.__name__} to {self.describe()}")
+
+    def describe(self) -> str:
+        """For messages."""
+        return f"a {self.cls.__qualname__} from before the graph break"
+
+
+class OpaqueTensorValue(OpaqueValue):
+    """A tensor of which there are no Values: whatever is asked of it is refused for the same reason, `why`."""
+
+    __slots__ = ("why",)
+
+    def __init__(self, source: Source, cls: type, why: Unsupported) -> None:
+        super().__init__(source, cls)
+        self.why = why.code, why.detail
+
+    def as_constant(self) -> Any:
+        """It is none, nor an argument of an operation."""
+        raise Unsupported(*self.why)
+
+    def binary(self, tx: Translator, function: Callable[..., Any], left: Value, right: Value) -> Value | None:
+        """No operators."""
+        raise Unsupported(*self.why)
+
+    def unary(self, tx: Translator, function: Callable[..., Any]) -> Value:
+        """No operators."""
+        raise Unsupported(*self.why)
+
+    def getattr(self, tx: Translator, name: str) -> Value:
+        """No attributes, and no methods."""
+        raise Unsupported(*self.why)
+
+    def getitem(self, tx: Translator, key: Value) -> Value:
+        """No indexing."""
+        raise Unsupported(*self.why)

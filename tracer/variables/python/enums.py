@@ -1,0 +1,66 @@
+"""Members of enumerations, which are constants, but for what the program gives them and their classes."""
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping, Sequence
+from types import DynamicClassAttribute
+from typing import TYPE_CHECKING, Any, TypeGuard
+
+from ...breaks.unsupported import Unsupported
+from ..core.attributes import MISSING, bind, is_programs, is_python_method, lookup, special
+from ..core.base import Value
+from ..core.constant import REGISTRY, ConstantValue, fold
+from ..core.identity_guards import guard_kept
+from ..core.registry import existing, is_library
+
+if TYPE_CHECKING:
+    from ..core.base import Translator
+
+
+def attribute_of_member(tx: Translator, member: ConstantValue, name: str) -> Value | None:
+    """`member.name` where the program may give another answer at the next call; None where it cannot."""
+    real = member.value
+    cls = type(real)
+    found = lookup(cls, name)
+    if not is_programs(cls) or (isinstance(found, DynamicClassAttribute) and found.fget.__module__ == "enum"):
+        return None  # its name or its value
+    own = vars(real).get(name, MISSING)
+    guard_kept(tx, cls, lambda cls: lookup(cls, name) is found, name)
+    guard_kept(tx, cls, lambda _: vars(real).get(name, MISSING) is own, f"{real.name}.{name}")
+    if own is not MISSING and not isinstance(found, property):
+        return existing(tx, own)
+    if isinstance(found, property) or is_python_method(found):
+        return bind(tx, found, name, member, cls, None)
+    if found is MISSING or is_python_method(lookup(type(found), "__get__")):
+        raise Unsupported("attribute", f"{member.describe()}.{name}")
+    return None
+
+
+def truth_of_member(tx: Translator, member: ConstantValue) -> bool:
+    """bool(member); what the program says about that is traced."""
+    for name in ("__bool__", "__len__"):
+        found = special(tx, type(member.value), name)
+        if is_python_method(found) and not is_library(found.__module__):
+            return bind(tx, found, name, member, type(member.value), None).call(tx, [], {}).truth(tx)
+    return bool(member.value)
+
+
+REGISTRY["attribute_of_member"] = attribute_of_member
+REGISTRY["truth_of_member"] = truth_of_member
+
+
+def is_plain_enum(cls: type) -> TypeGuard[type[enum.Enum]]:
+    """Whether the class is an enumeration, and its metaclass is not the program's own."""
+    return isinstance(cls, enum.EnumMeta) and is_library(type(cls).__module__)
+
+
+def member_of(tx: Translator, cls: type, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+    """`cls(value)`. The program's own `_missing_` runs in eager, and so does what makes a new enumeration."""
+    assert issubclass(cls, enum.Enum)
+    own: Any = lookup(cls, "_missing_")
+    if not is_plain_enum(cls) or len(args) != 1 or kwargs:
+        raise Unsupported("call", f"the class {cls.__qualname__}")
+    value = args[0].as_constant()
+    if not is_library(own.__func__.__module__) and not any(value is member or value == member.value for member in cls):
+        raise Unsupported("call", f"{cls.__qualname__}._missing_")
+    return fold(tx, cls, args, kwargs)

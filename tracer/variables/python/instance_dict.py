@@ -1,0 +1,96 @@
+"""`__dict__` of an instance: as Python has it, and as the program reads and changes it."""
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MemberDescriptorType
+from typing import TYPE_CHECKING, Any
+
+from ...breaks.unsupported import Unsupported
+from ...sources.source import AttrSource
+from ..containers.mappings import DictValue, fill_from_real
+from ..core.attributes import lookup
+from ..core.base import Value
+
+if TYPE_CHECKING:
+    from ..core.base import Codegen, Translator
+    from .objects import ObjectValue
+
+
+class InstanceDict(DictValue):
+    """`vars(owner)`: reads what the trace stored first, and writes attributes."""
+
+    __slots__ = ("owner",)
+
+    def __init__(self, tx: Translator, owner: ObjectValue) -> None:
+        super().__init__(dict, AttrSource(owner.source, "__dict__") if owner.source is not None else None)
+        self.owner = owner
+        if owner.real is not None:
+            fill_from_real(tx, self, instance_dict(owner.real))
+        for name in tx.effects.attributes.get(owner, ()):
+            if tx.effects.came_back(owner, name):
+                self.follow(name, None)
+            self.follow(name, tx.effects.load_attr(owner, name))
+        tx.effects.instance_dicts[owner] = self
+
+    def follow(self, name: str, new: Value | None) -> None:
+        """The owner's attribute was stored, or deleted (None)."""
+        if isinstance(lookup(self.owner.cls, name), MemberDescriptorType):
+            return  # which is in a slot
+        self.stored[name] = None  # how many there are depends on whether it was there
+        self.changes += (name in self.items) != (new is not None)
+        if new is not None:
+            self.items[name] = new
+        else:
+            self.items.pop(name, None)
+
+    def guard_absent(self, tx: Translator, key: Any) -> None:
+        """An attribute that the program has deleted may have been there."""
+        if not tx.effects.has_pending(self.owner, key):
+            super().guard_absent(tx, key)
+
+    def changed(self, tx: Translator) -> None:
+        """What changes are attributes of the owner."""
+
+    def setitem(self, tx: Translator, key: Value, value: Value) -> None:
+        """Set an attribute, past the class's `__setattr__`."""
+        super().setitem(tx, key, value)
+        tx.effects.store_attr(self.owner, key.as_constant(), value, raw=True)
+
+    def delitem(self, tx: Translator, key: Value) -> None:
+        """Delete an attribute."""
+        super().delitem(tx, key)
+        tx.effects.delete_attr(self.owner, key.as_constant())
+
+    def call_method(self, tx: Translator, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        """As dicts; what would change all items at once is left to eager."""
+        if name in ("clear", "move_to_end", "__ior__"):
+            raise Unsupported("call", f"{name} of {self.owner.describe()}.__dict__")
+        return super().call_method(tx, name, args, kwargs)
+
+    def reconstruct(self, codegen: Codegen) -> None:
+        """vars(owner)."""
+        codegen(self.owner)
+        codegen.load_attr("__dict__")
+
+
+NO_DICT: dict[str, Any] = {}
+
+
+def own_dict(tx: Translator, owner: Value, real: Any, changes: bool = False) -> dict[str, Any]:
+    """`real.__dict__`. Raises Unsupported where the program holds it as a dict too (since before a break, or because it
+    shares it), and that has changed or is about to."""
+    own = instance_dict(real)
+    if changes and own is not real:
+        tx.effects.own_dicts[id(own)] = own
+    held = tx.trace.values_by_id.get(id(own))
+    if held is not None and own is not real and (changes or tx.effects.has_changed(held)):
+        raise Unsupported("attribute", f"an attribute of {owner.describe()}, whose __dict__ the program holds")
+    return own
+
+
+def instance_dict(real: Any) -> dict[str, Any]:
+    """`real.__dict__` past any override; empty for objects without one."""
+    try:
+        return object.__getattribute__(real, "__dict__")
+    except AttributeError:
+        return NO_DICT

@@ -1,0 +1,249 @@
+"""Handlers of library functions: dataclasses, inspect, warnings, logging, typing."""
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import json
+import logging
+import os
+import re
+import sys
+import typing
+import warnings
+from collections.abc import Mapping, Sequence
+from importlib.machinery import ModuleSpec
+from types import FunctionType, MethodType, SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from torch.torch_version import TorchVersion
+
+from ...breaks.unsupported import Unsupported
+from ..containers.sequences import TupleValue
+from ..core.base import Value
+from ..core.constant import ConstantValue, constant, fold
+from ..core.handlers import NAMED, handles, pure
+from ..core.registry import BUILDERS_BY_NAME, BY_IDENTITY, CONSTANT_TYPES, OPAQUE_CONSTANTS, from_python
+from .classes import ClassValue
+from .exceptions import TracebackValue
+from .functions import FunctionValue
+from .instances import new_object
+from .objects import ObjectValue
+from .partials import MethodValue
+
+if TYPE_CHECKING:
+    from ...sources.source import Source
+    from ..core.base import Translator
+
+Args = Sequence[Value]
+Kwargs = Mapping[str, Value]
+
+OPAQUE_CONSTANTS.update((
+    inspect.Signature, inspect.Parameter, dataclasses.Field, inspect._ParameterKind,
+    type(dataclasses.MISSING), ModuleSpec,
+))  # fmt: skip
+
+pure(typing.get_origin, typing.get_args, os.getpid, inspect.getmodule, sys.intern, json.loads, json.dumps)
+
+pure(
+    re.compile, re.escape, re.findall, re.finditer, re.fullmatch, re.match, re.search, re.split, re.sub, re.subn,
+)  # fmt: skip
+
+CONSTANT_TYPES.update((re.Pattern, re.Match))  # immutable, and their methods have no side effects
+CONSTANT_TYPES.add(TorchVersion)
+BY_IDENTITY.add(TorchVersion)  # 2.13 is equal to "2.13.0"
+
+
+def _build_version(tx: Translator, obj: Any, source: Source | None) -> Value:
+    """A version: it is compared, and never changes."""
+    if source is not None:
+        tx.guards.add(source, "ID_MATCH", obj)
+    return ConstantValue(obj, source)
+
+
+def _version(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
+    return fold(tx, sys.modules["packaging.version"].Version, args, kwargs)
+
+
+BUILDERS_BY_NAME["packaging.version", "Version"] = _build_version
+NAMED["packaging.version", "Version"] = _version
+
+
+# ---- dataclasses and inspect -----------------------------------------------------------------------------------------
+def _class_of(value: Value) -> type:
+    return value.cls if isinstance(value, ClassValue) else value.python_type()
+
+
+@handles(dataclasses.fields)
+def _fields(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
+    return fold(tx, dataclasses.fields, [constant(_class_of(args[0]))])
+
+
+@handles(dataclasses.is_dataclass)
+def _is_dataclass(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
+    return constant(dataclasses.is_dataclass(_class_of(args[0])))
+
+
+@handles(inspect.signature)
+def _signature(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
+    real = real_callable(args[0])
+    if real is None:
+        raise Unsupported("call", f"inspect.signature of {args[0].describe()}")
+    return fold(tx, inspect.signature, [constant(real)], kwargs)
+
+
+def real_callable(value: Value) -> Any:
+    """The callable behind a value, as far as its signature goes; None when the trace made it."""
+    if isinstance(value, FunctionValue):
+        return value.function
+    if isinstance(value, MethodValue):
+        function = real_callable(value.function)
+        owner = getattr(value.owner, "real", None)
+        if owner is None and value.owner.is_constant():
+            owner = value.owner.as_constant()
+        return MethodType(function, owner) if function is not None and owner is not None else None
+    if isinstance(value, ObjectValue):
+        return value.real
+    return value.as_constant() if value.is_constant() else None
+
+
+_KINDS: dict[Any, type] = {inspect.isfunction: FunctionType, inspect.ismethod: MethodType}
+
+
+def _asks(function: Any) -> None:
+    """A predicate of `inspect` on what kind of object it is."""
+
+    @handles(function)
+    def handler(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
+        value = args[0]
+        if value.is_constant():
+            return constant(function(value.as_constant()))
+        kind = value.python_type()
+        return constant(kind is _KINDS.get(function))
+
+
+for _function in (inspect.isclass, inspect.isfunction, inspect.ismethod, inspect.ismodule, inspect.isbuiltin):
+    _asks(_function)
+
+
+# ---- names, types ----------------------------------------------------------------------------------------------------
+@handles(typing.cast)
+def _cast(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
+    return args[1]
+
+
+@handles(SimpleNamespace)
+def _namespace(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
+    if args:
+        raise Unsupported("call", "SimpleNamespace")
+    made = new_object(tx, SimpleNamespace)
+    for name, value in kwargs.items():
+        tx.effects.store_attr(made, name, value)
+    return made
+
+
+@handles(FunctionType.__get__)
+def _bind(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
+    """`function.__get__(owner, cls)`: a method."""
+    if args[1].is_constant() and args[1].as_constant() is None:
+        raise Unsupported("call", "__get__ of None")
+    return MethodValue(args[0], args[1])
+
+
+@handles(MethodType)
+def _method_type(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
+    if args[1].is_constant() and args[1].as_constant() is None:
+        raise Unsupported("call", "MethodType of None")
+    return MethodValue(args[0], args[1])
+
+
+# ---- messages ------------------------------------------------------------------------------------------------------
+def _shows(logger: logging.Logger, level: int) -> bool:
+    """`logger.isEnabledFor(level)`, which would note its answer in the logger's cache."""
+    if logger.disabled:
+        return False
+    known = logger._cache.get(level)  # type: ignore[attr-defined]
+    return level >= max(logger.getEffectiveLevel(), logger.manager.disable + 1) if known is None else bool(known)
+
+
+def _is_shown(tx: Translator, logger: Value, level: int) -> bool:
+    """Whether the logger shows messages of the level, guarded."""
+    real: Any = getattr(logger, "real", None)
+    own = getattr(type(real), "isEnabledFor", None) is not logging.Logger.isEnabledFor
+    if own or getattr(type(real), "getEffectiveLevel", None) is not logging.Logger.getEffectiveLevel:
+        raise Unsupported("call", "a logger with levels of its own")
+    if any(tx.effects.has_pending(logger, name) for name in ("level", "disabled", "parent", "_cache")):
+        raise Unsupported("call", "a logger whose level the function has just set")
+    shown = _shows(real, level)
+    words = f"{'' if shown else 'not '}{{}}.isEnabledFor({level})"
+    if logger.source is None:
+        tx.guards.add(None, "LAMBDA", (lambda _: _shows(real, level) is shown, words.format(repr(real.name))))
+    else:
+        tx.guards.add(logger.source, "LAMBDA", (lambda now: _shows(now, level) is shown, words))
+    return shown
+
+
+def _logging_method(name: str, level: int) -> None:
+    """A call that the logger's level drops does nothing; one that would be shown is left to eager."""
+
+    @handles(getattr(logging.Logger, name))
+    def handler(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
+        if _is_shown(tx, args[0], level):
+            raise Unsupported("call", f"logging.Logger.{name}")
+        return constant(None)
+
+
+for _name, _level in (("debug", 10), ("info", 20), ("warning", 30), ("error", 40), ("critical", 50), ("warn", 30)):
+    _logging_method(_name, _level)
+
+
+@handles(logging.Logger.isEnabledFor)
+def _is_enabled_for(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
+    return constant(_is_shown(tx, args[0], args[1].as_constant()))
+
+
+@handles(logging.getLogger)
+def _get_logger(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
+    return from_python(tx, logging.getLogger(*[arg.as_constant() for arg in args]))
+
+
+def _logged_once(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
+    """`logger.warning_once(...)` of transformers shows a message once in a process: it may as well be while tracing."""
+    logger, message = args[0], args[1]
+    if not isinstance(logger, ObjectValue) or not isinstance(logger.real, logging.Logger) or len(args) > 2 or kwargs:
+        raise Unsupported("call", "logger.warning_once")
+    logger.real.warning_once(message.as_constant())  # type: ignore[attr-defined]
+    return constant(None)
+
+
+NAMED["transformers.utils.logging", "warning_once"] = _logged_once
+
+
+def _install_hooks(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
+    """transformers puts hooks that collect hidden states on a model at its first call, once: done while tracing."""
+    model = getattr(args[0], "real", None)
+    if model is None or kwargs:
+        raise Unsupported("call", "maybe_install_capturing_hooks")
+    sys.modules["transformers.utils.output_capturing"].maybe_install_capturing_hooks(model)
+    return constant(None)
+
+
+NAMED["transformers.utils.output_capturing", "maybe_install_capturing_hooks"] = _install_hooks
+
+
+@handles(warnings.warn)
+def _warn(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
+    raise Unsupported("call", "warnings.warn")
+
+
+# ---- exceptions ------------------------------------------------------------------------------------------------------
+@handles(sys.exc_info)
+def _exc_info(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
+    exception = tx.current_exception()
+    if exception is None:
+        return TupleValue([constant(None)] * 3, tuple)
+    return TupleValue([from_python(tx, exception.python_type()), exception, TracebackValue()], tuple)
+
+
+@handles(sys.exception)
+def _exception(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
+    return tx.current_exception() or constant(None)

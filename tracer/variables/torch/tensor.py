@@ -1,0 +1,628 @@
+"""Tensors: nodes of the graph, with a fake tensor that knows shape, dtype and device."""
+from __future__ import annotations
+
+import builtins
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from types import FunctionType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+import torch.fx
+
+from ...breaks.unsupported import Unsupported
+from ...runtime.global_modes import without_overrides
+from ...sources.display_names import expression_of, in_words
+from ...sources.source import AttrSource, ModuleGlobalSource, SizeSource, Source
+from ..containers.lists import make_list
+from ..containers.sequences import TupleValue
+from ..core.base import Value, with_arguments
+from ..core.constant import REGISTRY, BoundBuiltin, ItemsIterator, constant
+from ..core.operators import IN_PLACE, apply
+from ..core.registry import RESULTS, build, builds, from_python, is_library
+from ..python.partials import MethodValue
+from ..python.symbolic_numbers import NumberValue, size_value
+from .torch_function_overrides import call_method, has_override, override
+
+if TYPE_CHECKING:
+    from ..core.base import Codegen, Translator
+
+_ATEN = torch.ops.aten
+
+
+class TensorValue(Value):
+    """A tensor. `node` computes it in the graph, `fake` has its metadata, `kind` is the type the program sees.
+    `unrecorded`: the break, where the node is not what autograd would record as the tensor (`tensor_assignment.py`).
+    `was_view`: whether it is a view, where `fake` is one of what it was before `y.t_()`."""
+
+    __slots__ = ("fake", "kind", "node", "real", "shape", "unrecorded", "was_view")
+
+    def __init__(
+        self, node: torch.fx.Node, fake: torch.Tensor, source: Source | None = None, real: torch.Tensor | None = None
+    ) -> None:
+        super().__init__(source)
+        self.node = node
+        self.fake = fake
+        self.real = real
+        self.kind = type(real) if real is not None else torch.Tensor
+        self.shape: Value | None = None
+        self.unrecorded: Callable[[], Unsupported] | None = None
+        self.was_view: bool | None = None
+
+    def key(self) -> Any:
+        """Tensors are keys by identity."""
+        return self
+
+    def python_type(self) -> type:
+        """torch.Tensor, or nn.Parameter."""
+        return self.kind
+
+    def as_proxy(self) -> torch.fx.Node:
+        """Its node. Raises Unsupported where autograd would record the tensor, which the node is not."""
+        if self.unrecorded is not None and torch.is_grad_enabled():
+            raise self.unrecorded()
+        return self.node
+
+    def truth(self, tx: Translator) -> bool:
+        """Depends on the data: the tracer stops here."""
+        raise Unsupported("data-dependent-branch", self.describe())
+
+    # ---- attributes ------------------------------------------------------------------------------------------------
+    def getattr(self, tx: Translator, name: str) -> Value:
+        """Metadata as constants; views (`T`, `data`, `real`) as nodes; methods."""
+        if tx.trace.overrides.may_ask:
+            asked = override(tx, operator.attrgetter(name), [self], {})
+            if asked is not None:
+                return asked
+        if tx.effects.has_pending(self, name) and name != "data":
+            stored = tx.effects.load_attr(self, name)
+            if stored is None:
+                tx.raise_observed(AttributeError, f"'Tensor' object has no attribute '{name}'")
+            return stored
+        if name in _OF_AUTOGRAD:
+            tx.graph.refuse_of_two_runs(f"Tensor.{name}")
+        special = _ATTRIBUTES.get(name)
+        if special is not None:
+            return special(tx, self)
+        if name in _CONSTANT_ATTRIBUTES:
+            if name == "requires_grad":
+                tx.graph.refuse_of_rows(self.fake, f"Tensor.{name}", unrecorded=True)
+            _guard_history(tx, self, name)
+            return constant(getattr(self.fake, name))
+        if name in _VIEW_ATTRIBUTES:
+            owner = NodeValue(self.node) if name == "data" else self  # which autograd never records
+            return tx.graph.call(builtins.getattr, [owner, constant(name)], {}, tx)
+        if self.real is not None and self.source is not None and name in self.real.__dict__:
+            return build(tx, self.real.__dict__[name], AttrSource(self.source, name))
+        found = getattr(self.kind, name, None)
+        if found is None:
+            if self.source is not None:
+                tx.guards.add(self.source, "NO_ATTR", name)
+            tx.raise_observed(AttributeError, f"'{self.kind.__name__}' object has no attribute '{name}'")
+        given = self._given_by_program(name)
+        if given is not None:
+            cls, function = given
+            where = ModuleGlobalSource(cls.__module__, cls.__name__)
+            return MethodValue(build(tx, function, AttrSource(where, name)), self)
+        if callable(found):
+            return BoundBuiltin(self, name)
+        raise Unsupported("attribute", f"Tensor.{name}")
+
+    def setattr(self, tx: Translator, name: str, value: Value) -> None:
+        """Attributes of the person's own; those of torch change the tensor and are left to eager."""
+        if name in SETTERS and not tx.trace.overrides.may_ask:
+            SETTERS[name](tx, self, value)
+            return
+        if hasattr(torch.Tensor, name):
+            raise Unsupported("set-attribute", f"Tensor.{name}")
+        if self.source is None:
+            raise Unsupported("set-attribute", f"{name} of a tensor that the graph computes")
+        tx.effects.store_attr(self, name, value)
+
+    # ---- operators -------------------------------------------------------------------------------------------------
+    def binary(self, tx: Translator, function: Callable[..., Any], left: Value, right: Value) -> Value | None:
+        """A node."""
+        if function in (operator.eq, operator.ne) and not _is_operand(right if left is self else left):
+            return constant(function is operator.ne)
+        if function in IN_PLACE and not isinstance(left, TensorValue):
+            function = IN_PLACE[function]
+        return tx.graph.call(function, [_without_numpy(tx, left), _without_numpy(tx, right)], {}, tx)
+
+    def unary(self, tx: Translator, function: Callable[..., Any]) -> Value:
+        """A node; an index is the data."""
+        if function is operator.index:
+            raise Unsupported("data-dependent-value", "a tensor as an index")
+        return tx.graph.call(function, [self], {}, tx)
+
+    def getitem(self, tx: Translator, key: Value) -> Value:
+        """Indexing: a node. Taken as an index, a number that varies would become a constant; `select` keeps it, but has
+        another message where it is out of range."""
+        if key.is_constant() and issubclass(key.python_type(), np.integer):
+            key = key.call_method(tx, "__index__", [], {})
+        if isinstance(key, NumberValue) and self.kind in (torch.Tensor, torch.nn.Parameter) and self.fake.dim():
+            if not key.is_constant() and key.python_type() is int and key.is_backed() and self._has_row(key.symbol):
+                return tx.graph.call(torch.select, [self, constant(0), key], {}, tx)
+        key = REGISTRY["arrays_as_places"](tx, key)
+        if isinstance(key, (TensorValue, TupleValue)) and (row := REGISTRY["chosen_row"](tx, self, key)) is not None:
+            return row
+        return tx.graph.call(operator.getitem, [self, key], {}, tx)
+
+    def _has_row(self, index: torch.SymInt) -> bool:
+        size = self.fake.size(0)
+        return bool(-size <= index) and bool(index < size)
+
+    def setitem(self, tx: Translator, key: Value, value: Value) -> None:
+        """Assignment to a part: a node that changes the tensor in place. Numbers of NumPy's are refused by torch, but
+        those that are floats of Python's too."""
+        if issubclass(value.python_type(), np.generic) and not issubclass(value.python_type(), float):
+            raise Unsupported("call", f"a tensor's part set to {value.describe()}")
+        key = REGISTRY["arrays_as_places"](tx, key)
+        tx.graph.call(operator.setitem, [self, *REGISTRY["written_at"](tx, self, key, value)], {}, tx)
+
+    def contains(self, tx: Translator, item: Value) -> bool:
+        """`in` reads the data."""
+        raise Unsupported("data-dependent-branch", f"`in` {self.describe()}")
+
+    def length(self, tx: Translator) -> Value:
+        """Size of dimension 0."""
+        if tx.trace.overrides.may_ask and (asked := override(tx, len, [self], {})) is not None:
+            return asked
+        if self.fake.dim() == 0:
+            tx.raise_observed(TypeError, "len() of a 0-d tensor")
+        return self.sizes(tx).items[0]
+
+    def iterate(self, tx: Translator) -> Sequence[Value]:
+        """The slices along dimension 0."""
+        if tx.trace.overrides.may_ask:
+            self.call_method(tx, "dim", [], {})  # Tensor.__iter__ is two calls that may be overridden
+        if self.fake.dim() == 0:
+            tx.raise_observed(TypeError, "iteration over a 0-d tensor")
+        return tx.graph.call("unbind", [self, constant(0)], {}, tx, op="call_method").iterate(tx)
+
+    def hint(self, tx: Translator) -> None:
+        """`__len__`, where a class may see that it is called."""
+        if tx.trace.overrides.may_ask:
+            self.length(tx)
+
+    def iter(self, tx: Translator) -> Value:
+        """An iterator over the slices along dimension 0."""
+        return ItemsIterator(self.iterate(tx))
+
+    # ---- methods ---------------------------------------------------------------------------------------------------
+    def call_method(self, tx: Translator, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        """From the table, else a node."""
+        if tx.trace.overrides.may_ask and hasattr(torch.Tensor, name):
+            asked = override(tx, call_method(name), [self, *args], kwargs)
+            if asked is not None:
+                return asked
+        if self._given_by_program(name) is not None:
+            return self.getattr(tx, name).call(tx, args, kwargs)
+        return self._called(tx, name, args, kwargs)
+
+    def _given_by_program(self, name: str) -> tuple[type, FunctionType] | None:
+        """The function that the program made a method of all tensors (`torch.Tensor.double_up = ...`) or parameters,
+        and that class. Raises Unsupported where it made it a method of another kind."""
+        owner = next((base for base in self.kind.__mro__ if name in base.__dict__), None)
+        found: Any = owner.__dict__[name] if owner in (torch.Tensor, torch.nn.Parameter) else None
+        function = getattr(found, "__func__", getattr(found, "func", found))
+        if owner is None or not isinstance(function, FunctionType) or is_library(function.__module__):
+            return None
+        if found is not function:  # a static method, a class method or a partial one
+            raise Unsupported("attribute", f"Tensor.{name}")
+        return owner, function
+
+    def _called(self, tx: Translator, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        if (args or kwargs) and name in _TAKES_NOTHING:
+            raise Unsupported("raises", f"TypeError: Tensor.{name}() takes no arguments")
+        method = METHODS.get(name)
+        if method is not None:
+            result = method(tx, self, args, kwargs)
+            if result is not None:
+                return result
+        elif not hasattr(torch.Tensor, name):
+            return self.getattr(tx, name).call(tx, args, kwargs)
+        return tx.graph.call(name, [self, *args], kwargs, tx, op="call_method")
+
+    def base_method(self, tx: Translator, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        """A method of torch.Tensor, past any override."""
+        if self._given_by_program(name) is not None:
+            raise Unsupported("call", f"torch's own Tensor.{name}, in the place of which the program put another,")
+        return self.call_method(tx, name, args, kwargs)
+
+    def sizes(self, tx: Translator) -> TupleValue:
+        """The torch.Size."""
+        if self.shape is None:
+            sizes = enumerate(self.fake.shape)
+            items = [size_value(tx, size, self, _ATEN.sym_size.int, i) for i, size in sizes]
+            self.shape = TupleValue(items, torch.Size)
+        return self.shape  # type: ignore[return-value]
+
+    def reconstruct(self, codegen: Codegen) -> None:
+        """What the graph computed."""
+        codegen.load_node(self.node)
+
+    def describe(self) -> str:
+        """The expression of the program that it is the value of."""
+        if self.source is not None:
+            return f"the tensor `{in_words(self.source)}`"
+        stack = self.node.meta.get("stack")
+        text = expression_of(stack[-1]) if stack else ""
+        return f"the tensor `{text or self.node.name}`"
+
+
+class NodeValue(Value):
+    """A node as an argument."""
+
+    __slots__ = ("node",)
+
+    def __init__(self, node: torch.fx.Node) -> None:
+        super().__init__()
+        self.node = node
+
+    def as_proxy(self) -> torch.fx.Node:
+        """The node."""
+        return self.node
+
+
+_CONSTANT_ATTRIBUTES = frozenset(
+    "dtype device layout ndim requires_grad is_leaf is_cuda is_cpu is_sparse is_quantized is_meta is_mps is_xpu"
+    " is_mkldnn is_nested itemsize is_sparse_csr is_ipu is_vulkan is_mtia is_maia is_xla output_nr".split()
+)
+
+_VIEW_ATTRIBUTES = frozenset("T mT H mH data real imag".split())
+
+
+SETTERS: dict[str, Callable[[Any, TensorValue, Value], None]] = {}
+"""Attributes of torch's that may be set; `tensor_assignment.py` has them."""
+
+
+def _shape(tx: Translator, self: TensorValue) -> Value:
+    return self.sizes(tx)
+
+
+def _grad(tx: Translator, self: TensorValue) -> Value:
+    if self.real is not None and self.source is not None:
+        if has_override(self.kind):  # would be asked by the trace and the guards, too
+            raise Unsupported("attribute", f"the gradient of {self.describe()}, of the class {self.kind.__qualname__}")
+        if not self.real.is_leaf and not self.real.retains_grad:
+            raise Unsupported("attribute", _NO_LEAF)
+        return build(tx, self.real.grad, AttrSource(self.source, "grad"))
+    if not self.fake.requires_grad or self.fake.retains_grad:
+        return constant(None)
+    raise Unsupported("attribute", "the gradient of a tensor" if self.fake.is_leaf else _NO_LEAF)
+
+
+_NO_LEAF = "the gradient of a tensor that is no leaf: torch warns of that"
+
+
+_OF_HISTORY = frozenset(("is_leaf", "output_nr", "retains_grad"))
+"""Attributes that autograd knows of a tensor, which TENSOR_MATCH does not compare."""
+
+_OF_AUTOGRAD = _OF_HISTORY | {"requires_grad", "grad", "grad_fn"}
+"""Attributes that say what autograd records."""
+
+
+def _guard_history(tx: Translator, self: TensorValue, name: str) -> None:
+    """What the program has seen of how an input came to be stays that. Without gradients there is one answer."""
+    if name not in _OF_HISTORY or self.source is None or self.real is None:
+        return
+    with torch._C.DisableTorchFunctionSubclass():
+        now, recorded = getattr(self.real, name), self.real.requires_grad
+    if recorded:
+        unchanged = (without_overrides(lambda tensor: getattr(tensor, name) == now), f"{{}}.{name} is {now}")
+        tx.guards.add(self.source, "LAMBDA", unchanged)
+
+
+def _retains_grad(tx: Translator, self: TensorValue) -> Value:
+    """What an input was told before, fake ones do not know."""
+    _guard_history(tx, self, "retains_grad")
+    before = self.source is not None and self.real is not None and self.real.retains_grad
+    return constant(before or self.fake.retains_grad)
+
+
+def _grad_fn(tx: Translator, self: TensorValue) -> Value:
+    if self.fake.grad_fn is None:
+        _guard_history(tx, self, "is_leaf")
+        return constant(None)
+    raise Unsupported("attribute", "Tensor.grad_fn")
+
+
+_ATTRIBUTES: dict[str, Callable[[Any, TensorValue], Value]] = {
+    "shape": _shape,
+    "grad": _grad,
+    "grad_fn": _grad_fn,
+    "retains_grad": _retains_grad,
+    "__class__": lambda tx, self: from_python(tx, self.kind),
+    "nbytes": lambda tx, self: apply(tx, operator.mul, _numel(tx, self, [], {}), constant(self.fake.itemsize)),
+}
+
+
+def _without_numpy(tx: Translator, value: Value) -> Value:
+    """A number of NumPy's as Python's, which is what torch takes it for."""
+    return value.call_method(tx, "item", [], {}) if issubclass(value.python_type(), np.number) else value
+
+
+def _is_operand(value: Value) -> bool:
+    """Whether a tensor can be compared with `value`."""
+    if not value.is_constant():
+        return True
+    constant = value.as_constant()
+    return isinstance(constant, (bool, int, float, complex)) or hasattr(type(constant), "__array__")
+
+
+# ---- methods with a result that is no tensor: handler(tx, self, args, kwargs) -> Value, or None for a node ----------
+def _named_dim(args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
+    dim = args[0] if args else kwargs.get("dim")
+    return None if dim is not None and dim.is_constant() and dim.as_constant() is None else dim
+
+
+def _size(tx: Translator, self: TensorValue, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
+    dim = _named_dim(args, kwargs)
+    if dim is None:
+        return self.sizes(tx)
+    rank = self.fake.dim()
+    if dim.is_constant() and type(dim.as_constant()) is not int:
+        return None
+    if dim.is_constant() and not -rank <= dim.as_constant() < rank:
+        allowed = f"[{-rank}, {rank - 1}]"
+        message = f"Dimension out of range (expected to be in range of {allowed}, but got {dim.as_constant()})"
+        tx.raise_observed(IndexError, message)
+    return self.sizes(tx).getitem(tx, dim)
+
+
+def _stride(tx: Translator, self: TensorValue, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+    tx.trace.layouts_asked += 1
+    strides = [size_value(tx, s, self, _ATEN.sym_stride.int, i) for i, s in enumerate(self.fake.stride())]
+    value = TupleValue(strides, tuple)
+    dim = _named_dim(args, kwargs)
+    if dim is not None and dim.is_constant() and dim.as_constant() not in range(-len(strides), len(strides)):
+        raise Unsupported("raises", f"IndexError: Tensor.stride({dim.as_constant()}) of {len(strides)} dimensions")
+    return value if dim is None else value.getitem(tx, dim)
+
+
+def _numel(tx: Translator, self: TensorValue, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+    return size_value(tx, self.fake.numel(), self, _ATEN.sym_numel.default)
+
+
+def _storage_offset(
+    tx: Translator, self: TensorValue, args: Sequence[Value], kwargs: Mapping[str, Value]
+) -> Value | None:
+    """Known of what the graph makes; of the memory of an input a guard says where the input begins in it."""
+    if self.fake.layout is not torch.strided:
+        return None
+    tx.graph.refuse_of_rows(self.fake, "Tensor.storage_offset")
+    for source, offset, faked in tx.graph.shapes.beginnings(self.fake):
+        if not isinstance(faked, int) or faked != offset:
+            raise Unsupported("call", "Tensor.storage_offset where sizes vary")
+        tx.guards.add(SizeSource(source, "storage_offset", -1), "EQUALS_MATCH", offset)
+    tx.trace.layouts_asked += 1
+    return size_value(tx, self.fake.storage_offset(), self, _ATEN.sym_storage_offset.default)
+
+
+def _folded(name: str) -> Callable[..., Value | None]:
+    def method(tx: Translator, self: TensorValue, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
+        if any(not value.is_constant() for value in (*args, *kwargs.values())):
+            return None
+        real = [arg.as_constant() for arg in args], {k: v.as_constant() for k, v in kwargs.items()}
+        tx.trace.layouts_asked += name == "is_contiguous"
+        try:
+            with tx.graph.fake_mode:
+                return from_python(tx, getattr(self.fake, name)(*real[0], **real[1]))
+        except (RuntimeError, TypeError):  # as a node it is refused in the program's words
+            return None
+
+    return method
+
+
+def _of_memory(name: str) -> Callable[..., Value]:
+    """What kind of memory a tensor is in: fake ones do not know."""
+
+    def method(tx: Translator, self: TensorValue, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        if self.source is None or self.real is None or args or kwargs:
+            raise Unsupported("call", f"Tensor.{name}")
+        with torch._C.DisableTorchFunctionSubclass():
+            now = getattr(self.real, name)()
+        unchanged = (without_overrides(lambda tensor: getattr(tensor, name)() is now), f"{{}}.{name}() is {now}")
+        tx.guards.add(self.source, "LAMBDA", unchanged)
+        return constant(now)
+
+    return method
+
+
+def _is_view(tx: Translator, self: TensorValue, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+    """Known of what the graph makes; no guard says it of an input."""
+    if self.source is not None:
+        raise Unsupported("call", "Tensor._is_view of an input")
+    tx.graph.refuse_of_rows(self.fake, "Tensor._is_view")
+    tx.trace.layouts_asked += 1
+    return constant(self.fake._is_view() if self.was_view is None else self.was_view)
+
+
+def _detach_in_place(tx: Translator, self: TensorValue, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+    """Nothing happens to what needs no gradients; it is an error of a view (VariableTypeManual.cpp). What leaves the
+    graph may be a view where the program's own is none, or the other way round, so that Python is not asked."""
+    transformed = torch._C._functorch.peek_interpreter_stack() is not None  # where it cuts tangents, or is refused
+    if args or kwargs or self.source is not None or self.fake.requires_grad or transformed:
+        raise Unsupported("call", "Tensor.detach_")
+    if _is_view(tx, self, (), {}).as_constant():
+        try:
+            torch.empty(1).view(1).detach_()
+        except RuntimeError as error:
+            tx.raise_observed(RuntimeError, *error.args)
+    return self
+
+
+def _data(name: str) -> Callable[..., Value]:
+    def method(tx: Translator, self: TensorValue, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        raise Unsupported("data-dependent-value", f"Tensor.{name}")
+
+    return method
+
+
+def _item(tx: Translator, self: TensorValue, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+    """A number: an unbacked symbol."""
+    if self.fake.numel() != 1 or self.fake.dtype.is_complex or args or kwargs:
+        raise Unsupported("data-dependent-value", "Tensor.item")
+    return tx.graph.call("item", [self], {}, tx, op="call_method")
+
+
+def _tolist(tx: Translator, self: TensorValue, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+    """A list of a few numbers, each read by itself."""
+    if self.fake.dim() == 0:
+        return _item(tx, self, args, kwargs)
+    size = self.fake.shape[0]
+    if self.fake.dim() > 1 or not isinstance(size, int) or size > _LONGEST_LIST:
+        raise Unsupported("data-dependent-value", "Tensor.tolist")
+    if _is_new_range(self):
+        return make_list(tx, [constant(number) for number in range(*self.node.args)])  # type: ignore[arg-type]
+    return make_list(tx, [_item(tx, row, [], {}) for row in self.iterate(tx)])  # type: ignore[arg-type]
+
+
+_LONGEST_LIST = 16
+
+
+def _is_new_range(tensor: TensorValue) -> bool:
+    """Whether it is a torch.arange of known whole numbers that nothing has used yet: losses list dimensions so."""
+    node, fake = tensor.node, tensor.fake
+    whole = fake.dtype is torch.int64 and fake.device.type != "meta" and all(type(arg) is int for arg in node.args)
+    return node.target is torch.arange and whole and not node.users
+
+
+def _refused(name: str) -> Callable[..., Value]:
+    def method(tx: Translator, self: TensorValue, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        raise Unsupported("call", f"Tensor.{name}")
+
+    return method
+
+
+def _type(tx: Translator, self: TensorValue, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
+    return None if args or kwargs else constant(self.fake.type())
+
+
+def _get_device(tx: Translator, self: TensorValue, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+    device = self.fake.device
+    return constant(-1 if device.type == "cpu" else device.index)
+
+
+def _view_in_place(name: str) -> Callable[..., Value | None]:
+    """`y.unsqueeze_(0)` of a tensor that the graph computes: from here on, the variable is the view. Autograd counts it
+    as a change, so a tensor that needs gradients is left alone, and one of inference mode outside of it, which refuses.
+    """
+
+    def handler(tx: Translator, self: TensorValue, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
+        known = self.source is not None or self.real is not None or type(self) is not TensorValue
+        refused = self.fake.is_inference() and not torch.is_inference_mode_enabled()
+        if known or refused or self.fake.requires_grad or tx.effects.is_sealed():
+            return None
+        view = tx.graph.call(name, [self, *args], kwargs, tx, op="call_method")
+        assert isinstance(view, TensorValue)
+        self.was_view = self.fake._is_view() if self.was_view is None else self.was_view
+        self.node, self.fake, self.shape = view.node, view.fake, None
+        tx.trace.values_by_id[id(view.fake)] = self
+        return self
+
+    return handler
+
+
+_OF_ALL_OBJECTS = sorted(set(dir(object)) - {f"__{name}__" for name in ("eq", "ne", "lt", "le", "gt", "ge")})
+"""Methods that are about the tensor itself: its text, its identity, its attributes."""
+
+_TAKES_NOTHING = frozenset(
+    "numel nelement get_device item tolist storage_offset dim ndimension is_floating_point is_complex is_signed detach"
+    " detach_ element_size is_inference is_conj is_neg is_coalesced dense_dim sparse_dim is_nonzero data_ptr _is_view"
+    " __len__ __iter__ __bool__ __int__ __float__ __index__ __complex__".split()
+)
+"""Methods whose handlers do not look at arguments, for there are none."""
+
+METHODS: dict[str, Callable[..., Value | None]] = {
+    **{
+        f"{name}_": _view_in_place(name)
+        for name in ("unsqueeze", "squeeze", "t", "transpose", "swapaxes", "swapdims")
+    },
+    "size": _size,
+    "stride": _stride,
+    "numel": _numel,
+    "storage_offset": _storage_offset,
+    "nelement": _numel,
+    "type": _type,
+    "get_device": _get_device,
+    "item": _item,
+    "_is_view": _is_view,
+    "detach_": _detach_in_place,
+    "tolist": _tolist,
+    "__len__": lambda tx, self, args, kwargs: self.length(tx),
+    "__iter__": lambda tx, self, args, kwargs: self.iter(tx),
+    "__bool__": lambda tx, self, args, kwargs: constant(self.truth(tx)),
+    "__getitem__": lambda tx, self, args, kwargs: with_arguments(self.getitem, tx, *args, **kwargs),
+    "__contains__": _data("__contains__"),
+    **{
+        name: _folded(name)
+        for name in (
+            "dim", "ndimension", "is_contiguous", "is_floating_point", "is_complex", "is_signed", "element_size",
+            "is_inference", "is_conj", "is_neg", "is_same_size", "is_coalesced", "dense_dim", "sparse_dim",
+        )
+    },
+    **{name: _of_memory(name) for name in ("is_pinned", "is_shared")},
+    **{
+        name: _data(name)
+        for name in ("numpy", "__int__", "__float__", "__index__", "__complex__", "equal", "allclose",
+                     "is_nonzero", "__array__", "data_ptr", "__dlpack__")
+    },
+    **{
+        name: _refused(name)
+        for name in (
+            "backward", "set_", "resize_", "resize_as_",
+            "untyped_storage", "storage", "is_set_to", "share_memory_", "__deepcopy__",
+            "pin_memory", "apply_", "map_", "map2_", "__setstate__", "__torch_function__", "storage_type",
+            *_OF_ALL_OBJECTS,
+        )
+    },
+}  # fmt: skip
+
+
+# ---- real and computed tensors -------------------------------------------------------------------------------------
+PLAIN_TYPES = {torch.Tensor, torch.nn.Parameter, getattr(torch.nn, "Buffer", torch.Tensor)}
+
+
+@builds(torch.Tensor)
+def build_tensor(tx: Translator, obj: torch.Tensor, source: Source | None) -> Value:
+    """An input of the graph."""
+    if type(obj) not in PLAIN_TYPES and source is not None:
+        return REGISTRY["tensor_subclass"](tx, obj, source)
+    if source is None:
+        raise Unsupported("unknown-type", "a tensor that is no variable of the program")
+    wrapped = torch._C._functorch.is_functorch_wrapped_tensor(obj)
+    if wrapped:
+        raise Unsupported("unknown-type", "a tensor of a transform (torch.func, vmap) that is in force")
+    for tensor in (obj, obj._base):  # the values of a sparse tensor are a view of it
+        if tensor is not None:
+            _check_layout(tensor)
+    if obj._is_zerotensor():
+        raise Unsupported("unknown-type", "a tensor of zeros without memory, as derivatives may be")
+    if obj._is_view() and not tx.graph.shapes.has_base(obj):
+        raise Unsupported("unknown-type", "a view of a tensor that has other values or gradients since")
+    node = tx.graph.add_input(source, obj)
+    tx.guards.add(source, "TENSOR_MATCH", obj)
+    fake = node.meta["val"]
+    value = TensorValue(node, fake, source, obj)
+    tx.trace.values_by_id[id(fake)] = value
+    return value
+
+
+def _check_layout(tensor: torch.Tensor) -> None:
+    """Raises Unsupported for one whose elements do not lie in memory by strides."""
+    if tensor.is_nested or tensor.is_quantized:
+        raise Unsupported("unknown-type", f"a {'nested' if tensor.is_nested else 'quantized'} tensor")
+    if tensor.layout is not torch.strided:
+        raise Unsupported("unknown-type", f"a tensor with layout {tensor.layout}")
+
+
+def _wrap_tensor(tx: Translator, node: torch.fx.Node, fake: torch.Tensor) -> Value:
+    _check_layout(fake)
+    value = TensorValue(node, fake)
+    tx.trace.values_by_id[id(fake)] = value
+    return value
+
+
+RESULTS.insert(0, (lambda fake: isinstance(fake, torch.Tensor), _wrap_tensor))
