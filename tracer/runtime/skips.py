@@ -19,10 +19,11 @@ from typing import Any
 
 import torch
 
+_ROOMS = ("artifacts", "cli", "engine", "operators", "replay", "tracer", "tui")
 _PACKAGE = str(Path(__file__).resolve().parents[2]) + os.sep
 _OURS = (
     *(os.path.join(_PACKAGE, name) for name in ("__init__.py", "__main__.py")),
-    *(os.path.join(_PACKAGE, room, "") for room in ("artifacts", "cli", "engine", "operators", "replay", "tracer", "tui")),
+    *(os.path.join(_PACKAGE, room, "") for room in _ROOMS),
 )
 """Not the whole folder: in a clone, the person's programs and a `.venv` with all that is installed may stand there."""
 _LAUNCH = os.path.join(_PACKAGE, "cli", "launch.py")
