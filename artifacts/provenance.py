@@ -3,7 +3,7 @@
 The items of a compilation form a graph: an edge leads from an item up to each item that it was derived from, as the
 records say in `origins`. The program's lines (`source:FILE#LINE`) are the roots. An item belongs to everything that it
 was derived from, over any number of stages, and to everything derived from it. A reference without an item
-("loops:buf3") is the whole artifact, made of its items.
+("loop_ir:buf3") is the whole artifact, made of its items.
 """
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from .inner_graphs import graphs_in, sides
 from .listing import place_refs
 from .recording import Recording, RecordingError
 from .records import (
-    STAGES,
     Breaks,
     Bytecode,
     CodeLine,
@@ -35,9 +34,9 @@ from .records import (
     ref,
     split_ref,
 )
+from .stages import ATEN, NAMES
 
 Edge = tuple[Ref, Ref]  # from an item up to one that it was derived from
-ATEN = ("joint", "forward", "backward", "passes")
 
 
 class Links:
@@ -83,7 +82,7 @@ class Links:
 
     def everywhere(self, item: Ref) -> list[Ref]:
         """The items of all stages, the program first, that belong to `item`."""
-        return [found for stage in ("source", *STAGES) for found in self.related(item, stage)]
+        return [found for stage in ("source", *NAMES) for found in self.related(item, stage)]
 
 
 def links(recording: Recording, compile_id: str) -> Links:
@@ -192,7 +191,7 @@ def _loops_edges(record: Loops, key: str) -> Iterator[Edge]:
 
 def _schedule_edges(record: Schedule, key: str) -> Iterator[Edge]:
     for group in record.groups:
-        members = [f"loops:{member}" for member in group.members] if group.kind == "loops" else []
+        members = [f"loop_ir:{member}" for member in group.members] if group.kind == "loops" else []
         for origin in (*group.origins, *members):
             yield f"{key}#{group.id}", origin
 

@@ -22,7 +22,8 @@ import msgspec
 import zstandard
 
 from .decode import revive
-from .records import SCHEMA, STAGES, Absent, AnyRecord, Decision, split_ref
+from .records import SCHEMA, Absent, AnyRecord, Decision, split_ref
+from .stages import order_of
 from .store import DATABASE, RUNNING
 
 R = TypeVar("R")
@@ -172,14 +173,14 @@ class Recording:
         found = [ArtifactInfo(c + suffix, s, n, k, i, h)
                  for suffix, c, s, n, k, i, h in self._rows(query + " ORDER BY seq", *values)
                  if process is None or suffix == process]
-        return sorted(found, key=lambda a: _stage_order(a.stage))
+        return sorted(found, key=lambda a: order_of(a.stage))
 
     def stages(self, compile_id: str) -> list[str]:
         """The stages that a compilation has left something of, in order."""
         present = {a.stage for a in self.artifacts(compile_id)}
         if self.count_decisions(compile_id):
             present.add("decisions")
-        return sorted(present, key=_stage_order)
+        return sorted(present, key=order_of)
 
     def artifact(self, compile_id: str, stage: str, name: str = "") -> AnyRecord:
         """The record of an artifact. Raises RecordingError where it is absent (saying why) or damaged."""
@@ -294,9 +295,6 @@ def _where(query: str, compile_id: str | None, kind: str | None) -> tuple[str, l
         query, values = query + " AND kind=?", [*values, kind]
     return query, values
 
-
-def _stage_order(stage: str) -> int:
-    return STAGES.index(stage) if stage in STAGES else len(STAGES)
 
 
 def _connect(path: Path) -> sqlite3.Connection:

@@ -6,7 +6,7 @@ to and from JSON without a line of code of ours, and they hold only plain data: 
 Every record that holds smaller things (nodes, instructions, guards, statements, lines) gives each an `id` that is
 unique within the record, and `origins`: the references of what it was derived from. A reference (`Ref`) is a string
 
-    STAGE[:NAME]#ID      for example  "capture#add_1", "loops:buf3#t4", "kernels:fused_0#12", "bytecode#24"
+    STAGE[:NAME]#ID      for example  "capture#add_1", "loop_ir:buf3#t4", "kernels:fused_0#12", "bytecode#24"
 
 within one compilation, which is what makes a line of C++ lead back to a line of the program.
 """
@@ -19,11 +19,6 @@ import msgspec
 SCHEMA = "ptdebug/1"
 LIMIT_REACHED = " times, the limit: "
 """In the reason of a compilation that was not made any more, since its function was compiled too often."""
-
-STAGES = (
-    "frame", "bytecode", "capture", "breaks", "guards", "bytecode_out", "joint", "forward", "backward", "partition",
-    "passes", "loops", "fusion", "schedule", "kernels", "wrapper", "runtime", "decisions",
-)
 
 Ref = str
 
@@ -91,7 +86,7 @@ class Frame(Record, frozen=True):
     apart: bool = False  # compiled before, for another call of torch.compile, with which this one shares nothing
 
 
-# ---- stages 2 and 6: bytecode, bytecode_out -------------------------------------------------------------------------
+# ---- bytecode, output_bytecode --------------------------------------------------------------------------------------
 class Instruction(Record, frozen=True):
     """One bytecode instruction. `id` is its offset in bytes; `stack_effect` is None where a jump decides it."""
 
@@ -113,7 +108,7 @@ class ExceptionEntry(Record, frozen=True):
 
 
 class Bytecode(Record, frozen=True):
-    """Stages `bytecode` (as it was) and `bytecode_out` (rewritten, and one record for each resume function)."""
+    """Stages `bytecode` (as it was) and `output_bytecode` (rewritten, and one record for each resume function)."""
 
     name: str
     instructions: tuple[Instruction, ...]

@@ -219,7 +219,7 @@ def render_fusion(record: Fusion, stage: str, name: str, source: SourceText) -> 
 def candidate_lines(candidate: FusionCandidate, item: str = "") -> list[Line]:
     """One candidate pair."""
     saved = f", would save {candidate.bytes_saved:,} bytes" if candidate.bytes_saved and not candidate.fused else ""
-    origins = (f"loops:{candidate.first}", f"loops:{candidate.second}")
+    origins = (f"loop_ir:{candidate.first}", f"loop_ir:{candidate.second}")
     verdict = "fused    " if candidate.fused else "not fused"
     texts = [f"{verdict} {candidate.first} + {candidate.second}  ({candidate.kind}{saved}): {candidate.why}"]
     texts += [f"          would need: {candidate.allow}"] if candidate.allow and not candidate.fused else []
@@ -232,7 +232,7 @@ def render_schedule(record: Schedule, stage: str, name: str, source: SourceText)
     lines = [Line(f"# {len(record.groups)} groups{peak}")]
     for group in record.groups:
         item = ref(stage, group.id, name)
-        origins = (*group.origins, *(f"loops:{member}" for member in group.members if group.kind == "loops"))
+        origins = (*group.origins, *(f"loop_ir:{member}" for member in group.members if group.kind == "loops"))
         costs = [f"{group.bytes:,} bytes"] if group.bytes else []
         costs += [f"{group.flops:,} flops"] if group.flops else []
         texts = [f"{group.id}: {group.kind} {group.kernel}" + (f"  ({', '.join(costs)})" if costs else "")]

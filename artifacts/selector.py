@@ -14,7 +14,7 @@ from pathlib import Path
 
 from .home import existing_home, recordings
 from .recording import Recording, RecordingError
-from .records import STAGES
+from .stages import NAMES
 from .store import DATABASE
 
 _COMPILE = re.compile(r":(\d+/\d+(?:@\d+)?)(?=:|$)")
@@ -53,7 +53,7 @@ def parse(text: str) -> Selector:
     if colon and _NEWEST.match(head) and rest:  # nothing else than a compilation or a stage can follow `@:`
         stage, _, name = rest.partition(":")
         return Selector(head, "", _stage(stage), name)
-    match = re.search(rf":({'|'.join(STAGES)})(?::(.*))?$", text)
+    match = re.search(rf":({'|'.join(NAMES)})(?::(.*))?$", text)
     if match:
         return Selector(text[: match.start()] or "@", "", match.group(1), match.group(2) or "")
     return Selector(text)
@@ -116,8 +116,8 @@ def _complete(recording: Recording, selector: Selector) -> Selector:
 
 
 def _stage(text: str) -> str:
-    if text and text not in STAGES:
-        raise SelectorError(f"no stage {text}{_nearest(text, list(STAGES))}")
+    if text and text not in NAMES:
+        raise SelectorError(f"no stage {text}{_nearest(text, list(NAMES))}")
     return text
 
 

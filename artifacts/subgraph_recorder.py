@@ -1,9 +1,9 @@
 """Records of a graph that is one of several in its compilation, such as the backward of a training graph.
 
 The stages that compile it know nothing of that: they name artifacts, buffers and nodes as always. Here the names get
-the part's in front ("loops:buf3" becomes "loops:backward.buf3"), and references to the graph's nodes ("forward#mul")
-lead to the part's own graph ("backward#mul"). Where the part is an inner graph of the captured one, references to its
-nodes there begin with its path ("capture#inner_0.sin", see `inner_graphs.py`).
+the part's in front ("loop_ir:buf3" becomes "loop_ir:backward.buf3"), and references to the graph's nodes
+("forward#mul") lead to the part's own graph ("backward#mul"). Where the part is an inner graph of the captured one,
+references to its nodes there begin with its path ("capture#inner_0.sin", see `inner_graphs.py`).
 """
 from __future__ import annotations
 
@@ -13,15 +13,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from .records import AnyRecord, Decision, FusionCandidate, Ref, ScheduledGroup, ref, split_ref
+from .stages import GRAPHS, PER_PART
 
 if TYPE_CHECKING:
     from .context import Recorder
-
-GRAPHS = ("joint", "forward", "backward")
-"""Stages that a training graph's parts are named after; other parts have artifacts of these, too."""
-
-OWN = ("passes", "loops", "fusion", "schedule", "kernels", "wrapper")
-"""Stages of which each part has artifacts of its own."""
 
 NAMES: dict[type, tuple[str, ...]] = {ScheduledGroup: ("members",), FusionCandidate: ("first", "second")}
 """Fields that name loop bodies."""
@@ -71,7 +66,7 @@ class PartRecorder:
             return ref(stage, self.path + item, name)
         if stage in GRAPHS and self.part in GRAPHS:
             return ref(self.part, item, name) if stage == "forward" else reference
-        return ref(stage, item, self.name(name)) if stage in (*GRAPHS, *OWN) else reference
+        return ref(stage, item, self.name(name)) if stage in (*GRAPHS, *PER_PART) else reference
 
     def _renamed(self, record: Any) -> Any:
         """A copy of a record, and of all records in it, with other references and names."""

@@ -9,8 +9,8 @@ from .isolated_compiles import compiled_apart
 from .recording import CompileInfo, Recording
 from .records import LIMIT_REACHED, SCHEMA, Break, Breaks, Graph, Guard, Guards, Recompile, Runtime, Schedule
 from .resumed import function_words, resumed
+from .stages import TIMINGS
 
-TIMINGS = ("capture", "joint", "passes", "lowering", "scheduling", "codegen", "kernels")
 NOT_OPERATIONS = ("placeholder", "get_attr", "output")
 
 

@@ -35,7 +35,7 @@ BODIES = [r.Loops(f"buf{b}", (r.LoopAxis("i0", "4096"),), (), tuple(
                     (f"forward#n{i}",)) for i in range(12)), ("a",), ("b",), META) for b in range(120)]
 DECISIONS = [r.Decision(f"fuse:{i}", "fuse", f"buf{i}+buf{i + 1}", (r.Option("fuse", 1.0), r.Option("keep")), "fuse",
                         "fuse", "both loop over the same axes") for i in range(600)]
-KERNEL = r.Kernel("unit_0", "cpp", tuple(r.CodeLine(f"    const float t{i} = t{i - 1} * 2.0f;", (f"loops:buf1#t{i}",))
+KERNEL = r.Kernel("unit_0", "cpp", tuple(r.CodeLine(f"    const float t{i} = t{i - 1} * 2.0f;", (f"loop_ir:buf1#t{i}",))
                                          for i in range(3000)))
 
 

@@ -39,7 +39,7 @@ def compile_dynamo_graph(module: torch.fx.GraphModule, example_inputs: Sequence[
         context.recorder.source_file(where.file)
         context.record("frame", lambda: Frame(where.function, where.file, where.line))
         context.record("capture", lambda: graph_record(captured.module.graph, "capture", "bytecode"))
-        for stage in ("bytecode", "bytecode_out", "breaks", "guards"):
+        for stage in ("bytecode", "output_bytecode", "breaks", "guards"):
             context.absent(stage, WHY)
     with context.timed("total"):
         compiled = engine_backend(captured, context)

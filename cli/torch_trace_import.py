@@ -16,23 +16,13 @@ from typing import Any
 import msgspec
 
 from ..artifacts.records import AnyRecord, Breaks, Frame, Guards, Pass
+from ..artifacts.stages import STAGES
 from . import session, torch_trace_text
 
 GRAPHS = {
     "dynamo_output_graph": "capture", "aot_inference_graph": "forward", "aot_joint_graph": "joint",
     "aot_forward_graph": "forward", "aot_backward_graph": "backward",
 }
-ABSENT = {
-    "bytecode": "stock's trace does not hold the bytecode of ordinary frames",
-    "bytecode_out": "stock's trace does not hold the bytecode of ordinary frames",
-    "loops": "stock's trace does not hold Inductor's loop IR",
-    "fusion": "stock's trace does not say what was fused and why",
-    "schedule": "stock's trace does not hold the schedule",
-    "decisions": "stock's trace does not hold decisions",
-    "partition": "stock's trace does not say what is saved for backward and why",
-    "runtime": "calls of stock's code are not counted",
-}
-OPTIONAL = ("joint", "forward", "backward", "passes", "kernels", "wrapper", "guards", "capture")
 
 
 @dataclass
@@ -116,10 +106,10 @@ class StockRecorder(logging.Handler):
         for (stage, name), record in compilation.records.items():
             recorder.record(compile_id, stage, name, record)
         produced = {stage for stage, _ in compilation.records}
-        missing = dict.fromkeys(OPTIONAL, "stock's trace did not hold it for this compilation")
-        for stage, why in {**missing, **ABSENT}.items():
-            if stage not in produced:
-                recorder.absent(compile_id, stage, why)
+        for info in STAGES:
+            if info.name not in produced and info.name not in ("frame", "breaks"):  # those are said above
+                why = info.stock or "stock's trace did not hold it for this compilation"
+                recorder.absent(compile_id, info.name, why)
         recorder.end(compile_id, status, reason, _seconds(metrics))
 
 

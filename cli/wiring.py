@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from ..artifacts.context import CompileContext, CompileId, ToldByData
+from ..artifacts.stages import OF_ENGINE
 from ..tracer.frames import dispatch
 from ..tracer.fx.backend_call import Backend, CapturedGraph, Compiled, CompileOptions
 from ..tracer.guards.versions import Versions
@@ -24,8 +25,6 @@ from ..tracer.runtime import eval_frame
 from ..tracer.runtime.warning_filters import no_warnings
 from . import session
 from .inputs import saving_inputs
-
-ENGINE_STAGES = ("joint", "passes", "loops", "fusion", "schedule", "kernels", "wrapper")
 
 
 @dataclass(frozen=True)
@@ -132,7 +131,7 @@ def _as_captured(captured: CapturedGraph, context: CompileContext, error: Except
     place = traceback.extract_tb(error.__traceback__)[-1]
     why = f"{type(error).__name__}: {error} ({os.path.basename(place.filename)}:{place.lineno})"
     context.fallback = context.fallback or why
-    for stage in ENGINE_STAGES:
+    for stage in OF_ENGINE:
         context.absent(stage, why)
     return eager_form(captured.module)
 
@@ -144,7 +143,7 @@ def custom_backend(compiler: Callable[..., Any]) -> Backend:
     """
 
     def backend(captured: CapturedGraph, context: CompileContext) -> Compiled:
-        for stage in ENGINE_STAGES:
+        for stage in OF_ENGINE:
             context.absent(stage, f"the program's own backend {_name(compiler)} took the graph")
         compiled = compiler(captured.module, list(captured.inputs))
         if not callable(compiled):

@@ -15,6 +15,7 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from ..artifacts.context import CompileContext, OverrideError, Stage, ToldByData, run_stages
 from ..artifacts.records import AnyRecord, Kernel
+from ..artifacts.stages import OF_ENGINE, TRAINING
 from . import passes, scheduler
 from .aot.aten_graph import needs_gradients, trace
 from .aot.autograd import autograd_epilogue
@@ -50,9 +51,6 @@ from .unsupported import EngineUnsupported
 Compiled = Callable[..., Sequence[Any]]
 Keep = Callable[[MakeParts], None]
 
-ENGINE_STAGES = (
-    "joint", "forward", "backward", "partition", "passes", "loops", "fusion", "schedule", "kernels", "wrapper",
-)
 
 
 # ---- what flows between the stages: each adds its part to what was there ---------------------------------------------
@@ -260,7 +258,7 @@ def compile_graph(
 def _infer(captured: Captured, context: CompileContext, keep: Keep | None) -> Compiled:
     work: Wrapped = run_stages(STAGES, captured, context)
     facts = EntryFacts.of(work.aten)
-    for stage in ("joint", "backward", "partition"):
+    for stage in TRAINING:
         context.absent(stage, "inference: no result needs gradients")
     context.restartable = True
     compiled = entry(work.call, facts, captured)
@@ -339,7 +337,7 @@ def compile_halves(joint: JointGraph, context: CompileContext) -> Trained:
 def _eager(captured: Captured, context: CompileContext, why: str, detail: str = "") -> Compiled:
     context.fallback = why
     context.decide("engine", "graph", ["compile", "eager"], "eager", f"{why}\n{detail}" if detail else why)
-    for stage in ENGINE_STAGES:
+    for stage in OF_ENGINE:
         context.absent(stage, why)
     context.marks_changes = True
     return marking(eager_form(captured.module))

@@ -104,7 +104,7 @@ class ControlLadder(Ladder):
     # ---- the rungs
     def _climb_stages(self, why: str) -> None:
         unchanged = "" if self.recording.artifacts(self.compile_id, "passes") else "no pass changed the graph"
-        for stage in ("forward", "passes", "loops", "kernels"):
+        for stage in ("forward", "passes", "loop_ir", "kernels"):
             self._rung(stage, why or (unchanged if stage == "passes" else ""), partial(self._run, stage))
 
     def _run(self, stage: str) -> Execution:
@@ -120,7 +120,7 @@ class ControlLadder(Ladder):
         work = part.work
         if self.stage == "capture":
             ran = run_graph(part.captured.module, inputs)
-        elif self.stage == "loops":
+        elif self.stage == "loop_ir":
             ran = run_loops(work.aten, work.program, inputs)
         elif self.stage == "kernels":
             ran = run_kernels(work.aten, work.plan, work.kernels, work.signatures, inputs)

@@ -19,6 +19,7 @@ from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicO
 from ..artifacts.context import CompileContext, CompileId, run_stages
 from ..artifacts.recording import Recording, RecordingError
 from ..artifacts.records import SCHEMA, AnyRecord, Decision, Graph, Location, Pass, SavedInputs, TensorMeta
+from ..artifacts.stages import REPLAYED
 from ..engine.compile import STAGES, Wrapped
 from .compare import EQUAL, Comparison, compare, worst
 from .graphs import ReplayError, graph_module
@@ -26,9 +27,6 @@ from .inputs import bind_symbols, clones, load_inputs
 from .pairs import buffer_pairs, difference, graph_pairs
 from .program import ProgramAbsent, ProgramRuns, compare_returned
 from .rungs import Execution, deterministic, run_aten, run_graph, run_kernels, run_loops
-
-COMPARED = ("joint", "forward", "backward", "passes", "loops")
-"""Stages that are made again and held against the recorded ones."""
 
 
 @dataclass(frozen=True)
@@ -187,7 +185,8 @@ class Ladder:
         last = self._last_pass()
         unchanged = "" if last else "no pass changed the graph"
         self._rung("passes", why or unchanged, partial(self._recorded_aten, "passes", *last))
-        self._rung("loops", why, lambda: run_loops(self.work.aten, self.work.program, clones(self.saved, self.device)))
+        copies = partial(clones, self.saved, self.device)
+        self._rung("loop_ir", why, lambda: run_loops(self.work.aten, self.work.program, copies()))
         self._rung("kernels", why, self._kernels)
 
     def _program(self) -> None:
@@ -298,7 +297,7 @@ class Ladder:
             return ()
         changed = []
         for (stage, name), record in self.collector.records.items():
-            if stage in COMPARED and _timeless(self._recorded(stage, name)) != _timeless(record):
+            if stage in REPLAYED and _timeless(self._recorded(stage, name)) != _timeless(record):
                 changed.append(stage)
         return tuple(dict.fromkeys(changed))
 

@@ -29,7 +29,7 @@ def _captured_names(node: Node) -> list[str]:
 
 def buffer_pairs(work: Wrapped, stage: str, ran: Execution) -> Iterator[tuple[str, Any, str]]:
     """(buffer, its value, the captured node whose last piece it is)."""
-    steps: Sequence[Any] = work.program.steps if stage == "loops" else work.plan.items
+    steps: Sequence[Any] = work.program.steps if stage == "loop_ir" else work.plan.items
     nodes = {n.name: n for n in work.aten.module.graph.nodes}
     last = {origin: name for name, n in nodes.items() for origin in n.meta.get("origins", ())}
     for step in steps:

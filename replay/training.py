@@ -61,7 +61,7 @@ class TrainingLadder(Ladder):
         why = self._compile()
         self._rung("forward", why, partial(self._halves, self._recorded_half, with_backward=False))
         halves: tuple[tuple[str, Half], ...] = (
-            ("backward", self._recorded_half), ("passes", self._passed_half), ("loops", self._loops_half),
+            ("backward", self._recorded_half), ("passes", self._passed_half), ("loop_ir", self._loops_half),
             ("kernels", self._kernels_half),
         )
         for stage, half in halves:
@@ -258,7 +258,7 @@ class TrainingLadder(Ladder):
         if stage in ("forward", "backward", "passes"):
             yield from ((n.name, n.name) for n in getattr(self.trained.halves, half).module.graph.nodes)
             return
-        for step in work.program.steps if stage == "loops" else work.plan.items:
+        for step in work.program.steps if stage == "loop_ir" else work.plan.items:
             made = dict(makers_of(step))
             for name in written(step):
                 yield from ((name, maker) for maker in made.get(name, ())[:1])

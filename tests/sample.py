@@ -111,13 +111,13 @@ class SampleBuilder:
         w.record(compile_id, "bytecode", "", self.bytecode("original"))
         w.record(compile_id, "capture", "", self.capture(batch))
         w.record(compile_id, "breaks", "", self.breaks())
-        w.record(compile_id, "bytecode_out", "", self.bytecode("rewritten"))
+        w.record(compile_id, "output_bytecode", "", self.bytecode("rewritten"))
         w.record(compile_id, "guards", "", self.guards(batch))
         w.record(compile_id, "joint", "", self.aten(batch))
         w.record(compile_id, "passes", "01_common_subexpressions", r.Pass(
             "common_subexpressions", self.aten(batch), (r.RuleMatch("common-subexpression", ("mul_9",), ("mul",)),),
             0.001))
-        w.record(compile_id, "loops", "buf1", self.loops(batch))
+        w.record(compile_id, "loop_ir", "buf1", self.loops(batch))
         w.record(compile_id, "fusion", "", r.Fusion((
             r.FusionCandidate("buf0+buf1", "buf0", "buf1", "producer-consumer", False, "buf0 is a library call", 256,
                               "a lowering of aten.addmm to loops", "fuse:buf0+buf1"),
@@ -126,12 +126,12 @@ class SampleBuilder:
             r.ScheduledGroup("g0", "extern", ("addmm",), "aten.addmm", reads=("x",), writes=("buf0",), flops=1024,
                              origins=("joint#addmm",)),
             r.ScheduledGroup("g1", "loops", ("buf1",), "kernel_0", ("i0",), "", ("buf0",), ("buf1",), bytes=512,
-                             origins=("loops:buf1#t2",)),),
+                             origins=("loop_ir:buf1#t2",)),),
             (r.BufferPlan("buf0", 256, "g0", "g1"), r.BufferPlan("buf1", 256, "g1", "g1", role="output")), 512))
         w.record(compile_id, "kernels", "unit_0", r.Kernel(
             "unit_0", "cpp", lines("kernels", CPP, {
-                3: ("loops:buf1#t1", "loops:buf1#t2"), 4: ("schedule#g1",), 7: ("loops:buf1#t0",),
-                8: ("loops:buf1#t1",), 9: ("loops:buf1#t2",), 10: ("loops:buf1#t3",)}),
+                3: ("loop_ir:buf1#t1", "loop_ir:buf1#t2"), 4: ("schedule#g1",), 7: ("loop_ir:buf1#t0",),
+                8: ("loop_ir:buf1#t1",), 9: ("loop_ir:buf1#t2",), 10: ("loop_ir:buf1#t3",)}),
             ("kernel_0",), ("g++", "-O3", "unit_0.cpp"), "", 0.7, False, "/tmp/unit_0.so", "cpu",
             {"asm": "kernel_0:\n\tret\n"}, {"vector_width": 8}))
         w.record(compile_id, "wrapper", "", r.Wrapper("call", "python", lines("wrapper", WRAPPER, {

@@ -129,7 +129,7 @@ class PanesScreen(Screen[None]):
 
     def _default_linked_stage(self) -> str:
         choices = self._linked_choices()
-        wanted = ("kernels", "loops", "forward", "joint", "capture", "bytecode") if self.target.stage == SOURCE else (
+        wanted = ("kernels", "loop_ir", "forward", "joint", "capture", "bytecode") if self.target.stage == SOURCE else (
             SOURCE,)
         return next((stage for stage in wanted if stage in choices), choices[0] if choices else "")
 

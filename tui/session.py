@@ -14,15 +14,15 @@ from ..artifacts.home import existing_home
 from ..artifacts.listing import Line, Listing, printable, source_listing, source_path
 from ..artifacts.provenance import Links, links
 from ..artifacts.recording import CompileInfo, Recording, RecordingError
-from ..artifacts.records import STAGES, Break, Kernel, Ref, split_ref
+from ..artifacts.records import Break, Kernel, Ref, split_ref
 from ..artifacts.render import listing
 from ..artifacts.render_summary import render_compile, render_summary
 from ..artifacts.selector import Selector
+from ..artifacts.stages import LINKED, NAMES
 from ..artifacts.summary import break_costs, breaks, summary
 
 SOURCE = "source"  # beside the stages: a file of the program
-LINKED_STAGES = (SOURCE, "bytecode", "capture", "joint", "forward", "backward", "passes", "loops", "schedule",
-                 "kernels", "wrapper", "bytecode_out", "guards", "decisions")
+LINKED_STAGES = (SOURCE, *LINKED)
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ class Search:
         first = session.compiles[0].id if session.compiles else ""
         found = [Target(first, SOURCE, path) for path in session.recording.sources()]
         for info in session.compiles:
-            found += [Target(info.id, stage, name) for stage in STAGES if stage in session.recording.stages(info.id)
+            found += [Target(info.id, stage, name) for stage in NAMES if stage in session.recording.stages(info.id)
                       for name in session.names(info.id, stage)]
         return found
 

@@ -1,6 +1,6 @@
 """Print one artifact; for a compilation its overview, for a recording its summary.
 
-Stages: frame bytecode capture breaks guards bytecode_out joint forward backward partition passes loops fusion
+Stages: frame bytecode capture breaks guards output_bytecode joint forward backward partition passes loops fusion
 schedule kernels wrapper runtime decisions. A stage with several artifacts is printed whole; NAME picks one. A later
 form of a kernel is NAME.FORM (asm, ttir, ptx, ...).
 """

@@ -173,7 +173,7 @@ class WrapperWriter:
         """Allocate what the kernel writes and call it."""
         signature = self.signatures[group.kernel]
         stores = [(body.name, s.name) for body in group.bodies for s in body.statements if s.op == "store"]
-        origins = tuple(f"loops:{body}#{name}" for body, name in stores)
+        origins = tuple(f"loop_ir:{body}#{name}" for body, name in stores)
         for name in signature.buffers:
             self.allocate(name, origins)
         there = self.numbers_sent(group, signature, origins)

@@ -15,7 +15,7 @@ def loops_records(program: Program) -> Iterator[tuple[str, str, Loops]]:
         if isinstance(step, LoopBody):
             again = seen[step.name] = seen.get(step.name, 0) + 1
             name = step.name if again == 1 else f"{step.name}_part{again}"
-            yield "loops", name, describe_body(step, program.buffers[step.name], name)
+            yield "loop_ir", name, describe_body(step, program.buffers[step.name], name)
 
 
 def describe_body(body: LoopBody, buffer: Buffer | None = None, name: str = "") -> Loops:

@@ -28,7 +28,7 @@ def _group(program: Program, item: Group | ExternCall) -> ScheduledGroup:
         )
     members = tuple([b.name for b in item.bodies])
     order = tuple([f"{a.symbol}<{a.extent}" for a in item.axes])
-    origins = tuple([f"loops:{m}#" for m in members])
+    origins = tuple([f"loop_ir:{m}#" for m in members])
     return ScheduledGroup(
         item.kernel, "loops", members, item.kernel, order, "", tuple([r for r in reads if r not in writes]), writes,
         tuple(sorted(item.internal)), volume, _total(_operations(item)), origins,

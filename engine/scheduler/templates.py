@@ -136,13 +136,13 @@ def _key(template: Template, names: tuple[str, ...], buffers: Mapping[str, Buffe
 def with_all_origins(foreach: Foreach, lines: Iterable[CodeLine]) -> list[CodeLine]:
     """Lines written for the template, which names the first member, with what they come from in all members."""
     body = foreach.template.body
-    real: dict[str, list[str]] = {ref("loops", "", body.name): [ref("loops", "", b.name) for b in foreach.bodies]}
+    real: dict[str, list[str]] = {ref("loop_ir", "", body.name): [ref("loop_ir", "", b.name) for b in foreach.bodies]}
     for s, (k, position) in zip(body.statements, foreach.template.sources):
         for member in foreach.members:
             own = member.group.bodies[k]
             statement = own.statements[position]
-            item = ref("loops", statement.name or statement.buffer, own.name)
-            real.setdefault(ref("loops", s.name or s.buffer, body.name), []).append(item)
+            item = ref("loop_ir", statement.name or statement.buffer, own.name)
+            real.setdefault(ref("loop_ir", s.name or s.buffer, body.name), []).append(item)
             for node, other in zip(s.origins, statement.origins):
                 real.setdefault(ref("forward", node), []).append(ref("forward", other))
     return [

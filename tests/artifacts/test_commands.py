@@ -53,12 +53,13 @@ def test_ls(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("selector, text", [
-    ("@", "compilations"), ("@:0/0", "loops:buf1"), ("@:0/0:frame", "status: compiled"),
+    ("@", "compilations"), ("@:0/0", "loop_ir:buf1"), ("@:0/0:frame", "status: compiled"),
     ("@:0/0:bytecode", "LOAD_GLOBAL"), ("@:0/0:capture", "sigmoid = torch.sigmoid(mul)  # float32[4, 16]"),
     ("@:0/0:breaks", "change: remove the print"), ("@:0/0:guards", "  BOOL           L['self'].training is True"),
-    ("@:0/1:guards", "because: L['x'].size()[0] == 4: was 4, is now 6"), ("@:0/0:bytecode_out", "rewritten of forward"),
+    ("@:0/1:guards", "because: L['x'].size()[0] == 4: was 4, is now 6"),
+    ("@:0/0:output_bytecode", "rewritten of forward"),
     ("@:joint", "aten.sigmoid.default"), ("@:passes", "common-subexpression: mul_9 -> mul"),
-    ("@:0/0:loops:buf1", "t2 = sigmoid t1 : float32"), ("@:0/0:fusion", "would need: a lowering"),
+    ("@:0/0:loop_ir:buf1", "t2 = sigmoid t1 : float32"), ("@:0/0:fusion", "would need: a lowering"),
     ("@:0/0:schedule", "g1: loops kernel_0"), ("@:0/0:kernels", "std::exp(-t1)"), ("@:0/0:kernels:unit_0.asm", "ret"),
     ("@:0/0:wrapper", "def call(args):"), ("@:0/0:runtime", "10 calls"), ("@:0/0:decisions", "[not fuse]"),
     ("@:0/0:decisions:fallback:addmm", "faster in the library"),
@@ -71,9 +72,9 @@ def test_show(selector: str, text: str, capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_show_json_holds_the_record(capsys: pytest.CaptureFixture[str]) -> None:
-    document = ask_json(capsys, "show", "@:0/0:loops")
+    document = ask_json(capsys, "show", "@:0/0:loop_ir")
     artifact, = document["artifacts"]
-    assert (artifact["stage"], artifact["name"], artifact["record"]["record"]) == ("loops", "buf1", "Loops")
+    assert (artifact["stage"], artifact["name"], artifact["record"]["record"]) == ("loop_ir", "buf1", "Loops")
     compiled = ask_json(capsys, "show", "@:0/0")
     assert compiled["compile"]["id"] == "0/0"
     assert {"stage": "kernels", "name": "unit_0", "kind": "Kernel", "items": 13} in compiled["artifacts"]
@@ -82,9 +83,9 @@ def test_show_json_holds_the_record(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_show_line_follows_a_line_through_the_stages(capsys: pytest.CaptureFixture[str]) -> None:
     out = ask(capsys, "show", "@:0/0:kernels", "--line", "9")
-    for text in ("model.py:5 ", "capture ", "joint ", "loops:buf1 ", "wrapper "):
+    for text in ("model.py:5 ", "capture ", "joint ", "loop_ir:buf1 ", "wrapper "):
         assert f"\n  {text}" in out
-    assert "loops:buf1#t2" in ask_json(capsys, "show", "@:0/0:kernels", "--line", "9")["related"]
+    assert "loop_ir:buf1#t2" in ask_json(capsys, "show", "@:0/0:kernels", "--line", "9")["related"]
     assert main(["show", "@:0/0:kernels", "--line", "999"]) == 2
 
 

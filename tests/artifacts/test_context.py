@@ -49,14 +49,14 @@ def test_a_part_of_a_part_refers_to_artifacts_of_its_own() -> None:
     kept = Kept()
     outer = CompileContext(CompileId(0, 0), kept, recording=True).for_part("cond_1_0", "inner_0.")
     inner = outer.for_part("cond_3_1", "inner_1.")
-    origins = "capture#sin", "forward#sin", "joint#sin", "loops:buf0#t1", "bytecode#4"
+    origins = "capture#sin", "forward#sin", "joint#sin", "loop_ir:buf0#t1", "bytecode#4"
     node = Node("y", "call_function", "f", origins=origins)
     inner.record("passes", lambda: Graph("g", (node,)), "00")
     inner.for_part("backward").record("passes", lambda: Graph("g", (node,)), "00")
     part = "cond_1_0.cond_3_1"
     assert kept.records["passes", f"{part}.00"].nodes[0].origins == (
-        "capture#inner_0.inner_1.sin", f"forward:{part}#sin", f"joint:{part}#sin", f"loops:{part}.buf0#t1",
+        "capture#inner_0.inner_1.sin", f"forward:{part}#sin", f"joint:{part}#sin", f"loop_ir:{part}.buf0#t1",
         "bytecode#4")
     assert kept.records["passes", f"{part}.backward.00"].nodes[0].origins == (
-        "capture#inner_0.inner_1.sin", f"backward:{part}#sin", f"joint:{part}#sin", f"loops:{part}.backward.buf0#t1",
+        "capture#inner_0.inner_1.sin", f"backward:{part}#sin", f"joint:{part}#sin", f"loop_ir:{part}.backward.buf0#t1",
         "bytecode#4")

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from ptdebug.artifacts import records as r
 from ptdebug.artifacts.recording import Recording, RecordingError
+from ptdebug.artifacts.stages import NAMES, order_of
 from ptdebug.artifacts.summary import breaks, guards, recompiles, summary
 from ptdebug.artifacts.why import answers, left_out, subjects_near
 
@@ -22,14 +23,14 @@ def recording(sample: Path) -> Recording:
 
 def test_stages_come_in_the_order_of_the_contract(recording: Recording) -> None:
     stages = recording.stages("0/0")
-    assert stages == sorted(stages, key=r.STAGES.index)
-    assert set(r.STAGES) - set(stages) == {"forward", "backward", "partition"}
+    assert stages == sorted(stages, key=order_of)
+    assert set(NAMES) - set(stages) == {"forward", "backward", "partition"}
 
 
 def test_records_come_back_as_they_were_written(recording: Recording, sample_module, tmp_path: Path) -> None:
     builder = sample_module.SampleBuilder(tmp_path / "home" / "rec")
     builder.program = Path(recording.sources()[0])
-    assert recording.artifact("0/0", "loops", "buf1") == builder.loops(4)
+    assert recording.artifact("0/0", "loop_ir", "buf1") == builder.loops(4)
     assert recording.artifact("0/0", "guards") == builder.guards(4)
     assert recording.artifact("0/0", "breaks") == builder.breaks()
     capture = recording.artifact("0/0", "capture")
@@ -71,7 +72,7 @@ def test_an_absent_stage_says_why(recording: Recording) -> None:
     with pytest.raises(RecordingError, match="no backward: inference: nothing requires a gradient"):
         recording.artifact("0/0", "backward")
     with pytest.raises(RecordingError, match="it has: buf1"):
-        recording.artifact("0/0", "loops", "buf9")
+        recording.artifact("0/0", "loop_ir", "buf9")
 
 
 @pytest.mark.parametrize("question, expected", [
@@ -126,7 +127,7 @@ def test_a_damaged_content_leaves_the_rest_readable(sample: Path, tmp_path: Path
         for stage in ("joint", "wrapper"):
             with pytest.raises(RecordingError, match="damaged"):
                 recording.artifact("0/0", stage)
-        assert recording.artifact("0/0", "loops", "buf1")
+        assert recording.artifact("0/0", "loop_ir", "buf1")
         assert summary(recording)["counts"]["compiles"] == 3
         assert any("is damaged" in p for p in recording.problems)
         assert any("is missing" in p for p in recording.problems)

@@ -101,7 +101,7 @@ def test_summaries(recording: Recording) -> None:
     assert "1 graph break, 1 recompile" in text
     assert 'model.py:15  print("hidden", tuple(h.shape))' in text
     overview = render_compile(recording, recording.compile("0/0")).text
-    assert "loops:buf1                      Loops        4 statements" in overview
+    assert "loop_ir:buf1                    Loops        4 statements" in overview
     assert "absent backward: inference" in overview
 
 
@@ -111,7 +111,7 @@ def test_links_lead_from_the_program_to_the_machine_code_and_back(recording: Rec
     line = source_ref(program, 5)
     assert found.related(line, "capture") == ["capture#mul", "capture#sigmoid", "capture#mul_1"]
     assert "kernels:unit_0#9" in found.related(line, "kernels")
-    assert found.related("kernels:unit_0#9", "loops") == ["loops:buf1#t2"]
+    assert found.related("kernels:unit_0#9", "loop_ir") == ["loop_ir:buf1#t2"]
     assert found.related("kernels:unit_0#9", "joint") == ["joint#sigmoid"]
     assert found.related("kernels:unit_0#9", "source") == [line, source_ref(program, 14)]
     assert found.related("kernels:unit_0#9", "wrapper") == ["wrapper#5"]

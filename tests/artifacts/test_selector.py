@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from ptdebug.artifacts.home import existing_home, new_recording_folder, recordings, recordings_home
-from ptdebug.artifacts.records import STAGES
 from ptdebug.artifacts.selector import Selector, SelectorError, find, open_selected, parse
+from ptdebug.artifacts.stages import NAMES
 from ptdebug.artifacts.store import RecordingWriter
 
 
@@ -19,7 +19,7 @@ from ptdebug.artifacts.store import RecordingWriter
     ("@:0/1", Selector("@", "0/1")),
     ("@:0/1:capture", Selector("@", "0/1", "capture")),
     ("@:capture", Selector("@", "", "capture")),
-    ("run-1:12/3:loops:buf3", Selector("run-1", "12/3", "loops", "buf3")),
+    ("run-1:12/3:loop_ir:buf3", Selector("run-1", "12/3", "loop_ir", "buf3")),
     ("run-1:decisions", Selector("run-1", "", "decisions")),
     ("/tmp/a:b/rec:0/0:kernels:unit_0.asm", Selector("/tmp/a:b/rec", "0/0", "kernels", "unit_0.asm")),
     ("/tmp/0/0/rec", Selector("/tmp/0/0/rec")),
@@ -31,7 +31,7 @@ def test_parse(text: str, expected: Selector) -> None:
 
 
 @given(st.from_regex(r"[A-Za-z0-9_./-]{1,20}(:[a-z]{1,5})?", fullmatch=True), st.integers(0, 99), st.integers(0, 99),
-       st.sampled_from(STAGES), st.from_regex(r"[a-z_0-9]{0,8}", fullmatch=True))
+       st.sampled_from(NAMES), st.from_regex(r"[a-z_0-9]{0,8}", fullmatch=True))
 def test_a_selector_printed_is_read_back(recording: str, frame: int, number: int, stage: str, name: str) -> None:
     selector = Selector(recording, f"{frame}/{number}", stage, name)
     assert parse(str(selector)) == selector
@@ -73,7 +73,7 @@ def test_a_stage_without_a_compilation_means_the_first_that_has_it(sample: Path)
     with pytest.raises(SelectorError, match="has no compilation 0/7; did you mean"):
         open_selected(f"{sample}:0/7")
     with pytest.raises(SelectorError, match="has no buf2; did you mean buf1"):
-        open_selected(f"{sample}:0/0:loops:buf2")
+        open_selected(f"{sample}:0/0:loop_ir:buf2")
     assert open_selected(f"{sample}:0/0:kernels:unit_0.asm")[1].name == "unit_0.asm"
 
 

@@ -73,7 +73,7 @@ while True:
     writer.begin(f"{number}/0", "f", "f.py", 1)
     for i in range(20):
         writer.decision(f"{number}/0", r.Decision(f"d:{i}", "d", str(i), (), "a", "a", "x" * 50))
-        writer.record(f"{number}/0", "loops", f"buf{i}",
+        writer.record(f"{number}/0", "loop_ir", f"buf{i}",
                       r.Loops(f"buf{i}", (), (), tuple(r.LoopStatement(f"t{j}", "add", f"{i} {number}", "f32")
                                                        for j in range(40)), (), ()))
     writer.end(f"{number}/0", "compiled", "", {"total": 1.0})
@@ -96,9 +96,9 @@ def test_survives_kill_9_at_any_moment(tmp_path: Path, after: int) -> None:
         assert len(compiles) >= after
         for info in compiles[:after]:  # what ended before the kill is there, wholly
             assert info.status == "compiled"
-            assert len(recording.artifacts(info.id, "loops")) == 20
+            assert len(recording.artifacts(info.id, "loop_ir")) == 20
             assert len(recording.decisions(info.id)) == 20
-            assert len(recording.artifact(info.id, "loops", "buf19").statements) == 40
+            assert len(recording.artifact(info.id, "loop_ir", "buf19").statements) == 40
         assert recording.problems == []
         assert "exit_code" not in recording.meta
 
@@ -182,7 +182,7 @@ def test_a_full_disk_is_one_message_and_keeps_what_was_written(tmp_path: Path) -
             resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, resource.RLIM_INFINITY))
             for number in range(100):
                 noise = os.urandom(4096).hex()
-                writer.record("0/0", "loops", str(number), r.Loops(noise, (), (), (), (), ()))
+                writer.record("0/0", "loop_ir", str(number), r.Loops(noise, (), (), (), (), ()))
             writer.close(0)
             code = 0 if len(writer.messages) == 1 and "recording stopped" in writer.messages[0] else 2
         finally:

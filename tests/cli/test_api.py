@@ -329,7 +329,7 @@ with torch.no_grad(), ptdebug.record("run", out="recordings") as recording:
         torch.testing.assert_close(compiled(x, 2.0), function(x, 2.0))
 document = summary(recording)
 assert document["counts"]["compiles"] == 2, document["counts"]
-assert {"capture", "forward", "loops", "kernels"} <= set(document["compiles"][0]["stages"]), document["compiles"]
+assert {"capture", "forward", "loop_ir", "kernels"} <= set(document["compiles"][0]["stages"]), document["compiles"]
 assert document["counts"]["kernels"] >= 2
 
 branches = torch.compile(lambda x: torch.cond(x.sum() > 0, torch.sin, torch.cos, (x,)) * 2, backend="ptdebug")

@@ -155,7 +155,7 @@ def test_lines_lead_to_all_members():
     made = check(decay, *tensors())
     line = next(line for line in made.source.lines if "sqrt" in line.text)
     bodies = {origin.split("#")[0] for origin in line.origins if origin.startswith("loops:")}
-    assert bodies == {f"loops:{b.name}" for b in made.groups[0].bodies}
+    assert bodies == {f"loop_ir:{b.name}" for b in made.groups[0].bodies}
 
 
 def test_little_memory_is_filled_before_its_turn():

@@ -105,7 +105,7 @@ def test_records_refer_to_the_aten_graph():
     records = list(loops_records(made))
     assert [name for _, name, _ in records] == [b.name for b in bodies(made)]
     stage, _, first = records[0]
-    assert stage == "loops" and isinstance(first, Loops)
+    assert stage == "loop_ir" and isinstance(first, Loops)
     assert {o for s in first.statements for o in s.origins} == {"forward#mul", "forward#_softmax"}
     assert first.statements[-1].id == first.name and first.value is not None and first.value.shape == (3, 1)
     assert len({s.id for s in first.statements}) == len(first.statements)

@@ -13,7 +13,7 @@ from torch._higher_order_ops.map import map as mapped
 from torch._higher_order_ops.scan import scan
 from torch._higher_order_ops.while_loop import while_loop
 
-RUNGS = ["program", "capture", "forward", "passes", "loops", "kernels"]
+RUNGS = ["program", "capture", "forward", "passes", "loop_ir", "kernels"]
 W = torch.linspace(0.1, 1, 9).reshape(3, 3)
 
 
@@ -73,9 +73,9 @@ def test_a_wrong_loop_is_found_inside_of_a_branch(tmp_path, monkeypatch):
     monkeypatch.setitem(interpreter.ELEMENTWISE, "exp", lambda a: a.exp() * 1.01)
     report = ladder.replay(recording, recording.compiles()[0].id)
     verdicts = {rung.stage: rung.verdict for rung in report.rungs}
-    assert verdicts["loops"] == "different" and verdicts["kernels"] != "different"
+    assert verdicts["loop_ir"] == "different" and verdicts["kernels"] != "different"
     assert report.first is not None and report.first.location is not None
-    assert report.first.stage == "loops" and report.first.node.startswith("cond_")
+    assert report.first.stage == "loop_ir" and report.first.node.startswith("cond_")
     assert ".exp()" in Path(report.first.location.file).read_text().splitlines()[report.first.location.line - 1]
 
 

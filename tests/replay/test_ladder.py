@@ -62,7 +62,7 @@ INPUTS = (torch.randn(8, 16), torch.randn(16, 16), torch.randn(16))
 
 def test_every_rung_runs_and_none_is_different(tmp_path):
     report = ladder.replay(record(tmp_path / "r", mlp, *INPUTS), "0/0")
-    assert [r.stage for r in report.rungs] == ["program", "capture", "forward", "passes", "loops", "kernels"]
+    assert [r.stage for r in report.rungs] == ["program", "capture", "forward", "passes", "loop_ir", "kernels"]
     assert report.rungs[0].verdict == "absent", "there is no program behind this recording"
     assert {r.verdict for r in report.rungs[1:]} <= {"equal", "rounding"}
     assert report.rungs[2].verdict == "equal", "the ATen graph runs the same kernels as eager"
@@ -82,7 +82,8 @@ def test_a_frozen_graph_is_replayed_frozen(tmp_path):
     recording = record(tmp_path / "rec", program, *inputs, frozen=("w",))
     report = ladder.Ladder(recording, "0/0").climb()
     verdicts = {rung.stage: rung.verdict for rung in report.rungs}
-    assert {verdicts[stage] for stage in ("capture", "forward", "passes", "loops", "kernels")} <= {"equal", "rounding"}
+    stages = ("capture", "forward", "passes", "loop_ir", "kernels")
+    assert {verdicts[stage] for stage in stages} <= {"equal", "rounding"}
     assert not report.drift and recording.artifact("0/0", "wrapper", "folding").lines
 
 
@@ -94,10 +95,10 @@ def test_a_wrong_lowering_is_found_with_its_node_and_line(tmp_path, monkeypatch)
     report = ladder.replay(recording, "0/0")
     verdicts = {r.stage: r.verdict for r in report.rungs}
     assert verdicts["forward"] != "different"
-    assert verdicts["loops"] == "different"
+    assert verdicts["loop_ir"] == "different"
     assert verdicts["kernels"] != "different"
     assert report.first is not None
-    assert report.first.stage == "loops"
+    assert report.first.stage == "loop_ir"
     assert report.first.location is not None
     assert report.first.location.file == "model.py"
 
@@ -107,7 +108,7 @@ def test_a_stage_that_comes_out_otherwise_is_reported_as_drift(tmp_path, monkeyp
     from ptdebug.engine import passes
 
     monkeypatch.setattr(passes, "PASSES", ())
-    assert "loops" in ladder.replay(recording, "0/0").drift or "passes" in ladder.replay(recording, "0/0").drift
+    assert "loop_ir" in ladder.replay(recording, "0/0").drift or "passes" in ladder.replay(recording, "0/0").drift
 
 
 def test_inputs_that_were_not_kept_are_an_error_that_says_what_to_do(tmp_path):

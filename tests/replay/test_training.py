@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from ptdebug.replay import ladder
 
-RUNGS = ["program", "capture", "joint", "forward", "backward", "passes", "loops", "kernels"]
+RUNGS = ["program", "capture", "joint", "forward", "backward", "passes", "loop_ir", "kernels"]
 
 
 def block(x, w, b, state):
@@ -98,7 +98,7 @@ def test_a_wrong_gradient_is_found_with_its_node_and_line(recorded, monkeypatch)
     report = ladder.replay(recorded, by_function(recorded, "linear"))
     verdicts = {r.stage: r.verdict for r in report.rungs}
     assert verdicts["joint"] != "different", "what was recorded is right"
-    assert verdicts["loops"] == verdicts["kernels"] == "different"
+    assert verdicts["loop_ir"] == verdicts["kernels"] == "different"
     assert "joint" in report.drift
     assert report.first is not None
     assert report.first.location is not None
@@ -113,10 +113,10 @@ def test_a_wrong_loop_of_the_backward_is_found(recorded, monkeypatch):
     report = ladder.replay(recorded, by_function(recorded, "linear"))
     verdicts = {r.stage: r.verdict for r in report.rungs}
     assert verdicts["backward"] != "different"
-    assert verdicts["loops"] == "different"
+    assert verdicts["loop_ir"] == "different"
     assert verdicts["kernels"] != "different"
     assert report.first is not None
-    assert report.first.stage == "loops"
+    assert report.first.stage == "loop_ir"
     assert report.first.location is not None
 
 

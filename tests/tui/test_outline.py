@@ -43,7 +43,7 @@ def test_opening_and_closing_edits_the_visible_rows(session: Session) -> None:
 
 def test_reveal_opens_what_hides_a_target(session: Session) -> None:
     visible = VisibleRows(session)
-    for target in (Target("0/1", "capture"), Target("2/0"), Target("0/0", "loops", "buf1"), Target(),
+    for target in (Target("0/1", "capture"), Target("2/0"), Target("0/0", "loop_ir", "buf1"), Target(),
                    Target("0/0", SOURCE, session.recording.sources()[0])):
         index = visible.reveal(target)
         assert index is not None
@@ -71,7 +71,7 @@ def test_a_hundred_thousand_rows_open_and_close_at_once(tmp_path: Path) -> None:
 
 def test_commands_name_what_is_shown(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     assert session.command(Target()) == "ptdebug show model-1"
-    assert session.command(Target("0/0", "loops", "buf1"), 3) == "ptdebug show model-1:0/0:loops:buf1 --line 3"
+    assert session.command(Target("0/0", "loop_ir", "buf1"), 3) == "ptdebug show model-1:0/0:loop_ir:buf1 --line 3"
     monkeypatch.setenv("PTDEBUG_HOME", "/nowhere")
     assert session.command(Target("0/0")) == f"ptdebug show {session.recording.path}:0/0"
 
@@ -84,7 +84,7 @@ def test_a_listing_that_is_not_there_says_why(session: Session) -> None:
 def test_search_goes_through_everything(session: Session) -> None:
     search = session.search("sigmoid")
     found = {short_name(t) for t in search.targets() if search.matches(t)}
-    assert {"program model.py", "0/0 capture", "0/1 loops:buf1", "0/0 kernels:unit_0"} <= found
+    assert {"program model.py", "0/0 capture", "0/1 loop_ir:buf1", "0/0 kernels:unit_0"} <= found
 
 
 @pytest.mark.parametrize("text, rows", [("foo", [0, 1]), ("Foo", [1]), ("", []), ("zzz", [])])

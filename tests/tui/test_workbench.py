@@ -89,10 +89,10 @@ async def test_a_line_shows_its_lines_in_the_other_stages() -> None:
         assert "0/0 capture" in driver.text
         assert "sigmoid = torch.sigmoid(mul)" in linked.row_text(linked.cursor)
         await driver.press("t", "t", "t")
-        assert "loops:buf1" in driver.text
+        assert "loop_ir:buf1" in driver.text
         await driver.press("f")  # the panes change places
         assert driver.view("main").listing.title == "loops buf1"
-        assert driver.view("main").line.ref == "loops:buf1#t2"
+        assert driver.view("main").line.ref == "loop_ir:buf1#t2"
         assert driver.view("linked").line.ref.startswith("kernels:unit_0#")
         await driver.press("backspace")
         assert driver.view("main").line.ref == "kernels:unit_0#9"
@@ -126,11 +126,11 @@ async def test_one_pane_at_a_time_in_80_columns() -> None:
     async with driving("@", NARROW) as driver:
         assert "recording" in driver.text and "3 frames" not in driver.text
         await driver.press("down", "down", "down", "down", "enter")
-        assert "called from:" in driver.text and "bytecode_out" not in driver.text
+        assert "called from:" in driver.text and "output_bytecode" not in driver.text
         await driver.press("tab")
         assert "t: other stage" in driver.text
         await driver.press("tab")
-        assert "bytecode_out" in driver.text
+        assert "output_bytecode" in driver.text
         last = driver.text.split("\n")[-1]
         for key in ("tab pane", "/ find", "b breaks", "y copy", "q quit", "? help"):
             assert key in last

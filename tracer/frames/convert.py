@@ -287,7 +287,7 @@ class _Conversion:
             return self._skip(f"{said}, a generator or an object with a finalizer", stop)
         code = write_code(root, body, partial(self._compile, root.graph))
         for number, resumed in enumerate(body.resumed):
-            self.context.record("bytecode_out", partial(self._bytecode_out, resumed, "resume"), f"resume_{number}")
+            self.context.record("output_bytecode", partial(self._bytecode_out, resumed, "resume"), f"resume_{number}")
         if stop.code == "raises" and instruction.opname == "RERAISE" and root.stack[-1].source is not None:
             return self._converted(root, code, ())  # an exception on its way out, which came over a break or a call
         record = break_record(stop, body, instruction.opname, self.lost_seconds)
@@ -297,7 +297,7 @@ class _Conversion:
         self, root: RootInterpreter, code: CodeType, breaks: tuple[records.Break, ...]
     ) -> ConvertedFrame:
         context = self.context
-        context.record("bytecode_out", lambda: self._bytecode_out(code, "rewritten"))
+        context.record("output_bytecode", lambda: self._bytecode_out(code, "rewritten"))
         if breaks:
             context.record("breaks", lambda: records.Breaks(breaks))
         operations = root.graph.operations

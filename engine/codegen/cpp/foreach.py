@@ -31,13 +31,13 @@ def write_foreach(foreach: Foreach, program: Program, writer: Writer, context: C
     rows = [[*_work(m), *[place[b] for b in nest.arguments_of(m)], *m.sizes] for m in foreach.members]
     total = sum(row[0] * row[1] for row in rows)
     writer.line()
-    origins = [ref("loops", "", b.name) for b in foreach.bodies]
+    origins = [ref("loop_ir", "", b.name) for b in foreach.bodies]
     writer.line(f"// for each of {len(rows)} members, which need nothing of each other", origins)
     with writer.block(f"static int64 {foreach.kernel}(void* const* p)"):
         writer.line("// iterations, work of one, buffers, sizes")
         with writer.block(f"static const int64 table[{len(rows)}][{len(rows[0])}] =", end="};"):
             for member, row in zip(foreach.members, rows):
-                body_refs = [ref("loops", "", b.name) for b in member.group.bodies]
+                body_refs = [ref("loop_ir", "", b.name) for b in member.group.bodies]
                 writer.line(f"{{{', '.join(map(str, row))}}},  // {_described(member)}", body_refs)
         _write_walk(writer, nest.call, len(rows), total)
         writer.line("return 0;")

@@ -110,7 +110,7 @@ class Kernel:
             inner = ", ".join(f"{a.symbol}<{a.extent}" for a in body.axes)
             over = ", ".join(f"{a.symbol}<{a.extent}" for a in body.reduction_axes)
             text = f"// {', '.join(body.writes)}[{inner}]{f' over {over}' if over else ''}: {', '.join(nodes)}"
-            self.writer.line(text, [ref("loops", "", body.name)])
+            self.writer.line(text, [ref("loop_ir", "", body.name)])
         pointers = [f"{kind}* __restrict {buffer_name(b)}" for kind, b in zip(self.pointer_types, self.buffers)]
         parameters = ", ".join(pointers + [f"int64 {s.name}" for s in self.symbols])
         memory = {name: self.program.buffers[name] for name in self.buffers}
@@ -168,7 +168,7 @@ class Kernel:
             for name, scratch in self.arrays.items():
                 size = scratch.elements * (self.width if self.lane is not None else 1)
                 kind = ctype(self.local[name]).value
-                self.writer.line(f"{kind} {buffer_name(name)}[{size}];", [ref("loops", "", name)])
+                self.writer.line(f"{kind} {buffer_name(name)}[{size}];", [ref("loop_ir", "", name)])
             with self._rows_of_tile():
                 for nest in self.nests:
                     self._nest(nest, self.lane)
@@ -193,12 +193,12 @@ class Kernel:
         for line in self.tile.ends():
             self.writer.line(line)
         for line, load in self.tile.copies():
-            self.writer.line(line, [ref("loops", "", load.buffer)])
+            self.writer.line(line, [ref("loop_ir", "", load.buffer)])
         row = self.tile.row
         with self._loops([loop_header(row, f"{row.symbol}_0", f"{row.symbol}_1")]):
             yield
         for line, store in self.tile.results():
-            self.writer.line(line, [ref("loops", "", store.buffer)])
+            self.writer.line(line, [ref("loop_ir", "", store.buffer)])
 
     def _lane_step(self, outer: Sequence[Axis], lane: Axis) -> str:
         """How many lanes a block has: as fit, or where threads share the blocks, so few that there is one for each."""

@@ -74,4 +74,4 @@ def form_of(index: sympy.Expr, *axes: Sequence[Axis]) -> Linear:
 
 def origins_of(body: str, statement: str, nodes: Sequence[str]) -> tuple[Ref, ...]:
     """Where a line for `statement` of `body` comes from: the loop IR, and the ATen nodes."""
-    return (f"loops:{body}#{statement}", *[f"forward#{node}" for node in nodes])
+    return (f"loop_ir:{body}#{statement}", *[f"forward#{node}" for node in nodes])

@@ -213,7 +213,7 @@ class NativeWriter:
     def _group(self, group: Group) -> None:
         entry = self.entries[group.kernel]
         signature = entry.signature
-        origins = tuple(ref("loops", s.name, b.name) for b in group.bodies for s in b.statements if s.op == "store")
+        origins = tuple(ref("loop_ir", s.name, b.name) for b in group.bodies for s in b.statements if s.op == "store")
         for name in signature.buffers:
             self.allocate(name, origins)
         at = [self.pointer(name) for name in signature.buffers]

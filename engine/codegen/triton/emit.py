@@ -249,7 +249,7 @@ def pointer_name(buffer: str) -> str:
 
 def origins_of(body: TileBody, s: Statement) -> tuple[Ref, ...]:
     """References of a line that comes from statement `s`: the statement, and its ATen nodes."""
-    return (ref("loops", s.name, body.name), *(ref("forward", node) for node in s.origins))
+    return (ref("loop_ir", s.name, body.name), *(ref("forward", node) for node in s.origins))
 
 
 def _note(s: Statement) -> str:

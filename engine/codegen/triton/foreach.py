@@ -53,7 +53,7 @@ def generate_foreach(foreach: Foreach, buffers: Mapping[str, Buffer]) -> TritonS
 def _head(foreach: Foreach, buffers: Mapping[str, Buffer], writer: KernelWriter) -> list[CodeLine]:
     """Up to where the names of the template's buffers and sizes stand for those of the program's member."""
     template, lines = foreach.template, SourceWriter(1)
-    origins = tuple(ref("loops", b.name, b.name) for b in foreach.bodies)
+    origins = tuple(ref("loop_ir", b.name, b.name) for b in foreach.bodies)
     constants = "".join(f", {name}: tl.constexpr" for name in _constants(writer.form))
     head = [CodeLine("@triton.jit", origins), CodeLine(f"def {foreach.kernel}(rows, programs{constants}):", origins)]
     lines.line("program = tl.program_id(0)")

@@ -113,7 +113,7 @@ class KernelWriter:
         axes = ", ".join(f"{a.symbol}: {a.extent}" for a in body.source.axes)
         reduced = ", ".join(f"{a.symbol}: {a.extent}" for a in body.source.reduction_axes)
         text = f"# {body.name}[{axes}]" + (f" reduce [{reduced}]" if reduced else "")
-        self.writer.line(text, (ref("loops", body.name, body.name),))
+        self.writer.line(text, (ref("loop_ir", body.name, body.name),))
 
     def straight(self, body: TileBody) -> None:
         """All statements of `body`, one after the other: its row, if it has one, is a tile."""
@@ -298,7 +298,7 @@ class KernelWriter:
         parameters = [pointer_name(p) for p in pointers] + [s.name for s in symbols]
         parameters += [f"{name}: tl.constexpr" for name in constants]
         parameters += ["INDEX: tl.constexpr"] if self.index == "dynamic" else []
-        origins = tuple(ref("loops", b.name, b.name) for b in self.form.bodies)
+        origins = tuple(ref("loop_ir", b.name, b.name) for b in self.form.bodies)
         head = [CodeLine("@triton.jit", origins), CodeLine(f"def {self.name}({', '.join(parameters)}):", origins)]
         lines = self.writer.lines or [CodeLine("    pass")]
         grid = tuple(sympy.sympify(g) for g in self.grid)

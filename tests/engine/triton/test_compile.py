@@ -68,9 +68,9 @@ def test_facts_are_of_this_kernel(row_sum: Kernel) -> None:
 
 def test_lines_know_their_origins(row_sum: Kernel) -> None:
     (line,) = [x for x in row_sum.lines if "tl.store" in x.text]
-    assert line.origins == ("loops:buf0#t3", "forward#sum_1")
+    assert line.origins == ("loop_ir:buf0#t3", "forward#sum_1")
     (line,) = [x for x in row_sum.lines if "tl.sum" in x.text]
-    assert "loops:buf0#t2" in line.origins
+    assert "loop_ir:buf0#t2" in line.origins
 
 
 def test_positions_beyond_int32_are_int64() -> None:

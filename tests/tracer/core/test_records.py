@@ -41,9 +41,9 @@ def test_stages_and_origins():
     assert all(origin.removeprefix("bytecode#") in offsets for origin in call.origins) and call.origins
     (stop,) = found[first, "breaks", ""].breaks
     assert stop.source == 'print(end="")' and stop.instruction in ("CALL", "CALL_KW")
-    resumed = found[first, "bytecode_out", "resume_0"]
+    resumed = found[first, "output_bytecode", "resume_0"]
     copied = [i for i in resumed.instructions if i.origins]
     originals = {f"bytecode#{i.id}": i.opname for i in bytecode.instructions}
     assert copied and all(originals[i.origins[0]] == i.opname for i in copied)
-    assert found[first, "bytecode_out", ""].role == "rewritten"
+    assert found[first, "output_bytecode", ""].role == "rewritten"
     assert sum(stage == "capture" for _, stage, _ in found) == 2
