@@ -5,6 +5,7 @@ where records go: that is the `Recorder`'s business, and with `NullRecorder` the
 """
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,6 +18,9 @@ from .subgraph_recorder import PartRecorder
 
 T = TypeVar("T")
 U = TypeVar("U")
+
+VERIFY = os.environ.get("PTDEBUG_VERIFY", "0") not in ("", "0")
+"""Whether what flows between the stages is checked: `Stage.check`."""
 
 CHANGED_INPUTS = "__ptdebug_changed_inputs__"
 """The attribute of an exception that was raised while inputs were being written: the call must not run again."""
@@ -205,18 +209,48 @@ class Stage(Generic[T, U]):
     """One stage of the compiler: a function from one value to the next, and how its result is described.
 
     `describe(value)` yields (stage name, artifact name, record); `timing` is the key in `CompileContext.seconds`.
+    `check(value)` raises where the value breaks the stage's contract; it runs under PTDEBUG_VERIFY=1, and in tests.
     """
 
     name: str
     run: Callable[[T, CompileContext], U]
     describe: Callable[[U], Iterable[tuple[str, str, AnyRecord]]]
     timing: str
+    check: Callable[[U], object] | None = None
 
 
-def run_stages(stages: Sequence[Stage[Any, Any]], value: Any, context: CompileContext) -> Any:
+@dataclass(frozen=True)
+class FanOut:
+    """Several parts of a compilation that go through the same stages, such as a training graph's two halves.
+
+    `parts(value)` are their names ("" for the one that is the compilation itself) and values. Each group of `stages` is
+    run for all parts before the next group, so that one part's compiler process works while the next part is lowered.
+    `join(value, results)` puts them together.
+    """
+
+    parts: Callable[[Any], Sequence[tuple[str, Any]]]
+    stages: tuple[tuple[Stage[Any, Any], ...], ...]
+    join: Callable[[Any, Sequence[Any]], Any]
+
+    def run(self, value: Any, context: CompileContext) -> Any:
+        """All parts through all stages."""
+        named = list(self.parts(value))
+        contexts = [context.for_part(name) if name else context for name, _ in named]
+        values = [part for _, part in named]
+        for group in self.stages:
+            values = [run_stages(group, part, of_part) for part, of_part in zip(values, contexts, strict=True)]
+        return self.join(value, values)
+
+
+def run_stages(stages: Sequence[Stage[Any, Any] | FanOut], value: Any, context: CompileContext) -> Any:
     """Run `stages` one after the other; each result is described to the recorder before the next stage starts."""
     for stage in stages:
+        if isinstance(stage, FanOut):
+            value = stage.run(value, context)
+            continue
         with context.timed(stage.timing):
             value = stage.run(value, context)
+        if VERIFY and stage.check is not None:
+            stage.check(value)
         context.describe(stage.name, partial(stage.describe, value))
     return value

@@ -20,10 +20,10 @@ from ..artifacts.context import CompileContext, run_stages
 from ..artifacts.recording import Recording, RecordingError
 from ..artifacts.records import Graph, Location, TensorMeta
 from ..engine.aot.control_flow import compile_around, has_control_flow
-from ..engine.compile import STAGES, Wrapped
 from ..engine.graphs.functional_graph import Captured as EngineCaptured
 from ..engine.graphs.functional_graph import fake_mode_of
 from ..engine.runtime.entry import eager_form
+from ..engine.stages import INFERENCE, Wrapped
 from .graphs import ReplayError, graph_module, size_value
 from .inputs import clones
 from .ladder import Captured, Difference, Ladder
@@ -79,7 +79,7 @@ class ControlLadder(Ladder):
         name = context.part
         if name not in self.compiled:  # its sizes vary, or the engine does not take it
             return eager_form(captured.module)
-        self.parts[name] = Part(captured, run_stages(STAGES, captured, context))
+        self.parts[name] = Part(captured, run_stages(INFERENCE, captured, context))
         return lambda *inputs: self._run_part(name, inputs).outputs
 
     # ---- what is known of values, which the engine asks for around operators

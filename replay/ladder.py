@@ -20,7 +20,7 @@ from ..artifacts.context import CompileContext, CompileId, run_stages
 from ..artifacts.recording import Recording, RecordingError
 from ..artifacts.records import SCHEMA, AnyRecord, Decision, Graph, Location, Pass, SavedInputs, TensorMeta
 from ..artifacts.stages import REPLAYED
-from ..engine.compile import STAGES, Wrapped
+from ..engine.stages import INFERENCE, Wrapped
 from .compare import EQUAL, Comparison, compare, worst
 from .graphs import ReplayError, graph_module
 from .inputs import bind_symbols, clones, load_inputs
@@ -221,7 +221,7 @@ class Ladder:
 
     def _make(self) -> None:
         names = tuple(item.name for item in self.kept.inputs)
-        self.work = run_stages(STAGES, Captured(self.captured, self._fakes(), input_names=names), self._context())
+        self.work = run_stages(INFERENCE, Captured(self.captured, self._fakes(), input_names=names), self._context())
 
     def _context(self) -> CompileContext:
         """The recorded compilation's, as far as it said what to choose."""

@@ -7,8 +7,8 @@ from typing import Any, TypeGuard
 import torch
 
 from ..artifacts.records import Graph, Node, Pass
-from ..engine.compile import Wrapped
 from ..engine.ir.ir import LoopBody
+from ..engine.stages import Wrapped
 from .compare import Comparison, compare
 from .rungs import Execution, written
 

@@ -16,16 +16,16 @@ import torch
 import torch.fx
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
 
-from ..artifacts.context import CompileContext, CompileId
+from ..artifacts.context import CompileContext, CompileId, run_stages
 from ..artifacts.records import Location, Pass
 from ..engine.aot.autograd.autograd_metadata import eager_facts, node_gradients
 from ..engine.aot.autograd.eager import EagerForm
 from ..engine.aot.autograd.joint import trace_joint
-from ..engine.compile import Trained, compile_halves
 from ..engine.graphs.autograd_graphs import FORWARD, JointGraph
 from ..engine.graphs.functional_graph import AtenGraph
 from ..engine.lowering import LOWERINGS
 from ..engine.runtime.entry import eager_form
+from ..engine.stages import TRAINING, Trained
 from .compare import compare, worst
 from .graphs import ReplayError, graph_module
 from .inputs import clones, in_words
@@ -92,7 +92,7 @@ class TrainingLadder(Ladder):
 
     def _compile(self) -> str:
         try:
-            self.trained = compile_halves(self.joint, self._context())
+            self.trained = run_stages(TRAINING, self.joint, self._context())
         except Exception as error:
             return reason(error)
         return ""

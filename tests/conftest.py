@@ -9,6 +9,7 @@ from types import ModuleType
 import pytest
 
 os.environ.setdefault("PTDEBUG_GRAPH_CACHE", "0")  # each test compiles what it tests
+os.environ.setdefault("PTDEBUG_VERIFY", "1")  # what flows between the stages is checked
 
 
 @pytest.fixture(scope="session")

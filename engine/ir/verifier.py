@@ -51,15 +51,17 @@ def verify(program: Program | Plan) -> None:
     for name in (*whole.inputs, *whole.constants):
         if name in whole.buffers and whole.buffers[name].role == "intermediate":
             raise VerifyError(f"{name} is an input or constant, but its buffer's role is intermediate")
+    symbols = set(whole.symbols)
     for step in (plan.items if plan is not None else whole.steps):
         for body in _bodies(step):
             if isinstance(body, LoopBody):
-                verify_body(body, whole.buffers, whole.symbols, None if plan is None else in_place)
+                verify_body(body, whole.buffers, symbols, None if plan is None else in_place)
                 _available(body.name, body.reads, written)
                 written.update(body.writes)
             else:
                 _available(body.name, [v.buffer for v in views((body.args, body.kwargs))], written)
                 written.update(o for o in body.outputs if o is not None)
+                symbols.update(symbol for symbol, _, _ in body.binds)  # unbacked ones, which the call's result defines
         if isinstance(step, Group):
             _check_group(step)
         if isinstance(step, Foreach):

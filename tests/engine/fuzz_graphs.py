@@ -32,10 +32,10 @@ from typing import Any
 
 import torch
 from ptdebug.artifacts.context import CompileContext, run_stages
-from ptdebug.engine.compile import STAGES
 from ptdebug.engine.graphs.functional_graph import LAZY_VIEWS, FromGraph
 from ptdebug.engine.ir.interpreter import run as interpret
 from ptdebug.engine.runtime.entry import EntryFacts, entry
+from ptdebug.engine.stages import INFERENCE
 from ptdebug.engine.toolchain import cpp_build as compiler
 from ptdebug.engine.unsupported import EngineUnsupported
 
@@ -107,7 +107,7 @@ def results_of(
         return
     graph = captured(made)
     context = CompileContext(overrides=overrides)
-    work = run_stages(STAGES, graph, context)
+    work = run_stages(INFERENCE, graph, context)
     call = entry(work.call, EntryFacts.of(work.aten), graph)
     ran = [one.program for one in made]
     with torch.no_grad():

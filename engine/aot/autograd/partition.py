@@ -13,7 +13,6 @@ from ....artifacts.context import CompileContext, OverrideError
 from ...graphs.autograd_graphs import ALWAYS, JointGraph, Partitioned, Recomputed, Saved
 from ...unsupported import EngineUnsupported
 from .costs import exact_bytes
-from .describe import partition_record
 from .extract_forward_backward import split
 from .max_flow import UNBOUNDED, Unbounded
 from .min_cut import RECOMPUTE, SAVE, Cut, Node, Prices, Region, price, region, root, solve
@@ -47,9 +46,7 @@ def partition(joint: JointGraph, context: CompileContext) -> Partitioned:
     recomputed = tuple(
         Recomputed(n.name, exact_bytes(n.meta.get("val")), found.costs[n].flops, why[n]) for n in cut.recomputed
     )
-    halves = Partitioned(forward, backward, tuple(saved), recomputed, joint, tuple(numbers), budget)
-    context.record("partition", lambda: partition_record(halves))
-    return halves
+    return Partitioned(forward, backward, tuple(saved), recomputed, joint, tuple(numbers), budget)
 
 
 # ---- the memory budget -----------------------------------------------------------------------------------------------

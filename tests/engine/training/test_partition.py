@@ -9,9 +9,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 from ptdebug.artifacts.context import CompileContext, OverrideError
-from ptdebug.artifacts.records import Partition
 from ptdebug.artifacts.render import render
 from ptdebug.cli.wiring import engine_backend
+from ptdebug.engine.aot.autograd.describe import partition_record
 from ptdebug.engine.aot.autograd.joint import trace_joint
 from ptdebug.engine.aot.autograd.max_flow import Unbounded
 from ptdebug.engine.aot.autograd.min_cut import RECOMPUTE, Prices, region, solve
@@ -283,11 +283,8 @@ def test_a_budget_is_a_decision():
 # ---- the record -----------------------------------------------------------------------------------------------------
 def test_the_record_reads_as_a_table_with_reasons():
     x, w = torch.randn(64, 64, requires_grad=True), torch.randn(64, 64, requires_grad=True)
-    keeping = Keeping()
     joint = joint_of(lambda x, w: F.gelu(x @ w).sum(0) * 2, x, w)
-    partition(joint, CompileContext(recorder=keeping, recording=True))
-    record = keeping.records["partition", ""]
-    assert isinstance(record, Partition)
+    record = partition_record(partition(joint, CompileContext()))
     text = render(record, "partition").text
     assert "16.0 kB  mm" in text and "a matrix product" in text
     assert "held for the backward" in text and "predicted peak" in text

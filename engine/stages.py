@@ -1,0 +1,262 @@
+"""The engine's table of contents: what flows between its stages, the stages, and the two lists of them.
+
+INFERENCE compiles one graph; TRAINING traces forward and backward together, cuts them apart, and sends both through the
+stages of INFERENCE. `compile.py` runs them; each stage hands its records over with its result.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ..artifacts.context import CompileContext, FanOut, Stage
+from ..artifacts.records import AnyRecord, Kernel
+from . import passes, scheduler
+from .aot.aten_graph import trace
+from .aot.autograd.autograd_metadata import node_gradients
+from .aot.autograd.describe import partition_record
+from .aot.autograd.joint import shield_changed_inputs
+from .aot.autograd.partition import partition
+from .aot.autograd.saved_index_compression import narrow_indices
+from .aot.describe import describe_aten, describe_halves, describe_joint
+from .codegen import cpp, wrapper
+from .codegen.cpp_wrapper.adding import add_wrapper
+from .codegen.cpp_wrapper.load import load as load_native
+from .codegen.cpp_wrapper.state import NativeSource
+from .codegen.triton import TritonKernel, describe_for_target, kernels_for_plan
+from .graphs.autograd_graphs import JointGraph, Partitioned
+from .graphs.functional_graph import AtenGraph, Captured
+from .graphs.wrapper_source import WrapperSource
+from .ir.ir import ExternCall, Group, KernelSignature, Plan, Program
+from .ir.verifier import verify
+from .kernels import attention, sgemm
+from .lowering import LOWERINGS, lower
+from .lowering.describe import loops_records
+from .passes import extern_kernels, freezing
+from .passes.freezing.call import FrozenCall
+from .passes.reinplace import reinplace
+from .toolchain.cpp_build import Building, BuiltLibrary
+from .unsupported import EngineUnsupported
+
+Compiled = Callable[..., Sequence[Any]]
+
+
+# ---- what flows between the stages: each adds its part to what was there ---------------------------------------------
+@dataclass(frozen=True)
+class Traced:
+    """After functionalization (and, changed in place, after the passes)."""
+
+    aten: AtenGraph
+
+
+@dataclass(frozen=True)
+class Lowered(Traced):
+    """With loop IR."""
+
+    program: Program
+
+
+@dataclass(frozen=True)
+class Scheduled(Lowered):
+    """With kernels chosen."""
+
+    plan: Plan
+
+
+@dataclass(frozen=True)
+class Generated(Scheduled):
+    """With C++ source for the CPU, in which the wrapper may be too, Triton kernels for a GPU, and the compilers at work
+    on both."""
+
+    source: cpp.CppSource | None
+    native: NativeSource | None
+    building: Building | None
+    triton: Mapping[str, TritonKernel]
+
+
+@dataclass(frozen=True)
+class Built(Generated):
+    """With kernels that can be called, and their records."""
+
+    kernels: Mapping[str, Callable[..., int]]
+    signatures: Mapping[str, KernelSignature]
+    library: BuiltLibrary | None
+    records: tuple[tuple[str, str, AnyRecord], ...]
+
+
+@dataclass(frozen=True)
+class Wrapped(Built):
+    """With the wrapper, which is the compiled graph."""
+
+    wrapper: WrapperSource
+    call: Compiled
+
+
+# ---- the stages ------------------------------------------------------------------------------------------------------
+def _aten(captured: Captured, context: CompileContext) -> Traced:
+    aten = trace(captured, context, LOWERINGS)
+    freezing.mark(aten, captured, context)
+    return Traced(aten)
+
+
+def _passes(work: Traced, context: CompileContext) -> Traced:
+    aten = passes.run(work.aten, context)
+    freezing.fold(aten, context)
+    extern_kernels.choose(aten, context)
+    aten = freezing.finish(aten, context)
+    names = [n.name for n in aten.module.graph.nodes if n.op == "placeholder"]
+    reinplace(aten, context)
+    aten.module.meta["mutations"] = {out: names[index] for out, index in aten.mutations.items()}
+    return Traced(aten)
+
+
+def _lowering(work: Traced, context: CompileContext) -> Lowered:
+    return Lowered(**vars(work), program=lower(work.aten.module, context))
+
+
+def _scheduling(work: Lowered, context: CompileContext) -> Scheduled:
+    return Scheduled(**vars(work), plan=scheduler.schedule(work.program, context))
+
+
+def _codegen(work: Scheduled, context: CompileContext) -> Generated:
+    kinds = _device_kinds(work.plan)
+    source = cpp.generate(work.plan, context) if kinds != {"cuda"} else None
+    around = None
+    if source is not None:
+        source, around = add_wrapper(work.aten, work.plan, source, context)
+    names = [s.name for s in source.signatures] if source is not None else []
+    building = Building(source.text, names) if source is not None and names else None
+    there = tuple([item for item in work.plan.items if isinstance(item, Group) and item.device.type != "cpu"])
+    triton = kernels_for_plan(replace(work.plan, items=there), context)
+    return Generated(**vars(work), source=source, native=around, building=building, triton=triton)
+
+
+def _kernels(work: Generated, context: CompileContext) -> Built:
+    """What both compilers made, each of the groups on its device."""
+    signatures = {name: k.signature for name, k in work.triton.items()}
+    functions: dict[str, Callable[..., int]] = {}
+    records: tuple[tuple[str, str, AnyRecord], ...] = ()
+    if context.recording:
+        records = tuple(("kernels", name, k.record()) for name, k in work.triton.items())
+    built: BuiltLibrary | None = None
+    if work.building is not None and work.source is not None:
+        built = work.building.wait()
+        functions |= built.functions
+        signatures |= {s.name: s for s in work.source.signatures}
+        if context.recording:
+            records += (("kernels", "cpp", _kernel_record(work.source, built)),)
+    for name, kernel in work.triton.items():
+        kernel.wait()
+        functions[name] = kernel.runner()
+    for name, own in (("attention", attention), ("product", sgemm)):
+        if context.recording and _calls(work.plan, own.OPERATOR):
+            records += (("kernels", name, own.KERNEL.record(name)),)
+    if context.recording and not (functions or records):
+        context.absent("kernels", "every operator of this graph is a library call: there is nothing to generate")
+    records += _for_target(work, context)
+    return Built(**vars(work), kernels=functions, signatures=signatures, library=built, records=records)
+
+
+def _for_target(work: Generated, context: CompileContext) -> tuple[tuple[str, str, AnyRecord], ...]:
+    """All forms, down to machine code, of the Triton kernels that the target of `--target` would get."""
+    return tuple(describe_for_target(work.plan, context.target, context)) if context.target.startswith("cuda") else ()
+
+
+def _wrapper(work: Built, context: CompileContext) -> Wrapped:
+    source = wrapper.generate(work.aten, work.plan, work.kernels, work.signatures)
+    call: Compiled = wrapper.load(source, context)
+    if work.native is not None and work.library is not None:
+        context.record("wrapper", work.native.record, "cpp")
+        call = load_native(work.library.path, work.native.native, source.names, call)
+    folding = work.aten.folding
+    if folding is not None:
+        call = FrozenCall(call, wrapper.load(folding.source, context.for_part("folding")), folding.positions)
+    return Wrapped(**vars(work), wrapper=source, call=call)
+
+
+def _kernel_record(source: cpp.CppSource, library: BuiltLibrary) -> Kernel:
+    return Kernel(
+        "cpp", "cpp", source.lines, tuple(s.name for s in source.signatures), tuple(library.command), library.log,
+        library.seconds, library.cached, str(library.path),
+    )
+
+
+def _calls(plan: Plan, operator: Any) -> bool:
+    return any(isinstance(item, ExternCall) and item.target is operator for item in plan.items)
+
+
+def _device_kinds(plan: Plan) -> set[str]:
+    """The kinds of devices that the graph's kernels run on. Raises EngineUnsupported for one without kernels."""
+    kinds = {item.device.type for item in plan.items if isinstance(item, Group)}
+    if kinds - {"cpu", "cuda"}:
+        raise EngineUnsupported(f"there are no kernels for the device {', '.join(sorted(kinds - {'cpu', 'cuda'}))}")
+    return kinds
+
+
+def _described(work: object) -> Iterable[tuple[str, str, AnyRecord]]:
+    """The stage recorded itself, or leaves nothing of its own."""
+    return ()
+
+
+def _lint(work: Traced) -> None:
+    """The graph is well formed: each node stands after those that it reads."""
+    work.aten.module.graph.lint()
+
+
+_TO_SOURCE: tuple[Stage[Any, Any], ...] = (
+    Stage("passes", _passes, _described, "passes", _lint),
+    Stage("lowering", _lowering, lambda w: loops_records(w.program), "lowering", lambda w: verify(w.program)),
+    Stage("scheduling", _scheduling, lambda w: scheduler.describe(w.plan), "scheduling", lambda w: verify(w.plan)),
+    Stage("codegen", _codegen, _described, "codegen"),
+)
+_TO_CALL: tuple[Stage[Any, Any], ...] = (
+    Stage("kernels", _kernels, lambda work: work.records, "kernels"),
+    Stage("wrapper", _wrapper, lambda work: [("wrapper", "", work.wrapper.record())], "codegen"),
+)
+
+INFERENCE: tuple[Stage[Any, Any], ...] = (
+    Stage("forward", _aten, lambda work: describe_aten(work.aten), "joint", _lint),
+    *_TO_SOURCE,
+    *_TO_CALL,
+)
+"""From a captured graph without gradients to a callable."""
+
+
+# ---- training --------------------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Trained:
+    """Both halves of a joint graph, compiled."""
+
+    halves: Partitioned
+    forward: Wrapped
+    backward: Wrapped
+
+
+def _joint(joint: JointGraph, context: CompileContext) -> JointGraph:
+    """Traced already: whether a graph trains at all is known only then (`compile.py`)."""
+    return joint
+
+
+def _partition(joint: JointGraph, context: CompileContext) -> Partitioned:
+    passes.run(joint.forward, context.for_part("joint"))
+    extern_kernels.lay_out(joint.forward, context.for_part("joint"))
+    narrow_indices(joint, context)
+    shield_changed_inputs(joint)
+    return partition(joint, context)
+
+
+def _halves(halves: Partitioned) -> Sequence[tuple[str, Traced]]:
+    return ("", Traced(halves.forward)), ("backward", Traced(node_gradients(halves)))
+
+
+def _describe_partition(halves: Partitioned) -> Iterable[tuple[str, str, AnyRecord]]:
+    yield "partition", "", partition_record(halves)
+    yield from describe_halves(halves)
+
+
+TRAINING: tuple[Stage[Any, Any] | FanOut, ...] = (
+    Stage("joint", _joint, describe_joint, "joint", lambda joint: joint.module.graph.lint()),
+    Stage("partition", _partition, _describe_partition, "joint"),
+    FanOut(_halves, (_TO_SOURCE, _TO_CALL), lambda halves, compiled: Trained(halves, *compiled)),
+)
+"""From a joint graph (`aot/autograd/joint.py` traces it) to a forward and a backward."""
