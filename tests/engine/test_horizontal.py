@@ -154,7 +154,7 @@ def test_an_override_keeps_them_apart():
 def test_lines_lead_to_all_members():
     made = check(decay, *tensors())
     line = next(line for line in made.source.lines if "sqrt" in line.text)
-    bodies = {origin.split("#")[0] for origin in line.origins if origin.startswith("loops:")}
+    bodies = {origin.split("#")[0] for origin in line.origins if origin.startswith("loop_ir:")}
     assert bodies == {f"loop_ir:{b.name}" for b in made.groups[0].bodies}
 
 

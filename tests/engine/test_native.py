@@ -8,7 +8,7 @@ import ptdebug
 import pytest
 import torch
 from ptdebug.artifacts.context import CHANGED_INPUTS
-from ptdebug.engine import compile as compiler
+from ptdebug.engine import stages as compiler
 from ptdebug.engine.codegen.cpp_wrapper import load
 from ptdebug.engine.compile import compile_graph
 from ptdebug.engine.graph_cache import parts
@@ -210,7 +210,7 @@ def test_the_source_is_recorded_with_what_each_line_comes_from():
     record = keeping.records["wrapper", "cpp"]
     assert record.language == "cpp"
     origins = {origin for line in record.lines for origin in line.origins}
-    assert "forward#mm" in origins and any(origin.startswith("loops:") for origin in origins)
+    assert "forward#mm" in origins and any(origin.startswith("loop_ir:") for origin in origins)
     assert {line.text for line in record.lines} <= {line.text for line in keeping.records["kernels", "cpp"].lines}
 
 

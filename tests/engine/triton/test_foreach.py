@@ -122,4 +122,4 @@ def test_lines_lead_to_all_members():
     run = compiled(decay, inputs)
     source = next(iter(run.kernels.values())).source
     line = next(line for line in source.lines if "tl.store" in line.text)
-    assert len({origin for origin in line.origins if origin.startswith("loops:")}) == 5
+    assert len({origin for origin in line.origins if origin.startswith("loop_ir:")}) == 5

@@ -541,7 +541,7 @@ def test_beside_stock_compile(order):
 
 UNSTEADY = """
 import itertools, logging, threading, torch, ptdebug
-from ptdebug.tracer.values import library
+from ptdebug.tracer.variables.python import library
 
 answers = itertools.cycle((False, True))
 library._shows = lambda *_: next(answers)  # what a guard asks is not what was seen

@@ -9,9 +9,9 @@ import pytest
 
 FAKES = """
     import sys, torch
-    from ptdebug.tracer.lean import without_dynamo
-    from ptdebug.tracer.shapes import DynamicPolicy, FrameShapes
-    from ptdebug.tracer.sources import LocalSource
+    from ptdebug.tracer.runtime.dynamo_stubs import without_dynamo
+    from ptdebug.tracer.shapes.frame_shapes import DynamicPolicy, FrameShapes
+    from ptdebug.tracer.sources.source import LocalSource
 
     def fake_something(dynamic):
         with without_dynamo():
@@ -51,7 +51,7 @@ def test_stock_compile_works_in_the_same_process(before):
         import torch._C._dynamo.guards as cpp
         with without_dynamo():
             root = cpp.RootGuardManager()
-            from ptdebug.tracer.lean import guard_manager_type
+            from ptdebug.tracer.runtime.dynamo_stubs import guard_manager_type
             root.framelocals_manager(key=("x", 0), source="x", example_value=1,
                                      guard_manager_enum=guard_manager_type().GUARD_MANAGER)
         compiled = torch.compile(lambda x: x.sin() + 1, backend="eager", fullgraph=True)
