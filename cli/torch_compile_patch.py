@@ -127,4 +127,4 @@ def stats() -> dict[str, Any]:
 
 def _dispatch() -> Any:
     # The tracer is asked only where the program's use of torch.compile has loaded it.
-    return sys.modules.get(f"{__package__.rpartition('.')[0]}.tracer.dispatch")
+    return sys.modules.get(f"{__package__.rpartition('.')[0]}.tracer.frames.dispatch")
