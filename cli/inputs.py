@@ -71,6 +71,9 @@ class InputSaver:
         flats, places = _flatten(tensors)
         size = sum(flat.numel() * flat.element_size() for flat in flats.values())
         note = "" if self._values else "metadata only (--inputs meta)"
+        other = [a for a in args if isinstance(a, torch.Tensor) and not a.is_meta and not _plain(a)]
+        if other and not note:
+            note = f"metadata only: an input is a {type(other[0]).__qualname__}, no plain memory with strides"
         if self._values and self._session.input_bytes + size > self._session.settings.inputs_limit:
             note = f"metadata only: {size} bytes are over what --inputs-limit leaves"
         file = ""

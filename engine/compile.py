@@ -21,6 +21,8 @@ from .aot.autograd.entry import training_entry
 from .aot.autograd.function import NodeFacts
 from .aot.autograd.joint import trace_joint
 from .aot.control_flow import compile_around, has_control_flow
+from .aot.subclasses.call import compile_apart, in_eager
+from .aot.subclasses.trace import has_wrappers
 from .codegen import wrapper
 from .codegen.triton import TritonUnsupported, warm_up
 from .graph_cache.parts import FoldingPart, Half, MakeParts, Parts, half_of
@@ -52,6 +54,8 @@ def compile_graph(
     if any(isinstance(value, torch.Tensor) and value.is_cuda for value in captured.inputs):
         warm_up()
     try:
+        if has_wrappers(captured):
+            return compile_apart(captured, context, compile_graph)
         if has_control_flow(captured):
             return compile_around(captured, context, compile_graph)
         compiled = _train(captured, context, keep) if training else None
@@ -126,4 +130,4 @@ def _eager(captured: Captured, context: CompileContext, why: str, detail: str = 
     for stage in OF_ENGINE:
         context.absent(stage, why)
     context.marks_changes = True
-    return marking(eager_form(captured.module))
+    return marking(in_eager(captured, eager_form(captured.module)))

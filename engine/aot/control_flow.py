@@ -1,4 +1,4 @@
-"""Graphs with torch.cond, while_loop, scan or map: the operators run as torch's, around graphs that are compiled.
+"""Graphs with torch.cond, while_loop, scan, map, print: the operators run as torch's, around graphs that are compiled.
 
 The captured graph is cut at each operator that takes functions. What lies between them is compiled as graphs of their
 own, and so are the functions, where no gradients flow through the operator; which of them runs, and how often, is left
@@ -16,7 +16,7 @@ import torch.fx
 from torch._ops import HigherOrderOperator
 from torch.fx._lazy_graph_module import _LazyGraphModule
 
-from ...artifacts.context import CompileContext
+from ...artifacts.context import CHANGED_INPUTS, CompileContext
 from ..graphs.functional_graph import Captured
 from ..unsupported import EngineUnsupported
 
@@ -33,6 +33,10 @@ def takes_functions(node: Node) -> bool:
     return node.op == "call_function" and isinstance(node.target, HigherOrderOperator)
 
 
+def _prints(node: Node) -> bool:
+    return takes_functions(node) and node.target.name() == "print"  # type: ignore[union-attr]
+
+
 def has_control_flow(captured: Captured) -> bool:
     """Whether the graph is to be cut."""
     return any(takes_functions(node) for node in captured.module.graph.nodes)
@@ -40,12 +44,14 @@ def has_control_flow(captured: Captured) -> bool:
 
 @dataclass(frozen=True)
 class Step:
-    """`outputs` are the values of `call` on `inputs`; nobody needs those of `last` after it."""
+    """`outputs` are the values of `call` on `inputs`; nobody needs those of `last` after it. `prints`: so that it must
+    not run again."""
 
     inputs: tuple[Node, ...]
     outputs: tuple[Node, ...]
     call: Compiled
     last: tuple[Node, ...]
+    prints: bool
 
 
 def compile_around(captured: Captured, context: CompileContext, compile_graph: Compile) -> Compiled:
@@ -63,7 +69,7 @@ def compile_around(captured: Captured, context: CompileContext, compile_graph: C
         else:
             part = _cut(captured, nodes, inputs, outputs)
             call = compile_graph(part, context.for_part(f"segment_{number}"))
-        steps.append((inputs, outputs, call))
+        steps.append((inputs, outputs, call, _prints(nodes[0])))
     final: Any = graph.output_node().args[0]
     return _sequence(_placed(graph), tuple(_with_ends(steps, set(graph.output_node().all_input_nodes))), final)
 
@@ -155,22 +161,28 @@ def _captured(around: Captured, module: torch.fx.GraphModule, inputs: Sequence[A
 
 
 # ---- running ---------------------------------------------------------------------------------------------------------
-def _with_ends(steps: Sequence[tuple[Any, Any, Compiled]], kept: set[Node]) -> list[Step]:
+def _with_ends(steps: Sequence[tuple[Any, Any, Compiled, bool]], kept: set[Node]) -> list[Step]:
     """The steps, each with the values that it is the last to need."""
     found: list[Step] = []
     later = set(kept)
-    for inputs, outputs, call in reversed(steps):
-        found.append(Step(inputs, outputs, call, tuple([n for n in (*inputs, *outputs) if n not in later])))
+    for inputs, outputs, call, prints in reversed(steps):
+        found.append(Step(inputs, outputs, call, tuple([n for n in (*inputs, *outputs) if n not in later]), prints))
         later.update(inputs)
     return found[::-1]
 
 
 def _sequence(placed: Sequence[Node], steps: Sequence[Step], final: Any) -> Compiled:
     def run(*inputs: Any) -> Sequence[Any]:
-        values = dict(zip(placed, inputs))
+        values, printed = dict(zip(placed, inputs)), False
         del inputs
         for step in steps:
-            results = step.call(*[values[node] for node in step.inputs])
+            try:
+                results = step.call(*[values[node] for node in step.inputs])
+            except Exception as error:
+                if printed:
+                    setattr(error, CHANGED_INPUTS, True)
+                raise
+            printed = printed or step.prints
             values.update(zip(step.outputs, results))
             del results
             for node in step.last:

@@ -4,10 +4,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import ptdebug
+import pytest
 import torch
 from ptdebug.artifacts.recording import Recording
 from ptdebug.replay import ladder
+from ptdebug.replay.graphs import ReplayError
 from ptdebug.replay.inputs import in_words
+from torch.testing._internal.two_tensor import TwoTensor
 
 
 def test_names_are_the_programs() -> None:
@@ -25,3 +28,11 @@ def test_parameters_on_the_meta_device_are_no_hindrance(tmp_path: Path) -> None:
     with Recording.open(tmp_path / "ensemble") as recording:
         report = ladder.replay(recording, recording.compiles()[0].id)
     assert report.verdict in ("equal", "rounding")
+
+
+def test_inputs_that_are_made_of_other_tensors_say_that_they_were_not_kept(tmp_path: Path) -> None:
+    with ptdebug.record("pair", out=str(tmp_path)):
+        ptdebug.compile(lambda x: torch.sin(x))(TwoTensor(torch.ones(3), torch.ones(3)))
+    with Recording.open(tmp_path / "pair") as recording:
+        with pytest.raises(ReplayError, match="an input is a TwoTensor"):
+            ladder.replay(recording, recording.compiles()[0].id)

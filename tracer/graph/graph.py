@@ -105,6 +105,8 @@ class TraceGraph:
         self.called: Callable[..., Any]  # calls functions from the program's line that the next operation is of
         self.operations = 0
         self.sets_modes = False
+        self.inside: dict[int, Source] = {}  # where tensors are read that others are made of, by id
+        self.asks_overrides: bool | None = None  # whether nodes ask the wrapper subclasses among their arguments
 
     @property
     def graph(self) -> torch.fx.Graph:
@@ -283,7 +285,7 @@ class TraceGraph:
         if why := may_be_refused(op, target, fake_args, fake_kwargs):
             raise Unsupported("shared-memory", f"{_target_name(target)}: {why}")
         try:
-            with self.fake_mode, _in_cpp(target, fake_args, fake_kwargs):
+            with self.fake_mode, _in_cpp(target, fake_args, fake_kwargs), self._below_overrides():
                 if op == "call_method":
                     before = fake_args[0].shape if target[-1] == "_" else None
                     fake = self.called(getattr(fake_args[0], target), fake_args[1:], fake_kwargs)
@@ -325,6 +327,11 @@ class TraceGraph:
                 raise Unsupported("missing-fake-kernel", _operator_name(op, target)) from error
             where = _before_the_view(args) if "modified inplace" in first_line else {}
             raise Unsupported("operator-error", f"{_target_name(target)}: {first_line}", **where) from error
+
+    def _below_overrides(self) -> AbstractContextManager[Any]:
+        """Around an operation on tensors whose fakes are of the program's classes: their `__torch_function__` has had
+        its say."""
+        return torch._C.DisableTorchFunctionSubclass() if self.asks_overrides is False else nullcontext()
 
     def _called(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What a function gives of fake values. Raises Unsupported where it changes a tensor's memory or shape."""

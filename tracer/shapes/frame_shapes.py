@@ -35,6 +35,7 @@ from ..operator_checks.symbolic_meta_kernels import FORMS
 from ..runtime.device_guard import hold_device_guard
 from ..sources.display_names import in_words
 from ..sources.source import SizeSource, Source
+from .wrapper_subclasses import is_wrapper_class
 
 Sizes = tuple[int | None, ...]
 """One number for each dimension; None where it is a symbol, or has been seen to change."""
@@ -55,6 +56,8 @@ class CaptureFakeMode(FakeTensorMode):
         return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if any(kind is not FakeTensor and is_wrapper_class(kind) for kind in types):
+            return NotImplemented  # its class says what operators on its tensors are
         if not self._in_fake_kernel:
             refuse(func, args, kwargs)
         if func.namespace not in TORCHS and not self._in_fake_kernel:
@@ -321,13 +324,14 @@ class FrameShapes:
         self._relations: list[tuple[Source, sympy.Expr]] = []  # the value at the source equals the expression
         self._ranges: dict[sympy.Symbol, tuple[sympy.Expr, sympy.Expr]] = {}  # at creation
 
-    def fakify(self, tensor: torch.Tensor, source: Source) -> torch.Tensor:
+    def fakify(self, tensor: torch.Tensor, source: Source, static: bool = False) -> torch.Tensor:
         """The fake of a real tensor; the same for the same tensor. `guards.add(source, "TENSOR_MATCH", tensor)` goes
-        with it."""
+        with it. `static`: no size of it varies."""
         known = self._fakes.get(id(tensor))
         if known is not None:
             return known[1]
-        sizes, strides = self.policy.tensor(source, tensor)
+        kept = tuple(tensor.size()), tuple(tensor.stride())
+        sizes, strides = kept if static else self.policy.tensor(source, tensor)
         lazy = tensor.is_neg() or tensor.is_conj()  # which a fake of symbolic sizes would not be
         if tensor.layout is not torch.strided or lazy or (None not in sizes and None not in strides):
             fake: torch.Tensor = self.fake_mode.from_tensor(tensor, static_shapes=True, source=_SymbolSource(source))
@@ -379,6 +383,25 @@ class FrameShapes:
         self._fakes[id(other)] = other, self._fakes[id(tensor)][1]
         if id(tensor) in self._dims:
             self._dims[id(other)] = self._dims[id(tensor)]
+
+    def wrapper_sizes(
+        self, tensor: torch.Tensor, source: Source, static: bool
+    ) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        """Sizes and strides of the fake of a tensor that is made of others (`wrapper_subclasses.py`). A ragged size
+        stays what it is; TENSOR_MATCH compares those that are numbers."""
+        real, steps = tuple(tensor.shape), tuple(tensor.stride())
+        sizes: tuple[Any, ...] = real
+        strides: tuple[Any, ...] = steps
+        if not static and all(type(n) is int for n in (*real, *steps)):
+            wanted, wanted_strides = self.policy.tensor(source, tensor)
+            if None in wanted or None in wanted_strides:
+                sizes = tuple([
+                    self._symbol(size, SizeSource(source, "size", i)) if wanted[i] is None else size
+                    for i, size in enumerate(real)
+                ])  # fmt: skip
+                strides = tuple(self._strides(tensor, source, sizes, wanted_strides))
+        self._dims[id(tensor)] = _numbers(sizes), _numbers(strides)
+        return sizes, strides
 
     def symbolic_int(self, value: int, source: Source) -> torch.SymInt | int:
         """The int behind `source`: a symbol when it has been seen to vary, else `value` itself (guard on it then).

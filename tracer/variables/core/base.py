@@ -357,6 +357,8 @@ class Graph(Protocol):
     frozen: list[tuple[torch.Tensor, Callable[[], Unsupported]]]
     leaves: list[tuple[torch.Tensor, Callable[[], Unsupported]]]
     rows: list[Any]
+    inside: dict[int, Source]
+    asks_overrides: bool | None
 
     @property
     def shapes(self) -> FrameShapes: ...

@@ -373,6 +373,9 @@ def size_value(
     """One size or stride of a fake tensor: a constant, or a number whose node is `function(owner[, dimension])`."""
     if not isinstance(size, torch.SymInt):
         return constant(size)
+    if size.node.is_nested_int():
+        ragged: Value = REGISTRY["ragged_size"](tx, size, owner, function, dimension)
+        return ragged
     known = _known(size)
     if known is not None:
         return constant(known)

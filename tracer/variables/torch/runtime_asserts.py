@@ -107,7 +107,7 @@ def _node_of(graph: Graph, symbol: sympy.Symbol) -> torch.fx.Node | None:
             return node
         if isinstance(value, torch.Tensor):
             for i, size in enumerate(value.shape):
-                if isinstance(size, torch.SymInt) and size.node._expr == symbol:
+                if isinstance(size, torch.SymInt) and getattr(size.node, "_expr", None) == symbol:
                     found = graph.make(torch.ops.aten.sym_size.int, (node, i), {})
                     found.meta["val"] = size
                     return found

@@ -603,7 +603,8 @@ def build_tensor(tx: Translator, obj: torch.Tensor, source: Source | None) -> Va
     if obj._is_view() and not tx.graph.shapes.has_base(obj):
         raise Unsupported("unknown-type", "a view of a tensor that has other values or gradients since")
     node = tx.graph.add_input(source, obj)
-    tx.guards.add(source, "TENSOR_MATCH", obj)
+    inside = tx.graph.inside.get(id(obj))
+    tx.guards.add(source, *(("TENSOR_MATCH", obj) if inside is None else ("DUPLICATE_INPUT", inside)))
     fake = node.meta["val"]
     value = TensorValue(node, fake, source, obj)
     tx.trace.values_by_id[id(fake)] = value

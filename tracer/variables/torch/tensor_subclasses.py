@@ -16,6 +16,7 @@ import torch.overrides
 
 from ...breaks.unsupported import Unsupported
 from ...runtime.global_modes import without_overrides
+from ...shapes.wrapper_subclasses import is_wrapper_class
 from ...sources.source import AttrSource, ComputedSource, Source
 from ..containers.lists import ListValue, make_list
 from ..containers.sequences import TupleValue
@@ -54,14 +55,14 @@ class SubclassValue(TensorValue):
     def own(self, tx: Translator, name: str) -> Value | None:
         """What a class of the program's has under `name`, bound; None where torch's classes come first."""
         found = lookup(self.kind, name)
-        if found is MISSING or found is lookup(_base(self.kind), name):
+        if found is MISSING or found is lookup(_own_base(self.kind), name):
             return None
         return bind(tx, found, name, self, self.kind, type_source(self))
 
     def getattr(self, tx: Translator, name: str) -> Value:
         """What the program's classes or the instance have, then torch's attributes, then `__getattr__`."""
         found = lookup(self.kind, name)
-        if found is not MISSING and found is not lookup(_base(self.kind), name):
+        if found is not MISSING and found is not lookup(_own_base(self.kind), name):
             if isinstance(found, property) or not self._has_own(tx, name):
                 return bind(tx, found, name, self, self.kind, type_source(self))
         if self._has_own(tx, name):
@@ -176,6 +177,11 @@ def _base(cls: type) -> type:
     return next(base for base in cls.__mro__ if base.__module__.partition(".")[0] == "torch")
 
 
+def _own_base(cls: type) -> type:
+    """torch.Tensor, or nn.Parameter."""
+    return next(base for base in cls.__mro__ if base in (torch.Tensor, torch.nn.Parameter))
+
+
 def without_class(tensor: torch.Tensor) -> torch.Tensor:
     """A view of the same data that is a plain tensor, with its history."""
     with torch.enable_grad(), torch._C.DisableTorchFunctionSubclass():
@@ -192,6 +198,9 @@ def with_class(tensor: torch.Tensor, cls: Any, tracked: bool) -> torch.Tensor:
 def build_subclass(tx: Translator, obj: torch.Tensor, source: Source) -> Value:
     """An input of the graph: the data of a tensor of the program's class."""
     cls = type(obj)
+    if is_wrapper_class(cls):
+        wrapper: Value = REGISTRY["wrapper"](tx, obj, source)
+        return wrapper
     _refuse_unlike_data(cls)
     if obj.__dict__.get("_is_param") and not issubclass(cls, torch.nn.Parameter):
         raise Unsupported("unknown-type", f"a parameter of the tensor subclass {cls.__qualname__}")
@@ -251,6 +260,9 @@ METHODS["as_subclass"] = _as_subclass
 
 def make_tensor(tx: Translator, cls: type, args: Args, kwargs: Kwargs) -> Value:
     """`cls(tensor)` for a subclass: its `__new__`, or a view of the tensor; then its `__init__`."""
+    if is_wrapper_class(cls):
+        wrapper: Value = REGISTRY["make_wrapper"](tx, cls, args, kwargs)
+        return wrapper
     _refuse_unlike_data(cls)
     new = lookup(cls, "__new__")
     function = getattr(new, "__func__", new)

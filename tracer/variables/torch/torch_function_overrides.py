@@ -16,6 +16,7 @@ import torch
 import torch.overrides
 
 from ...breaks.unsupported import Unsupported
+from ...shapes.wrapper_subclasses import has_torchs_overrides
 from ..containers.lists import ListValue, make_list
 from ..containers.mappings import make_dict
 from ..containers.sequences import TupleValue, make_tuple
@@ -64,7 +65,9 @@ def has_override(cls: type) -> bool:
     if cls is torch.Tensor or cls is torch.nn.Parameter:
         return False
     found = lookup(cls, "__torch_function__")
-    return found is not MISSING and found is not None and found is not _DISABLED
+    if found is MISSING or found is None or found is _DISABLED:
+        return False
+    return not has_torchs_overrides(cls)
 
 
 def note_class(tx: Translator, cls: type) -> None:

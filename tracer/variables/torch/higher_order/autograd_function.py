@@ -15,6 +15,7 @@ from torch._C import _functorch
 
 from ....breaks.unsupported import Unsupported
 from ....fx.autograd_plans import FunctionPlan
+from ....shapes.wrapper_subclasses import is_wrapper_class
 from ...containers.sequences import TupleValue
 from ...core.attributes import method_of
 from ...core.base import ObservedException, Value
@@ -125,7 +126,8 @@ def _apply(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
     needs = tuple([isinstance(value, TensorValue) and value.fake.requires_grad for value in inputs])
     context = ContextValue(cls, needs)
     if torch.is_grad_enabled() and any(needs):
-        if any(isinstance(v, TensorValue) and v.python_type() not in _PLAIN for v in inputs):
+        kinds = [value.python_type() for value in inputs if isinstance(value, TensorValue)]
+        if any(kind not in _PLAIN and not is_wrapper_class(kind) for kind in kinds):
             raise Unsupported(_CODE, f"{cls.__qualname__}.apply gets a tensor subclass, for gradients")
         return _with_backward(tx, cls, context, inputs)
     enabled = torch.is_grad_enabled()

@@ -1,37 +1,33 @@
-"""torch.cond, while_loop, scan, associative_scan: operators that take functions. torch's own Python around them is
-interpreted; the call of the operator itself is a node whose functions are graphs of their own.
+"""torch.cond, while_loop, scan, associative_scan: operators whose functions are graphs of their own. torch's own Python
+around them is interpreted; the call of the operator itself is a node (`operator_table.py` has the table of operators).
 
 A branch or a body runs as often as the data says, not once: what it changes outside of itself is left to eager.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.fx
-from torch._ops import HigherOrderOperator
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from ....breaks.unsupported import Unsupported
 from ....fx.subgraphs import Scope, refuse_writes, versions
-from ....sources.source import Source
+from ...containers.sequences import TupleValue
 from ...core.base import Value
-from ...core.handlers import NAMED
-from ...core.registry import builds
-from ...python.builtin_functions import BuiltinValue
 from ...python.symbolic_numbers import NumberValue
 from ..nn.modules import refuse_global_hooks
 from ..pytree import flatten, unflatten
 from ..tensor import NodeValue, TensorValue
 from ..tensor_subclasses import SubclassValue
-from .flex_attention import flex_attention
 
 if TYPE_CHECKING:
     from ...core.base import Translator
 
 Args = Sequence[Value]
+_NOTHING = TupleValue((), tuple)
 
 
 @dataclass(frozen=True)
@@ -90,7 +86,8 @@ def _run(
     """The node `operator(*before, *graphs, *after, lifted)`, whose graphs all take the same lifted inputs. Its results
     are the leaves of what the last region returned."""
     refuse_global_hooks(tx, operator.name())
-    _teach(type(tx.graph.fake_mode))
+    refuse_classes(tx, operator, [*before, *after])
+    teach(type(tx.graph.fake_mode))
     lifted = list(dict.fromkeys(node for region in regions for node in region.scope.lifted))
     modules = []
     for region in regions:
@@ -101,7 +98,13 @@ def _run(
     return unflatten(tx, results.iterate(tx), regions[-1].spec)
 
 
-def _teach(mode: type[FakeTensorMode]) -> None:
+def refuse_classes(tx: Translator, operator: Any, args: Args) -> None:
+    """Raises Unsupported for tensors of the program's classes: by torch 2.11 results have the class, by 2.13 not."""
+    if any(isinstance(leaf, SubclassValue) for arg in args for leaf in flatten(tx, arg)[0]):
+        raise Unsupported("call", f"torch.ops.higher_order.{operator.name()} of a tensor of a class of the program's")
+
+
+def teach(mode: type[FakeTensorMode]) -> None:
     """Give the rules that torch's operators have for fake tensors to `mode`, too: torch looks for the exact class. All
     of them: a loop with gradients calls another one inside."""
     for operator in torch._ops._higher_order_ops.values():
@@ -124,32 +127,38 @@ class _Nodes(Value):
         return self.nodes
 
 
-# ---- the operators ---------------------------------------------------------------------------------------------------
-def _cond(tx: Translator, operator: Any, args: Args) -> Value:
-    predicate, on_true, on_false, operands = args
+# ---- the operators: parameters have the names that they have in torch ------------------------------------------------
+def cond(
+    tx: Translator, operator: Any, pred: Value, true_fn: Value, false_fn: Value, operands: Value = _NOTHING
+) -> Value:
+    """The branch that is known, or both as graphs."""
     given = list(operands.iterate(tx))
-    if predicate.is_constant() or isinstance(predicate, NumberValue):
-        return (on_true if predicate.truth(tx) else on_false).call(tx, given, {})
+    if pred.is_constant() or isinstance(pred, NumberValue):
+        return (true_fn if pred.truth(tx) else false_fn).call(tx, given, {})
     names = ("the true branch of torch.cond", "the false branch of torch.cond")
-    regions = [trace_region(tx, f, given, what) for f, what in zip((on_true, on_false), names)]
+    regions = [trace_region(tx, f, given, what) for f, what in zip((true_fn, false_fn), names)]
     if regions[0].spec != regions[1].spec:
         raise Unsupported("call", "torch.cond with branches that return different structures")
-    return _run(tx, operator, regions, [predicate], [])
+    return _run(tx, operator, regions, [pred], [])
 
 
-def _while_loop(tx: Translator, operator: Any, args: Args) -> Value:
-    condition, body, carried, additional = args[:4]
-    start, extra = list(carried.iterate(tx)), list(additional.iterate(tx))
+def while_loop(
+    tx: Translator, operator: Any, cond_fn: Value, body_fn: Value, carried_inputs: Value, additional_inputs: Value
+) -> Value:
+    """The condition and the body as graphs."""
+    start, extra = list(carried_inputs.iterate(tx)), list(additional_inputs.iterate(tx))
     parts = []
-    for function, what in ((condition, "the condition of a while_loop"), (body, "the body of a while_loop")):
+    for function, what in ((cond_fn, "the condition of a while_loop"), (body_fn, "the body of a while_loop")):
         parts.append(trace_region(tx, function, [*(_fresh(tx, value) for value in start), *extra], what))
-    return _run(tx, operator, parts, [], [carried], condition=parts[0])
+    return _run(tx, operator, parts, [], [carried_inputs], condition=parts[0])
 
 
-def _scan(tx: Translator, operator: Any, args: Args) -> Value:
-    combine, init, xs, additional = args
+def scan(
+    tx: Translator, operator: Any, combine_fn: Value, init: Value, xs: Value, additional_inputs: Value
+) -> Value:
+    """One step as a graph."""
     own = [_fresh(tx, value) for value in init.iterate(tx)] + [_fresh(tx, value, True) for value in xs.iterate(tx)]
-    region = trace_region(tx, combine, [*own, *additional.iterate(tx)], "the function of a scan")
+    region = trace_region(tx, combine_fn, [*own, *additional_inputs.iterate(tx)], "the function of a scan")
     for value, node in zip(init.iterate(tx), region.results):
         assert isinstance(value, TensorValue)
         before, after = ((fake.dtype, fake.shape, fake.stride()) for fake in (value.fake, node.meta["val"]))
@@ -158,55 +167,18 @@ def _scan(tx: Translator, operator: Any, args: Args) -> Value:
     return _run(tx, operator, [region], [], [init, xs])
 
 
-def _associative_scan(tx: Translator, operator: Any, args: Args) -> Value:
-    combine, xs, additional = args
+def associative_scan(
+    tx: Translator, operator: Any, combine_fn: Value, xs: Value, additional_inputs: Value
+) -> Value:
+    """What joins two parts as a graph."""
     own = [_fresh(tx, value, True) for value in (*xs.iterate(tx), *xs.iterate(tx))]
-    region = trace_region(tx, combine, [*own, *additional.iterate(tx)], "the function of an associative_scan")
+    what = "the function of an associative_scan"
+    region = trace_region(tx, combine_fn, [*own, *additional_inputs.iterate(tx)], what)
     return _run(tx, operator, [region], [], [xs])
 
 
-def _map(tx: Translator, operator: Any, args: Args) -> Value:
-    function, xs, additional = args
+def map_over_slices(tx: Translator, operator: Any, function: Value, xs: Value, additional: Value) -> Value:
+    """The function of one slice as a graph."""
     own = [_fresh(tx, value, True) for value in xs.iterate(tx)]
     region = trace_region(tx, function, [*own, *additional.iterate(tx)], "the function of a map")
     return _run(tx, operator, [region], [], [xs])
-
-
-_OPERATORS: dict[str, Callable[[Any, Any, Args], Value]] = {
-    "cond": _cond, "while_loop": _while_loop, "scan": _scan, "associative_scan": _associative_scan,
-    "map_impl": _map, "flex_attention": flex_attention,
-}  # fmt: skip
-"""By the operator's name: how its functions become graphs."""
-
-
-class HigherOrderValue(BuiltinValue):
-    """An operator that takes functions."""
-
-    __slots__ = ()
-
-    def call(self, tx: Translator, args: Args, kwargs: Mapping[str, Value]) -> Value:
-        """Its entry of the table."""
-        trace = _OPERATORS.get(self.function.name())
-        if trace is None or not set(kwargs) <= {"additional_inputs"}:
-            raise Unsupported("call", self.describe())
-        given = [*args, *kwargs.values()]
-        if any(isinstance(leaf, SubclassValue) for arg in given for leaf in flatten(tx, arg)[0]):
-            # by torch 2.11 the results have its class, by torch 2.13 they do not
-            raise Unsupported("call", f"{self.describe()} of a tensor of a class of the program's")
-        return trace(tx, self.function, given)
-
-
-def _marked_region(tx: Translator, args: Args, kwargs: Mapping[str, Value]) -> Value:
-    """A function marked with torch.compiler.nested_compile_region: part of the graph like any other."""
-    return args[0].call(tx, args[1:], kwargs)
-
-
-NAMED["torch._higher_order_ops.invoke_subgraph", "invoke_subgraph_placeholder"] = _marked_region
-
-
-@builds(HigherOrderOperator)
-def build_higher_order(tx: Translator, obj: Any, source: Source | None) -> Value:
-    """One of torch.ops.higher_order."""
-    if source is not None:
-        tx.guards.add(source, "ID_MATCH", obj)
-    return HigherOrderValue(obj, source)

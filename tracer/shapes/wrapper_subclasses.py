@@ -1,0 +1,130 @@
+"""Wrapper tensors: those of classes that have no data of their own, but hold other tensors (`__tensor_flatten__`), and
+say in `__torch_dispatch__` what operators make of them. What a frame that reads one takes for granted of it beside its
+inner tensors, and its fake, whose inner tensors are fakes.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..breaks.unsupported import Unsupported
+from ..sources.source import AttrSource, Source
+
+if TYPE_CHECKING:
+    from .frame_shapes import FrameShapes
+
+_NO_DISPATCH: Any = torch._C._disabled_torch_dispatch_impl
+_DEFAULT: Any = torch.Tensor.__dict__["__torch_function__"].__func__
+_PLAIN: tuple[Any, ...] = (torch.Tensor, torch.nn.Parameter, getattr(torch.nn, "Buffer", torch.Tensor))
+
+
+def is_wrapper_class(cls: Any) -> bool:
+    """Whether tensors of the class are made of others."""
+    if cls in _PLAIN or not issubclass(cls, torch.Tensor) or cls.__torch_dispatch__ is _NO_DISPATCH:
+        return False
+    return hasattr(cls, "__tensor_flatten__") and hasattr(cls, "__tensor_unflatten__")
+
+
+def has_torchs_overrides(cls: Any) -> bool:
+    """Whether it is a class of torch's own with a `__torch_function__` of its own (nested tensors): part of what
+    operators of the graph do."""
+    found = getattr(cls.__torch_function__, "__func__", None)
+    own = found is not None and found is not _DEFAULT and is_wrapper_class(cls)
+    return own and found.__module__.partition(".")[0] == "torch"
+
+
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """What a wrapper tensor says of itself (`context`), and the names of what it holds, of which some (`held`) are no
+    tensors."""
+
+    cls: Any
+    context: Any
+    names: tuple[str, ...]
+    held: tuple[tuple[str, Any], ...]
+
+    @classmethod
+    def of(cls, tensor: torch.Tensor) -> Layout:
+        """That of a tensor. Raises Unsupported where it does not say, or holds what no graph can have."""
+        try:
+            names, context = tensor.__tensor_flatten__()  # type: ignore[attr-defined]
+        except Exception as error:
+            raise Unsupported("unknown-type", f"a {type(tensor).__qualname__} that cannot be flattened") from error
+        parts = [(name, getattr(tensor, name)) for name in names]
+        for _, part in parts:
+            _check_inner(part)
+        held = tuple([(name, part) for name, part in parts if not isinstance(part, torch.Tensor)])
+        return cls(type(tensor), context, tuple(names), held)
+
+    def accepts(self, tensor: Any) -> bool:
+        """Whether what was traced with a tensor of this layout holds for another, as far as its tensors do not say."""
+        if type(tensor) is not self.cls:
+            return False
+        asked = getattr(self.cls, "__metadata_guard__", None)
+        try:
+            names, context = tensor.__tensor_flatten__()
+            same = _is_equal(self.context, context) if asked is None else bool(asked(self.context, context))
+        except Exception:  # of the program's, which does not know the one or the other
+            return False
+        return same and tuple(names) == self.names and all(_is_equal(x, getattr(tensor, name)) for name, x in self.held)
+
+
+def _is_equal(a: Any, b: Any) -> bool:
+    if a is b:
+        return True
+    try:
+        same = type(a) is type(b) and a == b
+    except Exception:  # tensors of several elements are neither equal nor not
+        return False
+    return same if type(same) is bool else False
+
+
+def _check_inner(part: Any) -> None:
+    kind: Any = type(part)
+    if not isinstance(part, torch.Tensor) or is_wrapper_class(kind):
+        return
+    strided = part.layout is torch.strided and not part.is_quantized and not part.is_inference()
+    lazy = strided and (part.is_conj() or part.is_neg() or part._is_zerotensor())
+    if kind not in _PLAIN or not strided or lazy or torch._C._functorch.is_functorch_wrapped_tensor(part):
+        raise Unsupported("unknown-type", f"a {kind.__qualname__} in a tensor of other tensors")
+
+
+def inner_tensors(tensor: torch.Tensor, layout: Layout, source: Source) -> Iterator[tuple[torch.Tensor, Source]]:
+    """The tensors that a wrapper holds, and where they are read."""
+    without = {name for name, _ in layout.held}
+    for name in layout.names:
+        if name not in without:
+            yield getattr(tensor, name), AttrSource(source, name)
+
+
+def _has_sizes(context: Any, sizes: tuple[Any, ...]) -> bool:
+    """Whether what a wrapper says of itself has its sizes in it (a DTensor's): then they cannot vary."""
+    if isinstance(context, dict):
+        context = tuple(context.values())
+    if not isinstance(context, (tuple, list)):
+        return False
+    return tuple(context) == sizes != () or any(_has_sizes(part, sizes) for part in context)
+
+
+Seen = Callable[[torch.Tensor, Source, "Layout | None"], None]
+
+
+def fake_of(shapes: FrameShapes, tensor: torch.Tensor, source: Source, seen: Seen) -> torch.Tensor:
+    """A wrapper of fakes like a real one. `seen` is told of each tensor that it is made of, itself last."""
+    layout = Layout.of(tensor)
+    parts: dict[str, Any] = dict(layout.held)
+    static = _has_sizes(layout.context, tuple(tensor.shape))
+    for inner, place in inner_tensors(tensor, layout, source):
+        assert isinstance(place, AttrSource)
+        if is_wrapper_class(type(inner)):
+            parts[place.name] = fake_of(shapes, inner, place, seen)
+        else:
+            parts[place.name] = shapes.fakify(inner, place, static)
+            seen(inner, place, None)
+    sizes, strides = shapes.wrapper_sizes(tensor, source, static)
+    made: torch.Tensor = layout.cls.__tensor_unflatten__(parts, layout.context, sizes, strides)
+    seen(tensor, source, layout)
+    return made

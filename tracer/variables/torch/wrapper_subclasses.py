@@ -1,0 +1,209 @@
+"""Wrapper tensors (`tracer/shapes/wrapper_subclasses.py`): nodes of the graph like any tensor. Their fakes are wrappers
+of fakes, so an operator on them runs the class's own `__torch_dispatch__`; the engine takes them apart
+(`engine/aot/subclasses/`).
+"""
+from __future__ import annotations
+
+import builtins
+from collections.abc import Mapping, Sequence
+from types import MemberDescriptorType
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.fx
+
+from ...breaks.unsupported import Unsupported
+from ...runtime.global_modes import without_overrides
+from ...shapes.wrapper_subclasses import Layout, fake_of, has_torchs_overrides, is_wrapper_class
+from ...sources.source import Source
+from ..core.attributes import lookup
+from ..core.base import Value
+from ..core.constant import REGISTRY, constant
+from ..core.registry import CONSTANT_TYPES, RESULTS, from_python
+from .tensor import NodeValue
+from .tensor_subclasses import SubclassValue
+from .torch_function_overrides import note_class
+
+if TYPE_CHECKING:
+    from ..core.base import Translator
+
+Args = Sequence[Value]
+Kwargs = Mapping[str, Value]
+
+
+class WrapperValue(SubclassValue):
+    """A tensor that is made of others."""
+
+    __slots__ = ()
+
+    def getattr(self, tx: Translator, name: str) -> Value:
+        """Inner tensors are nodes."""
+        told: Value | None = REGISTRY["told_by_wrapper"](tx, self, name)
+        if told is not None:
+            return told
+        if name in _inner_names(self.fake):
+            return tx.graph.call(builtins.getattr, [NodeValue(self.node), constant(name)], {}, tx)
+        if name == "_is_param" and self.real is None:
+            return super().getattr(tx, name)
+        if isinstance(lookup(self.kind, name), MemberDescriptorType):
+            return self._instance_attr(tx, name)
+        return super().getattr(tx, name)
+
+    def _has_own(self, tx: Translator, name: str) -> bool:
+        if super()._has_own(tx, name):
+            return True
+        return not tx.effects.has_pending(self, name) and name in self.fake.__dict__
+
+    def _instance_attr(self, tx: Translator, name: str) -> Value:
+        stored = tx.effects.load_attr(self, name)
+        if stored is not None:
+            return stored
+        if self.real is not None and name in self.real.__dict__:
+            return super()._instance_attr(tx, name)
+        found = getattr(self.fake, name)
+        if not _is_plain(found):
+            raise Unsupported("attribute", f"{name} of {self.describe()}, which is {type(found).__qualname__}")
+        return from_python(tx, found)
+
+    def setattr(self, tx: Translator, name: str, value: Value) -> None:
+        """Attributes are part of what a later operator sees."""
+        raise Unsupported("set-attribute", f"{self.kind.__qualname__}.{name}")
+
+
+def _inner_names(fake: Any) -> list[str]:
+    names: list[str] = fake.__tensor_flatten__()[0]
+    return names
+
+
+def _is_plain(value: Any) -> bool:
+    if type(value) in (tuple, list):
+        return all(map(_is_plain, value))
+    return type(value) in CONSTANT_TYPES or type(value) is torch.Size
+
+
+def is_parameter(tx: Translator, value: WrapperValue) -> bool:
+    """What nn.Parameter's isinstance asks of a tensor that is of no class below it."""
+    if value.real is None or value.source is None:
+        return bool(value.fake.__dict__.get("_is_param"))
+    now = bool(value.real.__dict__.get("_is_param"))
+    same = without_overrides(lambda tensor: bool(tensor.__dict__.get("_is_param")) is now)
+    tx.guards.add(value.source, "LAMBDA", (same, f"{{}} is {'a' if now else 'no'} parameter"))
+    return now
+
+
+def build_wrapper(tx: Translator, obj: torch.Tensor, source: Source) -> Value:
+    """An input of the graph."""
+    cls = type(obj)
+    if torch._C._functorch.peek_interpreter_stack() is not None or obj.is_inference():
+        why = "in a transform, or of inference mode,"
+        raise Unsupported("unknown-type", f"the tensor subclass {cls.__qualname__} {why}")
+    with torch._C.DisableTorchFunctionSubclass(), torch.inference_mode(False), torch.no_grad():
+        try:
+            fake = fake_of(tx.graph.shapes, obj, source, lambda *found: _guard(tx, *found))
+        except Unsupported:
+            raise
+        except Exception as error:
+            why = f"{type(error).__name__}: {error}".partition("\n")[0]
+            raise Unsupported("unknown-type", f"the tensor subclass {cls.__qualname__} ({why})") from error
+        fake = _with_history(tx, fake, obj)
+    _note(tx, cls)
+    node = tx.graph.add_placeholder(source, fake)
+    value = WrapperValue(node, fake, cls, source, obj)
+    tx.trace.values_by_id[id(fake)] = value
+    return value
+
+
+def _guard(tx: Translator, tensor: torch.Tensor, source: Source, layout: Layout | None) -> None:
+    """Guard what a wrapper is, or a tensor in one: like the one now, and the same object where it was seen before."""
+    known = tx.trace.values_by_id.get(id(tensor))
+    first = known.source if known is not None else tx.graph.inside.get(id(tensor))
+    if first is not None:
+        tx.guards.add(source, "DUPLICATE_INPUT", first)
+        return
+    if layout is not None:
+        what = f"{{}} holds and says of itself what the {layout.cls.__qualname__} did that was traced"
+        tx.guards.add(source, "LAMBDA", (without_overrides(layout.accepts), what))
+    tx.guards.add(source, "TENSOR_MATCH", tensor)
+    tx.graph.inside[id(tensor)] = source
+    tx.trace.keep_alive.append(tensor)
+
+
+def _note(tx: Translator, cls: Any) -> None:
+    """There is a tensor of the class in the trace. Raises Unsupported where operators would ask its
+    `__torch_function__`, and no other's."""
+    note_class(tx, cls)
+    asks = has_torchs_overrides(cls)
+    if tx.graph.asks_overrides not in (None, asks):
+        raise Unsupported("unknown-type", f"the tensor subclass {cls.__qualname__} beside one of another kind")
+    tx.graph.asks_overrides = asks
+
+
+def _with_history(tx: Translator, fake: torch.Tensor, real: torch.Tensor) -> torch.Tensor:
+    """`fake` as autograd sees the real tensor: a leaf, or a result."""
+    if fake.requires_grad:
+        fake.requires_grad_(False)
+    if not real.requires_grad:
+        return fake
+    fake.requires_grad_()
+    if real.is_leaf:
+        return fake
+    with torch.enable_grad(), tx.graph.fake_mode:
+        if real._is_view():
+            return torch.ops.aten.alias.default(fake)
+        # no view of a leaf, which may not be written
+        made: torch.Tensor = torch._C._functions.DelayedError("the history of an input", 1)(fake)
+        return made
+
+
+def _wrap(tx: Translator, node: torch.fx.Node, fake: torch.Tensor) -> Value:
+    _note(tx, type(fake))
+    value = WrapperValue(node, fake, type(fake))
+    tx.trace.values_by_id[id(fake)] = value
+    return value
+
+
+class RaggedSize(Value):
+    """A size of a nested tensor that is another for each of its parts: it can be passed on."""
+
+    __slots__ = ("node",)
+
+    def __init__(self, node: torch.fx.Node) -> None:
+        super().__init__()
+        self.node = node
+
+    def python_type(self) -> type:
+        """int, for all that the program can tell."""
+        return int
+
+    def as_proxy(self) -> torch.fx.Node:
+        """Its node."""
+        return self.node
+
+    def describe(self) -> str:
+        """For messages."""
+        return "a ragged size of a nested tensor"
+
+
+def _ragged_size(tx: Translator, size: Any, owner: Value, function: Any, dimension: int | None) -> Value:
+    args = (owner.as_proxy(),) if dimension is None else (owner.as_proxy(), dimension)
+    node = tx.graph.make_number(function, args)
+    node.meta.update(val=size, stack=tx.stack_locations(), module=tx.trace.module_path)
+    return RaggedSize(node)
+
+
+RESULTS.insert(0, (lambda fake: is_wrapper_class(type(fake)), _wrap))
+
+
+def make_wrapper(tx: Translator, cls: type, args: Args, kwargs: Kwargs) -> Value:
+    """`cls(inner, ...)`: a node. Gradients do not go through it."""
+    _note(tx, cls)
+    made = tx.graph.call(cls, args, kwargs, tx)
+    if not isinstance(made, WrapperValue) or made.fake.requires_grad:
+        raise Unsupported("call", f"the class {cls.__qualname__} of tensors that require gradients")
+    return made
+
+
+REGISTRY["ragged_size"] = _ragged_size
+REGISTRY["make_wrapper"] = make_wrapper
+REGISTRY["wrapper"] = build_wrapper
+REGISTRY["is_parameter"] = is_parameter
