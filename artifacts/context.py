@@ -13,6 +13,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
+from .external_exceptions import came_from_outside
+from .interruptions import pause
 from .records import AnyRecord, Decision, Location, Option, Ref
 from .subgraph_recorder import PartRecorder
 
@@ -124,6 +126,7 @@ class CompileContext:
         Every choice of the compiler goes through here. An override that names no option of the decision raises
         OverrideError, which says which there are.
         """
+        pause()
         subject = self._subject(subject)
         key = f"{kind}:{subject}"
         chosen = default
@@ -162,6 +165,7 @@ class CompileContext:
     @contextmanager
     def timed(self, name: str) -> Iterator[None]:
         """Add the wall seconds of the block to `seconds[name]` (names of the contract: capture, joint, passes, ...)."""
+        pause()
         start = time.perf_counter()
         try:
             yield
@@ -188,6 +192,8 @@ class CompileContext:
                 for stage_name, name, record in records():
                     self.recorder.record(str(self.id), stage_name, name, record)
             except Exception as error:
+                if isinstance(error, RecursionError) or came_from_outside(error):
+                    raise
                 self.absent(stage, f"an error of ptdebug's own in describing it: {type(error).__name__}: {error}")
 
     def absent(self, stage: str, why: str) -> None:

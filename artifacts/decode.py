@@ -3,8 +3,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
+from ..dependencies import msgspec
 from .records import AnyRecord, AutogradFunction, Graph, Node, NodeRef, Pass, TensorMeta
 
 _TYPES: dict[str, type[NodeRef] | type[TensorMeta]] = {"NodeRef": NodeRef, "TensorMeta": TensorMeta}

@@ -9,6 +9,7 @@ from pathlib import Path
 from .store import DATABASE
 
 HOME = ".ptdebug"
+_LONGEST = 200  # of a name's characters: file systems take 255 bytes, and a number may follow
 
 
 def recordings_home(out: str | os.PathLike[str] | None = None) -> Path:
@@ -25,12 +26,13 @@ def existing_home(out: str | os.PathLike[str] | None = None) -> Path:
 
 
 def new_recording_folder(home: Path, program: str, name: str | None = None) -> Path:
-    """Make and return the folder of a new recording: `name` (or the program's stem), numbered where it is taken.
+    """Make and return the folder of a new recording: `name` (or the program's stem), numbered where it is taken, and
+    cut where it is longer than file systems allow.
 
     Raises OSError where it cannot be made.
     """
     home.mkdir(parents=True, exist_ok=True)
-    stem = re.sub(r"[^A-Za-z0-9._-]+", "-", name or Path(program).stem).strip("-.") or "recording"
+    stem = re.sub(r"[^A-Za-z0-9._-]+", "-", name or Path(program).stem).strip("-.")[:_LONGEST] or "recording"
     number = 0 if name else 1
     while True:
         folder = home / (f"{stem}-{number}" if number else stem)

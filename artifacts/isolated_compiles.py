@@ -35,11 +35,11 @@ def apart_lines(found: dict[str, Any]) -> list[str]:
     """One of these for a person: what happened, where, what to change."""
     call = found["call_site"]
     return [
-        f"{found['function']} was compiled for each of {plural(found['times'], 'call')} of torch.compile, which share "
-        f"nothing; {found['seconds']:.2f} s after the first",
+        f"{found['function']} was compiled for each of {plural(found['times'], 'call')} of torch.compile, which did "
+        f"not share it; {found['seconds']:.2f} s after the first",
         f"  {f'called from: {_place(call)}' if call else f'function: {_place(found)}'}",
-        "  to avoid: call torch.compile once for a function, before the loop, and keep what it returns; modules of one "
-        "class: compile what holds them",
+        "  to avoid: call torch.compile once for a function, before the loop, and keep what it returns, without "
+        "isolate_recompiles; modules of one class: compile what holds them",
     ]
 
 

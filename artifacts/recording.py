@@ -18,13 +18,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-import msgspec
-import zstandard
-
+from ..dependencies import msgspec, zstandard
 from .decode import revive
 from .records import SCHEMA, Absent, AnyRecord, Decision, split_ref
 from .stages import order_of
-from .store import DATABASE, RUNNING
+from .store import DATABASE, RUNNING, stopped_mark
 
 R = TypeVar("R")
 
@@ -40,7 +38,8 @@ class RecordingError(Exception):
 
 @dataclass(frozen=True)
 class CompileInfo:
-    """One compilation: `status` is compiled, skipped, eager or failed; `seconds` by phase, as in the contract."""
+    """One compilation: `status` is compiled, skipped, eager, failed, or unknown where the recording stopped before its
+    end; `seconds` by phase, as in the contract."""
 
     id: str
     function: str
@@ -130,11 +129,22 @@ class Recording:
                  "FROM compiles ORDER BY started, rowid")
         for suffix, name, function, file, line, started, status, reason, seconds in self._rows(query):
             if status == RUNNING:
-                status = "failed"
-                reason = "the process ended during this compilation" if not ended else "the compilation did not end"
+                status, reason = self._unended(suffix, ended)
             times = msgspec.json.decode(seconds or "{}")
             found.append(CompileInfo(name + suffix, function, file, line, status, reason, started, times))
         return found
+
+    @property
+    def stopped(self) -> str | None:
+        """Why the recording of the program's own process stopped before it ended; None where it did not."""
+        return _stopped(self.path / DATABASE)
+
+    def _unended(self, suffix: str, ended: bool) -> tuple[str, str]:
+        """The status and the reason of a compilation whose end is not recorded."""
+        why = _stopped(self.path / f"recording{suffix.replace('@', '-')}.db")
+        if why is not None:
+            return "unknown", f"the recording stopped before this compilation ended: {why}"
+        return "failed", "the compilation did not end" if ended else "the process ended during this compilation"
 
     def compile(self, compile_id: str) -> CompileInfo:
         """The compilation with that id. Raises RecordingError."""
@@ -295,6 +305,11 @@ def _where(query: str, compile_id: str | None, kind: str | None) -> tuple[str, l
         query, values = query + " AND kind=?", [*values, kind]
     return query, values
 
+
+
+def _stopped(database: Path) -> str | None:
+    mark = stopped_mark(database)
+    return (mark.read_text("utf-8", "replace") or "no space for more") if mark.exists() else None
 
 
 def _connect(path: Path) -> sqlite3.Connection:

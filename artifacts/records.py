@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
+from ..dependencies import msgspec
 
 SCHEMA = "ptdebug/1"
 LIMIT_REACHED = " times, the limit: "

@@ -4,8 +4,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
-
+from ..dependencies import msgspec
 from .listing import Line, Listing, SourceText, printable
 from .recording import Recording, RecordingError
 from .records import (

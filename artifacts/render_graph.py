@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-import msgspec
-
+from ..dependencies import msgspec
 from .inner_graphs import graphs_in
 from .listing import Line, Listing, SourceText, place_refs, plural, printable, short_place, source_ref
 from .records import AutogradFunction, Graph, Location, Node, NodeRef, Pass, TensorMeta, ref

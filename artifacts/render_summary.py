@@ -20,6 +20,8 @@ def render_summary(document: dict[str, Any]) -> Listing:
     exit_code = document["exit_code"]
     if exit_code is not None:
         ended = f"exit code {exit_code}"
+    elif document["stopped"] is not None:
+        ended = f"the recording stopped: {document['stopped']}"
     else:  # a block of `ptdebug.record` ends without one
         ended = "the recorded block ended" if document["ended"] else "did not end (killed, or still running)"
     texts = [

@@ -18,6 +18,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import os
+import shutil
 import sqlite3
 import sys
 import threading
@@ -25,16 +26,17 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import wraps
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec
 
-import msgspec
-import zstandard
-
 from .. import __version__
+from ..dependencies import msgspec, zstandard
+from .external_exceptions import came_from_outside
 from .inner_graphs import graphs_in
+from .open_files import OpenFiles
 from .records import SCHEMA, AnyRecord, Decision, Graph, Runtime
 
 P = ParamSpec("P")
@@ -67,7 +69,7 @@ Method = Callable[Concatenate["RecordingWriter", P], None]
 
 
 def _guarded(method: Method[P]) -> Method[P]:
-    """Make a method of the writer a transaction: locked, in the right process, never raising."""
+    """Make a method of the writer a transaction: locked, in the right process, raising nothing of its own."""
 
     @wraps(method)
     def call(self: RecordingWriter, *args: P.args, **kwargs: P.kwargs) -> None:
@@ -79,9 +81,17 @@ def _guarded(method: Method[P]) -> Method[P]:
                 if self._pid != os.getpid():
                     self._leave_parents_database()
                     self._open()
+                elif not self._files.unchanged():
+                    self._open_again()
                 self._transaction(lambda: method(self, *args, **kwargs))
+            except RecursionError:  # the program is deep in calls: there will be room again
+                raise
             except Exception as error:  # the program's work comes first, whatever failed here
-                self._stop(error)
+                if not came_from_outside(error):
+                    self._stop(error)
+                else:
+                    self._transaction(lambda: method(self, *args, **kwargs))
+                    raise
             name = method.__name__
             self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
 
@@ -113,6 +123,8 @@ class RecordingWriter:
         self._last_commit = self._last_counters = time.monotonic()
         self._compressor = zstandard.ZstdCompressor(level=1)
         self._db: sqlite3.Connection
+        self._path = self.folder / DATABASE
+        self._files: OpenFiles
         self._pid = os.getpid()
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -217,16 +229,39 @@ class RecordingWriter:
     # ---- inside -----------------------------------------------------------------------------------------------------
     def _open(self) -> None:
         main = self.folder / DATABASE
-        path = self.folder / f"recording-{self._pid}.db" if main.exists() else main
+        self._path = self.folder / f"recording-{self._pid}.db" if main.exists() else main
         self._known.clear()
         self._begun.clear()
         self._sources.clear()
         self._versions_known = False
-        self._db = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=5)
-        self._db.execute("PRAGMA journal_mode=WAL")
-        self._db.execute("PRAGMA synchronous=OFF")
+        self._connect()
         self._db.executescript("BEGIN;" + TABLES + "COMMIT;")
         self._transaction(self._first_meta)
+        self._files = OpenFiles(self._parts())
+
+    def _connect(self) -> None:
+        self._db = sqlite3.connect(self._path, check_same_thread=False, isolation_level=None, timeout=5)
+        self._db.execute("PRAGMA journal_mode=WAL")
+        self._db.execute("PRAGMA synchronous=OFF")
+
+    def _parts(self) -> list[Path]:
+        """The files that SQLite writes."""
+        return [self._path.with_name(self._path.name + suffix) for suffix in ("", "-wal", "-shm")]
+
+    def _open_again(self) -> None:
+        """The program has closed our descriptors, and may have files of its own under their numbers: go on with copies
+        of our files, for SQLite knows a file that it has open by its inode."""
+        self._keep_connection()
+        database, log, shared = self._parts()
+        for part in (database, log):
+            if part.exists():
+                copy = part.with_name(part.name + ".new")
+                shutil.copyfile(part, copy)
+                os.replace(copy, part)
+        shared.unlink(missing_ok=True)
+        self._connect()
+        self._transaction(lambda: self._set_meta("reopened", time.time()))
+        self._files = OpenFiles(self._parts())
 
     def _first_meta(self) -> None:
         facts = {
@@ -286,16 +321,27 @@ class RecordingWriter:
     def _stop(self, error: Exception) -> None:
         self._stopped = True
         self.messages.append(f"ptdebug: recording stopped, the program goes on: {error} ({self.folder})")
+        with suppress(OSError):
+            stopped_mark(self._path).write_text(str(error))  # an empty one where the disk is full
 
     def _after_fork(self) -> None:
         self._lock = threading.RLock()  # a thread that is not in the child may have held it
         self._decisions = deque()  # the parent writes them
 
-    def _leave_parents_database(self) -> None:
-        # Closing the parent's connection in a child would touch the parent's locks and files: never destroy it.
+    def _keep_connection(self) -> None:
+        """Never destroy it: closing it in a child would touch the parent's locks and files, and close descriptors that
+        are the program's by now."""
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._db))
+
+    def _leave_parents_database(self) -> None:
+        self._keep_connection()
         self._pid = os.getpid()
         self.seconds = {}
+
+
+def stopped_mark(database: Path) -> Path:
+    """The file that says why a recording stopped before its process ended, if it did."""
+    return database.with_suffix(".stopped")
 
 
 def _tell_after_fork(writer: weakref.ref[RecordingWriter]) -> None:

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
+from ..dependencies import msgspec
 from .records import AnyRecord, Decision, FusionCandidate, Ref, ScheduledGroup, ref, split_ref
 from .stages import GRAPHS, PER_PART
 

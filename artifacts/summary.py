@@ -72,6 +72,7 @@ def summary(recording: Recording) -> dict[str, Any]:
         "command": meta.get("command", []),
         "exit_code": meta.get("exit_code"),
         "ended": "ended" in meta,
+        "stopped": recording.stopped,
         "compiler": meta.get("compiler", "ptdebug"),
         "versions": meta.get("versions", {}),
         "counts": {

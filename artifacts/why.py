@@ -12,8 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
-
+from ..dependencies import msgspec
 from .listing import Line, printable
 from .recording import Recording
 from .records import Fusion, Guards

@@ -41,7 +41,8 @@ def compile(
     the rest being computed again (1.0: all of it, the default; 0.0: nothing but inputs), and "freezing" means what it
     means there: in inference, what depends on parameters and buffers alone is computed once; so does "cpp_wrapper":
     what allocates and calls the kernels of a CPU graph is C++ (where it cannot be, a decision says why). The others,
-    `mode` and the keywords after `recompile_limit` tune PyTorch's own compiler: they are taken, and change nothing.
+    `mode`, `name` and `shapes_spec` tune PyTorch's own compiler: they are taken, and change nothing. Calls for one
+    function with equal options share what is compiled, but for those with `isolate_recompiles`.
     `backend` may be a callable, which then gets each captured graph and its example inputs; any name means ptdebug.
 
     Raises RuntimeError for something that cannot be called, and where `mode` and `options` are both given; ValueError
@@ -52,7 +53,7 @@ def compile(
     session.current().compile_called()
     wishes = options or {}
     request = Request(backend, dynamic, fullgraph, recompile_limit, _memory_budget(wishes), wishes.get("freezing"),
-                      wishes.get("cpp_wrapper"))
+                      wishes.get("cpp_wrapper"), isolate_recompiles)
     if disable:
         return (lambda it: it) if model is None else model
     if model is None:

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
 
 from ..artifacts.context import CompileContext
 from ..artifacts.records import SavedInput, SavedInputs, TensorMeta
+from ..dependencies import safetensors_torch
 from ..tracer.fx.backend_call import CapturedGraph, Compiled
 from .session import Session
 
@@ -89,7 +89,7 @@ class InputSaver:
         path = Path(self._session.folder) / file
         path.parent.mkdir(exist_ok=True)
         unfinished = path.with_suffix(".part")
-        save_file(flats, unfinished)
+        safetensors_torch.save_file(flats, unfinished)
         unfinished.rename(path)
 
 

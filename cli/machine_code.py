@@ -5,11 +5,10 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import msgspec
-
 from ..artifacts.recording import Recording
 from ..artifacts.records import Kernel
 from ..artifacts.store import RecordingWriter
+from ..dependencies import msgspec
 from ..engine.toolchain.cpp_build import disassemble
 
 LIMIT_SECONDS = 2.0

@@ -8,12 +8,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, TextIO
 
-import msgspec
-
 from ..artifacts.listing import Line, Listing
 from ..artifacts.recording import Recording
 from ..artifacts.records import SCHEMA
 from ..artifacts.selector import Selector, open_selected
+from ..dependencies import msgspec
 
 
 def add_selector(parser: argparse.ArgumentParser, required: bool = False) -> None:

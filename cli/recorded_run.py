@@ -12,14 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from ..artifacts.context import NullRecorder, Recorder
 from ..artifacts.home import existing_home, new_recording_folder, recordings_home
 from ..artifacts.recording import Recording
 from ..artifacts.records import SCHEMA
 from ..artifacts.store import RecordingWriter
 from ..artifacts.summary import summary
+from ..dependencies import msgspec
 from . import session, subprocesses, torch_compile_patch
 from .errors import CommandError
 from .launch import Program, stay_interrupted

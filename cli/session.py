@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
 from ..artifacts.context import CompileContext, CompileId, NullRecorder, Recorder
 
@@ -37,6 +38,7 @@ class Session:
     messages: dict[str, None] = field(default_factory=dict)
     met: set[str] = field(default_factory=set)  # the overrides that some decision answered to
     contexts: int = 0  # compilations begun
+    options: WeakValueDictionary[Any, Any] = field(default_factory=WeakValueDictionary)  # of equal wishes, while in use
     input_bytes: int = 0
     pid: int = field(default_factory=os.getpid)
     started: float = field(default_factory=time.perf_counter)

@@ -13,10 +13,9 @@ from functools import wraps
 from types import ModuleType
 from typing import Any
 
-import msgspec
-
 from ..artifacts.records import AnyRecord, Breaks, Frame, Guards, Pass
 from ..artifacts.stages import STAGES
+from ..dependencies import msgspec
 from . import session, torch_trace_text
 
 GRAPHS = {

@@ -6,8 +6,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-import msgspec
-
 from ..artifacts.records import (
     Break,
     CodeLine,
@@ -21,6 +19,7 @@ from ..artifacts.records import (
     TensorMeta,
     Wrapper,
 )
+from ..dependencies import msgspec
 from .launch import ROOMS
 
 DTYPES = {

@@ -17,6 +17,8 @@ from typing import Any
 import torch
 
 from ..artifacts.context import CompileContext, CompileId, ToldByData
+from ..artifacts.external_exceptions import came_from_outside
+from ..artifacts.interruptions import watched
 from ..artifacts.stages import OF_ENGINE
 from ..tracer.frames import dispatch
 from ..tracer.fx.backend_call import Backend, CapturedGraph, Compiled, CompileOptions
@@ -38,9 +40,22 @@ class Request:
     memory_budget: float | None = None
     freezing: bool | None = None
     cpp_wrapper: bool | None = None
+    isolated: bool = False  # shares what is compiled with no other call of `compile`
 
     def options(self) -> CompileOptions:
-        """The same for the tracer."""
+        """The same for the tracer; one object for equal requests, which share what is compiled."""
+        if self.isolated:
+            return self._options()
+        known, key = session.current().options, (self, *_stock_settings())
+        try:
+            options = known.get(key)
+        except TypeError:  # a backend without a hash
+            return self._options()
+        if options is None:
+            options = known[key] = self._options()
+        return options
+
+    def _options(self) -> CompileOptions:
         backend = engine_backend if isinstance(self.backend, str) else custom_backend(self.backend)
         make_context = functools.partial(
             new_context, memory_budget=self.memory_budget, freezing=self.freezing, cpp_wrapper=self.cpp_wrapper
@@ -81,12 +96,18 @@ def new_context(
     programs set.
     """
     context = session.current().context(compile_id)
-    stock = getattr(sys.modules.get("torch._functorch.config"), "activation_memory_budget", 1.0)
-    context.memory_budget = stock if memory_budget is None else memory_budget
-    inductor = sys.modules.get("torch._inductor.config")
-    context.freezing = getattr(inductor, "freezing", False) if freezing is None else freezing
-    context.cpp_wrapper = getattr(inductor, "cpp_wrapper", False) if cpp_wrapper is None else cpp_wrapper
+    stock_budget, stock_freezing, stock_wrapper = _stock_settings()
+    context.memory_budget = stock_budget if memory_budget is None else memory_budget
+    context.freezing = stock_freezing if freezing is None else freezing
+    context.cpp_wrapper = stock_wrapper if cpp_wrapper is None else cpp_wrapper
     return context
+
+
+def _stock_settings() -> tuple[float, bool, bool]:
+    """Of stock's configuration: the memory budget, freezing, the C++ wrapper."""
+    inductor = sys.modules.get("torch._inductor.config")
+    budget = getattr(sys.modules.get("torch._functorch.config"), "activation_memory_budget", 1.0)
+    return budget, getattr(inductor, "freezing", False), getattr(inductor, "cpp_wrapper", False)
 
 
 def engine_backend(captured: CapturedGraph, context: CompileContext) -> Compiled:
@@ -98,6 +119,8 @@ def engine_backend(captured: CapturedGraph, context: CompileContext) -> Compiled
     except ToldByData:
         raise
     except Exception as error:
+        if came_from_outside(error):
+            raise
         compiled = _as_captured(captured, context, error)
     for note in context.notes:
         session.current().say(f"ptdebug: {note}")
@@ -145,7 +168,8 @@ def custom_backend(compiler: Callable[..., Any]) -> Backend:
     def backend(captured: CapturedGraph, context: CompileContext) -> Compiled:
         for stage in OF_ENGINE:
             context.absent(stage, f"the program's own backend {_name(compiler)} took the graph")
-        compiled = compiler(captured.module, list(captured.inputs))
+        with watched():
+            compiled = compiler(captured.module, list(captured.inputs))
         if not callable(compiled):
             raise TypeError(f"the backend {_name(compiler)} returned {type(compiled).__name__}, not a callable")
         return saving_inputs(session.current(), captured, context, compiled)

@@ -12,6 +12,7 @@ import torch
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from ..artifacts.context import CompileContext, OverrideError, ToldByData, run_stages
+from ..artifacts.external_exceptions import came_from_outside
 from ..artifacts.stages import OF_ENGINE
 from ..artifacts.stages import TRAINING as OF_TRAINING
 from .aot.aten_graph import needs_gradients
@@ -70,6 +71,8 @@ def compile_graph(
             raise ToldByData(why) from error
         return _eager(captured, context, why)
     except Exception as error:
+        if came_from_outside(error):
+            raise
         detail = "".join(traceback.format_exception(error))
         return _eager(captured, context, f"internal error in the engine: {type(error).__name__}: {error}", detail)
 

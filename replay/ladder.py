@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-import msgspec
 import torch
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensorMode
 
@@ -20,6 +19,7 @@ from ..artifacts.context import CompileContext, CompileId, run_stages
 from ..artifacts.recording import Recording, RecordingError
 from ..artifacts.records import SCHEMA, AnyRecord, Decision, Graph, Location, Pass, SavedInputs, TensorMeta
 from ..artifacts.stages import REPLAYED
+from ..dependencies import msgspec
 from ..engine.stages import INFERENCE, Wrapped
 from .compare import EQUAL, Comparison, compare, worst
 from .graphs import ReplayError, graph_module

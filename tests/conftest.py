@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -10,6 +11,15 @@ import pytest
 
 os.environ.setdefault("PTDEBUG_GRAPH_CACHE", "0")  # each test compiles what it tests
 os.environ.setdefault("PTDEBUG_VERIFY", "1")  # what flows between the stages is checked
+
+
+@pytest.fixture(autouse=True)
+def nothing_compiled_before() -> None:
+    """Calls of compile share what is compiled; tests do not."""
+    if (dispatch := sys.modules.get("ptdebug.tracer.frames.dispatch")) is not None:
+        dispatch.reset()
+    if (session := sys.modules.get("ptdebug.cli.session")) is not None:
+        session.current().options.clear()
 
 
 @pytest.fixture(scope="session")

@@ -3,9 +3,8 @@ from __future__ import annotations
 
 import argparse
 
-import msgspec
-
 from ...artifacts.render_lists import render_decisions
+from ...dependencies import msgspec
 from ..printing import add_selector, print_json, print_listing, selected
 
 EXAMPLE = "ptdebug decisions @ --kind fuse"

@@ -3,10 +3,9 @@ from __future__ import annotations
 
 import argparse
 
-import msgspec
-
 from ...artifacts.records import Fusion
 from ...artifacts.render import render
+from ...dependencies import msgspec
 from ..printing import add_selector, print_json, print_listing, print_title, selected
 
 EXAMPLE = "ptdebug fusions @:0/0 --refused"

@@ -3,13 +3,12 @@ from __future__ import annotations
 
 import argparse
 
-import msgspec
-
 from ...artifacts.listing import plural
 from ...artifacts.recording import Recording
 from ...artifacts.records import Guards, Runtime
 from ...artifacts.render import render
 from ...artifacts.summary import guards
+from ...dependencies import msgspec
 from ..printing import add_selector, print_json, print_listing, print_title, selected
 
 EXAMPLE = "ptdebug guards @:0/1 --kind TENSOR_MATCH"

@@ -9,8 +9,6 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-import msgspec
-
 from ...artifacts.listing import Line, Listing, printable, short_place, source_listing, source_path
 from ...artifacts.provenance import links
 from ...artifacts.recording import Recording, RecordingError
@@ -19,6 +17,7 @@ from ...artifacts.render import listing
 from ...artifacts.render_summary import render_compile, render_summary
 from ...artifacts.selector import Selector
 from ...artifacts.summary import summary
+from ...dependencies import msgspec
 from ..printing import add_selector, print_json, print_listing, print_title, selected
 
 EXAMPLE = "ptdebug show @:0/0:kernels"

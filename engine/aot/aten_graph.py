@@ -25,6 +25,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from ...artifacts.context import CompileContext
+from ...artifacts.external_exceptions import came_from_outside
 from ..graphs.functional_graph import AtenGraph, Captured, fake_mode_of
 from ..graphs.memory_overlap import repeats
 from ..graphs.random_fills import RANDOM_FILLS
@@ -32,7 +33,7 @@ from ..unsupported import EngineUnsupported
 from . import kernel_dtypes, meta_corrections
 from .decompositions import OWN, REPLACED, described, python_rules, rule_for
 from .mutation_layout import Written, functional_form, versions
-from .output_aliasing import mutated_inputs, results_of, uncounted_writes
+from .output_aliasing import further_writes, mutated_inputs, results_of, uncounted_writes
 
 METADATA = frozenset(getattr(torch.ops.aten, name).default for name in ("size", "stride", "storage_offset"))
 """What kernels ask of a tensor whose sizes vary, if they need numbers: those are assumed from then on."""
@@ -60,7 +61,10 @@ def trace(captured: Captured, context: CompileContext, lowered: Container[Any] =
     uncounted = uncounted_writes(captured, wrapped, mutations)
     tracer.output(values)
     module = torch.fx.GraphModule(tracer.constants, tracer.graph, "AtenGraph")
-    return AtenGraph(module, captured.inputs, dict(enumerate(mutations)), outputs, uncounted=uncounted)
+    further = further_writes(captured, wrapped, mutations)
+    return AtenGraph(
+        module, captured.inputs, dict(enumerate(mutations)), outputs, uncounted=uncounted, further=further
+    )
 
 
 class AtenTracer(TorchDispatchMode):
@@ -237,6 +241,8 @@ class AtenTracer(TorchDispatchMode):
         try:
             result = self._decompose(func, rule, args, kwargs)
         except Exception as error:  # a rule that looks at data or writes in place; ATen's own kernel needs no rule
+            if came_from_outside(error):
+                raise
             self._erase_after(last)
             why = f"{why}, which cannot be traced: {type(error).__name__}: {error}"
             self.context.decide("decompose", subject, options, "keep", why, origins=origins)

@@ -43,11 +43,25 @@ def mutated_inputs(inputs: tuple[Any, ...], wrapped: tuple[Any, ...]) -> list[in
 
 def uncounted_writes(captured: Captured, wrapped: tuple[Any, ...], mutations: list[int]) -> tuple[int, ...]:
     """Those of the mutated inputs that were written as `x.data` only, which autograd does not count."""
-    placeholders = list(captured.module.graph.find_nodes(op="placeholder"))
-    reads = captured.module.graph.find_nodes(op="call_function", target=getattr)
-    plain = {node.args[0] for node in reads if node.args[1] == "data"}
-    return tuple(i for i in mutations if placeholders[i] in plain and not (
+    plain = _read_as_data(captured)
+    return tuple(i for i in mutations if i in plain and not (
         wrapped[i].is_inference() or captured.inputs[i].is_inference() or wrapped[i]._version))
+
+
+def further_writes(captured: Captured, wrapped: tuple[Any, ...], mutations: list[int]) -> tuple[int, ...]:
+    """The mutated inputs that autograd sees written more than once, each as often again. Which writes of one that is
+    also written as `x.data` it does not see is not known: that counts as one."""
+    plain = _read_as_data(captured)
+    counted = [i for i in mutations if i not in plain and not (
+        wrapped[i].is_inference() or captured.inputs[i].is_inference())]
+    return tuple(i for i in counted for _ in range(torch._functionalize_mutation_counter(wrapped[i]) - 1))
+
+
+def _read_as_data(captured: Captured) -> set[int]:
+    """The inputs whose `data` the graph reads."""
+    positions = {node: i for i, node in enumerate(captured.module.graph.find_nodes(op="placeholder"))}
+    reads = captured.module.graph.find_nodes(op="call_function", target=getattr)
+    return {positions[node.args[0]] for node in reads if node.args[1] == "data" and node.args[0] in positions}
 
 
 def results_of(

@@ -291,6 +291,7 @@ class WrapperWriter:
     def copies(self) -> None:
         """Write new values of mutated inputs back, reading all old values first."""
         written = [name for view, name in self.program.copies if view.buffer == name]  # by a kernel, in place
+        written += [self.program.inputs[position] for position in self.aten.further]
         if written:
             self.line(f"changed(({', '.join(written)},))")
         copied = [(view, name) for view, name in self.program.copies if view.buffer != name]

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import msgspec
-
 from ...artifacts.context import CompileContext
+from ...artifacts.external_exceptions import came_from_outside
+from ...dependencies import msgspec
 from ..aot.autograd.entry import training_entry
 from ..graphs.functional_graph import Captured
 from ..passes.freezing.call import FrozenCall
@@ -39,6 +39,8 @@ def load_or_compile(captured: Captured, context: CompileContext, compiler: Calla
             _say_why(str(reason), context)
             key, found = "", None
         except Exception as error:  # of ours, or of a torch that is not the one known
+            if came_from_outside(error):
+                raise
             context.notes.append(f"a graph has no key for the cache on disk: {type(error).__name__}: {error}")
             key, found = "", None
     if found is not None:
@@ -67,6 +69,8 @@ def _loaded(key: str, captured: Captured, context: CompileContext) -> Compiled |
     except disk.Damaged as damaged:
         context.notes.append(str(damaged))
     except Exception as error:
+        if came_from_outside(error):
+            raise
         disk.remove(key)
         context.notes.append(f"a graph kept on disk cannot be used and is made again: {type(error).__name__}: {error}")
     return None

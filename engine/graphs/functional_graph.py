@@ -148,6 +148,7 @@ class AtenGraph:
     `folding` makes further inputs, after the captured graph's, from frozen ones (see `freezing/`).
 
     `uncounted` are the mutated inputs that are written as `x.data`: autograd, which counts writes, is not to know.
+    `further` are those that it sees written more than once, each as often again.
     """
 
     module: torch.fx.GraphModule
@@ -157,6 +158,7 @@ class AtenGraph:
     first_tangent: int | None = None
     folding: Folding | None = None
     uncounted: tuple[int, ...] = ()
+    further: tuple[int, ...] = ()
 
     @property
     def is_backward(self) -> bool:

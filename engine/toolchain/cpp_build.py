@@ -23,6 +23,8 @@ from pathlib import Path
 
 import torch
 
+from ...artifacts.interruptions import pause
+
 FLAGS = (
     "-O2", "-march=native", "-mprefer-vector-width=512", "-std=c++17", "-fPIC", "-shared", "-fopenmp",
     "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off", "-fwrapv", "-fno-exceptions", "-fno-rtti",
@@ -132,6 +134,9 @@ def _command(compiler: str, source: str, library: Path) -> tuple[str, ...]:
     return (compiler, *_flags(source), str(library.with_suffix(".cpp")), "-o", str(library), *_link_arguments())
 
 
+_BETWEEN_PAUSES = 0.05  # seconds
+
+
 class Building:
     """A library that is being built: the compiler, which is another process, runs while this one goes on.
 
@@ -153,7 +158,9 @@ class Building:
 
     def wait(self) -> BuiltLibrary:
         """The library, when it is there."""
-        self._thread.join()
+        while self._thread.is_alive():
+            pause()
+            self._thread.join(_BETWEEN_PAUSES)
         if self._error is not None:
             raise self._error
         if self._built is None:  # in a child of fork, where the thread is not

@@ -231,3 +231,38 @@ def test_counters_are_kept_while_the_program_runs(tmp_path: Path, monkeypatch: p
     with Recording.open(tmp_path / "rec") as recording:  # not closed: as after kill -9
         assert recording.records(r.Runtime) == [("0/0", r.Runtime(5))]
     writer.close()
+
+
+CLOSING = """
+import os, sys
+from ptdebug.artifacts import records as r
+from ptdebug.artifacts.store import RecordingWriter
+writer = RecordingWriter(sys.argv[1])
+writer.begin("0/0", "f", "f.py", 1)
+writer.end("0/0", "compiled", "", {})
+eval(sys.argv[2])
+own = [open(os.path.join(sys.argv[3], f"own{i}"), "w+b", buffering=0) for i in range(8)]
+for file in own:
+    file.write(b"own")
+for number in range(1, 40):
+    writer.begin(f"{number}/0", "f", "f.py", 1)
+    writer.note("note" * 10_000)
+    writer.end(f"{number}/0", "compiled", "", {})
+writer.close(0)
+for file in own:
+    file.seek(0)
+    assert file.read() == b"own", file
+"""
+
+
+@pytest.mark.parametrize("closes", [
+    "os.closerange(3, 4096)", "os.close(4)", "os.close(5)", "[os.dup2(1, n) for n in range(3, 9)]",
+])
+def test_descriptors_that_the_program_takes_away_are_its_own(tmp_path: Path, closes: str) -> None:
+    command = [sys.executable, "-c", CLOSING, str(tmp_path / "rec"), closes, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    with Recording.open(tmp_path / "rec") as recording:
+        assert [info.status for info in recording.compiles()] == ["compiled"] * 40 and not recording.problems
+        assert recording.meta["exit_code"] == 0
+    assert [path.name for path in (tmp_path / "rec").iterdir()] == ["recording.db"]

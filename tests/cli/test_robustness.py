@@ -97,6 +97,8 @@ def test_full_disk(ptdebug: Command, tmp_path: Path) -> None:
     lines = [line for line in done.stderr.splitlines() if line.startswith("ptdebug:")]
     assert sum("recording stopped, the program goes on" in line for line in lines) == 1, done.stderr
     assert "Traceback" not in done.stderr
+    shown = ptdebug("show", "@").stdout
+    assert "the recording stopped" in shown and "the process ended" not in shown and "killed" not in shown, shown
 
 
 def test_disk_that_is_full_before_the_program_starts(ptdebug: Command, tmp_path: Path, program: str) -> None:
@@ -184,3 +186,49 @@ def test_without_a_compiler(ptdebug: Command, tmp_path: Path) -> None:
     assert done.stderr.count("no C++ compiler found") == 1
     document = json.loads((tmp_path / "summary.json").read_text())
     assert any(a["stage"] == "kernels" and "no C++ compiler" in a["why"] for a in document["absent"])
+
+
+OWN_MODULES = """
+import sys
+installed = [n for n, m in sys.modules.items() if "site-packages/" in str(getattr(m, "__file__", ""))
+             and not n.startswith(("__editable__", "_distutils_hack", "typing_extensions"))]
+assert not installed, installed
+import torch
+@torch.compile
+def f(x):
+    return torch.sin(x) + 1
+f(torch.zeros(8))
+sys.path.insert(0, "own")
+import msgspec, zstandard, safetensors
+print(msgspec.x, zstandard.x, safetensors.x, f(torch.zeros(8)).sum().item(), f(torch.zeros(2, 8)).sum().item())
+"""
+
+
+@pytest.mark.parametrize("how", ["beside it", "on the path later", "on PYTHONPATH", "used without ptdebug run"])
+def test_modules_with_the_names_of_our_libraries(ptdebug: Command, tmp_path: Path, how: str) -> None:
+    own = tmp_path / "own"
+    own.mkdir()
+    for name in ("msgspec", "zstandard", "safetensors"):
+        (own / f"{name}.py").write_text("x = 1\n")
+    program = own / "program.py" if how in ("beside it", "used without ptdebug run") else tmp_path / "program.py"
+    text = OWN_MODULES.replace('"own"', repr(str(own)))
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(own), os.environ.get("PYTHONPATH", "")))}
+    if how == "used without ptdebug run":
+        program.write_text(text.replace("import torch\n", "import torch, ptdebug\n").replace("torch.c", "ptdebug.c"))
+        done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, cwd=tmp_path)
+    else:
+        program.write_text(text)
+        done = ptdebug("run", str(program), **({"env": environment} if how == "on PYTHONPATH" else {}))
+    assert (done.returncode, done.stdout) == (0, "1 1 1 8.0 16.0\n"), done.stderr
+    assert how == "used without ptdebug run" or "2 graphs" in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("options", [(), ("--name", "y" * 300)], ids=["of the program", "as asked for"])
+def test_long_names(ptdebug: Command, tmp_path: Path, options: tuple[str, ...]) -> None:
+    name = "x" * 252 + ".py"
+    (tmp_path / name).write_text("print('out')\n")
+    for count in (1, 2):
+        done = ptdebug("run", *options, name)
+        assert (done.returncode, done.stdout) == (0, "out\n"), done.stderr
+        assert len(list((tmp_path / "recordings").iterdir())) == count
+    assert ptdebug("show", "@").returncode == 0

@@ -258,7 +258,7 @@ def test_a_graph_from_disk_has_its_wrapper(monkeypatch, tmp_path):
     monkeypatch.setattr(parts, "load_native", lambda *given: from_disk.append(given[1]) or load.load(*given))
     for _ in range(2):
         fast = ptdebug.compile(lambda x: (x * 2).cumsum(0) + torch.tensor([1.0, 2.0, 3.0, 4.0]) * table,
-                               options={"cpp_wrapper": True})
+                               options={"cpp_wrapper": True}, isolate_recompiles=True)
         with torch.no_grad():
             torch.testing.assert_close(fast(x), (x * 2).cumsum(0) + torch.tensor([1.0, 2.0, 3.0, 4.0]) * table)
     assert len(from_disk) == 1

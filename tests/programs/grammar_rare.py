@@ -9,7 +9,7 @@ from .grammar import Statement
 
 RARE_EXPRESSIONS: dict[str, list[str]] = {
     "T": [
-        "Both(<T>, <N>).step(<T>)", "Both(<T>).triple(<T>)", "Proxy(<O>).step(<T>)", "Proxy(<T>).sin()", "remembered(<N> % 3) * <T>", "kept_tensor(<N> % 3) + <T>",
+        "Both(<T>, <N>).step(<T>)", "rung(<T>)", "rung(<T>, <C>)", "Both(<T>).triple(<T>)", "Proxy(<O>).step(<T>)", "Proxy(<T>).sin()", "remembered(<N> % 3) * <T>", "kept_tensor(<N> % 3) + <T>",
         "Once().shifted(<T>)", "elsewhere.moved(<T>)", "elsewhere.moved(<T>, by=<N>)", "elsewhere.OFFSET * <T>", "even_steps(<T>, <N> % 5)", "[lambda a: a + j for j in range(3)][<N> % 3](<T>)",
         "[lambda a, j=j: a + j for j in range(3)][<N> % 3](<T>)", "positional(<T>, <N>, c=<N>)", "positional(<T>, a=<N>)", "in_thread(<C>, <T>)", "collections.ChainMap({'a': <T>}, <DT>)['a']",
         "collections.defaultdict(lambda: <T>)['zz']", "types.MappingProxyType({'a': <T>})['a']", "collections.OrderedDict(a=<T>, b=<T>).popitem(last=<B>)[1]", "collections.deque([<T>, <T>], maxlen=2)[<N> % 2]",
@@ -19,7 +19,7 @@ RARE_EXPRESSIONS: dict[str, list[str]] = {
     "N": [
         "len(<DN>.keys() & {'a', 'q'})", "<Q>.count(2)", "len(Vector(<LN>)[1:])", "divmod(Vector(<LN>), 2)[1][0] if <LN> else 0", "Vector(<LN>) @ Vector(<LN>)", "sum(3 * Vector(<LN>))", "len(Family)", "len(Family.members)",
         "slice(<N>, None, 2).indices(7)[0]", "range(3, 30, 4)[<N> % 5]", "len(range(<N> % 9)[1:])", "range(0, 12, 3).count(<N>)", "len(list(collections.Counter(<LN>).elements()))", "sum(iter(itertools.count(<N> % 3).__next__, 5))",
-        "remembered(<N> % 3)", "Both(x).squared(<N> % 3)", "Movie(size=<N>, name=<S>)['size']", "Movie(name=<S>).get('year', <N>)", "math.prod(<LN>) % 11", "math.gcd(<N>, 12)",
+        "rung(<N>)", "remembered(<N> % 3)", "Both(x).squared(<N> % 3)", "Movie(size=<N>, name=<S>)['size']", "Movie(name=<S>).get('year', <N>)", "math.prod(<LN>) % 11", "math.gcd(<N>, 12)",
         "operator.length_hint(iter(<LN>))", "CONTEXT.get()", "elsewhere.COUNT", "elsewhere.bump(<N>)", "elsewhere.STATE['n']", "len(elsewhere.PARTS)", "Once().count", "(collections.Counter(<LN>) - collections.Counter(<LN>)).total()",
         "collections.Counter(<LN>)[<N>]", "next(reversed({'a': 1, 'b': <N>}.values()))", "int.from_bytes(<S>.encode()[:2], 'big')", "dict(a=<N>).pop('a', 1)", "collections.UserDict(a=<N>)['a']", "in_thread(bump, 1)", "[*map(max, <LN>, [1])].count(1)",
     ],
@@ -51,6 +51,8 @@ RARE_EXPRESSIONS: dict[str, list[str]] = {
 
 _SIMPLE = r"""
 warned(<S>)
+rung(<T>, 'refused')
+rung(<T>, <C>)
 warned('old', DeprecationWarning)
 warnings.warn(f'warned: {<N.var>}')
 LOGGER.warning('at %s', <N>)

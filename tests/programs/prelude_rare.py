@@ -3,7 +3,7 @@ programs use now and then, and a second module whose globals are used from the f
 from __future__ import annotations
 
 RARE_CLASSES = '''
-import asyncio, contextvars, ctypes, io, logging, sys, threading
+import asyncio, contextvars, ctypes, io, logging, signal, sys, threading
 
 CONTEXT = contextvars.ContextVar("context", default=1)
 LOCK = threading.RLock()
@@ -16,6 +16,26 @@ class Kept(logging.Handler):
 
 LOGGER = logging.Logger("program")
 LOGGER.addHandler(Kept())
+
+
+def rung(x, handler=None):
+    """x, after a signal was handled: by what notes it, by `handler`, or by what raises where it is no function."""
+    def noted(number, frame):
+        LOG.append(("signal", int(number), frame.f_code.co_name))
+
+    def refused(number, frame):
+        raise ValueError(f"signal {int(number)}")
+
+    if threading.current_thread() is not threading.main_thread():
+        return x
+    chosen = noted if handler is None else (lambda number, frame: handler(x)) if callable(handler) else refused
+    before = signal.signal(signal.SIGUSR1, chosen)
+    try:
+        signal.raise_signal(signal.SIGUSR1)
+        LOG.append(signal.getsignal(signal.SIGUSR1) is chosen)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    return x
 
 
 class Movie(typing.TypedDict, total=False):

@@ -47,7 +47,7 @@ def recording(tmp_path_factory: pytest.TempPathFactory):
     folder = tmp_path_factory.mktemp("explained")
     with ptdebug.record("explained", out=folder):
         for act in (torch.relu, torch.sigmoid):
-            compiled = ptdebug.compile(gate)
+            compiled = ptdebug.compile(gate, isolate_recompiles=True)
             for _ in range(2):
                 compiled(X, act)
         compiled = ptdebug.compile(sizes)
@@ -190,7 +190,7 @@ def test_what_a_part_after_a_break_gets_has_no_name_of_ours(tmp_path: Path, caps
     assert main(["guards", str(tmp_path / "turns")]) == 0
     out = capsys.readouterr().out
     assert "stands for turn, 2 at this call" in out and "'range' not in globals()" in out
-    assert "___stack" not in out and "type(break)" not in out
+    assert ".ours_stack" not in out and "type(break)" not in out
 
 
 def test_fullgraph_lists_all_breaks() -> None:
@@ -226,15 +226,21 @@ def test_a_function_that_is_compiled_in_a_loop_is_told(tmp_path: Path, capsys: p
     model = torch.nn.Linear(4, 4)
     with ptdebug.record("loop", out=tmp_path):
         for _ in range(3):
-            ptdebug.compile(model)(X)
+            ptdebug.compile(model, isolate_recompiles=True)(X)
     with Recording.open(tmp_path / "loop") as opened:
         (found,) = summary(opened)["compiled_apart"]
         assert (found["function"], found["times"], len(found["compiles"])) == ("Linear.forward", 3, 2)
-        assert found["seconds"] > 0 and "ptdebug.compile(model)(X)" in line_at(found["call_site"])
+        assert found["seconds"] > 0
+        assert "ptdebug.compile(model, isolate_recompiles=True)(X)" in line_at(found["call_site"])
     assert main(["recompiles", str(tmp_path / "loop")]) == 0
     out = capsys.readouterr().out
     assert "Linear.forward was compiled for each of 3 calls of torch.compile" in out and "to avoid: " in out
     assert "called from: test_explanations.py:" in out
+    with ptdebug.record("shared", out=tmp_path):
+        for _ in range(3):
+            ptdebug.compile(model)(X)
+    with Recording.open(tmp_path / "shared") as opened:
+        assert len(opened.compiles()) == 1 and summary(opened)["compiled_apart"] == []
     with ptdebug.record("apart", out=tmp_path):
         for other in (torch.nn.ReLU(), torch.nn.ReLU()):  # two of one class are two models
             ptdebug.compile(other)(X)

@@ -392,7 +392,7 @@ def test_what_a_loop_gives_is_told_by_its_variables(tmp_path: Path) -> None:
         told = {(record.what, record.expected, record.actual) for _, record in recompiles(recording)}
         words = [guard.words for _, guard in guards(recording)]
     assert {("i", "1", "2"), ("weight", "1.5", "2.5")} <= told
-    assert "i == 1" in words and not any("___stack" in text for text in words)
+    assert "i == 1" in words and not any(".ours_stack" in text for text in words)
 
 
 def test_what_follows_from_a_change_is_not_told_as_another(tmp_path: Path) -> None:
@@ -442,7 +442,7 @@ def test_conditions_on_what_was_there_before_a_break_are_told_in_words(tmp_path:
     for _, recording in recordings(tmp_path, programs):
         told = [record for _, record in recompiles(recording)]
     assert any(record.expected == "true" for record in told)
-    assert not any("___stack" in f"{record.what} {record.actual} {record.hint} {record.also}" for record in told)
+    assert not any(".ours_stack" in f"{record.what} {record.actual} {record.hint} {record.also}" for record in told)
 
 
 def test_arrays_are_told_by_their_names(tmp_path: Path) -> None:

@@ -48,7 +48,8 @@ def of_calls_of_torch(compile):
         return y + torch.tensor(x).sum()
 
     x = torch.ones(3, 2)
-    return [warned(action, compile(fn), (x, 1), (x, 1), (x, 2)) for action in ("default", "module", "ignore")]
+    actions = "default", "module", "ignore"  # in each it is compiled anew: torch warns of a graph while it is compiled
+    return [warned(a, compile(fn, isolate_recompiles=True), (x, 1), (x, 1), (x, 2)) for a in actions]
 
 
 @program
@@ -83,7 +84,8 @@ def of_floats_of_what_requires_grad(compile):
     torch.set_warn_always(True)  # else torch does so once in a process, whichever program is first
     try:
         actions = "default", "ignore", "error"
-        return [warned(action, compile(f), (x,)) for f in (fn, listed, quiet) for action in actions]
+        functions = fn, listed, quiet
+        return [warned(a, compile(f, isolate_recompiles=True), (x,)) for f in functions for a in actions]
     finally:
         torch.set_warn_always(False)
 
@@ -103,7 +105,8 @@ def of_gradients_of_what_is_no_leaf(compile):
         return y.sin(), y.grad
 
     x = torch.ones(3, requires_grad=True)
-    return [warned("always", compile(f), (a,), (a,)) for f in (made, given, retained) for a in (x, x * 2)]
+    functions = made, given, retained
+    return [warned("always", compile(f, isolate_recompiles=True), (a,), (a,)) for f in functions for a in (x, x * 2)]
 
 
 @program

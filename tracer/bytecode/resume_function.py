@@ -18,9 +18,9 @@ from .assembly import OPCODES, Cell, Instr, Label, Operand, TryBegin, TryEnd, as
 from .instructions import Instruction, code_info
 from .unbound_slots import Slot, push_slot
 
-STACK_ARGUMENT = "___stack_"
+STACK_ARGUMENT = ".ours_stack_"
 """Beginning of the names of a resume function's arguments that hold the stack."""
-FIRST_ARGUMENT = "___first"
+FIRST_ARGUMENT = ".ours_first"
 """The name of a resume function's first argument that holds the original's, which is a cell."""
 
 

@@ -20,7 +20,7 @@ from ..sources.source import DrawSource, Source
 if TYPE_CHECKING:
     from ..variables.core.base import Codegen
 
-_STATES = "___states"
+_STATES = ".ours_states"
 
 
 @dataclass(frozen=True)

@@ -48,7 +48,7 @@ from ..variables.core.base import NULL, SideEffects, Value
 from ..variables.python.cells import CellValue
 
 VERSION = sys.version_info[:2]
-OUTPUTS = "___outputs"
+OUTPUTS = ".ours_outputs"
 _PLAIN_CONSTANTS = (
     int, float, str, bytes, bool, complex, type(None), type(...), CodeType, FunctionType, BuiltinFunctionType,
     ModuleType, WrapperDescriptorType, type,
@@ -130,7 +130,7 @@ class Codegen:
 
     def save(self) -> str:
         """Keep the top of the stack in a new temporary variable too; returns its name."""
-        name = f"___t{len(self._temporaries)}"
+        name = f".ours_t{len(self._temporaries)}"
         self.emit("COPY", 1)
         self.emit("STORE_FAST", name)
         return name
@@ -145,13 +145,13 @@ class Codegen:
         if self.planning and value not in self.plan.new_objects:
             self._create(value)  # what it is made from has to be there before
             self.plan.new_objects[value] = None
-        self.emit("LOAD_FAST", self._temporaries.get(value, "___new"))
+        self.emit("LOAD_FAST", self._temporaries.get(value, ".ours_new"))
 
     def create_new_objects(self) -> None:
         """Create, still empty, the objects that escape; their contents are side effects."""
         for value in self.plan.new_objects:
             self._create(value)
-            name = self._temporaries[value] = f"___t{len(self._temporaries)}"
+            name = self._temporaries[value] = f".ours_t{len(self._temporaries)}"
             self.emit("STORE_FAST", name)
 
     def _create(self, value: Value) -> None:
@@ -206,7 +206,7 @@ class Codegen:
     def emit(self, opname: str, arg: Any = 0) -> None:
         """One instruction."""
         if not self.planning:
-            if opname == "STORE_FAST" and arg.startswith("___"):
+            if opname == "STORE_FAST" and arg.startswith(".ours_"):
                 self.stored[arg] = None
             self.instructions.append(Instr(opname, arg, self.location))
 
@@ -262,12 +262,12 @@ class Codegen:
         if kwnames:
             self.emit("LOAD_CONST", kwnames)
             self.emit("BUILD_CONST_KEY_MAP", len(kwnames))
-            self.emit("STORE_FAST", "___kwargs")
+            self.emit("STORE_FAST", ".ours_kwargs")
         self.emit("BUILD_TUPLE", count - len(kwnames))
         self.emit("PUSH_NULL")
         self.emit("SWAP", 2)
         if kwnames:
-            self.emit("LOAD_FAST", "___kwargs")
+            self.emit("LOAD_FAST", ".ours_kwargs")
         self.emit("CALL_FUNCTION_EX", int(bool(kwnames)))
 
     def call_const(self, function: Any, values: Sequence[Value]) -> None:

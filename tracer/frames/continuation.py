@@ -16,8 +16,8 @@ from ..runtime.tracebacks import without_first
 if TYPE_CHECKING:
     from ..effects.reconstruct import Codegen
 
-_RESULT = "___result"
-_ERROR = "___error"
+_RESULT = ".ours_result"
+_ERROR = ".ours_error"
 
 
 class Continuation:

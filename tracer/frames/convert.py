@@ -19,6 +19,7 @@ from typing import Any
 from ...artifacts import records
 from ...artifacts.context import CompileContext, ToldByData
 from ...artifacts.fx_graphs import graph_record
+from ...artifacts.interruptions import pause
 from ..breaks import reasons as reasons
 from ..breaks.unsupported import Unsupported
 from ..bytecode.instructions import CodeInfo, code_info
@@ -98,6 +99,7 @@ class RootInterpreter(Interpreter):
         while self.returned is None:
             if self.trace.step == self.break_step:
                 return None
+            pause()
             instruction = self.current = instructions[self.index]
             self.index += 1
             on_stack = self.stack.copy()

@@ -22,13 +22,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import msgspec
 import torch
 from torch.autograd import forward_ad
 from torch.utils._device import DeviceContext
 
+from ...artifacts import interruptions
 from ...artifacts.context import CompileContext, CompileId
+from ...artifacts.external_exceptions import came_from_outside
+from ...artifacts.interruptions import Interrupted, Waiting
 from ...artifacts.records import LIMIT_REACHED, Argument, Frame, Location, Recompile, Runtime, TensorMeta
+from ...dependencies import msgspec
 from ..breaks.reasons import FullGraphError
 from ..bytecode.resume_function import is_resume_code, resume_id, resume_name, resumed_line
 from ..fx.backend_call import CompileOptions
@@ -39,12 +42,12 @@ from ..guards.read import Scope
 from ..runtime import eval_frame
 from ..runtime.dynamo_stubs import without_dynamo
 from ..runtime.eval_frame import EntryGuards, Verdict
-from ..runtime.global_modes import without_overrides
+from ..runtime.global_modes import keeping_modes, without_overrides
 from ..runtime.per_code import PerCode
 from ..runtime.random_state import keep_what_others_draw, runs_alone
 from ..runtime.skips import involves_tensors, program_frames, skip_reason
 from ..runtime.statistics import STATISTICS
-from ..runtime.tracebacks import without_first
+from ..runtime.tracebacks import set_traceback, traceback_of, without_first
 from ..runtime.warning_filters import passed_over, warnings_are_no_errors
 from ..shapes.frame_shapes import DynamicPolicy, MarkedDynamicError
 from ..variables.core.handlers import handler_of
@@ -54,7 +57,9 @@ log = logging.getLogger("ptdebug")
 _KEY = "ptdebug"  # of our part of torch's frame state
 _PATIENCE = 8  # calls of a compiled function that may find nothing to compile before we stop looking
 _INTERNAL_ERROR = "internal error"
+_ROOM = 100  # frames that a compilation takes at least, its record included
 _TOO_DEEP = "Python's stack is too deep to trace it here"
+_INTERRUPTED = "it was interrupted"
 _DISTURBED = "another thread changed what was assumed while it was compiled"
 _frame_numbers = itertools.count()
 _compiling = threading.RLock()
@@ -100,10 +105,13 @@ class Dispatcher:
 
     def __call__(self, frame: Any, entry: Any, frame_state: dict[Any, Any]) -> Verdict:
         """What to do with a frame that no entry serves. Raises FullGraphError, and nothing else of ours."""
-        alone = runs_alone()
-        verdict = self._verdict(frame, frame_state)
-        if not alone:
-            keep_what_others_draw()
+        try:
+            alone = runs_alone()
+            verdict = self._verdict(frame, frame_state)
+            if not alone:
+                keep_what_others_draw()
+        except RecursionError:  # no room even to look
+            return eval_frame.EAGER_ONCE_WITH_CALLEES
         return verdict
 
     def _verdict(self, frame: Any, frame_state: dict[Any, Any]) -> Verdict:
@@ -116,20 +124,45 @@ class Dispatcher:
             return eval_frame.EAGER_ONCE_WITH_CALLEES
         if not wanted and not involves_tensors(code, frame.f_locals, frame.f_globals):
             return _fruitless(state, _PATIENCE)
-        with _compiling:
-            _REGISTRY.touched[id(code)] = weakref.ref(code)
-            try:
-                return self._compile(frame, state, wanted)
-            except (FullGraphError, MarkedDynamicError) as error:
-                raise error.with_traceback(None) from error.__cause__  # how it was found out is not the program's
-            except Exception as error:  # of what is around a compilation: why the earlier entries did not fit
-                return _internal_error(code, error)
+        if not _has_room(_ROOM):
+            STATISTICS.skipped(_TOO_DEEP)
+            return eval_frame.EAGER_ONCE_WITH_CALLEES
+        verdict = self._uninterrupted(frame, state, wanted, Waiting())
+        while verdict is None:  # signals came, and were handled
+            verdict = self._uninterrupted(frame, state, wanted, Waiting(patient=True))
+        return verdict
+
+    def _uninterrupted(self, frame: Any, state: CodeState, wanted: bool, waiting: Waiting) -> Verdict | None:
+        """`_compile`, after which the handlers of signals run that arrived; None where it gave up for them."""
+        try:
+            with _compiling:
+                _REGISTRY.touched[id(frame.f_code)] = weakref.ref(frame.f_code)
+                with waiting, keeping_modes():
+                    return self._compile(frame, state, wanted)
+        except (FullGraphError, MarkedDynamicError) as error:
+            raise error.with_traceback(None) from error.__cause__  # how it was found out is not the program's
+        except Interrupted:
+            if not waiting.arrived:  # for a compilation inside of which this one is
+                raise
+            return None
+        except Exception as error:  # of what is around a compilation: why the earlier entries did not fit
+            if came_from_outside(error):
+                raise
+            return _internal_error(frame.f_code, error)
+        finally:
+            if waiting.arrived:
+                _handle(waiting)
 
     def _compile(self, frame: Any, state: CodeState, wanted: bool) -> Verdict:
         entries = eval_frame.entries(frame.f_code)
-        mine = [e.guard_manager for e in entries if e.backend is self]
-        apart = not mine and any(isinstance(e.backend, Dispatcher) for e in entries)
-        del entries  # C++ drops some of them where what they identify dies
+        owner = _owner()
+        ours = [e for e in entries if isinstance(e.backend, Dispatcher)]
+        mine = [e.guard_manager for e in ours if e.backend is self and e.guard_manager.owner() is owner]
+        apart = not mine and bool(ours)
+        orphans = [e.guard_manager for e in ours if e.guard_manager.owner() is None]
+        del entries, ours  # C++ drops some of them where what they identify dies
+        for guards in orphans[self.options.recompile_limit - 1 :]:  # those that served longest ago
+            guards.invalidate("what it was compiled for is gone")
         mine += self._on_the_way(frame.f_code)
         scope = Scope(frame.f_locals, frame.f_globals, frame.f_builtins)
         reason = explain_recompile(mine, scope, frame.f_code)
@@ -141,7 +174,7 @@ class Dispatcher:
             return self._limit_reached(frame, state, reason)
         if state.frame < 0:
             state.frame = next(_frame_numbers)
-        compilation = _Compilation(self.options, frame, CompileId(state.frame, state.compiles))
+        compilation = _Compilation(self.options, frame, CompileId(state.frame, state.compiles), owner)
         state.compiles += 1
         policy = DynamicPolicy(state.history, self.options.dynamic, compilation.context)
         compilation.failures = state.failures
@@ -192,9 +225,12 @@ class Dispatcher:
 class _Compilation:
     """One attempt to compile one frame, from its record's beginning to its end."""
 
-    def __init__(self, options: CompileOptions, frame: Any, compile_id: CompileId) -> None:
+    def __init__(
+        self, options: CompileOptions, frame: Any, compile_id: CompileId, owner: _Wrapped | None = None
+    ) -> None:
         self.options = options
         self.frame = frame
+        self.owner = owner
         self.code: types.CodeType = frame.f_code
         self.id = compile_id
         self.context: CompileContext = options.make_context(compile_id)
@@ -235,7 +271,14 @@ class _Compilation:
             log.debug("%s", error)
             return self._finish("skipped", _DISTURBED)
         except Exception as error:
+            if came_from_outside(error):
+                self._finish("skipped", f"{_INTERRUPTED} ({type(error).__name__})")
+                raise
             return self._failed(error)
+        except BaseException as error:
+            why = "a signal" if isinstance(error, Interrupted) else type(error).__name__
+            self._finish("skipped", f"{_INTERRUPTED} ({why})")
+            raise
         STATISTICS.compiled(converted)
         self._finish("eager" if self.context.fallback else "compiled", self.context.fallback)
         return verdict
@@ -265,7 +308,7 @@ class _Compilation:
     def _install(self, converted: ConvertedFrame) -> Verdict:
         self.doubtful = any(found.code in ("operator-error", "shared-memory") for found in converted.breaks)
         tree = build_tree(converted.guards, self.failures, self.options.versions)
-        guards = EntryGuards(tree.root, tree.checks, str(self.id))
+        guards = EntryGuards(tree.root, tree.checks, str(self.id), self.owner)
         if not tree.root.check(self.frame.f_locals):
             frame = self.frame
             why = explain_recompile([guards], Scope(frame.f_locals, frame.f_globals, frame.f_builtins))
@@ -291,6 +334,14 @@ class _Compilation:
         if context.recording:
             context.recorder.end(str(self.id), status, reason, context.seconds)
         return reason
+
+
+def _has_room(frames: int) -> bool:
+    """Whether Python's stack takes as many frames more."""
+    try:
+        return frames == 0 or _has_room(frames - 1)
+    except RecursionError:
+        return False
 
 
 def _is_being_traced() -> bool:
@@ -321,6 +372,20 @@ def _fruitless(state: CodeState, patience: int, once: Verdict = eval_frame.EAGER
     return eval_frame.SKIP if state.fruitless >= patience else once
 
 
+def _handle(waiting: Waiting) -> None:
+    """Run the handlers of signals that came while a frame was compiled. None of our frames is in their tracebacks."""
+    here = sys._getframe()
+    program = program_frames(here)
+    try:
+        waiting.handle(program[-1] if program else here)
+    except BaseException as error:
+        traceback = traceback_of(error)
+        while traceback is not None and traceback.tb_frame.f_code.co_filename in (__file__, interruptions.__file__):
+            traceback = traceback.tb_next
+        set_traceback(error, traceback)
+        raise
+
+
 def _variable(what: str) -> str:
     """The variable that a guard's name begins with: `x` of `x.size(0)`."""
     match = re.search(r"[A-Za-z_]\w*(?![\w(])", what)
@@ -329,7 +394,7 @@ def _variable(what: str) -> str:
 
 def _counters(code: types.CodeType) -> list[list[int]]:
     """The call counters of the compiled graphs that rewritten code holds."""
-    return [const.calls for const in code.co_consts if isinstance(getattr(const, "calls", None), list)]
+    return [calls for const in code.co_consts if (calls := eval_frame.calls_of(const)) is not None]
 
 
 def frame_record(frame: Any, status: str, reason: str, caller: types.FrameType | None, apart: bool) -> Frame:
@@ -381,10 +446,37 @@ class _Registry:
         self.wanted: PerCode[bool] = PerCode()
         self.touched: dict[int, weakref.ref[types.CodeType]] = {}
         self.running: dict[str, tuple[weakref.ref[EntryGuards], list[list[int]]]] = {}
+        self.dispatchers: weakref.WeakValueDictionary[int, Dispatcher] = weakref.WeakValueDictionary()
+        self.own_codes: weakref.WeakKeyDictionary[Any, types.CodeType] = weakref.WeakKeyDictionary()
         self.eager = False
+
+    def dispatcher(self, options: CompileOptions) -> Dispatcher:
+        """The one for these options, which it keeps alive: so their id is no other's."""
+        found = self.dispatchers.get(id(options))
+        if found is None:
+            found = self.dispatchers[id(options)] = Dispatcher(options)
+        return found
 
 
 _REGISTRY = _Registry()
+
+
+class _Wrapped:
+    """What one call of `optimize` compiles: has a limit of recompilations of its own."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+
+
+def _owner() -> _Wrapped | None:
+    """That of the innermost compiled call that runs in this thread."""
+    frame: types.FrameType | None = sys._getframe()
+    while frame is not None:
+        owner = frame.f_locals.get("owner") if frame.f_code.co_name == "compiled" else None
+        if isinstance(owner, _Wrapped):
+            return owner
+        frame = frame.f_back
+    return None
 
 
 def optimize(fn: Callable[..., Any], options: CompileOptions) -> Callable[..., Any]:
@@ -395,17 +487,20 @@ def optimize(fn: Callable[..., Any], options: CompileOptions) -> Callable[..., A
     if eval_frame.unavailable():
         _say_once(f"nothing is compiled: {eval_frame.unavailable()}")
         return fn
-    dispatcher = Dispatcher(options)
+    dispatcher, owner = _REGISTRY.dispatcher(options), _Wrapped(fn)
     target = _visible(fn)
     set_callback, registry = eval_frame.set_callback, _REGISTRY
     set_region, our_region = eval_frame.set_region, eval_frame.OUR_REGION
+    current_callback, current_region = eval_frame.current_callback, eval_frame.current_region
     loaded = sys.modules.get
 
     def compiled(*args: Any, **kwargs: Any) -> Any:
         if registry.eager or ((dynamo := loaded(_DYNAMO)) is not None and _asks_for_eager(dynamo)):
-            return fn(*args, **kwargs)
-        region, before = set_region(our_region), set_callback(dispatcher)
+            return owner.function(*args, **kwargs)
+        region, before = current_region(), current_callback()  # a signal's handler may raise after each call
         try:
+            set_region(our_region)
+            set_callback(dispatcher)
             result = target(*args, **kwargs)
             if KEPT:
                 raise_kept()
@@ -415,8 +510,10 @@ def optimize(fn: Callable[..., Any], options: CompileOptions) -> Callable[..., A
             without_first(error)
             raise
         finally:
-            set_callback(before)
-            set_region(region)
+            try:
+                set_callback(before)
+            finally:
+                set_region(region)
 
     compiled.__code__ = passed_over(compiled.__code__)
     eval_frame.skip_code(compiled.__code__)
@@ -452,10 +549,17 @@ def _visible(fn: Callable[..., Any]) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Any:
         return fn(*args, **kwargs)
 
-    # A code object of its own: torch keeps entries by code object.
-    own = types.FunctionType(call.__code__.replace(), call.__globals__, call.__name__, None, call.__closure__)
-    _REGISTRY.wanted[own.__code__] = True
-    return own
+    # A code object for each function: torch keeps entries by code object.
+    code = _own_code(getattr(fn, "func", fn) if type(fn) is functools.partial else fn, call.__code__)
+    _REGISTRY.wanted[code] = True
+    return types.FunctionType(code, call.__globals__, call.__name__, None, call.__closure__)
+
+
+def _own_code(fn: Callable[..., Any], code: types.CodeType) -> types.CodeType:
+    try:
+        return _REGISTRY.own_codes.setdefault(fn, code.replace())
+    except TypeError:  # it has no hash, or cannot be referenced weakly
+        return code.replace()
 
 
 _CALLS = ("__call__", "_call_impl", "_wrapped_call_impl")

@@ -15,6 +15,7 @@ import torch
 from torch.utils.checkpoint import _StopRecomputationError
 
 from ...artifacts.context import CHANGED_INPUTS, CompileContext
+from ...artifacts.external_exceptions import came_from_outside
 from ..breaks.unsupported import Unsupported
 from ..bytecode.assembly import Label, TryBegin, TryEnd
 from ..effects.reconstruct import VERSION, Codegen
@@ -30,7 +31,7 @@ JUMP_IF_TRUE = "POP_JUMP_IF_TRUE" if VERSION >= (3, 12) else "POP_JUMP_FORWARD_I
 LIMIT = 8
 """After as many calls that ran twice, a frame whose graph checks what it takes for granted runs as it was written."""
 
-_ERROR = "___error"
+_ERROR = ".ours_error"
 _MARK = "this code runs as it was written"
 
 
@@ -162,9 +163,13 @@ def as_written(code: CodeType) -> CodeType:
 
 def graph_raised(error: BaseException) -> bool:
     """Called with what the graph raised, before the second run. False for what is to be raised as it is: what is no
-    Exception (KeyboardInterrupt), that with which a checkpoint around the call ends its recomputation as soon as it has
-    what it wants, and an error in the middle of writing to inputs, which a second run would write twice."""
-    if not isinstance(error, Exception) or isinstance(error, _StopRecomputationError) or hasattr(error, CHANGED_INPUTS):
+    Exception (KeyboardInterrupt) or came from outside (a signal's handler raised it), that with which a checkpoint
+    around the call ends its recomputation as soon as it has what it wants, and an error in the middle of writing to
+    inputs, which a second run would write twice."""
+    if (
+        not isinstance(error, Exception) or isinstance(error, _StopRecomputationError)
+        or hasattr(error, CHANGED_INPUTS) or came_from_outside(error)
+    ):
         set_traceback(error, below_graph(error))
         return False
     log.debug("a compiled graph raised %s: %s; its frame runs once more, as written", type(error).__name__, error)

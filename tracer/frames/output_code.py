@@ -251,7 +251,7 @@ class BreakBody:
         codegen.location = instruction_at(root.code, self.instruction.index).location or codegen.location
         needed = dict.fromkeys((*self.variables, *self._read(), *self._left_behind()))
         changed = [n for n in needed if n in root.locals and root.locals[n].source != LocalSource(n)]
-        kept = {f"___kept_{i}": value for i, value in enumerate(root.stack) if value is not NULL}
+        kept = {f".ours_kept_{i}": value for i, value in enumerate(root.stack) if value is not NULL}
         kept |= {name: root.locals[name] for name in changed}
         late = self._late(list(kept.values()))
         for value in kept.values():
@@ -308,7 +308,7 @@ class BreakBody:
             begin = TryBegin(handler, handled.lasti, depth)
             codegen.label(begin)
         self._push_stack(codegen, depth, len(self.root.stack))
-        needed = {f"___kept_{i}" for i, value in enumerate(self.root.stack) if slot_of(value) is Slot.HANDLING}
+        needed = {f".ours_kept_{i}" for i, value in enumerate(self.root.stack) if slot_of(value) is Slot.HANDLING}
         codegen.let_go([name for name in codegen.stored if name not in needed])
         codegen.stored = dict.fromkeys(name for name in codegen.stored if name in needed)
         jumped = Label()
@@ -348,7 +348,7 @@ class BreakBody:
 
     def _push_stack(self, codegen: Codegen, start: int, end: int) -> None:
         for i in range(start, end):
-            for push in push_slot(slot_of(self.root.stack[i]), f"___kept_{i}"):
+            for push in push_slot(slot_of(self.root.stack[i]), f".ours_kept_{i}"):
                 codegen.emit(*push)
 
     def _emit_instruction(self, codegen: Codegen, jumped: Label) -> None:
@@ -397,7 +397,7 @@ class BreakBody:
             if slot is Slot.HANDLING:  # the resume function starts to handle it again: of a group, what `except*` took
                 codegen.push_function(sys.exception)
                 codegen.call(0)
-            codegen.emit("STORE_FAST", "___null" if slot is Slot.NULL else f"{STACK_ARGUMENT}{i}")
+            codegen.emit("STORE_FAST", ".ours_null" if slot is Slot.NULL else f"{STACK_ARGUMENT}{i}")
             if slot is Slot.HANDLING:
                 codegen.emit("POP_EXCEPT")
         if FIRST_ARGUMENT in self.variables and origin_of(self.root.code) is None:

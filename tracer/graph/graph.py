@@ -31,6 +31,7 @@ from torch.fx.experimental.symbolic_shapes import (
 from torch.utils._sympy.functions import ToFloat
 from torch.utils._sympy.symbol import SymT, symbol_is_type
 
+from ...artifacts.external_exceptions import came_from_outside
 from ..breaks.unsupported import Unsupported
 from ..fx.backend_call import CapturedGraph
 from ..fx.subgraphs import Scope, Scopes
@@ -313,6 +314,8 @@ class TraceGraph:
         except (UnsupportedOperatorException, UnsupportedFakeTensorException, NotImplementedError) as error:
             raise Unsupported("missing-fake-kernel", _operator_name(op, target)) from error
         except Exception as error:
+            if came_from_outside(error):
+                raise
             if target is operator.getitem and (told := _told_by_data(fake_args[1])):  # torch takes no such index
                 drawn = not self.shapes.shape_env.drawn.isdisjoint(told)
                 raise Unsupported("random-value" if drawn else "data-dependent-shape", _target_name(target)) from error

@@ -14,6 +14,7 @@ from types import CodeType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ...artifacts.context import CompileContext
+from ...artifacts.interruptions import pause
 from ...artifacts.records import Location
 from ..breaks.unsupported import Unsupported
 from ..bytecode.instructions import CodeInfo, Instruction, code_info
@@ -187,6 +188,7 @@ class Interpreter:
         """Run until the frame returns (its value) or yields (`self.yielded` is set, and returned)."""
         instructions = self.info.instructions
         while True:
+            pause()
             instruction = self.current = instructions[self.index]
             self.index += 1
             try:

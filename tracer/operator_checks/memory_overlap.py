@@ -2,10 +2,11 @@
 from __future__ import annotations
 
 import operator
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain, combinations
 from types import BuiltinFunctionType
 from typing import Any
 
@@ -44,6 +45,8 @@ def may_be_refused(op: str, target: Any, args: tuple[Any, ...], kwargs: Mapping[
     ones = [one for one in _listed(written) if isinstance(one, torch.Tensor) and one.layout is torch.strided]
     if name not in _ARE_ALLOWED and any(map(_shares_elements, ones)):
         return "several elements of what is written are one in memory"
+    if len(ones) > 1 and any(_share_some(a, b, False) for a, b in _of_one_memory(ones)):
+        return "some elements are written twice"
     others = (*others, *[value for key, value in kwargs.items() if key != "out"])
     read = [part for arg in others for part in _listed(arg) if isinstance(part, torch.Tensor)]
     elementwise = writes_lists(target) or _is_elementwise(name)
@@ -75,6 +78,14 @@ def _is_elementwise(name: str) -> bool:
 
 def _listed(arg: Any) -> Sequence[Any]:
     return arg if isinstance(arg, (list, tuple)) else (arg,)
+
+
+def _of_one_memory(tensors: Sequence[torch.Tensor]) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """Each two of the tensors that lie in one storage."""
+    by_storage = defaultdict(list)
+    for tensor in tensors:
+        by_storage[tensor.untyped_storage()._cdata].append(tensor)
+    return chain.from_iterable(combinations(group, 2) for group in by_storage.values())
 
 
 def _sets_others(name: str, args: tuple[Any, ...], value: torch.Tensor) -> bool:

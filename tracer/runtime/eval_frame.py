@@ -17,7 +17,7 @@ import types
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -70,16 +70,22 @@ class _DeletedToStock:
         return getattr(stock, "DeletedGuardManagerWrapper", None) or type(self)
 
 
+def _nobody() -> None:
+    return None
+
+
 class EntryGuards(_DeletedToStock):
     """The guard tree of one cache entry, as torch's C++ wants it.
 
     `root` is a `RootGuardManager`; `checks` (the guards in it) explain a failure. C++ fills in `cache_entry` and
     `extra_state` when the entry is installed, and clears them when it goes. What the guards know by identity is
-    `watch`ed: when one of those objects dies the entry goes, since another object may get its id.
+    `watch`ed: when one of those objects dies the entry goes, since another object may get its id. `owner()` is what the
+    entry was made for, while that lives.
     """
 
-    def __init__(self, root: Any, checks: Sequence[Any], compile_id: str) -> None:
+    def __init__(self, root: Any, checks: Sequence[Any], compile_id: str, owner: Any = None) -> None:
         self.root = root
+        self.owner: Callable[[], Any] = _nobody if owner is None else weakref.ref(owner)
         self.checks = checks
         self.compile_id = compile_id
         self._watched: list[Any] = []
@@ -182,10 +188,16 @@ OUR_REGION = 0x70746462
 if _hook is not None and hasattr(_hook, "set_eval_frame_isolate_recompiles_id"):
     set_region: Callable[[int], int] = _hook.set_eval_frame_isolate_recompiles_id
     """Set the region of this thread; returns the one before."""
+    current_region: Callable[[], int] = _hook.get_eval_frame_isolate_recompiles_id
+    """The region of this thread."""
 else:  # torch before 2.13
 
     def set_region(region: int) -> int:
         """All entries of a code object are one list: there are no regions."""
+        return 0
+
+    def current_region() -> int:
+        """There are no regions."""
         return 0
 
 PUTS_RANDOM_STATE_BACK = torch.__version__ >= "2.12"
@@ -238,7 +250,7 @@ def local_indices(code: types.CodeType) -> dict[str, int]:
 
 
 def unobserved(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function` such that neither its frames nor those below are ever intercepted; `.calls[0]` counts the calls."""
+    """`function` such that neither its frames nor those below are ever intercepted; `calls_of` knows its calls."""
     calls = [0]
 
     def run_unobserved(*args: Any, **kwargs: Any) -> Any:
@@ -246,5 +258,13 @@ def unobserved(function: Callable[..., Any]) -> Callable[..., Any]:
         return function(*args, **kwargs)
 
     skip_code_with_callees(run_unobserved.__code__)
-    run_unobserved.__dict__["calls"] = calls
+    _COUNTERS[cast(types.FunctionType, run_unobserved)] = calls
     return run_unobserved
+
+
+_COUNTERS: weakref.WeakKeyDictionary[types.FunctionType, list[int]] = weakref.WeakKeyDictionary()
+
+
+def calls_of(value: Any) -> list[int] | None:
+    """The counter of the calls of a function that `unobserved` made, None for any other object."""
+    return _COUNTERS.get(value) if type(value) is types.FunctionType else None

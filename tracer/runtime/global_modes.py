@@ -18,6 +18,7 @@ from torch._C import _functorch
 from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
 from torch.overrides import _get_current_function_mode_stack
 from torch.utils import _device
+from torch.utils._python_dispatch import _pop_mode
 
 _DEVICES = ("cpu", "cuda")
 
@@ -237,6 +238,21 @@ LASTING: dict[str, Callable[[Any], Any]] = {
     "grad": torch._C._set_grad_enabled, "default_dtype": torch.set_default_dtype, "deterministic": set_deterministic,
 }  # fmt: skip
 """Modes that a plain call sets for good, with their setters: the frame sets them again after its graph."""
+
+
+@contextmanager
+def keeping_modes() -> Iterator[None]:
+    """Where what is inside ends by an exception, the modes are as before: it may have come between a mode's beginning
+    and what would end it. No dispatch mode is on before."""
+    before = Modes.now()
+    try:
+        yield
+    except BaseException:
+        while torch._C._len_torch_dispatch_stack():
+            _pop_mode()
+        torch._C._set_only_lift_cpu_tensors(False)
+        before.restore(shared=False)
+        raise
 
 
 def without_overrides(function: Callable[P, R]) -> Callable[P, R]:

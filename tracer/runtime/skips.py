@@ -22,7 +22,7 @@ import torch
 _ROOMS = ("artifacts", "cli", "engine", "operators", "replay", "tracer", "tui")
 _PACKAGE = str(Path(__file__).resolve().parents[2]) + os.sep
 _OURS = (
-    *(os.path.join(_PACKAGE, name) for name in ("__init__.py", "__main__.py")),
+    *(os.path.join(_PACKAGE, name) for name in ("__init__.py", "__main__.py", "dependencies.py")),
     *(os.path.join(_PACKAGE, room, "") for room in _ROOMS),
 )
 """Not the whole folder: in a clone, the person's programs and a `.venv` with all that is installed may stand there."""
@@ -65,6 +65,11 @@ def skip_reason(code: types.CodeType) -> str:
     return file_skip_reason(code.co_filename)
 
 
+def is_own(filename: str) -> bool:
+    """Whether the file is one of ptdebug's own."""
+    return os.path.realpath(filename).startswith(_OURS)
+
+
 @functools.lru_cache(maxsize=4096)
 def file_skip_reason(filename: str) -> str:
     """Why the functions of a file are never looked at; "" when they are."""
@@ -72,7 +77,7 @@ def file_skip_reason(filename: str) -> str:
         # torch.fx's generated forwards are worth a look; frozen modules and generated __init__ methods are not
         return "" if filename.startswith(("<eval_with_key>", "<stdin>", "<ipython", "<string>")) else "generated code"
     path = os.path.realpath(filename)
-    if path.startswith(_OURS):
+    if is_own(filename):
         return "ptdebug itself"
     if path.startswith(_TORCH):
         inner = path.endswith(("module.py", "_functions.py"))

@@ -309,7 +309,7 @@ class DrawSource(Source):
     @property
     def variable(self) -> str:
         """The local variable that holds it."""
-        return f"___draw_{self.number}"
+        return f".ours_draw_{self.number}"
 
 
 @dataclass(frozen=True, eq=False)

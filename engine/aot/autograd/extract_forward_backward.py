@@ -66,7 +66,8 @@ def _forward(region: Region, cut: Cut, numbers: tuple[Any, ...]) -> AtenGraph:
     outputs += [Constant(number) for number in numbers]
     copy.graph.output(tuple(values))
     module = _LazyGraphModule(joint.module, copy.graph, "Forward")
-    return AtenGraph(module, joint.forward.inputs, joint.forward.mutations, tuple(outputs))
+    forward = joint.forward
+    return AtenGraph(module, forward.inputs, forward.mutations, tuple(outputs), further=forward.further)
 
 
 def _with_tellers(graph: torch.fx.Graph, nodes: list[Node], numbers: tuple[Any, ...]) -> set[Node]:

@@ -23,7 +23,7 @@ from ...graphs.autograd_graphs import BACKWARD, FORWARD, NEVER, JointGraph
 from ...graphs.functional_graph import AtenGraph, Captured, fake_mode_of
 from ...unsupported import EngineUnsupported
 from ..aten_graph import AtenTracer, functionalization
-from ..output_aliasing import mutated_inputs, uncounted_writes
+from ..output_aliasing import further_writes, mutated_inputs, uncounted_writes
 from .result_sources import Results, results_of
 
 
@@ -123,7 +123,10 @@ def trace_joint(captured: Captured, context: CompileContext, lowered: Container[
     tracer.output(values)
     module = torch.fx.GraphModule(tracer.constants, tracer.graph, "JointGraph")
     uncounted = uncounted_writes(captured, wrapped, inside)
-    forward = AtenGraph(module, captured.inputs, dict(enumerate(inside)), results.outputs, uncounted=uncounted)
+    further = further_writes(captured, wrapped, inside)
+    forward = AtenGraph(
+        module, captured.inputs, dict(enumerate(inside)), results.outputs, uncounted=uncounted, further=further
+    )
     assigned = {len(inside) + k: i for k, i in enumerate(sorted(tracked))}
     return JointGraph(
         forward, len(results.values), tuple(differentiated), tuple(wanted), assigned, reached, shared, tuple(order)

@@ -3,9 +3,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import msgspec
-
 from ....artifacts.records import CodeLine, Wrapper
+from ....dependencies import msgspec
 
 
 class NoNativeForm(Exception):

@@ -357,6 +357,7 @@ class NativeWriter:
 
     def _caller(self) -> Caller:
         changed = [self.program.inputs.index(name) for view, name in self.program.copies if view.buffer == name]
+        changed += self.aten.further
         tangents = [self.program.inputs.index(name) for name in self.tangents]
         return Caller(
             self._kinds(), len(self.held), self.results, len(self.aten.outputs), tuple(changed), self.backward,

@@ -9,9 +9,11 @@ import cmath
 import math
 import operator
 import os.path
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ...runtime.skips import is_installed, is_own, is_program
 from .base import Value
 
 if TYPE_CHECKING:
@@ -55,7 +57,30 @@ def handler_of(function: Any) -> Handler | None:
     owner = getattr(function, "__self__", None)
     if isinstance(owner, type) and (owner, name) in _OF_CLASSES:
         return _OF_CLASSES[owner, name]
-    return NAMED.get((getattr(function, "__module__", ""), name))
+    module = getattr(function, "__module__", "")
+    found = NAMED.get((module, name)) if type(module) is str else None
+    return found if found is not None and comes_from(function, module) else None
+
+
+def comes_from(function: Any, module: str) -> bool:
+    """Whether a function or class that says it is of a library's module is: a file of the program may have the name,
+    and `functools.wraps` gives a function of the program the names of another."""
+    package = module.partition(".")[0]
+    folder = os.path.dirname(getattr(sys.modules.get(package), "__file__", None) or "")
+    if package not in _TRUSTED and not is_installed(folder + os.sep):
+        return False
+    code = getattr(function, "__code__", None)
+    if code is not None and (code.co_filename.startswith(folder + os.sep) or is_own(code.co_filename)):
+        return True  # or a stand-in of ours
+    if code is not None and is_program(code.co_filename):
+        return False
+    if code is None and not isinstance(function, type):
+        return True
+    return sys.modules[module].__dict__.get(function.__name__) is function  # decorated by the standard library
+
+
+_TRUSTED = ("torch", "ptdebug")
+"""Packages that are no file of the program, wherever they lie."""
 
 
 def _public(module: Any) -> list[Any]:

@@ -19,6 +19,7 @@ from ...breaks.unsupported import Unsupported
 from ...sources.source import KnownSource, LocalSource, ModuleGlobalSource, Source
 from .base import Value
 from .constant import REGISTRY, ConstantValue
+from .handlers import comes_from
 
 if TYPE_CHECKING:
     from .base import Codegen, Translator
@@ -139,8 +140,14 @@ def is_library(module: str | None) -> bool:
 _LIBRARIES = frozenset(sys.stdlib_module_names) | {"torch", "transformers", "einops", "ptdebug"}
 
 
+def _builder_by_name(kind: type) -> Builder | None:
+    module = getattr(kind, "__module__", "")
+    builder = BUILDERS_BY_NAME.get((module, kind.__qualname__))
+    return builder if builder is not None and comes_from(kind, module) else None
+
+
 def _builder(kind: type) -> Builder:
-    builder = BUILDERS.get(kind) or BUILDERS_BY_NAME.get((getattr(kind, "__module__", ""), kind.__qualname__))
+    builder = BUILDERS.get(kind) or _builder_by_name(kind)
     if builder is None:
         for base in kind.__mro__:
             builder = BUILDERS.get(base)
