@@ -213,7 +213,7 @@ def loops_over_values(x):
 
 def quiet(x):
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+        warnings.filterwarnings("ignore", module="nothing")
         return x.sin()
 
 
@@ -273,10 +273,6 @@ def library_in_c(x):
     return x * LIBRARY.abs(-3)
 
 
-def compiles_inside(x):
-    return ptdebug.compile(torch.tanh)(x * 2)
-
-
 def function_in_a_transform(x):
     return torch.func.grad(lambda y: Doubled.apply(y).sum())(x)
 
@@ -316,14 +312,13 @@ SAID = (
     Said(number_as_json, "not-a-constant", 'json.dumps({"mean": x', "the text of a tensor's values", "is_compiling"),
     Said(numbers_for_a_sum, "not-a-constant", "math.fsum(", "a number that is read out", "keep it a tensor"),
     Said(next_of_a_generator, "call", "next(NUMBERS)", "begun before: outside", "before the call and pass it"),
-    Said(compiles_inside, "skipped-function", "ptdebug.compile(torch.tanh)", "is called inside of", "once, before"),
     Said(library_in_c, "call", "LIBRARY.abs(-3)", "a library in C", "before or after"),
     Said(root_of_a_tensor, "not-a-constant", "math.sqrt(x.sum())", "the tensor `x.sum()` in Python", "torch.sqrt"),
     Said(logarithm_of_a_tensor, "not-a-constant", "math.log(max", "has to wait", "torch.log(x) / math.log(base)"),
     Said(nearness_of_a_tensor, "not-a-constant", "math.isclose(x.sum(), 1.0)", "has to wait", ".item()"),
     Said(complex_of_a_tensor, "not-a-constant", "complex(x.sum())", "has to wait", "keep it a tensor"),
     Said(loops_over_values, "data-dependent-value", "for value in (x > 0.5)", "how often the loop", "blank out with"),
-    Said(quiet, "call", 'warnings.simplefilter("ignore")', "which warnings are shown changes", "around the call"),
+    Said(quiet, "call", 'warnings.filterwarnings("ignore", module="nothing")', "which warnings are", "around the call"),
     Said(looks_for_files, "call", "glob.glob(", "calls the operating system", "pass on what it gives"),
     Said(picked_from_a_dict, "data-dependent-value", "x * 3}.get(", "which item is taken", "take the item after"),
     Said(copies_a_layer, "call", "copy.deepcopy(LAYER)", "the module LAYER (Linear)", "copy it once"),

@@ -394,10 +394,6 @@ _STAYS = BreakKind(
     "compute with it before or after the compiled function",
 )
 
-_COMPILES = BreakKind(
-    "torch.compile is called inside of a compiled function: `{expression}`",
-    "call it once, before: what the function calls is compiled with it",
-)
 _STEP = BreakKind(
     "`{expression}` takes an item of an iterator that was begun before: outside of the function, or before an earlier "
     "break in it",
@@ -444,7 +440,6 @@ EXPRESSIONS: tuple[tuple[str, str, str, BreakKind], ...] = (
     ("call", "", r"\A.*\.(read|write)_(bytes|text)\([^()]*\(?[^()]*\)?\)$", _FILE),
     ("unknown-type", r"^a tensor with layout torch\.sparse", "", _SPARSE),
     ("unknown-type", "^a (nested |quantized )?tensor ?", "", _STAYS),
-    ("skipped-function", r"^ptdebug\.cli\.api\.(torch_)?compile$", "", _COMPILES),
     ("call", "__next__$", r"\Anext\(", _STEP),
     ("call", r"__next__$|\.__exit__$|^a method from before the graph break$", r"^with\b", _LEFT),
 )

@@ -202,6 +202,7 @@ class SideEffects:
         while True:
             known = len(codegen.new_objects) + len(codegen.plan.live_cells)
             changes = [change for change in self._order.values() if self._escapes(change, codegen)]
+            changes.sort(key=_is_late)
             for change in reversed(changes):
                 self._push(change, codegen)
             if not codegen.planning or known == len(codegen.new_objects) + len(codegen.plan.live_cells):
@@ -236,6 +237,18 @@ class SideEffects:
             else:
                 codegen(new)
                 codegen(target)
+        elif _is_late(change):
+            keys, values = _filled(target).late_items()
+            codegen.push_null()
+            codegen.const(refill_late)
+            codegen(target)
+            for group in (keys, values):
+                if group is None:
+                    codegen.const(None)
+                else:
+                    for value in group:
+                        codegen(value)
+                    codegen.build("BUILD_TUPLE", len(group))
         elif change.kind == "items":
             added, removed = target.additions(), target.removals()
             codegen.push_null()
@@ -275,7 +288,7 @@ class SideEffects:
             else:
                 codegen.emit("STORE_ATTR", change.name)
         elif change.kind == "items":
-            codegen.call(2)
+            codegen.call(3 if _is_late(change) else 2)
             codegen.emit("POP_TOP")
         elif change.kind == "global":
             codegen.store_global(change.target, change.name, self.globals[change.target, change.name] is DELETED)
@@ -283,6 +296,27 @@ class SideEffects:
             codegen.emit_cell_store(target.name)
         else:
             codegen.emit("STORE_ATTR", "cell_contents")
+
+
+def _filled(container: Value) -> Any:
+    return getattr(container, "storage", None) or container
+
+
+def _is_late(change: _Change) -> bool:
+    """Whether a container is filled with keys of which the program's `__hash__` is asked: after all attributes."""
+    filled_late = getattr(_filled(change.target), "filled_late", None) if change.kind == "items" else None
+    return filled_late is not None and filled_late()
+
+
+def refill_late(target: Any, keys: tuple[Any, ...], values: tuple[Any, ...] | None) -> None:
+    """Give the dict or set `target` these keys and values, one by one, past any method that a subclass overrides."""
+    base: Any = next(kind for kind in _CONTAINERS if isinstance(target, kind))
+    base.clear(target)
+    if values is None:
+        base.update(target, keys)
+        return
+    for key, value in zip(keys, values):
+        base.__setitem__(target, key, value)
 
 
 def discard(target: Any, name: str) -> None:

@@ -41,10 +41,13 @@ from ..variables.core.base import ObservedException, Value
 from ..variables.python.cells import CellValue
 from .break_records import Stop, break_record, full_graph_error
 from .break_search import further_stops
-from .output_code import BreakBody, return_body, write_code
+from .output_code import BreakBody, code_that_raises, return_body, write_code
 
 _NO_FRAME = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
 _MAX_ATTEMPTS = 12
+NO_OPERATION = "it has no tensor operation"
+_OF_THE_PROGRAM = frozenset(("raises", "raises-object", "operator-error", "shared-memory"))
+"""Stops after which eager raises an error, too, as far as is known."""
 
 
 @dataclass(frozen=True)
@@ -235,8 +238,15 @@ class _Conversion:
                     return self._skip(reasons.message(refused.code, refused.detail, expression), refused)
                 return refused
         if self.options.fullgraph:
+            if found.code in _OF_THE_PROGRAM:
+                return self._raising(root, found)
             raise full_graph_error(self.frame.code, [found, *further_stops(root)])
         return found
+
+    def _raising(self, root: RootInterpreter, stop: Stop) -> ConvertedFrame:
+        """A frame that raises an error of the program's own: that is what `fullgraph` gives, as eager does."""
+        code = code_that_raises(root, full_graph_error(self.frame.code, [stop]))
+        return self._converted(root, code, (break_record(stop, None, "", self.lost_seconds),))
 
     def _start(self, break_step: int) -> RootInterpreter:
         frame = self.frame
@@ -266,7 +276,7 @@ class _Conversion:
         root.graph.shapes.check_marks()
         if stop is None:
             if not root.graph.operations:
-                return Skip("it has no tensor operation")
+                return Skip(NO_OPERATION)
             return self._converted(root, write_code(root, return_body(root), partial(self._compile, root.graph)), ())
         instruction = root.current = root.info.instructions[root.index]
         origin = origin_of(root.code)

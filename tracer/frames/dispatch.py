@@ -51,7 +51,7 @@ from ..runtime.tracebacks import set_traceback, traceback_of, without_first
 from ..runtime.warning_filters import passed_over, warnings_are_no_errors
 from ..shapes.frame_shapes import DynamicPolicy, MarkedDynamicError
 from ..variables.core.handlers import handler_of
-from .convert import ConvertedFrame, Skip, convert_frame
+from .convert import NO_OPERATION, ConvertedFrame, Skip, convert_frame
 
 log = logging.getLogger("ptdebug")
 _KEY = "ptdebug"  # of our part of torch's frame state
@@ -102,6 +102,7 @@ class Dispatcher:
         # C++ makes the entry when the callback has returned; until then another thread would not find it.
         self._installing: dict[int, weakref.ref[EntryGuards]] = {}
         self._doubtful: list[tuple[CodeState, weakref.ref[EntryGuards]]] = []
+        self.raising: list[weakref.ref[EntryGuards]] = []  # entries of this call that do nothing but raise
 
     def __call__(self, frame: Any, entry: Any, frame_state: dict[Any, Any]) -> Verdict:
         """What to do with a frame that no entry serves. Raises FullGraphError, and nothing else of ours."""
@@ -183,12 +184,14 @@ class Dispatcher:
         if isinstance(outcome, Verdict):
             assert outcome.guarded_code is not None
             self._installing[id(frame.f_code)] = entry = weakref.ref(outcome.guarded_code.guard_manager)
-            if compilation.doubtful and state.raised < _PATIENCE:
+            if compilation.raises:
+                self.raising.append(entry)
+            elif compilation.doubtful and state.raised < _PATIENCE:
                 self._doubtful.append((state, entry))
             return outcome
         if mine:
             return eval_frame.CACHED_ONLY_HERE
-        if outcome == _DISTURBED:
+        if outcome == _DISTURBED or (outcome == NO_OPERATION and self.options.fullgraph):
             return _fruitless(state, _PATIENCE, eval_frame.EAGER_ONCE_WITH_CALLEES)
         if self.options.fullgraph and outcome in (_INTERNAL_ERROR, _TOO_DEEP):
             return eval_frame.SKIP_WITH_CALLEES  # what it calls is not held to fullgraph for that
@@ -203,6 +206,13 @@ class Dispatcher:
             if guards is not None and not guards.dead:
                 state.raised += 1
                 guards.invalidate("the call that it was made for raised an error")
+
+    def forget_raising(self) -> None:
+        """Drop the entries that do nothing but raise: a call that their guards accept need not raise."""
+        while self.raising:
+            guards = self.raising.pop()()
+            if guards is not None and not guards.dead:
+                guards.invalidate("it was made for one call, which raised an error")
 
     def _limit_reached(self, frame: Any, state: CodeState, reason: Recompile | None) -> Verdict:
         """From now on only what there is; said once, and recorded as a compilation that was not made."""
@@ -239,6 +249,7 @@ class _Compilation:
         self.alone = runs_alone()
         self.apart = False  # what there is was compiled for other calls of torch.compile
         self.doubtful = False  # it breaks where an operator rejects its arguments
+        self.raises = False  # it does nothing but raise, under `fullgraph`
 
     def run(self, policy: DynamicPolicy, reason: Recompile | None) -> Verdict | str:
         """The verdict that installs an entry, or why there is none."""
@@ -307,6 +318,7 @@ class _Compilation:
 
     def _install(self, converted: ConvertedFrame) -> Verdict:
         self.doubtful = any(found.code in ("operator-error", "shared-memory") for found in converted.breaks)
+        self.raises = self.options.fullgraph and bool(converted.breaks)
         tree = build_tree(converted.guards, self.failures, self.options.versions)
         guards = EntryGuards(tree.root, tree.checks, str(self.id), self.owner)
         if not tree.root.check(self.frame.f_locals):
@@ -492,7 +504,7 @@ def optimize(fn: Callable[..., Any], options: CompileOptions) -> Callable[..., A
     set_callback, registry = eval_frame.set_callback, _REGISTRY
     set_region, our_region = eval_frame.set_region, eval_frame.OUR_REGION
     current_callback, current_region = eval_frame.current_callback, eval_frame.current_region
-    loaded = sys.modules.get
+    loaded, raising = sys.modules.get, dispatcher.raising
 
     def compiled(*args: Any, **kwargs: Any) -> Any:
         if registry.eager or ((dynamo := loaded(_DYNAMO)) is not None and _asks_for_eager(dynamo)):
@@ -514,6 +526,8 @@ def optimize(fn: Callable[..., Any], options: CompileOptions) -> Callable[..., A
                 set_callback(before)
             finally:
                 set_region(region)
+                if raising:
+                    dispatcher.forget_raising()
 
     compiled.__code__ = passed_over(compiled.__code__)
     eval_frame.skip_code(compiled.__code__)

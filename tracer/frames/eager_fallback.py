@@ -116,13 +116,8 @@ class SecondRun:
         if undo is not None:
             undo(codegen)
         codegen.label(self.own)
-        own = as_written(self.code)
         with rest_of_frame(codegen):
-            codegen.push_null()
-            self._push_function(own)
-            for name in own.co_varnames[: own.co_argcount]:
-                codegen.load_variable(name)
-            codegen.call(own.co_argcount)
+            call_as_written(codegen, self.code)
             codegen.emit("RETURN_VALUE")
         codegen.label(after)
 
@@ -131,22 +126,32 @@ class SecondRun:
         self.codegen.const(None)
         self.codegen.emit("STORE_FAST", _ERROR)
 
-    def _push_function(self, code: CodeType) -> None:
-        codegen, cells = self.codegen, code.co_freevars
-        late = VERSION >= (3, 13)
-        if late:
-            codegen.const(code)
-            codegen.emit("MAKE_FUNCTION")
-        if cells:
-            for name in cells:
-                codegen.emit_cell(name)
-            codegen.emit("BUILD_TUPLE", len(cells))
-        if late and cells:
-            codegen.emit("SWAP", 2)
-            codegen.emit("SET_FUNCTION_ATTRIBUTE", 8)
-        elif not late:
-            codegen.const(code)
-            codegen.emit("MAKE_FUNCTION", 8 if cells else 0)
+
+def call_as_written(codegen: Codegen, code: CodeType) -> None:
+    """Emit the call of the frame's own code with its arguments, which leaves the result on the stack."""
+    own = as_written(code)
+    codegen.push_null()
+    _push_function(codegen, own)
+    for name in own.co_varnames[: own.co_argcount]:
+        codegen.load_variable(name)
+    codegen.call(own.co_argcount)
+
+
+def _push_function(codegen: Codegen, code: CodeType) -> None:
+    cells, late = code.co_freevars, VERSION >= (3, 13)
+    if late:
+        codegen.const(code)
+        codegen.emit("MAKE_FUNCTION")
+    if cells:
+        for name in cells:
+            codegen.emit_cell(name)
+        codegen.emit("BUILD_TUPLE", len(cells))
+    if late and cells:
+        codegen.emit("SWAP", 2)
+        codegen.emit("SET_FUNCTION_ATTRIBUTE", 8)
+    elif not late:
+        codegen.const(code)
+        codegen.emit("MAKE_FUNCTION", 8 if cells else 0)
 
 
 def as_written(code: CodeType) -> CodeType:

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from ..breaks.reasons import FullGraphError
 from ..breaks.unsupported import Unsupported
 from ..bytecode.assembly import Cell, Label, TryBegin, TryEnd, assemble
 from ..bytecode.instructions import Handled, Instruction, code_info
@@ -50,7 +51,7 @@ from ..variables.core.finalizers import object_dies_visibly
 from ..variables.python.symbolic_numbers import NumberValue
 from ..variables.torch.tensor import TensorValue
 from .continuation import drive, rest_of_frame, return_continuation
-from .eager_fallback import SecondRun, may_run_again
+from .eager_fallback import SecondRun, call_as_written, may_run_again
 
 _PUSH_NOTHING = ("STORE_", "DELETE_", "POP_", "JUMP_", "LIST_", "SET_", "MAP_ADD", "DICT_")
 """Beginnings of the names of instructions that push nothing, at most leave what was there."""
@@ -112,6 +113,19 @@ def _call_graph(root: Interpreter, codegen: Codegen, compile_graph: Compile) -> 
         codegen.emit("STORE_FAST", OUTPUTS)
     if again is not None:
         again.end(draws.take_back if draws.made else None)
+
+
+def code_that_raises(root: Interpreter, error: FullGraphError) -> CodeType:
+    """Code that runs the frame as it was written, because it raises. Where it does not, it raises `error` instead of
+    returning."""
+    codegen = Codegen(root.code, root.effects, Plan(), planning=False)
+    _prologue(codegen)
+    with rest_of_frame(codegen):
+        call_as_written(codegen, root.code)
+        codegen.emit("POP_TOP")
+        codegen.const(error)
+        codegen.emit("RAISE_VARARGS", 1)
+    return assemble(codegen.instructions, root.code)
 
 
 def _prologue(codegen: Codegen) -> None:

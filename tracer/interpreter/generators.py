@@ -11,6 +11,7 @@ from ..breaks.unsupported import Unsupported
 from ..variables import build
 from ..variables.core.base import ObservedException, Value
 from ..variables.core.constant import REGISTRY, BoundBuiltin
+from ..variables.python.exceptions import ExceptionValue
 
 if TYPE_CHECKING:
     from ..variables.core.base import Translator
@@ -95,8 +96,12 @@ class GeneratorValue(Value):
             if error is not None:
                 tx.raise_value(error)
             return None
+        if isinstance(error, ExceptionValue) and error.raised_at is None:
+            error.raised_at = tx.trace.safe_step()
         if error is not None and error.source is not None:  # its traceback changes where it is caught
             raise Unsupported("raises-object", error.describe())
+        if not self.started and error is None and not (sent.is_constant() and sent.as_constant() is None):
+            tx.raise_observed(TypeError, "can't send non-None value to a just-started generator")
         frame = self.frame
         frame.set_parent(cast("Interpreter", tx))
         self.running = True
@@ -130,8 +135,6 @@ class GeneratorValue(Value):
         frame = self.frame
         if self.started:
             frame.push(sent)
-        elif error is None and not (sent.is_constant() and sent.as_constant() is None):
-            tx.raise_observed(TypeError, "can't send non-None value to a just-started generator")
         if error is not None:
             if not self.started:
                 raise ObservedException(error)
@@ -160,6 +163,8 @@ class GeneratorValue(Value):
                     return None
             except ObservedException as raised:
                 error = raised.value
+        if isinstance(error, ExceptionValue):
+            error.raised_while(frame.handled)
         if not frame.unwind(error):
             raise ObservedException(error)
         return None
@@ -192,6 +197,8 @@ class GeneratorValue(Value):
             return build.constant(getattr(self.frame.code, f"co_{name.strip('_')}"))
         if name in ("__next__", "__iter__", "send", "throw", "close"):
             return BoundBuiltin(self, name)
+        if name == "__class__":
+            return build.from_python(tx, GeneratorType)
         if not hasattr(GeneratorType, name):
             tx.raise_observed(AttributeError, f"'generator' object has no attribute '{name}'")
         return super().getattr(tx, name)

@@ -75,6 +75,7 @@ class Trace:
     modes: Modes = field(default_factory=Modes.now)  # at the start of the frame
     inference_modes: list[Any] = field(default_factory=list)  # what holds those that are on, innermost last
     open_variables: list[Value] = field(default_factory=list)  # context variables that are set and not reset
+    caught_warnings: list[Value] = field(default_factory=list)  # blocks of `catch_warnings` that are open
     overrides: OverrideState = field(default_factory=OverrideState)  # who has a say in functions of torch
     active: Interpreter | None = None  # the innermost frame that runs
     root: Interpreter | None = None  # the outermost
@@ -83,6 +84,7 @@ class Trace:
     global_values: dict[tuple[int, str], Value] = field(default_factory=dict)
     keep_alive: list[Any] = field(default_factory=list)
     told_apart: dict[type, dict[Value, None]] = field(default_factory=dict)  # what the program told by its identity
+    identities: dict[Value, Value] = field(default_factory=dict)  # id() of objects that the trace made
     referents: set[Value] = field(default_factory=set)  # of weak references that the trace made
     inlined: dict[int, CodeType] = field(default_factory=dict)  # by identity
     generators: list[GeneratorValue] = field(default_factory=list)  # all that were made
@@ -119,7 +121,7 @@ class Trace:
         self.guards.locate = self.graph.shapes.shape_env.locate = None
         self.effects.forget()
         held_values = self.generators, self.values_by_source, self.values_by_id, self.global_values, self.referents
-        for held in (*held_values, self.keep_alive):
+        for held in (*held_values, self.keep_alive, self.identities):
             held.clear()
 
     def leave_modes(self) -> None:

@@ -43,5 +43,6 @@ def make_slice(tx: object, parts: list[Value]) -> Value:
 REGISTRY["make_tuple"] = make_tuple
 REGISTRY["make_dict"] = make_dict
 REGISTRY["make_list"] = make_list
+REGISTRY["make_exception"] = make_exception
 
 _load_all()

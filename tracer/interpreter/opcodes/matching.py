@@ -39,6 +39,10 @@ def MATCH_KEYS(tx: Interpreter, instruction: Instruction) -> None:
     subject, keys = tx.stack[-2], tx.stack[-1]
     if not isinstance(subject, DictValue):
         raise Unsupported("call", f"get of {subject.describe()}")
+    constants = [key.as_constant() for key in keys.iterate(tx)]
+    twice = next((key for i, key in enumerate(constants) if key in constants[:i]), None)
+    if twice is not None:
+        tx.raise_observed(ValueError, f"mapping pattern checks duplicate key ({twice!r})")
     present = {key.as_constant() for key in subject.iterate(tx)}
     wanted = list(keys.iterate(tx))
     if all(key.as_constant() in present for key in wanted):
@@ -73,8 +77,19 @@ def _match_class(
         plural = "" if allowed == 1 else "s"
         message = f"{real.__name__}() accepts {allowed} positional sub-pattern{plural} ({positional} given)"
         tx.raise_observed(TypeError, message)
+    wanted = (*(match_args or ())[:positional], *names)
+    if match_args is not None and type(match_args) is not tuple:
+        kind = type(match_args).__name__
+        tx.raise_observed(TypeError, f"{real.__name__}.__match_args__ must be a tuple (got {kind})")
+    wrong = next((name for name in wanted if type(name) is not str), None)
+    if wrong is not None:
+        kind = type(wrong).__name__
+        tx.raise_observed(TypeError, f"__match_args__ elements must be strings (got {kind})")
+    twice = next((name for i, name in enumerate(wanted) if name in wanted[:i]), None)
+    if twice is not None:
+        tx.raise_observed(TypeError, f"{real.__name__}() got multiple sub-patterns for attribute {twice!r}")
     try:
-        found += [subject.getattr(tx, name) for name in (*(match_args or ())[:positional], *names)]
+        found += [subject.getattr(tx, name) for name in wanted]
     except ObservedException as raised:
         if issubclass(raised.value.python_type(), AttributeError):
             return None

@@ -2,13 +2,16 @@
 from __future__ import annotations
 
 import operator
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from typing import TYPE_CHECKING
 
+from ...breaks.unsupported import Unsupported
 from ..core.base import Value, each
-from ..core.constant import constant
+from ..core.constant import REGISTRY, constant, is_none
 from ..core.finalizers import refuse_visible_deaths
-from .mappings import METHODS, DictValue, DictView
+from ..core.registry import from_python
+from .dict_views import DictView
+from .mappings import METHODS, DictValue, raise_key_error
 from .sequences import make_tuple
 
 if TYPE_CHECKING:
@@ -24,18 +27,20 @@ def _pop(tx: Translator, self: DictValue, key: Value, default: Value | None = No
     found = self.find(tx, key)
     if found is None:
         if default is None:
-            tx.raise_observed(KeyError, key.as_constant())
+            raise_key_error(tx, key)
         return default
-    self.delitem(tx, key)
+    self.remove(tx, key, found)
     return found
 
 
 def _popitem(tx: Translator, self: DictValue, last: Value | None = None) -> Value:
+    if last is not None and self.kind is not OrderedDict:
+        tx.raise_observed(TypeError, "dict.popitem() takes no arguments (1 given)")
     pairs = self.pairs(tx)
     if not pairs:
         tx.raise_observed(KeyError, f"{'' if self.kind is OrderedDict else 'popitem(): '}dictionary is empty")
     key, value = pairs[-1 if last is None or last.truth(tx) else 0]
-    self.delitem(tx, key)
+    self.remove(tx, key, value)
     return make_tuple(tx, [key, value])
 
 
@@ -48,6 +53,8 @@ def _setdefault(tx: Translator, self: DictValue, key: Value, default: Value | No
 
 
 def _update(tx: Translator, self: DictValue, /, *others: Value, **items: Value) -> Value:
+    if len(others) > 1:
+        tx.raise_observed(TypeError, f"update expected at most 1 argument, got {len(others)}")
     for other in others:
         self.update(tx, other)
     for name, value in items.items():
@@ -84,6 +91,17 @@ def _fromkeys(tx: Translator, self: DictValue, keys: Value, value: Value | None 
     return fresh
 
 
+def _of_class(tx: Translator, cls: type, keys: Value, value: Value | None = None) -> Value:
+    """cls.fromkeys(keys, value): a call of the class, then its items one by one."""
+    made = from_python(tx, cls).call(tx, [], {})
+    for key in each(tx, keys):
+        made.setitem(tx, key, value if value is not None else constant(None))
+    return made
+
+
+REGISTRY["fromkeys"] = _of_class
+
+
 def _setitem(tx: Translator, self: DictValue, key: Value, value: Value) -> Value:
     self.setitem(tx, key, value)
     return constant(None)
@@ -92,6 +110,16 @@ def _setitem(tx: Translator, self: DictValue, key: Value, value: Value) -> Value
 def _delitem(tx: Translator, self: DictValue, key: Value) -> Value:
     self.delitem(tx, key)
     return constant(None)
+
+
+def _missing(tx: Translator, self: DictValue, key: Value) -> Value:
+    if self.kind is not defaultdict:
+        raise Unsupported("call", f"{self.describe()}.__missing__")
+    if self.default_factory is None or is_none(self.default_factory):
+        raise_key_error(tx, key)
+    value = self.default_factory.call(tx, [], {})
+    self.setitem(tx, key, value)
+    return value
 
 
 def _or(tx: Translator, self: DictValue, other: Value) -> Value:
@@ -127,6 +155,7 @@ METHODS.update({
     "__setitem__": _setitem,
     "__delitem__": _delitem,
     "__contains__": lambda tx, self, key: constant(self.contains(tx, key)),
+    "__missing__": _missing,
     "__len__": lambda tx, self: self.length(tx),
     "__iter__": lambda tx, self: self.iter(tx),
     "__eq__": lambda tx, self, other: self.binary(tx, operator.eq, self, other) or constant(NotImplemented),

@@ -5,19 +5,21 @@ import builtins
 import enum
 import itertools
 import operator
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from ...breaks.unsupported import Unsupported
 from ..core.attributes import can_be_called
 from ..core.base import ObservedException, Value
-from ..core.constant import REGISTRY, ItemsIterator, OneByOneIterator, constant, is_none
+from ..core.constant import REGISTRY, ItemsIterator, constant, is_none
 from ..core.handlers import handles
-from ..core.operators import apply, equal
+from ..core.operators import apply
 from ..python.objects import ObjectValue
+from .dict_views import DictView
 from .mapping_proxies import MappingProxy
-from .mappings import DictValue, DictView
-from .sequences import SequenceValue, make_tuple
+from .mappings import DictValue
+from .object_iterators import CallIterator, ReversedIterator, SteppedIterator
+from .sequences import SequenceValue, TupleValue, make_tuple
 from .slices import as_index
 
 if TYPE_CHECKING:
@@ -47,34 +49,6 @@ def _next_of_object(tx: Translator, value: ObjectValue) -> Value | None:
 
 
 REGISTRY["next_of"] = _next_of_object
-
-
-class SteppedIterator(OneByOneIterator):
-    """An iterator that computes its next item from `sources`. `kind` is the type that the program sees."""
-
-    __slots__ = ("kind", "sources")
-
-    def __init__(self, kind: type, sources: Sequence[Value]) -> None:
-        super().__init__()
-        self.kind = kind
-        self.sources = list(sources)
-
-    def python_type(self) -> type:
-        """zip, enumerate, itertools.chain, ..."""
-        return self.kind
-
-    def ask(self, tx: Translator, function: Value, args: Args) -> Value:
-        """function(*args). Raises Unsupported where it raises StopIteration, which ends whatever takes the items."""
-        try:
-            return function.call(tx, args, {})
-        except ObservedException as raised:
-            if issubclass(raised.value.python_type(), StopIteration):
-                raise Unsupported("iterate", f"{self.describe()}, whose function raises StopIteration") from raised
-            raise
-
-    def describe(self) -> str:
-        """The type."""
-        return f"a {self.kind.__name__} iterator"
 
 
 class ZipIterator(SteppedIterator):
@@ -198,9 +172,20 @@ class FilterIterator(SteppedIterator):
 
     def reconstruct(self, codegen: Codegen) -> None:
         """The same filter on the iterator."""
-        if self.kind in (itertools.takewhile, itertools.dropwhile):
-            super().reconstruct(codegen)
-        codegen.call_const(self.kind, [self.function, *self.sources])
+        if not self.done:
+            codegen.call_const(self.kind, [self.function, *self.sources])
+        elif self.kind is itertools.takewhile:
+            codegen.call_const(_ended_takewhile, [])
+        else:
+            codegen.call_const(_passed_dropwhile, self.sources)
+
+
+def _ended_takewhile() -> Iterator[Any]:
+    return itertools.takewhile(bool, ())
+
+
+def _passed_dropwhile(source: Iterator[Any]) -> Iterator[Any]:
+    return itertools.dropwhile(lambda item: False, source)
 
 
 class ChainIterator(SteppedIterator):
@@ -224,6 +209,14 @@ class ChainIterator(SteppedIterator):
             if item is not None:
                 return item
             self.current = None
+
+    def reconstruct(self, codegen: Codegen) -> None:
+        """chain of what is left."""
+        codegen.call_const(_rest_of_chain, self.sources if self.current is None else [*self.sources, self.current])
+
+
+def _rest_of_chain(iterables: Iterator[Any], *current: Iterator[Any]) -> Iterator[Any]:
+    return itertools.chain.from_iterable(itertools.chain(current, iterables) if current else iterables)
 
 
 class CountIterator(SteppedIterator):
@@ -284,6 +277,16 @@ class CycleIterator(SteppedIterator):
         """Endless."""
         raise Unsupported("iterate", self.describe())
 
+    def reconstruct(self, codegen: Codegen) -> None:
+        """A cycle of what is left, then what was seen."""
+        place = self.index % len(self.seen) if self.seen else 0
+        seen = TupleValue([*self.seen[place:], *self.seen[:place]], tuple)
+        codegen.call_const(_rest_of_cycle, [*self.sources, seen])
+
+
+def _rest_of_cycle(source: Iterator[Any], seen: tuple[Any, ...]) -> Iterator[Any]:
+    return itertools.cycle(itertools.chain(source, seen) if seen else source)
+
 
 class SliceIterator(SteppedIterator):
     """islice(iterable, start, stop, step): the items at `wanted`, `wanted + step`, ... before `stop`."""
@@ -314,46 +317,6 @@ class SliceIterator(SteppedIterator):
         stop = None if self.stop is None else self.stop - self.position
         parts = [constant(self.wanted - self.position), constant(stop), constant(self.step)]
         codegen.call_const(itertools.islice, [self.sources[0], *parts])
-
-
-class CallIterator(SteppedIterator):
-    """iter(function, sentinel)."""
-
-    __slots__ = ("done",)
-
-    def __init__(self, function: Value, sentinel: Value) -> None:
-        super().__init__(type(iter(int, 1)), [function, sentinel])
-        self.done = False
-
-    def next(self, tx: Translator) -> Value | None:
-        """The function's result, until it equals the sentinel."""
-        function, sentinel = self.sources
-        item = self.ask(tx, function, []) if not self.done else sentinel
-        self.done = self.done or equal(tx, sentinel, item)
-        return item if not self.done else None
-
-
-class ReversedIterator(SteppedIterator):
-    """reversed(object with `__len__` and `__getitem__`): `index` is of the next item."""
-
-    __slots__ = ("index",)
-
-    def __init__(self, owner: Value, index: int) -> None:
-        super().__init__(reversed, [owner])
-        self.index = index
-
-    def next(self, tx: Translator) -> Value | None:
-        """The item before the last one."""
-        if self.index < 0:
-            return None
-        index, self.index = self.index, self.index - 1
-        try:
-            return self.sources[0].getitem(tx, constant(index))
-        except ObservedException as raised:
-            self.index = -1
-            if not issubclass(raised.value.python_type(), (IndexError, StopIteration)):
-                raise
-            return None
 
 
 # ---- handlers ------------------------------------------------------------------------------------------------------

@@ -11,11 +11,12 @@ import torch
 from ...breaks.unsupported import Unsupported
 from ...sources.display_names import in_words
 from ...sources.source import ItemSource, Source
-from ..core.base import Value, collected, each, with_arguments
+from ..core.base import Value, collected, each
 from ..core.constant import REGISTRY, constant
 from ..core.finalizers import refuse_visible_deaths
 from ..core.operators import apply, equal
 from ..core.registry import FRESH, RESULTS, build, builds, from_python, wrap_result
+from ..python.operand_errors import call_method_with
 from .sequences import SequenceValue, TupleValue, read_items
 from .slices import as_index, position, sliced
 
@@ -114,7 +115,7 @@ class ListValue(SequenceValue):
         tx.effects.mutated(self)
         if name in _DROPPING:
             refuse_visible_deaths(self.items)
-        result = with_arguments(method, tx, self, *args, **kwargs)
+        result = call_method_with(method, name, tx, self, args, kwargs)
         return result if result is not None else constant(None)
 
     def setitem(self, tx: Translator, key: Value, value: Value) -> None:

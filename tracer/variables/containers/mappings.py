@@ -1,4 +1,4 @@
-"""Dicts, ordered and default ones, and their views.
+"""Dicts, ordered and default ones.
 
 The items of a real dict are read, and guarded, one by one when the program asks for them; its keys only when the
 program iterates or counts.
@@ -10,19 +10,19 @@ import operator
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import BuiltinFunctionType, FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from ...breaks.unsupported import Unsupported
 from ...sources.display_names import in_words
 from ...sources.source import AttrSource, ItemSource, KeySource, Source
-from ..core.base import Value, each, with_arguments
+from ..core.base import Value, each
 from ..core.constant import REGISTRY, attribute_of_builtin, constant, fold, same_kinds
 from ..core.finalizers import refuse_visible_deaths
-from ..core.keys import checked_key, objects_of
+from ..core.keys import checked_key, has_hashed, hash_by_program, is_plain
 from ..core.operators import equal, tell_apart
 from ..core.registry import CONSTANT_TYPES, FRESH, build, builds, from_python, is_stable
+from ..python.operand_errors import call_method_with
 from .dict_iterators import DictIterator
-from .sequences import make_tuple
 
 if TYPE_CHECKING:
     from ..core.base import Codegen, Translator
@@ -58,7 +58,7 @@ class DictValue(Value):
 
     def as_constant(self) -> dict[Any, Any]:
         """A dict of the items now, for functions that only read it."""
-        if self.real is not None:
+        if self.real is not None or not all(map(is_plain, self.items)):
             raise Unsupported("not-a-constant", self.describe())
         items = {key: value.as_constant() for key, value in self.items.items()}  # type: ignore[union-attr]
         if self.kind is defaultdict:
@@ -68,7 +68,7 @@ class DictValue(Value):
 
     def as_proxy(self) -> Any:
         """A dict of what stands for the items."""
-        if self.real is not None or any(isinstance(key, Value) for key in self.items):
+        if self.real is not None or not all(map(is_plain, self.items)):
             raise Unsupported("not-a-constant", self.describe())
         return {key: value.as_proxy() for key, value in self.items.items()}  # type: ignore[union-attr]
 
@@ -86,7 +86,7 @@ class DictValue(Value):
     def guard_absent(self, tx: Translator, key: Any) -> None:
         """The program has seen that there is no such key. Of a tensor, say, a guard knows only what its value here is:
         that the keys are these, none of which is an object, says that it is not there."""
-        if any(objects_of(key)):
+        if not is_plain(key):
             self.guard_keys(tx)
         elif not self.keys_guarded and self.source is not None:
             tx.guards.add(self.source, "NOT_IN_DICT", key)
@@ -122,6 +122,8 @@ class DictValue(Value):
         """The value at a key that is there."""
         value = self.items[key]
         if value is None:
+            if not is_plain(key):
+                raise Unsupported("subscript", f"{self.describe()} by an object that equals the key")
             real: Any = dict.__getitem__(self.real, key)
             source = self._item_source(tx, key)
             value = build(tx, real, source) if source is not None else from_python(tx, real)
@@ -193,12 +195,13 @@ class DictValue(Value):
             value = self.default_factory.call(tx, [], {})
             self.setitem(tx, key, value)
             return value
-        if not key.is_constant():
-            raise Unsupported("subscript", f"{self.describe()} by {key.describe()}")
-        return tx.raise_observed(KeyError, key.as_constant())
+        return raise_key_error(tx, key)
 
     def binary(self, tx: Translator, function: Callable[..., Any], left: Value, right: Value) -> Value | None:
         """Union and comparison."""
+        if function is operator.ior and left is self and not isinstance(right, DictValue):
+            self.update(tx, right)
+            return self
         if not (isinstance(left, DictValue) and isinstance(right, DictValue)):
             return None
         if function is operator.ior:
@@ -229,6 +232,9 @@ class DictValue(Value):
     def setitem(self, tx: Translator, key: Value, value: Value) -> None:
         """Assign an item."""
         real_key = checked_key(tx, key)
+        if has_hashed((real_key,)):
+            self.guard_keys(tx)
+            fill_late(tx, self, self.kind)
         self.stored[real_key] = None
         self.changed(tx)
         if real_key not in self.items:
@@ -241,12 +247,16 @@ class DictValue(Value):
         """Remove an item."""
         found = self.find(tx, key)
         if found is None:
-            tx.raise_observed(KeyError, key.as_constant())
+            raise_key_error(tx, key)
+        self.remove(tx, key, found)
+
+    def remove(self, tx: Translator, key: Value, found: Value) -> None:
+        """Remove the item `found`, whose key the program has just looked for."""
         refuse_visible_deaths([found])
         self.guard_keys(tx)
         self.changed(tx)
         self.changes += 1
-        real_key = checked_key(tx, key)
+        real_key = key.key()
         self.key_values.setdefault(real_key, key)
         del self.items[real_key]
 
@@ -260,7 +270,7 @@ class DictValue(Value):
 
     def additions(self) -> Value | None:
         """What was stored in a dict whose keys the program did not ask for."""
-        if self.keys_guarded or not self.stored:
+        if self.keys_guarded or not self.stored or self.filled_late():
             return None
         added = DictValue(dict)
         added.items = {key: self.items[key] for key in self.stored}
@@ -269,10 +279,36 @@ class DictValue(Value):
 
     def removals(self) -> Sequence[Value] | None:
         """The keys that the program removed, where it stored nothing."""
+        if self.filled_late():
+            return None
         removed = [key for key in self.real or () if key not in self.items]
         if self.stored or not removed or not self.key_values.keys() >= set(removed):
             return None
         return [self.key_values[key] for key in removed]
+
+    def filled_late(self) -> bool:
+        """Whether keys are found by what the program's `__hash__` gives, when the objects have their attributes."""
+        return has_hashed(self.items)
+
+    def late_items(self) -> tuple[list[Value], list[Value]]:
+        """Keys and values, for such a dict."""
+        return [self.key_values[key] for key in self.items], [self._value(key) for key in self.items]
+
+    def _value(self, key: Any) -> Value:
+        value = self.items[key]
+        if value is not None:
+            return value
+        return constant(self.real[key]) if self.source is None else _Unread(ItemSource(self.source, key))
+
+    def create(self, codegen: Codegen, cls: type) -> None:
+        """A default dict is made with its factory."""
+        if cls is defaultdict:
+            codegen.push_null()
+            codegen.const(defaultdict)
+            codegen(self.default_factory or constant(None))
+            codegen.call(1)
+        else:
+            super().create(codegen, cls)
 
     def updated(self, pairs: Iterable[tuple[str, Value]]) -> DictValue:
         """This dict, made in the trace, with items under constant keys."""
@@ -286,6 +322,8 @@ class DictValue(Value):
         for key, value in self.pairs(tx):
             fresh.items[key.key()] = value
             fresh.key_values[key.key()] = key
+        if fresh.filled_late():
+            fill_late(tx, fresh, self.kind)
         return fresh
 
     # ---- attributes ------------------------------------------------------------------------------------------------
@@ -322,7 +360,11 @@ class DictValue(Value):
         return bool(vars(self.real))
 
     def setattr(self, tx: Translator, name: str, value: Value) -> None:
-        """An attribute of an OrderedDict, which is from now on made before its items."""
+        """An attribute of an OrderedDict, which is from now on made before its items; the factory of a default dict
+        that was made here."""
+        if name == "default_factory" and self.kind is defaultdict and self.source is None and self.real is None:
+            self.default_factory = value
+            return
         if self.kind is not OrderedDict or hasattr(OrderedDict, name) or (self.source is None) != (self.real is None):
             super().setattr(tx, name, value)
         if self.source is None and not tx.effects.is_new(self):
@@ -337,7 +379,7 @@ class DictValue(Value):
             if not hasattr(self.kind, name):
                 return self.getattr(tx, name)  # raises
             raise Unsupported("call", f"{self.describe()}.{name}")
-        result: Value = with_arguments(method, tx, self, *args, **kwargs)
+        result: Value = call_method_with(method, name, tx, self, args, kwargs)
         return result
 
     def reconstruct(self, codegen: Codegen) -> None:
@@ -347,13 +389,10 @@ class DictValue(Value):
             codegen.const(self.kind)
             if self.kind is defaultdict:
                 codegen(self.default_factory or constant(None))
-        for key, value in self.items.items():
+        for key in self.items:
             shown = self.key_values.get(key)
             codegen(shown if shown is not None else key) if isinstance(shown or key, Value) else codegen.const(key)
-            if value is not None:
-                codegen(value)
-            else:
-                codegen(constant(self.real[key]) if self.source is None else _Unread(ItemSource(self.source, key)))
+            codegen(self._value(key))
         codegen.build("BUILD_MAP", len(self.items))
         if self.kind is not dict:
             codegen.call(2 if self.kind is defaultdict else 1)
@@ -377,85 +416,6 @@ class _Unread(Value):
     __slots__ = ()
 
 
-class DictView(Value):
-    """keys(), values() or items() of a dict. `of` is the class that the dict has in the program: `owner` is a plain
-    dict where it stores the items of an instance of a subclass."""
-
-    __slots__ = ("of", "owner", "what")
-
-    def __init__(self, owner: DictValue, what: str) -> None:
-        super().__init__()
-        self.owner = owner
-        self.of = owner.python_type()
-        self.what = what
-
-    def python_type(self) -> type:
-        """dict_keys, dict_values or dict_items."""
-        return type(getattr(self.owner.kind(), self.what)())
-
-    def truth(self, tx: Translator) -> bool:
-        """Whether there are items."""
-        return self.owner.truth(tx)
-
-    def length(self, tx: Translator) -> Value:
-        """The number of items."""
-        return self.owner.length(tx)
-
-    def iterate(self, tx: Translator) -> Sequence[Value]:
-        """The keys, values, or pairs."""
-        if self.what == "keys":
-            return self.owner.iterate(tx)
-        pairs = self.owner.pairs(tx)
-        return [value for _, value in pairs] if self.what == "values" else [make_tuple(tx, pair) for pair in pairs]
-
-    def iter(self, tx: Translator) -> Value:
-        """An iterator that fails when the dict changes its size."""
-        return DictIterator(tx, self.owner, self.what)
-
-    def reversed(self, tx: Translator) -> Value:
-        """The same, from the end."""
-        return DictIterator(tx, self.owner, self.what, -1)
-
-    def contains(self, tx: Translator, item: Value) -> bool:
-        """`in` the view."""
-        if self.what == "keys":
-            return self.owner.contains(tx, item)
-        if self.what == "values":
-            return any(equal(tx, own, item) for own in self.iterate(tx))
-        if not issubclass(item.python_type(), tuple):
-            return False
-        pair = item.iterate(tx)
-        found = self.owner.find(tx, pair[0]) if len(pair) == 2 else None
-        return found is not None and equal(tx, found, pair[1])
-
-    def binary(self, tx: Translator, function: Callable[..., Any], left: Value, right: Value) -> Value | None:
-        """Views of keys and pairs are like sets."""
-        if self.what == "values":
-            return None
-        return REGISTRY["with_views"](tx, function, left, right)
-
-    def call_method(self, tx: Translator, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
-        """The special methods."""
-        table = {"__iter__": self.iter, "__len__": self.length, "__reversed__": self.reversed}
-        if name in table and not args:
-            return table[name](tx)
-        if name in ("isdisjoint", "__contains__"):
-            found = any(self.contains(tx, i) for i in (args[0].iterate(tx) if name == "isdisjoint" else args))
-            return constant(found != (name == "isdisjoint"))
-        return super().call_method(tx, name, args, kwargs)
-
-    def reconstruct(self, codegen: Codegen) -> None:
-        """The view of the dict."""
-        codegen.push_null()
-        codegen(self.owner)
-        codegen.load_attr(self.what)
-        codegen.call(0)
-
-    def describe(self) -> str:
-        """For messages."""
-        return f"the {self.what} of {self.owner.describe()}"
-
-
 def pairs_of(tx: Translator, other: Value) -> Iterator[tuple[Value, Value]]:
     """The pairs that `dict(other)` would have, each when it is asked for."""
     storage = getattr(other, "storage", other)
@@ -466,12 +426,15 @@ def pairs_of(tx: Translator, other: Value) -> Iterator[tuple[Value, Value]]:
         for key in each(tx, other.call_method(tx, "keys", [], {})):
             yield key, other.getitem(tx, key)
         return
-    for item in each(tx, other):
+    for number, item in enumerate(each(tx, other)):
+        start = "dictionary update sequence element"
         if not hasattr(item.python_type(), "__iter__"):
-            raise Unsupported("raises", "TypeError: an item that is no pair of key and value")
+            if not hasattr(item.python_type(), "__getitem__"):
+                tx.raise_observed(TypeError, f"cannot convert {start} #{number} to a sequence")
+            raise Unsupported("iterate", item.describe())
         pair = list(item.iterate(tx))
         if len(pair) != 2:
-            raise Unsupported("raises", "ValueError: an item that is no pair of key and value")
+            tx.raise_observed(ValueError, f"{start} #{number} has length {len(pair)}; 2 is required")
         yield pair[0], pair[1]
 
 
@@ -537,6 +500,10 @@ def fill_from_real(tx: Translator, value: DictValue, obj: Mapping[Any, Any]) -> 
     for i, (key, item) in enumerate(obj.items()):
         key_value = build(tx, key, KeySource(value.source, i))
         tell_apart(tx, key_value)
+        with tx.effects.sealed(f"__hash__ of {key_value.describe()}, a key,"):  # which nobody calls now
+            hash_by_program(tx, key_value)
+        if key_value.hashed_by_program(tx) and dict(obj).get(key, _Unread) is not item:
+            raise Unsupported("unknown-type", f"{key_value.describe()}, a key whose hash has changed,")
         value.key_values[key_value.key()] = key_value
         value.items[key_value.key()] = build(tx, item, ItemSource(value.source, key))
 
@@ -563,4 +530,19 @@ def make_dict(tx: Translator, keys: Sequence[Value], values: Sequence[Value]) ->
     for key, value in zip(keys, values):
         fresh.key_values.setdefault(checked_key(tx, key), key)
         fresh.items[key.key()] = value
+    if fresh.filled_late():
+        fill_late(tx, fresh, dict)
     return fresh
+
+
+def fill_late(tx: Translator, container: Value, cls: type) -> None:
+    """Have `container` filled by the side effects, when all objects have their attributes: the program's `__hash__`
+    may read those of the keys."""
+    if container.source is None and not tx.effects.is_new(container):
+        tx.effects.track_new(container, cls)
+    tx.effects.mutated(container)
+
+
+def raise_key_error(tx: Translator, key: Value) -> NoReturn:
+    """KeyError in the program, of `key`."""
+    tx.raise_value(REGISTRY["make_exception"](tx, KeyError, [key]))

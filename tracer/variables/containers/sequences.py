@@ -11,11 +11,12 @@ import torch
 from ...breaks.unsupported import Unsupported
 from ...sources.display_names import in_words
 from ...sources.source import ItemSource, Source
-from ..core.attributes import method_of, part_of
-from ..core.base import Value, with_arguments
+from ..core.attributes import MISSING, is_python_method, lookup, method_of, part_of
+from ..core.base import Value
 from ..core.constant import REGISTRY, BoundBuiltin, attribute_of_builtin, constant
-from ..core.operators import apply, equal
+from ..core.operators import REFLECTED, apply, equal, operator_method
 from ..core.registry import FRESH, build, builds, from_python
+from ..python.operand_errors import call_method_with
 from .sequence_iterators import SequenceIterator
 from .slices import as_index, position, sliced
 
@@ -88,7 +89,9 @@ class SequenceValue(Value):
         elif function in (operator.mul, operator.imul):
             number = right if left is self else left
             if issubclass(number.python_type(), int):
-                return self._again(self.items * as_index(tx, number))
+                times = as_index(tx, number)
+                tx.trace.spend(max(0, len(self.items) * times))
+                return self._again(self.items * times)
         elif function in _COMPARISONS and isinstance(left, SequenceValue) and isinstance(right, SequenceValue):
             return self._compare(tx, function, left, right) if left.base is right.base else None
         return None
@@ -106,16 +109,20 @@ class SequenceValue(Value):
         by_length = self.base is not tuple and function in (operator.eq, operator.ne)
         if by_length and len(left.items) != len(right.items):  # which no item of a list or deque is asked
             return constant(function is operator.ne)
-        pairs = list(zip(left.items, right.items))
-        for i, (a, b) in enumerate(pairs):
+        i = 0
+        while i < min(len(left.items), len(right.items)):  # an `__eq__` may change them
+            a, b = left.items[i], right.items[i]
             try:
                 is_equal = equal(tx, a, b)
             except Unsupported:
-                rest = pairs[i + 1 :]
+                rest = list(zip(left.items, right.items))[i + 1 :]
                 plain = all(item.is_constant() for pair in rest for item in pair)  # comparing them shows nothing
                 if function is not operator.eq or len(left.items) != len(right.items) or not plain:
                     raise
                 return self._equal_by_data(tx, a, b, rest)
+            if i >= min(len(left.items), len(right.items)):
+                break
+            i += 1
             if not is_equal:
                 if function in (operator.eq, operator.ne):
                     return constant(function is operator.ne)
@@ -143,10 +150,10 @@ class SequenceValue(Value):
         if not hasattr(self.base, name):
             tx.raise_observed(AttributeError, f"'{self.kind.__name__}' object has no attribute '{name}'")
         method = _METHODS.get(name)
-        if method is not None and not kwargs:
-            result: Value = with_arguments(method, tx, self, *args)
+        if method is not None:
+            result: Value = call_method_with(method, name, tx, self, args, kwargs)
             return result
-        raise Unsupported("call", f"{self.describe()}.{name}")
+        return operator_method(tx, self, name, args)
 
     def describe(self) -> str:
         """The type and the number of items."""
@@ -158,9 +165,10 @@ _COMPARISONS = frozenset((operator.eq, operator.ne, operator.lt, operator.le, op
 
 
 class TupleValue(SequenceValue):
-    """A tuple, torch.Size, or named tuple."""
+    """A tuple, torch.Size, or named tuple. `hashed` is its key (see `keys.py`) where its class has a `__hash__` of its
+    own."""
 
-    __slots__ = ()
+    __slots__ = ("hashed",)
 
     def is_constant(self) -> bool:
         """When all items are."""
@@ -174,24 +182,72 @@ class TupleValue(SequenceValue):
         """A tuple of the same type."""
         return make_instance(tuple if self.kind is torch.Size else self.kind, [item.as_proxy() for item in self.items])
 
+    def binary(self, tx: Translator, function: Callable[..., Any], left: Value, right: Value) -> Value | None:
+        """As the class of a named tuple says it; else as tuples."""
+        names = REFLECTED.get(function) if self.kind not in (tuple, torch.Size) else None
+        for name, owner, other in zip(names or (), (left, right), (right, left)):
+            found = lookup(owner.kind, name) if isinstance(owner, TupleValue) else MISSING
+            if is_python_method(found):
+                answer = method_of(tx, owner.python_type(), name, found).call(tx, [owner, other], {})
+                if not (answer.is_constant() and answer.as_constant() is NotImplemented):
+                    return answer
+        return super().binary(tx, function, left, right)
+
+    def hashed_by_program(self, tx: Translator) -> bool:
+        """Where the class of a named tuple has a `__hash__` of its own."""
+        return self._finds_by_program()
+
+    def _finds_by_program(self) -> bool:
+        return self.kind is not tuple and any(is_python_method(lookup(self.kind, n)) for n in ("__hash__", "__eq__"))
+
     def key(self) -> Any:
         """Tuples are equal when their items are."""
+        if self._finds_by_program():
+            found = getattr(self, "hashed", None)
+            if found is None:
+                raise Unsupported("call", f"hash() of {self.describe()}")
+            return found
         return tuple([item.key() for item in self.items])
 
     def is_hashable(self) -> bool:
         """Whether all items are."""
-        return all(item.is_hashable() for item in self.items)
+        if is_python_method(lookup(self.kind, "__hash__")):
+            return True
+        return self.kind.__hash__ is not None and all(item.is_hashable() for item in self.items)
 
     def without_hash(self) -> type:
         """That of the first item that has none."""
+        if self.kind.__hash__ is None:
+            return self.kind
         return next(item.without_hash() for item in self.items if not item.is_hashable())
 
     def like(self, items: Sequence[Value]) -> Value:
         """A tuple; slices of a torch.Size are sizes."""
         return TupleValue(items, torch.Size if self.kind is torch.Size else tuple)
 
+    def create(self, codegen: Codegen, cls: type) -> None:
+        """An instance of a subclass, which has attributes: its items are there from the start."""
+        codegen.push_function(tuple.__new__)
+        codegen.const(cls)
+        for item in self.items:
+            codegen(item)
+        codegen.build("BUILD_TUPLE", len(self.items))
+        codegen.call(2)
+
+    def setattr(self, tx: Translator, name: str, value: Value) -> None:
+        """An attribute of a named tuple whose class has a `__dict__`."""
+        plain = self.kind.__dictoffset__ and self.kind.__setattr__ is object.__setattr__
+        if not plain or self.source is not None or lookup(self.kind, name) is not MISSING:
+            super().setattr(tx, name, value)
+        if not tx.effects.is_new(self):
+            tx.effects.track_new(self, self.kind)
+        tx.effects.store_attr(self, name, value)
+
     def getattr(self, tx: Translator, name: str) -> Value:
         """Fields of named tuples; methods."""
+        stored = tx.effects.load_attr(self, name)
+        if stored is not None:
+            return stored
         fields = field_names(self.kind)
         if name in fields:
             return self.items[fields.index(name)]
@@ -296,7 +352,6 @@ _METHODS: dict[str, Callable[..., Value]] = {
     "__getitem__": lambda tx, self, key: self.getitem(tx, key),
     "__contains__": lambda tx, self, item: constant(self.contains(tx, item)),
     "__reversed__": lambda tx, self: self.reversed(tx),
-    "__eq__": lambda tx, self, other: self.binary(tx, operator.eq, self, other) or constant(NotImplemented),
     "__add__": lambda tx, self, other: apply(tx, operator.add, self, other),
 }
 

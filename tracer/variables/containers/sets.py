@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from ...breaks.unsupported import Unsupported
 from ...sources.source import Source
-from ..core.base import Value, each, with_arguments
+from ..core.base import Value, each
 from ..core.constant import REGISTRY, ItemsIterator, attribute_of_builtin, constant, same_kinds
-from ..core.keys import checked_key
+from ..core.keys import HashedKey, checked_key, has_hashed, objects_of
+from ..core.operators import operator_method
 from ..core.registry import FRESH, builds, from_python, is_stable
-from .mappings import DictValue, DictView
+from ..python.operand_errors import call_method_with
+from .dict_views import DictView
+from .mappings import DictValue, fill_late, raise_key_error
 from .sequences import TupleValue
 
 if TYPE_CHECKING:
@@ -42,7 +45,24 @@ class SetValue(Value):
             key = checked_key(tx, item)
             self.items.setdefault(key, item)
             self.changing().add(key)
+        return self.late(tx)
+
+    def late(self, tx: Translator) -> SetValue:
+        """This set, filled by the side effects where the program says how its items are found."""
+        if self.kind is set and self.filled_late():
+            fill_late(tx, self, set)
         return self
+
+    def filled_late(self) -> bool:
+        """Whether items are found by what the program's `__hash__` gives, when the objects have their attributes."""
+        return has_hashed(self.items)
+
+    def late_items(self) -> tuple[list[Value], None]:
+        """The items, for such a set."""
+        return list(self.items.values()), None
+
+    def _order_is_known(self) -> bool:
+        return not any(True for key in self.items for _ in objects_of(key))
 
     def chosen(self, tx: Translator, ordered: Any) -> SetValue:
         """This set, whose items are decided, in the order of `ordered`. Of two objects that are equal it has the one
@@ -51,7 +71,7 @@ class SetValue(Value):
             if type(key) in _ALIKE and repr(key) != repr(self.items[key].as_constant()):
                 self.items[key] = from_python(tx, key)
         self.ordered = ordered
-        return self
+        return self.late(tx)
 
     def changing(self) -> Any:
         """`ordered`, to be changed."""
@@ -66,7 +86,7 @@ class SetValue(Value):
         keys = other.iterate(tx) if isinstance(other, DictValue) else other.items.values()
         self.items = {key.key(): key for key in keys}
         self.ordered = self.kind(keys_of(other))
-        return self
+        return self.late(tx)
 
     def python_type(self) -> type:
         """set or frozenset."""
@@ -101,7 +121,7 @@ class SetValue(Value):
     def iterate(self, tx: Translator) -> Sequence[Value]:
         """The items, in the order of the real set where Python's order can be known."""
         if len(self.items) > 1:
-            if not all(item.is_constant() for item in self.items.values()):
+            if not self._order_is_known():
                 raise Unsupported("iterate", f"{self.describe()}: its order is not known")
             return [self.items[key] for key in self.ordered]
         return list(self.items.values())
@@ -113,21 +133,22 @@ class SetValue(Value):
     def binary(self, tx: Translator, function: Callable[..., Any], left: Value, right: Value) -> Value | None:
         """Set algebra and comparison."""
         if isinstance(left, DictView) or isinstance(right, DictView):
-            return with_views(tx, function, left, right)
+            of_views: Value | None = REGISTRY["with_views"](tx, function, left, right)
+            return of_views
         if not (isinstance(left, SetValue) and isinstance(right, SetValue)):
             return None
-        if function in _COMPARISONS:
+        if function in COMPARISONS:
             return constant(function(left.items.keys(), right.items.keys()))
-        plain = _IN_PLACE.get(function)
+        plain = IN_PLACE.get(function)
         if plain is not None and left.kind is set:
             tx.effects.mutated(left)
-            left.items = _combined(plain, left.items, right.items)
+            left.items = combined(plain, left.items, right.items)
             return left.chosen(tx, function(left.changing(), right.ordered))
         function = plain or function
-        if function not in _ALGEBRA:
+        if function not in ALGEBRA:
             return None
         result = SetValue(left.kind)
-        result.items = _combined(function, left.items, right.items)
+        result.items = combined(function, left.items, right.items)
         return result.chosen(tx, function(left.ordered, right.ordered))
 
     def getattr(self, tx: Translator, name: str) -> Value:
@@ -141,13 +162,15 @@ class SetValue(Value):
         """A method from the tables."""
         if name in _BY_OPERATOR:
             return self._combined_with(tx, name, args)
+        if name == "__init__" and self.kind is frozenset:
+            return constant(None)
         if name in _MUTATING and self.kind is set:
             tx.effects.mutated(self)
-            return with_arguments(_MUTATING[name], tx, self, *args, **kwargs) or constant(None)
+            return call_method_with(_MUTATING[name], name, tx, self, args, kwargs) or constant(None)
         method = _METHODS.get(name)
         if method is None:
-            raise Unsupported("call", f"{self.describe()}.{name}")
-        result: Value = with_arguments(method, tx, self, *args, **kwargs)
+            return operator_method(tx, self, name, args)
+        result: Value = call_method_with(method, name, tx, self, args, kwargs)
         return result
 
     def _combined_with(self, tx: Translator, name: str, args: Sequence[Value]) -> Value:
@@ -162,7 +185,7 @@ class SetValue(Value):
         items, given = self.items, []
         for arg in args:
             other = arg if isinstance(arg, SetValue) else SetValue().made_from(tx, arg)
-            items = _combined(_IN_PLACE.get(function, function), items, other.items)
+            items = combined(IN_PLACE.get(function, function), items, other.items)
             given.append(keys_of(arg) if isinstance(arg, (SetValue, DictValue)) else list(other.items))
         real = getattr(self.changing() if in_place else self.ordered, name)(*given)
         result.items = items if args else dict(items)
@@ -196,7 +219,11 @@ class SetValue(Value):
     def reconstruct(self, codegen: Codegen) -> None:
         """Push the items, then a set of them."""
         frozen = self.kind is frozenset
-        self._check_order(codegen)
+        if not self._has_order_of_items(codegen):
+            self._copy_order(codegen)
+            return
+        if frozen and self.filled_late() and not all(item.source is not None for item in self.items.values()):
+            raise Unsupported("reconstruct", f"{self.describe()}, of objects with __hash__ that were made here,")
         if frozen:
             codegen.push_null()
             codegen.const(frozenset)
@@ -206,19 +233,34 @@ class SetValue(Value):
         if frozen:
             codegen.call(1)
 
-    def _check_order(self, codegen: Codegen) -> None:
-        """A set that is made of the items anew, or emptied and filled with them, has the order of this one."""
-        if not all(item.is_constant() for item in self.items.values()):
-            return
+    def _copy_order(self, codegen: Codegen) -> None:
+        """Push a copy of a set of constants, where copies have its order."""
+        known = self.ordered.copy()
+        copied = set(known)
+        if codegen.effects.refills(self):
+            copied = set()
+            copied.update(set(known))
+        if not all(item.is_constant() for item in self.items.values()) or list(copied) != list(self.ordered):
+            raise Unsupported("reconstruct", f"{self.describe()}, whose order comes of how it was made,")
+        for item in self.items.values():
+            codegen.effects.refuse_local_class(item.as_constant())
+        codegen.push_null()
+        codegen.const(self.kind)
+        codegen.const(known)
+        codegen.call(1)
+
+    def _has_order_of_items(self, codegen: Codegen) -> bool:
+        """Whether a set that is made of the items anew, or emptied and filled with them, has the order of this one."""
+        if not self._order_is_known():
+            return True
         made: set[Any] = set()
         for key in self.items:
             made.add(key)
         fresh: Any = frozenset(made) if self.kind is frozenset else made
-        if codegen.effects.refills(self):
+        if codegen.effects.refills(self) and not self.filled_late():
             fresh = set()
             fresh.update(made)
-        if list(fresh) != list(self.ordered):
-            raise Unsupported("reconstruct", f"{self.describe()}, whose order comes of how it was made,")
+        return list(fresh) == list(self.ordered)
 
     def describe(self) -> str:
         """The type and the number of items."""
@@ -227,14 +269,15 @@ class SetValue(Value):
 
 def keys_of(other: SetValue | DictValue) -> Any:
     """A set or dict of the same keys: Python looks at those of a plain dict all at once, not one by one."""
-    return other.ordered if isinstance(other, SetValue) else _of_kind(other.python_type()).fromkeys(other.items)
+    return other.ordered if isinstance(other, SetValue) else kind_of_dict(other.python_type()).fromkeys(other.items)
 
 
 class _OtherDict(dict[Any, Any]):
     """A dict of a class of its own, from whose keys Python makes a set one by one."""
 
 
-def _of_kind(cls: type) -> type[dict[Any, Any]]:
+def kind_of_dict(cls: type) -> type[dict[Any, Any]]:
+    """A dict that sets are made from as from one of class `cls`."""
     return dict if cls is dict else _OtherDict
 
 
@@ -278,16 +321,16 @@ def _iterator_at(items: Set[Any], index: int) -> Iterator[Any]:
     return iterator
 
 
-_COMPARISONS = frozenset((operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge))
+COMPARISONS = frozenset((operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge))
 
-_ALGEBRA = frozenset((operator.or_, operator.and_, operator.sub, operator.xor))
+ALGEBRA = frozenset((operator.or_, operator.and_, operator.sub, operator.xor))
 
 _ALIKE = frozenset((bool, int, float, complex))
 """Types of which one may equal another: 1, True and 1.0 are one item of a set."""
 
 _ONE_BY_ONE = {"update": SetValue._updated, "difference_update": SetValue._reduced}
 
-_IN_PLACE = {
+IN_PLACE = {
     operator.ior: operator.or_, operator.iand: operator.and_, operator.isub: operator.sub, operator.ixor: operator.xor,
 }  # fmt: skip
 
@@ -298,9 +341,10 @@ _BY_OPERATOR = {
 }  # fmt: skip
 
 
-def _combined(
+def combined(
     function: Callable[..., Any], left: Mapping[Any, Value], right: Mapping[Any, Value]
 ) -> dict[Any, Value]:
+    """The items of both, of whose keys `function` says which stay."""
     keys = function(left.keys(), right.keys())
     both = {**right, **left}
     return {key: both[key] for key in (*left, *right) if key in keys}
@@ -312,15 +356,16 @@ def _add(tx: Translator, self: SetValue, item: Value) -> None:
 
 def _sought(tx: Translator, item: Value) -> Any:
     """The key to look for: that of a set is the frozen set of its items."""
-    return frozenset(item.items) if isinstance(item, SetValue) else checked_key(tx, item)
+    items = getattr(item, "storage", item)
+    if isinstance(items, SetValue) and (item is items or not item.is_hashable()):
+        return frozenset(items.items)
+    return checked_key(tx, item)
 
 
 def _remove(tx: Translator, self: SetValue, item: Value) -> None:
     key = _sought(tx, item)
     if self.items.pop(key, None) is None:
-        if isinstance(item, SetValue):
-            raise Unsupported("raises", "KeyError of a set")
-        tx.raise_observed(KeyError, item.as_constant())
+        raise_key_error(tx, item)
     self.changing().discard(key)
 
 
@@ -333,10 +378,12 @@ def _discard(tx: Translator, self: SetValue, item: Value) -> None:
 def _pop(tx: Translator, self: SetValue) -> Value:
     if not self.items:
         tx.raise_observed(KeyError, "pop from an empty set")
-    if len(self.items) > 1:
-        raise Unsupported("call", "set.pop: which item is not known")
-    self.changing().pop()
-    return self.items.popitem()[1]
+    if len(self.items) > 1 and (self.source is not None or not self._order_is_known()):
+        raise Unsupported("call", "set.pop: which item is not known")  # where Python begins to look, none can see
+    if not self._order_is_known():
+        self.changing().pop()
+        return self.items.popitem()[1]
+    return self.items.pop(self.changing().pop())
 
 
 def _clear(tx: Translator, self: SetValue) -> None:
@@ -398,16 +445,30 @@ def build_set(tx: Translator, obj: Any, source: Source | None) -> Value:
     what is made of it inherits."""
     if type(obj) not in (set, frozenset):
         return REGISTRY["object"](tx, obj, source)
-    value = SetValue(type(obj), source)
+    return items_of_set(tx, obj, type(obj), source)
+
+
+def items_of_set(tx: Translator, obj: Any, kind: type, source: Source | None) -> SetValue:
+    """The items of a real set or frozenset, or of an instance of a subclass, as one of `kind`."""
+    value = SetValue(kind, source)
     items = [from_python(tx, item) for item in obj]
     for item, real in zip(items, obj):
         _guard_held(tx, item, real)
-    value.filled(tx, items)
+    with tx.effects.sealed("__hash__ of what is in a set"):  # which nobody calls now
+        SetValue(frozenset).filled(tx, items)
+    keys = [checked_key(tx, item) for item in items]
+    value.items, value.ordered = dict(zip(keys, items)), value.kind(keys)
     same: Callable[[Any], bool] = frozenset(obj).__eq__
     if all(item.is_constant() for item in value.items.values()):
-        value.ordered, value.shared = obj, type(obj) is set
+        value.ordered, value.shared = obj, kind is set
         order, same_types = list(obj), same_kinds(obj)
         same = lambda real: list(real) == order and same_types(real)
+    elif value.filled_late():
+        held = list(obj)
+        ordered = [key.value for key in value.ordered if isinstance(key, HashedKey)]
+        if len(ordered) != len(held) or any(getattr(o, "real", None) is not h for o, h in zip(ordered, held)):
+            raise Unsupported("unknown-type", f"{value.describe()}, whose order comes of how it was made")
+        same = lambda real: len(real) == len(held) and all(map(operator.is_, real, held))
     if source is not None:
         tx.guards.add(source, "TYPE_MATCH", type(obj))
         tx.guards.add(source, "LAMBDA", (same, f"{{}} == {set(obj)!r}"))
@@ -429,44 +490,3 @@ FRESH[set] = FRESH[frozenset] = lambda tx, obj: build_set(tx, obj, None)
 def make_set(tx: Translator, items: Sequence[Value]) -> Value:
     """A set made in the trace."""
     return SetValue(set).filled(tx, items)
-
-
-def with_views(tx: Translator, function: Callable[..., Any], left: Value, right: Value) -> Value | None:
-    """Set algebra and comparison where a side is a view of a dict's keys or pairs. The result is always a new set:
-    `s |= view` binds another to `s`."""
-    sides = [_as_set(tx, side) for side in (left, right)]
-    if not all(isinstance(side, SetValue) for side in sides):
-        return None
-    if function in _COMPARISONS:
-        return constant(function(sides[0].items.keys(), sides[1].items.keys()))
-    function = _IN_PLACE.get(function, function)
-    if function not in _ALGEBRA:
-        return None
-    real = function(*[_real_side(tx, side) for side in (left, right)])
-    result = SetValue(type(real))
-    result.items = _combined(function, sides[0].items, sides[1].items)
-    return result.chosen(tx, real)
-
-
-REGISTRY["with_views"] = with_views
-
-
-def _as_set(tx: Translator, value: Value) -> Any:
-    """A view of a dict's keys or pairs as a set; other values as they are."""
-    if not isinstance(value, DictView) or value.what == "values":
-        return value
-    items = value.iterate(tx)
-    if value.what == "items" and not all(pair.is_constant() for pair in items):
-        raise Unsupported("operator", f"a set operation to {value.describe()}")  # which are equal, their values say
-    return SetValue().filled(tx, items)
-
-
-def _real_side(tx: Translator, value: Value) -> Any:
-    """A set, or view of a dict, of the same keys that was made in the same way."""
-    if isinstance(value, SetValue):
-        return value.ordered
-    assert isinstance(value, DictView)
-    kind = _of_kind(value.of)
-    if value.what == "keys":
-        return kind.fromkeys(item.key() for item in value.iterate(tx)).keys()
-    return kind(item.key() for item in value.iterate(tx)).items()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...breaks.unsupported import Unsupported
 from ...sources.source import AttrSource, Source
+from ..core.attributes import is_python_method
 from ..core.base import Value
 from ..core.constant import REGISTRY, constant
 from ..core.operators import COMPARISONS, apply
@@ -93,7 +94,9 @@ def position(tx: Translator, key: Value, message: str = "list indices must be in
         return int(as_index(tx, key))
     if hasattr(kind, "__index__") and key.is_constant():
         return int(key.as_constant())
-    if key.is_constant():
+    if is_python_method(getattr(kind, "__index__", None)):
+        return as_index(tx, key)
+    if key.is_constant() or not hasattr(kind, "__index__"):
         tx.raise_observed(TypeError, f"{message}, not {kind.__name__}")
     raise Unsupported("subscript", f"a sequence by {key.describe()}")
 

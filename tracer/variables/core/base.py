@@ -89,6 +89,12 @@ class Value:
 
     def iterate(self, tx: Translator) -> Sequence[Value]:
         """All items of iter(value); for what is finite and has no side effect when iterated."""
+        return self._refuse_iteration(tx)
+
+    def _refuse_iteration(self, tx: Translator) -> NoReturn:
+        kind = type(self.as_constant()) if self.is_constant() else object
+        if kind is not object and not hasattr(kind, "__iter__") and not hasattr(kind, "__getitem__"):
+            tx.raise_observed(TypeError, f"'{kind.__name__}' object is not iterable")
         raise Unsupported("iterate", self.describe())
 
     def next(self, tx: Translator) -> Value | None:
@@ -100,7 +106,7 @@ class Value:
 
     def iter(self, tx: Translator) -> Value:
         """iter(value)."""
-        raise Unsupported("iterate", self.describe())
+        return self._refuse_iteration(tx)
 
     def binary(self, tx: Translator, function: Callable[..., Any], left: Value, right: Value) -> Value | None:
         """function(left, right) for a binary function of the `operator` module, one of whose operands this is.
@@ -119,6 +125,8 @@ class Value:
 
     def length(self, tx: Translator) -> Value:
         """len(value)."""
+        if not hasattr(self.python_type(), "__len__"):
+            tx.raise_observed(TypeError, f"object of type '{self.python_type().__name__}' has no len()")
         raise Unsupported("call", f"len() of {self.describe()}")
 
     def is_hashable(self) -> bool:
@@ -128,6 +136,10 @@ class Value:
     def without_hash(self) -> type:
         """The type that the TypeError of hash(value) names."""
         return self.python_type()
+
+    def hashed_by_program(self, tx: Translator) -> bool:
+        """Whether the class says how hash(value) is computed; `key` has what it gave when it was asked last."""
+        return False
 
     def key(self) -> Any:
         """What stands for this object as a key of a dict or item of a set: the constant itself, or this value. Raises
@@ -234,7 +246,7 @@ def with_arguments(function: Callable[..., Any], *args: Any, **kwargs: Any) -> A
         return function(*args, **kwargs)
     except TypeError as error:
         if error.__traceback__ is not None and error.__traceback__.tb_next is None:
-            raise Unsupported("raises", f"TypeError: {error}") from error
+            raise Unsupported("raises", f"TypeError: {error}", arguments=True) from error
         raise
 
 
@@ -415,7 +427,12 @@ class Trace(Protocol):
     told_apart: dict[type, dict[Value, None]]
     referents: set[Value]
     reentrant: list[CodeType]
+    caught_warnings: list[Any]
 
+    @property
+    def identities(self) -> Any: ...
+    @property
+    def active(self) -> Translator | None: ...
     @property
     def graph(self) -> Graph: ...
     @property

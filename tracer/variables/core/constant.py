@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import enum
 import operator
+import typing
 from collections.abc import Callable, Collection, Mapping, Sequence
 from types import (
     BuiltinMethodType,
@@ -110,10 +111,13 @@ class ConstantValue(Value):
 
     def call(self, tx: Translator, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         """`dict[str, int](...)` makes a dict; other constants are not called."""
-        origin = self.value.__origin__ if type(self.value) is GenericAlias else None
-        if origin not in (dict, list, set, frozenset, tuple):
+        if not isinstance(self.value, (GenericAlias, _ALIAS)):
             return super().call(tx, args, kwargs)
-        return REGISTRY["from_python"](tx, origin).call(tx, args, kwargs)
+        origin: Any = self.value.__origin__  # type: ignore[union-attr]
+        made: Value = REGISTRY["from_python"](tx, origin).call(tx, args, kwargs)
+        if made.python_type().__dictoffset__:
+            made.setattr(tx, "__orig_class__", self)
+        return made
 
     def call_method(self, tx: Translator, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         """A method of the object, run for real when all arguments are constants."""
@@ -310,6 +314,9 @@ class ItemsIterator(OneByOneIterator):
         codegen.build("BUILD_TUPLE", len(rest))
         codegen.call(1)
 
+
+_ALIAS = type(typing.List[int])  # noqa: UP006
+"""The type of `Module[T]`, where the class is generic."""
 
 REGISTRY: dict[str, Callable[..., Any]] = {}
 """Hooks that later modules fill in, so that constants need not import what is built on them: `from_python` and

@@ -21,6 +21,11 @@ def is_marked_for_others(function: Any) -> bool:
         getattr(original, "__name__", "") == "_init_group")
 
 
+def is_compiled_by_stock(function: Any) -> bool:
+    """Whether torch.compile made the function, and not what disables it."""
+    return "_torchdynamo_wrapper_id" in function.__dict__ and not getattr(function, "_torchdynamo_disable", False)
+
+
 def refuse_marked(function: Any) -> None:
     """Functions that the program marked as not to be compiled, and machinery of torch that must run for real, break the
     graph."""

@@ -108,7 +108,7 @@ while the program runs."""
 
 def is_pure(function: Any) -> bool:
     """Whether `function` may be run for real when all its arguments are constants."""
-    if id(function) in PURE or function == dict.fromkeys:  # a method that is bound anew each time
+    if id(function) in PURE:
         return True
     name = getattr(function, "__name__", "")
     return getattr(function, "__module__", None) in _PURE_MODULES and ("available" in name or name in _PURE_NAMES)

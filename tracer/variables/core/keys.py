@@ -1,15 +1,19 @@
-"""What stands for Values as keys of dicts and items of sets: objects by identity, others by equality."""
+"""What stands for Values as keys of dicts and items of sets: objects by identity, or as their class says, others by
+equality."""
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterable, Iterator
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
+from ...breaks.unsupported import Unsupported
 from ..containers.sequences import TupleValue
-from .attributes import special
+from .attributes import is_python_method, method_of, special
 from .base import Value
-from .operators import tell_apart
-from .registry import is_stable
+from .constant import REGISTRY
+from .operators import equal, tell_apart
+from .registry import from_python, is_stable
 
 if TYPE_CHECKING:
     from .base import Translator
@@ -18,9 +22,77 @@ _IMMUTABLE = 1 << 8
 """Py_TPFLAGS_IMMUTABLETYPE: no class that a `class` statement makes has it."""
 
 
+class HashedKey:
+    """An object whose class has `__hash__` of its own, with what that gave: found by this number, then by what
+    `__eq__` says of it and another key."""
+
+    __slots__ = ("number", "trace", "value")
+
+    def __init__(self, tx: Translator, value: Value, number: int) -> None:
+        self.trace = tx.trace
+        self.value = value
+        self.number = number
+
+    def __hash__(self) -> int:
+        return self.number
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, HashedKey) and other.value is self.value:
+            return True
+        tx = self.trace.active
+        assert tx is not None
+        # Python asks once, a dict of the trace perhaps more often
+        with tx.effects.sealed(f"__eq__ of {self.value.describe()}, a key,"):
+            return equal(tx, self.value, _value_of(tx, other))
+
+
+def _value_of(tx: Translator, key: Any) -> Value:
+    if isinstance(key, HashedKey):
+        return key.value
+    if isinstance(key, tuple):
+        return REGISTRY["make_tuple"](tx, [_value_of(tx, part) for part in key])
+    return key if isinstance(key, Value) else from_python(tx, key)
+
+
+def hash_by_program(tx: Translator, value: Value) -> None:
+    """Ask the objects in `value` for their hash, whose class says how it is computed: `key` has it then."""
+    if value.hashed_by_program(tx):
+        number = hash_of(tx, value)
+        before = getattr(value, "hashed", None)
+        if before is not None and before.number != number:
+            raise Unsupported("call", f"hash() of {value.describe()}, which is another than before,")
+        if before is None:
+            value.hashed = HashedKey(tx, value, number)  # type: ignore[attr-defined]
+    elif isinstance(value, TupleValue):
+        for item in value.items:
+            hash_by_program(tx, item)
+
+
+def hash_of(tx: Translator, value: Value) -> int:
+    """hash(value). Raises Unsupported where it is a number that only the running program knows."""
+    check_hash(tx, value)
+    cls = value.python_type()
+    found = special(tx, cls, "__hash__")
+    if value.hashed_by_program(tx) and is_python_method(found):
+        number = method_of(tx, cls, "__hash__", found).call(tx, [value], {}).as_constant()
+        if not isinstance(number, int):
+            tx.raise_observed(TypeError, "__hash__ method should return an integer")
+        fits = -(sys.maxsize + 1) <= number <= sys.maxsize
+        return -2 if number == -1 else int(number) if fits else hash(number)
+    storage = getattr(value, "storage", None)  # a subclass of tuple
+    if isinstance(value, TupleValue):  # perhaps with an `__eq__` of its own
+        key: Any = tuple(checked_key(tx, item) for item in value.items)
+    else:
+        key = checked_key(tx, value if storage is None else storage)
+    if any(objects_of(key)):
+        raise Unsupported("call", f"hash() of {value.describe()}")
+    return hash(key)
+
+
 def checked_key(tx: Translator, key: Value) -> Any:
     """What stands for `key` in the dict; TypeError in the program when its type has no hash."""
     check_hash(tx, key)
+    hash_by_program(tx, key)
     found = key.key()
     objects = list(objects_of(found))
     tell_apart(tx, *objects)
@@ -45,9 +117,23 @@ def _guard_identities(tx: Translator, key: Value, found: Any) -> None:
     by_identity = isinstance(found, FunctionType) or (isinstance(found, float) and found != found)
     if by_identity and key.source is not None and not is_stable(key.source):
         tx.guards.add(key.source, "ID_MATCH", found)
-    elif isinstance(key, TupleValue):
+    elif isinstance(key, TupleValue) and isinstance(found, tuple):
         for item, part in zip(key.items, found):
             _guard_identities(tx, item, part)
+
+
+def is_plain(key: Any) -> bool:
+    """Whether a key is a constant, of which nothing is an object of the trace."""
+    if isinstance(key, (tuple, frozenset)):
+        return all(map(is_plain, key))
+    return not isinstance(key, (Value, HashedKey))
+
+
+def has_hashed(keys: Iterable[Any]) -> bool:
+    """Whether a class of the program says how one of the keys, or a part of it, is found."""
+    return any(
+        isinstance(key, HashedKey) or (isinstance(key, (tuple, frozenset)) and has_hashed(key)) for key in keys
+    )
 
 
 def objects_of(key: Any) -> Iterator[Value]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...breaks.unsupported import Unsupported
 from ...sources.source import ComputedSource
+from ..python.operand_errors import OPERATORS, refuse_types
 from .base import Value
 from .constant import REGISTRY, constant, fold
 
@@ -37,6 +38,7 @@ def apply(tx: Translator, function: Callable[..., Any], *args: Value) -> Value:
         return constant(same(tx, left, right))
     if function is operator.ne:
         return constant(not same(tx, left, right))
+    refuse_types(tx, function, left, right)
     plain = IN_PLACE.get(function)
     if plain is not None:
         return apply(tx, plain, *args)
@@ -143,6 +145,15 @@ REFLECTED: dict[Callable[..., Any], tuple[str, str]] = {
 }  # fmt: skip
 """The special method of each binary operator, and the one asked of the right operand."""
 
+_BY_METHOD = {
+    **{right: (function, True) for function, (left, right) in REFLECTED.items()},
+    **{left: (function, False) for function, (left, right) in REFLECTED.items()},
+    **{f"__{function.__name__}__": (function, False) for function in IN_PLACE},
+}
+"""The operator behind a special method, and whether it is the one of the right operand."""
+
+OPERATORS.update(_BY_METHOD)
+
 COMPARISONS = frozenset((operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge))
 """Those whose reflected form is asked for also where both operands have one type."""
 
@@ -150,6 +161,19 @@ UNARY: dict[Callable[..., Any], str] = {
     operator.neg: "__neg__", operator.pos: "__pos__", operator.invert: "__invert__", operator.index: "__index__",
     operator.abs: "__abs__",
 }  # fmt: skip
+
+
+def operator_method(tx: Translator, owner: Value, name: str, args: Sequence[Value]) -> Value:
+    """`owner.__lt__(other)`, and other special methods behind operators, of a builtin container."""
+    known = _BY_METHOD.get(name)
+    if known is None or len(args) != 1:
+        raise Unsupported("call", f"{owner.describe()}.{name}")
+    function, reflected = known
+    other = getattr(args[0], "storage", None) or args[0]
+    found = owner.binary(tx, function, *((other, owner) if reflected else (owner, other)))
+    if found is None and function not in COMPARISONS and not issubclass(owner.python_type(), (set, frozenset)):
+        raise Unsupported("raises", f"TypeError: {owner.describe()}.{name} of {other.describe()}")
+    return found if found is not None else constant(NotImplemented)
 
 
 def _apply_numbers(tx: Translator, function: Callable[..., Any], args: Sequence[Value]) -> Value:

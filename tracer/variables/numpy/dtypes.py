@@ -15,6 +15,7 @@ from ...breaks.unsupported import Unsupported
 from ...sources.source import Source
 from ..core.base import Value
 from ..core.constant import ConstantValue
+from ..core.handlers import pure
 from ..core.registry import OPAQUE_CONSTANTS, builds
 from ..python.symbolic_numbers import NumberValue
 
@@ -39,7 +40,8 @@ def build_dtype(tx: Translator, obj: np.dtype[Any], source: Source | None) -> Va
     return ConstantValue(obj, source)
 
 
-OPAQUE_CONSTANTS.update(type(dtype) for dtype in TORCH_DTYPES)
+OPAQUE_CONSTANTS.update((np.iinfo, np.finfo, *(type(dtype) for dtype in TORCH_DTYPES)))
+pure(np.dtype, np.iinfo, np.finfo)
 
 
 def torch_dtype(dtype: np.dtype[Any], what: str) -> torch.dtype:

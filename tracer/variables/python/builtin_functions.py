@@ -9,7 +9,7 @@ import torch
 
 from ...breaks.unsupported import Unsupported
 from ...sources.source import AttrSource, KnownSource, Source
-from ..core.base import Value
+from ..core.base import Value, with_arguments
 from ..core.constant import REGISTRY, fold
 from ..core.handlers import handler_of, is_pure
 from ..core.registry import build, builds, from_python, importable, is_library, is_stable
@@ -90,6 +90,9 @@ class BuiltinValue(Value):
         owner = getattr(function, "__self__", None)
         if isinstance(owner, GetSetDescriptorType) and function.__name__ == "__get__":  # Tensor.shape.__get__(x)
             return args[0].getattr(tx, owner.__name__)
+        if isinstance(owner, type) and issubclass(owner, dict) and function.__name__ == "fromkeys":
+            made: Value = with_arguments(REGISTRY["fromkeys"], tx, owner, *args, **kwargs)
+            return made
         if isinstance(owner, (str, bytes, tuple, int, float)):
             return fold(tx, function, args, kwargs)
         raise Unsupported("call", self.describe())

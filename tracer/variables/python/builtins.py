@@ -22,13 +22,15 @@ from ..core.attributes import SuperValue, can_be_called, is_python_method, speci
 from ..core.base import ObservedException, Value, collected, each, with_arguments
 from ..core.constant import REGISTRY, constant, fold, is_none
 from ..core.handlers import handles
-from ..core.keys import check_hash
+from ..core.keys import check_hash, hash_of
 from ..core.operators import apply
 from ..core.registry import from_python
 from ..strings.strings import GivenText, TextValue, number_text, text_of
 from ..torch.tensor import TensorValue
 from ..torch.tensor_constructors import warned_of_history
+from .exceptions import ExceptionValue
 from .float_sum import add_up
+from .identities import identity_of
 from .instance_checks import is_instance, is_subclass
 from .objects import ObjectValue
 from .symbolic_numbers import NumberValue
@@ -118,23 +120,23 @@ def _id(tx: Translator, value: Value) -> Value:
     if real is None and value.is_constant():
         real = value.as_constant()
     if real is None or (isinstance(value, TensorValue) and value.source is None):
-        raise Unsupported("call", f"id() of {value.describe()}")
+        if value.source is not None or not value.identified or not isinstance(value, _MADE):
+            raise Unsupported("call", f"id() of {value.describe()}")
+        return identity_of(tx, value)
     if value.source is not None:
         tx.guards.add(value.source, "ID_MATCH", real)
     return constant(id(real))
 
 
+_MADE = TensorValue, ObjectValue, ListValue, DictValue, SetValue, ExceptionValue
+"""What is one object of its own, where the trace makes it."""
+
+
 def _hash(tx: Translator, value: Value) -> Value:
-    if isinstance(value, ObjectValue) and is_python_method(special(tx, value.cls, "__hash__")):
-        number = value.call_method(tx, "__hash__", [], {}).as_constant()
-        if not isinstance(number, int):
-            tx.raise_observed(TypeError, "__hash__ method should return an integer")
-        fits = -(sys.maxsize + 1) <= number <= sys.maxsize
-        return constant(-2 if number == -1 else int(number) if fits else hash(number))
     check_hash(tx, value)
-    if not value.is_constant():
-        raise Unsupported("call", f"hash() of {value.describe()}")
-    return fold(tx, hash, [value])
+    if value.is_constant():
+        return fold(tx, hash, [value])
+    return constant(hash_of(tx, value))
 
 
 def _super(tx: Translator, *args: Value) -> Value:

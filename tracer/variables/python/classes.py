@@ -38,6 +38,7 @@ from .enums import is_plain_enum, member_of
 from .exceptions import make_exception
 from .instance_checks import by_class, subclasses
 from .instances import new_object
+from .operand_errors import refuse_construction
 from .partials import MethodValue
 
 if TYPE_CHECKING:
@@ -289,6 +290,8 @@ class BuiltinNew(Value):
 def instantiate(tx: Translator, cls_value: ClassValue, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
     """type.__call__: `__new__`, then `__init__`, both interpreted where they are written in Python."""
     cls = cls_value.cls
+    if id(cls) in PURE:
+        return fold(tx, cls, args, kwargs)
     new = special(tx, cls, "__new__")
     function = getattr(new, "__func__", new)
     if isinstance(function, FunctionType):
@@ -296,10 +299,12 @@ def instantiate(tx: Translator, cls_value: ClassValue, args: Sequence[Value], kw
         if not issubclass(made.python_type(), cls):
             return made
     elif _is_made_by_builtin(cls):
+        if issubclass(cls, (tuple, frozenset)):
+            given = kwargs if not is_python_method(special(tx, cls, "__init__")) else {}
+            if len(args) > 1 or given:
+                refuse_construction(tx, cls, len(args), given)
         items = args[0].iterate(tx) if args and issubclass(cls, (tuple, frozenset)) else ()
         made = new_object(tx, cls, items)
-    elif id(cls) in PURE:
-        return fold(tx, cls, args, kwargs)
     elif getattr(cls, "__abstractmethods__", None) and new is object.__new__:
         return fold(tx, object.__new__, [cls_value])  # raises
     else:

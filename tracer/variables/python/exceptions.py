@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from types import GetSetDescriptorType, MemberDescriptorType, TracebackType
+from types import GetSetDescriptorType, MemberDescriptorType, NoneType, TracebackType
 from typing import TYPE_CHECKING, Any
 
 from ...breaks.unsupported import Unsupported
@@ -72,6 +72,10 @@ class ExceptionValue(Value):
             if issubclass(self.cls, OSError) and len(self.args) > 2:  # it takes the names of files out
                 return fold_result(tx, self.as_real().args)
             return REGISTRY["make_tuple"](tx, list(self.args))
+        if name == "exceptions" and issubclass(self.cls, BaseExceptionGroup) and len(self.args) == 2:
+            return REGISTRY["make_tuple"](tx, self.args[1].iterate(tx))
+        if name == "message" and issubclass(self.cls, BaseExceptionGroup) and len(self.args) == 2:
+            return self.args[0]
         if name == "value" and issubclass(self.cls, StopIteration):
             return self.args[0] if self.args else constant(None)
         if name == "code" and issubclass(self.cls, SystemExit) and len(self.args) == 1:
@@ -99,10 +103,12 @@ class ExceptionValue(Value):
         if name in ("__str__", "__repr__"):
             return constant((str if name == "__str__" else repr)(self.as_real()))
         if name == "add_note":
+            if len(args) != 1 or not issubclass(args[0].python_type(), str):
+                raise Unsupported("raises", f"TypeError: {self.describe()}.add_note")
             notes = self.attributes.setdefault("__notes__", REGISTRY["make_list"](tx, []))
             return notes.call_method(tx, "append", args, {})
         if name == "with_traceback":
-            self.attributes["__traceback__"] = args[0]
+            self.setattr(tx, "__traceback__", args[0])
             return self
         raise Unsupported("call", f"{self.describe()}.{name}")
 
@@ -133,9 +139,18 @@ class ExceptionValue(Value):
             self.args = tuple(value.iterate(tx))
             return
         found = lookup(self.cls, name)
-        if isinstance(found, property) or is_data_descriptor(found):
-            raise Unsupported("attribute", f"{self.describe()}.{name}")
+        in_c = isinstance(found, (MemberDescriptorType, GetSetDescriptorType)) and name not in LINKS
+        if isinstance(found, property) or is_data_descriptor(found) or in_c:
+            raise Unsupported("set-attribute", f"{self.describe()}.{name}")
+        kind = value.python_type()
+        if name in ("__cause__", "__context__") and not issubclass(kind, (BaseException, NoneType)):
+            what = f"exception {name.strip('_')} must be None or derive from BaseException"
+            tx.raise_observed(TypeError, what)
+        if name == "__traceback__" and not issubclass(kind, (TracebackType, NoneType)):
+            tx.raise_observed(TypeError, "__traceback__ must be a traceback or None")
         self.attributes[name] = value
+        if name == "__cause__":
+            self.attributes["__suppress_context__"] = constant(True)
 
     def reconstruct(self, codegen: Codegen) -> None:
         """The exception with its arguments and attributes, for one that was never raised. One that was has a traceback
@@ -166,6 +181,9 @@ def unraised(cls: type[BaseException], args: tuple[Any, ...], values: tuple[Any,
     return exception
 
 
+_WITH_KEYWORDS = (ImportError, AttributeError, NameError)
+"""Exceptions of Python whose constructors take keywords."""
+
 _NOT_ASKED = ("__new__", "__setattr__", "__bool__", "__len__", "__eq__", "__ne__")
 """Methods that an ExceptionValue does not ask a class of the program for."""
 
@@ -181,6 +199,8 @@ def make_exception(
     init = special(tx, exc_type, "__init__")
     if is_python_method(init):
         bind(tx, init, "__init__", value, exc_type, None).call(tx, args, kwargs or {})
+    elif kwargs and not issubclass(exc_type, _WITH_KEYWORDS):
+        tx.raise_observed(TypeError, f"{exc_type.__name__}() takes no keyword arguments")
     elif kwargs:
         raise Unsupported("raises", f"{exc_type.__qualname__} with keyword arguments")
     return value

@@ -18,6 +18,7 @@ from ..core.attributes import can_be_called, lookup
 from ..core.base import ObservedException, Value, each
 from ..core.constant import REGISTRY, constant
 from ..core.handlers import handler_of, handles, is_pure
+from ..core.keys import checked_key
 from ..core.operators import COMPARISONS, apply
 from ..core.registry import build, builds, from_python, is_library, is_stable
 from .builtin_functions import BuiltinValue
@@ -221,10 +222,7 @@ class NewCachedFunction(Value):
 
     def call(self, tx: Translator, args: Args, kwargs: Kwargs) -> Value:
         """From the cache, or the call."""
-        for value in (*args, *kwargs.values()):
-            if not value.is_hashable():
-                tx.raise_observed(TypeError, f"unhashable type: '{value.python_type().__name__}'")
-        keys = tuple(arg.key() for arg in args), {name: value.key() for name, value in kwargs.items()}
+        keys = tuple(checked_key(tx, arg) for arg in args), {n: checked_key(tx, value) for n, value in kwargs.items()}
         key: Any = functools._make_key(*keys, self.typed)
         if key in self.cache:
             self.hits += 1

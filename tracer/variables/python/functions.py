@@ -12,7 +12,7 @@ from ...sources.source import AttrSource, CellSource, DefaultSource, Source
 from ..core.base import Value
 from ..core.binding import Signature, bind_arguments
 from ..core.constant import REGISTRY, constant
-from ..core.disabled_functions import is_marked_for_others, refuse_marked
+from ..core.disabled_functions import is_compiled_by_stock, is_marked_for_others, refuse_marked
 from ..core.identity_guards import guard_kept
 from ..core.registry import build, from_python, is_library, is_stable
 from .cells import CellValue
@@ -191,7 +191,7 @@ class FunctionValue(Value):
         if self.function is not None:
             if "_ptdebug_original" in self.function.__dict__:  # compiled by itself: here it is part of this graph
                 return self.getattr(tx, "_ptdebug_original").call(tx, args, kwargs)
-            if is_marked_for_others(self.function):
+            if is_marked_for_others(self.function) or is_compiled_by_stock(self.function):
                 return self.getattr(tx, "_torchdynamo_orig_callable").call(tx, args, kwargs)
             refuse_marked(self.function)
             known = CODES.get(self.code)
@@ -237,8 +237,14 @@ class FunctionValue(Value):
             return constant(known[name])
         if name == "__code__":
             return constant(self.code)
+        if name == "__annotations__":
+            if self.wrapped is not None:
+                return self.wrapped.getattr(tx, name)
+            parts = self.annotations.iterate(tx) if self.annotations is not None else ()
+            self.attributes[name] = made = REGISTRY["make_dict"](tx, parts[::2], parts[1::2])
+            return made
         if name == "__dict__":
-            own = {constant(n): value for n, value in self.attributes.items() if n not in _TEXTS}
+            own = {constant(n): value for n, value in self.attributes.items() if n not in (*_TEXTS, "__annotations__")}
             return REGISTRY["make_dict"](tx, list(own), list(own.values()))
         if name in ("__kwdefaults__", "__defaults__") and not self.defaults and not self.kwdefaults:
             return constant(None)
@@ -262,8 +268,6 @@ class FunctionValue(Value):
         if self.function is not None:
             codegen.const(self.function)
             return
-        if any(name not in ("__wrapped__", *_TEXTS) for name in self.attributes):
-            raise Unsupported("reconstruct", f"{self.describe()} with attributes")
         codegen.push_null()
         codegen.const(make_real_function)
         codegen.const(self.code)

@@ -39,7 +39,7 @@ def is_instance(tx: Translator, value: Value, classes: Value) -> bool:
     try:
         return _among(tx, value, classes.as_constant())
     except TypeError as error:  # what is no class; eager has other words than issubclass
-        raise Unsupported("call", f"isinstance of {value.describe()}: {error}") from error
+        raise Unsupported("raises", f"TypeError: isinstance of {value.describe()}: {error}") from error
 
 
 def _among(tx: Translator, value: Value, kinds: Any) -> bool:

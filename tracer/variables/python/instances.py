@@ -10,7 +10,8 @@ from ...sources.source import Source
 from ..containers.lists import ListValue
 from ..containers.mappings import DictValue, fill_from_real
 from ..containers.sequences import TupleValue, read_items
-from ..containers.sets import SetValue
+from ..containers.sets import SetValue, items_of_set
+from ..core.attributes import is_python_method, lookup
 from ..core.base import Value
 from ..core.constant import REGISTRY
 from ..core.registry import builds
@@ -36,6 +37,7 @@ def new_object(tx: Translator, cls: type, items: Sequence[Value] = ()) -> Object
     kind = storage_kind(cls)
     if kind in (tuple, frozenset):
         value.storage = TupleValue(items, tuple) if kind is tuple else SetValue(frozenset).filled(tx, items)
+        tx.effects.track_new(value, cls)
         return value
     if kind is not None:
         value.storage = _empty_storage(kind)
@@ -73,8 +75,12 @@ def _real_storage(tx: Translator, obj: Any, kind: type, source: Source | None) -
         storage = DictValue(OrderedDict if kind is OrderedDict else dict, source)
         fill_from_real(tx, storage, obj)
         return storage
-    if source is None or kind in (set, frozenset, deque):
+    if source is None or kind is deque:
         raise Unsupported("unknown-type", type(obj).__qualname__)
+    if kind in (set, frozenset):
+        if any(is_python_method(lookup(type(obj), name)) for name in ("__iter__", "__len__", "__eq__", "__hash__")):
+            raise Unsupported("unknown-type", type(obj).__qualname__)
+        return items_of_set(tx, obj, kind, source)
     if any(getattr(type(obj), name) is not getattr(kind, name) for name in ("__iter__", "__len__", "__getitem__")):
         raise Unsupported("unknown-type", type(obj).__qualname__)  # the trace and its guards would ask the program
     items = read_items(tx, obj, source)

@@ -1,4 +1,4 @@
-"""Handlers of library functions: dataclasses, inspect, warnings, logging, typing."""
+"""Handlers of library functions: dataclasses, inspect, logging, typing."""
 from __future__ import annotations
 
 import dataclasses
@@ -8,9 +8,9 @@ import logging
 import os
 import re
 import sys
+import traceback
 import typing
-import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.machinery import ModuleSpec
 from types import FunctionType, MethodType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -18,10 +18,12 @@ from typing import TYPE_CHECKING, Any
 from torch.torch_version import TorchVersion
 
 from ...breaks.unsupported import Unsupported
-from ..containers.sequences import TupleValue
+from ..containers.mappings import make_dict
+from ..containers.sequences import TupleValue, make_tuple
 from ..core.base import Value
 from ..core.constant import ConstantValue, constant, fold
 from ..core.handlers import NAMED, handles, pure
+from ..core.identity_guards import guard_kept
 from ..core.registry import BUILDERS_BY_NAME, BY_IDENTITY, CONSTANT_TYPES, OPAQUE_CONSTANTS, from_python
 from .classes import ClassValue
 from .exceptions import TracebackValue
@@ -91,6 +93,36 @@ def _signature(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
     return fold(tx, inspect.signature, [constant(real)], kwargs)
 
 
+def _binds(bind: Callable[..., inspect.BoundArguments]) -> None:
+    """`Signature.bind` or `bind_partial`: Python binds numbers of the arguments, the trace has what they stand for."""
+
+    @handles(bind)
+    def handler(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
+        signature, given = args[0].as_constant(), [*args[1:], *kwargs.values()]
+        names = dict(zip(kwargs, range(len(args) - 1, len(given))))
+        try:
+            bound = bind(signature, *range(len(args) - 1), **names)
+        except TypeError as error:
+            tx.raise_observed(TypeError, *error.args)
+        made = new_object(tx, inspect.BoundArguments)
+        kinds = {name: parameter.kind for name, parameter in signature.parameters.items()}
+        arguments: list[Value] = []
+        for name, numbers in bound.arguments.items():
+            if kinds[name] is inspect.Parameter.VAR_POSITIONAL:
+                arguments.append(make_tuple(tx, [given[number] for number in numbers]))
+            elif kinds[name] is inspect.Parameter.VAR_KEYWORD:
+                arguments.append(make_dict(tx, list(map(constant, numbers)), [given[n] for n in numbers.values()]))
+            else:
+                arguments.append(given[numbers])
+        made.generic_setattr(tx, "arguments", make_dict(tx, list(map(constant, bound.arguments)), arguments))
+        made.generic_setattr(tx, "_signature", args[0])
+        return made
+
+
+for _method in (inspect.Signature.bind, inspect.Signature.bind_partial):
+    _binds(_method)
+
+
 def real_callable(value: Value) -> Any:
     """The callable behind a value, as far as its signature goes; None when the trace made it."""
     if isinstance(value, FunctionValue):
@@ -123,6 +155,21 @@ def _asks(function: Any) -> None:
 
 for _function in (inspect.isclass, inspect.isfunction, inspect.ismethod, inspect.ismodule, inspect.isbuiltin):
     _asks(_function)
+
+
+@handles(typing.get_type_hints)
+def _get_type_hints(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
+    """Of a class or function that exists; its annotations, and what they name, are to stay."""
+    real = real_callable(args[0]) if len(args) == 1 else None
+    if real is None or not set(kwargs) <= {"include_extras"}:
+        raise Unsupported("call", "typing.get_type_hints")
+    options = {name: value.as_constant() for name, value in kwargs.items()}
+    try:
+        hints = typing.get_type_hints(real, **options)
+    except Exception as error:
+        raise Unsupported("raises", f"{type(error).__name__}: {error}") from error
+    guard_kept(tx, real, lambda real: typing.get_type_hints(real, **options) == hints, "the type hints")
+    return from_python(tx, hints)
 
 
 # ---- names, types ----------------------------------------------------------------------------------------------------
@@ -230,9 +277,12 @@ def _install_hooks(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
 NAMED["transformers.utils.output_capturing", "maybe_install_capturing_hooks"] = _install_hooks
 
 
-@handles(warnings.warn)
-def _warn(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
-    raise Unsupported("call", "warnings.warn")
+@handles(traceback.clear_frames)
+def _clear_frames(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
+    """Of what the trace raised the frames have ended, and let go of their variables."""
+    if len(args) != 1 or not isinstance(args[0], TracebackValue):
+        raise Unsupported("call", "traceback.clear_frames")
+    return constant(None)
 
 
 # ---- exceptions ------------------------------------------------------------------------------------------------------

@@ -20,7 +20,8 @@ from torch.autograd.graph import Node
 from ...breaks.unsupported import Unsupported
 from ...sources.display_names import in_words
 from ...sources.source import AttrSource, ItemSource, Source
-from ..containers.mappings import DictValue, DictView
+from ..containers.dict_views import DictView
+from ..containers.mappings import DictValue
 from ..containers.sequences import TupleValue
 from ..containers.slices import checked_index, checked_length
 from ..core.attributes import (
@@ -36,7 +37,7 @@ from ..core.attributes import (
     stored_in_class,
     type_source,
 )
-from ..core.base import ObservedException, Value, each
+from ..core.base import ObservedException, Value, each, with_arguments
 from ..core.constant import REGISTRY, constant
 from ..core.finalizers import refuse_visible_death
 from ..core.operators import COMPARISONS, IN_PLACE, REFLECTED, UNARY, equal
@@ -53,13 +54,14 @@ VERSION = sys.version_info[:2]
 class ObjectValue(Value):
     """An instance of `cls`. `real` is the object where it exists outside the trace."""
 
-    __slots__ = ("cls", "real", "storage")
+    __slots__ = ("cls", "hashed", "real", "storage")
 
     def __init__(self, cls: type, real: Any = None, source: Source | None = None) -> None:
         super().__init__(source)
         self.cls = cls
         self.real = real
         self.storage: Value | None = None
+        self.hashed: Any = None  # the key (see `keys.py`) of an object whose class has `__hash__` of its own
 
     def python_type(self) -> type:
         """The class."""
@@ -321,6 +323,8 @@ class ObjectValue(Value):
 
     def truth(self, tx: Translator) -> bool:
         """`__bool__`, `__len__`, or True."""
+        if None in (lookup(self.cls, "__bool__"), lookup(self.cls, "__len__")):
+            raise Unsupported("raises", f"TypeError: bool() of {self.describe()}")
         result = self._special(tx, "__bool__", [])
         if result is None:
             length = self._special(tx, "__len__", [])
@@ -351,7 +355,8 @@ class ObjectValue(Value):
     def iter(self, tx: Translator) -> Value:
         """`__iter__`."""
         if special(tx, self.cls, "__iter__") is MISSING and special(tx, self.cls, "__getitem__") is not MISSING:
-            raise Unsupported("iterate", f"{self.describe()}, which has only __getitem__")
+            by_index: Value = REGISTRY["by_index"](self)
+            return by_index
         iterator = self._required(tx, "__iter__", [], f"'{self.cls.__name__}' object is not iterable")
         kind = iterator.python_type()
         if not hasattr(kind, "__next__"):
@@ -377,6 +382,8 @@ class ObjectValue(Value):
 
     def contains(self, tx: Translator, item: Value) -> bool:
         """`__contains__`, or a search in the items."""
+        if lookup(self.cls, "__contains__") is None:
+            tx.raise_observed(TypeError, f"'{self.cls.__name__}' object is not a container")
         result = self._special(tx, "__contains__", [item])
         if result is not None:
             return result.truth(tx)
@@ -455,8 +462,15 @@ class ObjectValue(Value):
             return None
         return result
 
+    def hashed_by_program(self, tx: Translator) -> bool:
+        """Where `__hash__` is written in Python, or that of the builtin class whose items it has."""
+        frozen = isinstance(self.storage, TupleValue) or getattr(self.storage, "kind", None) is frozenset
+        return frozen or is_python_method(lookup(self.cls, "__hash__"))
+
     def key(self) -> Any:
         """Objects are keys by identity, unless their class says otherwise."""
+        if self.hashed is not None:
+            return self.hashed
         if self.cls.__hash__ is not object.__hash__ or self.cls.__eq__ is not object.__eq__:
             raise Unsupported("call", f"hash() of {self.describe()}")
         return self
@@ -480,6 +494,9 @@ class ObjectValue(Value):
         if name in _BY_ITEM and issubclass(self.cls, OrderedDict) and (args or kwargs):
             if any(is_python_method(lookup(self.cls, method)) for method in _BY_ITEM[name]):
                 raise Unsupported("call", f"{self.describe()}.{name}")
+        if name == "fromkeys":
+            made: Value = with_arguments(REGISTRY["fromkeys"], tx, self.cls, *args, **kwargs)
+            return made
         result = self.storage.call_method(tx, name, args, kwargs)
         if isinstance(result, DictView):
             result.of = self.cls
@@ -493,6 +510,17 @@ class ObjectValue(Value):
             codegen.const(self.real)
         else:
             super().reconstruct(codegen)
+
+    def create(self, codegen: Codegen, cls: type) -> None:
+        """One that cannot be filled later is made of its items."""
+        if isinstance(self.storage, TupleValue):
+            return self.storage.create(codegen, cls)
+        if issubclass(cls, frozenset) and self.storage is not None:
+            codegen.push_function(frozenset.__new__)
+            codegen.const(cls)
+            self.storage.reconstruct(codegen)
+            return codegen.call(2)
+        return super().create(codegen, cls)
 
     def _of_this_thread(self, tx: Translator, name: str) -> Value | None:
         """An attribute of a `threading.local`, whose `__dict__` is another in each thread: only getattr finds it."""
@@ -512,7 +540,7 @@ class ObjectValue(Value):
         return f"{'an' if self.cls.__qualname__[0].lower() in 'aeiou' else 'a'} {self.cls.__qualname__}{where}"
 
 
-_OF_ITS_CLASS = ("copy", "__copy__", "__or__", "__ror__", "fromkeys")
+_OF_ITS_CLASS = ("copy", "__copy__", "__or__", "__ror__")
 """Methods of ordered and default dicts that make one of the subclass."""
 
 _HIDDEN = (FunctionType, staticmethod, classmethod, functools._lru_cache_wrapper)

@@ -12,6 +12,7 @@ import torch
 from ...breaks.unsupported import Unsupported
 from ...sources.source import Source
 from ..containers.deques import DequeValue
+from ..containers.dict_views import DictView
 from ..containers.lists import ListValue
 from ..containers.mapping_proxies import MappingProxy
 from ..containers.mappings import DictValue
@@ -177,6 +178,10 @@ def text_of(
         return _text_of_items(tx, value, around)
     if isinstance(value, DictValue) and value.python_type() is dict:
         return _text_of_dict(tx, value, around)
+    if isinstance(value, DictView) and value.of is dict:
+        return _text_of_parts(tx, f"dict_{value.what}([", value.iterate(tx), "])", (*around, value.owner))
+    if isinstance(value, SetValue) and value.filled_late():
+        return _text_of_set(tx, value, value.kind.__name__)
     if not value.is_constant() and not isinstance(value, (DequeValue, DictValue, SetValue)):
         raise Unsupported("call", f"{function.__name__}() of {value.describe()}")
     return fold(tx, function, [value])
@@ -197,6 +202,23 @@ def _text_of_items(tx: Translator, value: ListValue | TupleValue, around: tuple[
     return joined(tx, [*texts, constant("," * (kind is tuple and len(value.items) == 1) + end)])
 
 
+def _text_of_parts(
+    tx: Translator, start: str, parts: Sequence[Value], end: str, around: tuple[Value, ...] = ()
+) -> Value:
+    texts: list[Value] = [constant(start)]
+    for number, part in enumerate(parts):
+        texts += [constant(", " if number else ""), text_of(tx, part, repr, around)]
+    return joined(tx, [*texts, constant(end)])
+
+
+def _text_of_set(tx: Translator, value: SetValue, name: str) -> Value:
+    """The name of the class is left out for a set."""
+    if not value.items:
+        return constant(f"{name}()")
+    start, end = ("{", "}") if name == "set" else (f"{name}({{", "})")
+    return _text_of_parts(tx, start, value.iterate(tx), end)
+
+
 def _text_of_dict(tx: Translator, value: DictValue, around: tuple[Value, ...]) -> Value:
     if any(outer is value for outer in around):
         return constant("{...}")
@@ -207,16 +229,23 @@ def _text_of_dict(tx: Translator, value: DictValue, around: tuple[Value, ...]) -
     return joined(tx, [*texts, constant("}" if texts else "{}")])
 
 
+_OF_CONTAINERS = (list.__repr__, tuple.__repr__, dict.__repr__, set.__repr__, frozenset.__repr__)
+
+
 def _text_of_object(tx: Translator, value: ObjectValue, function: Callable[[Any], str]) -> Value:
     """By `__str__` or `__repr__` of the program; of an exception that exists, by its arguments."""
     name = f"__{function.__name__}__"
     found: Any = special(tx, value.cls, name)
     if found is object.__str__:
         name, found = "__repr__", special(tx, value.cls, "__repr__")
-    if getattr(found, "__code__", None) in _AGAINST_RECURSION:
+    if getattr(found, "__code__", None) in _AGAINST_RECURSION and hasattr(found, "__wrapped__"):
         return from_python(tx, found.__wrapped__).call(tx, [value], {})
     if hasattr(found, "__code__"):
         return value.method(tx, name).call(tx, [], {})  # type: ignore[union-attr]
+    if found in _OF_CONTAINERS and value.storage is not None:
+        if isinstance(value.storage, SetValue):
+            return _text_of_set(tx, value.storage, value.cls.__name__)
+        return text_of(tx, value.storage, repr)
     if isinstance(value.real, BaseException) and value.getattr(tx, "args").is_constant():
         return constant(function(value.real))
     raise Unsupported("call", f"{function.__name__}() of {value.describe()}")

@@ -66,6 +66,8 @@ class TensorValue(Value):
 
     def truth(self, tx: Translator) -> bool:
         """Depends on the data: the tracer stops here."""
+        if self.fake.dim() and all(type(size) is int for size in self.fake.shape) and self.fake.numel() > 1:
+            raise Unsupported("operator-error", "bool() of a tensor of many values")
         raise Unsupported("data-dependent-branch", self.describe())
 
     # ---- attributes ------------------------------------------------------------------------------------------------

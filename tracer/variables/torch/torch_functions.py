@@ -143,8 +143,15 @@ pure(
     torch.cuda.is_available, torch.cuda.device_count,
     torch.backends.mps.is_available, torch.xpu.is_available, torch.backends.mkldnn.is_available,
     torch.backends.cudnn.is_available, torch.cuda.is_bf16_supported, torch.cuda.get_device_capability,
-    torch._C._jit_set_profiling_executor, torch.typename, torch.broadcast_shapes,
+    torch._C._jit_set_profiling_executor, torch.broadcast_shapes, torch.utils.data.get_worker_info,
 )  # fmt: skip
+
+
+@handles(torch.typename)
+def _typename(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
+    if len(args) == 1 and isinstance(args[0], TensorValue):
+        return args[0].call_method(tx, "type", [], {})
+    return fold(tx, torch.typename, args, kwargs)
 
 
 @handles(torch.is_tensor)

@@ -403,6 +403,8 @@ def build_python_module(tx: Translator, obj: ModuleType, source: Source | None) 
 
 def _compiled_module(tx: Translator, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
     """The call of a module that the program compiled by itself: the original is part of this graph."""
+    if not isinstance(args[0], ModuleValue):
+        raise Unsupported("skipped-function", args[0].describe())
     if any(args[0].getattr(tx, hooks).truth(tx) for hooks in _HOOKS):
         raise Unsupported("call", f"{args[0].describe()}, a compiled module with hooks of its own,")
     return _original(tx, args[0]).call(tx, args[1:], kwargs)
@@ -429,6 +431,9 @@ def _class_of_compiled(tx: Translator, args: Sequence[Value], kwargs: Mapping[st
     return from_python(tx, args[0].real.__class__)
 
 
+NAMED["torch._dynamo.eval_frame", "__call__"] = _compiled_module
+NAMED["torch._dynamo.eval_frame", "__getattr__"] = _attribute_of_compiled
+NAMED["torch._dynamo.eval_frame", "training"] = _mode_of_compiled
 NAMED["ptdebug.cli.module", "__call__"] = _compiled_module
 NAMED["ptdebug.cli.module", "__getattr__"] = _attribute_of_compiled
 NAMED["ptdebug.cli.module", "training"] = _mode_of_compiled
