@@ -65,9 +65,10 @@ class TooSlow(BaseException):
     """The program did not end in time."""
 
 
-def load(text: str) -> types.ModuleType:
-    """The program as a module of its own."""
+def load(text: str, compiled: Callable[..., Any]) -> types.ModuleType:
+    """The program as a module of its own, in which `compiled` is what makes a compiled function."""
     module = types.ModuleType("random_program")
+    module.compiled = compiled  # type: ignore[attr-defined]
     module.__file__ = FILE
     sys.modules[module.__name__] = module
     linecache.cache[FILE] = (len(text), None, text.splitlines(keepends=True), FILE)
@@ -76,6 +77,7 @@ def load(text: str) -> types.ModuleType:
         warnings.simplefilter("ignore")
         exec(_compiled(_SEED.sub("", shared)), module.__dict__)  # what is left is one text for all programs
         exec(compile("\n" * shared.count("\n") + own, FILE, "exec", dont_inherit=True), module.__dict__)
+    del module.compiled
     return module
 
 
@@ -135,7 +137,7 @@ def observe(text: str, compile: Callable[[Any], Any], collect: bool = False) -> 
     then."""
     forget_what_eager_compiled()
     _reset_modes()
-    module = load(text)
+    module = load(text, compile)
     torch.manual_seed(0)
     random.seed(0)
     np.random.seed(0)

@@ -68,6 +68,7 @@ def load() -> None:
     with mock.patch.object(torch.autograd.Variable, "_execution_engine", _NoBackward()):
         for seed in _WARM:
             verdict(program(seed))
+    torch.set_grad_enabled(True)  # which a program may have left off
     if in_a_fork(lambda: torch.ones((), requires_grad=True).exp().backward()) != 0:
         raise RuntimeError("no backward runs in a worker: autograd has started threads before the fork")
     gc.freeze()  # what is loaded by now is no garbage: each full collection would take as long as a program to see it

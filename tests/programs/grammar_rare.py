@@ -14,9 +14,11 @@ RARE_EXPRESSIONS: dict[str, list[str]] = {
         "[lambda a, j=j: a + j for j in range(3)][<N> % 3](<T>)", "positional(<T>, <N>, c=<N>)", "positional(<T>, a=<N>)", "in_thread(<C>, <T>)", "collections.ChainMap({'a': <T>}, <DT>)['a']",
         "collections.defaultdict(lambda: <T>)['zz']", "types.MappingProxyType({'a': <T>})['a']", "collections.OrderedDict(a=<T>, b=<T>).popitem(last=<B>)[1]", "collections.deque([<T>, <T>], maxlen=2)[<N> % 2]",
         "CONTEXT.get() * <T>", "copy.deepcopy(<O>).t", "drive(async_total(<T>, <N>))", "next(walk(<T>, 2))", "sum(walk(<T>, 2))", "entered(managed(<T>))", "Timed(<S>)(plain)(<T>)",
+        "next(thrown(handling(<T>)))", "thrown(handling(<T>)).send(None)",
         "next(iter({<S>: <T>}.items()))[1]", "(lambda a, /, *, b: a * b)(<T>, b=<N>)", "functools.partial(positional, c=<N>)(<T>, **<DN>)", "asyncio.run(waiting(<T>))",
     ],
     "N": [
+        "Described(<N>).size", "DESCRIBED.size", "DESCRIBED.grown", "Described(<N>).grow(<N>).grown", "Extent(<N>).unit(<N>).m", "Extent.square(<N>).n", "Extent(<N>).square(<N>).m", "(Extent(<N>) + Extent(<N>)).n", "len(Extent(<N>) + Extent(1))",
         "len(<DN>.keys() & {'a', 'q'})", "<Q>.count(2)", "len(Vector(<LN>)[1:])", "divmod(Vector(<LN>), 2)[1][0] if <LN> else 0", "Vector(<LN>) @ Vector(<LN>)", "sum(3 * Vector(<LN>))", "len(Family)", "len(Family.members)",
         "slice(<N>, None, 2).indices(7)[0]", "range(3, 30, 4)[<N> % 5]", "len(range(<N> % 9)[1:])", "range(0, 12, 3).count(<N>)", "len(list(collections.Counter(<LN>).elements()))", "sum(iter(itertools.count(<N> % 3).__next__, 5))",
         "rung(<N>)", "remembered(<N> % 3)", "Both(x).squared(<N> % 3)", "Movie(size=<N>, name=<S>)['size']", "Movie(name=<S>).get('year', <N>)", "math.prod(<LN>) % 11", "math.gcd(<N>, 12)",
@@ -62,6 +64,14 @@ elsewhere.OFFSET = <N> % 4
 elsewhere.STATE[<S>] = <N>
 elsewhere.PARTS.append(<N>)
 elsewhere.bump(<N>)
+DESCRIBED.size = <N>
+DESCRIBED.size += <N>
+del DESCRIBED.size
+DESCRIBED.grow(<N>)
+LOG.append((vars(DESCRIBED), Extent.unit(<N>)))
+thrown(handling(<T>))
+<Z.new> = handling(<T>)\nthrown($Z)\n$Z.close()\nLOG.append('closed')
+<Z.new> = handling(<T>)\nnext($Z)\nwith contextlib.suppress(KeyError): $Z.throw(KeyError(<S>))
 from elsewhere import moved\n<T.new> = moved(<T>)
 import elsewhere as again\nagain.COUNT += 2
 in_thread(LOG.append, <N>)
@@ -98,6 +108,8 @@ _COMPOUND: list[tuple[str, float]] = [
     ("with warnings.catch_warnings():\n    warnings.simplefilter('ignore')\n    warned('unheard')\n    <BODY>", 0.5),
     ("with warnings.catch_warnings(record=True) as caught:\n    warnings.simplefilter('always')\n    warned(<S>)\n    <BODY>\nLOG.append(sum(str(w.message).startswith('warned') for w in caught))", 0.5),
     ("with warnings.catch_warnings():\n    warnings.simplefilter('error')\n    try:\n        warned(<S>)\n    except UserWarning as error:\n        LOG.append(str(error))\n        <BODY>", 0.5),
+    ("try:\n    try:\n        raise Boom(<N>)\n    except Boom as error:\n        error.__context__ = error\n        <BODY>\n        raise ValueError(<S>)\nexcept ValueError as error:\n    LOG.append(type(error.__context__).__name__)", 0.5),
+    ("error = ValueError(<S>)\nerror.__cause__ = None\nLOG.append(error.__suppress_context__)\n<BODY>", 0.3),
     ("token = CONTEXT.set(<N>)\n<BODY>\nCONTEXT.reset(token)", 0.5),
     ("with contextlib.redirect_stdout(io.StringIO()) as out:\n    print('kept', <N>)\n    <BODY>\nLOG.append(out.getvalue())", 0.5),
     ("with contextlib.ExitStack() as stack:\n    stack.callback(LOG.append, <N>)\n    <T.new> = stack.enter_context(managed(<T>))\n    <BODY>", 1),

@@ -9,6 +9,7 @@ from .grammar import Statement
 
 RARE_TORCH_EXPRESSIONS: dict[str, list[str]] = {
     "T": [
+        "Methods.quiet(<T>)", "Methods.thrice(<T>)", "Methods().doubled(<T>)", "Methods().tripled(<T>)",
         "operators.scaled(<T>, <N>)", "torch.ops.random_programs.scaled(<T>, 2)", "operators.scaled(<W>, 3)", "operators.halves(<T>)[1]", "sum(operators.halves(<T>, how='up'))", "operators.positives(<T>).sum() + <T>",
         "torch.ops.random_programs.shifted(<T>, <F>)", "torch.ops.random_programs.shifted.default(<T>)", "operators.unfaked(<T>)", "torch.cond(<B>, torch.sin, lambda a: a * 2, (<T>,))", "torch.ops.aten.add.Tensor(<T>, <T>)",
         "torch.func.jacfwd(lambda a: a.sum(1) * <N>)(<T>).sum(0)", "torch.func.hessian(lambda a: a.pow(3).sum())(<T>).sum((0, 1))", "torch.func.vmap(lambda a, b: a + b, in_dims=(0, None))(<T>, <T>[0])", "torch.func.vmap(lambda a: (a, a * 2))(<T>)[1]",
@@ -92,6 +93,8 @@ with torch.no_grad(): LOG.append(in_thread(torch.is_grad_enabled))
 _COMPOUND: list[tuple[str, float]] = [
     ("with deterministic(<B>):\n    <BODY>\n    LOG.append(torch.are_deterministic_algorithms_enabled())", 1),
     ("with sdpa_kernel([SDPBackend.MATH]):\n    <T.new> = torch.nn.functional.scaled_dot_product_attention(<T>[None], <T>[None], <T>[None])[0]\n    <BODY>", 1),
+    ("with sdpa_kernel([SDPBackend.MATH], set_priority=True):\n    <BODY>\n    torch._dynamo.graph_break()\n    <BODY>\nLOG.append(torch._C._get_sdp_priority_order())", 0.7),
+    ("with np.errstate(divide='ignore'):\n    torch._dynamo.graph_break()\n    <BODY>\nLOG.append(np.geterr()['divide'])", 0.4),
     ("with torch.autocast('cpu', dtype=torch.bfloat16):\n    with torch.autocast('cpu', enabled=False):\n        <BODY>\n    <T.new> = (<T> @ torch.eye(3)).float()", 1),
     ("@torch.autocast('cpu', dtype=torch.bfloat16)\ndef <C.new>(a):\n    <FUNCTION T a:T>\n<T.new> = $C(<T>)", 0.7),
     ("@torch.inference_mode()\ndef <C.new>(a):\n    <FUNCTION T a:T>\n<T.new> = $C(<T>)", 0.7),

@@ -195,6 +195,70 @@ class Vector:
     def __exit__(self, kind, value, traceback):
         self.items.append(-1)
 
+class Doubling:
+    def __set_name__(self, owner, name):
+        self.name = name
+
+    def __get__(self, item, owner=None):
+        return self if item is None else item.__dict__.get(self.name, 0)
+
+    def __set__(self, item, value):
+        item.__dict__[self.name] = value * 2
+
+    def __delete__(self, item):
+        item.__dict__[self.name] = -1
+
+
+class Described:
+    size = Doubling()
+
+    def __init__(self, n):
+        self.size = n
+
+    @property
+    def grown(self):
+        return self.__dict__.get("grown", 3)
+
+    def grow(self, n):
+        self.__dict__["grown"] = self.grown + n
+        return self
+
+
+DESCRIBED = Described(1)
+
+
+class Extent(typing.NamedTuple):
+    n: int
+    m: int = 2
+
+    @staticmethod
+    def unit(k=1):
+        return Extent(k, k)
+
+    @classmethod
+    def square(cls, n):
+        return cls(n, n)
+
+    def __add__(self, other):
+        return Extent(self.n + other.n, self.m + other.m)
+
+
+def handling(x):
+    try:
+        try:
+            yield x
+        except ValueError:
+            yield x * 2
+        yield x * 3
+    finally:
+        LOG.append("ended")
+
+
+def thrown(generator, error=ValueError):
+    next(generator)
+    generator.throw(error)
+    return generator
+
 
 class Timed(contextlib.ContextDecorator):
     def __init__(self, name):
@@ -441,6 +505,21 @@ class Plus(torch.nn.Module):
 
     def right_inverse(self, weight):
         return weight - 1
+
+
+class Methods:
+    _inner = compiled(lambda x: x * 2)
+    quiet = staticmethod(torch.no_grad()(_inner))
+    thrice = staticmethod(functools.wraps(_inner)(lambda x, inner=_inner: inner(x) * 3))
+
+    @compiled
+    def doubled(self, x):
+        return x * 2
+
+    @torch.no_grad()
+    @compiled
+    def tripled(self, x):
+        return x * 3
 
 
 WEIGHTED = torch.nn.utils.parametrizations.weight_norm(filled(torch.nn.Linear(3, 3)))

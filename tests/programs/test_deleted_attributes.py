@@ -1,4 +1,5 @@
 """Attributes that a call deletes, asks for again, and stores again: in objects, modules and through `__dict__`."""
+
 from __future__ import annotations
 
 import pytest

@@ -18,6 +18,7 @@ import torch
 from .checking import Programs, call, check
 
 program = Programs()
+X = torch.ones(2)
 
 
 @program
@@ -344,7 +345,6 @@ def objects_that_are_indices(compile):
     return [call(f, torch.ones(2), ask, at) for ask in asks for at in (1, [], Position(1), 2.0)]
 
 
-
 @program
 def iterators_that_have_ended(compile):
     def fn(x, items):
@@ -401,6 +401,64 @@ def iterators_that_are_none_and_rests_that_are_counted(compile):
 
     f = compile(fn)
     return [f(torch.ones(1)) for _ in range(2)]
+
+
+@program
+def types_of_iterators_by_isinstance(compile):
+    def h(x):
+        return (
+            x * 2,
+            isinstance(iter(range(5)), type(iter(range(1)))),
+            type(iter([])).__name__,
+            isinstance(iter([1]), type(iter([]))),
+            isinstance(iter((1,)), type(iter(()))),
+            isinstance(iter({}), type(iter({}))),
+            isinstance(iter({1}), type(iter(set()))),
+            isinstance(iter("a"), type(iter("b"))),
+            isinstance(zip(), zip),
+            isinstance(map(str, []), map),
+            isinstance(enumerate([]), enumerate),
+            isinstance(reversed([1]), type(reversed([]))),
+            isinstance(iter({}.items()), type(iter({1: 2}.items()))),
+            isinstance(iter({}.values()), type(iter({1: 2}.values()))),
+            isinstance(iter(b"a"), type(iter(b""))),
+            isinstance(reversed((1,)), reversed),
+            isinstance(reversed({}), type(reversed({}))),
+            isinstance(reversed(range(3)), type(iter(range(1)))),
+            isinstance(iter(int, 1), type(iter(int, 1))),
+        )
+
+    return call(compile(h), X)
+
+
+@program
+def types_of_iterators_by_name(compile):
+    its = [
+        range(5),
+        [1],
+        (1,),
+        {1: 2},
+        {1},
+        "a",
+        "ä",
+        b"a",
+        {}.items(),
+        {}.values(),
+        collections.deque([1]),
+        frozenset([1]),
+        range(10**30),
+        collections.OrderedDict(a=1),
+        enumerate([1]),
+        zip([1]),
+        map(str, [1]),
+        (i for i in [1]),
+        bytearray(b"a"),
+    ]
+
+    def h(x):
+        return x * 2, [type(iter(i)).__name__ for i in its], [type(iter(i)) is type(iter(j)) for i in its for j in its]
+
+    return call(compile(h), X)
 
 
 @pytest.mark.parametrize("name", program)

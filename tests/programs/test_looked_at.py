@@ -1,4 +1,5 @@
 """Variables of a compiled function that others look at: through the frame of their caller, or in a traceback."""
+
 from __future__ import annotations
 
 import inspect
@@ -7,7 +8,7 @@ import sys
 import pytest
 import torch
 
-from tests.programs.checking import Programs, check
+from tests.programs.checking import Programs, call, check
 
 program = Programs()
 
@@ -91,6 +92,59 @@ def a_traceback_has_the_variables_of_the_frame_that_raised(compile):
                 found.append({name: variables.get(name, "none") for name in "abkxy"})
                 place = place.tb_next
     return found
+
+
+@program
+def the_code_of_its_own_frame(compile):
+    def h(x, k=3):
+        y = x * 2
+        f = sys._getframe()
+        return y, f.f_code.co_varnames, f.f_code.co_name
+
+    return call(compile(h), torch.ones(2))
+
+
+@program
+def the_code_of_its_caller(compile):
+    def show():
+        return (
+            sys._getframe(1).f_code.co_varnames,
+            inspect.stack()[1].function,
+            inspect.currentframe().f_back.f_code.co_varnames,
+        )
+
+    def h(x, k=3):
+        y = x * 2
+        z = show()
+        return y + 1, z
+
+    return call(compile(h), torch.ones(2))
+
+
+@program
+def the_code_of_a_traceback(compile):
+    def h(x, k=3):
+        y = x * 2
+        try:
+            raise ValueError
+        except ValueError as e:
+            f = e.__traceback__.tb_frame
+            return y, f.f_code.co_varnames, f.f_code.co_names
+
+    return call(compile(h), torch.ones(2))
+
+
+@program
+def the_code_after_a_break(compile):
+    def h(x, k=3):
+        y = x * 2
+        torch._dynamo.graph_break()
+        z = y + 1
+        f = inspect.currentframe()
+        w = z * 3
+        return w, f.f_code.co_varnames, f.f_code.co_name
+
+    return call(compile(h), torch.ones(2))
 
 
 @pytest.mark.parametrize("name", program)

@@ -125,7 +125,8 @@ class Codegen:
         self._building.add(value)
         value.reconstruct(self)
         self._building.discard(value)
-        if not value.is_constant() and (self.planning or self.plan.uses[value] > 1):
+        one = not value.is_constant() or value.python_type().__dictoffset__  # a named tuple may have attributes
+        if one and (self.planning or self.plan.uses[value] > 1):
             self._temporaries[value] = self.save()
 
     def save(self) -> str:

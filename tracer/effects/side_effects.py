@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..breaks.unsupported import Unsupported
 from ..sources.source import Source
+from ..variables.core.attributes import is_behind_descriptor
 from ..variables.core.base import SERIALS, Value
 from ..variables.python.cells import DELETED, CellValue
 
@@ -224,13 +225,13 @@ class SideEffects:
         target = change.target
         if change.kind in ("attr", "delete"):
             new, raw = self.attributes[target][change.name]
+            in_dict = is_behind_descriptor(target.python_type(), change.name)
             if new is DELETED or change.kind == "delete":
-                codegen.push_function(discard)
+                codegen.push_function(discard_from_dict if in_dict else discard)
                 codegen(target)
                 codegen.const(change.name)
-            elif raw or target in self.new:
-                codegen.push_null()
-                codegen.const(object.__setattr__)
+            elif raw or in_dict or target in self.new:
+                codegen.push_function(store_in_dict if in_dict else object.__setattr__)
                 codegen(target)
                 codegen.const(change.name)
                 codegen(new)
@@ -282,7 +283,7 @@ class SideEffects:
             if new is DELETED or change.kind == "delete":
                 codegen.call(2)
                 codegen.emit("POP_TOP")
-            elif raw or target in self.new:
+            elif raw or target in self.new or is_behind_descriptor(target.python_type(), change.name):
                 codegen.call(3)
                 codegen.emit("POP_TOP")
             else:
@@ -317,12 +318,20 @@ def refill_late(target: Any, keys: tuple[Any, ...], values: tuple[Any, ...] | No
         return
     for key, value in zip(keys, values):
         base.__setitem__(target, key, value)
+def store_in_dict(target: Any, name: str, value: Any) -> None:
+    """Give an object an attribute past its class."""
+    object.__getattribute__(target, "__dict__")[name] = value
+
+
+def discard_from_dict(target: Any, name: str) -> None:
+    """`discard` past the object's class."""
+    object.__getattribute__(target, "__dict__").pop(name, None)
 
 
 def discard(target: Any, name: str) -> None:
-    """Delete an attribute that may have existed only while tracing."""
+    """Delete an attribute that may have existed only while tracing. A `__delattr__` of its class has been traced."""
     with suppress(AttributeError):
-        delattr(target, name)
+        (type if issubclass(type(target), type) else object).__delattr__(target, name)
 
 
 def add(target: Any, fresh: Any) -> None:

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import sys
-from types import TracebackType
+from types import FrameType, TracebackType
 
 from ..bytecode.unbound_slots import Slot
 from ..runtime.tracebacks import set_traceback, traceback_of
@@ -28,11 +28,11 @@ def push_object(codegen: Codegen, value: Value) -> None:
         codegen.call_const(ensure_traceback if made_here else ensure_none, [value.exception])
 
 
-def ensure_traceback(exception: BaseException) -> BaseException:
-    """The exception, with a traceback that begins in the calling frame unless it has one (WITH_EXCEPT_START needs it).
-    """
+def ensure_traceback(exception: BaseException, frame: FrameType | None = None) -> BaseException:
+    """The exception, with a traceback that begins in `frame`, or in the calling one, unless it has one
+    (WITH_EXCEPT_START needs it)."""
     if traceback_of(exception) is None:
-        frame = sys._getframe(1)
+        frame = frame or sys._getframe(1)
         set_traceback(exception, TracebackType(None, frame, frame.f_lasti, frame.f_lineno))
     return exception
 

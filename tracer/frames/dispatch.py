@@ -7,6 +7,7 @@ comes out with its guards. Whatever goes wrong here, the frame still runs: as it
 """
 from __future__ import annotations
 
+import atexit
 import functools
 import itertools
 import logging
@@ -40,6 +41,7 @@ from ..guards.describe import describe, type_name
 from ..guards.interrupted import KEPT, raise_kept
 from ..guards.read import Scope
 from ..runtime import eval_frame
+from ..runtime.compile_wrappers import mark_compiled, mark_wrapper
 from ..runtime.dynamo_stubs import without_dynamo
 from ..runtime.eval_frame import EntryGuards, Verdict
 from ..runtime.global_modes import keeping_modes, without_overrides
@@ -460,6 +462,7 @@ class _Registry:
         self.running: dict[str, tuple[weakref.ref[EntryGuards], list[list[int]]]] = {}
         self.dispatchers: weakref.WeakValueDictionary[int, Dispatcher] = weakref.WeakValueDictionary()
         self.own_codes: weakref.WeakKeyDictionary[Any, types.CodeType] = weakref.WeakKeyDictionary()
+        self.ended: dict[str, Runtime] = {}  # how entries did that went with the program
         self.eager = False
 
     def dispatcher(self, options: CompileOptions) -> Dispatcher:
@@ -532,8 +535,7 @@ def optimize(fn: Callable[..., Any], options: CompileOptions) -> Callable[..., A
     compiled.__code__ = passed_over(compiled.__code__)
     eval_frame.skip_code(compiled.__code__)
     functools.update_wrapper(compiled, fn, updated=())
-    compiled.__dict__["_torchdynamo_orig_callable"] = fn  # as torch.compile's wrappers have it
-    compiled.__dict__["_ptdebug_original"] = fn
+    mark_compiled(compiled, fn)
     return compiled
 
 
@@ -599,7 +601,7 @@ def disable(fn: Any, recursive: bool = True) -> Any:
     disabled = eval_frame.unobserved(fn)
     functools.update_wrapper(disabled, fn, updated=())
     disabled.__dict__["_torchdynamo_disable"] = True
-    disabled.__dict__["_torchdynamo_orig_callable"] = fn
+    mark_wrapper(disabled, fn)
     return disabled
 
 
@@ -612,12 +614,30 @@ def set_eager(flag: bool) -> bool:
 def reset() -> None:
     """Forget all that was compiled, and the statistics."""
     with _compiling:
-        for reference in list(_REGISTRY.touched.values()):
-            code = reference()
-            if code is not None:
-                eval_frame.reset_code(code)
-        _REGISTRY.touched.clear()
+        _drop_entries()
         STATISTICS.clear()
+
+
+def _drop_entries() -> None:
+    for reference in list(_REGISTRY.touched.values()):
+        code = reference()
+        if code is not None:
+            eval_frame.reset_code(code)
+    _REGISTRY.touched.clear()
+
+
+@atexit.register
+def _let_go() -> None:
+    """The program ends. Torch's guards hold its globals where the garbage collector does not look: what these hold
+    would not be finalized."""
+    if not _compiling.acquire(blocking=False):
+        return  # a thread that the interpreter does not wait for
+    try:
+        _REGISTRY.ended = runtimes()
+        _REGISTRY.eager = True  # what exit handlers still call
+        _drop_entries()
+    finally:
+        _compiling.release()
 
 
 def stats() -> dict[str, Any]:
@@ -627,8 +647,10 @@ def stats() -> dict[str, Any]:
 
 def runtimes() -> dict[str, Runtime]:
     """How each compilation that has an entry did so far, by compile id."""
-    result = {}
+    result = dict(_REGISTRY.ended)
     for compile_id, (reference, counters) in list(_REGISTRY.running.items()):
+        if compile_id in result:
+            continue
         guards = reference()
         failures = guards.root.fail_count() if guards is not None and guards.root is not None else 0
         result[compile_id] = Runtime(max((counter[0] for counter in counters), default=0), failures)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from ..runtime.compile_wrappers import is_compiled
 from ..runtime.global_modes import without_overrides
 
 _PLAIN = (int, float, complex, bool, str, bytes, type(None), torch.dtype, torch.device, torch.layout,
@@ -50,7 +51,7 @@ def subject(value: Any) -> str:
     kind = type(value)
     if issubclass(kind, types.MethodType):
         return f"the method `{getattr(value.__func__, '__qualname__', '?')}`{_place(value.__func__)}"
-    if issubclass(kind, types.FunctionType) and "_ptdebug_original" in value.__dict__:
+    if issubclass(kind, types.FunctionType) and is_compiled(value):
         return f"what torch.compile made of {subject(value.__dict__['_ptdebug_original'])}"
     if issubclass(kind, types.FunctionType):
         return f"the function `{value.__qualname__}`{_place(value)}"

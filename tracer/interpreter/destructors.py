@@ -10,8 +10,11 @@ from ..sources.source import ItemSource, LocalSource, Source
 from ..variables.containers.mappings import DictValue
 from ..variables.containers.sequences import SequenceValue
 from ..variables.core.base import Value
+from ..variables.core.constant import BoundBuiltin
 from ..variables.core.finalizers import ENDS_SOMETHING, has_finalizer, is_watched
+from ..variables.python.builtin_functions import BuiltinValue
 from ..variables.python.objects import ObjectValue
+from ..variables.python.partials import MethodValue
 from .generators import GeneratorValue
 
 if TYPE_CHECKING:
@@ -22,6 +25,8 @@ def dies_visibly(tx: Interpreter, value: Value) -> bool:
     """Whether the program may see when this object dies: a generator that stands in the middle of a `try` or `with`
     (of one that an earlier part of the frame left, nobody knows where it stands), an object with a finalizer, one
     that the program has a weak reference to."""
+    while isinstance(value, (BoundBuiltin, MethodValue)):  # a method holds its object
+        value = value.owner
     if isinstance(value, GeneratorValue):
         return value.has_cleanup()
     if value in tx.trace.referents:
@@ -29,7 +34,10 @@ def dies_visibly(tx: Interpreter, value: Value) -> bool:
     if isinstance(value, ObjectValue) and (has_finalizer(value.python_type()) or is_watched(value.real)):
         return True
     source = value.source.base if isinstance(value.source, ItemSource) else value.source  # in the list it came in
-    return isinstance(source, LocalSource) and type(getattr(value, "real", None)) in ENDS_SOMETHING
+    held = getattr(value, "real", None)
+    if isinstance(value, BuiltinValue):
+        held = getattr(value.function, "__self__", None)
+    return isinstance(source, LocalSource) and type(held) in ENDS_SOMETHING
 
 
 def let_go(tx: Interpreter, value: Value) -> None:

@@ -1,4 +1,5 @@
-"""Who looks at the variables of a function by their names: the function itself, or one that it calls, in its frame.
+"""Who looks at the variables of a function by their names, or at its code: the function itself, or one that it calls,
+in its frame.
 
 A frame that breaks has set those variables alone that are read again, and a resume function has no others: a function
 that is looked at runs as it was written.
@@ -14,11 +15,19 @@ if TYPE_CHECKING:
     from .interpreter import Interpreter
 
 _TO_FRAMES = frozenset(("_getframe", "currentframe", "f_back", "stack", "tb_frame"))
+_PLACES = frozenset(("co_name", "co_filename", "co_qualname", "co_firstlineno"))
+
+
+_IN_FRAMES = frozenset(("f_locals", *(name for name in dir(CodeType) if name.startswith("co_")))) - _PLACES
 
 
 def reads_callers(code: CodeType) -> bool:
-    """Whether a function with this code reads the variables of those that call it."""
-    return "f_locals" in code.co_names and not _TO_FRAMES.isdisjoint(code.co_names)
+    """Whether a function with this code reads the variables of those that call it, or their code: more of it than where
+    it stands, which a resume function says of its own, too."""
+    names = frozenset(code.co_names)
+    if _TO_FRAMES.isdisjoint(names):
+        return False
+    return not _IN_FRAMES.isdisjoint(names) or ("f_code" in names and _PLACES.isdisjoint(names))
 
 
 def reader_above(frame: Interpreter) -> str:

@@ -417,6 +417,7 @@ class Interpreter:
         if isinstance(exception, ExceptionValue):
             if exception.raised_at is None:
                 exception.raised_at = self.trace.safe_step()
+                exception.attributes.pop("__traceback__", None)
             if not again:
                 exception.raised_while(self.current_exception())
         elif not again:  # its traceback and its context change

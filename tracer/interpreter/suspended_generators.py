@@ -25,10 +25,11 @@ from ..bytecode.resume_function import (
 )
 from ..bytecode.unbound_slots import Slot, push_slot
 from ..effects.reconstruct import Codegen
-from ..effects.stack_slots import push_object, slot_of
+from ..effects.stack_slots import ensure_traceback, push_object, slot_of
 from ..runtime.per_code import cached_per_code
 from ..variables.core.base import Value
 from ..variables.core.constant import REGISTRY
+from ..variables.python.exceptions import Handling
 from ..variables.python.functions import FunctionValue
 from .generators import GeneratorValue
 from .interpreter import Interpreter
@@ -73,10 +74,17 @@ def _push_started(codegen: Codegen, frame: Interpreter) -> None:
     _push_tuple(codegen, cells)
     held = {f"{STACK_ARGUMENT}{i}": value for i, value in enumerate(frame.stack) if slots[i] is not Slot.NULL}
     arguments = resume_arguments(frame.code, slots, variables)
-    for name in arguments:
-        push_object(codegen, held[name]) if name in held else codegen(frame.locals[name])
+    raised = []
+    for number, name in enumerate(arguments):
+        value = held.get(name, frame.locals.get(name))
+        if isinstance(value, Handling) and value.exception.source is None:
+            raised.append(number)
+            value = value.exception
+        assert value is not None
+        push_object(codegen, value)
     codegen.build("BUILD_TUPLE", len(arguments))
-    codegen.call(4)
+    codegen.const(tuple(raised))
+    codegen.call(5)
 
 
 def _push_tuple(codegen: Codegen, values: Sequence[Value]) -> None:
@@ -85,10 +93,15 @@ def _push_tuple(codegen: Codegen, values: Sequence[Value]) -> None:
     codegen.build("BUILD_TUPLE", len(values))
 
 
-def _resumed(code: CodeType, f_globals: dict[str, Any], closure: tuple[Any, ...], args: tuple[Any, ...]) -> Any:
-    """The generator of a suspended code, run up to the yield at which it stands."""
+def _resumed(
+    code: CodeType, f_globals: dict[str, Any], closure: tuple[Any, ...], args: tuple[Any, ...], raised: tuple[int, ...]
+) -> Any:
+    """The generator of a suspended code, run up to the yield at which it stands. The exceptions that it handles, those
+    of its arguments `raised`, were raised in it: in another frame of the program, that would keep it alive."""
     generator = FunctionType(code, f_globals, code.co_name, None, closure or None)(*args)
     next(generator)
+    for number in raised:
+        ensure_traceback(args[number], generator.gi_frame)
     return generator
 
 

@@ -43,7 +43,7 @@ class Modes:
     default_dtype: torch.dtype
     deterministic: tuple[bool, bool]
     anomaly: tuple[bool, bool]
-    attention: tuple[bool, ...]
+    attention: tuple[tuple[bool, ...], tuple[int, ...]]
     in_place_requires_grad: bool
     saved_tensors_error: str | None
     functorch_depth: int
@@ -64,7 +64,7 @@ class Modes:
                 torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled(),
             ),
             anomaly=(torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()),
-            attention=tuple([getattr(torch._C, f"_get_{name}_sdp_enabled")() for name in _ATTENTION]),
+            attention=_attention(),
             in_place_requires_grad=_functorch.get_inplace_requires_grad_allowed(),
             saved_tensors_error=torch._C._autograd._saved_tensors_hooks_get_disabled_error_message(),
             functorch_depth=_functorch.get_dynamic_layer_stack_depth(),
@@ -166,7 +166,9 @@ _LEAVE_LEVEL = {
     _functorch.TransformType.Functionalize: _functorch._func_decrement_nesting,
 }
 
-_ATTENTION = ("flash", "mem_efficient", "math", "cudnn")
+_KINDS = ("flash", "mem_efficient", "math", "cudnn", "overrideable", "fa3")
+ATTENTION = [name for name in _KINDS if hasattr(torch._C, f"_set_sdp_use_{name}")]
+"""The ways to compute attention that may be on."""
 
 
 def _set_autocast(states: Sequence[tuple[bool, torch.dtype]]) -> None:
@@ -192,9 +194,16 @@ def _set_autocast_depth(depth: int) -> None:
         torch.clear_autocast_cache()
 
 
-def _set_attention(enabled: Sequence[bool]) -> None:
-    for name, on in zip(_ATTENTION, enabled):
+def _attention() -> tuple[tuple[bool, ...], tuple[int, ...]]:
+    """Which ways are on, and which of them come first."""
+    enabled = tuple([getattr(torch._C, f"_get_{name}_sdp_enabled")() for name in ATTENTION])
+    return enabled, tuple(torch._C._get_sdp_priority_order())
+
+
+def _set_attention(state: tuple[tuple[bool, ...], tuple[int, ...]]) -> None:
+    for name, on in zip(ATTENTION, state[0]):
         getattr(torch._C, f"_set_sdp_use_{name}")(on)
+    torch._C._set_sdp_priority_order(list(state[1]))
 
 
 def set_saved_tensors_error(message: str | None) -> None:

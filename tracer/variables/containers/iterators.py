@@ -403,7 +403,7 @@ def _reversed(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
     if isinstance(value, (SequenceValue, DictValue, DictView, MappingProxy)):
         return value.reversed(tx)
     if value.is_constant() and issubclass(value.python_type(), (str, bytes, range, enum.EnumMeta)):
-        return ItemsIterator(list(value.iterate(tx))[::-1])
+        return ItemsIterator(list(value.iterate(tx))[::-1], reversed, value.as_constant())
     raise Unsupported("call", f"reversed() of {value.describe()}")
 
 

@@ -123,7 +123,7 @@ def _arranging(function: Callable[..., object]) -> None:
             rows: itertools.product[tuple[Value, ...]] = function(*pools, *rest, **numbers)  # type: ignore[assignment]
         except (TypeError, ValueError) as error:
             raise Unsupported("raises", f"{type(error).__name__}: {error}") from error
-        return ItemsIterator([make_tuple(tx, row) for row in rows])
+        return ItemsIterator([make_tuple(tx, row) for row in rows], kind=type(rows))
 
 
 for _arrange in (

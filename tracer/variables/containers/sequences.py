@@ -1,8 +1,9 @@
 """What sequences have in common, and tuples: named ones and torch.Size among them."""
 from __future__ import annotations
 
+import itertools
 import operator
-from collections import deque
+from collections import deque, namedtuple
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -10,11 +11,11 @@ import torch
 
 from ...breaks.unsupported import Unsupported
 from ...sources.display_names import in_words
-from ...sources.source import ItemSource, Source
-from ..core.attributes import MISSING, is_python_method, lookup, method_of, part_of
+from ...sources.source import AttrSource, ItemSource, Source
+from ..core.attributes import MISSING, bind, is_python_method, lookup, method_of, type_source
 from ..core.base import Value
 from ..core.constant import REGISTRY, BoundBuiltin, attribute_of_builtin, constant
-from ..core.operators import REFLECTED, apply, equal, operator_method
+from ..core.operators import REFLECTED, UNARY, apply, equal, operator_method
 from ..core.registry import FRESH, build, builds, from_python
 from ..python.operand_errors import call_method_with
 from .sequence_iterators import SequenceIterator
@@ -261,15 +262,11 @@ class TupleValue(SequenceValue):
         return super().getattr(tx, name)
 
     def _class_attribute(self, tx: Translator, name: str) -> Value:
-        """A method or property that a subclass of a named tuple defines."""
-        found = getattr(self.kind, name, None)
-        if found is None or not any(name in base.__dict__ for base in self.kind.__mro__):  # a metaclass has more
+        """What a subclass of a named tuple defines, bound as to any instance."""
+        found = lookup(self.kind, name)
+        if found is MISSING:
             tx.raise_observed(AttributeError, f"'{self.kind.__name__}' object has no attribute '{name}'")
-        if isinstance(found, property):
-            return part_of(tx, self.kind, name, "fget", found.fget).call(tx, [self], {})
-        function = method_of(tx, self.kind, name, found)
-        bind = getattr(function, "bound_to", None)
-        return bind(self) if bind is not None else function
+        return bind(tx, found, name, self, self.kind, type_source(self))
 
     def call_method(self, tx: Translator, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         """Methods of tuples, and _replace and _asdict of named ones."""
@@ -312,6 +309,25 @@ def field_names(kind: type) -> tuple[str, ...]:
     if hasattr(kind, "n_sequence_fields"):
         return tuple(kind.__match_args__)  # type: ignore[attr-defined]
     return ()
+
+
+def is_plain(kind: type) -> bool:
+    """Whether a named tuple is read as the tuple that it is: no class of the program has methods of its own in the
+    place of tuple's, or something else in the place of a field."""
+    if not hasattr(kind, "_fields"):
+        return True
+    if any(type(lookup(kind, name)) is not FIELD for name in field_names(kind)):
+        return False
+    methods = (lookup(kind, name) for name in _OF_TUPLES)
+    return not any(is_python_method(found) and found.__module__ != namedtuple.__module__ for found in methods)
+
+
+FIELD = type(namedtuple("Pair", "first second").first)  # type: ignore[attr-defined]
+_OF_TUPLES = frozenset((
+    *vars(tuple), *itertools.chain.from_iterable(REFLECTED.values()), *UNARY.values(), "__bool__", "__call__",
+    "__str__", "__setattr__", "__delattr__", "__getattr__", "_asdict", "_replace",
+)) - {"__new__", "__repr__", "__getnewargs__", "__class_getitem__"}  # fmt: skip
+"""What `TupleValue` does as tuples do."""
 
 
 def make_instance(kind: type, items: list[Any]) -> Any:
@@ -369,14 +385,20 @@ def read_items(tx: Translator, obj: Sequence[Any], source: Source) -> list[Value
 def build_tuple(tx: Translator, obj: tuple[Any, ...], source: Source | None) -> Value:
     """A tuple, named tuple or torch.Size."""
     kind = type(obj)
-    if kind not in (tuple, torch.Size) and not field_names(kind):
+    if kind not in (tuple, torch.Size) and (not field_names(kind) or not is_plain(kind) or _has_attributes(obj)):
         return REGISTRY["object"](tx, obj, source)
+    if kind.__dictoffset__ and source is not None:
+        tx.guards.add(AttrSource(source, "__dict__"), "LENGTH", 0)
     computed = any(getattr(kind, name) is not getattr(tuple, name) for name in ("__iter__", "__len__", "__getitem__"))
     if computed and kind is not torch.Size:
         raise Unsupported("unknown-type", kind.__qualname__)  # its class computes an item when it is read
     if source is None:
         return TupleValue([from_python(tx, item) for item in obj], kind)
     return TupleValue(read_items(tx, obj, source), kind, source)
+
+
+def _has_attributes(obj: tuple[Any, ...]) -> bool:
+    return type(obj).__dictoffset__ != 0 and bool(object.__getattribute__(obj, "__dict__"))
 
 
 def make_tuple(tx: Translator, items: Sequence[Value]) -> Value:

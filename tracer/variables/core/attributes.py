@@ -284,3 +284,12 @@ class SuperValue(Value):
 def build_descriptor(tx: Translator, obj: Any, source: Source | None) -> Value:
     """A descriptor read from a class itself: only its identity matters."""
     return ConstantValue(obj, source)
+
+
+def is_behind_descriptor(cls: type, name: str) -> bool:
+    """Whether instances can have an attribute of this name in their `__dict__` only: their class has a property there,
+    or a descriptor written in Python, whose own code is traced where the program sets it."""
+    found = next((base.__dict__[name] for base in cls.__mro__ if name in base.__dict__), None)
+    kinds = type(found).__mro__
+    own = (kind.__dict__.get(method) for kind in kinds for method in ("__set__", "__delete__"))
+    return isinstance(found, property) or any(isinstance(method, FunctionType) for method in own)

@@ -404,6 +404,7 @@ class Overrides(Protocol):
     on_types: bool
     off: bool
     seen: bool
+    classes: set[type]
 
     @property
     def may_ask(self) -> bool: ...

@@ -75,7 +75,7 @@ class ConstantValue(Value):
 
     def iter(self, tx: Translator) -> Value:
         """An iterator over the items."""
-        return ItemsIterator(self.iterate(tx))
+        return ItemsIterator(self.iterate(tx), iter, self.value)
 
     def contains(self, tx: Translator, item: Value) -> bool:
         """`item in object`; what is no constant is in no constant but by identity."""
@@ -272,18 +272,25 @@ class OneByOneIterator(Value):
 
 
 class ItemsIterator(OneByOneIterator):
-    """An iterator over items that are known: those of an immutable sequence, or of a snapshot."""
+    """An iterator over items that are known: those of an immutable sequence, or of a snapshot. `made_by` and `of` say
+    what makes it of which constant, where that is no tuple; `kind` is the type that the program sees."""
 
-    __slots__ = ("index", "items")
+    __slots__ = ("index", "items", "kind", "made_by", "of")
 
-    def __init__(self, items: Sequence[Value], index: int = 0) -> None:
+    def __init__(
+        self, items: Sequence[Value], made_by: Callable[[Any], Any] | None = None, of: Any = None,
+        kind: type | None = None,
+    ) -> None:  # fmt: skip
         super().__init__()
         self.items = items
-        self.index = index
+        self.index = 0
+        self.made_by = made_by
+        self.of = of
+        self.kind = kind or (type(made_by(of)) if made_by is not None else _TUPLE_ITERATOR)
 
     def python_type(self) -> type:
-        """The type of tuple iterators."""
-        return type(iter(()))
+        """The type of the iterator."""
+        return self.kind
 
     def next(self, tx: Translator) -> Value | None:
         """The next item; None at the end."""
@@ -305,7 +312,15 @@ class ItemsIterator(OneByOneIterator):
         return super().call_method(tx, name, args, kwargs)
 
     def reconstruct(self, codegen: Codegen) -> None:
-        """An iterator over a tuple of what is left."""
+        """An iterator over a tuple of what is left, or the same as in the program."""
+        if self.made_by is not None:
+            codegen.push_function(begun)
+            for part in (self.made_by, self.of, self.index):
+                codegen.const(part)
+            codegen.call(3)
+            return
+        if self.kind is not _TUPLE_ITERATOR:
+            raise Unsupported("reconstruct", f"a {self.kind.__name__}")
         rest = self.items[self.index :]
         codegen.push_null()
         codegen.const(iter)
@@ -317,6 +332,16 @@ class ItemsIterator(OneByOneIterator):
 
 _ALIAS = type(typing.List[int])  # noqa: UP006
 """The type of `Module[T]`, where the class is generic."""
+_TUPLE_ITERATOR = type(iter(()))
+
+
+def begun(made_by: Callable[[Any], Any], of: Any, index: int) -> Any:
+    """An iterator that has given `index` items."""
+    iterator = made_by(of)
+    for _ in range(index):
+        next(iterator)
+    return iterator
+
 
 REGISTRY: dict[str, Callable[..., Any]] = {}
 """Hooks that later modules fill in, so that constants need not import what is built on them: `from_python` and
@@ -400,7 +425,7 @@ def fold(
     if result is NotImplemented:
         raise Unsupported("operator", getattr(function, "__name__", repr(function)))
     if hasattr(type(result), "__next__"):  # each call makes a new one
-        return ItemsIterator([fold_result(tx, item) for item in result])
+        return ItemsIterator([fold_result(tx, item) for item in result], kind=type(result))
     return fold_result(tx, result)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import weakref
 from collections.abc import Iterable
-from types import FunctionType, GeneratorType
+from types import BuiltinMethodType, FunctionType, GeneratorType, MethodType
 from typing import Any
 
 import torch
@@ -29,7 +29,9 @@ def refuse_visible_death(obj: Any, what: str) -> None:
 
 
 def object_dies_visibly(obj: Any) -> bool:
-    """Whether the program may see when this object dies."""
+    """Whether the program may see when this object dies, or what it is a method of."""
+    if type(obj) in (MethodType, BuiltinMethodType):
+        obj = obj.__self__
     return type(obj) in ENDS_SOMETHING or has_finalizer(type(obj)) or is_watched(obj)
 
 

@@ -167,6 +167,7 @@ class NdarrayValue(ArrayValue):
 
     def reconstruct(self, codegen: Codegen) -> None:
         """tensor.numpy()."""
+        _refuse_tracked(self)
         codegen.call_const(torch.Tensor.numpy, [self.tensor])
 
 
@@ -176,11 +177,12 @@ class NumpyNumber(ArrayValue):
     __slots__ = ()
 
     def python_type(self) -> type:
-        """np.float32, np.int64, ..."""
-        return self.dtype.type
+        """np.float32, np.int64, ...; one that gradients pass through is an array of no dimensions."""
+        return np.ndarray if self.fake.requires_grad else self.dtype.type
 
     def reconstruct(self, codegen: Codegen) -> None:
         """The tensor's only item."""
+        _refuse_tracked(self)
         codegen.call_const(number_of, [self.tensor])
 
 
@@ -209,6 +211,12 @@ class ArrayIterator(OneByOneIterator):
     def reconstruct(self, codegen: Codegen) -> None:
         """An iterator over the same array, at the same place."""
         codegen.call_const(iterator_at, [self.array, constant(self.index)])
+
+
+def _refuse_tracked(array: ArrayValue) -> None:
+    """Raises Unsupported for an array that gradients pass through: there is none outside of the trace."""
+    if array.fake.requires_grad:
+        raise Unsupported("reconstruct", array.describe())
 
 
 def number_of(tensor: torch.Tensor) -> Any:
@@ -248,13 +256,22 @@ def same_memory(tx: Translator, tensor: TensorValue) -> TensorValue:
 
 
 def array_of(tx: Translator, tensor: TensorValue, what: str) -> NdarrayValue:
-    """tensor.numpy(). Raises Unsupported (`what`) where that raises, or where no graph could hold the array."""
+    """tensor.numpy(). Raises Unsupported (`what`) where that raises, or where no graph could hold the array. In what
+    torch.compiler.wrap_numpy made, compiled code has gradients pass through the array (where eager raises)."""
     fake = tensor.fake
-    known = fake.dtype in NUMPY_DTYPES and fake.device.type == "cpu" and not fake.requires_grad
+    wrapped = tx.f_globals.get("__name__") == "torch._dynamo.external_utils"
+    known = fake.dtype in NUMPY_DTYPES and fake.device.type == "cpu" and (wrapped or not fake.requires_grad)
     if not known or fake.is_conj() or fake.is_neg() or torch._C._are_functorch_transforms_active():
         raise Unsupported("data-dependent-value", what)
     tx.trace.layouts_assumed += 1
-    return NdarrayValue(same_memory(tx, tensor))
+    return NdarrayValue(_tracked(tx, tensor) if fake.requires_grad else same_memory(tx, tensor))
+
+
+def _tracked(tx: Translator, tensor: TensorValue) -> TensorValue:
+    """A view of the whole tensor, through which gradients pass."""
+    view = tx.graph.call(torch.ops.aten.alias.default, [tensor], {}, tx)
+    assert isinstance(view, TensorValue)
+    return view
 
 
 def _numpy(tx: Translator, self: TensorValue, args: Args, kwargs: Kwargs) -> Value:
@@ -277,7 +294,7 @@ def tensor_from(tx: Translator, array: ArrayValue) -> TensorValue:
         raise Unsupported("call", "torch.from_numpy under another inference mode")
     if fake.storage_offset() != 0 or fake.untyped_storage().nbytes() != fake.numel() * fake.itemsize:
         raise Unsupported("call", f"torch.from_numpy of a part of what {array.describe()} is")
-    return same_memory(tx, array.tensor)
+    return _tracked(tx, array.tensor) if fake.requires_grad else same_memory(tx, array.tensor)
 
 
 def result(tx: Translator, tensor: Value, scalar: bool = False) -> ArrayValue:
@@ -312,6 +329,8 @@ def written(tx: Translator, array: NdarrayValue) -> None:
     would keep its old numbers in a graph."""
     graph = tx.graph
     inputs = [(node, node.meta["val"]) for node in graph.versions]
+    if array.fake.requires_grad:  # autograd is told
+        return
     if torch.is_grad_enabled() and any(fake.requires_grad for _, fake in inputs):
         raise Unsupported("call", f"writing to {array.describe()} where gradients are recorded")
     memory = array.fake.untyped_storage()._cdata

@@ -12,10 +12,11 @@ import torch
 
 from ...breaks.unsupported import Unsupported
 from ...sources.source import AttrSource, CallSource, KnownSource, Source
-from ..containers.sequences import TupleValue, field_names
+from ..containers.sequences import TupleValue, field_names, is_plain
 from ..core.attributes import (
     MISSING,
     bind,
+    is_behind_descriptor,
     is_programs,
     is_python_method,
     lookup,
@@ -146,6 +147,7 @@ class ClassValue(Value):
         """A side effect on the class. Methods and other descriptors, which instances do not read as they are, are left
         to eager."""
         descriptor = any(hasattr(kind, "__get__") for kind in (value.python_type(), type(lookup(self.cls, name))))
+        descriptor = descriptor or is_behind_descriptor(type(self.cls), name)
         own = is_python_method(special(tx, type(self.cls), "__setattr__"))
         if self.source is None or descriptor or own or name.startswith("__"):
             raise Unsupported("set-attribute", f"{self.describe()}.{name}")
@@ -218,7 +220,7 @@ class ClassValue(Value):
     def iter(self, tx: Translator) -> Value:
         """An iterator over the members of an enum, or what the metaclass gives."""
         if is_plain_enum(self.cls):
-            return ItemsIterator(self.iterate(tx))
+            return ItemsIterator(self.iterate(tx), iter, self.cls)
         return self._special(tx, "__iter__") or super().iter(tx)
 
     def contains(self, tx: Translator, item: Value) -> bool:
@@ -274,7 +276,7 @@ class BuiltinNew(Value):
         cls = args[0].as_constant()
         if issubclass(cls, torch.Tensor):
             return REGISTRY["new_tensor"](tx, cls, args[1:])
-        if field_names(cls):
+        if field_names(cls) and is_plain(cls):
             return TupleValue(args[1].iterate(tx), cls)
         if not _is_made_by_builtin(cls, self.cls.__new__):
             raise Unsupported("call", f"{self.describe()} of {cls.__qualname__}")
@@ -362,7 +364,8 @@ def _named_tuple(tx: Translator, cls: type, args: Sequence[Value], kwargs: Mappi
     if missing := [name for name in fields if name not in items and name not in defaults]:
         raise Unsupported("raises", f"TypeError: {cls.__qualname__} without {', '.join(missing)}")
     items.update({name: from_python(tx, defaults[name]) for name in fields if name not in items})
-    return TupleValue([items[name] for name in fields], cls)
+    given = [items[name] for name in fields]
+    return TupleValue(given, cls) if is_plain(cls) else new_object(tx, cls, given)
 
 
 def _exception(tx: Translator, cls: type, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:

@@ -58,7 +58,9 @@ class ExceptionValue(Value):
         if handled is None or handled is self:
             return
         link: Value = handled
-        while isinstance(link, ExceptionValue):
+        passed: set[Value] = set()
+        while isinstance(link, ExceptionValue) and link not in passed:  # the program may have closed the chain
+            passed.add(link)
             if link.attributes.get("__context__") is self:  # Python breaks the cycle, too
                 link.attributes["__context__"] = constant(None)
             link = link.attributes.get("__context__", constant(None))
@@ -149,7 +151,8 @@ class ExceptionValue(Value):
         if name == "__traceback__" and not issubclass(kind, (TracebackType, NoneType)):
             tx.raise_observed(TypeError, "__traceback__ must be a traceback or None")
         self.attributes[name] = value
-        if name == "__cause__":
+        if name == "__cause__":  # which also sets that the context is not shown: after what was set before
+            self.attributes.pop("__suppress_context__", None)
             self.attributes["__suppress_context__"] = constant(True)
 
     def reconstruct(self, codegen: Codegen) -> None:
@@ -196,6 +199,8 @@ def make_exception(
         if is_python_method(special(tx, exc_type, name)):
             raise Unsupported("raises", f"{exc_type.__qualname__}, whose {name} is written in Python")
     value = ExceptionValue(exc_type, args)
+    if exc_type is OSError and 2 <= len(args) <= 5:  # the number says of which class below it is
+        value.cls = type(value.as_real())
     init = special(tx, exc_type, "__init__")
     if is_python_method(init):
         bind(tx, init, "__init__", value, exc_type, None).call(tx, args, kwargs or {})

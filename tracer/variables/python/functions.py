@@ -8,6 +8,7 @@ from types import CellType, CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 from ...breaks.unsupported import Unsupported
+from ...runtime.compile_wrappers import is_compiled
 from ...sources.source import AttrSource, CellSource, DefaultSource, Source
 from ..core.base import Value
 from ..core.binding import Signature, bind_arguments
@@ -189,7 +190,7 @@ class FunctionValue(Value):
         """Interpret the call."""
         self.tx = tx
         if self.function is not None:
-            if "_ptdebug_original" in self.function.__dict__:  # compiled by itself: here it is part of this graph
+            if is_compiled(self.function):  # by itself: here it is part of this graph
                 return self.getattr(tx, "_ptdebug_original").call(tx, args, kwargs)
             if is_marked_for_others(self.function) or is_compiled_by_stock(self.function):
                 return self.getattr(tx, "_torchdynamo_orig_callable").call(tx, args, kwargs)

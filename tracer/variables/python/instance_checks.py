@@ -20,6 +20,7 @@ from ..core.attributes import is_python_method, lookup, method_of, special
 from ..core.base import Value
 from ..core.constant import REGISTRY, fold
 from ..core.identity_guards import guard_kept
+from ..core.opaque import OpaqueTensorValue
 from ..core.registry import build, from_python, importable, is_library
 from ..torch.tensor import TensorValue
 from .symbolic_numbers import NumberValue
@@ -46,6 +47,8 @@ def _among(tx: Translator, value: Value, kinds: Any) -> bool:
     if isinstance(kinds, (tuple, types.UnionType)):
         return any(_among(tx, value, kind) for kind in (kinds if isinstance(kinds, tuple) else kinds.__args__))
     check = special(tx, type(kinds), "__instancecheck__")
+    if check is _OF_PARAMETERS and isinstance(value, OpaqueTensorValue):
+        raise Unsupported(*value.why)  # a parameter whose class is not below Parameter says that it is one
     if value.python_type() is kinds or check in _BY_CLASS or not isinstance(kinds, type):
         return by_class(tx, value, kinds)
     if check is _OF_LEGACY_TYPES:

@@ -53,6 +53,8 @@ class InstanceDict(DictValue):
 
     def setitem(self, tx: Translator, key: Value, value: Value) -> None:
         """Set an attribute, past the class's `__setattr__`."""
+        if key.python_type() is not str or isinstance(lookup(self.owner.cls, key.as_constant()), MemberDescriptorType):
+            raise Unsupported("set-item", f"{key.describe()} of {self.owner.describe()}.__dict__")
         super().setitem(tx, key, value)
         tx.effects.store_attr(self.owner, key.as_constant(), value, raw=True)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import operator
 import sys
 import threading
@@ -22,7 +23,7 @@ from ...sources.display_names import in_words
 from ...sources.source import AttrSource, ItemSource, Source
 from ..containers.dict_views import DictView
 from ..containers.mappings import DictValue
-from ..containers.sequences import TupleValue
+from ..containers.sequences import FIELD, TupleValue
 from ..containers.slices import checked_index, checked_length
 from ..core.attributes import (
     MISSING,
@@ -107,6 +108,8 @@ class ObjectValue(Value):
         found = lookup(self.cls, name)
         if name == "__class__" and not isinstance(found, property):
             return from_python(tx, self.cls)
+        if type(found) is FIELD and isinstance(self.storage, TupleValue):
+            return self.storage.items[found.__reduce__()[1][0]]
         if isinstance(found, property) or is_data_descriptor(found):
             return bind(tx, found, name, self, self.cls, type_source(self))
         if tx.effects.has_pending(self, name):
@@ -154,7 +157,7 @@ class ObjectValue(Value):
         if issubclass(type(self.real), threading.local):
             return self._of_this_thread(tx, name)
         own = own_dict(tx, self, self.real)
-        if name in own:
+        if name in own and not isinstance(found, MemberDescriptorType):  # a slot comes before what is in the dict
             if self.source is not None and is_python_method(lookup(type(found), "__get__")):
                 shown = AttrSource(self.source, "__dict__", generic=True)  # guards do not compute a cached property
                 return build(tx, own[name], ItemSource(shown, name))
@@ -217,16 +220,12 @@ class ObjectValue(Value):
     def generic_setattr(self, tx: Translator, name: str, value: Value, raw: bool = False) -> None:
         """object.__setattr__: a property's setter, or a side effect."""
         found = lookup(self.cls, name)
-        if isinstance(found, property):
+        if isinstance(found, property) and type(found).__set__ is property.__set__:
             if found.fset is None:
                 self._refuse_property(tx, name, "setter")
             part_of(tx, self.cls, name, "fset", found.fset).call(tx, [self, value], {})
             return
-        if found is not MISSING and hasattr(type(found), "__set__") and not isinstance(found, MemberDescriptorType):
-            setter = lookup(type(found), "__set__")
-            if not is_python_method(setter):
-                raise Unsupported("set-attribute", f"{self.describe()}.{name}")
-            method_of(tx, type(found), "__set__", setter).call(tx, [from_python(tx, found), self, value], {})
+        if self._is_set_by_descriptor(tx, found, "__set__", [value]):
             return
         if self.source is None and not tx.effects.is_new(self):
             raise Unsupported("set-attribute", f"{self.describe()}.{name}")
@@ -245,6 +244,22 @@ class ObjectValue(Value):
             own_dict(tx, self, self.real, changes=True)
         tx.effects.store_attr(self, name, value, raw=raw or is_python_method(lookup(self.cls, "__setattr__")))
 
+    def _is_set_by_descriptor(self, tx: Translator, found: Any, how: str, args: list[Value]) -> bool:
+        """Whether a descriptor of the class sets or deletes what stands under its name; if so, it has. What has one of
+        both methods refuses the other (typeobject.c, slot_tp_descr_set)."""
+        kind = type(found)
+        if found is MISSING or isinstance(found, MemberDescriptorType) or (
+            not hasattr(kind, "__set__") and not hasattr(kind, "__delete__")
+        ):
+            return False
+        method = lookup(kind, how)
+        if method is MISSING:
+            tx.raise_observed(AttributeError, how)
+        if not is_python_method(method):
+            raise Unsupported("set-attribute", self.describe())
+        method_of(tx, kind, how, method).call(tx, [from_python(tx, found), self, *args], {})
+        return True
+
     def _refuse_property(self, tx: Translator, name: str, what: str) -> NoReturn:
         tx.raise_observed(AttributeError, f"property '{name}' of '{self.cls.__qualname__}' object has no {what}")
 
@@ -258,14 +273,12 @@ class ObjectValue(Value):
     def generic_delattr(self, tx: Translator, name: str) -> None:
         """object.__delattr__: a descriptor's deleter, or a side effect."""
         found = lookup(self.cls, name)
-        if isinstance(found, property):
+        if isinstance(found, property) and type(found).__delete__ is property.__delete__:
             if found.fdel is None:
                 self._refuse_property(tx, name, "deleter")
             part_of(tx, self.cls, name, "fdel", found.fdel).call(tx, [self], {})
             return
-        deleter = lookup(type(found), "__delete__")
-        if is_python_method(deleter):
-            method_of(tx, type(found), "__delete__", deleter).call(tx, [from_python(tx, found), self], {})
+        if self._is_set_by_descriptor(tx, found, "__delete__", []):
             return
         if isinstance(found, MemberDescriptorType):
             if self.find_attr(tx, name) is None:
@@ -497,6 +510,8 @@ class ObjectValue(Value):
         if name == "fromkeys":
             made: Value = with_arguments(REGISTRY["fromkeys"], tx, self.cls, *args, **kwargs)
             return made
+        if name in _BINARY:  # the other operand, too, is what it derives from
+            args = [arg.storage if isinstance(arg, ObjectValue) and arg.storage is not None else arg for arg in args]
         result = self.storage.call_method(tx, name, args, kwargs)
         if isinstance(result, DictView):
             result.of = self.cls
@@ -508,6 +523,8 @@ class ObjectValue(Value):
             self.storage.reconstruct(codegen)
         elif self.real is not None:
             codegen.const(self.real)
+        elif self.storage is not None:
+            codegen.call_const(tuple.__new__, [constant(self.cls), self.storage])
         else:
             super().reconstruct(codegen)
 
@@ -542,6 +559,8 @@ class ObjectValue(Value):
 
 _OF_ITS_CLASS = ("copy", "__copy__", "__or__", "__ror__")
 """Methods of ordered and default dicts that make one of the subclass."""
+
+_BINARY = frozenset(itertools.chain.from_iterable(REFLECTED.values()))
 
 _HIDDEN = (FunctionType, staticmethod, classmethod, functools._lru_cache_wrapper)
 """What a class holds that an attribute of the instance comes before; so do descriptors in Python that only read."""

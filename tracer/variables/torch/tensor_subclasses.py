@@ -24,6 +24,7 @@ from ..core.attributes import MISSING, bind, is_python_method, lookup, type_sour
 from ..core.base import Value
 from ..core.constant import REGISTRY, constant
 from ..core.handlers import handles
+from ..core.identity_guards import guard_kept
 from ..core.operators import IN_PLACE, REFLECTED
 from ..core.registry import build, from_python
 from .tensor import METHODS, TensorValue
@@ -208,7 +209,7 @@ def build_subclass(tx: Translator, obj: torch.Tensor, source: Source) -> Value:
     wrapped = torch._C._functorch.is_functorch_wrapped_tensor(plain)
     if wrapped or plain.is_nested or plain.is_quantized or plain.layout is not torch.strided or plain.is_inference():
         raise Unsupported("unknown-type", f"a tensor of the class {cls.__qualname__}")
-    note_class(tx, cls)
+    _note_members(tx, cls)
     if has_override(cls):
         fake = tx.graph.shapes.fakify(plain, source)
         tx.graph.shapes.stands_for(plain, obj)
@@ -233,6 +234,21 @@ def _refuse_unlike_data(cls: type) -> None:
         raise Unsupported("unknown-type", f"the tensor subclass {cls.__qualname__}, which has __getattribute__,")
 
 
+def _note_members(tx: Translator, cls: type) -> None:
+    """There is a tensor of `cls` in the trace. Which methods the program's classes have is guarded: one that is missing
+    is torch's, or what torch's code does."""
+    note_class(tx, cls)
+    known = tx.trace.overrides.classes
+    if cls not in known:
+        known.add(cls)
+        now = _members(cls)
+        guard_kept(tx, cls, lambda cls: _members(cls) == now, "what is defined in the body")
+
+
+def _members(cls: type) -> list[frozenset[str]]:
+    return [frozenset(base.__dict__) for base in cls.__mro__ if base.__module__.partition(".")[0] != "torch"]
+
+
 def as_subclass(tx: Translator, value: TensorValue, cls: type) -> Value:
     """`tensor.as_subclass(cls)`: a view of the data, of that class. Torch asks nobody any more."""
     if cls is not torch.Tensor:
@@ -242,7 +258,7 @@ def as_subclass(tx: Translator, value: TensorValue, cls: type) -> Value:
     assert isinstance(view, TensorValue)
     if cls is torch.Tensor:
         return view
-    note_class(tx, cls)
+    _note_members(tx, cls)
     plain = view.node.args[0]
     assert isinstance(plain, torch.fx.Node)
     made = SubclassValue(view.node, view.fake, cls, plain=plain)

@@ -37,12 +37,13 @@ _DISABLED = torch._C._disabled_torch_function_impl
 @dataclass
 class OverrideState:
     """The modes of the traced program, innermost last, and whether arguments are asked (`on_types`) and modes are not
-    (`off`). `seen`: there is an argument that would be asked."""
+    (`off`). `seen`: there is an argument that would be asked. `classes`: those of tensors that the trace has met."""
 
     modes: list[Value] = field(default_factory=list)
     on_types: bool = field(default_factory=torch._C._is_torch_function_enabled)
     off: bool = field(default_factory=torch._C._is_torch_function_all_disabled)
     seen: bool = False
+    classes: set[type] = field(default_factory=set)
 
     @property
     def may_ask(self) -> bool:

@@ -14,6 +14,7 @@ from torch.autograd.profiler import record_function
 
 from ...breaks.unsupported import Unsupported
 from ...runtime.global_modes import (
+    ATTENTION,
     Modes,
     enter_inference_mode,
     exit_inference_mode,
@@ -60,11 +61,9 @@ def _sets(*functions: Callable[..., Any]) -> None:
 
 
 _C = torch._C
-_KINDS = ("flash", "mem_efficient", "math", "cudnn", "overrideable", "fa3")
-_ATTENTION = [name for name in _KINDS if hasattr(_C, f"_set_sdp_use_{name}")]
 _sets(
     torch.set_default_dtype, _C._set_fwd_grad_enabled, _C._functorch.set_inplace_requires_grad_allowed,
-    *(getattr(_C, f"_set_sdp_use_{name}") for name in _ATTENTION), _C._set_sdp_priority_order,
+    *(getattr(_C, f"_set_sdp_use_{name}") for name in ATTENTION), _C._set_sdp_priority_order,
 )  # fmt: skip
 
 
@@ -99,7 +98,7 @@ def _reads(*functions: Callable[..., Any]) -> None:
 
 
 _reads(
-    *(getattr(_C, f"_get_{name}_sdp_enabled") for name in _ATTENTION), _C._get_sdp_priority_order,
+    *(getattr(_C, f"_get_{name}_sdp_enabled") for name in ATTENTION), _C._get_sdp_priority_order,
     _C._is_fwd_grad_enabled, _C._functorch.get_inplace_requires_grad_allowed, *_NEVER_SET,
 )  # fmt: skip
 
@@ -146,7 +145,9 @@ class InferenceModeValue(ModeValue):
         return InferenceModeValue(self.enabled)
 
     def reconstruct(self, codegen: Codegen) -> None:
-        """`torch.inference_mode(mode)`."""
+        """`torch.inference_mode(mode)`; no call makes one that is entered already."""
+        if self.node is not None:
+            raise Unsupported("context-manager", f"{self.describe()}, which is left by hand,")
         codegen.call_const(inference_mode, [constant(self.enabled)])
 
     def describe(self) -> str:
