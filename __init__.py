@@ -12,6 +12,11 @@ if TYPE_CHECKING:
 __all__ = ["__version__", "compile", "disable", "explain", "graph_break", "mark_dynamic", "record", "stats"]
 
 
+def __dir__() -> list[str]:
+    """The public names, also those that are loaded on first use."""
+    return sorted({*globals(), *__all__})
+
+
 def __getattr__(name: str) -> Any:
     """Load the Python interface on first use (PEP 562): `import ptdebug` itself loads neither torch nor Textual."""
     if name in __all__:

@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 
 from ..dependencies import msgspec, zstandard
 from .decode import revive
+from .process_liveness import is_running
 from .records import SCHEMA, Absent, AnyRecord, Decision, split_ref
 from .stages import order_of
 from .store import DATABASE, RUNNING, stopped_mark
@@ -123,13 +124,15 @@ class Recording:
 
     def compiles(self) -> list[CompileInfo]:
         """All compilations, in the order in which they started."""
-        ended = "exit_code" in self.meta or "ended" in self.meta
+        meta = self.meta
+        unfinished = "the compilation did not end" if "exit_code" in meta or "ended" in meta else (
+            "it is being compiled at this moment" if is_running(meta) else "the process ended during this compilation")
         found = []
         query = ("SELECT id, function, file, line, started, status, reason, seconds "
                  "FROM compiles ORDER BY started, rowid")
         for suffix, name, function, file, line, started, status, reason, seconds in self._rows(query):
             if status == RUNNING:
-                status, reason = self._unended(suffix, ended)
+                status, reason = self._unended(suffix, unfinished)
             times = msgspec.json.decode(seconds or "{}")
             found.append(CompileInfo(name + suffix, function, file, line, status, reason, started, times))
         return found
@@ -139,12 +142,12 @@ class Recording:
         """Why the recording of the program's own process stopped before it ended; None where it did not."""
         return _stopped(self.path / DATABASE)
 
-    def _unended(self, suffix: str, ended: bool) -> tuple[str, str]:
+    def _unended(self, suffix: str, why_not: str) -> tuple[str, str]:
         """The status and the reason of a compilation whose end is not recorded."""
         why = _stopped(self.path / f"recording{suffix.replace('@', '-')}.db")
         if why is not None:
             return "unknown", f"the recording stopped before this compilation ended: {why}"
-        return "failed", "the compilation did not end" if ended else "the process ended during this compilation"
+        return "failed", why_not
 
     def compile(self, compile_id: str) -> CompileInfo:
         """The compilation with that id. Raises RecordingError."""

@@ -84,6 +84,7 @@ class Frame(Record, frozen=True):
     reason: str = ""
     origin: str = ""  # of a resume function: the function that it continues, and where
     apart: bool = False  # compiled before, for another call of torch.compile, with which this one shares nothing
+    arguments_known: bool = True  # False: nobody looked at them
 
 
 # ---- bytecode, output_bytecode --------------------------------------------------------------------------------------

@@ -29,6 +29,7 @@ from .render_graph import source_text, tensor_text
 from .rounding import rounded
 
 LONG_CHECK = 100  # characters
+MOST_ALSO = 4  # changes beside the first, of a recompilation
 
 
 def render_frame(record: Frame, stage: str, name: str, source: SourceText) -> Listing:
@@ -41,7 +42,8 @@ def render_frame(record: Frame, stage: str, name: str, source: SourceText) -> Li
         lines.append(Line("compiled before, for another call of torch.compile, which shares nothing with this one"))
     if record.module:
         lines.append(Line(printable(f"module: {record.module}")))
-    lines.append(Line("arguments:" if record.arguments else "no arguments"))
+    none = "no arguments" if record.arguments_known else "its arguments were not recorded"
+    lines.append(Line("arguments:" if record.arguments else none))
     for argument in record.arguments:
         text = tensor_text(argument.tensor) if argument.tensor else argument.value
         lines.append(Line(printable(f"  {argument.name}: {argument.type}{'  ' + text if text else ''}"),
@@ -180,7 +182,8 @@ def recompile_lines(
     head = f"{function}{comma} was compiled again{took}" if function else "compiled again"
     texts = [f"{head}  ({owner})" if owner else head]
     texts += [rounded(f"  because: {_cut(record.what or record.guard)}{_change(record.expected, record.actual)}")]
-    texts += [rounded(f"  and: {other.removeprefix('and ')}") for other in record.also]
+    texts += [rounded(f"  and: {other}") for other in record.also[:MOST_ALSO]]
+    texts += [f"  and: {len(record.also) - MOST_ALSO} more"] if len(record.also) > MOST_ALSO else []
     texts += [f"  called from: {_place_text(record.call_site, source)}"] if record.call_site else []
     texts += [f"  needed by: {_place_text(record.location, source)}"] if record.location else []
     texts += [f"  to avoid: {record.hint}"] if record.hint else []
@@ -190,7 +193,12 @@ def recompile_lines(
 
 
 def _change(expected: object, actual: object) -> str:
-    return f" is no longer true: {actual}" if expected == "true" else f": was {expected}, is now {actual}"
+    """What changed; "" is what the recording does not know."""
+    if expected == "true":
+        return f" is no longer true: {actual}" if actual != "" else " is no longer true"
+    if actual == "":
+        return f": was {expected}; what it is now was not recorded" if expected != "" else " changed"
+    return f": was {expected}, is now {actual}"
 
 
 def _cut(what: str) -> str:

@@ -22,8 +22,8 @@ def render_summary(document: dict[str, Any]) -> Listing:
         ended = f"exit code {exit_code}"
     elif document["stopped"] is not None:
         ended = f"the recording stopped: {document['stopped']}"
-    else:  # a block of `ptdebug.record` ends without one
-        ended = "the recorded block ended" if document["ended"] else "did not end (killed, or still running)"
+    else:
+        ended = document["ending"]
     texts = [
         f"{document['recording']}",
         f"command   {shlex.join(document['command'])}   {ended}",

@@ -74,7 +74,7 @@ STAGES: tuple[StageInfo, ...] = (
     StageInfo("wrapper", "what allocates and calls the kernels", ENGINE, per_part=True),
     StageInfo(
         "runtime", "calls, guard failures, captured inputs", RUNTIME, linked=False,
-        stock="calls of stock's code are not counted",
+        stock="neither the calls of stock's code nor their inputs are recorded",
     ),
     StageInfo("decisions", "every choice, its alternatives and its reason", EVERY,
               stock="stock's trace does not hold decisions"),

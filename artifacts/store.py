@@ -37,6 +37,7 @@ from ..dependencies import msgspec, zstandard
 from .external_exceptions import came_from_outside
 from .inner_graphs import graphs_in
 from .open_files import OpenFiles
+from .process_liveness import machine, process_start
 from .records import SCHEMA, AnyRecord, Decision, Graph, Runtime
 
 P = ParamSpec("P")
@@ -269,9 +270,10 @@ class RecordingWriter:
             **self._extra,
             "pid": self._pid,
             "parent_pid": os.getppid(),
+            "process_start": process_start(self._pid),
             "started": time.time(),
             "folder": str(Path.cwd()),
-            "machine": " ".join(os.uname()) if hasattr(os, "uname") else sys.platform,
+            "machine": machine() or sys.platform,
             "environment": {k: v for k, v in sorted(os.environ.items()) if k.startswith(ENVIRONMENT)},
             "versions": {"ptdebug": __version__, "python": sys.version.split()[0]},
         }

@@ -1,16 +1,33 @@
 """Questions to a recording as a whole, answered as the JSON documents of the contract."""
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from typing import Any
 
 from .break_costs import BreakCost, BreakCosts
 from .isolated_compiles import compiled_apart
+from .process_liveness import ending, is_running
 from .recording import CompileInfo, Recording
-from .records import LIMIT_REACHED, SCHEMA, Break, Breaks, Graph, Guard, Guards, Recompile, Runtime, Schedule
+from .records import (
+    LIMIT_REACHED,
+    SCHEMA,
+    Break,
+    Breaks,
+    Graph,
+    Guard,
+    Guards,
+    Kernel,
+    Recompile,
+    Runtime,
+    Schedule,
+    Wrapper,
+)
 from .resumed import function_words, resumed
 from .stages import TIMINGS
 
+_LIBRARY_CALL = re.compile(r"^\s+(?:\w+ = )?(?:extern_kernels\.\w+|torch\.ops\.\w+\.\w+\.\w+)\(")
+"""A line of the code that Inductor writes which calls a library."""
 NOT_OPERATIONS = ("placeholder", "get_attr", "output")
 
 
@@ -73,6 +90,8 @@ def summary(recording: Recording) -> dict[str, Any]:
         "exit_code": meta.get("exit_code"),
         "ended": "ended" in meta,
         "stopped": recording.stopped,
+        "running": is_running(meta),
+        "ending": "" if "exit_code" in meta else ending(meta),
         "compiler": meta.get("compiler", "ptdebug"),
         "versions": meta.get("versions", {}),
         "counts": {
@@ -146,11 +165,20 @@ class _PerCompile:
                 self.guards[info.compile] += info.items
         for owner in recording.decisions_by_compile():
             self.stages[owner]["decisions"] = None
+        planned: set[str] = set()
         for owner, schedule in recording.records(Schedule):
+            planned.add(owner)
             if "wrapper" not in self.stages[owner]:  # planned, but nothing of it ran
                 continue
             for group in schedule.groups:
                 (self.extern_calls if group.kind == "extern" else self.kernels)[owner] += 1
+        for owner, stages in self.stages.items():
+            if "wrapper" in stages and owner not in planned:  # stock's trace has the code, and no plan
+                self.kernels[owner] = sum(len(kernel.kernels) for _, kernel in recording.records(Kernel, owner))
+                self.extern_calls[owner] = sum(
+                    bool(_LIBRARY_CALL.search(line.text))
+                    for _, wrapper in recording.records(Wrapper, owner) for line in wrapper.lines
+                )
         for owner, runtime in recording.records(Runtime):
             self.calls[owner] += runtime.calls
 

@@ -15,39 +15,131 @@ from typing import Any
 from ..dependencies import msgspec
 from .listing import Line, printable
 from .recording import Recording
-from .records import Fusion, Guards
+from .records import Fusion, Guards, Schedule
 from .render_lists import break_lines, candidate_lines, decision_lines, recompile_lines, symbol_lines
 from .summary import breaks, recompiles
 
-_WORD = re.compile(r"[A-Za-z_][A-Za-z_0-9]*|\d+")
+_WORD = re.compile(r"\d+/\d+|[A-Za-z_][A-Za-z_0-9]*|\d+")
+_COMPILE_ID = re.compile(r"(?<![\w/])\d+/\d+(?:@\d+)?(?![\w/])")
+_LINE = re.compile(r"(?:\blines? |\.py:)(\d+)", re.IGNORECASE)
+TOPICS: dict[frozenset[str], str] = {
+    frozenset("break breaks broken broke breaking".split()): "break",
+    frozenset("recompile recompiles recompiled recompiling recompilation recompilations".split()): "recompile",
+    frozenset("eager uncompiled skipped".split()): "eager",
+}
+"""Words that ask for one kind of thing."""
+CHOICES = ("decision", "fusion", "break", "recompile")
+"""Kinds of answers that say why; they stand before those that say what there is."""
+# Words that say nothing beside such a word.
+_FILLING = frozenset("graph graphs line lines function program code at on here there run runs running get gets".split())
 # Words that a question is made of; they count only where nothing else matches.
-_QUESTION = frozenset("why was were is are did does do not no the a an of with into to in it by and or s t".split())
+_QUESTION = frozenset("why was were is are did does do not no the a an of with into to in it by and or s t what which "
+                      "how who when me this that there".split())
 
 
 @dataclass(frozen=True)
 class Answer:
-    """One thing with a reason: `about` is the text that subjects are looked for in."""
+    """One thing with a reason: `about` is the text that subjects are looked for in, `line` its line of the program."""
 
     compile: str
-    kind: str  # decision | fusion | break | recompile | absent | compile
+    kind: str  # decision | fusion | break | recompile | symbol | kernel | buffer | absent | compile
     about: str
     lines: tuple[Line, ...]
     document: dict[str, Any]
+    line: int = -1
+
+
+@dataclass(frozen=True)
+class _Question:
+    """What a subject asks for: `words` to look for, and where it says so a compilation, a line, the kinds of things."""
+
+    words: frozenset[str]
+    compile: str
+    line: int
+    kinds: frozenset[str]
+
+    @classmethod
+    def of(cls, subject: str) -> _Question:
+        """Read the person's words."""
+        words = {word.lower() for word in _WORD.findall(subject)}
+        found = _COMPILE_ID.search(subject)
+        place = _LINE.search(subject)
+        kinds = {kind for topic, kind in TOPICS.items() if words & topic}
+        if {"not", "compiled"} <= words or {"not", "compile"} <= words:
+            kinds.add("eager")
+        told = frozenset().union(*TOPICS) | _QUESTION | _FILLING if kinds or place or found else _QUESTION
+        taken = {found[0], *re.findall(r"\d+", found[0])} if found else set()
+        taken |= {place[1]} if place else set()
+        wanted = words - told - taken
+        if not (wanted or found or place or kinds):
+            wanted = words
+        if found and not (wanted or place or kinds):
+            kinds = {"compile", "recompile", "break", "absent"}
+        return cls(frozenset(wanted), found[0] if found else "", int(place[1]) if place else -1, frozenset(kinds))
+
+    def fits(self, answer: Answer) -> bool:
+        """Whether an answer is about that compilation, line and kind."""
+        return (
+            (not self.compile or answer.compile == self.compile)
+            and (self.line < 0 or answer.line == self.line)
+            and (not self.kinds or answer.kind in self.kinds
+                 or ("eager" in self.kinds and answer.kind in ("compile", "break")))
+        )
+
+    @property
+    def narrows(self) -> bool:
+        """Whether it asks for more than words."""
+        return bool(self.compile or self.line >= 0 or self.kinds)
+
+
+def _runs_in_eager(answer: Answer) -> bool:
+    return answer.kind == "compile" and answer.document["status"] != "compiled"
 
 
 def answers(recording: Recording, subject: str, compile_id: str | None = None, limit: int = 20) -> list[Answer]:
     """What is known about `subject`, best first; empty where no word of it occurs anywhere."""
     known = list(_all(recording, compile_id))
+    question = _Question.of(subject)
     exact = [a for a in known if subject in (a.about, a.document.get("id"), a.document.get("subject"))]
-    if exact:
+    if exact and not question.compile:
         return exact[:limit]
-    words = {word.lower() for word in _WORD.findall(subject)}
-    wanted = words - _QUESTION or words
-    scored = [(_score(wanted, answer), number) for number, answer in enumerate(known)]
+    known = [answer for answer in known if question.fits(answer)]
+    if "eager" in question.kinds and any(map(_runs_in_eager, known)) and not question.words:
+        return [answer for answer in known if _runs_in_eager(answer)][:limit]
+    eager = "eager" in question.kinds
+    scored = [(_score(question.words, answer) + (0.5 if eager and _runs_in_eager(answer) else 0.0), number)
+              for number, answer in enumerate(known)]
     best = max((score for score, _ in scored), default=0.0)
     if best < 1:
-        return []
+        return known[:limit] if question.narrows and not question.words else []
     return [known[number] for score, number in sorted(scored, key=lambda s: -s[0]) if score == best][:limit]
+
+
+POINTERS = (
+    (frozenset("slow slower speed fast faster time".split()), "kernels",
+     "what runs, in order, and how much it reads and writes"),
+    (frozenset("slow slower speed fast faster time breaks break broken".split()), "breaks",
+     "the graph breaks, the dearest first, with what each cost"),
+    (frozenset("slow recompile recompiles recompiled recompiling recompilation again".split()), "recompiles",
+     "what was compiled again, because of what, and what avoids it"),
+    (frozenset("nan nans inf wrong differ differs different incorrect accuracy".split()), "replay",
+     "runs the recorded graphs again, stage by stage, and says where values first differ from eager's"),
+    (frozenset("guard guards guarded".split()), "guards", "what each compilation depends on, and which line needs it"),
+)
+"""(words of a question, the command that answers it, what it shows)."""
+
+
+_POINTED = frozenset().union(*(topic for topic, _, _ in POINTERS)) | frozenset(
+    "come comes from where so my its result results output outputs value values loss model program it".split())
+
+
+def pointers(subject: str) -> list[tuple[str, str]]:
+    """The commands that a question is for, each with what it shows: of a recording as a whole, not of one thing."""
+    question = _Question.of(subject)
+    if question.words - _POINTED or question.compile or question.line >= 0:
+        return []
+    words = {word.lower() for word in _WORD.findall(subject)}
+    return [(command, shows) for topic, command, shows in POINTERS if words & topic]
 
 
 def left_out(recording: Recording, subject: str, found: list[Answer], compile_id: str | None = None) -> list[str]:
@@ -55,7 +147,8 @@ def left_out(recording: Recording, subject: str, found: list[Answer], compile_id
 
     For "buf3 with buf5" where no such pair was ever considered, the answers are about one of them.
     """
-    words = [word for word in dict.fromkeys(_WORD.findall(subject)) if word.lower() not in _QUESTION]
+    asked = _Question.of(subject).words
+    words = [word for word in dict.fromkeys(_WORD.findall(subject)) if word.lower() in asked]
     known = {word for answer in _all(recording, compile_id) for word in _WORD.findall(answer.about)}
     names = [word for word in words if word in known or re.search(r"[a-z]_?\d", word)]
     return [word for word in names if not all(word in _WORD.findall(answer.about) for answer in found)]
@@ -67,28 +160,33 @@ def subjects_near(recording: Recording, subject: str, compile_id: str | None = N
     return difflib.get_close_matches(subject, known, 5, 0.4) or known[:5]
 
 
-def _score(wanted: set[str], answer: Answer) -> float:
+def _score(wanted: frozenset[str], answer: Answer) -> float:
     """Whole words count 1, beginnings (fus-e, fus-ed) a tenth: they only break ties."""
     having = {word.lower() for word in _WORD.findall(answer.about)}
     score = float(len(wanted & having))
     kinds = {answer.kind, str(answer.document.get("kind", ""))}
     hinted = any(len(kind) > 2 and word[:3] == kind[:3] for word in wanted for kind in kinds)
-    return score + (0.1 if hinted else 0.0)
+    return score + (0.1 if hinted else 0.0) + (0.05 if answer.kind in CHOICES else 0.0)
 
 
 def _all(recording: Recording, compile_id: str | None) -> Iterator[Answer]:
+    functions = {info.id: info.function for info in recording.compiles()}
     for owner, decision in recording.decisions(compile_id):
-        yield Answer(owner, "decision", decision.subject, tuple(decision_lines(decision)), _plain(decision))
+        yield Answer(owner, "decision", decision.subject, tuple(decision_lines(decision)), _plain(decision),
+                     decision.location.line if decision.location else -1)
     for owner, fusion in recording.records(Fusion, compile_id):
         for candidate in fusion.candidates:
             yield Answer(owner, "fusion", f"{candidate.first} {candidate.second}", tuple(candidate_lines(candidate)),
                          _plain(candidate))
     for owner, found, _ in breaks(recording, compile_id):
         about = f"{found.source} {found.code} {found.message}"
-        yield Answer(owner, "break", about, tuple(break_lines(found, recording.source)), _plain(found))
+        yield Answer(owner, "break", f"{about} {found.location.function}", tuple(break_lines(found, recording.source)),
+                     _plain(found), found.location.line)
     for owner, recompile in recompiles(recording, compile_id):
         lines = tuple(recompile_lines(recompile, recording.source))
-        yield Answer(owner, "recompile", f"{recompile.guard} {recompile.what}", lines, _plain(recompile))
+        place = recompile.location.line if recompile.location else -1
+        about = f"{recompile.guard} {recompile.what} {functions.get(owner, '')}"
+        yield Answer(owner, "recompile", about, lines, _plain(recompile), place)
     for owner, guards in recording.records(Guards, compile_id):
         for symbol in guards.symbols:
             lines = tuple(symbol_lines(symbol, recording.source))
@@ -96,11 +194,39 @@ def _all(recording: Recording, compile_id: str | None) -> Iterator[Answer]:
     for owner, absent in recording.absents(compile_id):
         line = Line(printable(f"absent {absent.stage}: {absent.why}"))
         yield Answer(owner, "absent", absent.stage, (line,), _plain(absent))
+    for owner, schedule in recording.records(Schedule, compile_id):
+        yield from _planned(owner, schedule)
     for info in recording.compiles():
-        if info.reason and compile_id in (None, info.id):
-            text = f"{info.function} ({info.file}:{info.line}) {info.status}: {info.reason}"
-            yield Answer(info.id, "compile", info.function, (Line(printable(text)),),
-                         {"id": info.id, "status": info.status, "reason": info.reason})
+        if compile_id in (None, info.id):
+            why = f": {info.reason}" if info.reason else ""
+            text = f"{info.function} ({info.file}:{info.line}) {info.status}{why}"
+            yield Answer(info.id, "compile", f"{info.id} {info.function}", (Line(printable(text)),),
+                         {"id": info.id, "status": info.status, "reason": info.reason}, info.line)
+
+
+def _planned(owner: str, schedule: Schedule) -> Iterator[Answer]:
+    """The kernels and library calls, and the buffers: who computes each, and who reads it."""
+    for group in schedule.groups:
+        what = "a kernel" if group.kind == "loops" else "a call of the library"
+        name = group.kernel if group.kernel == group.id else f"{group.kernel} ({group.id})"
+        texts = [f"{name}: {what} that computes {', '.join(group.members)}",
+                 f"  reads {', '.join(group.reads) or 'nothing'}; writes {', '.join(group.writes) or 'nothing'}"
+                 + (f"; never in memory: {', '.join(group.internal)}" if group.internal else "")]
+        lines = tuple(Line(printable(text)) for text in texts)
+        yield Answer(owner, "kernel", f"{group.kernel} {group.id}", lines, _plain(group))
+    for buffer in schedule.buffers:
+        size = f"{buffer.bytes:,} bytes" if buffer.bytes is not None else "its size known at run time"
+        writers = [group.kernel for group in schedule.groups if buffer.id in group.writes]
+        readers = [group.kernel for group in schedule.groups if buffer.id in group.reads]
+        reuse = f", in the memory of {buffer.reuses}" if buffer.reuses else ""
+        texts = [f"{buffer.id}: {buffer.role}, {size}{reuse}"]
+        texts += [f"  written by {', '.join(writers)}"] if writers else []
+        texts += [f"  read by {', '.join(readers)}"] if readers else []
+        yield Answer(owner, "buffer", buffer.id, tuple(Line(printable(text)) for text in texts), _plain(buffer))
+    for group in schedule.groups:
+        for name in group.internal:
+            text = f"{name}: never in memory; {group.kernel} computes it where it is read"
+            yield Answer(owner, "buffer", name, (Line(printable(text)),), {"id": name, "internal": group.kernel})
 
 
 def _plain(record: msgspec.Struct) -> dict[str, Any]:

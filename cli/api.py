@@ -18,13 +18,16 @@ from ..artifacts.recording import Recording
 from ..artifacts.store import RecordingWriter
 from ..tracer.frames import dispatch
 from . import session
+from .dynamo_compatibility import dynamo_explain
 from .explain import Explanation, explain
-from .wiring import Request, compile_anything
+from .settings import checked
+from .wiring import Request, compile_anything, requested
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 __all__ = [
-    "Explanation", "compile", "disable", "dynamo_backend", "explain", "graph_break", "mark_dynamic", "record", "stats",
+    "Explanation", "compile", "disable", "dynamo_backend", "dynamo_explain", "explain", "graph_break", "mark_dynamic",
+    "record", "stats",
 ]
 
 
@@ -41,31 +44,23 @@ def compile(
     the rest being computed again (1.0: all of it, the default; 0.0: nothing but inputs), and "freezing" means what it
     means there: in inference, what depends on parameters and buffers alone is computed once; so does "cpp_wrapper":
     what allocates and calls the kernels of a CPU graph is C++ (where it cannot be, a decision says why). The others,
-    `mode`, `name` and `shapes_spec` tune PyTorch's own compiler: they are taken, and change nothing. Calls for one
-    function with equal options share what is compiled, but for those with `isolate_recompiles`.
-    `backend` may be a callable, which then gets each captured graph and its example inputs; any name means ptdebug.
+    `mode` and the keywords after `recompile_limit` tune PyTorch's own compiler: they are taken, and change nothing.
+    Calls for one function with equal options share what is compiled, but for those with `isolate_recompiles`.
+    `backend` may be a callable, which then gets each captured graph and its example inputs, and mode or options; the
+    name of any of PyTorch's backends means ptdebug.
 
-    Raises RuntimeError for something that cannot be called, and where `mode` and `options` are both given; ValueError
-    for a memory budget that is not between 0 and 1.
+    Raises RuntimeError for something that cannot be called, where `mode` and `options` are both given, and for a
+    backend, mode or option that does not exist; ValueError for a memory budget that is not between 0 and 1.
     """
-    if mode is not None and options is not None:
-        raise RuntimeError("Either mode or options can be specified, but both can't be specified at the same time.")
     session.current().compile_called()
-    wishes = options or {}
-    request = Request(backend, dynamic, fullgraph, recompile_limit, _memory_budget(wishes), wishes.get("freezing"),
-                      wishes.get("cpp_wrapper"), isolate_recompiles)
+    request = requested(
+        backend, mode, options, dynamic=dynamic, fullgraph=fullgraph, recompile_limit=recompile_limit,
+        isolated=isolate_recompiles)
     if disable:
         return (lambda it: it) if model is None else model
     if model is None:
         return functools.partial(_compile_decorated, request=request)
     return compile_anything(model, request)
-
-
-def _memory_budget(options: dict[str, Any]) -> float | None:
-    budget = options.get("memory_budget")
-    if budget is not None and not 0 <= budget <= 1:
-        raise ValueError(f"a memory budget is a share between 0 and 1, not {budget}")
-    return None if budget is None else float(budget)
 
 
 def _compile_decorated(model: Any, *, request: Request) -> Any:
@@ -98,12 +93,13 @@ def record(name: str | None = None, out: str | None = None, **settings: Any) -> 
 
     `settings` are those of `ptdebug run`: compiler, inputs, inputs_limit, overrides, target. A function that was
     compiled before is not compiled again, and so not recorded: `torch.compiler.reset()` first if it should be.
-    Raises OSError where the folder cannot be made.
+    Raises OSError where the folder cannot be made, ValueError for an override or a target that cannot be.
     """
+    chosen = checked(session.Settings(**settings))
     folder = new_recording_folder(recordings_home(out), _program_name(), name)
     writer = RecordingWriter(folder, command=sys.orig_argv)
     before = {id for id, _ in dispatch.runtimes().items()}
-    inside = session.enter(session.Session(session.Settings(**settings), writer, folder))
+    inside = session.enter(session.Session(chosen, writer, folder))
     if before:
         writer.note(f"{len(before)} compilations are older than this recording, and not in it")
     try:
@@ -180,24 +176,32 @@ def assume_constant_result(fn: F) -> F:
     return fn
 
 
+STANCES = (
+    "default", "eager_then_compile", "aot_eager_then_compile", "force_eager", "eager_on_recompile", "fail_on_recompile",
+)
+
+
 class set_stance:  # lower case: it stands in for torch.compiler.set_stance
     """`torch.compiler.set_stance`: "default" compiles, "force_eager" does not; a call, a decorator, a context manager.
 
-    The stances between them ("eager_on_recompile", "fail_on_recompile", ...) are taken for "default".
+    "eager_on_recompile" and "fail_on_recompile" run a call that needs a compilation in eager, or raise RuntimeError.
+    "eager_then_compile" and "aot_eager_then_compile" are taken for "default". Raises RuntimeError for others.
     """
 
     def __init__(self, stance: str = "default", **_options: Any) -> None:
+        if stance not in STANCES:
+            raise RuntimeError(f"invalid torch.compile stance {stance!r}; there are: {', '.join(STANCES)}")
         self.stance = stance
-        self._before = dispatch.set_eager(stance == "force_eager")
+        self._before = dispatch.set_stance(stance)
 
     def __enter__(self) -> set_stance:
         return self
 
     def __exit__(self, *_exception: object) -> None:
-        dispatch.set_eager(self._before)
+        dispatch.set_stance(self._before)
 
     def __call__(self, function: F) -> F:
-        dispatch.set_eager(self._before)  # as a decorator it acts during calls only
+        dispatch.set_stance(self._before)  # as a decorator it acts during calls only
 
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:

@@ -18,6 +18,7 @@ from importlib import metadata
 from pathlib import Path
 
 from ..artifacts.home import recordings_home
+from ..artifacts.listing import plural
 
 OK, WARNING, MISSING = "ok", "warning", "missing"
 LOW_SPACE = 1 << 30  # bytes
@@ -107,7 +108,7 @@ def openmp() -> Check:
         if error:
             return Check(MISSING, f"-fopenmp does not link: {error}", "install libgomp (apt-get install libgomp1 g++)")
         threads = ctypes.CDLL(f"{folder}/probe.so").threads()
-    return Check(OK, f"{threads} threads (OMP_NUM_THREADS sets it)")
+    return Check(OK, f"{plural(threads, 'thread')} (OMP_NUM_THREADS sets it)")
 
 
 def vector_math() -> Check:

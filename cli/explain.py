@@ -9,7 +9,7 @@ from ..artifacts.records import AnyRecord, Break, Breaks, Decision, Graph, Guard
 from ..artifacts.summary import operations
 from ..tracer.frames import dispatch
 from . import session
-from .wiring import Request, compile_anything
+from .wiring import compile_anything, requested
 
 
 @dataclass
@@ -79,15 +79,17 @@ def explain(fn: Any, **options: Any) -> Callable[..., Explanation]:
     """A callable that compiles `fn` afresh, runs it on its arguments, and returns an `Explanation`.
 
     What the process has compiled before is forgotten (as by `torch.compiler.reset`), so that nothing is missing.
-    `options` are `dynamic`, `fullgraph`, `backend`, `recompile_limit`. What `fn` raises is raised.
+    `options` are those of `compile`. What `fn` raises is raised.
     """
+
+    request = requested(**options)
 
     def explained(*args: Any, **kwargs: Any) -> Explanation:
         dispatch.reset()
         collector = Collector()
         inside = session.enter(session.Session(session.Settings(inputs="none"), collector))
         try:
-            result = compile_anything(fn, Request(**options))(*args, **kwargs)
+            result = compile_anything(fn, request)(*args, **kwargs)
         finally:
             session.leave(inside)
         graphs = tuple(r for r in collector.of_stage("capture") if isinstance(r, Graph))

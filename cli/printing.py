@@ -4,15 +4,17 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, TextIO
 
 from ..artifacts.listing import Line, Listing
 from ..artifacts.recording import Recording
 from ..artifacts.records import SCHEMA
+from ..artifacts.render_lists import render_absents
 from ..artifacts.selector import Selector, open_selected
 from ..dependencies import msgspec
+from .errors import CommandError
 
 
 def add_selector(parser: argparse.ArgumentParser, required: bool = False) -> None:
@@ -25,6 +27,16 @@ def add_selector(parser: argparse.ArgumentParser, required: bool = False) -> Non
 def add_json(parser: argparse.ArgumentParser) -> None:
     """The argument --json."""
     parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def check_kind(wanted: str | None, there: Iterable[str], what: str, known: Collection[str] = ()) -> None:
+    """Raise CommandError for a kind that neither occurs nor is `known`, naming those that occur."""
+    if wanted is None or wanted in known:
+        return
+    kinds = sorted(set(there))
+    if wanted not in kinds:
+        names = f"their kinds are {', '.join(kinds)}" if kinds else "there are none"
+        raise CommandError(f"--kind {wanted}: no {what} are of that kind; {names}")
 
 
 @contextmanager
@@ -54,6 +66,13 @@ def print_listing(listing: Listing) -> None:
     if wants_colour(sys.stdout) and listing.language != "text":
         text = _highlighted(text, listing.language)
     sys.stdout.write(text)
+
+
+def print_nothing(recording: Recording, compile_id: str | None, stage: str, nothing: str) -> None:
+    """Print that there is nothing of a stage, or why that was not recorded."""
+    absents = [absent for _, absent in recording.absents(compile_id) if absent.stage == stage]
+    print(nothing if not absents else f"{nothing} recorded:")
+    print_lines([Line(f"  {line.text}") for line in render_absents(list(dict.fromkeys(absents)))])
 
 
 def print_title(text: str) -> None:

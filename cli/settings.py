@@ -10,9 +10,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ..artifacts.decision_kinds import problem
 from .errors import CommandError
 from .main import did_you_mean
 from .session import COMPILERS, INPUT_KINDS, Settings
+from .targets import check_target
 
 DEFAULTS: dict[str, Any] = {
     "out": None, "name": None, "compiler": "ptdebug", "compile-all": False, "inputs": "first", "inputs-limit": "256M",
@@ -33,8 +35,8 @@ def gather(arguments: argparse.Namespace) -> dict[str, Any]:
 def to_settings(values: Mapping[str, Any]) -> Settings:
     """The part of the settings that compilations depend on. Raises CommandError for what makes no sense."""
     target = values["target"] or ""
-    if target and not re.fullmatch(r"cuda:\d{2,3}", target):
-        raise CommandError(f"--target {target}: a CUDA compute capability, as cuda:90, was expected")
+    if target:
+        check_target(target)
     _one_of("compiler", values["compiler"], COMPILERS)
     _one_of("inputs", values["inputs"], INPUT_KINDS)
     return Settings(
@@ -42,6 +44,20 @@ def to_settings(values: Mapping[str, Any]) -> Settings:
         inputs_limit=size(values["inputs-limit"]), target=target,
         overrides=read_overrides(Path(values["override"])) if values["override"] else {},
     )
+
+
+def checked(settings: Settings) -> Settings:
+    """The same settings, from Python. Raises ValueError for an override or a target that cannot be."""
+    for decision, option in settings.overrides.items():
+        wrong = problem(decision, option)
+        if wrong:
+            raise ValueError(f"the override {decision} = {option!r}: {wrong}")
+    if settings.target:
+        try:
+            check_target(settings.target)
+        except CommandError as error:
+            raise ValueError(str(error)) from None
+    return settings
 
 
 def _one_of(name: str, value: object, options: tuple[str, ...]) -> None:
@@ -99,5 +115,8 @@ def read_overrides(path: Path) -> dict[str, str]:
         for decision, option in pairs.items():
             if not isinstance(option, str):
                 raise CommandError(f"{path}: {decision} = {option!r}: the name of an option was expected")
+            wrong = problem(decision, option)
+            if wrong:
+                raise CommandError(f"{path}: {decision} = {option!r}: {wrong}")
             overrides[decision] = option
     return overrides

@@ -31,6 +31,9 @@ def _headline(document: dict[str, Any], session: Session) -> str:
         if not session.saw_torch:
             return "ptdebug: the program did not import torch"
         if not session.saw_compile:
+            if _had_children():
+                return ("ptdebug: this process never called torch.compile; what it started is not in this recording "
+                        "(let it start `ptdebug run SCRIPT`: torchrun --no-python takes that)")
             return "ptdebug: the program never called torch.compile (--compile-all compiles its modules all the same)"
     parts = [
         _count(counts["graphs"], "graph") + f" ({_count(counts['ops'], 'operation')})",
@@ -39,6 +42,15 @@ def _headline(document: dict[str, Any], session: Session) -> str:
     if "kernels" in counts:
         parts += [_count(counts["kernels"], "kernel"), _count(counts["extern_calls"], "library call")]
     return f"ptdebug: {', '.join(parts)}{_seconds(document)}"
+
+
+def _had_children() -> bool:
+    """Whether this process has started others, and waited for one."""
+    try:
+        import resource
+    except ImportError:  # not on Windows
+        return False
+    return resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss > 0
 
 
 def _seconds(document: dict[str, Any]) -> str:

@@ -22,7 +22,8 @@ REPLACED = {
     "torch.compiler": {"reset": "reset", "disable": "disable", "allow_in_graph": "allow_in_graph",
                        "assume_constant_result": "assume_constant_result", "set_stance": "set_stance"},
     # Dynamo's other functions mark functions and tensors in ways that our tracer reads, and torch itself uses them.
-    "torch._dynamo": {"optimize": "dynamo_optimize", "reset": "reset", "allow_in_graph": "allow_in_graph"},
+    "torch._dynamo": {"optimize": "dynamo_optimize", "reset": "reset", "allow_in_graph": "allow_in_graph",
+                      "explain": "dynamo_explain"},
 }
 
 
@@ -33,6 +34,7 @@ def watch_for_torch() -> None:
     after_import({"torch": _safely(actions[compiler])})
     if compiler == "ptdebug":
         after_import({"torch._dynamo": _safely(lambda module: _replace(module, "torch._dynamo"))})
+        after_import({"torch._dynamo.utils": _safely(_counted)})
 
 
 def _safely(action: Callable[[ModuleType], None]) -> Callable[[ModuleType], None]:
@@ -65,6 +67,12 @@ def _ours(torch: ModuleType) -> None:
         from .compile_all import compile_outermost_modules
 
         compile_outermost_modules()
+
+
+def _counted(utils: ModuleType) -> None:
+    from .dynamo_compatibility import count_as_dynamo
+
+    count_as_dynamo(utils)
 
 
 def _stock(torch: ModuleType) -> None:

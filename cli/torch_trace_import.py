@@ -13,33 +13,57 @@ from functools import wraps
 from types import ModuleType
 from typing import Any
 
-from ..artifacts.records import AnyRecord, Breaks, Frame, Guards, Pass
+from ..artifacts.records import AnyRecord, Breaks, Frame, Guards, Kernel, Pass
 from ..artifacts.stages import STAGES
 from ..dependencies import msgspec
-from . import session, torch_trace_text
+from . import session, torch_trace_guards, torch_trace_text
 
 GRAPHS = {
     "dynamo_output_graph": "capture", "aot_inference_graph": "forward", "aot_joint_graph": "joint",
     "aot_forward_graph": "forward", "aot_backward_graph": "backward",
 }
+BYTECODE = {"_ORIGINAL_BYTECODE": ("bytecode", "original"), "_MODIFIED_BYTECODE": ("output_bytecode", "rewritten")}
 
 
 @dataclass
 class _Compilation:
-    """What the trace has said so far about one compilation; a new attempt begins again, but for its breaks."""
+    """What the trace has said so far about one compilation; a new attempt begins again, but for its breaks, and for why
+    there is a compilation at all.
+
+    `part` is "backward" from when the forward's code was written; `ended` what was said at the end, after which only
+    the backward is compiled, when it runs first.
+    """
 
     stack: list[Mapping[str, Any]] = field(default_factory=list)
     attempt: int = 0
     records: dict[tuple[str, str], AnyRecord] = field(default_factory=dict)
     breaks: list[str] = field(default_factory=list)
+    reasons: str = ""
+    symbols: list[Mapping[str, Any]] = field(default_factory=list)
+    narrowed: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)
+    trains: bool = False
+    part: str = ""
+    latest: list[tuple[str, str]] = field(default_factory=list)  # the records of the code that was written last
+    ended: tuple[str, str, dict[str, float]] | None = None
+
+    def begin_attempt(self, attempt: int) -> None:
+        """Forget the attempt before."""
+        self.attempt, self.part, self.trains = attempt, "", False
+        for kept in (self.records, self.symbols, self.narrowed, self.latest):
+            kept.clear()
+
+    def name(self, name: str = "") -> str:
+        """The name of an artifact of the graph that is being compiled."""
+        return ".".join(part for part in (self.part, name) if part)
 
 
 class StockRecorder(logging.Handler):
-    """Gathers the events of each compilation, and records it when its metrics arrive, which come last."""
+    """Gathers the events of each compilation, and records it when its metrics arrive, which come last. Of a backward
+    that is compiled when it first runs, each event after that is recorded at once."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._open: dict[str, _Compilation] = {}
+        self._compilations: dict[str, _Compilation] = {}
         self._files: dict[int, str] = {}
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -57,38 +81,53 @@ class StockRecorder(logging.Handler):
         if "frame_id" not in facts or "chromium_event" in facts:
             return
         compile_id = f"{facts['frame_id']}/{facts['frame_compile_id']}"
-        compilation = self._open.setdefault(compile_id, _Compilation())
-        if facts.get("attempt", 0) > compilation.attempt:
-            compilation.attempt = facts["attempt"]
-            compilation.records.clear()
+        compilation = self._compilations.setdefault(compile_id, _Compilation())
+        if facts.get("attempt", 0) > compilation.attempt and compilation.ended is None:
+            compilation.begin_attempt(facts["attempt"])
         if "dynamo_start" in facts:
             compilation.stack = facts["dynamo_start"].get("stack", [])
         elif "compilation_metrics" in facts:
-            self._finish(compile_id, self._open.pop(compile_id), facts["compilation_metrics"], text)
+            self._finish(compile_id, compilation, facts["compilation_metrics"], text)
+        elif "bwd_compilation_metrics" in facts:
+            _finish_backward(compile_id, compilation, facts["bwd_compilation_metrics"], text)
         else:
             self._keep(compilation, facts, text)
+            if compilation.ended is not None:
+                _record_all(compile_id, compilation)
 
     def _keep(self, compilation: _Compilation, facts: Mapping[str, Any], text: str) -> None:
         records = compilation.records
         for event, stage in GRAPHS.items():
             if event in facts:
                 records[stage, ""] = torch_trace_text.graph(text, stage)
+        for event in ("guard_added_fast", "symbolic_shape_specialization"):
+            if event in facts:
+                compilation.narrowed.append((event, facts[event]))
+        compilation.trains |= "aot_joint_graph" in facts
+        if "create_symbol" in facts:
+            compilation.symbols.append(facts["create_symbol"])
         if "dynamo_cpp_guards_str" in facts:
-            records["guards", ""] = Guards(tuple(torch_trace_text.guards(text)))
-        if "inductor_output_code" in facts:
-            records["wrapper", ""] = torch_trace_text.wrapper(text)
-            for kernel in torch_trace_text.kernels(text):
-                records["kernels", kernel.name] = kernel
+            found = [torch_trace_guards.symbol(s, compilation.narrowed, self._files) for s in compilation.symbols]
+            records["guards", ""] = Guards(tuple(torch_trace_guards.guards(text)), tuple(found))
         name = facts.get("artifact", {}).get("name", "")
         if name == "dynamo_graph_break_reason":
             compilation.breaks.append(text)
         elif name == "recompile_reasons":
-            records["guards", "recompile"] = torch_trace_text.recompile(text)
-        elif name == "inductor_post_grad_graph":
-            records["passes", "00_post_grad"] = Pass("post_grad", torch_trace_text.graph(text, "passes"), ())
+            compilation.reasons = text
+        elif name.endswith(tuple(BYTECODE)):
+            form = next(form for form in BYTECODE if name.endswith(form))
+            stage, role = BYTECODE[form]
+            records[stage, ""] = torch_trace_text.bytecode(text, name.removesuffix(form), role)
+        elif name == "inductor_post_grad_graph" or "inductor_post_grad_graph" in facts:
+            graph = torch_trace_text.graph(text, "passes")
+            records["passes", compilation.name("00_post_grad")] = Pass("post_grad", graph, ())
+        elif name == "fx_graph_cache_hit":
+            _mark_cached(compilation)
+        if "inductor_output_code" in facts:
+            _keep_code(compilation, text)
 
     def _finish(self, compile_id: str, compilation: _Compilation, facts: Any, text: str) -> None:
-        metrics = facts if isinstance(facts, dict) and facts.get("co_name") else msgspec.json.decode(text or b"{}")
+        metrics = _metrics(facts, text)
         recorder = session.current().recorder
         function, file = metrics.get("co_name") or "?", metrics.get("co_filename") or "?"
         line = metrics.get("co_firstlineno") or 0
@@ -96,20 +135,76 @@ class StockRecorder(logging.Handler):
         recorder.source_file(file)
         reason = metrics.get("fail_reason") or ""
         status = "failed" if reason else "compiled" if ("capture", "") in compilation.records else "skipped"
-        frames = torch_trace_text.locations(compilation.stack, self._files)
-        frame = Frame(function, file, line, stack=frames, status=status, reason=reason)
-        recorder.record(compile_id, "frame", "", frame)
+        if reason and any(torch_trace_text.skips_frame(text) for text in compilation.breaks):
+            status = "eager"
+        stack = torch_trace_text.locations(compilation.stack, self._files)
+        callers = stack[:-1] if stack and stack[-1].function == function else stack
+        origin = torch_trace_text.origin(function, file)
+        recorder.record(compile_id, "frame", "", Frame(
+            function, file, line, stack=callers, status=status, reason=reason, origin=origin, arguments_known=False,
+        ))
         if compilation.breaks:
-            found = [torch_trace_text.graph_break(i, reason) for i, reason in enumerate(compilation.breaks)]
+            lost = (metrics.get("dynamo_time_before_restart_s") or 0.0) / len(compilation.breaks)
+            found = [torch_trace_text.graph_break(i, reason, function, file, lost)
+                     for i, reason in enumerate(compilation.breaks)]
             recorder.record(compile_id, "breaks", "", Breaks(tuple(found)))
-        for (stage, name), record in compilation.records.items():
-            recorder.record(compile_id, stage, name, record)
+        if compilation.reasons:
+            guards = compilation.records.get(("guards", ""))
+            call = callers[-1] if callers else None
+            now = guards if isinstance(guards, Guards) else Guards(())
+            changed = torch_trace_guards.recompile(compilation.reasons, now, call)
+            recorder.record(compile_id, "guards", "recompile", changed)
         produced = {stage for stage, _ in compilation.records}
         for info in STAGES:
             if info.name not in produced and info.name not in ("frame", "breaks"):  # those are said above
                 why = info.stock or "stock's trace did not hold it for this compilation"
                 recorder.absent(compile_id, info.name, why)
-        recorder.end(compile_id, status, reason, _seconds(metrics))
+        _record_all(compile_id, compilation)
+        compilation.ended = status, reason, _seconds(metrics)
+        recorder.end(compile_id, *compilation.ended)
+
+
+def _keep_code(compilation: _Compilation, text: str) -> None:
+    """The code that Inductor wrote for a graph: the forward's (or the only one), or after it the backward's."""
+    compilation.latest = [("wrapper", compilation.name())]
+    compilation.records["wrapper", compilation.name()] = torch_trace_text.wrapper(text)
+    for kernel in torch_trace_text.kernels(text):
+        key = "kernels", compilation.name(kernel.name)
+        compilation.records[key] = msgspec.structs.replace(kernel, name=key[1])
+        compilation.latest.append(key)
+    if compilation.trains:
+        compilation.part = "backward"
+
+
+def _mark_cached(compilation: _Compilation) -> None:
+    """The code that was written last came from Inductor's cache."""
+    for key in compilation.latest:
+        record = compilation.records.get(key)
+        if isinstance(record, Kernel):
+            compilation.records[key] = msgspec.structs.replace(record, cached=True)
+
+
+def _record_all(compile_id: str, compilation: _Compilation) -> None:
+    for (stage, name), record in compilation.records.items():
+        session.current().recorder.record(compile_id, stage, name, record)
+    compilation.records = {key: compilation.records[key] for key in compilation.latest}
+
+
+def _finish_backward(compile_id: str, compilation: _Compilation, facts: Any, text: str) -> None:
+    """The backward, which was compiled when it first ran, took time too."""
+    if compilation.ended is None:
+        return
+    took = (_metrics(facts, text).get("duration_us") or 0) / 1e6
+    status, reason, seconds = compilation.ended
+    seconds = {**seconds, "total": seconds.get("total", 0.0) + took, "backward": seconds.get("backward", 0.0) + took}
+    compilation.ended = status, reason, seconds
+    session.current().recorder.end(compile_id, status, reason, seconds)
+
+
+def _metrics(facts: Any, text: str) -> Any:
+    if isinstance(facts, dict) and (facts.get("co_name") or facts.get("duration_us")):
+        return facts
+    return msgspec.json.decode(text or b"{}")
 
 
 def _seconds(metrics: Mapping[str, Any]) -> dict[str, float]:

@@ -1,34 +1,35 @@
-"""Reads the texts of PyTorch's structured trace into records: graphs, guards, breaks, generated code."""
+"""Reads the texts of PyTorch's structured trace into records: graphs, breaks, bytecode, generated code."""
 from __future__ import annotations
 
 import ast
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ..artifacts.records import (
     Break,
+    Bytecode,
     CodeLine,
     Graph,
-    Guard,
+    Instruction,
     Kernel,
     Location,
     Node,
     NodeRef,
-    Recompile,
     TensorMeta,
     Wrapper,
 )
 from ..dependencies import msgspec
-from .launch import ROOMS
+from .launch import PACKAGE, ROOMS
 
 DTYPES = {
     "f64": "float64", "f32": "float32", "f16": "float16", "bf16": "bfloat16", "i64": "int64", "i32": "int32",
     "i16": "int16", "i8": "int8", "u8": "uint8", "b8": "bool", "c64": "complex64", "c128": "complex128",
 }
+_LAUNCH = os.path.join(PACKAGE, "cli", "launch.py")
 _TENSOR = re.compile(r"(\w+)\[([^\]]*)\](?:\[([^\]]*)\])?(\w+(?::\d+)?)?")
 _PLACE = re.compile(r"\s*# File: (.+):(\d+) in ([^,]+), code: (.*)")
-_GUARD = re.compile(r"^((?:\| )*)\+- ([A-Z_0-9]+): (.*)$")
 _BREAK = re.compile(r"Graph break in user code at (.+):(\d+)\nGraph Break Reason: (.*?)(?:\n\n|$)(.*)", re.DOTALL)
 _KIND = re.compile(
     r"(?:^|\n)([^\n]+)\n\s+Explanation: (.*?)(?=\n\s+(?:Hint|Developer debug context):|\n\n|$)", re.DOTALL)
@@ -151,18 +152,23 @@ def _sizes(text: str) -> tuple[int | str, ...]:
     return tuple(int(part) if part.lstrip("-").isdigit() else part for part in parts)
 
 
-def guards(text: str) -> Iterator[Guard]:
-    """The leaves of the guard tree; `source` is the first L[...] or G[...] that the check names."""
-    for number, line in enumerate(text.splitlines()):
-        found = _GUARD.match(line)
-        if found and found[2] != "RootGuardManager":
-            code, _, comment = found[3].partition("  # ")
-            source = re.search(r"[LG]\['[^']+'\](?:\.\w+|\[[^\]]*\])*", code)
-            yield Guard(f"g{number}", source[0] if source else "", found[2], code.strip(), subject=comment.strip())
+def skips_frame(text: str) -> bool:
+    """Whether the whole frame runs in eager after this break."""
+    return "Skipping the function and falling back to eager" in text
 
 
-def graph_break(number: int, text: str) -> Break:
-    """A graph break from stock's report of it."""
+_RESUMED = re.compile(r"torch_dynamo_resume_in_(.+)_at_(\d+)")
+
+
+def origin(function: str, file: str) -> str:
+    """What `Frame.origin` and `Break.resumes` call the continuation of a function after a break: here its name, which
+    has the function's and the line; "" for another function."""
+    match = _RESUMED.fullmatch(function)
+    return f"{file}:{match[1]}+{match[2]}" if match else ""
+
+
+def graph_break(number: int, text: str, function: str = "", in_file: str = "", seconds: float = 0.0) -> Break:
+    """A graph break from stock's report of it, that `function` met, whose tracing was thrown away after `seconds`."""
     found = _BREAK.match(text)
     if not found:
         return Break(f"b{number}", "stock", text.strip(), "", Location("?", -1), "")
@@ -172,11 +178,15 @@ def graph_break(number: int, text: str) -> Break:
     hint = re.search(r"Hint: (.*)", detail)
     title = (kind[1] if kind else headline).strip()
     code = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
-    frames = re.findall(r'File "(.+)", line (\d+), in (\S+)', detail)
-    function = next((name for where, at, name in reversed(frames) if (where, at) == (file, line)), "")
+    calls = detail.partition("User code traceback:")[2].partition("\nTraceback (most recent call last)")[0]
+    frames = re.findall(r'File "(.+)", line (\d+), in (\S+)', calls)
+    inner = next((name for where, at, name in reversed(frames) if (where, at) == (file, line)), "")
+    own = _RESUMED.sub(r"\1", function)
+    at = next((at for where, at, name in reversed(frames) if (where, name) == (in_file, own)), line)
+    resume = "" if skips_frame(text) else f"torch_dynamo_resume_in_{own or inner or 'this_function'}_at_{at}"
     return Break(f"b{number}", code, " ".join(kind[2].split()) if kind else title, hint[1] if hint else "",
-                 Location(file, int(line), function), _source_line(file, int(line)),
-                 resume=f"torch_dynamo_resume_in_{function or 'this_function'}_at_{line}")
+                 Location(file, int(line), inner), _source_line(file, int(line)), resume=resume,
+                 resumes=(origin(resume, in_file or file),) if resume else (), seconds=seconds)
 
 
 def _source_line(file: str, line: int) -> str:
@@ -187,22 +197,12 @@ def _source_line(file: str, line: int) -> str:
         return ""
 
 
-def recompile(text: str) -> Recompile:
-    """Why stock compiled again: the failed guard of the entry that it names first."""
-    try:
-        reasons = msgspec.json.decode(text)
-    except msgspec.DecodeError:
-        reasons = [text.splitlines()[0]]
-    first = str(reasons[0]) if isinstance(reasons, list) and reasons else str(reasons)
-    entry, _, guard = first.partition(": ")
-    numbers = re.search(r"expected (\S+), actual (\S+)", guard)
-    return Recompile(guard.partition("  # ")[0].strip(), numbers[1].rstrip(",") if numbers else "",
-                     numbers[2] if numbers else "", entry)
-
-
 def locations(stack: Sequence[Mapping[str, Any]], files: Mapping[int, str]) -> tuple[Location, ...]:
     """The program's part of a stack of the trace, whose file names are numbers into the table of its strings."""
     named = [Location(files.get(f["filename"], "?"), f["line"], f["name"]) for f in stack]
+    launched = [number for number, place in enumerate(named) if place.file.startswith(_LAUNCH)]
+    if launched:  # what is outside of it has started the program, and is none of its frames
+        named = named[launched[-1] + 1:]
     return tuple(place for place in named if not place.file.startswith(ROOMS) and "/torch/" not in place.file)
 
 
@@ -216,6 +216,19 @@ def kernels(text: str) -> Iterator[Kernel]:
     for name, kind, source in _KERNEL.findall(text):
         language = "cpp" if kind == "cpp_pybinding" else "triton"
         yield Kernel(name, language, tuple(_lines(source.strip("\n"))), (name,))
+
+
+_INSTRUCTION = re.compile(r"\s*(?:(\d+)\s+)?(>>)?\s*(\d+)\s+([A-Z][A-Z_0-9]+)(?:\s+\d+)?(?:\s+\((.*)\))?\s*$")
+
+
+def bytecode(text: str, name: str, role: str) -> Bytecode:
+    """Bytecode as `dis` prints it, below a line about the code object."""
+    instructions = []
+    for row in text.splitlines():
+        found = _INSTRUCTION.match(row)
+        if found:
+            instructions.append(Instruction(found[3], found[4], found[5] or "", jump_target=bool(found[2])))
+    return Bytecode(name, tuple(instructions), role=role)
 
 
 def _lines(text: str) -> Iterable[CodeLine]:

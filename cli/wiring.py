@@ -10,7 +10,7 @@ import inspect
 import os
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,18 +20,21 @@ from ..artifacts.context import CompileContext, CompileId, ToldByData
 from ..artifacts.external_exceptions import came_from_outside
 from ..artifacts.interruptions import watched
 from ..artifacts.stages import OF_ENGINE
+from ..tracer.breaks.raised_errors import BackendCompilerFailed, become_dynamos
 from ..tracer.frames import dispatch
 from ..tracer.fx.backend_call import Backend, CapturedGraph, Compiled, CompileOptions
 from ..tracer.guards.versions import Versions
 from ..tracer.runtime import eval_frame
 from ..tracer.runtime.warning_filters import no_warnings
-from . import session
+from . import compile_options, session
 from .inputs import saving_inputs
+from .interpose import after_import
 
 
 @dataclass(frozen=True)
 class Request:
-    """What one call of `compile` asked for. `backend` is a name (the engine answers to all) or a callable."""
+    """What one call of `compile` asked for. `backend` is a name (the engine answers to all that exist) or a callable,
+    which gets `keywords`: the mode and the options."""
 
     backend: str | Callable[..., Any] = "ptdebug"
     dynamic: bool | None = None
@@ -40,6 +43,7 @@ class Request:
     memory_budget: float | None = None
     freezing: bool | None = None
     cpp_wrapper: bool | None = None
+    keywords: tuple[tuple[str, Any], ...] = ()
     isolated: bool = False  # shares what is compiled with no other call of `compile`
 
     def options(self) -> CompileOptions:
@@ -56,7 +60,7 @@ class Request:
         return options
 
     def _options(self) -> CompileOptions:
-        backend = engine_backend if isinstance(self.backend, str) else custom_backend(self.backend)
+        backend = engine_backend if isinstance(self.backend, str) else custom_backend(self.backend, dict(self.keywords))
         make_context = functools.partial(
             new_context, memory_budget=self.memory_budget, freezing=self.freezing, cpp_wrapper=self.cpp_wrapper
         )
@@ -64,6 +68,8 @@ class Request:
         options = CompileOptions(
             backend, make_context, self.dynamic, self.fullgraph, run_again=ours, versions=dict_versions
         )
+        if self.fullgraph or not ours:
+            _errors_as_dynamos()
         if self.recompile_limit is not None:
             options.recompile_limit = self.recompile_limit
         return options
@@ -71,6 +77,12 @@ class Request:
     def optimize(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """`function`, compiled when it is called."""
         return dispatch.optimize(function, self.options())
+
+
+@functools.cache
+def _errors_as_dynamos() -> None:
+    """What reaches the program can be caught as what Dynamo raises: from when the program loads its classes on."""
+    after_import({"torch._dynamo.exc": become_dynamos})
 
 
 def dict_versions() -> Versions | None:
@@ -159,19 +171,52 @@ def _as_captured(captured: CapturedGraph, context: CompileContext, error: Except
     return eager_form(captured.module)
 
 
-def custom_backend(compiler: Callable[..., Any]) -> Backend:
+def requested(
+    backend: str | Callable[..., Any] = "ptdebug", mode: str | None = None, options: Mapping[str, Any] | None = None,
+    **others: Any,
+) -> Request:
+    """The request for a backend, a mode, options and `others` (those of `Request`).
+
+    Raises what stock does for what does not exist; ValueError for a memory budget that is not between 0 and 1.
+    """
+    if mode is not None and options is not None:
+        raise RuntimeError("Either mode or options can be specified, but both can't be specified at the same time.")
+    wanted = dict(options or {})
+    if isinstance(backend, str):
+        backend = compile_options.backend_called(backend) or backend
+    if not isinstance(backend, str):
+        given = {"mode": None if mode == "default" else mode, "options": options}
+        keywords = tuple((name, value) for name, value in given.items() if value)
+        return Request(backend, keywords=keywords, **others)
+    if backend in ("inductor", "ptdebug"):  # the other backends take any
+        compile_options.check_mode(mode)
+        compile_options.check_options(wanted)
+    budget = wanted.get("memory_budget")
+    if budget is not None and not 0 <= budget <= 1:
+        raise ValueError(f"a memory budget is a share between 0 and 1, not {budget}")
+    return Request(backend, memory_budget=None if budget is None else float(budget), freezing=wanted.get("freezing"),
+                   cpp_wrapper=wanted.get("cpp_wrapper"), **others)
+
+
+def custom_backend(compiler: Callable[..., Any], keywords: Mapping[str, Any]) -> Backend:
     """A backend of the program's own, called as torch.compile would: `compiler(graph_module, example_inputs)`.
 
-    What it raises is the program's.
+    What it raises reaches the program in a BackendCompilerFailed.
     """
 
     def backend(captured: CapturedGraph, context: CompileContext) -> Compiled:
         for stage in OF_ENGINE:
             context.absent(stage, f"the program's own backend {_name(compiler)} took the graph")
-        with watched():
-            compiled = compiler(captured.module, list(captured.inputs))
-        if not callable(compiled):
-            raise TypeError(f"the backend {_name(compiler)} returned {type(compiled).__name__}, not a callable")
+        try:
+            with watched():
+                compiled = compiler(captured.module, list(captured.inputs), **keywords)
+            if not callable(compiled):
+                raise TypeError(f"the backend {_name(compiler)} returned {type(compiled).__name__}, not a callable")
+        except Exception as error:
+            if came_from_outside(error):
+                raise
+            program_part = error.__traceback__.tb_next if error.__traceback__ is not None else None
+            raise BackendCompilerFailed(compiler, error) from error.with_traceback(program_part)
         return saving_inputs(session.current(), captured, context, compiled)
 
     return backend

@@ -6,7 +6,7 @@ import argparse
 from ...artifacts.records import Fusion
 from ...artifacts.render import render
 from ...dependencies import msgspec
-from ..printing import add_selector, print_json, print_listing, print_title, selected
+from ..printing import add_selector, print_json, print_listing, print_nothing, print_title, selected
 
 EXAMPLE = "ptdebug fusions @:0/0 --refused"
 
@@ -26,7 +26,7 @@ def run(arguments: argparse.Namespace) -> int:
             print_json(fusions=[{"compile": owner, **_plain(c)} for owner, candidates in found for c in candidates])
             return 0
         if not any(candidates for _, candidates in found):
-            print("no pairs that could have been fused")
+            print_nothing(recording, selector.compile or None, "fusion", "no pairs that could have been fused")
         for owner, candidates in found:
             if candidates:
                 print_title(f"== {owner}")

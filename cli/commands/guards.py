@@ -9,7 +9,7 @@ from ...artifacts.records import Guards, Runtime
 from ...artifacts.render import render
 from ...artifacts.summary import guards
 from ...dependencies import msgspec
-from ..printing import add_selector, print_json, print_listing, print_title, selected
+from ..printing import add_selector, check_kind, print_json, print_listing, print_title, selected
 
 EXAMPLE = "ptdebug guards @:0/1 --kind TENSOR_MATCH"
 
@@ -24,6 +24,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the guards of one compilation or of all."""
     with selected(arguments.selector) as (recording, selector):
         wanted = arguments.kind
+        check_kind(wanted, (guard.kind for _, guard in guards(recording)), f"guards of {recording.name}")
         if arguments.json:
             found = guards(recording, selector.compile or None)
             print_json(guards=[{"compile": owner, **_plain(guard)} for owner, guard in found

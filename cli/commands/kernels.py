@@ -2,12 +2,13 @@
 from __future__ import annotations
 
 import argparse
+from contextlib import suppress
 from typing import Any
 
 from ...artifacts.listing import Line, printable
-from ...artifacts.recording import Recording
+from ...artifacts.recording import ArtifactInfo, Recording, RecordingError
 from ...artifacts.records import Kernel, Runtime, Schedule
-from ..printing import add_selector, print_json, print_lines, print_title, selected
+from ..printing import add_selector, print_json, print_lines, print_nothing, print_title, selected
 
 EXAMPLE = "ptdebug kernels @:0/0"
 WIDEST = 48  # characters of a column
@@ -27,7 +28,7 @@ def run(arguments: argparse.Namespace) -> int:
             print_json(kernels=groups, units=units)
             return 0
         if not groups and not units:
-            print("no kernels")
+            print_nothing(recording, selector.compile or None, "kernels", "no kernels")
         for owner in dict.fromkeys(g["compile"] for g in (*groups, *units)):
             print_title(f"== {owner}")
             mine = [g for g in groups if g["compile"] == owner]
@@ -53,11 +54,20 @@ def _groups(recording: Recording, compile_id: str | None) -> list[dict[str, Any]
 
 
 def _units(recording: Recording, compile_id: str | None) -> list[dict[str, Any]]:
-    return [{"compile": owner, "name": kernel.name, "language": kernel.language, "target": kernel.target,
-             "kernels": kernel.kernels, "lines": len(kernel.lines), "seconds": kernel.seconds,
-             "cached": kernel.cached, "command": kernel.command, "path": kernel.path,
-             "products": list(kernel.products), "facts": kernel.facts}
-            for owner, kernel in recording.records(Kernel, compile_id)]
+    units = []
+    for info in recording.artifacts(compile_id, kind="Kernel"):
+        with suppress(RecordingError):  # damaged: the recording's `problems` say so
+            kernel = recording.artifact(info.compile, info.stage, info.name)
+            if isinstance(kernel, Kernel):
+                units.append(_unit(info, kernel))
+    return units
+
+
+def _unit(info: ArtifactInfo, kernel: Kernel) -> dict[str, Any]:
+    return {"compile": info.compile, "name": info.name or kernel.name, "language": kernel.language,
+            "target": kernel.target, "kernels": kernel.kernels, "lines": len(kernel.lines), "seconds": kernel.seconds,
+            "cached": kernel.cached, "command": kernel.command, "path": kernel.path,
+            "products": list(kernel.products), "facts": kernel.facts}
 
 
 def _group_text(group: dict[str, Any], width: int) -> str:
@@ -69,6 +79,7 @@ def _group_text(group: dict[str, Any], width: int) -> str:
 
 
 def _unit_text(unit: dict[str, Any]) -> str:
-    state = "from the cache" if unit["cached"] else f"compiled in {unit['seconds']:.2f} s"
-    return f"unit    {unit['name']}: {unit['lines']} lines for {unit['target']}, {state}" + (
+    took = f", compiled in {unit['seconds']:.2f} s" if unit["seconds"] else ""  # stock's trace does not say
+    state = ", from the cache" if unit["cached"] else took
+    return f"unit    {unit['name']}: {unit['lines']} lines for {unit['target']}{state}" + (
         f"; also {', '.join(unit['products'])}" if unit["products"] else "")

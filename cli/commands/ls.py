@@ -9,6 +9,7 @@ from typing import Any
 
 from ...artifacts.home import existing_home, recordings
 from ...artifacts.listing import Line, printable
+from ...artifacts.process_liveness import is_running
 from ...artifacts.recording import Recording, RecordingError
 from ...artifacts.summary import breaks
 from ..printing import add_json, print_json, print_lines
@@ -43,7 +44,7 @@ def _document(path: Path) -> dict[str, Any]:
             meta = recording.meta
             statuses = [info.status for info in recording.compiles()]
             return {"name": path.name, "path": str(path), "started": meta.get("started"),
-                    "command": meta.get("command", []), "exit_code": meta.get("exit_code"),
+                    "command": meta.get("command", []), "exit_code": meta.get("exit_code"), "running": is_running(meta),
                     "compiles": statuses.count("compiled"), "graph_breaks": len(breaks(recording)),
                     "failed": statuses.count("failed"), "problems": list(recording.problems)}
     except RecordingError as error:
@@ -57,12 +58,17 @@ def _table(documents: list[dict[str, Any]]) -> list[Line]:
         if "command" not in document:
             rows.append((mark, document["name"], "?", "?", "?", "?", document["problems"][0]))
             continue
-        exit_code = document["exit_code"]
-        rows.append((mark, document["name"], _age(document["started"]), "-" if exit_code is None else str(exit_code),
+        rows.append((mark, document["name"], _age(document["started"]), _exit(document),
                      str(document["compiles"]), str(document["graph_breaks"]), shlex.join(document["command"])))
     widths = [max(len(row[i]) for row in rows) for i in range(6)]
     return [Line(printable("  ".join([cell.ljust(width) for cell, width in zip(row, widths)] + [row[-1]])))
             for row in rows]
+
+
+def _exit(document: dict[str, Any]) -> str:
+    if document["exit_code"] is not None:
+        return str(document["exit_code"])
+    return "running" if document["running"] else "-"
 
 
 def _age(started: float | None) -> str:

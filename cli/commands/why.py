@@ -7,7 +7,8 @@ from __future__ import annotations
 import argparse
 import sys
 
-from ...artifacts.why import answers, left_out, subjects_near
+from ...artifacts.listing import Line
+from ...artifacts.why import answers, left_out, pointers, subjects_near
 from ..printing import add_json, print_json, print_lines, print_title, selected
 
 EXAMPLE = 'ptdebug why @:0/0 "why was buf3 not fused with buf4?"'
@@ -25,9 +26,11 @@ def run(arguments: argparse.Namespace) -> int:
     subject = " ".join(arguments.subject)
     with selected(arguments.selector) as (recording, selector):
         found = answers(recording, subject, selector.compile or None)
+        see = pointers(subject)
         if arguments.json:
-            print_json(subject=subject, answers=[{"compile": a.compile, "answer": a.kind, **a.document} for a in found])
-        elif not found:
+            documents = [{"compile": a.compile, "answer": a.kind, **a.document} for a in found]
+            print_json(subject=subject, answers=documents, see=[command for command, _ in see])
+        elif not found and not see:
             near = subjects_near(recording, subject, selector.compile or None)
             print(f"nothing recorded about {subject!r} in {selector}"
                   + (f"; there is, for example: {'; '.join(near)}" if near else "")
@@ -38,4 +41,6 @@ def run(arguments: argparse.Namespace) -> int:
         for answer in found if not arguments.json else ():
             print_title(f"{answer.compile}  {answer.kind}")
             print_lines(answer.lines)
-    return 0 if found else 1
+        if not arguments.json:
+            print_lines([Line(f"see: ptdebug {command} {selector}  ({shows})") for command, shows in see])
+    return 0 if found or see else 1

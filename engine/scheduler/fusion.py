@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -66,6 +67,8 @@ class Fusion:
         self._users: dict[str, set[int]] = {}  # of `nodes`, as they are now
         self._bytes: dict[str, int] = {}
         self._next = 0
+        names = Counter(step.name for step in program.steps if isinstance(step, LoopBody))
+        self._in_parts = {name for name, bodies in names.items() if bodies > 1}
         for position, step in enumerate(program.steps):
             self._add(_node(step, self._next, position, program))
         self._order_steps()
@@ -175,12 +178,21 @@ class Fusion:
                 saved += self.bytes_of(name)
         return saved
 
+    def _label(self, body: LoopBody) -> str:
+        """The name of a body; of those that fill one buffer one after the other, as stage `loops` calls them."""
+        if body.name not in self._in_parts:
+            return body.name
+        nodes = sorted(self.nodes.values(), key=lambda node: node.position)
+        number = [b is body for node in nodes for b in node.bodies if b.name == body.name].index(True)
+        return body.name if number == 0 else f"{body.name}_part{number + 1}"
+
     def _consider(self, first: Node, second: Node) -> None:
         shared = sorted(first.touched & second.touched, key=lambda n: (n not in first.writes, -self.bytes_of(n), n))
         dependent = bool(first.writes & second.reads)
         left = next(b for b in reversed(first.bodies) if shared[0] in (*b.writes, *b.reads))
         right = next(b for b in second.bodies if shared[0] in (*b.reads, *b.writes))
-        subject = f"{left.name}+{right.name}"
+        one, other = self._label(left), self._label(right)
+        subject = f"{one}+{other}"
         saved = self._saved(first, second)
         found = self._fusable(first, second, dependent, saved)
         if isinstance(found, Refusal):
@@ -198,7 +210,7 @@ class Fusion:
             decision = f"fuse:{subject}" if not isinstance(found, Refusal) else ""
             known = None if self._varies(shared) else saved
             self.candidates[subject] = FusionCandidate(
-                subject, left.name, right.name, kind, fused, why, known, allow, decision
+                subject, one, other, kind, fused, why, known, allow, decision
             )
         if fused:
             self._merge(first, second, bodies, axes)

@@ -82,12 +82,16 @@ class _Search:
         """Fill the slots."""
         sketches = [_sketch(item) if isinstance(item, Group) else None for item in self.items]
         alike = Counter(sketches)
+        names: dict[Hashable, list[str]] = {}
+        for item, sketch in zip(self.items, sketches):
+            if isinstance(item, Group):
+                names.setdefault(sketch, []).append(item.bodies[0].name)
         for item, sketch in zip(self.items, sketches):
             found = None
             if isinstance(item, Group) and alike[sketch] > _fewest(item):
                 found = templated(item, self.program.buffers)
             if isinstance(found, Refusal) and isinstance(item, Group):
-                self._refuse(item, found)
+                self._refuse(item, next(n for n in names[sketch] if n != item.bodies[0].name), found)
             place = self._join(item, found) if isinstance(found, Templated) else self._append(item)
             self._note(item, place)
 
@@ -130,10 +134,10 @@ class _Search:
         buffers = [self.program.buffers[n] for n in dict.fromkeys(touched_by(item)[1])]
         return sum(int(sympy.Mul(b.dtype.itemsize, *b.size)) for b in buffers if b.role == "intermediate")
 
-    def _refuse(self, group: Group, refusal: Refusal) -> None:
-        first, last = group.bodies[0].name, group.bodies[-1].name
+    def _refuse(self, group: Group, another: str, refusal: Refusal) -> None:
+        first = group.bodies[0].name
         self.refused.append(FusionCandidate(
-            f"foreach {first}", first, last, "horizontal", False,
+            f"foreach {first}", first, another, "horizontal", False,
             f"others look like it, but {refusal.why}: no kernel runs them all", None, refusal.allow,
         ))
 

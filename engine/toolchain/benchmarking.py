@@ -51,6 +51,15 @@ def costs(subject: str, prepare: Callable[[], Mapping[str, Call]]) -> dict[str, 
     return known
 
 
+def verdict(known: Mapping[str, float], chosen: str, where: str, otherwise: str) -> str:
+    """Why a way was chosen: it is the fastest, or it is so near to the fastest that `otherwise` decides."""
+    fastest = min(known, key=known.__getitem__)
+    if known[chosen] <= known[fastest]:
+        return f"{chosen} is the faster {where} here"
+    behind = 100 * (known[chosen] / known[fastest] - 1)
+    return f"{fastest} is the faster {where} here, but {chosen} takes only {behind:.1f} % more: {otherwise}"
+
+
 def _measured(calls: Mapping[str, Call]) -> dict[str, float]:
     least = dict.fromkeys(calls, float("inf"))
     spent = dict.fromkeys(calls, 0.0)

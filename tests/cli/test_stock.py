@@ -6,8 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 from subprocess import CompletedProcess
 
-from ptdebug.artifacts.records import NodeRef
-from ptdebug.cli import torch_trace_text
+from ptdebug.artifacts.records import Guard, Guards, NodeRef, Symbol
+from ptdebug.artifacts.render_lists import recompile_lines
+from ptdebug.cli import torch_trace_guards, torch_trace_text
 
 GRAPH = '''class <lambda>(torch.nn.Module):
     def forward(
@@ -66,8 +67,29 @@ def test_graphs_inside_of_a_text() -> None:
 def test_recompile_texts() -> None:
     text = "0/0: tensor 'x' size mismatch at index 0. expected 2, actual 3  # somewhere"
     for form in (text, json.dumps([text])):
-        found = torch_trace_text.recompile(form)
+        found = torch_trace_guards.recompile(form)
         assert (found.expected, found.actual, found.compared_with) == ("2", "3", "0/0")
+
+
+def test_recompile_texts_in_words() -> None:
+    now = Guards((Guard("g1", "", "EQUALS_MATCH", "L['self'].scale == 3.0"),), (Symbol("s0", "n", "L['n']", "7"),))
+    comment = "   # y = x * n  # program.py:4 in f\nUser stack trace:\n  File \"/tmp/program.py\", line 4, in f\n    y"
+    for reason, told in {
+        "tensor 'x' dtype mismatch. expected Float, actual Double": ("x.dtype", "Float", "Double"),
+        "tensor 'self.w' rank mismatch. expected 1, actual 2": ("self.w.dim()", "1", "2"),
+        "tensor 'x' stride mismatch at index 1. expected 1, actual 4": ("x.stride(1)", "1", "4"),
+        "self.scale == 2.0" + comment: ("self.scale", "2.0", "3.0"),
+        "n == 1" + comment: ("n", "1", "7"),
+        "d['k'] == 1" + comment: ("d['k']", "1", ""),
+        "___check_type_id(m, 1234), type=<class 'int'>" + comment: ("type(m)", "int", ""),
+        "GLOBAL_STATE changed: grad_mode ": ("torch's setting grad_mode", "", ""),
+        "2 <= L['x'].size()[0]": ("2 <= L['x'].size()[0]", "true", ""),
+    }.items():
+        found = torch_trace_guards.recompile(json.dumps(["0/3: " + reason, "0/2: other"]), now)
+        assert (found.what, found.expected, found.actual, found.compared_with) == (*told, "0/3")
+        assert (found.location.line if found.location else None) == (4 if comment in reason else None)
+        text = " ".join(line.text for line in recompile_lines(found, lambda path: None))
+        assert "was ," not in text and "is now  " not in text and not text.rstrip().endswith("is now"), text
 
 
 def test_recording_of_stock(ptdebug: Callable[..., CompletedProcess[str]], tmp_path: Path) -> None:
@@ -85,3 +107,44 @@ def test_recording_of_stock(ptdebug: Callable[..., CompletedProcess[str]], tmp_p
     assert {"capture", "forward", "guards", "wrapper", "breaks"} <= set(first["stages"])
     absent = {entry["stage"] for entry in summary["absent"] if entry["compile"] == first["id"]}
     assert {"bytecode", "fusion", "decisions"} <= absent
+
+
+def test_what_stock_tells_of_training_is_shown(ptdebug: Callable[..., CompletedProcess[str]], tmp_path: Path) -> None:
+    """The backward's kernels, though it is compiled after all else; recompilations of a frame that breaks, too; and
+    what the trace does not hold is said to be not known."""
+    (tmp_path / "program.py").write_text("""
+import torch
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer, self.scale = torch.nn.Linear(8, 8), 2.0
+    def forward(self, x):
+        y = self.layer(x).relu() * self.scale
+        print(end="")
+        return y.sum()
+def main():
+    net = Net()
+    fast = torch.compile(net)
+    fast(torch.randn(4, 8)).backward()
+    net.scale = 3.0
+    fast(torch.randn(5, 8)).backward()
+main()
+""")
+    done = ptdebug("run", "--name", "r", "--compiler", "torch", "--json", "summary.json", "program.py", timeout=300)
+    assert done.returncode == 0, done.stderr
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    assert summary["counts"]["kernels"] >= 3 and summary["counts"]["extern_calls"] >= 2
+    assert "wrapper" in summary["compiles"][0]["stages"]
+    [broken] = summary["graph_breaks"]
+    assert broken["cost"]["graphs"] >= 2 and broken["cost"]["seconds"] > 0
+    first = next(r for r in summary["recompiles"] if r["compile"] == "0/1")
+    assert first["what"] in ("self.scale", "x.size(0)") and str(first["expected"]) in ("2.0", "4")
+    shown = {name: ptdebug(name, "r").stdout for name in ("breaks", "recompiles", "kernels", "fusions", "decisions")}
+    assert "unit    backward." in shown["kernels"] and "compiled in 0.00 s" not in shown["kernels"]
+    assert "no graph more" not in shown["breaks"] and "; 0.0 s of compiling" not in shown["breaks"]
+    assert "was ," not in shown["recompiles"] and "is now \n" not in shown["recompiles"]
+    assert "stock's trace does not say what was fused" in shown["fusions"]
+    assert "stock's trace does not hold decisions" in shown["decisions"]
+    frame = ptdebug("show", "r:0/0:frame").stdout
+    assert "no arguments" not in frame and "runpy" not in frame and "ptdebug" not in frame
+    assert "RESUME" in ptdebug("show", "r:1/0:bytecode").stdout  # the trace has that of what goes on after a break

@@ -23,10 +23,6 @@ class BreakKind:
     hint: str = ""
 
 
-class FullGraphError(RuntimeError):
-    """The frame does not fit into one graph although `fullgraph=True` asked for it."""
-
-
 _NUMBER = "keep it a tensor (0-dimensional tensors work in arithmetic), or read it after the compiled function returned"
 _SIZE = (
     "keep a size that is known before the call and blank out what is not wanted: torch.where(mask, x, 0) in the place "
@@ -183,6 +179,10 @@ _THREADS = BreakKind(
 )
 
 CALLS: dict[str, BreakKind] = {
+    r"\bFunctionCtx\b": BreakKind(
+        "an autograd function that eager runs keeps something for its backward: `{expression}`",
+        "nothing here: it goes with the break for which the autograd function was left to eager",
+    ),
     r"\bprint\b": BreakKind("print() shows something while the function runs, which a graph cannot", _MESSAGES),
     r"\b(TextIOWrapper|Buffered(Writer|Reader|Random)|FileIO)\b|`sys\.std(in|out|err)`": _FILE,
     r"^open$": BreakKind("open() opens a file, which a graph cannot", _FILES),
@@ -404,7 +404,13 @@ _LEFT = BreakKind(
     "take away the break inside of the block: this one goes with it",
 )
 
+_PARALLEL = BreakKind(
+    "{detail} does its communication outside of graphs",
+    "compile the whole of it (torch.compile(ddp_model)), which compiles the module inside, and call what that gives "
+    "from eager code; or compile the module before it is wrapped",
+)
 EXPRESSIONS: tuple[tuple[str, str, str, BreakKind], ...] = (
+    ("unknown-type", r"^(DistributedDataParallel|DataParallel)\b", "", _PARALLEL),
     ("data-dependent-value", "", r"^range\(", _TURNS),
     ("data-dependent-value", "^Tensor.tolist$", r"\bfor\b.*\bin\b.*\.tolist\(\)", _TURNS),
     ("data-dependent-branch", "", r"^range\(|^while\b", _TURNS),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ...artifacts import records
 from ..breaks import reasons as reasons
+from ..breaks.raised_errors import FullGraphError
 from ..bytecode.resume_function import resume_id, resume_name
 from ..sources.display_names import expression_of, line_of
 
@@ -52,7 +53,7 @@ def break_record(stop: Stop, body: BreakBody | None, instruction: str, seconds: 
     )
 
 
-def full_graph_error(code: CodeType, stops: Sequence[Stop]) -> reasons.FullGraphError:
+def full_graph_error(code: CodeType, stops: Sequence[Stop]) -> FullGraphError:
     """One error that lists all breaks that were found: line, expression marked, reason, what to change."""
     one = len(stops) == 1
     lines = [
@@ -66,4 +67,4 @@ def full_graph_error(code: CodeType, stops: Sequence[Stop]) -> reasons.FullGraph
         lines.append(f"     {expression}: {reasons.message(stop.code, stop.detail, expression, line)} [{stop.code}]")
         if hint:
             lines.append(f"     to change: {hint}")
-    return reasons.FullGraphError("\n".join(lines))
+    return FullGraphError("\n".join(lines))

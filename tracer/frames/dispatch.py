@@ -8,7 +8,9 @@ comes out with its guards. Whatever goes wrong here, the frame still runs: as it
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
+import inspect
 import itertools
 import logging
 import os
@@ -33,7 +35,13 @@ from ...artifacts.external_exceptions import came_from_outside
 from ...artifacts.interruptions import Interrupted, Waiting
 from ...artifacts.records import LIMIT_REACHED, Argument, Frame, Location, Recompile, Runtime, TensorMeta
 from ...dependencies import msgspec
-from ..breaks.reasons import FullGraphError
+from ..breaks.raised_errors import (
+    TO_THE_PROGRAM,
+    BackendCompilerFailed,
+    RecompileLimitError,
+    StanceError,
+    kept_in_eager,
+)
 from ..bytecode.resume_function import is_resume_code, resume_id, resume_name, resumed_line
 from ..fx.backend_call import CompileOptions
 from ..guards import build_tree, explain_recompile, record_guards
@@ -47,7 +55,7 @@ from ..runtime.eval_frame import EntryGuards, Verdict
 from ..runtime.global_modes import keeping_modes, without_overrides
 from ..runtime.per_code import PerCode
 from ..runtime.random_state import keep_what_others_draw, runs_alone
-from ..runtime.skips import involves_tensors, program_frames, skip_reason
+from ..runtime.skips import involves_tensors, only_wraps, program_frames, skip_reason
 from ..runtime.statistics import STATISTICS
 from ..runtime.tracebacks import set_traceback, traceback_of, without_first
 from ..runtime.warning_filters import passed_over, warnings_are_no_errors
@@ -107,7 +115,8 @@ class Dispatcher:
         self.raising: list[weakref.ref[EntryGuards]] = []  # entries of this call that do nothing but raise
 
     def __call__(self, frame: Any, entry: Any, frame_state: dict[Any, Any]) -> Verdict:
-        """What to do with a frame that no entry serves. Raises FullGraphError, and nothing else of ours."""
+        """What to do with a frame that no entry serves. Of ours it raises what `raised_errors.py` has, and nothing
+        else."""
         try:
             alone = runs_alone()
             verdict = self._verdict(frame, frame_state)
@@ -142,7 +151,7 @@ class Dispatcher:
                 _REGISTRY.touched[id(frame.f_code)] = weakref.ref(frame.f_code)
                 with waiting, keeping_modes():
                     return self._compile(frame, state, wanted)
-        except (FullGraphError, MarkedDynamicError) as error:
+        except (*TO_THE_PROGRAM, MarkedDynamicError) as error:
             raise error.with_traceback(None) from error.__cause__  # how it was found out is not the program's
         except Interrupted:
             if not waiting.arrived:  # for a compilation inside of which this one is
@@ -171,6 +180,12 @@ class Dispatcher:
         reason = explain_recompile(mine, scope, frame.f_code)
         if mine and reason is None:
             return eval_frame.EAGER_ONCE  # another thread has just compiled what this call needs
+        if _REGISTRY.stance != "default" or _DYNAMO in sys.modules:
+            stance = _stance()
+            if stance == "fail_on_recompile":
+                raise _needs_compilation(frame, reason)
+            if stance == "eager_on_recompile":
+                return eval_frame.EAGER_ONCE
         if reason is not None:
             state.failures[_variable(reason.what)] += 1
         if len(mine) >= self.options.recompile_limit:
@@ -222,10 +237,18 @@ class Dispatcher:
             state.limit_said = True
             code, limit = frame.f_code, self.options.recompile_limit
             last = f"; the last time because {reason.what} was {reason.expected}, is {reason.actual}" if reason else ""
-            text = f"was compiled {limit}{LIMIT_REACHED}other calls of it run in eager{last}"
-            log.warning("%s (%s:%d) %s", code.co_qualname, code.co_filename, code.co_firstlineno, text)
+            rest = "fullgraph=True allows no eager" if self.options.fullgraph else "other calls of it run in eager"
+            text = f"was compiled {limit}{LIMIT_REACHED}{rest}{last}"
+            if not self.options.fullgraph:  # else the error says it
+                log.warning("%s (%s:%d) %s", code.co_qualname, code.co_filename, code.co_firstlineno, text)
             STATISTICS.reasons[f"recompile limit ({limit}) reached: {code.co_qualname}"] += 1
-            _Compilation(self.options, frame, CompileId(state.frame, state.compiles)).refused(text)
+            _Compilation(self.options, frame, CompileId(state.frame, state.compiles)).refused(
+                "failed" if self.options.fullgraph else "eager", text)
+        if self.options.fullgraph:
+            raise RecompileLimitError(
+                f"{frame.f_code.co_qualname} was compiled {self.options.recompile_limit} times, the limit, and "
+                "fullgraph=True allows no call of it to run in eager"
+            )
         return eval_frame.CACHED_ONLY
 
     def _on_the_way(self, code: types.CodeType) -> list[EntryGuards]:
@@ -257,24 +280,33 @@ class _Compilation:
         """The verdict that installs an entry, or why there is none."""
         context, code = self.context, self.code
         if context.recording:
-            context.recorder.begin(str(self.id), *_place(code))
+            context.recorder.begin(str(self.id), *_named(self.frame))
             context.recorder.source_file(code.co_filename)
         if reason is not None:
             record = self._with_call(reason)
             STATISTICS.recompiled(record)
             context.record("guards", lambda: record, "recompile")
         try:
-            function, file, line = _place(code)
-            subject = f"{function}@{file.rpartition('/')[2]}:{line}"
-            if context.decide("frame", subject, ("compile", "eager"), "compile", "it works on tensors") == "eager":
+            forced = context.override("frame", self._subject())
+            if forced is not None and self._decided("compile", "it works on tensors") == "eager":
                 return self._finish("eager", "forced by an override")
             with context.timed("total"), without_dynamo(), warnings_are_no_errors():
                 converted = self._convert(policy)
                 if isinstance(converted, Skip):
+                    if forced is None:
+                        self._decided("eager", converted.reason)
                     STATISTICS.broke(converted.breaks)
                     return self._finish("skipped", converted.reason)
                 verdict = self._install(converted)
-        except (FullGraphError, MarkedDynamicError) as error:
+                if forced is None:
+                    self._decided("compile", "it works on tensors")
+        except BackendCompilerFailed as error:
+            why = kept_in_eager(error)
+            if not why:
+                self._finish("failed", str(error))
+                raise
+            return self._finish("eager", why)
+        except (*TO_THE_PROGRAM, MarkedDynamicError) as error:
             self._finish("failed", str(error))
             raise
         except RecursionError as error:
@@ -296,12 +328,20 @@ class _Compilation:
         self._finish("eager" if self.context.fallback else "compiled", self.context.fallback)
         return verdict
 
-    def refused(self, why: str) -> None:
+    def _subject(self) -> str:
+        function, file, line = _named(self.frame)
+        return f"{function}@{file.rpartition('/')[2]}:{line}"
+
+    def _decided(self, default: str, why: str) -> str:
+        """Whether the frame is compiled, recorded when that is known: what finds nothing to compile is left alone."""
+        return self.context.decide("frame", self._subject(), ("compile", "eager"), default, why)
+
+    def refused(self, status: str, why: str) -> None:
         """Record that the frame was not compiled."""
         context = self.context
         if context.recording:
-            context.recorder.begin(str(self.id), *_place(self.code))
-            self._finish("eager", why)
+            context.recorder.begin(str(self.id), *_named(self.frame))
+            self._finish(status, why)
 
     def _with_call(self, reason: Recompile) -> Recompile:
         """The reason with the call."""
@@ -414,13 +454,14 @@ def _counters(code: types.CodeType) -> list[list[int]]:
 def frame_record(frame: Any, status: str, reason: str, caller: types.FrameType | None, apart: bool) -> Frame:
     """Stage `frame`: the function, its arguments, and who called it."""
     code = frame.f_code
-    function, file, line = _place(code)
+    function, file, line = _named(frame)
+    module = getattr(_wrapped(frame), "__module__", None) or frame.f_globals.get("__name__", "")
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & 4)
                              + bool(code.co_flags & 8)]
     arguments = tuple(_argument(name, frame.f_locals[name]) for name in names if name in frame.f_locals)
     stack = tuple(map(_location, program_frames(caller)))
     return Frame(
-        function, file, line, str(frame.f_globals.get("__name__", "")), arguments, stack, status, reason,
+        function, file, line, str(module), arguments, stack, status, reason,
         resume_id(code), apart,
     )
 
@@ -434,6 +475,47 @@ def _runs(running: types.CodeType, code: types.CodeType) -> bool:
     return (running.co_filename, running.co_firstlineno, running.co_name) == (
         code.co_filename, code.co_firstlineno, code.co_name
     )
+
+
+def _named(frame: Any) -> tuple[str, str, int]:
+    """(function, file, line) of a frame: of what a decorator has put around a function, that function's; a method of a
+    module that it wraps by the module's class."""
+    function, file, line = _place(frame.f_code)
+    wrapped = _wrapped(frame)
+    if wrapped is None:
+        return function, file, line
+    name = wrapped.__qualname__
+    first = next(iter(_positional(frame)), None)
+    if isinstance(first, torch.nn.Module):
+        name = f"{type(first).__qualname__}.{wrapped.__name__}"
+    return name, wrapped.__code__.co_filename, wrapped.__code__.co_firstlineno
+
+
+def _wrapped(frame: Any) -> types.FunctionType | None:
+    """The function that the frame's, made by a decorator, is put around: the only one among its closure variables."""
+    code = frame.f_code
+    if "<locals>" not in code.co_qualname or not code.co_flags & 4 or is_resume_code(code):
+        return None
+    inside = []
+    for cell in frame.closure or ():
+        with contextlib.suppress(ValueError):  # empty
+            if isinstance(cell.cell_contents, types.FunctionType):
+                inside.append(cell.cell_contents)
+    if len(inside) != 1:
+        return None
+    with contextlib.suppress(ValueError):  # wrappers of each other
+        function = inspect.unwrap(inside[0])
+        if isinstance(function, types.FunctionType):
+            return function
+    return None
+
+
+def _positional(frame: Any) -> list[Any]:
+    """The positional arguments of a frame."""
+    code = frame.f_code
+    names = code.co_varnames[: code.co_argcount]
+    more = code.co_varnames[code.co_argcount + code.co_kwonlyargcount]  # *args
+    return [*(frame.f_locals[n] for n in names if n in frame.f_locals), *frame.f_locals.get(more, ())]
 
 
 def _place(code: types.CodeType) -> tuple[str, str, int]:
@@ -463,7 +545,8 @@ class _Registry:
         self.dispatchers: weakref.WeakValueDictionary[int, Dispatcher] = weakref.WeakValueDictionary()
         self.own_codes: weakref.WeakKeyDictionary[Any, types.CodeType] = weakref.WeakKeyDictionary()
         self.ended: dict[str, Runtime] = {}  # how entries did that went with the program
-        self.eager = False
+        self.stance = "default"
+        self.eager = False  # its stance is "force_eager"
 
     def dispatcher(self, options: CompileOptions) -> Dispatcher:
         """The one for these options, which it keeps alive: so their id is no other's."""
@@ -510,7 +593,7 @@ def optimize(fn: Callable[..., Any], options: CompileOptions) -> Callable[..., A
     loaded, raising = sys.modules.get, dispatcher.raising
 
     def compiled(*args: Any, **kwargs: Any) -> Any:
-        if registry.eager or ((dynamo := loaded(_DYNAMO)) is not None and _asks_for_eager(dynamo)):
+        if registry.eager or ((dynamo := loaded(_DYNAMO)) is not None and _stance_there(dynamo) == "force_eager"):
             return owner.function(*args, **kwargs)
         region, before = current_region(), current_callback()  # a signal's handler may raise after each call
         try:
@@ -542,9 +625,25 @@ def optimize(fn: Callable[..., Any], options: CompileOptions) -> Callable[..., A
 _DYNAMO = "torch._dynamo.eval_frame"
 
 
-def _asks_for_eager(dynamo: types.ModuleType) -> bool:
-    """Whether torch.compiler.set_stance("force_eager") is in force, which is noted there."""
-    return getattr(getattr(dynamo, "_stance", None), "stance", "") == "force_eager"
+def _stance_there(dynamo: types.ModuleType) -> str:
+    """The stance that PyTorch's own torch.compiler.set_stance has noted."""
+    return getattr(getattr(dynamo, "_stance", None), "stance", "default")
+
+
+def _stance() -> str:
+    """The stance in force, whoever was told it."""
+    dynamo = sys.modules.get(_DYNAMO)
+    return _REGISTRY.stance if dynamo is None or _REGISTRY.stance != "default" else _stance_there(dynamo)
+
+
+def _needs_compilation(frame: Any, reason: Recompile | None) -> StanceError:
+    code = frame.f_code
+    failed = f"\n    triggered by the following guard failure(s):\n    - {reason.compared_with}: {reason.guard}" if (
+        reason) else ""
+    return StanceError(
+        f"Detected recompile when torch.compile stance is 'fail_on_recompile'. filename: '{code.co_filename}', "
+        f"function name: '{code.co_name}', line number: {frame.f_lineno}{failed}"
+    )
 
 
 def _visible(fn: Callable[..., Any]) -> Callable[..., Any]:
@@ -553,7 +652,7 @@ def _visible(fn: Callable[..., Any]) -> Callable[..., Any]:
     if isinstance(fn, types.MethodType) and isinstance(fn.__self__, torch.nn.Module) and function.__name__ in _CALLS:
         # A scripted module's class has a descriptor that raises where the class itself is asked.
         forward = getattr(getattr(type(fn.__self__), "forward", None), "__code__", None)
-        if forward is not None:
+        if forward is not None and not only_wraps(forward):
             _REGISTRY.wanted[forward] = True
         return fn
     known = handler_of(function) is not None  # its code is not interpreted
@@ -605,9 +704,11 @@ def disable(fn: Any, recursive: bool = True) -> Any:
     return disabled
 
 
-def set_eager(flag: bool) -> bool:
-    """Whether optimized callables run the original in eager; returns how it was before."""
-    before, _REGISTRY.eager = _REGISTRY.eager, flag
+def set_stance(stance: str) -> str:
+    """What calls of optimized callables do; returns the stance before. "force_eager": run the original;
+    "eager_on_recompile", "fail_on_recompile": do so, or raise, where a call needs a compilation; else compile."""
+    before, _REGISTRY.stance = _REGISTRY.stance, stance
+    _REGISTRY.eager = stance == "force_eager"
     return before
 
 
@@ -662,4 +763,4 @@ def _say_once(message: str) -> None:
     log.warning("%s", message)
 
 
-__all__: Sequence[str] = ("FullGraphError", "disable", "optimize", "reset", "runtimes", "set_eager", "stats")
+__all__: Sequence[str] = ("disable", "optimize", "reset", "runtimes", "set_stance", "stats")

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from ..breaks.reasons import FullGraphError
+from ..breaks.raised_errors import FullGraphError
 from ..breaks.unsupported import Unsupported
 from ..bytecode.assembly import Cell, Label, TryBegin, TryEnd, assemble
 from ..bytecode.instructions import Handled, Instruction, code_info

@@ -6,7 +6,7 @@ all others are looked at here, in Python, as far as they can be.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import CodeType
@@ -20,15 +20,13 @@ from ...artifacts.records import Location, Recompile
 from ..bytecode.resume_function import stack_words
 from ..runtime.dynamo_stubs import without_dynamo
 from ..sources.display_names import in_words
-from ..sources.source import GLOBAL_STATE, AttrSource, CallSource, ComputedSource, SizeSource, Source
+from ..sources.source import GLOBAL_STATE, AttrSource, CallSource, ComputedSource, SizeSource, Source, read_from
 from .conditions import condition_code, on_frame
 from .describe import describe
 from .kinds import KINDS, tensor_differences
 from .read import Scope
 from .settings import differences, settings_now
 from .tree import Check
-
-_MOST_ALSO = 4
 
 
 @dataclass(frozen=True)
@@ -67,8 +65,6 @@ def explain_recompile(entries: Sequence[Any], scope: Scope, code: CodeType | Non
         return None
     _, entry, found = best
     first, also = found[0], [d.sentence for d in found[1:]]
-    if len(also) > _MOST_ALSO:
-        also[_MOST_ALSO:] = [f"and {len(also) - _MOST_ALSO} more"]
     words = stack_words(code) if code is not None else str
     actual = words(first.actual) if first.expected == "true" else first.actual  # of a condition, what its sizes are
     return Recompile(
@@ -79,8 +75,8 @@ def explain_recompile(entries: Sequence[Any], scope: Scope, code: CodeType | Non
 
 def _changes(found: Sequence[Difference]) -> int:
     """In how many ways a call is another: what changed alike in several objects (the size of each tensor of a cache)
-    is one."""
-    return len({(d.what.rpartition(".")[2], d.expected, d.actual) for d in found})
+    is one, and so is a size that several conditions ask about."""
+    return len({d.actual if d.expected == "true" else (d.what.rpartition(".")[2], d.expected, d.actual) for d in found})
 
 
 def _number(entry: Any) -> int:
@@ -108,15 +104,7 @@ def _differences(entry: Any, reported: str, scope: Scope) -> list[Difference]:
 
 def _follows(source: Source, told: Container[Source], scope: Scope) -> bool:
     """Whether `source` is not there for what is told already of an object on the way to it."""
-    return not _is_there(source, scope) and any(owner in told for owner in _read_from(source))
-
-
-def _read_from(source: Source) -> Iterator[Source]:
-    """What `source` is read from, nearest first; what is computed, from each thing that it is computed from."""
-    for owner in source.args if isinstance(source, ComputedSource) else (source.base,):
-        if owner is not None:
-            yield owner
-            yield from _read_from(owner)
+    return not _is_there(source, scope) and any(owner in told for owner in read_from(source))
 
 
 def _fails(check: Check, scope: Scope) -> bool:

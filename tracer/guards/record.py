@@ -2,15 +2,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import CodeType
 
 import torch.fx
 
-from ...artifacts.records import Guard, Guards, Ref, Symbol, ref
+from ...artifacts.records import Guard, Guards, Ref, Symbol, SymbolEvent, ref
 from ..bytecode.resume_function import stack_words
 from ..sources.display_names import in_words
-from ..sources.source import Source
+from ..sources.source import ComputedSource, Source, read_from
 from .builder import GuardBuilder
 from .kinds import KINDS
 from .tree import Check
@@ -26,8 +26,16 @@ def record_guards(
     for check in checks:
         first.setdefault(check.source, f"g{check.index}")
     in_program = stack_words(code) if code is not None else str
-    told = [Symbol(s.name, in_program(s.what), s.source, s.value, in_program(s.why), s.events) for s in symbols]
+    told = [Symbol(s.name, in_program(s.what), s.source, s.value, in_program(s.why),
+                   (*s.events, *_asked_of(s.source, checks))) for s in symbols]
     return Guards(tuple(_record(check, first, nodes or {}, in_program) for check in checks), tuple(told))
+
+
+def _asked_of(number: str, checks: Sequence[Check]) -> Iterator[SymbolEvent]:
+    """What the guards ask of things that are computed from a number: `(s > 0.5) is True`."""
+    for check in checks:
+        if isinstance(check.source, ComputedSource) and number in (read.expression for read in read_from(check.source)):
+            yield SymbolEvent(f"needs {_check_in_words(check)}", check.location)
 
 
 def needed_by(builder: GuardBuilder, nodes: Iterable[torch.fx.Node]) -> dict[str, Ref]:
@@ -68,9 +76,13 @@ def _record(
         parent=_parent(check.source, first),
         origins=(node,) if node else (),
         name=in_program(in_words(check.source)),
-        words=in_program(_in_words(kind.code(in_words(check.source), check.expectation))),
+        words=in_program(_check_in_words(check)),
         own=check.location is None and check.kind == "TYPE_MATCH",
     )
+
+
+def _check_in_words(check: Check) -> str:
+    return _in_words(KINDS[check.kind].code(in_words(check.source), check.expectation))
 
 
 def _in_words(code: str) -> str:

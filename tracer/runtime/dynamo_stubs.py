@@ -164,7 +164,8 @@ class _Finder(importlib.abc.MetaPathFinder):
             # The import system prefers the spec of a module that it finds loaded by now to the one returned here.
             module.__spec__ = importlib.machinery.ModuleSpec(fullname, _Known(module))
             return module.__spec__
-        spec = importlib.machinery.PathFinder.find_spec(fullname, path)
+        others = (finder.find_spec(fullname, path, target) for finder in sys.meta_path if finder is not self)
+        spec = next((spec for spec in others if spec is not None), None)
         return _with_our_enum(spec) if fullname == f"{_PACKAGE}.guards" else spec
 
 

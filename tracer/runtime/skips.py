@@ -30,6 +30,8 @@ _LAUNCH = os.path.join(_PACKAGE, "cli", "launch.py")
 _TORCH = str(Path(torch.__file__).resolve().parent) + os.sep
 _NN_MODULES = os.path.join(_TORCH, "nn", "modules") + os.sep
 _CONTAINERS = str(torch.nn.modules.container.__file__)
+_WRAPPERS = tuple(os.path.join(_TORCH, *parts) + os.sep for parts in (("nn", "parallel"), ("distributed",)))
+"""Modules of torch's that do what no graph can around the program's own, which is worth compiling."""
 _STDLIB = tuple(
     {os.path.realpath(sysconfig.get_path(name)) + os.sep for name in ("stdlib", "platstdlib")}
 )
@@ -103,6 +105,11 @@ def is_program(filename: str) -> bool:
 def is_installed(filename: str) -> bool:
     """Whether the file belongs to an installed package: not what the person wrote, who looks for an own line first."""
     return any(site in filename for site in _SITE)
+
+
+def only_wraps(code: types.CodeType) -> bool:
+    """Whether a module's `forward` is left alone although the program asks for it: what it calls is looked at."""
+    return os.path.realpath(code.co_filename).startswith(_WRAPPERS)
 
 
 def involves_tensors(code: types.CodeType, f_locals: Mapping[str, Any], f_globals: Mapping[str, Any]) -> bool:

@@ -3,10 +3,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from ...artifacts.records import Break, Recompile
+
+_BREAK = "graph break: "
 
 
 class Converted(Protocol):
@@ -28,8 +30,11 @@ class Converted(Protocol):
 class Statistics:
     """Counts, and how often each reason for a break, a recompilation or an eager frame was met."""
 
+    _tell: Callable[[str, str, int], None] = staticmethod(lambda group, name, number: None)
+
     def __init__(self) -> None:
         self.reasons: Counter[str] = Counter()
+        self.frames = self.whole_frames = 0
         self.graphs = self.ops = self.graph_breaks = self.recompiles = 0
 
     def clear(self) -> None:
@@ -40,13 +45,18 @@ class Statistics:
         """A frame was compiled."""
         self.graphs += converted.graphs
         self.ops += converted.ops
+        self.frames += 1
+        self.whole_frames += 1
+        for group, name, number in self._as_dynamo(1, 1, converted.graphs, converted.ops):
+            self._tell(group, name, number)
         self.broke(converted.breaks)
 
     def broke(self, breaks: Sequence[Break]) -> None:
         """A frame was broken, or left alone because of these."""
         self.graph_breaks += len(breaks)
         for graph_break in breaks:
-            self.reasons[f"graph break: {graph_break.message}"] += 1
+            self.reasons[f"{_BREAK}{graph_break.message}"] += 1
+            self._tell("graph_break", graph_break.message, 1)
 
     def recompiled(self, reason: Recompile) -> None:
         """An entry existed, and did not fit."""
@@ -55,7 +65,23 @@ class Statistics:
 
     def skipped(self, reason: str) -> None:
         """A frame turned out to have nothing to compile."""
+        self.frames += 1
+        self._tell("frames", "total", 1)
         self.reasons[f"skipped: {re.sub(r' at 0x[0-9a-f]+', '', reason)}"] += 1
+
+    def tell(self, add: Callable[[str, str, int], None]) -> None:
+        """Count what was and will be counted with `add(group, name, number)` too, under the names of Dynamo's
+        counters."""
+        self._tell = add
+        for group, name, number in self._as_dynamo(self.frames, self.whole_frames, self.graphs, self.ops):
+            add(group, name, number)
+        for reason, number in self.reasons.items():
+            if reason.startswith(_BREAK):
+                add("graph_break", reason.removeprefix(_BREAK), number)
+
+    def _as_dynamo(self, frames: int, whole: int, graphs: int, ops: int) -> tuple[tuple[str, str, int], ...]:
+        return (("frames", "total", frames), ("frames", "ok", whole), ("stats", "unique_graphs", graphs),
+                ("stats", "calls_captured", ops))
 
     def as_dict(self) -> dict[str, Any]:
         """The form of `ptdebug.stats()`."""

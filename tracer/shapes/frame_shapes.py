@@ -531,6 +531,11 @@ class FrameShapes:
             text = f"is {python(target)} from here on: the code serves no other value" if target.is_number else (
                 f"is the same as {python(target)} from here on")
             events.setdefault(str(symbol), []).append(records.SymbolEvent(text, location))
+        for source, related in self._relations:
+            if not (isinstance(source, SizeSource) and source.kind != "size"):  # strides follow from sizes
+                event = records.SymbolEvent(f"{in_words(source)} has to be {python(related)}, as at this call")
+                for symbol in related.free_symbols:
+                    events.setdefault(str(symbol), []).append(event)
         made = []
         for symbol, source in self._symbols.items():
             expression = source.expression

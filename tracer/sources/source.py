@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import operator
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from types import FunctionType
@@ -322,3 +322,11 @@ class GlobalStateSource(Source):
 
 
 GLOBAL_STATE = GlobalStateSource()
+
+
+def read_from(source: Source) -> Iterator[Source]:
+    """What `source` is read from, nearest first; what is computed, from each thing that it is computed from."""
+    for owner in source.args if isinstance(source, ComputedSource) else (source.base,):
+        if owner is not None:
+            yield owner
+            yield from read_from(owner)

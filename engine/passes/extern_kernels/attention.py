@@ -14,7 +14,7 @@ from ....artifacts.records import Option, RuleMatch
 from ...graphs.functional_graph import AtenGraph
 from ...kernels import attention
 from ...lowering.pointwise import keeps_rounding
-from ...toolchain.benchmarking import TOO_BUSY, Call, costs
+from ...toolchain.benchmarking import TOO_BUSY, Call, costs, verdict
 
 LIBRARY, OWN = "aten", "own"
 WORTH = 0.9  # of the library's time, below which our own is taken
@@ -59,7 +59,8 @@ def choose_attention(graph: AtenGraph, context: CompileContext) -> list[RuleMatc
         known = costs(found.describe(), found.calls)
         default = OWN if known and known[OWN] < WORTH * known[LIBRARY] else LIBRARY
         (queries, size), keys = found.layouts[0][0][2:], found.layouts[1][0][2]
-        why = f"{default} is the faster for {queries} queries of {size} and {keys} keys here" if known else TOO_BUSY
+        where = f"for {queries} queries of {size} and {keys} keys"
+        why = verdict(known, default, where, "a kernel of ours has to save 10 %") if known else TOO_BUSY
         if keeps_rounding(context, node, found.dtype):
             default, why = LIBRARY, "it rounds the weights of the values, as eager does"
         options = [Option(name, -seconds * 1e6) for name, seconds in known.items()] or [Option(LIBRARY), Option(OWN)]

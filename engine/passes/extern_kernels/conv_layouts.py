@@ -209,7 +209,8 @@ def _decided(
         default = CONTIGUOUS
         if last[node]:
             default = min((w for w in known if w != CONTIGUOUS), key=known.__getitem__)
-        why = "the least sum over the graph of " + ", ".join(f"{w} {s * 1e6:.0f} us" for w, s in known.items())
+        each = ", ".join(f"{w} {s * 1e6:.0f} us" for w, s in known.items())
+        why = f"the least sum over the graph (a change has to save 3 %) of {each}"
         why = why + " and of changes of layout between convolutions" if known else TOO_BUSY
         options = [Option(w, -s * 1e6) for w, s in known.items()] or [Option(w) for w in found.ways]
         ways[node] = context.decide("library", node.name, options, default, why, origins=(f"forward#{node.name}",))

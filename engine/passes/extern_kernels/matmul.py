@@ -18,7 +18,7 @@ from ....artifacts.records import Option, RuleMatch
 from ...graphs.functional_graph import AtenGraph
 from ...kernels import sgemm
 from ...runtime.runtime import callable_of
-from ...toolchain.benchmarking import TOO_BUSY, Call, costs
+from ...toolchain.benchmarking import TOO_BUSY, Call, costs, verdict
 from ..freezing.parameters import frozen_nodes
 
 aten = torch.ops.aten
@@ -27,6 +27,12 @@ MKL, ONEDNN, PACKED, OWN = "mkl", "onednn", "mkl-packed", "own"
 WORTH = {MKL: 1.0, ONEDNN: 1.0, PACKED: 0.9, OWN: 1.05}
 """Of MKL's time, below which a way is taken: packing holds memory; what ours gives depends on neither threads nor the
 other rows."""
+_HOLDS = "a packed weight holds memory, for which it has to save 10 %"
+OTHERWISE = {
+    MKL: _HOLDS, ONEDNN: _HOLDS, PACKED: "",
+    OWN: "what it gives depends on neither threads nor the other rows, for which it may take 5 % more",
+}
+"""What decides for a way that is not the fastest."""
 LONGEST = 1024  # addends: oneDNN adds more of them in one chain than MKL, beyond this with over twice its error
 SMALL = 1 << 20  # multiplications: below, the overhead of a call decides, and MKL's is the smallest
 SMALL_PACKED = 1 << 16  # the same where the weight may be packed
@@ -92,8 +98,8 @@ def choose_products(graph: AtenGraph, context: CompileContext) -> list[RuleMatch
             continue
         known = costs(found.describe(), found.calls)
         default = min(known, key=lambda way: known[way] / WORTH[way], default=MKL)
-        why = f"{default} is the faster for {found.shape[0]} rows of {found.shape[2]} to {found.shape[1]} here"
-        why = why if known else TOO_BUSY
+        where = f"for {found.shape[0]} rows of {found.shape[2]} to {found.shape[1]}"
+        why = verdict(known, default, where, OTHERWISE[default]) if known else TOO_BUSY
         options = [Option(name, -seconds * 1e6) for name, seconds in known.items()] or [Option(w) for w in found.ways]
         origins = (f"forward#{node.name}",)
         chosen = context.decide("library", f"product-{node.name}", options, default, why, origins=origins)

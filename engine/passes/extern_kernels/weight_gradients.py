@@ -15,7 +15,7 @@ from ....artifacts.context import CompileContext
 from ....artifacts.records import Option, RuleMatch
 from ...graphs.functional_graph import AtenGraph
 from ...kernels import depthwise
-from ...toolchain.benchmarking import TOO_BUSY, Call, costs
+from ...toolchain.benchmarking import TOO_BUSY, Call, costs, verdict
 
 aten = torch.ops.aten
 
@@ -63,8 +63,8 @@ def part_gradients(graph: AtenGraph, context: CompileContext) -> list[RuleMatch]
             continue
         known = costs(f"depthwise gradients {found.describe()}", found.calls)
         default = APART if known and known[APART] < WORTH * known[TOGETHER] else TOGETHER
-        why = f"{default} is faster for a filter of {tuple(found.tensors[2].shape[2:])} for each channel here"
-        why = why if known else TOO_BUSY
+        where = f"for a filter of {tuple(found.tensors[2].shape[2:])} for each channel"
+        why = verdict(known, default, where, "parting them has to save 10 %") if known else TOO_BUSY
         options = [Option(name, -seconds * 1e6) for name, seconds in known.items()] or [Option(APART), Option(TOGETHER)]
         origins = (f"forward#{node.name}",)
         if context.decide("library", f"weight-{node.name}", options, default, why, origins=origins) == APART:

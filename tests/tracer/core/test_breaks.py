@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from ptdebug.tracer.breaks.reasons import FullGraphError
+from ptdebug.tracer.breaks.raised_errors import FullGraphError
 from ptdebug.tracer.frames.convert import ConvertedFrame, Skip
 
 X = torch.arange(4.0)

@@ -16,7 +16,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from ptdebug.artifacts.context import CompileContext, NullRecorder
-from ptdebug.tracer.breaks.reasons import FullGraphError
+from ptdebug.tracer.breaks.raised_errors import FullGraphError
 from ptdebug.tracer.frames import dispatch
 from ptdebug.tracer.fx.backend_call import CompileOptions
 from ptdebug.tracer.runtime import eval_frame
@@ -263,14 +263,14 @@ def test_disable():
     assert hidden.__name__ == "plain"
 
 
-def test_set_eager():
+def test_a_stance_of_eager():
     compiles = Compiles()
     compiled = compiles(scale)
-    assert dispatch.set_eager(True) is False
+    assert dispatch.set_stance("force_eager") == "default"
     try:
         same(compiled, scale, torch.randn(3))
     finally:
-        assert dispatch.set_eager(False) is True
+        assert dispatch.set_stance("default") == "force_eager"
     assert compiles.count == 0
 
 

@@ -1,0 +1,117 @@
+"""What `compile` may be asked for: the backends, modes and options that stock knows, and its errors for others.
+
+Nothing here imports Dynamo or Inductor where what is asked for exists: the names of options are read from the text of
+Inductor's configuration.
+"""
+from __future__ import annotations
+
+import ast
+import functools
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Any
+
+import torch
+
+MODES = ("default", "lite", "reduce-overhead", "max-autotune-no-cudagraphs", "max-autotune")
+BACKENDS = frozenset({
+    "aot_eager", "aot_eager_decomp_partition", "aot_eager_decomp_partition_crossref",
+    "aot_eager_decomp_partition_with_mode", "aot_eager_default_partitioner", "aot_ts", "cudagraphs", "eager",
+    "eager_debug", "eager_noexcept", "inductor", "invoke_subgraph", "onnxrt", "openxla", "openxla_eval",
+    "pre_dispatch_eager", "ptdebug", "tensorrt", "torch_tensorrt", "ts", "tvm",
+})
+"""The names that stock gives to backends; others are looked up when they are asked for."""
+OPTIONS = ("memory_budget",)
+"""Options of ours that Inductor does not have."""
+_TYPES = {"bool": bool, "int": int, "float": float, "str": str}
+
+
+def backend_called(name: str) -> Callable[..., Any] | None:
+    """The program's own backend that is registered under `name`; None for one that the engine stands for.
+
+    Raises torch._dynamo.exc.InvalidBackend where there is none of that name.
+    """
+    registry = sys.modules.get("torch._dynamo.backends.registry")
+    registered = getattr(registry, "_COMPILER_FNS", {}).get(name)
+    if registered is not None and not getattr(registered, "__module__", "torch").startswith(("torch.", "ptdebug.")):
+        return registered
+    if registered is None and name not in BACKENDS and name not in entry_points(group="torch_dynamo_backends").names:
+        known = import_module("torch._dynamo.backends.registry").list_backends(None)
+        if name not in known:
+            error = import_module("torch._dynamo.exc").InvalidBackend(name)
+            shown = ", ".join(known_name for known_name in known if not known_name.endswith("TESTING_ONLY"))
+            error.args = (f"Invalid backend: {name!r}; there are: {shown} (`torch._dynamo.list_backends()`)",)
+            raise error
+    return None
+
+
+def check_mode(mode: str | None) -> None:
+    """Raise RuntimeError, as stock does, for a mode that does not exist."""
+    if mode and mode not in MODES:
+        raise RuntimeError(f"Unrecognized mode={mode}, should be one of: {', '.join(MODES)}")
+
+
+def check_options(options: Mapping[str, Any]) -> None:
+    """Raise RuntimeError, as stock does, for an option that does not exist, or a value of another type."""
+    known = inductor_options() if any(name not in OPTIONS for name in options) else {}
+    for name, value in options.items():
+        attribute = name.replace("-", "_")
+        if attribute in OPTIONS or not known:
+            continue
+        if attribute not in known:
+            names = ", ".join((*OPTIONS, *sorted(known)))
+            raise RuntimeError(f"Unexpected optimization option {name}, known options are: {names}")
+        expected = known[attribute]
+        if expected is not None and not isinstance(value, expected):
+            raise RuntimeError(
+                f"Unexpected type of attr {name}, got {type(value).__name__} should be {expected.__name__}")
+
+
+@functools.cache
+def inductor_options() -> dict[str, type | None]:
+    """The options of this torch's Inductor, each with its type where that is a simple one; empty where its
+    configuration is not to be read."""
+    try:
+        with open(os.path.join(os.path.dirname(torch.__file__), "_inductor", "config.py"), encoding="utf-8") as file:
+            module = ast.parse(file.read())
+    except (OSError, SyntaxError, ValueError):
+        return {}
+    return dict(_assigned(module.body, "", {}))
+
+
+def _assigned(
+    body: Iterable[ast.stmt], prefix: str, classes: dict[str, dict[str, type | None]]
+) -> Iterator[tuple[str, type | None]]:
+    """The names that statements assign, `class.name` in classes; a class has those of its bases, too."""
+    for statement in body:
+        match statement:
+            case ast.If(body=then, orelse=other):
+                yield from _assigned((*then, *other), prefix, classes)
+            case ast.Try(body=tried, handlers=handlers):
+                yield from _assigned((*tried, *(s for handler in handlers for s in handler.body)), prefix, classes)
+            case ast.ClassDef(name=name, bases=bases, body=inner):
+                own = {key: kind for base in bases for key, kind in classes.get(ast.unparse(base), {}).items()}
+                own |= dict(_assigned(inner, "", classes))
+                classes[name] = own
+                yield from ((f"{prefix}{name}.{key}", kind) for key, kind in own.items())
+            case ast.AnnAssign(target=ast.Name(id=name), annotation=annotation):
+                yield f"{prefix}{name}", _TYPES.get(ast.unparse(annotation))
+            case ast.Assign(targets=targets, value=value):
+                for target in targets:
+                    if isinstance(target, ast.Name):
+                        yield f"{prefix}{target.id}", _type(value)
+
+
+def _type(value: ast.expr) -> type | None:
+    """The type of what an expression gives, where its text tells."""
+    match value:
+        case ast.Constant(value=constant):
+            return _TYPES.get(type(constant).__name__)
+        case ast.Compare() | ast.UnaryOp(op=ast.Not()):
+            return bool
+        case ast.Call(func=ast.Name(id=name)):
+            return _TYPES.get(name)
+    return None

@@ -1,0 +1,212 @@
+"""What `compile` is asked for and cannot do is refused as stock refuses it; its errors are caught as stock's are."""
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import ptdebug
+import pytest
+import torch
+from ptdebug.artifacts.recording import Recording
+from ptdebug.cli import api
+from ptdebug.cli.compile_options import inductor_options
+
+Command = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> Iterator[None]:
+    api.reset()
+    yield
+
+
+def plus_one(x: torch.Tensor) -> torch.Tensor:
+    return x + 1
+
+
+def fails(_graph: torch.fx.GraphModule, _inputs: list[Any]) -> Callable[..., Any]:
+    raise ValueError("not in the mood")
+
+
+def isolated(program: str) -> str:
+    """What a program prints in a process of its own."""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("wish", [
+    {"mode": "nosuch"}, {"options": {"nosuch": 1}}, {"options": {"max_autotune": "yes"}},
+    {"options": {"cpp.nosuch": True}}, {"options": {"freezing": 1}}, {"mode": "default", "options": {}},
+    {"mode": "nosuch", "backend": "inductor"},
+])
+def test_wrong_modes_and_options_are_refused_as_in_stock(wish: dict[str, Any]) -> None:
+    with pytest.raises(RuntimeError) as stock:
+        torch.compile(plus_one, **wish)
+    with pytest.raises(RuntimeError) as ours:
+        ptdebug.compile(plus_one, **wish)
+    assert str(ours.value).split()[:3] == str(stock.value).split()[:3]
+
+
+@pytest.mark.parametrize("wish", [
+    {"mode": "reduce-overhead"}, {"mode": "default"}, {"options": {"max-autotune": True, "triton.cudagraphs": False}},
+    {"options": {"memory_budget": 0.5}}, {"backend": "eager", "mode": "any"}, {"backend": "aot_eager"},
+])
+def test_right_ones_are_taken(wish: dict[str, Any]) -> None:
+    assert ptdebug.compile(plus_one, **wish)(torch.ones(1)).item() == 2
+
+
+def test_options_are_those_of_inductor() -> None:
+    import torch._inductor.config as config
+
+    known, stock = inductor_options(), config.get_config_copy()
+    assert set(stock) - set(known) <= {"TYPE_CHECKING"}
+    for name, kind in known.items():
+        assert kind is None or name not in stock or config.get_type(name) is kind, name
+
+
+def test_an_unknown_backend_names_the_known_ones() -> None:
+    for model in (plus_one, torch.nn.Linear(1, 1)):
+        with pytest.raises(torch._dynamo.exc.InvalidBackend, match=r"'nosuch'; there are: .*aot_eager, .*inductor"):
+            ptdebug.compile(model, backend="nosuch")
+    with pytest.raises(torch._dynamo.exc.InvalidBackend):
+        ptdebug.explain(plus_one, backend="nosuch")
+
+
+def test_a_backend_that_the_program_registers_is_called() -> None:
+    seen = []
+
+    def of_the_test(graph: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
+        seen.append(graph)
+        return graph.forward
+
+    torch._dynamo.register_backend(of_the_test, name="of_the_test")
+    try:
+        assert ptdebug.compile(plus_one, backend="of_the_test")(torch.ones(1)).item() == 2 and seen
+    finally:
+        del torch._dynamo.backends.registry._COMPILER_FNS["of_the_test"]
+        del torch._dynamo.backends.registry._BACKENDS["of_the_test"]
+
+
+def test_a_backend_gets_mode_and_options() -> None:
+    seen = []
+
+    def backend(graph: torch.fx.GraphModule, inputs: list[Any], **keywords: Any) -> Callable[..., Any]:
+        seen.append(keywords)
+        return graph.forward
+
+    ptdebug.compile(plus_one, backend=backend, options={"a": 1})(torch.ones(1))
+    ptdebug.compile(plus_one, backend=backend, mode="fast")(torch.ones(1))
+    ptdebug.compile(plus_one, backend=backend, mode="default")(torch.ones(1))
+    assert seen == [{"options": {"a": 1}}, {"mode": "fast"}, {}]
+
+
+def test_what_a_backend_raises_reaches_the_program(tmp_path: Path) -> None:
+    with ptdebug.record("failing", out=str(tmp_path)) as recording:
+        compiled = ptdebug.compile(plus_one, backend=fails)
+        for _ in range(2):  # each call tries again
+            with pytest.raises(torch._dynamo.exc.BackendCompilerFailed, match="backend='fails' raised:\nValueError: not"
+                               ) as error:
+                compiled(torch.ones(1))
+    assert isinstance(error.value.inner_exception, ValueError) and error.value.backend_name == "fails"
+    assert [info.status for info in Recording.open(recording.path).compiles()] == ["failed", "failed"]
+    with pytest.raises(torch._dynamo.exc.BackendCompilerFailed, match="returned int, not a callable"):
+        ptdebug.compile(plus_one, backend=lambda graph, inputs: 3)(torch.ones(1))
+
+
+def test_suppressed_errors_and_skipped_frames_stay_in_eager(tmp_path: Path) -> None:
+    def skips(_graph: torch.fx.GraphModule, _inputs: list[Any]) -> Callable[..., Any]:
+        raise torch._dynamo.exc.SkipFrame("not this one")
+
+    with ptdebug.record("eager", out=str(tmp_path)) as recording:
+        assert ptdebug.compile(plus_one, backend=skips)(torch.ones(1)).item() == 2
+        with torch._dynamo.config.patch(suppress_errors=True):
+            assert ptdebug.compile(plus_one, backend=fails)(torch.ones(1)).item() == 2
+    reasons = [info.reason for info in Recording.open(recording.path).compiles() if info.status == "eager"]
+    assert "SkipFrame" in reasons[0] and "suppress_errors" in reasons[1]
+
+
+def test_the_errors_of_fullgraph_are_caught_as_dynamos() -> None:
+    """Dynamo is not loaded until the program names its class."""
+    assert isolated("""
+import sys, torch, ptdebug
+def breaks(x):
+    print(end="")
+    return x + 1
+def long(x, text):
+    return x + len(text)
+try:
+    assert "torch._dynamo" not in sys.modules
+    ptdebug.compile(breaks, fullgraph=True)(torch.ones(1))
+except torch._dynamo.exc.Unsupported as error:
+    print("print()" in error.msg, isinstance(error, RuntimeError))
+limited = ptdebug.compile(long, fullgraph=True, recompile_limit=2)
+try:
+    for n in range(4):
+        limited(torch.ones(1), "a" * n)
+except torch._dynamo.exc.FailOnRecompileLimitHit as error:
+    print(n, "2 times" in str(error))
+""") == "True True\n2 True\n"
+
+
+def test_errors_raised_before_dynamo_is_loaded_are_its_too() -> None:
+    assert isolated("""
+import sys, torch, ptdebug
+def fails(graph, inputs):
+    raise ValueError("no")
+try:
+    ptdebug.compile(lambda x: x + 1, backend=fails)(torch.ones(1))
+except RuntimeError as error:
+    assert "torch._dynamo" not in sys.modules
+    print(isinstance(error, torch._dynamo.exc.BackendCompilerFailed), str(error))
+""") == "True backend='fails' raised:\nValueError: no\n"
+
+
+@pytest.mark.parametrize("set_stance", [torch.compiler.set_stance, api.set_stance])
+def test_stances(set_stance: Callable[..., Any]) -> None:
+    compiled = ptdebug.compile(plus_one)
+    with set_stance("fail_on_recompile"), pytest.raises(RuntimeError, match="stance is 'fail_on_recompile'"):
+        compiled(torch.ones(1))
+    compiled(torch.ones(3))
+    with set_stance("fail_on_recompile"):
+        assert compiled(torch.ones(3)).sum().item() == 6  # there is code for it
+        with pytest.raises(RuntimeError, match=r"function name: 'plus_one'[\s\S]*guard failure[\s\S]*L\['x'\]"):
+            compiled(torch.ones(3, 3))
+    with set_stance("eager_on_recompile"):
+        assert compiled(torch.ones(3, 3)).sum().item() == 18
+    assert api.stats()["graphs"] == 1
+    compiled(torch.ones(3, 3))
+    assert api.stats()["graphs"] == 2
+
+
+def test_an_unknown_stance_is_refused() -> None:
+    with pytest.raises(RuntimeError, match=r"invalid torch\.compile stance 'nosuch'"):
+        api.set_stance("nosuch")
+
+
+def test_dynamo_tells_of_our_work_under_run(ptdebug: Command, tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text("""
+import torch
+def f(x):
+    x = x.sin()
+    print(end="")
+    return x.cos() + 1
+fast = torch.compile(f)
+fast(torch.ones(3))
+from torch._dynamo.utils import counters
+assert counters["stats"] == {"calls_captured": 3, "unique_graphs": 2}, counters
+assert counters["frames"] == {"total": 2, "ok": 2} and sum(counters["graph_break"].values()) == 1, counters
+counters.clear()
+for subject in (f, fast):
+    found = torch._dynamo.explain(subject)(torch.ones(3))
+    assert (found.graph_count, found.graph_break_count, found.op_count) == (2, 1, 3), found
+    assert "print()" in found.break_reasons[0].reason and found.break_reasons[0].user_stack[-1].lineno == 5
+    assert len(found.out_guards) > 1 and "x" in str(found)
+fast(torch.ones(4))
+assert counters["stats"]["unique_graphs"] > 2
+""")
+    done = ptdebug("run", "program.py")
+    assert done.returncode == 0, done.stderr
