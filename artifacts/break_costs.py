@@ -91,8 +91,8 @@ class BreakCosts:
 
     def _inputs(self, compile_id: str, kept: tuple[str, ...]) -> set[str]:
         """The buffers of a compilation that come in as the variables `kept`."""
-        graph = self._recording.artifact(compile_id, "capture")
-        if not isinstance(graph, Graph):
+        graph = self._recording.find(Graph, compile_id, "capture")
+        if graph is None:
             return set()
         names = {f"l__{name}__".lower() for name in kept}  # FX writes the names of nodes in small letters
         inputs = [node.id for node in graph.nodes if node.op == "placeholder"]

@@ -1,41 +1,89 @@
-"""Records inside untyped trees (arguments and values of nodes) come out of JSON as objects; this makes them records."""
+"""Records inside untyped trees (arguments and values of nodes) come out of JSON as objects; this makes them records.
+
+Types hold what a record says in its fields; what is in a tree is looked at here, once, so that whoever reads a record
+can rely on it: nothing is nested deeper than programs nest, and names of nodes are names.
+"""
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..dependencies import msgspec
-from .records import AnyRecord, AutogradFunction, Graph, Node, NodeRef, Pass, TensorMeta
+from .records import AnyRecord, AutogradFunction, Graph, Kernel, Node, NodeRef, Partition, Pass, SavedInputs, TensorMeta
+
+MAX_DEPTH = 100
 
 _TYPES: dict[str, type[NodeRef] | type[TensorMeta]] = {"NodeRef": NodeRef, "TensorMeta": TensorMeta}
 
 
 def revive(record: AnyRecord) -> AnyRecord:
-    """The record with NodeRef and TensorMeta where its nodes' trees hold their JSON. Tuples in trees stay lists."""
+    """The record with NodeRef and TensorMeta where its nodes' trees hold their JSON. Tuples in trees stay lists.
+
+    Raises msgspec.ValidationError for a tree that no recorder wrote.
+    """
     if isinstance(record, Graph):
-        return _graph(record)
+        return _graph(record, 0)
     if isinstance(record, Pass):
-        return msgspec.structs.replace(record, graph=_graph(record.graph))
+        return msgspec.structs.replace(record, graph=_graph(record.graph, 0))
+    if isinstance(record, Partition):
+        for saved in record.saved:
+            _tree(saved.value)
+    elif isinstance(record, SavedInputs):
+        for item in record.inputs:
+            _tree(item.value)
+    elif isinstance(record, Kernel):
+        _tree(record.facts)
     return record
 
 
-def _graph(graph: Graph) -> Graph:
-    inner = {name: _graph(held) if isinstance(held, Graph) else _function(held) for name, held in graph.inner.items()}
+def _graph(graph: Graph, depth: int) -> Graph:
+    if depth > MAX_DEPTH:
+        raise msgspec.ValidationError("graphs are nested too deeply")
+    inner: dict[str, Graph | AutogradFunction] = {}
+    for name, held in graph.inner.items():
+        inner[name] = _graph(held, depth + 1) if isinstance(held, Graph) else _function(held, depth + 1)
     return msgspec.structs.replace(graph, nodes=tuple(map(_node, graph.nodes)), inner=inner)
 
 
-def _function(held: AutogradFunction) -> AutogradFunction:
-    return msgspec.structs.replace(held, forward=_graph(held.forward), backward=_graph(held.backward))
+def _function(held: AutogradFunction, depth: int) -> AutogradFunction:
+    return msgspec.structs.replace(held, forward=_graph(held.forward, depth), backward=_graph(held.backward, depth))
 
 
 def _node(node: Node) -> Node:
     value = node.value
     if isinstance(value, tuple):
         value = tuple(map(_tree, value))
-    return msgspec.structs.replace(node, args=tuple(map(_tree, node.args)), kwargs=_tree(node.kwargs), value=value)
+    kwargs = {key: _tree(argument) for key, argument in node.kwargs.items()}
+    return msgspec.structs.replace(node, args=tuple(map(_tree, node.args)), kwargs=kwargs, value=value)
 
 
-def _tree(value: Any) -> Any:
+def _tree(value: Any, depth: int = 0) -> Any:
+    if depth > MAX_DEPTH:
+        raise msgspec.ValidationError("a value is nested too deeply")
     if isinstance(value, dict):
-        kind = _TYPES.get(value.get("record", ""))
-        return msgspec.convert(value, kind) if kind else {key: _tree(inner) for key, inner in value.items()}
-    return [_tree(inner) for inner in value] if isinstance(value, list) else value
+        name = value.get("record")
+        kind = _TYPES.get(name) if isinstance(name, str) else None
+        return msgspec.convert(value, kind) if kind else {k: _tree(inner, depth + 1) for k, inner in value.items()}
+    return [_tree(inner, depth + 1) for inner in value] if isinstance(value, (list, tuple)) else value
+
+
+def _list_of(length: int) -> Callable[[Any], bool]:
+    return lambda content: isinstance(content, list) and len(content) == length
+
+
+def _is_text(content: Any) -> bool:
+    return isinstance(content, str)
+
+
+_FORMS: dict[str, Callable[[Any], bool]] = {
+    "list": lambda content: isinstance(content, list), "float": _is_text, "torch": _is_text, "symbol": _is_text,
+    "slice": _list_of(3), "complex": _list_of(2), "python": lambda content: content == "...",
+}
+
+
+def form_of(value: Mapping[str, Any]) -> tuple[str, Any] | None:
+    """(kind, content) of an object that stands for what JSON lacks (`fx_graphs.plain` writes it); None of any other."""
+    if len(value) != 1:
+        return None
+    (kind, content), = value.items()
+    return (kind, content) if kind in _FORMS and _FORMS[kind](content) else None

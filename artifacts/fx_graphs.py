@@ -113,6 +113,10 @@ def target_name(target: Any) -> str:
         return f"torch.Tensor.{target.__name__}"
     module = (getattr(target, "__module__", "") or "").replace("_operator", "operator")
     name = getattr(target, "__qualname__", None) or getattr(target, "__name__", None) or type(target).__name__
+    if "<locals>" in name:  # F.max_pool2d is a function that another one made: its name is where it is kept
+        places = [place for place in ("torch.nn.functional", module) if place in sys.modules]
+        kept = ((place, own) for place in places for own, held in vars(sys.modules[place]).items() if held is target)
+        module, name = next(kept, (module, name))
     if name.startswith(("_VariableFunctionsClass.", "pybind11_")):  # the class that holds a function of C++
         name = name.partition(".")[2]
     return f"{module}.{name}" if module else name

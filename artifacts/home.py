@@ -3,9 +3,11 @@ from __future__ import annotations
 
 import os
 import re
-import sqlite3
+from contextlib import closing, suppress
 from pathlib import Path
 
+from ..dependencies import msgspec
+from .database import Database, Moment, RecordingError, has_database
 from .store import DATABASE
 
 HOME = ".ptdebug"
@@ -45,19 +47,21 @@ def new_recording_folder(home: Path, program: str, name: str | None = None) -> P
 
 def recordings(home: Path) -> list[Path]:
     """The folders below `home` that hold a recording, newest first."""
-    if not home.is_dir():
+    try:
+        folders = list(home.iterdir())
+    except OSError:  # there is none, or it is not ours to read
         return []
-    found = [folder for folder in home.iterdir() if (folder / DATABASE).is_file()]
+    found = [folder for folder in folders if has_database(folder)]
     return sorted(found, key=lambda folder: (_started(folder), folder.name), reverse=True)
 
 
 def _started(folder: Path) -> float:
     try:
-        connection = sqlite3.connect(f"file:{folder / DATABASE}?mode=ro", uri=True)
-        try:
-            row = connection.execute("SELECT value FROM meta WHERE key='started'").fetchone()
-        finally:
-            connection.close()
-        return float(row[0])
-    except (sqlite3.Error, TypeError, ValueError):
+        database = Database(folder / DATABASE, "", lambda problem: None)
+    except RecordingError:
         return (folder / DATABASE).stat().st_mtime
+    with closing(database):
+        for text, in database.rows("SELECT value FROM meta WHERE key='started'", tuple[str]):
+            with suppress(msgspec.MsgspecError):
+                return msgspec.json.decode(text, type=Moment)
+    return (folder / DATABASE).stat().st_mtime

@@ -9,10 +9,12 @@ from dataclasses import dataclass
 
 from .records import Location, Ref
 
-# Control characters, and the bidirectional overrides that make code read differently from what it is.
+# Control characters, the bidirectional marks that make code read differently from what it is, and halves of characters,
+# which names of files may have and no terminal can be sent.
 _ESCAPES = {
     code: f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
-    for code in (*range(0x20), 0x7F, *range(0x80, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x2028, 0x2029)
+    for code in (*range(0x20), 0x7F, *range(0x80, 0xA0), 0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F),
+                 *range(0x2066, 0x206A), 0x2028, 0x2029, 0xFEFF, *range(0xD800, 0xE000))
 }
 _ESCAPES[ord("\t")] = "    "
 
@@ -54,7 +56,12 @@ class Listing:
 
 def printable(text: str) -> str:
     """`text` on one line, with control sequences escaped: a recording cannot talk to the terminal."""
-    return text.translate(_ESCAPES)
+    return text if text.isprintable() else text.translate(_ESCAPES)
+
+
+def printable_lines(text: str) -> str:
+    """`text` as `printable` has it, but for its ends of lines: a message of several lines."""
+    return "\n".join(map(printable, text.split("\n")))
 
 
 def text_lines(text: str) -> tuple[Line, ...]:

@@ -10,31 +10,33 @@ A process that the recorded program forked writes a database of its own; its com
 from __future__ import annotations
 
 import os
-import re
-import sqlite3
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ..dependencies import msgspec, zstandard
+from ..dependencies import msgspec
+from .database import CompileKey, Count, Database, Moment, RecordingError, Stage, has_database
 from .decode import revive
 from .process_liveness import is_running
 from .records import SCHEMA, Absent, AnyRecord, Decision, split_ref
 from .stages import order_of
 from .store import DATABASE, RUNNING, stopped_mark
 
+__all__ = ["ArtifactInfo", "CompileInfo", "Recording", "RecordingError"]
+
 R = TypeVar("R")
 
 _decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(AnyRecord)
-MAX_BLOB = 1 << 30  # a damaged length must not ask for all memory
-
-
-class RecordingError(Exception):
-    """What was asked for is not there, or cannot be read. The message is for the person; the exit code is 2."""
-
-    exit_code = 2
+META: dict[str, Any] = {
+    "schema": str, "command": list[str], "compiler": str, "folder": str, "machine": str, "environment": dict[str, str],
+    "versions": dict[str, str], "writer_seconds": dict[str, float], "started": Moment, "ended": Moment,
+    "exit_code": int, "signature": str,
+}
+"""The types of facts about a run; other facts may be anything."""
+LOST = "failed"
+"""The status of a compilation whose own row is damaged or missing, while something that it left is there."""
 
 
 @dataclass(frozen=True)
@@ -72,11 +74,11 @@ class ArtifactInfo:
 class Recording:
     """An open recording. All methods only read; a recording that is still being written may be read as it grows."""
 
-    def __init__(self, path: Path, databases: list[tuple[str, sqlite3.Connection]], problems: list[str]) -> None:
+    def __init__(self, path: Path) -> None:
         self.path = path
         self.name = path.name
-        self.problems = problems
-        self._databases = databases
+        self.problems: list[str] = []
+        self._databases: list[Database] = []
         self._record = lru_cache(maxsize=512)(self._read_record)
 
     @classmethod
@@ -84,26 +86,27 @@ class Recording:
         """Open the recording in folder `path`. Raises RecordingError where there is none or it cannot be read."""
         folder = Path(path)
         main = folder / DATABASE
-        if not main.is_file():
-            raise RecordingError(f"no recording at {folder}: there is no {DATABASE} in it" if folder.exists()
+        if not has_database(folder):
+            raise RecordingError(f"no recording at {folder}: there is no {DATABASE} in it" if os.path.exists(folder)
                                  else f"no recording at {folder}: no such folder")
-        problems: list[str] = []
-        databases = [("", _connect(main))]
+        recording = cls(folder)
+        recording._databases.append(Database(main, "", recording._problem))
         for child in sorted(folder.glob("recording-*.db")):
             try:
-                databases.append(("@" + child.stem.removeprefix("recording-"), _connect(child)))
+                suffix = "@" + child.stem.removeprefix("recording-")
+                recording._databases.append(Database(child, suffix, recording._problem))
             except RecordingError as error:
-                problems.append(str(error))
-        recording = cls(folder, databases, problems)
+                recording._problem(str(error))
         schema = recording.meta.get("schema")
         if schema not in (None, SCHEMA):
+            recording.close()
             raise RecordingError(f"{folder} has the schema {schema}; this ptdebug reads {SCHEMA}")
         return recording
 
     def close(self) -> None:
         """Close the files. Further questions fail."""
-        for _, connection in self._databases:
-            connection.close()
+        for database in self._databases:
+            database.close()
 
     def __enter__(self) -> Recording:
         return self
@@ -115,27 +118,44 @@ class Recording:
     @property
     def meta(self) -> dict[str, Any]:
         """Facts about the run: schema, command, versions, environment, started, exit_code (if it ended), ..."""
-        rows = self._rows("SELECT key, value FROM meta", main=True)
-        return {key: msgspec.json.decode(value) for _, key, value in rows}
+        facts = {}
+        for key, value in self._databases[0].rows("SELECT key, value FROM meta", tuple[str, str]):
+            try:
+                facts[key] = msgspec.json.decode(value, type=META.get(key, Any))
+            except (msgspec.MsgspecError, RecursionError):
+                self._problem(f"what is said of {key} is damaged")
+        return facts
 
     def notes(self) -> list[str]:
         """Sentences about the recording as a whole."""
-        return [text for _, text in self._rows("SELECT text FROM notes ORDER BY seq")]
+        return [text for _, text in self._rows("SELECT text FROM notes ORDER BY seq", tuple[str])]
 
     def compiles(self) -> list[CompileInfo]:
-        """All compilations, in the order in which they started."""
+        """All compilations, in the order in which they started; last those of which only what they left is known."""
         meta = self.meta
         unfinished = "the compilation did not end" if "exit_code" in meta or "ended" in meta else (
             "it is being compiled at this moment" if is_running(meta) else "the process ended during this compilation")
-        found = []
+        found: dict[str, CompileInfo] = {}
         query = ("SELECT id, function, file, line, started, status, reason, seconds "
                  "FROM compiles ORDER BY started, rowid")
-        for suffix, name, function, file, line, started, status, reason, seconds in self._rows(query):
+        shape = tuple[CompileKey, str, str, Count, Moment, str, str, str]
+        for suffix, name, function, file, line, started, status, reason, seconds in self._rows(query, shape):
             if status == RUNNING:
                 status, reason = self._unended(suffix, unfinished)
-            times = msgspec.json.decode(seconds or "{}")
-            found.append(CompileInfo(name + suffix, function, file, line, status, reason, started, times))
-        return found
+            info = CompileInfo(name + suffix, function, file, line, status, reason, started, self._seconds(seconds))
+            found.setdefault(info.id, info)
+        for suffix, name in self._rows("SELECT DISTINCT compile FROM artifacts", tuple[CompileKey]):
+            if name + suffix not in found:
+                why = "the recording does not say what this was: that is damaged or missing"
+                found[name + suffix] = CompileInfo(name + suffix, "?", "", 0, LOST, why, 0.0, {})
+        return list(found.values())
+
+    def _seconds(self, text: str) -> dict[str, float]:
+        try:
+            return msgspec.json.decode(text or "{}", type=dict[str, float])
+        except msgspec.MsgspecError:
+            self._problem("the seconds of a compilation are damaged")
+            return {}
 
     @property
     def stopped(self) -> str | None:
@@ -159,20 +179,20 @@ class Recording:
 
     def source(self, path: str) -> str | None:
         """The text of a source file as it was when the program ran, or None where it was not kept."""
-        for suffix, key in self._rows("SELECT hash FROM sources WHERE path=?", path):
-            content = self._blob(suffix, key)
+        for suffix, key in self._rows("SELECT hash FROM sources WHERE path=?", tuple[bytes], path):
+            content = self._database(suffix).content(key)
             if content is not None:
                 return content.decode("utf-8", "replace")
         return None
 
     def sources(self) -> list[str]:
         """Paths of the source files that were kept."""
-        return sorted({path for _, path in self._rows("SELECT path FROM sources")})
+        return sorted({path for _, path in self._rows("SELECT path FROM sources", tuple[str])})
 
     # ---- artifacts --------------------------------------------------------------------------------------------------
     def artifacts(self, compile_id: str | None = None, stage: str | None = None,
-                  kind: str | None = None) -> list[ArtifactInfo]:
-        """Artifacts (of one compilation, stage or kind of record), in the order of stages, then as recorded."""
+                  kind: str | None = None, name: str | None = None) -> list[ArtifactInfo]:
+        """Artifacts (of one compilation, stage, kind of record or name), in the order of stages, then as recorded."""
         query = "SELECT compile, stage, name, kind, items, hash FROM artifacts WHERE 1"
         values: list[str] = []
         process = None
@@ -180,13 +200,14 @@ class Recording:
             local, at, pid = compile_id.partition("@")
             process = at + pid
             query, values = query + " AND compile=?", [*values, local]
-        for column, value in (("stage", stage), ("kind", kind)):
+        for column, value in (("stage", stage), ("kind", kind), ("name", name)):
             if value is not None:
                 query, values = f"{query} AND {column}=?", [*values, value]
-        found = [ArtifactInfo(c + suffix, s, n, k, i, h)
-                 for suffix, c, s, n, k, i, h in self._rows(query + " ORDER BY seq", *values)
-                 if process is None or suffix == process]
-        return sorted(found, key=lambda a: order_of(a.stage))
+        shape = tuple[CompileKey, Stage, str, str, Count, bytes]
+        found = {(c + suffix, s, n): ArtifactInfo(c + suffix, s, n, k, i, h)
+                 for suffix, c, s, n, k, i, h in self._rows(query + " ORDER BY seq", shape, *values)
+                 if process is None or suffix == process}
+        return sorted(found.values(), key=lambda a: order_of(a.stage))
 
     def stages(self, compile_id: str) -> list[str]:
         """The stages that a compilation has left something of, in order."""
@@ -197,22 +218,26 @@ class Recording:
 
     def artifact(self, compile_id: str, stage: str, name: str = "") -> AnyRecord:
         """The record of an artifact. Raises RecordingError where it is absent (saying why) or damaged."""
-        local, at, pid = compile_id.partition("@")
-        for suffix, key in self._rows("SELECT hash FROM artifacts WHERE compile=? AND stage=? AND name=?",
-                                      local, stage, name):
-            if suffix == at + pid:
-                record = self._record(suffix, key)
-                if record is None:
-                    raise RecordingError(f"{self.name}:{compile_id}:{stage}: the content is damaged")
-                return record
-        raise RecordingError(f"{self.name}:{compile_id} has no {stage}{':' + name if name else ''}"
-                             f"{self._why_absent(compile_id, stage)}")
+        found = self.artifacts(compile_id, stage, name=name)
+        if not found:
+            raise RecordingError(f"{self.name}:{compile_id} has no {stage}{':' + name if name else ''}"
+                                 f"{self._why_absent(compile_id, stage)}")
+        record = self._content(found[-1])
+        if record is None:
+            raise RecordingError(f"{self.name}:{compile_id}:{stage}: the content is damaged")
+        return record
+
+    def find(self, kind: type[R], compile_id: str, stage: str, name: str = "") -> R | None:
+        """The record of an artifact if it is there, whole, and of that type."""
+        found = self.artifacts(compile_id, stage, name=name)
+        record = self._content(found[-1]) if found else None
+        return record if isinstance(record, kind) else None
 
     def records(self, kind: type[R], compile_id: str | None = None) -> list[tuple[str, R]]:
         """All records of one type with the compilation they belong to, in order; damaged ones are left out."""
         found = []
         for info in self.artifacts(compile_id, kind=kind.__name__):
-            record = self._record("@" + info.compile.partition("@")[2] if "@" in info.compile else "", info.hash)
+            record = self._content(info)
             if isinstance(record, kind):
                 found.append((info.compile, record))
         return found
@@ -221,7 +246,7 @@ class Recording:
         """Decisions with the compilation they belong to, in the order in which they were taken."""
         query, values = _where("SELECT compile, data FROM decisions", compile_id, kind)
         found = []
-        for suffix, owner, data in self._rows(query + " ORDER BY seq", *values):
+        for suffix, owner, data in self._rows(query + " ORDER BY seq", tuple[CompileKey, bytes], *values):
             if compile_id is None or owner + suffix == compile_id:
                 record = self._decode(data)
                 if isinstance(record, Decision):
@@ -236,14 +261,15 @@ class Recording:
     def decisions_by_compile(self, compile_id: str | None = None) -> dict[str, int]:
         """How many decisions each compilation (or the given one) has."""
         query, values = _where("SELECT compile, count(*) FROM decisions", compile_id, None)
-        return {owner + suffix: count for suffix, owner, count in self._rows(query + " GROUP BY compile", *values)}
+        rows = self._rows(query + " GROUP BY compile", tuple[CompileKey, Count], *values)
+        return {owner + suffix: count for suffix, owner, count in rows}
 
     def absents(self, compile_id: str | None = None) -> list[tuple[str, Absent]]:
         """Stages that were not produced, and why, with the compilation."""
         found = []
         query = ("SELECT compile, stage, why FROM absents a WHERE NOT EXISTS "
                  "(SELECT 1 FROM artifacts WHERE compile=a.compile AND stage=a.stage)")
-        for suffix, owner, stage, why in self._rows(query):
+        for suffix, owner, stage, why in self._rows(query, tuple[CompileKey, Stage, str]):
             if compile_id is None or owner + suffix == compile_id:
                 found.append((owner + suffix, Absent(stage, why)))
         return list(dict.fromkeys(found))
@@ -254,32 +280,30 @@ class Recording:
         return self.artifact(compile_id, stage, name)
 
     # ---- inside -----------------------------------------------------------------------------------------------------
-    def _rows(self, query: str, *values: object, main: bool = False) -> Iterator[tuple[Any, ...]]:
-        """Rows of all databases, each with its database's suffix first; damage ends a database's rows, and is noted."""
-        for suffix, connection in self._databases[:1] if main else self._databases:
-            try:
-                for row in connection.execute(query, values):
-                    yield (suffix, *row)
-            except sqlite3.Error as error:
-                self._problem(f"recording{suffix.replace('@', '-')}.db is damaged ({error}): something is missing")
+    def _rows(self, query: str, shape: Any, *values: object) -> Iterator[tuple[Any, ...]]:
+        """Rows of all databases, each with its database's suffix first."""
+        for database in self._databases:
+            for row in database.rows(query, shape, *values):
+                yield (database.suffix, *row)
+
+    def _database(self, suffix: str) -> Database:
+        return next(database for database in self._databases if database.suffix == suffix)
 
     def _problem(self, text: str) -> None:
         if text not in self.problems:
             self.problems.append(text)
 
-    def _blob(self, suffix: str, key: bytes) -> bytes | None:
-        for owner, data in self._rows("SELECT data FROM blobs WHERE hash=?", key):
-            if owner == suffix:
-                try:
-                    return zstandard.ZstdDecompressor().decompress(data, max_output_size=MAX_BLOB)
-                except (zstandard.ZstdError, TypeError, MemoryError):
-                    self._problem(f"content {key.hex()[:12]} is damaged")
-                    return None
-        self._problem(f"content {key.hex()[:12]} is missing")
-        return None
+    def _content(self, info: ArtifactInfo) -> AnyRecord | None:
+        """The record of an artifact; None where it is damaged, or of another type than its row says."""
+        _, at, pid = info.compile.partition("@")
+        record = self._record(at + pid, info.hash)
+        if record is not None and type(record).__name__ != info.kind:
+            self._problem(f"{info.compile}:{info.key} is a {type(record).__name__}, not a {info.kind}")
+            return None
+        return record
 
     def _read_record(self, suffix: str, key: bytes) -> AnyRecord | None:
-        content = self._blob(suffix, key)
+        content = self._database(suffix).content(key)
         return None if content is None else self._decode(content)
 
     def _decode(self, content: bytes) -> AnyRecord | None:
@@ -313,23 +337,3 @@ def _where(query: str, compile_id: str | None, kind: str | None) -> tuple[str, l
 def _stopped(database: Path) -> str | None:
     mark = stopped_mark(database)
     return (mark.read_text("utf-8", "replace") or "no space for more") if mark.exists() else None
-
-
-def _connect(path: Path) -> sqlite3.Connection:
-    """Open read-only; where the folder cannot be written to, a database in WAL mode needs `immutable`."""
-    attempts: list[Callable[[], str]] = [
-        lambda: f"{path.absolute().as_uri()}?mode=ro",
-        lambda: f"{path.absolute().as_uri()}?mode=ro&immutable=1",
-    ]
-    error: sqlite3.Error | None = None
-    for uri in attempts:
-        connection = sqlite3.connect(uri(), uri=True, check_same_thread=False)
-        try:
-            connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-            connection.execute("SELECT value FROM meta LIMIT 1").fetchone()
-            return connection
-        except sqlite3.Error as failure:
-            error = failure
-            connection.close()
-    what = "is not a recording" if re.search("not a database|no such table", str(error)) else "cannot be read"
-    raise RecordingError(f"{path} {what}: {error}")

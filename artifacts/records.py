@@ -12,7 +12,7 @@ within one compilation, which is what makes a line of C++ lead back to a line of
 """
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 from ..dependencies import msgspec
 
@@ -21,6 +21,8 @@ LIMIT_REACHED = " times, the limit: "
 """In the reason of a compilation that was not made any more, since its function was compiled too often."""
 
 Ref = str
+Count = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
+"""A number that is added up and divided: one with a thousand digits is no count, and no float."""
 
 
 def ref(stage: str, item: object, name: str = "") -> Ref:
@@ -294,7 +296,7 @@ class SavedValue(Record, frozen=True):
 
     id: str
     kind: str
-    bytes: int | None
+    bytes: Count | None
     why: str
     value: TensorMeta | tuple[Any, ...] | str | None = None
     location: Location | None = None
@@ -307,8 +309,8 @@ class RecomputedValue(Record, frozen=True):
     """A value of the forward that the backward computes again: bytes not saved, operations spent."""
 
     id: str
-    bytes: int | None
-    flops: int | None
+    bytes: Count | None
+    flops: Count | None
     why: str
     location: Location | None = None
     origins: tuple[Ref, ...] = ()
@@ -322,7 +324,7 @@ class Partition(Record, frozen=True):
 
     saved: tuple[SavedValue, ...]
     recomputed: tuple[RecomputedValue, ...]
-    predicted: dict[str, int]
+    predicted: dict[str, Count]
     budget: float = 1.0
 
 
@@ -365,7 +367,7 @@ class FusionCandidate(Record, frozen=True):
     kind: str  # producer-consumer | siblings | horizontal
     fused: bool
     why: str
-    bytes_saved: int | None = None
+    bytes_saved: Count | None = None
     allow: str = ""
     decision: str = ""
 
@@ -386,8 +388,8 @@ class ScheduledGroup(Record, frozen=True):
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
     internal: tuple[str, ...] = ()  # buffers that never reach memory
-    bytes: int | None = None
-    flops: int | None = None
+    bytes: Count | None = None
+    flops: Count | None = None
     origins: tuple[Ref, ...] = ()
 
 
@@ -395,7 +397,7 @@ class BufferPlan(Record, frozen=True):
     """The life of a buffer: bytes, first and last group that touch it, and whose memory it takes over."""
 
     id: str
-    bytes: int | None
+    bytes: Count | None
     first: str
     last: str
     reuses: str = ""
@@ -405,7 +407,7 @@ class BufferPlan(Record, frozen=True):
 class Schedule(Record, frozen=True):
     groups: tuple[ScheduledGroup, ...]
     buffers: tuple[BufferPlan, ...] = ()
-    peak_bytes: int | None = None
+    peak_bytes: Count | None = None
 
 
 # ---- stages 12 and 13: kernels, wrapper -----------------------------------------------------------------------------
@@ -446,15 +448,15 @@ class Wrapper(Record, frozen=True):
 # ---- stage 14: run time ---------------------------------------------------------------------------------------------
 class KernelTime(Record, frozen=True):
     name: str
-    calls: int
+    calls: Count
     seconds: float
 
 
 class Runtime(Record, frozen=True):
     """How a compilation did while the program ran. `inputs` names the stored tensors file of the first call."""
 
-    calls: int
-    guard_failures: int = 0
+    calls: Count
+    guard_failures: Count = 0
     first_call_seconds: float = 0.0
     kernels: tuple[KernelTime, ...] = ()
 

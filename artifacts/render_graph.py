@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..dependencies import msgspec
+from .decode import form_of
 from .inner_graphs import graphs_in
 from .listing import Line, Listing, SourceText, place_refs, plural, printable, short_place, source_ref
 from .records import AutogradFunction, Graph, Location, Node, NodeRef, Pass, TensorMeta, ref
@@ -70,10 +71,9 @@ def argument_text(value: Any) -> str:
     if isinstance(value, NodeRef):
         return value.node
     if isinstance(value, dict):
-        if len(value) == 1:
-            (key, inner), = value.items()
-            if key in _TAGGED:
-                return _TAGGED[key](inner)
+        form = form_of(value)
+        if form is not None:
+            return _TAGGED[form[0]](form[1])
         if "tensor" in value and "dtype" in value:
             return f"<{value['dtype']}{value.get('shape', [])}>"
         return "{" + ", ".join(f"{k!r}: {argument_text(v)}" for k, v in value.items()) + "}"

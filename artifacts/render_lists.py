@@ -115,8 +115,9 @@ def render_guards(record: Guards, stage: str, name: str, source: SourceText) -> 
     known = {guard.id for guard in asked}
     above = {guard.id: guard.parent for guard in record.guards}
     for guard in asked:
-        parent = guard.parent
-        while parent in above and parent not in known:
+        parent, passed = guard.parent, set[str]()
+        while parent in above and parent not in known and parent not in passed:
+            passed.add(parent)
             parent = above[parent]
         children[parent if parent in known else ""].append(guard)
     lines: list[Line] = [Line(f"# {len(record.guards)} guards")]

@@ -12,6 +12,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from .database import has_database
 from .home import existing_home, recordings
 from .recording import Recording, RecordingError
 from .stages import NAMES
@@ -72,13 +73,14 @@ def find(selector: Selector, home: str | os.PathLike[str] | None = None) -> Path
             raise SelectorError(f"no recordings in {folder}: make one with `ptdebug run SCRIPT`")
         raise SelectorError(f"{text}: there are {len(found)} recordings in {folder} (@ to @~{len(found) - 1})")
     path = Path(text)
-    if path.name == DATABASE and path.is_file():
+    if path.name == DATABASE and has_database(path.parent):
         return path.parent
     for candidate in (folder / text, path):
-        if (candidate / DATABASE).is_file():
+        if has_database(candidate):
             return candidate
-    if path.is_dir() and recordings(path):
-        return recordings(path)[0]
+    inside = recordings(path)
+    if inside:
+        return inside[0]
     raise SelectorError(f"no recording {text}{_nearest(text, [p.name for p in recordings(folder)])}")
 
 

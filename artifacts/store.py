@@ -39,6 +39,7 @@ from .inner_graphs import graphs_in
 from .open_files import OpenFiles
 from .process_liveness import machine, process_start
 from .records import SCHEMA, AnyRecord, Decision, Graph, Runtime
+from .signature import sign
 
 P = ParamSpec("P")
 
@@ -265,6 +266,7 @@ class RecordingWriter:
         self._files = OpenFiles(self._parts())
 
     def _first_meta(self) -> None:
+        folder = str(Path.cwd())
         facts = {
             "schema": SCHEMA,
             **self._extra,
@@ -272,7 +274,8 @@ class RecordingWriter:
             "parent_pid": os.getppid(),
             "process_start": process_start(self._pid),
             "started": time.time(),
-            "folder": str(Path.cwd()),
+            "folder": folder,
+            "signature": sign(self._extra["command"], folder) if self._extra["command"] else "",
             "machine": machine() or sys.platform,
             "environment": {k: v for k, v in sorted(os.environ.items()) if k.startswith(ENVIRONMENT)},
             "versions": {"ptdebug": __version__, "python": sys.version.split()[0]},
@@ -310,7 +313,7 @@ class RecordingWriter:
             self._db.execute("INSERT OR REPLACE INTO sources VALUES(?,?)", (path, self._blob(Path(path).read_bytes())))
 
     def _blob(self, content: bytes) -> bytes:
-        key = hashlib.blake2b(content, digest_size=16).digest()
+        key = content_hash(content)
         if key not in self._known:
             self._db.execute("INSERT OR IGNORE INTO blobs VALUES(?,?,?)",
                              (key, len(content), self._compressor.compress(content)))
@@ -353,6 +356,11 @@ def _tell_after_fork(writer: weakref.ref[RecordingWriter]) -> None:
             alive._after_fork()
 
     os.register_at_fork(after_in_child=after)
+
+
+def content_hash(content: bytes) -> bytes:
+    """The key under which a content is stored."""
+    return hashlib.blake2b(content, digest_size=16).digest()
 
 
 def _encode(value: Any) -> bytes:

@@ -157,8 +157,8 @@ class _PerCompile:
         for info in recording.artifacts():
             self.stages[info.compile][info.stage] = None
             if info.stage == "capture":
-                graph = recording.artifact(info.compile, info.stage, info.name)
-                if isinstance(graph, Graph):
+                graph = recording.find(Graph, info.compile, info.stage, info.name)
+                if graph is not None:
                     self.graph_nodes[info.compile] += len(graph.nodes)
                     self.ops[info.compile] += operations(graph)
             elif info.kind == "Guards":

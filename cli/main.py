@@ -70,7 +70,9 @@ def _answer(argv: list[str]) -> Outcome:
         code = getattr(error, "exit_code", None)
         if not isinstance(code, int) or not _ours(error):
             raise
-        print(f"ptdebug: {error}", file=sys.stderr)
+        from ..artifacts.listing import printable_lines  # parts of the message may come from a recording
+
+        print(printable_lines(f"ptdebug: {error}"), file=sys.stderr)
         return code
 
 

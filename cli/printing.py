@@ -3,12 +3,13 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, TextIO
 
-from ..artifacts.listing import Line, Listing
+from ..artifacts.listing import Line, Listing, printable, printable_lines
 from ..artifacts.recording import Recording
 from ..artifacts.records import SCHEMA
 from ..artifacts.render_lists import render_absents
@@ -46,13 +47,23 @@ def selected(text: str) -> Iterator[tuple[Recording, Selector]]:
     with recording:
         yield recording, selector
         for problem in recording.problems:
-            print(f"ptdebug: {problem}", file=sys.stderr)
+            say(f"ptdebug: {problem}")
+
+
+def say(text: str) -> None:
+    """A message for the person, on stderr. Parts of it may come from a recording."""
+    print(printable_lines(text), file=sys.stderr)
 
 
 def print_json(**document: Any) -> None:
     """Print one document of the contract; "schema" comes first."""
     encoded = msgspec.json.encode({"schema": SCHEMA, **document})
-    sys.stdout.write(msgspec.json.format(encoded, indent=2).decode() + "\n")
+    text = msgspec.json.format(encoded, indent=2).decode()
+    sys.stdout.write(_RAW.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n")
+
+
+_RAW = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
+"""Characters that JSON need not escape, and that terminals act on. Only strings have them."""
 
 
 def print_lines(lines: list[Line] | tuple[Line, ...], language: str = "text") -> None:
@@ -62,7 +73,7 @@ def print_lines(lines: list[Line] | tuple[Line, ...], language: str = "text") ->
 
 def print_listing(listing: Listing) -> None:
     """Print a listing, highlighted where colours are wanted."""
-    text = listing.text
+    text = "".join(printable(line.text) + "\n" for line in listing.lines)
     if wants_colour(sys.stdout) and listing.language != "text":
         text = _highlighted(text, listing.language)
     sys.stdout.write(text)
@@ -77,6 +88,7 @@ def print_nothing(recording: Recording, compile_id: str | None, stage: str, noth
 
 def print_title(text: str) -> None:
     """Print a heading between listings, bold where colours are wanted."""
+    text = printable(text)
     sys.stdout.write(f"\x1b[1m{text}\x1b[0m\n" if wants_colour(sys.stdout) else f"{text}\n")
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from ..artifacts.context import NullRecorder, Recorder
 from ..artifacts.home import existing_home, new_recording_folder, recordings_home
+from ..artifacts.listing import printable_lines
 from ..artifacts.recording import Recording
 from ..artifacts.records import SCHEMA
 from ..artifacts.store import RecordingWriter
@@ -150,7 +151,7 @@ def _say(lines: list[str]) -> None:
     if stream is None or not lines:
         return
     try:
-        stream.write("\n".join(lines) + "\n")
+        stream.write("\n".join(map(printable_lines, lines)) + "\n")
         stream.flush()
     except (OSError, ValueError):  # closed, or nobody reads it any more
         return

@@ -18,7 +18,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from ..artifacts.context import CompileContext, run_stages
 from ..artifacts.recording import Recording, RecordingError
-from ..artifacts.records import Graph, Location, TensorMeta
+from ..artifacts.records import Graph, Location, Pass, TensorMeta
 from ..engine.aot.control_flow import compile_around, has_control_flow
 from ..engine.graphs.functional_graph import Captured as EngineCaptured
 from ..engine.graphs.functional_graph import fake_mode_of
@@ -117,6 +117,9 @@ class ControlLadder(Ladder):
 
     def _run_part(self, name: str, inputs: tuple[Any, ...]) -> Execution:
         part = self.parts[name]
+        for value, fake in zip(inputs, part.captured.inputs, strict=True):
+            if isinstance(fake, torch.Tensor) and _layout(value) != _layout(fake):  # kernels rely on what was recorded
+                raise ReplayError(f"the recording is damaged: an input of {name} is not what it says")
         work = part.work
         if self.stage == "capture":
             ran = run_graph(part.captured.module, inputs)
@@ -133,7 +136,7 @@ class ControlLadder(Ladder):
         """The graph of a part after the last pass that changed it, or as it was before all."""
         names = [artifact.name for artifact in self.recording.artifacts(self.compile_id, "passes")]
         own = sorted(name for name in names if name.rpartition(".")[0] == part) if self.stage == "passes" else []
-        record = self._artifact("passes", own[-1], object) if own else self._artifact("forward", part, Graph)
+        record = self._artifact("passes", own[-1], (Graph, Pass)) if own else self._artifact("forward", part, Graph)
         graph: Graph = record if isinstance(record, Graph) else record.graph
         return graph
 
@@ -152,6 +155,13 @@ class ControlLadder(Ladder):
                 if found is not None:
                     return Difference(stage, f"{name}.{node}", _line(part, origin), found)
         return None
+
+
+def _layout(value: Any) -> tuple[Any, ...] | None:
+    if not isinstance(value, torch.Tensor):
+        return None
+    sizes = zip(value.shape, value.stride())
+    return value.dtype, tuple(value.shape), tuple(stride for size, stride in sizes if size > 1)
 
 
 def _line(part: Part, origin: str) -> Location | None:

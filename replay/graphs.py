@@ -1,30 +1,39 @@
-"""From a recorded graph back to a graph module that runs."""
+"""From a recorded graph back to a graph module that runs.
+
+torch.fx writes Python out of names and arguments and executes it. So everything in a record that gets there is looked
+at first, trusted or not: names are identifiers, arguments are plain values, constants have the size that they say. What
+the graph calls is on a list (`allowed.py`), unless the person trusts the recording.
+"""
 from __future__ import annotations
 
-import ast
 import base64
-import builtins
+import binascii
 import importlib
+import keyword
 import math
 import operator
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 import torch.fx
 
+from ..artifacts.decode import form_of
+from ..artifacts.fx_graphs import LIMIT_CONSTANT
 from ..artifacts.records import AutogradFunction, Graph, Node, NodeRef
-
-TRUSTED_ROOTS = ("torch", "operator", "math")
-"""Top-level modules that a recorded graph may call into without being trusted."""
-
-OWN = frozenset(("ptdebug.tracer.variables.torch.scalar_tensor_index.chosen_row",))
-"""Functions of ours that the tracer puts into graphs."""
+from .allowed import ATTRIBUTES, allowed, allowed_method
+from .sizes import SizeError, bounded_lshift, bounded_pow, evaluate
 
 PLANS = "ptdebug.tracer.fx.autograd_plans"
 """The module of ours whose FunctionPlan makes an autograd function of two graphs."""
 
-BUILTINS = ("getattr", "abs", "max", "min", "pow", "round", "int", "float", "bool", "len", "sum", "divmod", "slice")
+BOUNDED: dict[Any, Callable[..., Any]] = {
+    operator.pow: bounded_pow, operator.ipow: bounded_pow, pow: bounded_pow, operator.lshift: bounded_lshift,
+    operator.ilshift: bounded_lshift, torch.ops.aten._reshape_alias: torch.ops.aten.as_strided,
+    torch.ops.aten._reshape_alias.default: torch.ops.aten.as_strided.default,
+}
+"""What could have no end on whole numbers, or go past the memory of a tensor, and what is called in its place."""
 
 
 class ReplayError(Exception):
@@ -37,28 +46,47 @@ def graph_module(record: Graph, symbols: Mapping[str, float], trust: bool = Fals
     """A graph module that computes what `record` says; node names are kept.
 
     `symbols` gives the value of each size symbol ("s0") that stands in the arguments. Raises ReplayError for a target
-    that cannot be found or is not trusted, and for a large constant that the recording does not hold.
+    that cannot be found or is not trusted, for a large constant that the recording does not hold, and for a record that
+    no recorder wrote.
     """
+    try:
+        return _graph_module(record, symbols, trust)
+    except (LookupError, TypeError, ValueError, AttributeError, RuntimeError, AssertionError) as error:
+        raise ReplayError(f"the recorded graph is damaged: {type(error).__name__}: {error}") from error
+
+
+def _graph_module(record: Graph, symbols: Mapping[str, float], trust: bool) -> torch.fx.GraphModule:
     graph = torch.fx.Graph()
     root = torch.nn.Module()
     nodes: dict[str, torch.fx.Node] = {}
     for node in record.nodes:
+        if node.id in nodes:
+            raise ReplayError(f"the recorded graph is damaged: it has two nodes {_identifier(node.id)}")
         held = record.inner.get(node.id)
         inner = None if held is None else _inner(node, held, symbols, trust)
         made = nodes[node.id] = _rebuild(graph, root, nodes, node, inner, symbols, trust)
         made.meta["stack"], made.meta["module"] = tuple(node.stack), node.module
         if node.checkpoint:
             made.meta.update(recompute="always", checkpoint=node.checkpoint)
-    return torch.fx.GraphModule(root, graph, record.name or "Recorded")
+    if not record.nodes or record.nodes[-1].op != "output":
+        raise ReplayError("the recorded graph is damaged: it does not end with its results")
+    return torch.fx.GraphModule(root, graph, re.sub(r"\W", "_", record.name) or "Recorded")
+
+
+def _identifier(name: str) -> str:
+    """`name`, which becomes a name in Python. Raises ReplayError where it is none."""
+    if not name.isidentifier() or keyword.iskeyword(name):
+        raise ReplayError(f"the recorded graph has a name that is no identifier: {name!r}")
+    return name
 
 
 def _inner(node: Node, held: Graph | AutogradFunction, symbols: Mapping[str, float], trust: bool) -> Any:
     """What a node holds: a graph that it hands to an operator, or the autograd function that it calls."""
     if isinstance(held, Graph):
-        return graph_module(held, symbols, trust)
-    sides = [graph_module(side, symbols, trust) for side in (held.forward, held.backward)]
+        return _graph_module(held, symbols, trust)
+    sides = [_graph_module(side, symbols, trust) for side in (held.forward, held.backward)]
     facts = held.gradients, held.strides, held.fixed, held.dirty, held.once, held.materialized
-    return importlib.import_module(PLANS).FunctionPlan(node.target, *sides, *facts).function()
+    return importlib.import_module(PLANS).FunctionPlan(_identifier(node.target), *sides, *facts).function()
 
 
 def _rebuild(
@@ -68,24 +96,49 @@ def _rebuild(
     def value(tree: Any) -> Any:
         return argument(tree, nodes, symbols)
 
-    target: Any = node.target
+    name = _identifier(node.id)
     args = tuple(value(a) for a in node.args)
-    kwargs = {k: value(v) for k, v in node.kwargs.items()}
+    kwargs = {_identifier(k): value(v) for k, v in node.kwargs.items()}
+    target: Any = node.target
     if node.op == "call_function":
         target = inner or resolve(node.target, trust)
+        if target is getattr:
+            _check_attribute(args)
+        elif node.target.startswith(("operator.", "builtins.")) and any(isinstance(arg, str) for arg in args):
+            raise ReplayError("the recorded graph computes with text")
         if target in (operator.getitem, operator.setitem) and isinstance(args[1], list) and _is_key(node.args[1]):
             args = (args[0], tuple(args[1]), *args[2:])
+    elif node.op == "call_method":
+        _check_method(node.target, args, trust)
     elif node.op == "get_attr":
         if not args and inner is None:
-            raise ReplayError(f"the recording does not hold the constant {node.id}: it is too large to be kept")
-        target = node.id
-        setattr(root, target, inner or args[0])
+            raise ReplayError(f"the recording does not hold the constant {name}: it is too large to be kept")
+        if hasattr(root, name):
+            raise ReplayError(f"the recorded graph has a constant of the name {name}")
+        target = name
+        setattr(root, name, inner or args[0])
         args = ()
     elif node.op == "output":
         return graph.output(_tuples(args[0]))
     elif node.op == "placeholder":
-        args = ()
-    return graph.create_node(node.op, target, args, kwargs, name=node.id)
+        target, args, kwargs = _identifier(node.target), (), {}  # arguments would be default values, which are code
+    else:
+        raise ReplayError(f"the recorded graph has a node that captures do not make: {node.op}")
+    return graph.create_node(node.op, target, args, kwargs, name=name)
+
+
+def _check_attribute(args: tuple[Any, ...]) -> None:
+    """Attributes of tensors, and no others: from any object a walk by attributes leads to any code."""
+    if len(args) != 2 or not isinstance(args[0], torch.fx.Node) or args[1] not in ATTRIBUTES:
+        raise ReplayError(f"the recorded graph reads an attribute that is no tensor's: {args[1:2]}")
+
+
+def _check_method(name: str, args: tuple[Any, ...], trust: bool) -> None:
+    owner = args[0] if args else None
+    if not isinstance(owner, torch.fx.Node):
+        raise ReplayError(f"the recorded graph calls the method {name!r} of what is no tensor")
+    if not allowed_method(_identifier(name)) and not trust:
+        raise ReplayError(f"the recorded graph calls the method {name} of a tensor: replay runs it with --trust only")
 
 
 def _tuples(tree: Any) -> Any:
@@ -99,20 +152,30 @@ def _is_key(index: Any) -> bool:
 
 
 def resolve(name: str, trust: bool = False) -> Callable[..., Any]:
-    """The function that a recorded target names. Raises ReplayError."""
-    namespace, _, rest = name.partition(".")
+    """The function that a recorded target names. Raises ReplayError where it is not on the list of what graphs call,
+    unless the recording is trusted."""
+    found = allowed(name)
+    if found is None and trust:
+        found = _operator(name) or _attribute(name)
+    if found is not None:
+        return BOUNDED.get(found, found)
+    namespace = name.partition(".")[0]
     if namespace == "builtins":
-        if rest in BUILTINS:
-            return getattr(builtins, rest)
-        raise ReplayError(f"the recorded graph calls the builtin {rest}, which replay does not run")
-    packet, _, overload = rest.partition(".")
-    if namespace not in TRUSTED_ROOTS and hasattr(getattr(torch.ops, namespace), packet):
-        return getattr(getattr(getattr(torch.ops, namespace), packet), overload or "default")
-    if namespace not in TRUSTED_ROOTS and name not in OWN and not trust:
+        raise ReplayError(f"the recorded graph calls the builtin {name.partition('.')[2]}, which replay does not run")
+    if namespace in ("torch", "aten", "prims", "operator", "math") and not trust:
         raise ReplayError(
-            f"the recorded graph calls {name}, which is not torch's: pass --trust to run code that the recording names"
+            f"this torch ({torch.__version__}) has no {name} among what graphs call: others run with --trust only"
         )
-    return _attribute(name)
+    raise ReplayError(
+        f"the recorded graph calls {name}, which is not torch's: pass --trust to run code that the recording names"
+    )
+
+
+def _operator(name: str) -> Callable[..., Any] | None:
+    """An operator of any library that is loaded."""
+    namespace, _, rest = name.partition(".")
+    packet, _, overload = rest.partition(".")
+    return getattr(getattr(getattr(torch.ops, namespace, None), packet, None), overload or "default", None)
 
 
 def _attribute(name: str) -> Callable[..., Any]:
@@ -122,7 +185,7 @@ def _attribute(name: str) -> Callable[..., Any]:
             found: Any = importlib.import_module(".".join(parts[:cut]))
             for part in parts[cut:]:
                 found = getattr(found, part)
-        except (ImportError, AttributeError):
+        except (ImportError, AttributeError, ValueError):
             continue
         if callable(found):
             return found
@@ -138,22 +201,35 @@ def argument(tree: Any, nodes: Mapping[str, Any], symbols: Mapping[str, float]) 
         return [argument(v, nodes, symbols) for v in tree]
     if not isinstance(tree, dict):
         return tree
-    if tree.get("record") == "NodeRef":
-        return nodes[tree["node"]]
-    if len(tree) == 1:
-        kind, content = next(iter(tree.items()))
-        special = FORMS.get(kind)
-        if special is not None:
-            return special(content, nodes, symbols)
+    form = form_of(tree)
+    if form is not None:
+        return FORMS[form[0]](form[1], nodes, symbols)
     if "tensor" in tree and "dtype" in tree:
         return _tensor(tree)
     return {k: argument(v, nodes, symbols) for k, v in tree.items()}
 
 
+_WORDS: dict[str, Any] = {
+    f"torch.{name}": value for name, value in vars(torch).items()
+    if isinstance(value, (torch.dtype, torch.layout, torch.memory_format))
+}
+_DEVICE = re.compile(r"[a-z]{2,20}(:\d{1,3})?$")
+
+
+def dtype(name: str) -> torch.dtype:
+    """The dtype of that name. Raises ReplayError."""
+    found = _WORDS.get(f"torch.{name.removeprefix('torch.')}")
+    if not isinstance(found, torch.dtype):
+        raise ReplayError(f"the recording has a dtype that this torch does not know: {name!r}")
+    return found
+
+
 def _torch_object(text: str) -> Any:
-    if text.startswith("torch."):
-        return getattr(torch, text.removeprefix("torch."))
-    return torch.device(text)
+    if text in _WORDS:
+        return _WORDS[text]
+    if _DEVICE.match(text):
+        return torch.device(text)
+    raise ReplayError(f"the recorded graph has an argument that replay does not know: {text!r}")
 
 
 FORMS: dict[str, Callable[[Any, Mapping[str, Any], Mapping[str, float]], Any]] = {
@@ -162,48 +238,41 @@ FORMS: dict[str, Callable[[Any, Mapping[str, Any], Mapping[str, float]], Any]] =
     "slice": lambda content, nodes, symbols: slice(*(argument(v, nodes, symbols) for v in content)),
     "symbol": lambda content, nodes, symbols: size_value(content, symbols),
     "complex": lambda content, nodes, symbols: complex(float(content[0]), float(content[1])),
-    "python": lambda content, nodes, symbols: {"...": Ellipsis}[content],
+    "python": lambda content, nodes, symbols: Ellipsis,
     "list": lambda content, nodes, symbols: [argument(v, nodes, symbols) for v in content],
 }
 
 
 def _tensor(tree: Mapping[str, Any]) -> torch.Tensor:
-    dtype = getattr(torch, tree["dtype"])
-    flat = torch.frombuffer(bytearray(base64.b64decode(tree["tensor"])), dtype=torch.uint8) if tree["tensor"] else None
-    values = torch.empty(0, dtype=dtype) if flat is None else flat.view(dtype)
-    dense = values.reshape(tree["shape"])
-    result = torch.empty_strided(tree["shape"], tree["stride"], dtype=dtype)
-    return result.copy_(dense).to(tree["device"])
+    """A constant of a graph. Its shape and strides are held against the bytes that are there."""
+    kind = dtype(str(tree["dtype"]))
+    shape, stride = ([int(n) for n in tree[key]] for key in ("shape", "stride"))
+    try:
+        data = base64.b64decode(tree["tensor"], validate=True)
+    except (binascii.Error, TypeError, ValueError) as error:
+        raise ReplayError(f"a constant of the recorded graph is damaged: {error}") from error
+    count = math.prod(shape)
+    if min([*shape, *stride, 0]) < 0 or len(shape) != len(stride) or count > LIMIT_CONSTANT or (
+            len(data) != count * kind.itemsize or _span(shape, stride) > MAX_SPAN):
+        raise ReplayError("a constant of the recorded graph is damaged: its shape does not fit its bytes")
+    flat = torch.frombuffer(bytearray(data), dtype=torch.uint8) if data else None
+    values = torch.empty(0, dtype=kind) if flat is None else flat.view(kind)
+    result = torch.empty_strided(shape, stride, dtype=kind)
+    return result.copy_(values.reshape(shape)).to(_torch_object(str(tree["device"])))
 
 
-_OPERATORS: dict[type, Callable[..., Any]] = {
-    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv,
-    ast.Mod: operator.mod, ast.Pow: operator.pow, ast.USub: operator.neg, ast.Div: operator.truediv,
-}
-_FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "Max": max, "Min": min, "FloorDiv": operator.floordiv, "CleanDiv": operator.floordiv, "Mod": operator.mod,
-    "PythonMod": operator.mod, "IntTrueDiv": operator.truediv, "Abs": abs, "floor": math.floor, "ceiling": math.ceil,
-    "FloatTrueDiv": operator.truediv, "ToFloat": float, "FloorToInt": math.floor, "CeilToInt": math.ceil,
-    "TruncToInt": math.trunc, "FloatPow": operator.pow, "PowByNatural": operator.pow,
-}
+MAX_SPAN = 1 << 24  # elements between the first and the last of a constant
+
+
+def _span(shape: list[int], stride: list[int]) -> int:
+    return sum((size - 1) * step for size, step in zip(shape, stride) if size)
 
 
 def size_value(expression: int | str, symbols: Mapping[str, float]) -> Any:
     """The value of a recorded size ("2*s0 + 1"). Only arithmetic is evaluated; raises ReplayError for the rest."""
     if isinstance(expression, int):
         return expression
-
-    def value(node: ast.expr) -> Any:
-        if isinstance(node, ast.Constant) and isinstance(node.value, (int, float)):
-            return node.value
-        if isinstance(node, ast.Name) and node.id in symbols:
-            return symbols[node.id]
-        if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
-            return _OPERATORS[type(node.op)](value(node.left), value(node.right))
-        if isinstance(node, ast.UnaryOp) and type(node.op) in _OPERATORS:
-            return _OPERATORS[type(node.op)](value(node.operand))
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _FUNCTIONS:
-            return _FUNCTIONS[node.func.id](*(value(a) for a in node.args))
-        raise ReplayError(f"replay cannot evaluate the recorded size {expression!r}")
-
-    return value(ast.parse(expression, mode="eval").body)
+    try:
+        return evaluate(expression, symbols)
+    except SizeError as error:
+        raise ReplayError(f"replay cannot evaluate the recorded size {expression[:200]!r}: {error}") from error

@@ -9,8 +9,9 @@ from typing import Any
 import torch
 from safetensors import SafetensorError, safe_open
 
-from ..artifacts.records import Graph, SavedInputs, TensorMeta
-from .graphs import ReplayError
+from ..artifacts.files import NotAFileOfIt, plain_file
+from ..artifacts.records import Graph, SavedInput, SavedInputs, TensorMeta
+from .graphs import ReplayError, dtype
 
 
 def load_inputs(folder: Path, saved: SavedInputs) -> tuple[Any, ...]:
@@ -21,22 +22,34 @@ def load_inputs(folder: Path, saved: SavedInputs) -> tuple[Any, ...]:
     if not saved.file:
         why = saved.note or "no reason given"
         raise ReplayError(f"the inputs of this graph were not kept ({why}); record again with --inputs first")
-    path = folder / saved.file
     try:
+        path = plain_file(folder, saved.file)
         with safe_open(path, "pt") as file:
             flat = {key: file.get_tensor(key) for key in file.keys()}
-    except (OSError, SafetensorError) as error:
-        raise ReplayError(f"{path} cannot be read ({error}): record again") from error
-    return tuple(_load(item.meta, item.tensor, item.value, flat) for item in saved.inputs)
+    except (OSError, SafetensorError, NotAFileOfIt) as error:
+        raise ReplayError(f"{folder / saved.file} cannot be read ({error}): record again") from error
+    return tuple(_load(item, flat) for item in saved.inputs)
 
 
-def _load(meta: TensorMeta | None, key: str, value: Any, flat: Mapping[str, torch.Tensor]) -> Any:
+def _load(item: SavedInput, flat: Mapping[str, torch.Tensor]) -> Any:
+    """One input. Raises ReplayError where what is said of it does not fit what is kept of it."""
+    meta, value = item.meta, item.value
     if meta is None:
+        if not isinstance(value, (bool, int, float, str, type(None))):
+            raise ReplayError(f"the recording is damaged: the input {item.name!r} is no plain value")
         return value
-    shape, stride = [int(s) for s in meta.shape], [int(s) for s in meta.stride]
-    if meta.device == "meta":
-        return torch.empty_strided(shape, stride, dtype=getattr(torch, meta.dtype), device="meta")
-    return flat[key].as_strided(shape, stride, int(meta.offset))
+    kind = dtype(meta.dtype)
+    try:
+        shape, stride, offset = [int(s) for s in meta.shape], [int(s) for s in meta.stride], int(meta.offset)
+        if meta.device == "meta":
+            return torch.empty_strided(shape, stride, dtype=kind, device="meta")
+        if flat[item.tensor].dtype != kind:
+            raise ValueError(f"its values are {flat[item.tensor].dtype}")
+        return flat[item.tensor].as_strided(shape, stride, offset)  # which holds them against the memory that is there
+    except (ValueError, KeyError, RuntimeError, OverflowError, TypeError) as error:
+        why = str(error).partition("\n")[0]  # torch's errors go on with its own stack
+        raise ReplayError(f"the recording is damaged: the input {item.name!r} is not what is kept of it ({why})"
+                          ) from error
 
 
 def clones(values: tuple[Any, ...], device: str = "cpu", dtype: torch.dtype | None = None) -> tuple[Any, ...]:

@@ -6,7 +6,6 @@ that gives another record than the recorded one (another version of ptdebug or t
 """
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -136,10 +135,13 @@ class Ladder:
         self.recording = recording
         self.compile_id = compile_id
         self.device = device
-        self.runs = runs or ProgramRuns(recording, [compile_id])
+        self.runs = runs or ProgramRuns(recording, [compile_id], trust)
         self.graph = self._artifact("capture", "", Graph)
         self.kept: SavedInputs = self._artifact("runtime", "inputs", SavedInputs)
         saved = load_inputs(recording.path, self.kept)
+        expected = sum(node.op == "placeholder" for node in self.graph.nodes)
+        if expected != len(saved):
+            raise ReplayError(f"the recording is damaged: its graph has {expected} inputs, and {len(saved)} were kept")
         self.saved = clones(saved, device)
         self.symbols = bind_symbols(self.graph, saved)
         self.captured = graph_module(self.graph, self.symbols, trust)
@@ -149,13 +151,13 @@ class Ladder:
         self.rungs: list[Rung] = []
         self.first: Difference | None = None
 
-    def _artifact(self, stage: str, name: str, kind: type[Any]) -> Any:
+    def _artifact(self, stage: str, name: str, kind: type[Any] | tuple[type[Any], ...]) -> Any:
         try:
             found = self.recording.artifact(self.compile_id, stage, name)
         except RecordingError as error:
             raise ReplayError(f"{error}") from error
         if not isinstance(found, kind):
-            raise ReplayError(f"{self.compile_id}:{stage} is a {type(found).__name__}, not a {kind.__name__}")
+            raise ReplayError(f"{self.compile_id}:{stage} is a {type(found).__name__}, which it should not be")
         return found
 
     def _fakes(self) -> tuple[Any, ...]:
@@ -171,13 +173,20 @@ class Ladder:
     # ---- climbing
     def climb(self) -> Report:
         """Run all rungs, lowest first."""
-        with deterministic():
-            eager = run_graph(self.captured, clones(self.saved, self.device))
-        self.eager, self.reference = eager, self._reference()
+        self.eager = eager = self._in_eager(lambda: run_graph(self.captured, clones(self.saved, self.device)))
+        self.reference = self._reference()
         self._program()
         self._add("capture", eager)
         self._climb_stages(self._compile())
         return Report(f"{self.recording.name}:{self.compile_id}", tuple(self.rungs), self.first, self._drift())
+
+    def _in_eager(self, run: Callable[[], Execution]) -> Execution:
+        """The run that all others are held against. Raises ReplayError where the recorded graph does not run at all."""
+        try:
+            with deterministic():
+                return run()
+        except Exception as error:
+            raise ReplayError(f"the recorded graph does not run in eager: {reason(error)}") from error
 
     def _climb_stages(self, why: str) -> None:
         """The rungs of what the engine makes; `why` it cannot be made, if so."""
@@ -190,10 +199,6 @@ class Ladder:
         self._rung("kernels", why, self._kernels)
 
     def _program(self) -> None:
-        if not self.trust and self.recording.meta.get("machine") != " ".join(os.uname()):
-            why = "recorded on another machine: --trust runs its program here"
-            self.rungs.append(Rung("program", "cpu", "absent", why=why))
-            return
         try:
             returned = self.runs.ask(self.compile_id)
         except ProgramAbsent as error:
@@ -257,7 +262,7 @@ class Ladder:
             self.first = self._locate(stage, ran) or Difference(stage, "results", None, comparison)
 
     def _recorded_aten(self, stage: str, name: str) -> Execution:
-        record = self._artifact(stage, name, object)
+        record = self._artifact(stage, name, (Graph, Pass))
         graph = record if isinstance(record, Graph) else record.graph
         module = graph_module(graph, self.symbols, self.trust)
         return run_aten(self.work.aten, module, clones(self.saved, self.device))
@@ -272,7 +277,8 @@ class Ladder:
     # ---- where values first differ
     def _locate(self, stage: str, ran: Execution) -> Difference | None:
         if stage in ("forward", "passes"):
-            record = self._artifact(stage, (self._last_pass() or [""])[0] if stage == "passes" else "", object)
+            name = (self._last_pass() or [""])[0] if stage == "passes" else ""
+            record = self._artifact(stage, name, (Graph, Pass))
             pairs = graph_pairs(record, ran)
         else:
             pairs = buffer_pairs(self.work, stage, ran)
@@ -319,7 +325,7 @@ def reason(error: Exception) -> str:
         return str(error)
     if isinstance(error, (DataDependentOutputException, DynamicOutputShapeException)):
         return f"replay does not follow graphs in which data tells a number or a size ({error.func})"
-    return f"{type(error).__name__}: {error}"
+    return f"{type(error).__name__}: {str(error).partition(chr(10) + 'Exception raised from')[0]}"
 
 
 def replay(
@@ -335,4 +341,9 @@ def replay(
     kind = TrainingLadder if "joint" in recording.stages(compile_id) else Ladder
     if calls_functions(recording, compile_id):
         kind = ControlLadder
-    return kind(recording, compile_id, device, trust, runs).climb()
+    try:
+        return kind(recording, compile_id, device, trust, runs).climb()
+    except ReplayError:
+        raise
+    except Exception as error:  # what is recorded is data: whatever it leads to is said of it
+        raise ReplayError(f"{compile_id} cannot be run again from what is recorded: {reason(error)}") from error

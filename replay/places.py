@@ -23,7 +23,7 @@ def is_place(name: str) -> bool:
 
 def equality(code: str) -> tuple[str, Any] | None:
     """The place and the literal of a guard that says what a place holds: `L['scale'] == 2`, `L['mask'] is None`."""
-    with contextlib.suppress(SyntaxError, ValueError, TypeError):
+    with contextlib.suppress(SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
         tree = ast.parse(code, mode="eval").body
         if isinstance(tree, ast.Compare) and len(tree.ops) == 1 and isinstance(tree.ops[0], _EQUALS):
             place = ast.unparse(tree.left)
@@ -44,7 +44,7 @@ def look(frame: FrameType, name: str) -> Any:
 
 def _steps(name: str) -> list[tuple[bool, Any]] | None:
     """From {"L": locals, "G": globals}: (is it an attribute?, its name or the key)."""
-    with contextlib.suppress(SyntaxError, ValueError, TypeError):
+    with contextlib.suppress(SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
         tree, steps = ast.parse(name, mode="eval").body, []
         while isinstance(tree, (ast.Attribute, ast.Subscript)):
             if isinstance(tree, ast.Attribute):

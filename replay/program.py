@@ -4,7 +4,8 @@ The recorded command runs again in a process of its own with compilation turned 
 function returned for the recorded arguments is held against the results of the captured graph. That shows what no graph
 can: a capture that is not what the program means. Only a program whose files are unchanged since, and a compilation
 that covers its whole function (no graph break, no resumed part), can be held against its graph. One run serves all
-compilations of a recording.
+compilations of a recording. It is run only if this person recorded it here, which its signature says, or trusts the
+recording.
 """
 from __future__ import annotations
 
@@ -24,6 +25,7 @@ from safetensors.torch import load_file, save_file
 
 from ..artifacts.recording import Recording, RecordingError
 from ..artifacts.records import Breaks, Frame, Guards, SavedInputs
+from ..artifacts.signature import is_signed
 from .compare import Comparison, compare, worst
 from .inputs import load_inputs
 from .places import equality, is_place
@@ -52,15 +54,20 @@ class ProgramRuns:
     of its own when it is asked for.
     """
 
-    def __init__(self, recording: Recording, compile_ids: Sequence[str]) -> None:
+    def __init__(self, recording: Recording, compile_ids: Sequence[str], trust: bool = False) -> None:
         self.recording = recording
         self.compile_ids = tuple(compile_ids)
+        self.trust = trust
         self.returned: dict[str, Returned] | None = None
         self.disturbed = False
         self.last_words = ""
 
     def ask(self, compile_id: str) -> Returned:
         """What the call of one compilation returns. Raises ProgramAbsent."""
+        if not self.trust and not _is_ours(self.recording):
+            raise ProgramAbsent(
+                "its program was not recorded by you here, or is not what it was then: --trust runs it all the same"
+            )
         _whole_frame(self.recording, compile_id)
         if self.returned is None:
             self.returned = self._run([c for c in self.compile_ids if _can_run(self.recording, c)])
@@ -91,6 +98,11 @@ class ProgramRuns:
             c: Returned([tensors[str(i)] for i in range(len(tensors))], found["seconds"][c])
             for c, tensors in outputs.items()
         }
+
+
+def _is_ours(recording: Recording) -> bool:
+    meta = recording.meta
+    return is_signed(meta.get("command", []), meta.get("folder", ""), meta.get("signature", ""))
 
 
 def _run_probe(spec: Path) -> str:

@@ -17,7 +17,7 @@ import torch.fx
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
 
 from ..artifacts.context import CompileContext, CompileId, run_stages
-from ..artifacts.records import Location, Pass
+from ..artifacts.records import Graph, Location, Pass
 from ..engine.aot.autograd.autograd_metadata import eager_facts, node_gradients
 from ..engine.aot.autograd.eager import EagerForm
 from ..engine.aot.autograd.joint import trace_joint
@@ -52,11 +52,11 @@ class TrainingLadder(Ladder):
             self._trace_joint()
         except (DataDependentOutputException, DynamicOutputShapeException):
             return Ladder(self.recording, self.compile_id, self.device, self.trust, self.runs).climb()
-        self.eager, self.reference = self._eager(), self._wide(self._eager)
+        self.eager, self.reference = self._in_eager(self._eager), self._wide(self._eager)
         self._program()
         self._add("capture", self.eager)
         recorded = partial(self._run_joint, module=self._module("joint", ""))
-        self.nodes, self.wide_nodes = recorded(), self._wide(recorded)
+        self.nodes, self.wide_nodes = self._in_eager(recorded), self._wide(recorded)
         self._rung("joint", "", lambda: self.nodes)
         why = self._compile()
         self._rung("forward", why, partial(self._halves, self._recorded_half, with_backward=False))
@@ -171,7 +171,7 @@ class TrainingLadder(Ladder):
 
     # ---- the halves, at each stage
     def _module(self, stage: str, name: str) -> torch.fx.GraphModule:
-        record = self._artifact(stage, name, object)
+        record = self._artifact(stage, name, (Graph, Pass))
         return graph_module(record.graph if isinstance(record, Pass) else record, self.symbols, self.trust)
 
     def _recorded_half(self, half: str, aten: AtenGraph, inputs: tuple[Any, ...]) -> Execution:

@@ -4,6 +4,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
+import tempfile
 from pathlib import Path
 from types import ModuleType
 
@@ -11,6 +12,8 @@ import pytest
 
 os.environ.setdefault("PTDEBUG_GRAPH_CACHE", "0")  # each test compiles what it tests
 os.environ.setdefault("PTDEBUG_VERIFY", "1")  # what flows between the stages is checked
+if "PTDEBUG_TESTS_CONFIG" not in os.environ:  # a key of the tests' own for signatures; workers of xdist inherit it
+    os.environ["PTDEBUG_TESTS_CONFIG"] = os.environ["XDG_CONFIG_HOME"] = tempfile.mkdtemp(prefix="ptdebug-config-")
 
 
 @pytest.fixture(autouse=True)

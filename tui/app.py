@@ -6,10 +6,12 @@ from typing import ClassVar
 
 from textual.app import App, ComposeResult, SystemCommand
 from textual.binding import Binding, BindingType
+from textual.markup import escape
 from textual.screen import Screen
 from textual.widgets import Footer, Static
 
 from ..artifacts.home import existing_home, recordings
+from ..artifacts.listing import printable
 from ..artifacts.selector import Selector, open_selected, parse
 from .help_screen import HelpScreen
 from .panes import PanesScreen
@@ -67,7 +69,7 @@ class Workbench(App[None]):
             for info in screen.session.compiles:
                 for stage in screen.session.stages(info.id):
                     names = screen.session.names(info.id, stage)
-                    yield SystemCommand(f"go to {info.id} {stage}", info.function,
+                    yield SystemCommand(f"go to {info.id} {stage}", escape(printable(info.function)),
                                         _opener(screen, Target(info.id, stage, names[0] if names else "")))
         yield SystemCommand("theme", "other colours", self.action_change_theme)
         yield SystemCommand("help", "the keys", self.action_help)
@@ -80,7 +82,7 @@ class NothingScreen(Screen[None]):
     def compose(self) -> ComposeResult:
         """The text."""
         yield Static("ptdebug", id="title", markup=False)
-        yield Static(NOTHING_YET.format(home=existing_home()), id="nothing", markup=False)
+        yield Static(NOTHING_YET.format(home=printable(str(existing_home()))), id="nothing", markup=False)
         yield Footer(show_command_palette=False)
 
 
@@ -104,7 +106,7 @@ def workbench(selector: str = "@") -> Workbench:
     session = Session(recording)
     name = found.name
     if found.stage and not name:
-        name = session.names(found.compile, found.stage)[0]
+        name = next(iter(session.names(found.compile, found.stage)), "")
     return Workbench(session, Target(found.compile, found.stage, name))
 
 

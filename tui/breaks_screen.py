@@ -16,6 +16,7 @@ from ..artifacts.records import Break
 from ..artifacts.render_lists import break_lines
 from .code_view import CodeView
 from .line_view import LineView
+from .plain import plain
 from .session import SOURCE, Session, Target
 
 
@@ -38,7 +39,7 @@ class BreaksScreen(Screen[None]):
         yield CodeView(id="breaks", numbers=False)
         yield CodeView(id="reason", numbers=False)
         yield CodeView(id="program", mark="B")
-        yield Static(f"$ {self._command()}", id="status", markup=False)
+        yield Static(plain(f"$ {self._command()}"), id="status", markup=False)
         yield Footer(show_command_palette=False)
 
     def on_mount(self) -> None:
@@ -63,7 +64,7 @@ class BreaksScreen(Screen[None]):
         place = found.location
         program = self.query_one("#program", CodeView)
         program.show(self._session.listing(Target(owner, SOURCE, place.file)), place.line - 1, self._marks(place.file))
-        program.border_title = self._session.short_path(place.file)
+        program.border_title = plain(self._session.short_path(place.file))
         program.border_subtitle = "B: graph break"
 
     def _show_reason(self, lines: list[Line]) -> None:
@@ -85,7 +86,7 @@ class BreaksScreen(Screen[None]):
     def action_copy_command(self) -> None:
         """Copy the command line that lists the breaks."""
         self.app.copy_to_clipboard(self._command())
-        self.query_one("#status", Static).update(f"copied  |  {self._command()}")
+        self.query_one("#status", Static).update(plain(f"copied  |  {self._command()}"))
 
     def action_leave(self) -> None:
         """Back to the panes."""

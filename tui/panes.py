@@ -12,14 +12,15 @@ from textual.screen import Screen
 from textual.timer import Timer
 from textual.widgets import Footer, Input, Static
 
-from ..artifacts.listing import source_path
-from ..artifacts.recording import Recording
+from ..artifacts.listing import printable, source_path
+from ..artifacts.recording import Recording, RecordingError
 from ..artifacts.records import Ref, split_ref
 from .breaks_screen import BreaksScreen
 from .code_view import CodeView
 from .line_view import LineView
 from .outline import OTHERS
 from .outline_view import OutlineView
+from .plain import plain
 from .search_screen import SearchScreen
 from .session import LINKED_STAGES, SOURCE, Match, Session, Target, short_name
 
@@ -97,7 +98,7 @@ class PanesScreen(Screen[None]):
         self.target = target
         listing = self.session.listing(target)
         main.show(listing, self.session.first_row(target) if row is None else row)
-        main.border_title = short_name(target)
+        main.border_title = plain(short_name(target))
         main.border_subtitle = f"{len(listing.lines)} lines"
         if self._linked_stage not in self._linked_choices():
             self._linked_stage = self._default_linked_stage()
@@ -111,14 +112,15 @@ class PanesScreen(Screen[None]):
         counts += [f"{broken} graph break{'s' if broken > 1 else ''} (b)"] if broken else []
         problems = self.session.recording.problems
         counts += [f"DAMAGED: {problems[0]}"] if problems else []
-        self.query_one("#title", Static).update(f"ptdebug  {self.session.recording.name}  {', '.join(counts)}")
+        title = f"ptdebug  {self.session.recording.name}  {', '.join(counts)}"
+        self.query_one("#title", Static).update(plain(title))
         self.query_one("#outline", OutlineView).show(self.session)
         self.query_one("#outline", OutlineView).border_title = "recording"
 
     def _status(self, note: str = "") -> None:
         line = self.query_one("#main", CodeView).cursor + 1 if self.target.stage else None
         command = self.session.command(self.target, line if line and line > 1 else None)
-        self.query_one("#status", Static).update(f"{note}  |  {command}" if note else f"$ {command}")
+        self.query_one("#status", Static).update(plain(f"{note}  |  {command}" if note else f"$ {command}"))
 
     # ---- the linked pane --------------------------------------------------------------------------------------------
     def _linked_choices(self) -> list[str]:
@@ -172,7 +174,7 @@ class PanesScreen(Screen[None]):
         listing = self.session.listing(target)
         rows = [row for row, line in enumerate(listing.lines) if line.ref in wanted]
         linked.show(listing, rows[0] if rows else self.session.first_row(target), rows)
-        linked.border_title = short_name(target)
+        linked.border_title = plain(short_name(target))
         lines = f"{len(rows)} line{'s' if len(rows) != 1 else ''} (=) of this line" if rows else "nothing for this line"
         linked.border_subtitle = f"{lines}; t: other stage"
 
@@ -319,7 +321,7 @@ class PanesScreen(Screen[None]):
 
     def _go_to(self, compile_id: str, stage: str) -> None:
         names = self.session.names(compile_id, stage) if stage else [""]
-        name = self.target.name if self.target.name in names else names[0]
+        name = self.target.name if self.target.name in names else next(iter(names), "")
         target = Target(compile_id, stage, name)
         self.show_target(target)
         self.query_one("#outline", OutlineView).reveal(target)
@@ -360,8 +362,13 @@ class PanesScreen(Screen[None]):
         self._open(self.session.recording.path, self.target)
 
     def _open(self, path: Path, target: Target | None = None) -> None:
+        try:
+            recording = Recording.open(path)
+        except RecordingError as error:
+            self.notify(printable(str(error)), severity="error", markup=False)
+            return
         self.session.recording.close()
-        self.session = Session(Recording.open(path))
+        self.session = Session(recording)
         self._linked_compiles.clear()
         self._history.clear()
         self._fill()

@@ -10,7 +10,7 @@ from textual.screen import Screen
 from textual.widgets import Footer, Input, Static
 from textual.worker import get_current_worker
 
-from ..artifacts.listing import Line, Listing
+from ..artifacts.listing import Line, Listing, printable
 from .code_view import CodeView
 from .line_view import LineView
 from .session import Match, Session, short_name
@@ -65,7 +65,8 @@ class SearchScreen(Screen["Match | None"]):
     def _show(self, found: list[Match], more: bool) -> None:
         self._matches = found
         width = max((len(short_name(match.target)) for match in found), default=0)
-        lines = tuple(Line(f"{short_name(m.target):<{width}} {m.row + 1:>5}  {m.text.strip()}") for m in found)
+        texts = [f"{short_name(m.target):<{width}} {m.row + 1:>5}  {m.text.strip()}" for m in found]
+        lines = tuple(Line(printable(text)) for text in texts)
         results = self.query_one("#results", CodeView)
         results.show(Listing("results", "text", lines))
         counted = f"{len(found)} lines" + (" (there are more)" if more else "")

@@ -32,7 +32,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json(home=str(home), recordings=documents)
     elif not documents:
-        print(f"no recordings in {home}; make one: ptdebug run SCRIPT")
+        print(f"no recordings in {printable(str(home))}; make one: ptdebug run SCRIPT")
     else:
         print_lines(_table(documents))
     return 0

@@ -7,12 +7,12 @@ eager's own distance), or different. The exit code is 1 when any is different.
 from __future__ import annotations
 
 import argparse
-import sys
 from typing import Any
 
+from ...artifacts.listing import Line, printable
 from ...artifacts.recording import Recording
 from ..errors import CommandError
-from ..printing import add_selector, print_json, print_title, selected
+from ..printing import add_selector, print_json, print_lines, print_title, say, selected
 
 EXAMPLE = "ptdebug replay @:0/0"
 
@@ -21,7 +21,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """SELECTOR, --device, --trust and --json."""
     add_selector(parser)
     parser.add_argument("--device", default="cpu", help="where to run: cpu (default) or cuda")
-    parser.add_argument("--trust", action="store_true", help="also call functions that are not torch's, if recorded")
+    parser.add_argument("--trust", action="store_true",
+                        help="also run what a recording of others names: its program, any function")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -35,7 +36,7 @@ def run(arguments: argparse.Namespace) -> int:
         if not ids:
             raise CommandError(f"{recording.name} has no compiled graph to replay")
         documents = []
-        runs = ProgramRuns(recording, ids)
+        runs = ProgramRuns(recording, ids, arguments.trust)
         for compile_id in ids:
             try:
                 document = replay(recording, compile_id, arguments.device, arguments.trust, runs).document()
@@ -45,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
             except ReplayError as error:
                 if selector.compile:
                     raise CommandError(str(error)) from error
-                print(f"ptdebug: {compile_id}: {error}", file=sys.stderr)
+                say(f"ptdebug: {compile_id}: {error}")
         if not documents:
             raise CommandError(f"nothing of {recording.name} can be replayed")
         if arguments.json:
@@ -60,19 +61,21 @@ def _compiled(recording: Recording) -> list[str]:
 
 def _print(compile_id: str, document: dict[str, Any]) -> None:
     print_title(f"{compile_id}  {document['verdict']}")
+    lines = []
     for rung in document["rungs"]:
         apart = f"max abs {_text(rung['max_abs'])}, rel {_text(rung['max_rel'])}; "
         figures = apart if rung["verdict"] in ("rounding", "different") else ""
         took = "" if rung["verdict"] == "absent" else f"{rung['seconds'] * 1e3:9.2f} ms"
         head = f"  {rung['stage']:<9} {rung['device']:<5} {rung['verdict']:<10} {took:12}"
-        print(f"{head}  {figures}{rung['why']}".rstrip())
+        lines.append(f"{head}  {figures}{rung['why']}".rstrip())
     first = document["first_difference"]
     if first is not None:
         where = f"{first['file']}:{first['line']}" if first["file"] else "no line of the program is known"
         apart = _text(first["max_abs"])
-        print(f"  values first differ in {first['stage']} at {first['node']} ({where}), max abs {apart}")
+        lines.append(f"  values first differ in {first['stage']} at {first['node']} ({where}), max abs {apart}")
     if document["drift"]:
-        print(f"  made again, these stages differ from the recording: {', '.join(document['drift'])}")
+        lines.append(f"  made again, these stages differ from the recording: {', '.join(document['drift'])}")
+    print_lines([Line(printable(line)) for line in lines])
 
 
 def _text(value: float | None) -> str:

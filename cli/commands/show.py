@@ -72,23 +72,32 @@ def _names(recording: Recording, selector: Selector) -> list[str]:
 def _show_artifacts(recording: Recording, selector: Selector, as_json: bool) -> None:
     names = _names(recording, selector)
     if as_json:
-        print_json(selector=str(selector), artifacts=[_document(recording, selector, name) for name in names])
+        documents = [_document(recording, selector, name, len(names) == 1) for name in names]
+        print_json(selector=str(selector), artifacts=documents)
         return
     for name in names:
         if len(names) > 1:
             print_title(f"== {selector.stage}{':' + name if name else ''}")
-        print_listing(listing(recording, selector.compile, selector.stage, name))
+        try:
+            shown = listing(recording, selector.compile, selector.stage, name)
+        except RecordingError as error:  # damaged: the others may be whole
+            if len(names) == 1:
+                raise
+            shown = Listing("", "text", (Line(printable(str(error))),))
+        print_listing(shown)
 
 
-def _document(recording: Recording, selector: Selector, name: str) -> dict[str, Any]:
+def _document(recording: Recording, selector: Selector, name: str, is_only: bool) -> dict[str, Any]:
     record: Any
     if selector.stage == "decisions":
         record = [d for _, d in recording.decisions(selector.compile) if not name or d.id == name]
     else:
         try:
             record = recording.artifact(selector.compile, selector.stage, name)
-        except RecordingError:  # a later form of a kernel has text only
-            text = listing(recording, selector.compile, selector.stage, name).text
+        except RecordingError as error:
+            if not is_only:
+                return {"stage": selector.stage, "name": name, "problem": str(error)}
+            text = listing(recording, selector.compile, selector.stage, name).text  # a later form of a kernel
             return {"stage": selector.stage, "name": name, "text": text}
     return {"stage": selector.stage, "name": name, "record": msgspec.to_builtins(record)}
 

@@ -5,11 +5,10 @@ SUBJECT is a name, or a question with names in it.
 from __future__ import annotations
 
 import argparse
-import sys
 
 from ...artifacts.listing import Line
 from ...artifacts.why import answers, left_out, pointers, subjects_near
-from ..printing import add_json, print_json, print_lines, print_title, selected
+from ..printing import add_json, print_json, print_lines, print_title, say, selected
 
 EXAMPLE = 'ptdebug why @:0/0 "why was buf3 not fused with buf4?"'
 
@@ -32,12 +31,12 @@ def run(arguments: argparse.Namespace) -> int:
             print_json(subject=subject, answers=documents, see=[command for command, _ in see])
         elif not found and not see:
             near = subjects_near(recording, subject, selector.compile or None)
-            print(f"nothing recorded about {subject!r} in {selector}"
+            say(f"nothing recorded about {subject!r} in {selector}"
                   + (f"; there is, for example: {'; '.join(near)}" if near else "")
-                  + " (`ptdebug decisions` and `ptdebug fusions` list all)", file=sys.stderr)
+                  + " (`ptdebug decisions` and `ptdebug fusions` list all)")
         apart = left_out(recording, subject, found, selector.compile or None) if found else []
         if apart and not arguments.json:
-            print(f"nothing is recorded about all of this together ({', '.join(apart)}); nearest:", file=sys.stderr)
+            say(f"nothing is recorded about all of this together ({', '.join(apart)}); nearest:")
         for answer in found if not arguments.json else ():
             print_title(f"{answer.compile}  {answer.kind}")
             print_lines(answer.lines)

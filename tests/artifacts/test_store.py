@@ -33,7 +33,7 @@ def test_equal_contents_are_stored_once(tmp_path: Path) -> None:
         artifacts = recording.artifacts(stage="capture")
         assert [a.compile for a in artifacts] == ["0/0", "0/1", "1/0"]
         assert len({a.hash for a in artifacts}) == 1
-        (_, blobs), = recording._rows("SELECT count(*) FROM blobs")
+        (_, blobs), = recording._rows("SELECT count(*) FROM blobs", tuple[int])
         assert blobs == 1
     assert sorted(p.name for p in (tmp_path / "rec").iterdir()) == ["recording.db"]  # no WAL files are left
 

@@ -254,3 +254,22 @@ async def test_lines_of_overviews_lead_to_what_they_are_about() -> None:
         main.cursor = row
         await driver.press("enter")
         assert (driver.app.screen.target.stage, main.cursor) == ("source", 14)
+
+
+async def test_a_recording_that_cannot_be_opened_is_said(home: Path, sample: Path, tmp_path: Path) -> None:
+    """Chosen in the tree, or gone since: the workbench stays with what it has."""
+    async with driving("@:0/0:capture", WIDE) as driver:
+        screen = driver.app.screen
+        assert isinstance(screen, PanesScreen)
+        (tmp_path / "recording.db").write_bytes(b"[/] no database" * 99)
+        for path in (tmp_path, tmp_path / "nowhere[/]"):
+            screen._open(path)
+            await driver.settle()
+            assert "def forward(" in driver.text
+        said = [notice.message for notice in driver.app._notifications]
+        assert "no recording at" in said[-1] and "is not a recording" in said[0]
+
+
+async def test_a_stage_that_is_not_there_is_said() -> None:
+    async with driving("@:2/0:loop_ir", WIDE) as driver:
+        assert "has no loops" in driver.text

@@ -1,0 +1,147 @@
+"""One database of a recording: opened without trusting it, and its rows as typed values.
+
+This is the one place where rows are read. A row that is not what the schema says is left out, and counted; a query
+that a damaged (or malicious) file makes endless is ended; what is wrong is told through `problem`.
+"""
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+from ..dependencies import msgspec, zstandard
+from .files import NotAFileOfIt, plain_file
+from .stages import NAMES
+from .store import DATABASE, TABLES, content_hash
+
+MAX_BLOB = 1 << 28
+"""Bytes of one record: no recording has one that is near to this, whatever its own figures say."""
+MAX_ROWS = 4_000_000  # that one question reads
+STEPS = 100_000  # of SQLite's machine between two looks at how long a question takes
+MAX_LOOKS = 10_000  # some ten seconds
+
+CompileKey = Annotated[str, msgspec.Meta(pattern=r"^\d{1,9}/\d{1,9}$")]
+Stage = Annotated[str, msgspec.Meta(pattern=f"^({'|'.join(NAMES)})$")]
+Count = Annotated[int, msgspec.Meta(ge=0)]
+Moment = Annotated[float, msgspec.Meta(ge=0, le=1e12)]
+_TABLES = re.findall(r"CREATE TABLE (\w+)", TABLES)
+_DAMAGE = (sqlite3.Error, UnicodeDecodeError, MemoryError, OverflowError)
+"""What reading a damaged file raises: SQLite's messages quote it, and need not be text."""
+_BESIDE = ("-wal", "-shm", "-journal")  # files that SQLite opens, or makes, beside a database
+
+
+class RecordingError(Exception):
+    """What was asked for is not there, or cannot be read. The message is for the person; the exit code is 2."""
+
+    exit_code = 2
+
+
+def has_database(folder: Path) -> bool:
+    """Whether a recording lies in `folder`, as far as this person may look."""
+    try:
+        return (folder / DATABASE).is_file()
+    except OSError:  # no permission, a name too long, ...
+        return False
+
+
+class Database:
+    """An open database; `suffix` is what the ids of its compilations end in ("" or "@PID")."""
+
+    def __init__(self, path: Path, suffix: str, problem: Callable[[str], None]) -> None:
+        self.suffix = suffix
+        self._name = path.name
+        self._problem = problem
+        self._looks = 0
+        self._connection = _connect(path)
+        self._connection.set_progress_handler(self._look, STEPS)
+
+    def close(self) -> None:
+        """Close the file. Further questions fail."""
+        self._connection.close()
+
+    def rows(self, query: str, shape: Any, *values: object) -> Iterator[tuple[Any, ...]]:
+        """The rows that have the types of `shape` (a tuple type). Damage of the file ends them, and is noted."""
+        self._looks = bad = 0
+        try:
+            for number, row in enumerate(self._connection.execute(query, values)):
+                if number >= MAX_ROWS:
+                    raise sqlite3.DatabaseError("it has no end")
+                try:
+                    yield msgspec.convert(row, shape)
+                except msgspec.ValidationError:
+                    bad += 1
+        except _DAMAGE as error:
+            why = "reading it takes for ever" if "interrupted" in str(error) else error
+            self._problem(f"{self._name} is damaged ({why}): something is missing")
+        if bad:
+            table = re.search(r"FROM (\w+)", query)
+            self._problem(f"{self._name} is damaged: rows of {table[1] if table else 'a table'} are not what they "
+                          "should be, and left out")
+
+    def content(self, key: bytes) -> bytes | None:
+        """The content with that hash; None where it is missing or is not what was written."""
+        shape = tuple[Annotated[int, msgspec.Meta(ge=0, le=MAX_BLOB)], bytes]
+        for size, data in self.rows("SELECT size, data FROM blobs WHERE hash=?", shape, key):
+            content = _unpacked(data, size)
+            if content is not None and content_hash(content) == key:
+                return content
+            self._problem(f"content {key.hex()[:12]} is damaged")
+            return None
+        self._problem(f"content {key.hex()[:12]} is missing")
+        return None
+
+    def _look(self) -> int:
+        self._looks += 1
+        return int(self._looks > MAX_LOOKS)
+
+
+def _unpacked(data: bytes, size: int) -> bytes | None:
+    """What `data` unpacks to, if that is `size` bytes. A frame says its size itself, and is believed by the library."""
+    try:
+        if zstandard.frame_content_size(data) != size:
+            return None
+        return zstandard.ZstdDecompressor().decompress(data, max_output_size=size) if size else b""
+    except (zstandard.ZstdError, MemoryError):
+        return None
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    """Open read-only; where the folder cannot be written to, a database in WAL mode needs `immutable`."""
+    try:
+        plain_file(path.parent, path.name)
+        for beside in _BESIDE:
+            if path.with_name(path.name + beside).is_symlink() or path.with_name(path.name + beside).exists():
+                plain_file(path.parent, path.name + beside)
+    except (NotAFileOfIt, OSError) as unsafe:
+        raise RecordingError(f"{path} is not a recording: {unsafe}") from None
+    error: Exception | None = None
+    for options in ("mode=ro", "mode=ro&immutable=1"):
+        connection = sqlite3.connect(f"{path.absolute().as_uri()}?{options}", uri=True, check_same_thread=False)
+        try:
+            connection.text_factory = _text
+            connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_BLOB)
+            connection.execute("PRAGMA trusted_schema=OFF")
+            _refuse_what_is_no_table(connection)
+            connection.execute("SELECT value FROM meta LIMIT 1").fetchone()
+            return connection
+        except _DAMAGE as failure:
+            error = failure
+            connection.close()
+    what = "is not a recording" if re.search("not a database|no such table|no table", str(error)) else "cannot be read"
+    raise RecordingError(f"{path} {what}: {error}")
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode("utf-8", "replace")
+
+
+def _refuse_what_is_no_table(connection: sqlite3.Connection) -> None:
+    """A view or a computed column in the place of a table would run what the recording says, perhaps without end."""
+    marks = ",".join("?" * len(_TABLES))
+    query = f"SELECT name, type, rootpage FROM sqlite_master WHERE name COLLATE NOCASE IN ({marks}) LIMIT 100"
+    for name, kind, page in connection.execute(query, _TABLES).fetchall():
+        columns = connection.execute("SELECT hidden FROM pragma_table_xinfo(?)", (name,)).fetchall()
+        if (kind == "table" and not page) or kind == "view" or any(hidden for hidden, in columns):
+            raise sqlite3.DatabaseError(f"{name} is no table of a recording")

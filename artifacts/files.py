@@ -1,0 +1,37 @@
+"""The files of a recording: only what lies inside its folder, as a plain file, is opened.
+
+A recording may come from anybody. A link in it would lead a reader to somebody else's files (SQLite even makes files
+beside what it opens), and a pipe would keep a reader waiting for ever.
+"""
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+
+class NotAFileOfIt(Exception):
+    """What is named is no plain file inside of the recording; the message says what it is."""
+
+
+def plain_file(folder: Path, name: str) -> Path:
+    """The path of a file of the recording in `folder`, by its name relative to it. Raises NotAFileOfIt."""
+    parts = name.split("/")
+    if not name or any(part in ("", ".", "..") or "\0" in part or "\\" in part for part in parts):
+        raise NotAFileOfIt(f"{name!r} is no file inside of the recording")
+    path = folder
+    for number, part in enumerate(parts, 1):
+        path /= part
+        _check(path, is_last=number == len(parts))
+    return path
+
+
+def _check(path: Path, is_last: bool) -> None:
+    try:
+        mode = os.lstat(path).st_mode
+    except OSError as error:
+        raise NotAFileOfIt(f"{path}: {error.strerror}") from error
+    if stat.S_ISLNK(mode):
+        raise NotAFileOfIt(f"{path} is a link, which a recording does not have")
+    if not (stat.S_ISREG if is_last else stat.S_ISDIR)(mode):
+        raise NotAFileOfIt(f"{path} is no {'plain file' if is_last else 'folder'}")
