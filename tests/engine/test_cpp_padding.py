@@ -144,3 +144,24 @@ def test_gradients_of_a_padding_that_wraps_around():
     mine, = torch.autograd.grad(ptdebug.compile(loss)(x), x)
     expected, = torch.autograd.grad(loss(x), x)
     torch.testing.assert_close(mine, expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("size, pad", [
+    ((2, 40), (3, 0)), ((2, 3, 9), (8, 8)), ((2, 3, 5, 40), (2, 3, 1, 4)), ((3, 5, 7), (6, 4, 0, 2)),
+    ((1, 3, 1, 4), (3, 0, 0, 0)),
+    ((2, 2, 3, 4, 20), (1, 2, 3, 0, 2, 1)), ((2, 7, 34, 33), (4, 5, 1, 2, 6, 6)), ((1, 1, 2, 2, 2), (1, 1, 1, 1, 1, 1)),
+])
+def test_gradients_of_paddings_that_reflect(size, pad, dtype):
+    x = torch.randn(size, dtype=dtype)
+
+    def gradient(function):
+        leaf = x.clone().requires_grad_()
+        result = function(leaf)
+        weight = torch.arange(result.numel(), dtype=dtype).reshape(result.shape).sin()
+        return torch.autograd.grad(result, leaf, weight)[0]
+
+    function = ptdebug.compile(lambda x: F.pad(x, pad, mode="reflect"))
+    eager, ours = gradient(lambda x: F.pad(x, pad, mode="reflect")), gradient(function)
+    torch.testing.assert_close(ours, eager, rtol=1e-5 if dtype is torch.float32 else 1e-13, atol=1e-6)
+    assert ours.stride() == eager.stride()

@@ -209,6 +209,22 @@ def test_other_products_are_the_librarys(program):
     assert calls(lines, "bmm") + calls(lines, "mm") == 1
 
 
+@pytest.mark.parametrize("rows, loops", [(1, True), (2, True), (4, False)])
+@pytest.mark.parametrize("dtype", [torch.int8, torch.uint8])
+def test_few_rows_with_a_matrix_of_bytes(rows, loops, dtype):
+    generator = torch.Generator().manual_seed(0)
+    x, scale = torch.randn(rows, 200, generator=generator), torch.rand(96, generator=generator)
+    weight = torch.randint(-128, 127, (96, 200), generator=generator).to(dtype)
+    for program, matrix in ((lambda x, w, s: F.linear(x, w.to(x.dtype)) * s, weight),
+                            (lambda x, w, s: (x @ w.to(x.dtype)) * s, weight.t().contiguous())):
+        results, lines, _ = compiled(program, x, matrix, scale)
+        exact, eager = program(x.double(), matrix, scale.double()), program(x, matrix, scale)
+        assert (results[0] - exact).abs().max() <= 2 * (eager - exact).abs().max()
+        assert (calls(lines, "mm") + calls(lines, "product") == 0) == loops
+    results, lines, _ = compiled(lambda x, w: x @ (w * 2).to(x.dtype).t(), x, weight)
+    assert calls(lines, "mm") + calls(lines, "product") > 0
+
+
 # ---- convolutions
 class Block(nn.Module):
     """What convolutions stand between: normalization, pooling, a residual, a concatenation, an upsampling."""

@@ -1,6 +1,7 @@
 """The maximum of windows without its places: eager's values to the bit, NaN, infinities and signed zeros included."""
 from __future__ import annotations
 
+import ptdebug
 import pytest
 import torch
 import torch.nn.functional as F
@@ -69,3 +70,29 @@ def test_two_passes_read_less_than_one():
     assert loads(lambda x: F.avg_pool2d(x, 7, 2, 3), x) == 7 + 7
     assert loads(lambda x: F.avg_pool2d(x, 3, 1, 1), x) == 9  # as do these in one
     assert loads(lambda x: F.avg_pool2d(x, 5), x) == 25
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("options", [(3, 2, 1), (2, 2), (3, 1, 1, 1, True), (3, 2, 1, 2), (2, 1), (2, 3)], ids=str)
+def test_places_and_gradients_of_maxima(options, dtype):
+    """Where windows overlap, too; with NaNs, and windows of nothing but the least value."""
+    for size in ((2, 3, 9, 40), (1, 2, 5, 6, 7)):
+        pool = F.max_pool2d if len(size) == 4 else F.max_pool3d
+        plain = torch.randn(size).to(dtype)
+        with_nan, lowest = plain.round(), torch.full_like(plain, -torch.inf)
+        with_nan[with_nan > 1], lowest[..., 3] = torch.nan, 1
+        for x in (plain, with_nan, lowest):
+            def results(pooled, x=x):
+                leaf = x.clone().requires_grad_()
+                values, places = pooled(leaf)
+                weight = torch.arange(values.numel(), dtype=dtype).sin().reshape(values.shape)
+                return values.detach(), places, torch.autograd.grad(values, leaf, weight)[0]
+
+            def function(x, pool=pool):
+                return pool(x, *options, return_indices=True)
+
+            mine, eager = results(ptdebug.compile(function)), results(function)
+            assert torch.equal(mine[1], eager[1]) and mine[2].stride() == eager[2].stride()
+            torch.testing.assert_close(mine[0], eager[0], rtol=0, atol=0, equal_nan=True)
+            loose = {"rtol": 0.1, "atol": 0.05} if dtype is torch.bfloat16 else {"rtol": 0, "atol": 0}
+            torch.testing.assert_close(mine[2], eager[2], **loose)

@@ -86,3 +86,26 @@ def test_the_text_of_a_scan_and_what_the_verifier_refuses():
     ):
         with pytest.raises(VerifyError, match=message):
             verify_body(parse_body(wrong), program.buffers)
+
+
+@pytest.mark.parametrize("columns", [15, 16, 63, 64, 65, 200, 1031])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.int32], ids=str)
+def test_rows_in_blocks(columns, dtype):
+    x = torch.randn(5, columns, generator=torch.Generator().manual_seed(0))
+    x = (x * 9).to(dtype) if dtype is torch.int32 else (x * 0.1 + 1).to(dtype)
+    source = check_kernels(lambda x: (x.cumsum(-1), x.cumprod(1) * 2, (x + 1).cumsum(0)), x).source.text
+    assert ("= scan_block<" in source) == (dtype is torch.float32 and columns >= 16)
+    made = check_kernels(lambda x: x.cumsum(-1), x, overrides={"scan:*": "one by one"})
+    assert "= scan_block<" not in made.source.text
+
+
+def test_products_of_zeros_infinities_and_the_least_numbers():
+    least, inf = 1e-45, torch.inf
+    rows = [[inf, *[least] * 12], [1e38] * 9 + [least] * 4, [0.0, *[3e38] * 12], [1.0] * 7 + [0.0, inf] + [2.0] * 4,
+            [-1.0, 0.0] + [-2.0] * 11, [torch.nan] + [0.0] * 12, [-0.0] * 13]
+    x = torch.tensor(rows).repeat(1, 3)
+    made = built(lambda x: (x.cumprod(1), x.cumsum(1)), x)
+    assert made.source.text.count("= scan_block<") == 2
+    for ours, eager in zip(made(x), (x.cumprod(1), x.cumsum(1))):
+        torch.testing.assert_close(ours, eager, rtol=1e-6, atol=0, equal_nan=True)
+        assert torch.equal(ours.signbit() | ours.isnan(), eager.signbit() | eager.isnan())

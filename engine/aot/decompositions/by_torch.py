@@ -41,6 +41,5 @@ BY_TORCH = frozenset(
     silu_backward smooth_l1_loss_backward softplus_backward tanh_backward
     threshold_backward native_batch_norm_backward batch_norm_backward
     diagonal_backward select_backward slice_backward unfold_backward
-    reflection_pad1d_backward reflection_pad2d_backward reflection_pad3d_backward
     """.split()
 )

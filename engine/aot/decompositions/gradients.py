@@ -5,6 +5,7 @@ torch's references say the same of numbers; of what overflows on the way they do
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -72,3 +73,27 @@ def binary_cross_entropy_backward(
     result = grad * (x - target) / ((1 - x) * x).clamp_min(LEAST)
     result = result if weight is None else result * weight
     return result / x.numel() if reduction == MEAN else result
+
+
+def _max_pool_backward(rank: int) -> Callable[..., Any]:
+    def max_pool_backward(
+        grad: torch.Tensor, x: torch.Tensor, kernel: Sequence[int], stride: Sequence[int], padding: Sequence[int],
+        dilation: Sequence[int], ceil_mode: bool, indices: torch.Tensor,
+    ) -> Any:
+        """Where windows overlap, each gives its gradient to one element, in the order of ATen's kernel; asking for
+        each element which windows chose it takes several loads, along no line of memory."""
+        wide = grad.dtype in (torch.float32, torch.float64)
+        if grad.device.type != "cpu" or not (wide and x.is_contiguous() and indices.is_contiguous()):
+            return NotImplemented
+        sizes, steps, widths = ([*given] * (rank // len(given)) for given in (kernel, stride or kernel, dilation))
+        if not any(width * (size - 1) >= step for size, step, width in zip(sizes, steps, widths)):
+            return NotImplemented
+        plane, windows = ((*tensor.shape[:-rank], math.prod(tensor.shape[-rank:])) for tensor in (x, indices))
+        start = torch.zeros(plane, dtype=grad.dtype, device=grad.device)
+        return start.scatter_add(-1, indices.reshape(windows), grad.reshape(windows)).view(x.shape)
+
+    return max_pool_backward
+
+
+for _rank in (2, 3):
+    own(getattr(aten, f"max_pool{_rank}d_with_indices_backward").default)(_max_pool_backward(_rank))

@@ -1,10 +1,16 @@
-"""What is traced in the place of `torch.nn.functional.pad`: a padding that wraps around, as part of a repetition."""
+"""Paddings: what is traced in the place of `torch.nn.functional.pad`, a padding that wraps around as part of a
+repetition; and the gradients of those that reflect."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import torch
+
+from .composite import own
+
+aten = torch.ops.aten
 
 
 def pad(x: torch.Tensor, pad: Sequence[Any], mode: str = "constant", value: float | None = None) -> torch.Tensor:
@@ -39,3 +45,41 @@ def _wraps_once(x: torch.Tensor, pad: Sequence[Any]) -> bool:
     if len(pad) not in (2, 4, 6) or rank - len(pad) // 2 not in (1, 2):
         return False
     return all(0 <= n <= x.shape[dim] for dim, *wide in _sides(x, pad) for n in wide)
+
+
+@own(*[getattr(aten, f"reflection_pad{rank}d_backward").default for rank in (1, 2, 3)])
+def reflection_pad_backward(grad: torch.Tensor, x: torch.Tensor, padding: Sequence[Any]) -> Any:
+    """One dimension after the other, the inside and both edges folded onto it; torch's reference reads at indices, for
+    all pairs (and triples) of edges."""
+    if not all(type(n) is int and n >= 0 for n in padding):
+        return NotImplemented
+    for dim, before, after in _sides(x, padding):
+        fold = _folded_in_parts if dim == len(x.shape) - 3 else _folded
+        grad = fold(grad, dim, x.shape[dim], before, after)
+    return grad
+
+
+def _folded(grad: torch.Tensor, dim: int, size: Any, before: int, after: int) -> torch.Tensor:
+    """The inside, and what is folded onto it, of all elements: one loop does so for two dimensions."""
+    total, inner = grad.narrow(dim, before, size), 2 * (len(grad.shape) - 1 - dim)
+    for width, start, first in ((before, 0, 1), (after, before + size, size - 1 - after)):
+        if width:
+            edge = grad.narrow(dim, start, width).flip(dim)
+            total = total + aten.constant_pad_nd(edge, [0] * inner + [first, size - first - width])
+    return total
+
+
+def _folded_in_parts(grad: torch.Tensor, dim: int, size: Any, before: int, after: int) -> torch.Tensor:
+    """The same, where each part of the result has a loop of its own, which reads no more than it needs. What is folded
+    is in memory then: for three dimensions one loop would sum 27 values."""
+    if type(size) is not int:
+        return _folded(grad, dim, size, before, after)
+    parts = []
+    for start, end in pairwise(sorted({0, 1, 1 + before, size - 1 - after, size - 1, size})):
+        part = grad.narrow(dim, before + start, end - start)
+        if 1 <= start and end <= 1 + before:
+            part = part + grad.narrow(dim, before + 1 - end, end - start).flip(dim)
+        if size - 1 - after <= start and end <= size - 1:
+            part = part + grad.narrow(dim, before + 2 * size - 1 - end, end - start).flip(dim)
+        parts.append(part)
+    return torch.cat(parts, dim)

@@ -17,13 +17,8 @@ INLINE double fused_double(double a, double b, double c) { return __builtin_fma(
 #else
 INLINE double fused_double(double a, double b, double c) { return a * b + c; }
 #endif""",
-    "exp_double": """\
-INLINE double exp_double(double x) {  // the power of two in two factors; the second is 0 where nothing is left
-  bool none = x < -745.14;
-  double low = none ? -708.0 : x, clipped = low > 710.0 ? 710.0 : low, magic = 6755399441055744.0;
-  double j = fused_double(clipped, 1.4426950408889634, magic), n = j - magic, half = fused_double(n, 0.5, magic);
-  double f = fused_double(n, -0.6931471803691238, clipped);
-  f = fused_double(n, -1.9082149292705877e-10, f);
+    "exp_near": """\
+INLINE double exp_near(double f) {  // up to half of a logarithm of 2 from 0
   double p = 2.0918137737642736e-09;
   p = fused_double(p, f, 2.5110049204818658e-08);
   p = fused_double(p, f, 2.75572632790885e-07);
@@ -36,9 +31,27 @@ INLINE double exp_double(double x) {  // the power of two in two factors; the se
   p = fused_double(p, f, 0.1666666666666668);
   p = fused_double(p, f, 0.5);
   p = fused_double(p, f, 1.0);
+  return fused_double(p, f, 1.0);
+}""",
+    "exp_double": """\
+INLINE double exp_double(double x) {  // the power of two in two factors; the second is 0 where nothing is left
+  bool none = x < -745.14;
+  double low = none ? -708.0 : x, clipped = low > 710.0 ? 710.0 : low, magic = 6755399441055744.0;
+  double j = fused_double(clipped, 1.4426950408889634, magic), n = j - magic, half = fused_double(n, 0.5, magic);
+  double f = fused_double(n, -0.6931471803691238, clipped);
+  f = fused_double(n, -1.9082149292705877e-10, f);
   int64 first = double_bits(half), second = double_bits(j) - first;
   double scale = bits_double((second + 1023) << 52);
-  return fused_double(p, f, 1.0) * bits_double((first + 1023) << 52) * (none ? 0.0 : scale);
+  return exp_near(f) * bits_double((first + 1023) << 52) * (none ? 0.0 : scale);
+}""",
+    "sigmoid_double": """\
+INLINE double sigmoid_double(double x) {  // 1 / (1 + exp(-x)), where exp is as above: one factor is enough for a 1 more
+  double low = x > 708.0 ? -708.0 : -x, clipped = low > 710.0 ? 710.0 : low;
+  double j = fused_double(clipped, 1.4426950408889634, 6755399441055744.0), n = j - 6755399441055744.0;
+  double f = fused_double(n, -0.6931471803691238, clipped);
+  f = fused_double(n, -1.9082149292705877e-10, f);
+  double half = bits_double((double_bits(j) + 1022) << 52);
+  return 1.0 / fused_double(exp_near(f) * 2.0, half, 1.0);
 }""",
     "log_double": """\
 INLINE double log_double(double a) {

@@ -21,7 +21,7 @@ from torch.utils._sympy.functions import FloorDiv, Mod, PythonMod
 
 from ....artifacts.context import CompileContext
 from ...ir.ir import Axis, Statement
-from .nests import Part
+from .nests import Part, dependent
 
 LONG = 16  # elements of the longest piece, at least
 MOST = 5  # pieces
@@ -116,17 +116,35 @@ def pieces_of(parts: Sequence[Part], loop: Axis, kernel: str, context: CompileCo
     ends = [0, *cuts, extent]
     if not cuts or max(b - a for a, b in pairwise(ends)) < LONG:
         return []
-    statements = (len(cuts) + 1) * sum(len(p.statements) for p in parts)
+    pieces = [Piece(first, last, {(c.part.key, c.statement.name): c.holds(first) for c in comparisons},
+                    {q.found: q.value(first, loop) for q in quotients})
+              for first, last in pairwise(ends)]
+    statements = sum(_left(part, loop, piece.known) for piece in pieces for part in parts)
     few = len(cuts) < MOST and statements <= STATEMENTS
     chosen = context.decide(
         "pieces", f"{kernel}:{parts[0].body.name}", ("pieces", "whole"), "pieces" if few else "whole",
         f"masks or remainders along {loop.symbol} change at {', '.join(map(str, cuts))}"
         + ("" if few else f": {len(cuts) + 1} loops of {statements} statements"))
-    if chosen == "whole":
-        return []
-    return [Piece(first, last, {(c.part.key, c.statement.name): c.holds(first) for c in comparisons},
-                  {q.found: q.value(first, loop) for q in quotients})
-            for first, last in pairwise(ends)]
+    return pieces if chosen == "pieces" else []
+
+
+def _left(part: Part, loop: Axis, known: Mapping[tuple[int, str], bool]) -> int:
+    """How many statements of `part` are left in a piece, where masks that are false hide what they choose; those that
+    are the same for all elements stand before the loop."""
+    values, made = folded(part, known), {s.name: s for s in part.statements if s.name}
+    wanted = [s for s in part.statements if not s.name or s.op == "reduce"]
+    seen: set[str] = set()
+    while wanted:
+        s = wanted.pop()
+        used = [*s.args, *([s.mask] if s.mask else []), *[x.name for x in (s.index.free_symbols if s.index else ())]]
+        if s.mask and values.get(s.mask) is False:
+            used = []
+        elif s.op == "where" and isinstance(values.get(s.args[0]), bool):
+            used = [s.args[1 if values[s.args[0]] else 2]]
+        new = {name for name in used if name in made and name not in values} - seen
+        seen |= new
+        wanted += [made[name] for name in new]
+    return len(seen & dependent(part.body, frozenset((loop.symbol,)))) + len(part.stores)
 
 
 def _quotients(parts: Sequence[Part], loop: Axis) -> list[Quotient]:

@@ -21,9 +21,11 @@ from ...ir.affine import axis_symbol
 from ...ir.body_affine import static
 from ...ir.ir import Axis, Group, KernelSignature, Program, Statement
 from .dtypes import ctype
+from .half_precision import write_half_rows
 from .indices import c_expression
+from .loop_headers import lane_end, lane_header, loop_header
 from .loop_shape import CHUNKS, LANES, Shape, lane_width, loop_shape, prefers_lanes
-from .nest_writer import NestWriter, lane_end, lane_header, loop_header
+from .nest_writer import NestWriter
 from .nests import Nest, nests_of
 from .nontemporal_stores import stored_past_cache
 from .prefetch import Prefetch, prefetched_rows
@@ -73,6 +75,8 @@ class Kernel:
         self.prefetch: Prefetch | None = None  # of the next row, in the last loop
         self.asked_for: set[tuple[object, ...]] = set()  # rows of tables that are prefetched
         self.blocks: dict[str, str] = {}  # the arrays in which the loop that is being written has parts of them
+        self.floats: dict[tuple[object, ...], str] = {}  # and those in which they are floats, by (op, buffer, index)
+        self.rows: dict[tuple[str, sympy.Expr], str] = {}  # and rows of floats that all loops share, by (buffer, index)
         self.places: Mapping[sympy.Basic, sympy.Expr] = {}  # what remainders are in a piece of the innermost loop
         self.owner: Statement | None = None  # the index that says which thread does an iteration
         self.changes: dict[str, int] = {}  # buffer -> stores so far: what was loaded before one is not what is there
@@ -169,6 +173,8 @@ class Kernel:
                 size = scratch.elements * (self.width if self.lane is not None else 1)
                 kind = ctype(self.local[name]).value
                 self.writer.line(f"{kind} {buffer_name(name)}[{size}];", [ref("loop_ir", "", name)])
+            if self.tile is None:
+                write_half_rows(self)
             with self._rows_of_tile():
                 for nest in self.nests:
                     self._nest(nest, self.lane)

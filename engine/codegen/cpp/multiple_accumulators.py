@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import sympy
+import torch
 
 from ...ir.ir import Axis
 from .dtypes import ctype
@@ -36,7 +37,8 @@ def stripes_of(nest: NestWriter, reductions: Sequence[Reduction]) -> int:
     """
     row = nest.loops[-1].extent
     extent = int(row) if row.is_Integer else 0
-    one = VECTOR // min([4, *[ctype(s.dtype).bytes for p in nest.nest.parts for s in p.loads]])
+    loaded = {s.dtype for p in nest.nest.parts for s in p.loads if s.dtype is not torch.float16}  # halves become floats
+    one = VECTOR // min([4, *[ctype(dtype).bytes for dtype in loaded]])
     if 1 < extent <= MOST:
         return extent
     plain = all(len(r.accumulator.fields) == 1 for r in reductions)  # cheap to join

@@ -10,13 +10,16 @@ import sympy
 import torch
 
 from ...ir.ir import Axis, Statement
+from .blocked_scans import write_scan_blocks
 from .dtypes import ctype
 from .gather_prefetch import gathered_rows, write_gathered
+from .half_precision import write_half_blocks
 from .index_set_splitting import Piece, folded, pieces_of
 from .indices import c_expression
+from .loop_headers import loop_header
 from .loop_shape import CHUNKS
 from .multiple_accumulators import VECTOR, Stripes, stripes_of
-from .nests import Nest, Part
+from .nests import Nest, Part, position_of
 from .nontemporal_stores import write_blocks
 from .prefetch import write_prefetching
 from .reductions import Accumulator, Place
@@ -35,22 +38,6 @@ STRIPE = 32  # elements of a block that a stripe may take, where there are many 
 SHORT = 256  # elements of a row for which no block is made, where a nest has several rows
 WORTH_THREADS = 8192  # elements of a piece of a loop that threads share
 LANE_BLOCK = 32  # the same for sums over rows, in lane mode, where every lane adds one element of each row
-
-
-def loop_header(a: Axis, first: str = "0", last: str = "") -> str:
-    """The loop over an axis."""
-    return f"for (int64 {a.symbol} = {first}; {a.symbol} < {last or c_expression(a.extent)}; {a.symbol}++)"
-
-
-def lane_header(a: Axis, width: str) -> str:
-    """The loop over blocks of lanes of an axis."""
-    return f"for (int64 {a.symbol}_0 = 0; {a.symbol}_0 < {c_expression(a.extent)}; {a.symbol}_0 += {width})"
-
-
-def lane_end(a: Axis, width: str) -> str:
-    """Where the block of lanes ends."""
-    g, extent = a.symbol, c_expression(a.extent)
-    return f"const int64 {g}_1 = {g}_0 + {width} < {extent} ? {g}_0 + {width} : {extent};"
 
 
 @dataclass
@@ -98,7 +85,7 @@ class NestWriter:
         reduces = [(p, s) for p in self.nest.parts for s in p.statements if s.op == "reduce"]
         wide = bool(reduces) and self._sums_are_long()
         for part, s in reduces:
-            if _position_of(part, s) is not None:
+            if position_of(part, s) is not None:
                 continue
             operand = next(x.dtype for x in part.body.statements if x.name == s.args[0])
             values = (ctype(operand).value, ctype(s.dtype).value)
@@ -184,7 +171,8 @@ class NestWriter:
                 if s.op == "reduce":
                     self._update(part, s)
                 elif s.op == "scan":
-                    self._advance(part, s)
+                    if self.scopes.get(("value", part.key, s.name)) is None:
+                        self._advance(part, s)
                 else:
                     self.statements.emit(part, s)
             if depth == len(self.loops) - 1:
@@ -217,9 +205,6 @@ class NestWriter:
         innermost = depth == len(self.loops) - 1
         if a is self.lane:
             first, last = f"{a.symbol}_0", f"{a.symbol}_1"
-        if innermost and self.stripes is not None:
-            self.stripes.loops(a, first, last)
-            return
         pieces: list[Piece] = []
         if innermost and (first, last) == ("0", "") and not (self.reductions or self.lane is not None):
             alone = depth == 0 and not self.kernel.outer_names
@@ -228,13 +213,19 @@ class NestWriter:
             with self.scopes.open():
                 self.kernel.places = piece.places
                 self._assume(piece, a)
+                if write_scan_blocks(self, a, str(piece.first), str(piece.last)):
+                    continue
                 self.pragma(depth, innermost, piece.last - piece.first < WORTH_THREADS)
                 with self.scopes.open(), self.writer.block(loop_header(a, str(piece.first), str(piece.last))):
                     self._loop_tree(depth + 1, "0", "")
         self.kernel.places = {}
-        if pieces:
+        if pieces or (innermost and write_half_blocks(self, a, depth, first, last)):
             return
-        if innermost and (write_blocks(self, a, depth) or write_prefetching(self, a, depth)):
+        if innermost and self.stripes is not None:
+            self.stripes.loops(a, first, last)
+            return
+        if innermost and (write_scan_blocks(self, a, first, last) or write_blocks(self, a, depth)
+                          or write_prefetching(self, a, depth)):
             return
         rest = several_rows(self, a, depth, first, last) if takes_several(self, depth) else first
         if rest:
@@ -253,6 +244,15 @@ class NestWriter:
             for name in outer:
                 self.scopes.put(("value", part.key, name), self.statements.value(part, str(values[name])))
             self.statements.starts(part, [s for s in part.statements if s.op == "load" and s.mask in outer], a)
+
+    def loop_in_block(self, a: Axis, depth: int, first: str, last: str) -> None:
+        """The innermost loop over the block from `first` to `last`."""
+        if self.stripes is not None:
+            self.stripes.loops(a, first, last)
+            return
+        self.pragma(depth, innermost=True, short=True)
+        with self.scopes.open(), self.writer.block(loop_header(a, first, last)):
+            self.innermost()
 
     def innermost(self) -> None:
         """The statements of the innermost loop."""
@@ -278,8 +278,7 @@ class NestWriter:
 
     def pragma(self, depth: int, innermost: bool, short: bool = False) -> None:
         """Say how the loop at `depth` may run, where that is not one point after the other; no threads if `short`."""
-        shared = depth == 0 and self.threads and not self.reductions and not self.in_order and not self.scatters
-        shared = shared and not short
+        shared = self.shares(depth) and not short
         vector = innermost and not self.in_order
         if not (shared or vector):
             return
@@ -291,6 +290,10 @@ class NestWriter:
         if shared:
             words.append("schedule(static)" + self.kernel.shape.condition)
         self.writer.line(" ".join(words))
+
+    def shares(self, depth: int) -> bool:
+        """Whether threads share the loop at `depth`."""
+        return depth == 0 and self.threads and not (self.reductions or self.in_order or self.scatters)
 
     def _checks_inside(self, depth: int) -> bool:
         """Whether the loop at `depth` checks indices: one that only uses them needs no flag in each lane."""
@@ -460,7 +463,7 @@ class NestWriter:
             self.scopes.put(key, self._named_result(r, r.statement, text))
         for part in self.nest.parts:
             for s in part.statements:
-                found = _position_of(part, s)
+                found = position_of(part, s)
                 if found is not None:
                     r = next(r for r in self.reductions if r.part is part and r.statement is found)
                     text = self._at(r.name)("")
@@ -496,11 +499,3 @@ def _loads_doubles(part: Part) -> bool:
 
 def _now(name: str) -> Place:
     return lambda suffix: f"{name}{suffix}_now"
-
-
-def _position_of(part: Part, s: Statement) -> Statement | None:
-    """The reduction of `part` that finds where the maximum (or minimum) `s` stands, and so what it is."""
-    if s.op != "reduce" or s.mode not in ("max", "min"):
-        return None
-    wanted = ("reduce", f"arg{s.mode}", s.args)
-    return next((x for x in part.statements if (x.op, x.mode, x.args) == wanted), None)

@@ -84,7 +84,7 @@ def _abs_integer(a: list[str], kind: str) -> str:
 
 
 def _sigmoid(a: list[str], kind: str) -> str:
-    return f"sigmoid_float({a[0]})" if kind == "float" else f"1.0 / (1.0 + exp_double({_neg(a, kind)}))"
+    return f"sigmoid_float({a[0]})" if kind == "float" else f"sigmoid_double({a[0]})"
 
 
 def _rsqrt(a: list[str], kind: str) -> str:

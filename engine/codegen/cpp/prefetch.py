@@ -96,6 +96,18 @@ def write_prefetching(nest: NestWriter, loop: Axis, depth: int) -> bool:
     return True
 
 
+def prefetch_block(nest: NestWriter, start: str, stop: str) -> None:
+    """Write the fetches of a block of the next row, if the last loop is written in blocks for another reason."""
+    prefetch = nest.kernel.prefetch
+    if prefetch is None or nest.nest is not prefetch.nest:
+        return
+    at = nest.scopes.name("ahead")
+    for buffer, index, size in prefetch.reads:
+        place = c_expression(index.xreplace({nest.loops[-1].symbol: sympy.Symbol(at, integer=True)}))
+        header = f"for (int64 {at} = {start}; {at} < {stop}; {at} += {LINE // size})"
+        nest.writer.line(f"{header} __builtin_prefetch({buffer_name(buffer)} + {place});")
+
+
 def _plain(nest: Nest) -> bool:
     """Whether the loop may be cut anywhere: nothing is reduced or checked in it, and no stores meet."""
     statements = [s for p in nest.parts for s in p.statements]

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import re
 
+from .blocked_scans import SCAN_BLOCKS
 from .double_math import DOUBLE_MATH
 from .float_math import FLOAT_MATH
+from .half_precision import HALVES
 from .nontemporal_stores import PAST_CACHE
 from .vector_math import CALLED_MATH
 
@@ -120,16 +122,36 @@ INLINE void transposed_block(const uint16* from, int64 stride, uint16* to, int64
     *(line8*)(to + (2 * k + 1) * wide) = __builtin_shuffle(a[k], a[k + 4], (order8){4, 5, 6, 7, 12, 13, 14, 15});
   }
 }
+typedef uint8 bytes16 __attribute__((vector_size(16), aligned(1), may_alias));
+typedef signed char order16 __attribute__((vector_size(16)));
+INLINE void riffled(const bytes16* a, bytes16* b) {  // four times: what was at row i, column j is at row j, column i
+  #pragma GCC unroll 8
+  for (int k = 0; k < 8; k++) {
+    b[2 * k] = __builtin_shuffle(a[k], a[k + 8], (order16){0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23});
+    b[2 * k + 1] = __builtin_shuffle(
+        a[k], a[k + 8], (order16){8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31});
+  }
+}
+INLINE void transposed_block(const uint8* from, int64 stride, uint8* to, int64 wide) {  // 16 x 16 bytes
+  bytes16 a[16], b[16];
+  #pragma GCC unroll 16
+  for (int k = 0; k < 16; k++) a[k] = *(const bytes16*)(from + k * stride);
+  riffled(a, b), riffled(b, a), riffled(a, b), riffled(b, a);
+  #pragma GCC unroll 16
+  for (int k = 0; k < 16; k++) *(bytes16*)(to + k * wide) = a[k];
+}
 template <int BYTES> struct Lines { typedef float type; };
 template <> struct Lines<2> { typedef uint16 type; };
+template <> struct Lines<1> { typedef uint8 type; };
 template <typename T>  // to[wide * i + j] = from[stride * j + i]
 static __attribute__((noinline)) void transposed(
     const T* from, int64 stride, T* to, int64 wide, int64 rows, int64 columns) {
   typedef typename Lines<sizeof(T)>::type line;
-  const bool lines = sizeof(T) == 4 || sizeof(T) == 2, down = rows > columns;  // the shorter way first: whole lines
-  const int64 last_row = lines ? rows / 8 * 8 : 0, last_column = lines ? columns / 8 * 8 : 0;
-  for (int64 a = 0; a < (down ? last_row : last_column); a += 8) {
-    for (int64 b = 0; b < (down ? last_column : last_row); b += 8) {
+  const bool lines = sizeof(T) <= 4, down = rows > columns;  // the shorter way first: whole lines
+  const int64 block = sizeof(T) == 1 ? 16 : 8;
+  const int64 last_row = lines ? rows / block * block : 0, last_column = lines ? columns / block * block : 0;
+  for (int64 a = 0; a < (down ? last_row : last_column); a += block) {
+    for (int64 b = 0; b < (down ? last_column : last_row); b += block) {
       const int64 i = down ? a : b, j = down ? b : a;
       transposed_block((const line*)(from + stride * j + i), stride, (line*)(to + wide * i + j), wide);
     }
@@ -176,28 +198,10 @@ INLINE uint16 float_to_bfloat16(float x) {  // to nearest, ties to even
   uint32 rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
   return (uint16)(x != x ? 0x7fc0u : rounded);
 }""",
-    "half_to_float": """\
-INLINE float half_to_float(uint16 x) {  // 2^112 moves the exponent, subnormals come out exact
-  uint32 magnitude = (uint32)(x & 0x7fff) << 13;
-  float scaled = bits_float((int32)magnitude) * 0x1p112f;
-  uint32 bits = magnitude >= (0x7c00u << 13) ? magnitude | 0x7f800000u : (uint32)float_bits(scaled);
-  return bits_float((int32)(bits | ((uint32)(x & 0x8000) << 16)));
-}""",
-    "float_to_half": """\
-INLINE uint16 float_to_half(float x) {  // to nearest, ties to even
-  uint32 bits = (uint32)float_bits(x);
-  uint32 sign = (bits >> 16) & 0x8000u;
-  uint32 magnitude = bits & 0x7fffffffu;
-  uint32 normal = (magnitude - 0x38000000u + 0xfffu + ((magnitude >> 13) & 1u)) >> 13;
-  uint32 subnormal = (uint32)float_bits(bits_float((int32)magnitude) + 0.5f) - 0x3f000000u;
-  uint32 special = magnitude > 0x7f800000u ? 0x7e00u : 0x7c00u;
-  uint32 half = magnitude < 0x38800000u ? subnormal : normal;
-  return (uint16)(sign | (magnitude >= 0x47800000u ? special : half));
-}""",
     "minimum": """\
-template <typename T> INLINE T minimum(T a, T b) { return a != a ? a : b != b ? b : a < b ? a : b; }""",
+template <typename T> INLINE T minimum(T a, T b) { return (a != a) | (a < b) ? a : b; }  // a NaN before all""",
     "maximum": """\
-template <typename T> INLINE T maximum(T a, T b) { return a != a ? a : b != b ? b : a > b ? a : b; }""",
+template <typename T> INLINE T maximum(T a, T b) { return (a != a) | (a > b) ? a : b; }""",
     "sign": """\
 template <typename T> INLINE T sign(T x) { return (T)((x > T(0)) - (x < T(0))); }""",
     "floor_divide": """\
@@ -262,6 +266,8 @@ template <typename T> INLINE T shift_right(T a, T b) {
     **CALLED_MATH,
     **DOUBLE_MATH,
     **PAST_CACHE,
+    **HALVES,
+    **SCAN_BLOCKS,
 }
 
 _WORD = re.compile(r"[A-Za-z_]\w*")

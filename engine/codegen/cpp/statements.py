@@ -1,7 +1,7 @@
 """Statements of the loop IR as lines of C++, each value named once in a scope."""
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -73,9 +73,10 @@ class StatementWriter:
         chosen = s.op == "where" and s.dtype is torch.bool  # bytes, as the rule says
         self.writer.line(f"const {'uint8' if chosen else ctype(s.dtype).value} {name} = {text};", origins)
         self.scopes.put(same, name)
-        bits = self.scopes.get(("bits", text, s.dtype))
-        if bits is not None:
-            self.scopes.put(("bits", name, s.dtype), bits)
+        for what in ("bits", "exact"):
+            known = self.scopes.get((what, text, s.dtype))
+            if known is not None:
+                self.scopes.put((what, name, s.dtype), known)
         return self.scopes.put(key, name)
 
     # ---- memory ------------------------------------------------------------------------------------------------------
@@ -88,7 +89,8 @@ class StatementWriter:
             g = self.kernel.loops_around[-1].symbol
             return f"{self.kernel.blocks[s.buffer]}[{g} - {g}_0]"
         if scratch is None:
-            return f"{buffer_name(s.buffer)}[{self._index(part, s)}]"
+            assert s.index is not None
+            return f"{buffer_name(s.buffer)}[{self._index(part, s.index)}]"
         form = form_of(s.index, self.kernel.group.axes, self.kernel.loops_around)
         place = scratch.index(form, self.kernel.outer_names)
         if self.kernel.lane is not None:
@@ -97,10 +99,19 @@ class StatementWriter:
             return f"{buffer_name(s.buffer)}[{row}{g} - {g}_0]"
         return f"{buffer_name(s.buffer)}[{place}]"
 
-    def _index(self, part: Part, s: Statement) -> str:
-        names = {}
+    def place(self, part: Part, s: Statement, at: Mapping[sympy.Basic, sympy.Expr]) -> str:
+        """Where the element that a load or store names lies in memory, for other values `at` of loop variables."""
         assert s.index is not None
-        index = s.index.xreplace(self.kernel.places) if self.kernel.places else s.index
+        return f"{buffer_name(s.buffer)} + {self._index(part, s.index.xreplace(at))}"
+
+    def moved(self, part: Part, s: Statement) -> bool:
+        """Whether a load or store of a 16-bit float may move its bits as they are."""
+        moves = self._moves(part)
+        return s.name in moves.loads if s.op == "load" else moves.leaves(s.args[0], s.dtype) is not None
+
+    def _index(self, part: Part, index: sympy.Expr) -> str:
+        names = {}
+        index = index.xreplace(self.kernel.places) if self.kernel.places else index
         for symbol in index.free_symbols:
             indirect = self.scopes.get(("value", part.key, symbol.name))
             if indirect is None and any(x.name == symbol.name and x.op == "indirect" for x in part.body.statements):
@@ -113,6 +124,9 @@ class StatementWriter:
         forwarded = self.scopes.get(("stored", s.buffer, s.index))
         kind = ctype(s.dtype)
         start = self.scopes.get(("start", part.key, s.name)) if forwarded is None else None
+        floats = self._floats(s) if forwarded is None else None
+        if floats is not None:
+            return floats
         element = forwarded or self._element(part, s)
         if start is not None:
             element = f"{buffer_name(s.buffer)}[{start} + {self.scopes.get(('step', part.key, s.name))}]"
@@ -135,6 +149,12 @@ class StatementWriter:
             self.writer.line(f"const {kind.value} {name} = {text};", origins_of(part.body.name, s.name, s.origins))
             text = name
         return f"{mask} ? {text} : {literal(s.number, s.dtype)}"
+
+    def _floats(self, s: Statement) -> str | None:
+        """The element of an array of floats that halves were converted to."""
+        if not s.mask and self.kernel.rows and (row := self.kernel.rows.get((s.buffer, sympy.expand(s.index)))):
+            return row
+        return self.kernel.floats.get((s.op, s.buffer, s.index))
 
     def _load_bits(self, part: Part, s: Statement, element: str, mask: str, there: bool) -> str:
         """A load of a 16-bit float whose bits have a name of their own, and are stored as they are.
@@ -229,13 +249,15 @@ class StatementWriter:
         if s.buffer in self.kernel.local and s.buffer not in self.kernel.arrays:
             return
         kind = ctype(s.dtype)
-        element = self._element(part, s)
+        floats = self.kernel.floats.get((s.op, s.buffer, s.index))
+        element = floats or self._element(part, s)
         self.kernel.changes[s.buffer] = self.kernel.changes.get(s.buffer, 0) + 1
         if s.mode == "add":
             self._store_add(s, element, value)
             return
         if s.buffer not in self.kernel.arrays and kind.store:
-            value = self.scopes.get(("bits", value, s.dtype)) or f"{kind.store}({value})"
+            bits, exact = (self.scopes.get((what, value, s.dtype)) for what in ("bits", "exact"))
+            value = (exact or value) if floats else bits or f"{kind.store}({exact or value})"
         self.writer.line(f"{element} = {value};", origins)
 
     def _store_add(self, s: Statement, element: str, value: str) -> None:
@@ -259,7 +281,8 @@ class StatementWriter:
         return rule(values, ctype(dtype).value)
 
     def _index_value(self, part: Part, s: Statement) -> str:
-        return f"(int64)({self._index(part, s)})"
+        assert s.index is not None
+        return f"(int64)({self._index(part, s.index)})"
 
     def _cast(self, part: Part, s: Statement) -> str:
         value = self.value(part, s.args[0])
@@ -271,7 +294,12 @@ class StatementWriter:
             if source is s.dtype:
                 return value
             narrowed = self._number(part, s.args[0], s.dtype) if old.value != "float" else value
-            bits = self._bits(part, s.args[0], s.dtype) or f"{new.store}({narrowed})"
+            bits = self._bits(part, s.args[0], s.dtype)
+            if bits is None and s.dtype is torch.float16:  # whoever stores it makes bits of it
+                text = f"as_half({narrowed})"
+                self.scopes.put(("exact", text, s.dtype), narrowed)
+                return text
+            bits = bits or f"{new.store}({narrowed})"
             name = self.scopes.name(f"{part.body.name}_{s.name}_bits")
             origins = origins_of(part.body.name, s.name, s.origins)
             self.writer.line(f"const uint16 {name} = {bits};", origins)

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import sympy
+import torch
 
 from ....artifacts.context import CompileContext
 from ...ir.body_affine import coefficient, index_forms, static
@@ -114,8 +115,13 @@ def find_tile(
 def _in_vectors(group: Group, row: Axis, loads: Sequence[Statement]) -> bool:
     """Whether `transposed` works on whole vectors alone, and on so many that its own compilation is paid for."""
     rows, elements = static(row.extent), static(sympy.Mul(*[a.extent for a in group.axes]))
-    fit = all(ctype(s.dtype).bytes in (2, 4) for s in loads)
-    return fit and rows is not None and rows % 8 == 0 and elements is not None and elements >= WORTH_VECTORS
+    fit = rows is not None and all(side != 0 and rows % side == 0 for side in (block_side(s.dtype) for s in loads))
+    return fit and elements is not None and elements >= WORTH_VECTORS
+
+
+def block_side(dtype: torch.dtype) -> int:
+    """The rows and columns of a block that is transposed as vectors; 0 for a dtype whose elements go one by one."""
+    return {1: 16, 2: 8, 4: 8}.get(ctype(dtype).bytes, 0)
 
 
 def _lines_are_lost(step: int | None, column: Axis) -> bool:

@@ -22,7 +22,7 @@ from .dtypes import ctype
 from .indices import c_expression
 from .nests import Nest, nests_of
 from .scope import buffer_name, form_of
-from .transpose_tiles import FIRST, LINE, room
+from .transpose_tiles import FIRST, LINE, block_side, room
 
 LEAST = 8  # rows, and elements of a row, of a block that is transposed as vectors
 SHORT = 32  # elements of a row, below which lanes of rows are the faster: the sums of a row need not be joined
@@ -154,8 +154,8 @@ def find_row_tile(
     if not operands or (tiles is not None and tiles < fewest):
         return None, lanes
     lengths = {place[2] for place in operands}
-    vectors = all(n % LEAST == 0 or n >= LONG for n in lengths) and all(
-        ctype(x.load.dtype).bytes in (2, 4) for x in operands.values())
+    sides = {block_side(x.load.dtype) for x in operands.values()}
+    vectors = 0 not in sides and all(n % max(sides) == 0 or n >= LONG for n in lengths)
     others = {(id(a.nest), a.place): a for a in accesses if a.along(row)}
     lost = any(a.scatters(row) for a in others.values())
     worth = vectors and (not lanes or (min(lengths) >= SHORT and len(operands) <= len(others) * (LOST if lost else 1)))

@@ -3,7 +3,7 @@
 A library packs its operands and calls a kernel for each matrix, which costs more than the few products themselves.
 Terms are added one after the other where there are few; a longer row with one vector is a sum, which loops read in
 order. Loops also compute what comes before and after: so an operand that they would compute again for each row or
-column of the other must have few of these.
+column of the other must have few of these. A quantized weight, of bytes that become floats, is read as it is.
 """
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ aten = torch.ops.aten
 TERMS = 8  # that are added one after the other
 TERMS_OF_VECTOR = 16  # the same where one side is a vector
 RESULTS = 256  # elements of the result of one product of a batch
+ROWS_OF_BYTES = 2  # with a matrix of bytes: for more, the library reads its floats as fast
 NARROW, LONG = 8, 256  # a product of two matrices has a side up to the first, and one from the second on
+CASTS = (aten._to_copy.default, torch.ops.prims.convert_element_type.default)
 EXACT_ENOUGH = (torch.float32, torch.float64)  # of 16 bits, the library rounds once
 
 Call = Callable[..., torch.fx.Node]
@@ -37,7 +39,8 @@ def multiply_in_loops(graph: AtenGraph, context: CompileContext) -> list[RuleMat
     matches = []
     for node in [n for n in nodes.nodes if n.target in (aten.bmm.default, aten.mm.default) and _is_small(n)]:
         library = "bmm" if node.target is aten.bmm.default else "mm"
-        why = "the matrices are so small that a call of the library costs more than the products"
+        why = "the matrices are so small that a call of the library costs more than the products" if (
+            not _from_bytes(node.args[1])) else "few rows with a matrix of bytes, which loops read as they are"
         options, origins = (Option("loops"), Option(library)), (f"forward#{node.name}",)
         if context.decide("library", node.name, options, "loops", why, origins=origins) == library:
             continue
@@ -57,12 +60,26 @@ def _is_small(node: torch.fx.Node) -> bool:
     (rows, terms), columns = left.shape[-2:], right.shape[-1]
     if left.dim() == 2:
         few = terms <= TERMS and min(rows, columns) <= NARROW and max(rows, columns) >= LONG
+        few = few or (rows <= ROWS_OF_BYTES and _from_bytes(node.args[1]))
     elif min(rows, columns) == 1:
         few = left.shape[0] > 1
     else:
         few = left.shape[0] > 1 and terms <= TERMS and rows * columns <= RESULTS
     again = zip(node.args, (columns, rows))
     return few and all(times <= ONCE_MORE or not _in_the_making(operand) for operand, times in again)
+
+
+def _from_bytes(value: Any) -> bool:
+    """Whether a matrix is one of bytes in memory that become floats (a weight that is quantized): a loop reads them
+    once, where the library wants four bytes for each, written and read."""
+    while kind_of(value) in (VIEW, RESHAPE):
+        value = value.args[0]
+    if value.target not in CASTS:
+        return False
+    source = value.args[0]
+    while kind_of(source) in (VIEW, RESHAPE):
+        source = source.args[0]
+    return not _in_the_making(source) and source.meta["val"].dtype in (torch.int8, torch.uint8)
 
 
 def _in_the_making(value: Any) -> bool:
