@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import FrameType
 from typing import Any, TypeVar
 
 import torch
@@ -70,8 +71,32 @@ def _compile_decorated(model: Any, *, request: Request) -> Any:
 
 
 def torch_compile(model: Any = None, *, backend: str | Callable[..., Any] | None = None, **options: Any) -> Any:
-    """What `torch.compile` is under `ptdebug run`: every backend that has a name is ours."""
+    """What `torch.compile` is under `ptdebug run`: every backend that has a name is ours.
+
+    What PyTorch compiles inside itself, where the program asks for nothing of the kind (`flex_attention`), need not fit
+    into one graph: it would raise what the program does not expect.
+    """
+    if options.get("fullgraph") and _is_own_affair(_caller()):
+        options["fullgraph"] = False
     return compile(model, backend=backend or "ptdebug", **options)
+
+
+_PASSED_ON = ("torch.compiler", "torch.nn.modules.module", "torch.testing", "torch._dynamo", "torch.utils.benchmark")
+"""Modules of PyTorch's that hand the program's call of `torch.compile` on, or are programs of their own."""
+
+
+def _caller() -> str:
+    """The name of the module whose call of `torch.compile` this is."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and str(frame.f_globals.get("__name__")).partition(".")[0] == "ptdebug":
+        frame = frame.f_back
+    return str(frame.f_globals.get("__name__")) if frame is not None else ""
+
+
+def _is_own_affair(module: str) -> bool:
+    """Whether a call of `torch.compile` in that module is PyTorch's own idea."""
+    within = f"{module}."
+    return within.startswith("torch.") and not within.startswith(tuple(f"{name}." for name in _PASSED_ON))
 
 
 def dynamo_optimize(backend: str | Callable[..., Any] = "inductor", *, nopython: bool = False,
@@ -122,8 +147,8 @@ def stats() -> dict[str, Any]:
 
 
 def reset() -> None:
-    """Forget everything compiled so far (`torch.compiler.reset`)."""
-    dispatch.reset()
+    """Forget everything compiled so far (`torch.compiler.reset`); `stats` still counts it."""
+    dispatch.forget()
     dynamo = sys.modules.get("torch._dynamo")
     stock = getattr(getattr(dynamo, "reset", None), "__wrapped__", None)
     if stock is not None:  # the program uses Dynamo directly too

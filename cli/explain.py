@@ -85,7 +85,7 @@ def explain(fn: Any, **options: Any) -> Callable[..., Explanation]:
     request = requested(**options)
 
     def explained(*args: Any, **kwargs: Any) -> Explanation:
-        dispatch.reset()
+        dispatch.forget()
         collector = Collector()
         inside = session.enter(session.Session(session.Settings(inputs="none"), collector))
         try:

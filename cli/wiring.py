@@ -145,10 +145,11 @@ def engine_backend(captured: CapturedGraph, context: CompileContext) -> Compiled
 def _engine() -> Any:
     """The engine's entrance, loaded when there is a graph. A backward that runs while a compiled function does is no
     part of that: were its frames observed, the graph that it repeats in eager would be compiled, and so on."""
+    from ..engine.aot.autograd.dependent_results import Lead
     from ..engine.aot.autograd.function import CompiledGraph, gradients
     from ..engine.graph_cache import load_or_compile
 
-    for function in (CompiledGraph.backward, gradients):
+    for function in (CompiledGraph.backward, Lead.backward, gradients):
         eval_frame.skip_code_with_callees(function.__code__)
     return load_or_compile
 

@@ -341,6 +341,8 @@ class AtenTracer(TorchDispatchMode):
             node.meta["module"] = source.meta.get("module", "")
         if self.rule:
             node.meta["rule"] = self.rule
+        elif source is not None and _asks_for_a_dtype(source):
+            node.meta["explicit"] = True
 
     def _argument(self, value: Any) -> Any:
         if isinstance(value, torch.Tensor):
@@ -360,6 +362,18 @@ class AtenTracer(TorchDispatchMode):
         if isinstance(value, dict):
             return {k: self._argument(v) for k, v in value.items()}
         return value
+
+
+def _asks_for_a_dtype(node: torch.fx.Node) -> bool:
+    """Whether the program converts something here, in so many words."""
+    name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+    return name.partition(".")[0] in _CONVERSIONS or node.kwargs.get("dtype") is not None
+
+
+_CONVERSIONS = frozenset({
+    "to", "type", "type_as", "float", "double", "half", "bfloat16", "copy_", "_to_copy", "convert_element_type",
+    "setitem", "__setitem__", "asarray", "as_tensor", "tensor",
+})
 
 
 def _reshape_copies(tensor: torch.Tensor, shape: Any) -> bool:

@@ -1,7 +1,7 @@
 """What flows between the steps of training: one joint graph, then a forward and a backward."""
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch.fx
 
@@ -37,6 +37,9 @@ class JointGraph:
     tangents whose backward needs a tensor that a node of autograd's has saved and that of tangent k needs, too (k among
     them): of results with nothing in common, one can be differentiated after the other. `order` has the inputs that are
     leaves, as their gradients arrive in eager.
+
+    `cuts` are the results of the program (positions in `forward.outputs`) that others depend on, `related` maps each
+    graph output that does to positions in `cuts`: those that no path leads to through another.
     """
 
     forward: AtenGraph
@@ -47,6 +50,8 @@ class JointGraph:
     reached: tuple[frozenset[int], ...]
     shared: tuple[frozenset[int], ...]
     order: tuple[int, ...] = ()
+    cuts: tuple[int, ...] = ()
+    related: dict[int, tuple[int, ...]] = field(default_factory=dict)
 
     @property
     def module(self) -> torch.fx.GraphModule:

@@ -164,6 +164,8 @@ def _copy(graph: GraphLowering, node: torch.fx.Node, x: Value, source: Value, no
 
     def compute(e: BodyBuilder, index: Index) -> str:
         name = source.broadcast(e, index)
+        if not same and node.meta.get("explicit"):
+            name = e.rounded(name, source.dtype)
         return name if same else e.rounded(name, fake.dtype)
 
     return graph.pointwise(node, fake, (source,), compute)
@@ -175,14 +177,16 @@ def _convert(graph: GraphLowering, node: torch.fx.Node, x: Value, dtype: torch.d
 
 
 def converted(graph: GraphLowering, node: torch.fx.Node, x: Value) -> Value:
-    """`x` in the dtype of the node: a conversion that the program asks for always rounds."""
+    """`x` in the dtype of the node: a conversion that the program asks for always rounds, to the dtype that it converts
+    from as well."""
     fake = node.meta["val"]
     if x.device != fake.device:
         raise Unsupported("a copy between devices")
 
     def compute(e: BodyBuilder, index: Index) -> str:
         name = x.load(e, index)
-        if not fake.dtype.is_floating_point:  # of 16 bits, as eager has them: next to a whole number all depends on it
+        if node.meta.get("explicit") or not fake.dtype.is_floating_point:
+            # of 16 bits, as eager has them: next to a whole number all depends on it
             name = e.rounded(name, x.dtype)
         return name if x.dtype is fake.dtype else e.rounded(name, fake.dtype)
 

@@ -87,6 +87,7 @@ def _simple(kind: str, accumulate: Callable[[torch.dtype, torch.dtype], torch.dt
 
         def emit(e: BodyBuilder, element: str) -> list[str]:
             element = e.rounded(element, x.dtype) if wide is torch.bool else element  # which may be zero then
+            element = as_stored(e, node, element, x.dtype)
             element = e.rounded(element, fake.dtype) if narrowed else e.cast(element, wide)
             return [e.reduce(on_bool, element, wide)]
 
@@ -149,7 +150,7 @@ def _mean(graph: GraphLowering, node: torch.fx.Node, x: Value, dims: Any = None,
     wide = compute_dtype(fake.dtype)
 
     def total(e: BodyBuilder, element: str) -> str:
-        return e.reduce("sum", e.cast(element, wide), wide)
+        return e.reduce("sum", e.cast(as_stored(e, node, element, x.dtype), wide), wide)
 
     def divided(e: BodyBuilder, total: str) -> str:
         return e("truediv", total, number(e, count, wide))
@@ -170,7 +171,7 @@ def _vector_norm(graph: GraphLowering, node: torch.fx.Node, x: Value, order: Any
     wide = compute_dtype(fake.dtype)
 
     def emit(e: BodyBuilder, element: str) -> list[str]:
-        element = e.cast(element, wide)
+        element = e.cast(as_stored(e, node, element, x.dtype), wide)
         if order == 0:
             part = e.cast(e("ne", element, 0), wide)
         elif order == 2:
@@ -184,6 +185,12 @@ def _vector_norm(graph: GraphLowering, node: torch.fx.Node, x: Value, order: Any
         return [total if order in (0, 1) or kind != "sum" else e("pow", total, 1.0 / order)]
 
     return reduction(graph, [fake], x, over, keepdim, emit)[0]
+
+
+def as_stored(e: BodyBuilder, node: torch.fx.Node, element: str, dtype: torch.dtype) -> str:
+    """An element of an operand of `dtype`, as eager has it in memory where the program asks for a result in another."""
+    converts = node.meta.get("explicit") and node.meta["val"].dtype is not dtype
+    return e.rounded(element, dtype) if converts else element
 
 
 def number(e: BodyBuilder, value: Size, dtype: torch.dtype) -> str:

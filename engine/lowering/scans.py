@@ -9,7 +9,7 @@ import torch.fx
 
 from .body import LOW_PRECISION, BodyBuilder
 from .lazy_tensors import Index, Value, offset
-from .reductions import full_index
+from .reductions import as_stored, full_index
 from .registry import REDUCTION, Unsupported, lowering
 
 if TYPE_CHECKING:
@@ -64,7 +64,8 @@ def _running(kind: str) -> None:
         wide = torch.float64 if kind == "logsumexp" else kept_in(fake.dtype)
 
         def emit(e: BodyBuilder, element: str) -> list[str]:
-            return [e.scan(kind, e.cast(e.rounded(element, fake.dtype), wide), wide)]
+            element = e.rounded(as_stored(e, node, element, x.dtype), fake.dtype)
+            return [e.scan(kind, e.cast(element, wide), wide)]
 
         return scan(graph, [fake], x, dim, emit)[0]
 

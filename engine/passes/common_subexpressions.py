@@ -39,6 +39,8 @@ def merge_common_subexpressions(aten: AtenGraph) -> list[RuleMatch]:
         if first in visible and kept(node):
             continue
         first.meta["origins"] = tuple(dict.fromkeys(first.meta.get("origins", ()) + node.meta.get("origins", ())))
+        if "explicit" in node.meta:
+            first.meta["explicit"] = True
         node.replace_all_uses_with(first)
         aten.module.graph.erase_node(node)
         matches.append(RuleMatch("same-computation", (node.name,), (first.name,), f"{node.name} repeats {first.name}"))

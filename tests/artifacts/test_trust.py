@@ -227,7 +227,8 @@ def silent(text: str) -> bool:
 @pytest.mark.parametrize("command", [
     "ls", "show", "breaks", "guards", "recompiles", "fusions", "kernels", "decisions", "show:0/0", "show:0/0:frame",
     "show:0/0:capture", "show:0/0:kernels", "show:0/0:breaks", "show:0/0:guards", "show:0/0:decisions",
-    "show:0/0:loop_ir", "show:0/0:wrapper", "show:0/0:capture:nothing", "show:9/9", "why", "why2", "replay", "replay:0/0",
+    "show:0/0:loop_ir", "show:0/0:wrapper", "show:0/0:capture:nothing", "show:9/9", "why", "why2", "replay",
+    "replay:0/0",
 ])
 @pytest.mark.parametrize("as_json", [False, True])
 def test_commands_are_silent(command: str, as_json: bool, evil: Path, capsys: pytest.CaptureFixture[str]) -> None:

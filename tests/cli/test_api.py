@@ -16,6 +16,7 @@ import torch
 from ptdebug.artifacts.summary import summary
 from ptdebug.cli import api, session
 from ptdebug.cli.module import OptimizedModule
+from ptdebug.tracer.frames import dispatch
 from torch import nn
 
 
@@ -40,7 +41,7 @@ class Net(nn.Module):
 @pytest.fixture(autouse=True)
 def fresh() -> Iterator[None]:
     """Nothing compiled before, and the same random numbers."""
-    api.reset()
+    dispatch.reset()
     torch.manual_seed(0)
     with torch.no_grad():
         yield

@@ -297,3 +297,15 @@ def test_what_an_autograd_function_does_is_shown_and_replayed(ptdebug: Command, 
     assert [node["id"] for node in document["record"]["inner"]["sq"]["forward"]["nodes"]][1:] == ["mul", "output"]
     replayed = ptdebug("replay", "@")
     assert replayed.returncode == 0 and "kernels" in replayed.stdout and "absent" not in replayed.stdout, replayed
+
+
+def test_what_torch_compiles_inside_itself_raises_nothing(ptdebug: Command, tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(
+        "import torch\nfrom torch.nn.attention.flex_attention import flex_attention\n\n"
+        "q = torch.ones(1, 8, 2, 16).transpose(1, 2)\nprint(flex_attention(q, q, q).sum().item())\n\n"
+        "def broken(x):\n    print('here')\n    return x + 1\n\n"
+        "layer = torch.nn.Linear(2, 2)\nlayer.forward = broken\nlayer.compile(fullgraph=True)\n"
+        "try:\n    layer(torch.ones(2))\nexcept Exception as error:\n    print(type(error).__name__)\n")
+    done = ptdebug("run", "program.py")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["256.0", "FullGraphError"]

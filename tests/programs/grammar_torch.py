@@ -102,6 +102,13 @@ handle = <U>.register_forward_hook(after_forward)\n<T.new> = <U>(<T>)\nhandle.re
 handle = <U>.register_forward_pre_hook(before_forward)\n<T.new> = HOOKED(<T>)\nhandle.remove()
 handle = HOOKED[0].register_full_backward_hook(lambda m, gi, go: LOG.append('backward'))\nHOOKED(<W>).sum().backward()\nhandle.remove()
 <W.new> = <W>\n($W * <T>).sum().backward()\n<T.new> = $W.grad
+<W.new> = <W>\nNoted.apply($W * <T>, TOTAL).sin().sum().backward()\nLOG.append($W.grad)
+<W.new> = <W>\nhidden = $W * <T>\nhidden.register_hook(lambda g: noted(g, TOTAL))\n(hidden * <T>).sum().backward()\nLOG.append(TOTAL.clone())
+<W.new> = <W>\nhidden = $W * <T>\nloss = (hidden.sin() * <T>).sum()\ntorch._dynamo.graph_break()\nhidden.retain_grad()\n(loss + hidden.sum()).backward()\n<T.new> = hidden.grad
+<W.new> = <W>\nhidden = $W * <T>\nloss = (hidden.cos() * $W).sum()\ntorch._dynamo.graph_break()\n<T.new> = torch.autograd.grad(loss, hidden)[0]
+<T.new> = (<T>.half() * <F>).float()
+<T.new> = (<T>.to(torch.bfloat16) * <F> + <N>).float() * <T>
+LOG.append((<T>.half() * 1000 * <N>).sum(dtype=torch.float32))
 <W.new> = <W>\nStraight.apply($W * <T>, <N>).sum().backward()\nLOG.append($W.grad)
 <W.new> = <W>\n<U>($W).mean().backward()\nLOG.append($W.grad)
 <W.new> = <W>\nhandle = $W.register_hook(lambda g: g * 2)\n($W * <T>).sum().backward()\nLOG.append($W.grad)\nhandle.remove()

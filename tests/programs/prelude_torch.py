@@ -70,6 +70,18 @@ class Straight(torch.autograd.Function):
         return grad * a * ctx.factor, None
 
 
+class Noted(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, a, total):
+        ctx.total = total
+        return a * 2
+
+    @staticmethod
+    def backward(ctx, grad):
+        ctx.total.add_(grad)
+        return grad * 2, None
+
+
 class Tagged(torch.Tensor):
     pass
 
@@ -103,6 +115,10 @@ class Swapped(torch.overrides.TorchFunctionMode):
 def plainly(tensor):
     with torch._C.DisableTorchFunctionSubclass():
         return tensor.as_subclass(torch.Tensor)
+
+
+def noted(grad, total):
+    total.add_(grad)
 
 
 def hooked(tensor, factor):
@@ -142,6 +158,7 @@ def checkpointed(function, a):
     return torch.utils.checkpoint.checkpoint(function, a, use_reentrant=False)
 
 
+TOTAL = torch.zeros(2, 3)
 NET = filled(Net())
 HOOKED = filled(torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.ReLU(), torch.nn.Linear(3, 3)))
 HOOKED[1].register_forward_pre_hook(before_forward)

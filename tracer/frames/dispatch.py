@@ -26,8 +26,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch.autograd import forward_ad
-from torch.utils._device import DeviceContext
+from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from ...artifacts import interruptions
 from ...artifacts.context import CompileContext, CompileId
@@ -38,6 +37,7 @@ from ...dependencies import msgspec
 from ..breaks.raised_errors import (
     TO_THE_PROGRAM,
     BackendCompilerFailed,
+    FullGraphError,
     RecompileLimitError,
     StanceError,
     kept_in_eager,
@@ -50,6 +50,7 @@ from ..guards.interrupted import KEPT, raise_kept
 from ..guards.read import Scope
 from ..runtime import eval_frame
 from ..runtime.compile_wrappers import mark_compiled, mark_wrapper
+from ..runtime.dispatch_modes import has_own_dispatch_mode, watcher_of_now
 from ..runtime.dynamo_stubs import without_dynamo
 from ..runtime.eval_frame import EntryGuards, Verdict
 from ..runtime.global_modes import keeping_modes, without_overrides
@@ -62,6 +63,7 @@ from ..runtime.warning_filters import passed_over, warnings_are_no_errors
 from ..shapes.frame_shapes import DynamicPolicy, MarkedDynamicError
 from ..variables.core.handlers import handler_of
 from .convert import NO_OPERATION, ConvertedFrame, Skip, convert_frame
+from .function_modes import own_under, put_back, take_off
 
 log = logging.getLogger("ptdebug")
 _KEY = "ptdebug"  # of our part of torch's frame state
@@ -100,6 +102,7 @@ class CodeState:
     fruitless: int = 0  # calls that had nothing to compile
     history: dict[str, Any] = field(default_factory=dict)  # sizes and ints seen, for DynamicPolicy
     limit_said: bool = False
+    watchers: set[str] = field(default_factory=set)  # who watched calls that ran in eager for that
     raised: int = 0  # entries that went because the call that they were made for raised
     failures: Counter[str] = field(default_factory=Counter)  # of guards, by the variable that they are about
 
@@ -132,7 +135,9 @@ class Dispatcher:
         if not wanted and skip_reason(code):
             return eval_frame.SKIP
         state = frame_state.setdefault(_KEY, CodeState())
-        if _is_being_traced():
+        if watcher := watcher_of_now():
+            if wanted:
+                self._left_alone(frame, state, watcher)
             return eval_frame.EAGER_ONCE_WITH_CALLEES
         if not wanted and not involves_tensors(code, frame.f_locals, frame.f_globals):
             return _fruitless(state, _PATIENCE)
@@ -164,6 +169,21 @@ class Dispatcher:
         finally:
             if waiting.arrived:
                 _handle(waiting)
+
+    def _left_alone(self, frame: Any, state: CodeState, watcher: str) -> None:
+        """Record that the frame runs in eager, for somebody watches what it does, once for each. Raises FullGraphError
+        where it was to be one graph, and a mode of the program's is what watches."""
+        reason = f"it is called under {watcher}, which sees each operator"
+        STATISTICS.skipped(reason)
+        if watcher not in state.watchers:
+            state.watchers.add(watcher)
+            if state.frame < 0:
+                state.frame = next(_frame_numbers)
+            _Compilation(self.options, frame, CompileId(state.frame, state.compiles)).refused("skipped", reason)
+            state.compiles += 1
+        if self.options.fullgraph and has_own_dispatch_mode():
+            name = frame.f_code.co_qualname
+            raise FullGraphError(f"{name} does not fit into one graph, as fullgraph=True asks: {reason}.")
 
     def _compile(self, frame: Any, state: CodeState, wanted: bool) -> Verdict:
         entries = eval_frame.entries(frame.f_code)
@@ -398,19 +418,6 @@ def _has_room(frames: int) -> bool:
         return False
 
 
-def _is_being_traced() -> bool:
-    """Whether somebody else watches: a dispatch or function mode, torch.jit.trace, a functorch transform or a level of
-    forward AD outside of the frame (fakes have no tangents)."""
-    function_modes = map(torch._C._get_function_stack_at, range(torch._C._len_torch_function_stack()))
-    return (
-        torch._C._len_torch_dispatch_stack() > 0
-        or any(not isinstance(mode, DeviceContext) for mode in function_modes)
-        or torch._C._get_tracing_state() is not None
-        or torch._C._functorch.peek_interpreter_stack() is not None
-        or forward_ad._current_level >= 0
-    )
-
-
 def _internal_error(code: types.CodeType, error: Exception) -> Verdict:
     """Something of ours raised, which is said; the frame runs as it was written this once."""
     where = f"{code.co_qualname} ({code.co_filename}:{code.co_firstlineno})"
@@ -591,15 +598,19 @@ def optimize(fn: Callable[..., Any], options: CompileOptions) -> Callable[..., A
     set_region, our_region = eval_frame.set_region, eval_frame.OUR_REGION
     current_callback, current_region = eval_frame.current_callback, eval_frame.current_region
     loaded, raising = sys.modules.get, dispatcher.raising
+    modes_in_force = torch._C._len_torch_function_stack
+    under = own_under()
+    _REGISTRY.wanted[under.__code__] = True
 
     def compiled(*args: Any, **kwargs: Any) -> Any:
         if registry.eager or ((dynamo := loaded(_DYNAMO)) is not None and _stance_there(dynamo) == "force_eager"):
             return owner.function(*args, **kwargs)
+        modes = take_off() if modes_in_force() else ()
         region, before = current_region(), current_callback()  # a signal's handler may raise after each call
         try:
             set_region(our_region)
             set_callback(dispatcher)
-            result = target(*args, **kwargs)
+            result = under(modes, target, args, kwargs) if modes else target(*args, **kwargs)
             if KEPT:
                 raise_kept()
             return result
@@ -612,6 +623,8 @@ def optimize(fn: Callable[..., Any], options: CompileOptions) -> Callable[..., A
                 set_callback(before)
             finally:
                 set_region(region)
+                if modes:
+                    put_back(modes)
                 if raising:
                     dispatcher.forget_raising()
 
@@ -650,6 +663,7 @@ def _visible(fn: Callable[..., Any]) -> Callable[..., Any]:
     """A callable with a frame that the hook looks at, and that runs `fn`."""
     function = fn.__func__ if isinstance(fn, types.MethodType) else fn
     if isinstance(fn, types.MethodType) and isinstance(fn.__self__, torch.nn.Module) and function.__name__ in _CALLS:
+        _LazyGraphModule.force_recompile(fn.__self__)  # type: ignore[arg-type]
         # A scripted module's class has a descriptor that raises where the class itself is asked.
         forward = getattr(getattr(type(fn.__self__), "forward", None), "__code__", None)
         if forward is not None and not only_wraps(forward):
@@ -714,9 +728,14 @@ def set_stance(stance: str) -> str:
 
 def reset() -> None:
     """Forget all that was compiled, and the statistics."""
+    forget()
+    STATISTICS.clear()
+
+
+def forget() -> None:
+    """Forget all that was compiled; what this process has done so far stays known."""
     with _compiling:
         _drop_entries()
-        STATISTICS.clear()
 
 
 def _drop_entries() -> None:

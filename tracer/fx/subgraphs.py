@@ -82,6 +82,10 @@ class Scopes:
     def __init__(self) -> None:
         self.open = [Scope(torch.fx.Graph())]
 
+    def graphs(self) -> list[torch.fx.Graph]:
+        """The graphs themselves."""
+        return [scope.graph for scope in self.open]
+
     def home(self, args: Sequence[Any]) -> int:
         """How deep the innermost graph is that a node among `args` is of, counted from the innermost (-1)."""
         graphs = [arg.graph for arg in args if isinstance(arg, torch.fx.Node)]
@@ -98,18 +102,28 @@ class Scopes:
         return scope.lift(self.here(node, depth - 1))
 
 
-def versions(graph: torch.fx.Graph) -> dict[torch.fx.Node, int]:
-    """How often each tensor of a graph has been written."""
+def versions(graphs: Sequence[torch.fx.Graph]) -> dict[torch.fx.Node, int]:
+    """How often each tensor of some graphs has been written."""
     found = {}
-    for node in graph.nodes:
-        fake = node.meta.get("val")
-        if isinstance(fake, torch.Tensor) and not fake.is_inference():
-            found[node] = fake._version
+    for graph in graphs:
+        for node in graph.nodes:
+            fake = node.meta.get("val")
+            if isinstance(fake, torch.Tensor) and not fake.is_inference():
+                found[node] = fake._version
     return found
 
 
-def refuse_writes(graph: torch.fx.Graph, before: dict[torch.fx.Node, int], what: str) -> None:
+def refuse_writes(graphs: Sequence[torch.fx.Graph], before: dict[torch.fx.Node, int], what: str) -> None:
     """Raises Unsupported where a tensor that is older than `before` has been written since."""
-    for node, version in versions(graph).items():
+    for node, version in versions(graphs).items():
         if version != before.get(node, 0 if node.op == "placeholder" else version):
             raise Unsupported("effect-in-region", f"{what} changes the tensor {node.name} in place")
+
+
+def refuse_writes_as_data(inner: torch.fx.Graph, around: Sequence[torch.fx.Graph], what: str) -> None:
+    """Raises Unsupported where an inner graph writes to `x.data`, whose writes are counted apart, of an `x` outside."""
+    written = [node for node, version in versions([inner]).items() if version and node.target is getattr]
+    memory = {node.meta["val"].untyped_storage()._cdata for node in versions(around)} if written else set()
+    for node in written:
+        if node.meta["val"].untyped_storage()._cdata in memory:
+            raise Unsupported("effect-in-region", f"{what} changes the tensor {node.args[0]} in place")

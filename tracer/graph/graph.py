@@ -34,7 +34,7 @@ from torch.utils._sympy.symbol import SymT, symbol_is_type
 from ...artifacts.external_exceptions import came_from_outside
 from ..breaks.unsupported import Unsupported
 from ..fx.backend_call import CapturedGraph
-from ..fx.subgraphs import Scope, Scopes
+from ..fx.subgraphs import Scope, Scopes, refuse_writes, refuse_writes_as_data, versions
 from ..operator_checks.custom_ops import is_own, names_of, refuse_hidden_gradients
 from ..operator_checks.memory_overlap import may_be_refused, writes_lists
 from ..runtime.warning_filters import called_at
@@ -42,10 +42,11 @@ from ..shapes.frame_shapes import says_not_negative
 from ..sources.source import Source
 from ..variables import build
 from ..variables.core.base import Value
+from ..variables.torch.custom_op_state import refuse_changed_state
+from ..variables.torch.higher_order.registered_autograd import with_registered_gradient
 from ..variables.torch.runtime_asserts import Assumed, check_at_run_time
 from ..variables.torch.scalar_arguments import TAKE_SIZES, with_numbers
 from ..variables.torch.torch_function_overrides import override_node
-from .custom_op_state import refuse_changed_state
 from .data_dependent_errors import MAY_RAISE, is_caught, may_raise
 
 if TYPE_CHECKING:
@@ -123,6 +124,17 @@ class TraceGraph:
             yield scope
         finally:
             self.scopes.open.pop()
+
+    @contextmanager
+    def nested_without_writes(self, what: str) -> Iterator[Scope]:
+        """A graph inside the graph that runs later, or as often as data says. Raises Unsupported where it writes to
+        tensors that are older."""
+        around = self.scopes.graphs()
+        before = versions(around)
+        with self.nested() as scope:
+            yield scope
+        refuse_writes(around, before, what)
+        refuse_writes_as_data(scope.graph, around, what)
 
     def make(
         self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], op: str = "call_function"
@@ -207,6 +219,8 @@ class TraceGraph:
             raise Unsupported("may-raise", name)
         if is_own(target):
             refuse_changed_state(tx, names_of(target))
+            if (derived := with_registered_gradient(tx, target, args, kwargs)) is not None:
+                return derived
         self.called = called_at(tx.code, tx.info.location(tx.current).line, tx.f_globals)
         fake = self.run_fake(op, target, node_args, node_kwargs)
         refuse_hidden_gradients(target, (node_args, node_kwargs), fake)

@@ -22,7 +22,7 @@ def generate(halves: Partitioned, plan: Plan) -> WrapperSource | None:
     joint = halves.joint
     inside = len(joint.forward.mutations)
     plain = tuple(FromGraph(k) for k in range(inside, joint.forward_outputs))
-    if not joint.assigned and joint.forward.outputs == plain:
+    if not joint.assigned and not joint.related and joint.forward.outputs == plain:
         return None
     return _OutsideWriter(halves, plan).write()
 
@@ -33,11 +33,13 @@ class _OutsideWriter(WrapperWriter):
         self.joint = halves.joint
         self.numbers = halves.numbers
         self.inside = len(halves.joint.forward.mutations)
+        self.texts: dict[int, str] = {}
+        self.led: dict[int, str] = {}
 
     def write(self) -> WrapperSource:
         """All lines, in order."""
         names = self.program.inputs
-        self.line("def call(inputs, made):", indent=0)
+        self.line(f"def call(inputs, made{', leads' if self.joint.related else ''}):", indent=0)
         self.line(f"{', '.join(names)}{',' if len(names) == 1 else ''} = inputs")
         self.read_symbols()
         self._read_unbacked()
@@ -63,19 +65,34 @@ class _OutsideWriter(WrapperWriter):
 
     def results(self) -> None:
         """The return statement: one object for each `Output`."""
-        texts: dict[int, str] = {}
-        for i, output in enumerate(self.joint.forward.outputs):
-            if id(output) not in texts:
-                texts[id(output)] = self.result(i, output)
-        values = [texts[id(output)] for output in self.joint.forward.outputs]
+        values = [self.named(i) for i in range(len(self.joint.forward.outputs))]
         self.line(f"return ({', '.join(values)}{',' if len(values) == 1 else ''})")
+
+    def named(self, number: int) -> str:
+        """Python for a result that may have been made already."""
+        output = self.joint.forward.outputs[number]
+        if id(output) not in self.texts:
+            self.texts[id(output)] = self.result(number, output)
+        return self.texts[id(output)]
+
+    def made(self, index: int) -> str:
+        """Python for what the node gives for a graph output, with edges to the results that it depends on."""
+        text = f"made[{index - self.inside}]"
+        if index not in self.joint.related:
+            return text
+        if index not in self.led:
+            cuts = self.joint.related[index]
+            results = "".join(f", {self.named(self.joint.cuts[cut])}" for cut in cuts)
+            self.line(f"led{index} = leads.lead({self.joint.tangents.index(index)}, {cuts!r}, {text}{results})")
+            self.led[index] = f"led{index}"
+        return self.led[index]
 
     def result(self, number: int, output: Output) -> str:
         """Python for one result, made from the inputs and from what the node returned."""
         if isinstance(output, FromGraph):
-            return self.lazy_view(f"made[{output.index - self.inside}]", output)
+            return self.lazy_view(self.made(output.index), output)
         if isinstance(output, ViewOfGraph):
-            base = f"made[{output.index - self.inside}]"
+            base = self.made(output.index)
             real = self.joint.module.graph.output_node().args[0][output.index].meta["val"]  # type: ignore[index,union-attr]
             self.line(f"result{number} = {self.strided_view(base, real, output)}")
             return f"result{number}"

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 
 
 @dataclass(frozen=True)
@@ -84,16 +85,18 @@ class EagerForm:
         """Gradients of the inputs at `gradients_of`, with `history` or without. The inputs are seen through new nodes,
         so that one that depends on another counts as independent of it. Where nothing flows back, there are zeros for
         those that get them from whichever result autograd came."""
-        inputs = self.fresh(call.inputs)
-        wanted = [torch.autograd.graph.get_gradient_edge(inputs[i]) for i in self.facts.gradients_of]
-        with self._as_then(call):
-            results = self.run(*inputs)
-        found = [(self.find(root, results, inputs), t) for root, t in zip(self.facts.roots, tangents) if t is not None]
+        with temporarily_clear_interpreter_stack():  # transforms of torch.func began after the call
+            inputs = self.fresh(call.inputs)
+            wanted = [torch.autograd.graph.get_gradient_edge(inputs[i]) for i in self.facts.gradients_of]
+            with self.as_then(call):
+                results = self.run(*inputs)
+            roots = [self.find(root, results, inputs) for root in self.facts.roots]
+        found = [(root, tangent) for root, tangent in zip(roots, tangents) if tangent is not None]
         if not found:
-            each = [_of_nothing(self.find(root, results, inputs), wanted) for root in self.facts.roots]
+            each = [_of_nothing(root, wanted) for root in roots]
             return tuple([None if any(g is None for g in same) else same[0] for same in zip(*each)])
-        roots, given = zip(*found)
-        return tuple(torch.autograd.grad(roots, wanted, given, create_graph=history, allow_unused=True))
+        reached, given = zip(*found)
+        return tuple(torch.autograd.grad(reached, wanted, given, create_graph=history, allow_unused=True))
 
     def fresh(self, inputs: Sequence[Any]) -> tuple[Any, ...]:
         """The inputs as nodes of their own in autograd's graph; copies of those that the graph changes."""
@@ -115,7 +118,7 @@ class EagerForm:
         return value.view_as(value) if value.requires_grad else value
 
     @contextmanager
-    def _as_then(self, call: Call) -> Iterator[None]:
+    def as_then(self, call: Call) -> Iterator[None]:
         """The random numbers and the autocast of the call."""
         with ExitStack() as stack:
             if self.facts.random:

@@ -12,6 +12,7 @@ from ....artifacts.context import CHANGED_INPUTS
 from ....artifacts.fx_graphs import PLAN
 from ...graphs.functional_graph import Captured
 from ...runtime.entry import Compiled, apart, eager_form, uncounted, without_autocast
+from .dependent_results import Leads
 from .eager import EagerForm
 from .function import CompiledGraph, Differentiable, NodeFacts
 from .split_autograd_nodes import with_own_edges
@@ -38,7 +39,9 @@ def training_entry(
 
     def call(*inputs: Any) -> Sequence[Any]:
         made = apply(graph, *inputs)
-        return made if outside is None else outside(inputs, made)
+        if outside is None:
+            return made
+        return outside(inputs, made, Leads(facts, made)) if facts.cuts else outside(inputs, made)
 
     return apart(_marking(call), captured.module, captured.inputs, set(facts.changed)) if facts.changed else call
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch._C import _functorch
+from torch.autograd import forward_ad
 
 from ...runtime.runtime import is_lazy
 from .eager import Call, EagerFacts, EagerForm
@@ -29,7 +30,7 @@ class NodeFacts:
     `reads` has, for each tangent, the saved tensors that what it leads to is computed with; `alone` the sets of
     tangents that some such computation depends on, and on no others. `changed` are the inputs that the graph writes,
     `unreached` those that require grad and that no tangent leads to, `uncounted` the forward's, `order` the joint
-    graph's.
+    graph's. `cuts` are the results of the captured graph that other results depend on (`dependent_results.py`).
     """
 
     results: int
@@ -47,6 +48,7 @@ class NodeFacts:
     eager: EagerFacts
     uncounted: tuple[int, ...] = ()
     order: tuple[int, ...] = ()
+    cuts: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,7 @@ class CompiledGraph(torch.autograd.Function):
         """Run the compiled forward, keep what the backward reads."""
         ctx.set_materialize_grads(False)
         ctx.graph = graph
-        ctx.rest = None
+        ctx.rest = ctx.watch = None
         ctx.call = graph.eager.remember(inputs)
         values = graph.forward(*inputs)
         facts = graph.facts
@@ -112,9 +114,13 @@ def gradients(ctx: Any, given: list[Any], free: Callable[..., None]) -> Sequence
         if len(missing) < len(given):
             raise
         return (None,) * facts.arguments  # eager's graph has no edge from the node that led here with nothing
+    if ctx.watch is not None and (repeat := ctx.watch.running()) is not None:
+        if not _keeps_graph():
+            free(ctx, facts, missing, values)
+        return repeat.gradients(given)
     if torch.is_grad_enabled():
         return _with_history(ctx, given)
-    unknown = any(map(_is_unknown, given))
+    unknown = any(map(_is_unknown, given)) or _innermost_transform() is not None or forward_ad._current_level >= 0
     call = ctx.call if missing or unknown else None
     if not _keeps_graph():
         free(ctx, facts, missing, values)
@@ -133,6 +139,7 @@ def gradients(ctx: Any, given: list[Any], free: Callable[..., None]) -> Sequence
     return tuple(None if needs <= missing else g for needs, g in zip(facts.reached, found))
 
 
+_innermost_transform = _functorch.peek_interpreter_stack
 _autocasts = torch._C._is_any_autocast_enabled
 _keeps_graph = torch._C._autograd._get_current_graph_task_keep_graph
 _hooks: Any = torch._C._autograd._top_saved_tensors_default_hooks

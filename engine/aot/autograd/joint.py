@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from bisect import bisect_right
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +24,7 @@ from ...graphs.functional_graph import AtenGraph, Captured, fake_mode_of
 from ...unsupported import EngineUnsupported
 from ..aten_graph import AtenTracer, functionalization
 from ..output_aliasing import further_writes, mutated_inputs, uncounted_writes
+from .result_dependence import relations
 from .result_sources import Results, results_of
 
 
@@ -111,11 +112,16 @@ def trace_joint(captured: Captured, context: CompileContext, lowered: Container[
         walks = [_walk(results.values[k]) for k in differentiated]
         reached = tuple(frozenset(k for k, w in enumerate(walks) if (e.node, e.output_nr) in w.edges) for e in edges)
         shared = _shared(walks)
+        cuts, related = relations(captured, returned, results, differentiated) if not tracked else ((), {})
         order: list[int] = []
         for i in wanted:
             if inputs[i].is_leaf:
                 inputs[i].value.register_hook(functools.partial(_note, order, i))
+        kept = [value for value in (*wrapped, *results.values) if isinstance(value, torch.Tensor)]
+        before = _contents(kept)
         gradients = _differentiate(tracer, results, differentiated, edges)
+        if _contents(kept) != before:
+            raise EngineUnsupported("the backward of an operator of the program changes a tensor of the forward")
         with tracer, torch.no_grad():
             values = [*map(_unwrap, results.values), *map(_resolved, gradients)]
     for node in tracer.graph.nodes:
@@ -129,7 +135,8 @@ def trace_joint(captured: Captured, context: CompileContext, lowered: Container[
     )
     assigned = {len(inside) + k: i for k, i in enumerate(sorted(tracked))}
     return JointGraph(
-        forward, len(results.values), tuple(differentiated), tuple(wanted), assigned, reached, shared, tuple(order)
+        forward, len(results.values), tuple(differentiated), tuple(wanted), assigned, reached, shared, tuple(order),
+        cuts, related,
     )
 
 
@@ -203,6 +210,14 @@ def _differentiate(tracer: JointTracer, results: Results, differentiated: list[i
         except RuntimeError as error:  # the program's own, which its backward raises
             raise EngineUnsupported(f"differentiating the graph raises: {str(error).partition(chr(10))[0]}") from error
     return list(found)
+
+
+def _contents(values: Sequence[torch.Tensor]) -> list[int]:
+    """What tells whether functional tensors are written in between."""
+    for value in values:
+        if torch._is_functional_tensor(value):
+            torch._sync(value)
+    return [id(torch._from_functional_tensor(v)) if torch._is_functional_tensor(v) else v._version for v in values]
 
 
 def _note(order: list[int], position: int, _: torch.Tensor) -> None:

@@ -75,8 +75,9 @@ _INTERNALS = (
 _TRACED = frozenset((
     "torch._functorch.apis", "torch._functorch.deprecated", "torch._functorch.eager_transforms",
     "torch._functorch.functional_call", "torch._functorch.utils", "torch._functorch.vmap", "torch.autograd.forward_ad",
-    "torch._dynamo._trace_wrapped_higher_order_op", "ptdebug.tracer.variables.torch.higher_order.flex_attention",
-    "ptdebug.tracer.variables.torch.higher_order.inlined_operators",
+    "torch._dynamo._trace_wrapped_higher_order_op", "torch._dynamo.external_utils",
+    "ptdebug.tracer.variables.torch.higher_order.flex_attention",
+    "ptdebug.tracer.variables.torch.higher_order.inlined_operators", "ptdebug.tracer.frames.function_modes",
     "torch.distributed.tensor._api", "torch.distributed.tensor.parallel.style",
 ))  # fmt: skip
 """Modules below those whose Python is interpreted like any other."""

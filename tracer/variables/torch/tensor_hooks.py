@@ -127,9 +127,12 @@ def _captured(tx: Translator, self: TensorValue, hook: Value) -> Value:
     users = list(made.users)
     with graph.nested() as forward:
         own = forward.lift(made)
-        with graph.nested() as backward, tx.effects.sealed("a hook"), torch.no_grad():
-            assumed = tx.trace.layouts_assumed
-            gradient = _gradient(tx, self, hook, backward)
+        try:
+            with graph.nested_without_writes("a hook") as backward, tx.effects.sealed("a hook"), torch.no_grad():
+                assumed = tx.trace.layouts_assumed
+                gradient = _gradient(tx, self, hook, backward)
+        except (Unsupported, ObservedException) as error:
+            raise _refusal(tx, self, "register_hook") from error
         saved = list(backward.lifted)
         result = graph.make(torch.ops.aten.alias.default, (own,), {})
         result.meta["val"] = own.meta["val"]
@@ -168,10 +171,7 @@ def _gradient(tx: Translator, self: TensorValue, hook: Value, scope: Any) -> tor
     tx.trace.values_by_id[id(like)] = arriving
     tx.trace.keep_alive.append(like)
     asked = tx.trace.layouts_asked
-    try:
-        changed = hook.call(tx, [arriving], {})
-    except (Unsupported, ObservedException) as error:
-        raise _refusal(tx, self, "register_hook") from error
+    changed = hook.call(tx, [arriving], {})
     if tx.trace.layouts_asked > asked:
         raise _refusal(tx, self, "register_hook")
     if changed.is_constant() and changed.as_constant() is None:

@@ -25,7 +25,7 @@ from ...sources.source import GLOBAL_STATE, Source
 from ..core.base import Value
 from ..core.constant import constant
 from ..core.handlers import NAMED, handles
-from ..core.registry import CONSTANT_TYPES, builds, from_python
+from ..core.registry import BUILDERS_BY_NAME, CONSTANT_TYPES, builds, from_python
 from .context_manager import CONSTRUCTORS, ModeValue, boolean, mode_node, refuse_subclass
 
 if TYPE_CHECKING:
@@ -285,3 +285,29 @@ def _disable_hooks(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
 
 
 NAMED["torch._dynamo.compiled_autograd", "_disable"] = lambda tx, args, kwargs: QuietValue("compiled autograd is off")
+
+
+# ---- settings of TorchDynamo, which are none of ours -----------------------------------------------------------------
+class DynamoSettingsValue(QuietValue):
+    """`torch._dynamo.dont_skip_tracing()` and its like: a block, or a decorator."""
+
+    __slots__ = ()
+
+    def call(self, tx: Translator, args: Args, kwargs: Kwargs) -> Value:
+        """The function that it decorates, as it is."""
+        return [*args, *kwargs.values()][0]
+
+
+def _build_settings(tx: Translator, obj: Any, source: Any) -> Value:
+    return DynamoSettingsValue("settings of TorchDynamo")
+
+
+def _settings(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
+    function = next((value for value in (*args, *kwargs.values()) if not value.is_constant()), None)
+    return DynamoSettingsValue("settings of TorchDynamo") if function is None else function
+
+
+_DECORATORS = "torch._dynamo.decorators"
+BUILDERS_BY_NAME[_DECORATORS, "DynamoConfigPatchProxy"] = _build_settings
+for _name in ("dont_skip_tracing", "disable_nested_graph_breaks", "patch_dynamo_config"):
+    NAMED[_DECORATORS, _name] = _settings

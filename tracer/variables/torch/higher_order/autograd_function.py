@@ -5,8 +5,9 @@ The backward runs later, if at all, and perhaps twice: what it changes outside o
 """
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -33,6 +34,7 @@ Args = Sequence[Value]
 Kwargs = Mapping[str, Value]
 _Function = torch.autograd.Function
 _CODE = "autograd-function"
+Forward = Callable[["ContextValue", Args], Value]
 
 
 class ContextValue(Value):
@@ -124,16 +126,13 @@ def _apply(tx: Translator, args: Args, kwargs: Kwargs) -> Value:
     if not _is_followed(cls, inputs):
         raise Unsupported(_CODE, f"{cls.__qualname__}.apply is called inside of a transform (torch.func, vmap)")
     needs = tuple([isinstance(value, TensorValue) and value.fake.requires_grad for value in inputs])
-    context = ContextValue(cls, needs)
     if torch.is_grad_enabled() and any(needs):
-        kinds = [value.python_type() for value in inputs if isinstance(value, TensorValue)]
-        if any(kind not in _PLAIN and not is_wrapper_class(kind) for kind in kinds):
-            raise Unsupported(_CODE, f"{cls.__qualname__}.apply gets a tensor subclass, for gradients")
-        return _with_backward(tx, cls, context, inputs)
+        return apply_function(tx, cls, inputs)
+    context = ContextValue(cls, needs)
     enabled = torch.is_grad_enabled()
     set_grad_mode(tx, False)
     try:
-        result = _as_outputs(tx, _forward(tx, cls, context, inputs), context, inputs)
+        result = _as_outputs(tx, _traced(tx, cls, _run_forward(tx, cls, context, inputs)), context, inputs)
     finally:
         set_grad_mode(tx, enabled)
     return result
@@ -157,7 +156,7 @@ def _inside(tensor: torch.Tensor) -> torch.Tensor:
     return tensor
 
 
-def _forward(tx: Translator, cls: type, context: ContextValue, inputs: Args) -> _Traced:
+def _run_forward(tx: Translator, cls: type, context: ContextValue, inputs: Args) -> Value:
     """Interpret the forward (and `setup_context`)."""
     forward = method_of(tx, cls, "forward", cls.forward)  # type: ignore[attr-defined]
     if cls.setup_context is _Function.setup_context:  # type: ignore[attr-defined]
@@ -166,6 +165,10 @@ def _forward(tx: Translator, cls: type, context: ContextValue, inputs: Args) -> 
         returned = forward.call(tx, inputs, {})
         setup = method_of(tx, cls, "setup_context", cls.setup_context)  # type: ignore[attr-defined]
         setup.call(tx, [context, TupleValue(inputs, tuple), returned], {})
+    return returned
+
+
+def _traced(tx: Translator, cls: type, returned: Value) -> _Traced:
     if not isinstance(returned, (TensorValue, TupleValue)):
         raise Unsupported(_CODE, f"the forward of {cls.__qualname__} returns {returned.describe()}")
     items = [returned] if isinstance(returned, TensorValue) else returned.iterate(tx)
@@ -190,22 +193,32 @@ def _as_outputs(tx: Translator, traced: _Traced, context: ContextValue, inputs: 
     return _rebuilt(tx, traced, outputs)
 
 
+def apply_function(tx: Translator, cls: type, inputs: Args, run: Forward | None = None) -> Value:
+    """`cls.apply(*inputs)`, where gradients flow; `run` is called in the place of the forward, with its context."""
+    needs = tuple([isinstance(value, TensorValue) and value.fake.requires_grad for value in inputs])
+    kinds = [value.python_type() for value in inputs if isinstance(value, TensorValue)]
+    if any(kind not in _PLAIN and not is_wrapper_class(kind) for kind in kinds):
+        raise Unsupported(_CODE, f"{cls.__qualname__} gets a tensor subclass, for gradients")
+    return _with_backward(tx, cls, ContextValue(cls, needs), inputs, run or partial(_run_forward, tx, cls))
+
+
 # ---- where gradients flow --------------------------------------------------------------------------------------------
-def _with_backward(tx: Translator, cls: type, context: ContextValue, inputs: Args) -> Value:
+def _with_backward(tx: Translator, cls: type, context: ContextValue, inputs: Args, run: Forward) -> Value:
     tensors = [value for value in inputs if isinstance(value, TensorValue)]
     with tx.graph.nested() as forward:
         given = [_outside(tx, value) for value in tensors]
         for node in given:
             forward.lift_again(node)
         with torch.no_grad():
-            traced = _forward(tx, cls, context, inputs)
+            traced = _traced(tx, cls, run(context, inputs))
         if not context.materialized and len(traced.tensors) > 1:  # which gradients are None, only the backward knows
             raise Unsupported(_CODE, f"{cls.__qualname__} calls ctx.set_materialize_grads(False)")
         if not traced.tensors or any(value not in traced.tensors for value in (*context.fixed, *context.dirty)):
             raise Unsupported(_CODE, f"{cls.__qualname__} marks what it does not return")
         if any(inputs.count(value) > 1 for value in context.dirty):
             raise Unsupported(_CODE, f"{cls.__qualname__}.apply gets one tensor twice, and changes it")
-        with tx.graph.nested() as backward, tx.effects.sealed(f"the backward of {cls.__qualname__}"), torch.no_grad():
+        later = f"the backward of {cls.__qualname__}"
+        with tx.graph.nested_without_writes(later) as backward, tx.effects.sealed(later), torch.no_grad():
             assumed = tx.trace.layouts_assumed
             gradients = _backward(tx, cls, context, traced, inputs, backward)
         materialized = context.materialized or not _passes_nothing(tx, cls, context, traced)

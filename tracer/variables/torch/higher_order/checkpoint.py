@@ -104,14 +104,14 @@ def _region(tx: Translator, random_again: bool, selective: bool = False) -> Iter
     cheap: a policy says what to keep in memory, never what is computed. `random_again`: with the same random numbers.
     """
     graph = tx.graph.graph
-    outer, before, last = tx.graph.checkpoint, versions(graph), next(iter(reversed(graph.nodes)), None)
+    outer, before, last = tx.graph.checkpoint, versions([graph]), next(iter(reversed(graph.nodes)), None)
     tx.graph.checkpoint = outer or (0 if selective else next(_numbers))
     try:
         with tx.effects.sealed("a checkpointed function"):
             yield
     finally:
         tx.graph.checkpoint = outer
-    refuse_writes(graph, before, "a checkpointed function")
+    refuse_writes([graph], before, "a checkpointed function")
     for node in reversed(graph.nodes):
         if node is last:
             break

@@ -14,7 +14,7 @@ import torch.fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from ....breaks.unsupported import Unsupported
-from ....fx.subgraphs import Scope, refuse_writes, versions
+from ....fx.subgraphs import Scope
 from ...containers.sequences import TupleValue
 from ...core.base import Value
 from ...python.symbolic_numbers import NumberValue
@@ -42,8 +42,7 @@ class Region:
 
 def trace_region(tx: Translator, function: Value, args: Sequence[Value | torch.Tensor], what: str) -> Region:
     """Trace the call of `function`; fake tensors among the arguments are inputs of the region's own."""
-    before = versions(tx.graph.scopes.open[0].graph)
-    with tx.graph.nested() as scope, tx.effects.sealed(what):
+    with tx.graph.nested_without_writes(what) as scope, tx.effects.sealed(what):
         given: list[Value] = []
         for i, arg in enumerate(args):
             given.append(_own_input(tx, scope, i, arg) if isinstance(arg, torch.Tensor) else arg)
@@ -55,7 +54,6 @@ def trace_region(tx: Translator, function: Value, args: Sequence[Value | torch.T
             if tx.graph.scopes.here(value.node).op == "placeholder":  # operators must not return their inputs
                 value = tx.graph.call("clone", [value], {}, tx, op="call_method")
             results.append(tx.graph.scopes.here(value.as_proxy()))
-    refuse_writes(tx.graph.scopes.open[0].graph, before, what)
     return Region(scope, tuple(results), spec)
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.modules.module as nn_module
+from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from ....breaks.unsupported import Unsupported
 from ....runtime.skips import is_installed, is_program
@@ -234,11 +235,18 @@ def build_module(tx: Translator, obj: torch.nn.Module, source: Source | None) ->
     """A module: its type is guarded; parameters, attributes and hooks are when they are used."""
     if isinstance(obj, (torch.jit.ScriptModule, torch.nn.parallel.DistributedDataParallel)):
         raise Unsupported("unknown-type", type(obj).__qualname__)
+    _LazyGraphModule.force_recompile(obj)  # type: ignore[arg-type]  # whose class has no forward until its first call
     if source is not None:
         tx.guards.add(source, "TYPE_MATCH", type(obj))
         if "forward" in obj.__dict__:
             tx.guards.add(AttrSource(source, "__dict__"), "IN_DICT", "forward")
     return ModuleValue(type(obj), obj, source)
+
+
+@handles(_LazyGraphModule._lazy_forward)
+def _lazy_forward(tx: Translator, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+    """Where somebody has kept it: the forward that is written by now."""
+    return args[0].getattr(tx, "forward").call(tx, args[1:], kwargs)
 
 
 @handles(torch.nn.Module.__getattr__)

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch._library.custom_ops import OPDEFS
 
-from ..breaks.unsupported import Unsupported
-from ..runtime.skips import is_installed
-from ..variables.core.registry import is_library
-from ..variables.python.cells import CellValue
+from ...breaks.unsupported import Unsupported
+from ...runtime.skips import is_installed
+from ..core.registry import is_library
+from ..python.cells import CellValue
 
 if TYPE_CHECKING:
-    from ..variables.core.base import Translator
+    from ..core.base import Translator
 
 _CONTAINERS = (list, dict, set, bytearray, collections.deque)
 
@@ -33,6 +33,12 @@ def refuse_changed_state(tx: Translator, names: list[str]) -> None:
         definition: Any = OPDEFS.get(name)
         if definition is not None and _sees_a_change(tx, _kernels(definition)):
             raise Unsupported("call", f"the operator {name}, whose kernel reads what the function has changed,")
+
+
+def names_state(functions: list[Callable[..., Any] | None]) -> bool:
+    """Whether these functions name something of the program's that may change."""
+    seen = _seen([function for function in functions if function is not None])
+    return any(_is_state(value) or isinstance(value, torch.Tensor) for _, value in seen)
 
 
 def _kernels(definition: Any) -> list[Callable[..., Any]]:
