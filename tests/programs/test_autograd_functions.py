@@ -483,6 +483,25 @@ def nothing_flows_back(compile):
     return [gradients(*pair, history) for pair in each for history in (False, True)]
 
 
+@program
+def in_inference_mode_with_gradients_on(compile):
+    class Straight(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, n):
+            return x.round() * n
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return gradient * 2, None
+
+    @torch.inference_mode()
+    def inner(x):
+        torch.set_grad_enabled(True)
+        return Straight.apply(x.clone().requires_grad_(), 2)
+
+    return compile(lambda x: inner(x + 1) * 3)(torch.arange(4.0))
+
+
 @pytest.mark.parametrize("name", program)
 def test_a_program_with_autograd_functions_is_the_program(name: str) -> None:
     check(program[name])

@@ -288,7 +288,8 @@ def _backward(
         returned = _called_backward(tx, cls, context, given)
     except ObservedException as raised:
         raise Unsupported("raises", raised.value.describe(), **raised.context) from raised
-    if any(isinstance(value, TensorValue) and value.fake._version for value in arriving.values()):
+    fakes = [value.fake for value in arriving.values() if isinstance(value, TensorValue)]
+    if any(not fake.is_inference() and fake._version for fake in fakes):
         raise Unsupported(_CODE, f"the backward of {cls.__qualname__} changes a gradient in place")
     if tx.trace.layouts_asked > asked:
         raise Unsupported(_CODE, f"the backward of {cls.__qualname__} asks for the strides of a gradient")
