@@ -202,7 +202,7 @@ def _operator_call(
     tracked = any(isinstance(v, torch.Tensor) and v.requires_grad for v in (n.meta["val"] for n in inputs))
     why = "gradients flow through it" if tracked else "torch's own implementation for data calls any function"
     default = "eager" if tracked or name not in _FUNCTIONS else "compiled"
-    choice = context.decide("control", f"{name}_{number}", ("compiled", "eager"), default, why)
+    choice = context.decide("control-flow", f"{name}_{number}", ("compiled", "eager"), default, why)
     functions: dict[Node, Any] = {}
     for place, function in enumerate([n for n in node.all_input_nodes if not _is_data(n)]):
         module = getattr(captured.module, str(function.target))

@@ -48,7 +48,7 @@ def joined(graph: GraphLowering, node: torch.fx.Node, parts: Sequence[Value], at
     else:
         default, why = "parts", "many parts, or read by a library call: each part is written by a loop of its own"
     origins = (f"forward#{node.name}",)
-    chosen = graph.context.decide("cat", node.name, ("masked", "parts"), default, why, origins=origins)
+    chosen = graph.context.decide("concat", node.name, ("masked", "parts"), default, why, origins=origins)
     starts: list[Size] = []
     end: Size = 0
     for part in parts:

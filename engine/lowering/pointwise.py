@@ -129,7 +129,7 @@ def keeps_rounding(context: CompileContext, node: torch.fx.Node, dtype: torch.dt
     if dtype not in LOW_PRECISION:
         return False
     return context.decide(
-        "rounding", node.name, ("float32", "eager"), "float32",
+        "intermediate-precision", node.name, ("float32", "eager"), "float32",
         "a chain of operators keeps its float32 values, which is nearer to the exact result than rounding each",
         origins=(f"forward#{node.name}",),
     ) == "eager"

@@ -52,7 +52,7 @@ class _Write:
 
 
 def reinplace(aten_graph: AtenGraph, context: CompileContext) -> None:
-    """Write parts of inputs in place, decisions of kind "in_place"; the graph is changed in place and recorded."""
+    """Write parts of inputs in place, decisions of kind "in-place"; the graph is changed in place and recorded."""
     graph = aten_graph.module.graph
     if any(node.meta.get("phase") for node in graph.nodes):  # of a training graph: the backward may want the old value
         return
@@ -85,8 +85,8 @@ def _why(owner: torch.fx.Node) -> str:
 
 def _wanted(writes: Sequence[_Write], owner: torch.fx.Node, context: CompileContext) -> bool:
     name = writes[-1].nodes[0].name
-    options, origins = ("in place", "new memory"), (f"forward#{name}",)
-    return context.decide("in_place", name, options, "in place", _why(owner), origins=origins) == "in place"
+    options, origins = ("in-place", "new-buffer"), (f"forward#{name}",)
+    return context.decide("in-place", name, options, "in-place", _why(owner), origins=origins) == "in-place"
 
 
 def _of_one_index(found: dict[torch.fx.Node, list[_Write]]) -> dict[torch.fx.Node, list[_Write]]:

@@ -35,8 +35,8 @@ def with_added_columns(program: Program, context: CompileContext) -> Program:
     for step in program.steps:
         if isinstance(step, LoopBody) and id(step) in sums:
             why = "other loops run through the same rows: one pass does both"
-            options = ("added by rows", "a loop over columns")
-            if context.decide("columns", step.name, options, options[0], why) == options[0]:
+            options = ("by-rows", "by-columns")
+            if context.decide("column-sum", step.name, options, options[0], why) == options[0]:
                 steps += _split(step, sums[id(step)], buffers)
                 continue
         steps.append(step)

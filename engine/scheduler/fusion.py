@@ -200,7 +200,8 @@ class Fusion:
         else:
             bodies, axes = found
             why = f"saves {self._count(saved, shared)} of traffic on {', '.join(shared[:4])}"
-            options = (Option("fuse", float(saved)), Option("separate", 0.0))
+            options = [Option("fuse", float(saved), unit="bytes saved", better="higher"),
+                       Option("separate", 0.0, unit="bytes saved", better="higher")]
             fused = self.context.decide("fuse", subject, options, "fuse", why) == "fuse"
             allow = "" if fused else "dropping the override"
             if not fused:

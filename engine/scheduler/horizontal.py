@@ -41,7 +41,7 @@ class Combined:
 
 
 def combine(program: Program, items: Sequence[Item], context: CompileContext) -> Combined:
-    """Replace groups of one form that are independent of each other by `Foreach` kernels (a decision, `foreach`)."""
+    """Replace independent groups of one form by `Foreach` kernels (a decision, `horizontal-fusion`)."""
     search = _Search(program, items)
     search.run()
     made: list[Item] = []
@@ -170,8 +170,9 @@ def _kernel(slot: _Slot) -> Foreach:
 def _decide(slot: _Slot, name: str, context: CompileContext) -> bool:
     kind = slot.members[0].member.group.device.type
     saved = (len(slot.members) - 1) * CALL.get(kind, CALL["cpu"]) - TABLE.get(kind, TABLE["cpu"])
-    options = (Option("one kernel", round(saved, 1)), Option("separate", 0.0))
-    return context.decide("foreach", name, options, "one kernel", _why(slot)) == "one kernel"
+    options = [Option("fuse", round(saved, 1), unit="us saved", better="higher"),
+               Option("separate", 0.0, unit="us saved", better="higher")]
+    return context.decide("horizontal-fusion", name, options, "fuse", _why(slot)) == "fuse"
 
 
 def _why(slot: _Slot) -> str:
@@ -184,7 +185,7 @@ def _candidate(kernel: Foreach, fused: bool, why: str) -> FusionCandidate:
     first, last = kernel.bodies[0].name, kernel.bodies[-1].name
     why, allow = (why, "") if fused else ("an override keeps them separate", "dropping the override")
     return FusionCandidate(
-        kernel.kernel, first, last, "horizontal", fused, why, None, allow, f"foreach:{kernel.kernel}",
+        kernel.kernel, first, last, "horizontal", fused, why, None, allow, f"horizontal-fusion:{kernel.kernel}",
     )
 
 

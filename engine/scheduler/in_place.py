@@ -112,8 +112,8 @@ class _Search:
         group = self._safe(new, old)
         if group is None:
             return False
-        options = ("in place", "new memory")
-        if self.context.decide("in_place", new.name, options, "in place", f"{old.name}: {why}") != "in place":
+        options = ("in-place", "new-buffer")
+        if self.context.decide("in-place", new.name, options, "in-place", f"{old.name}: {why}") != "in-place":
             return False
         self.items[self.writers[new.name][0]] = group
         names = {new.name: old.name}

@@ -39,8 +39,8 @@ def ordered(group: Group, context: CompileContext) -> Group:
     current, best = next(iter(costs)), min(costs, key=costs.__getitem__)
     if costs[best] * GAIN > costs[current]:
         best = current
-    why = f"an innermost loop of {last} leaves the vector unit idle; costs are operations for an element"
-    options = [Option(name, -cost) for name, cost in costs.items()]
+    why = f"an innermost loop of {last} iterations fills no vector; {best} has the lowest estimated cost"
+    options = [Option(name, round(c, 3), unit="operations/element", better="lower") for name, c in costs.items()]
     chosen = orders[context.decide("loop-order", group.kernel, options, best, why)]
     return replace(group, axes=chosen, bodies=tuple([replace(b, axes=chosen) for b in group.bodies]))
 

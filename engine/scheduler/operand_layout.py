@@ -28,10 +28,11 @@ def with_transposed_copies(program: Program, context: CompileContext) -> Program
     for step in program.steps:
         if isinstance(step, LoopBody):
             turned = _candidates(step, program)
-            options = ("transposed copy", "as it is")
+            options = ("transposed-copy", "as-is")
             for statement in turned:
-                why = f"its rows are short, and read {REPEATS} times or more: side by side they fill vectors"
-                if context.decide("layout", f"{statement.buffer}@{step.name}", options, options[0], why) == options[0]:
+                why = f"short rows, read {REPEATS} times or more; transposed, they are contiguous and fill vectors"
+                subject = f"{statement.buffer}@{step.name}"
+                if context.decide("operand-layout", subject, options, options[0], why) == options[0]:
                     copy, step = _copied(step, statement, buffers)
                     steps.append(copy)
         steps.append(step)

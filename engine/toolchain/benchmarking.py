@@ -15,11 +15,12 @@ import json
 import os
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import torch
 
+from ...artifacts.records import Option
 from .cpp_build import cache_folder, cpu_features
 
 ROUNDS = 6  # of all calls in turn
@@ -51,13 +52,19 @@ def costs(subject: str, prepare: Callable[[], Mapping[str, Call]]) -> dict[str, 
     return known
 
 
+def timed_options(known: Mapping[str, float], names: Iterable[str]) -> list[Option]:
+    """The options of a decision by time: what was measured, in microseconds; `names` where nothing was."""
+    timed = [Option(name, round(s * 1e6, 1), unit="us", better="lower") for name, s in known.items()]
+    return timed or [Option(name) for name in names]
+
+
 def verdict(known: Mapping[str, float], chosen: str, where: str, otherwise: str) -> str:
     """Why a way was chosen: it is the fastest, or it is so near to the fastest that `otherwise` decides."""
     fastest = min(known, key=known.__getitem__)
     if known[chosen] <= known[fastest]:
-        return f"{chosen} is the faster {where} here"
+        return f"{chosen} is the fastest {where} on this machine"
     behind = 100 * (known[chosen] / known[fastest] - 1)
-    return f"{fastest} is the faster {where} here, but {chosen} takes only {behind:.1f} % more: {otherwise}"
+    return f"{fastest} is the fastest {where} on this machine, but {chosen} takes only {behind:.1f} % more: {otherwise}"
 
 
 def _measured(calls: Mapping[str, Call]) -> dict[str, float]:
@@ -93,7 +100,7 @@ def _waited() -> float:
 
 def _path(subject: str) -> Path:
     machine = f"{subject}\0{torch.get_num_threads()}\0{cpu_features()}\0{torch.__version__}"
-    return cache_folder() / "library" / f"{hashlib.sha256(machine.encode()).hexdigest()[:32]}.json"
+    return cache_folder() / "benchmarks" / f"{hashlib.sha256(machine.encode()).hexdigest()[:32]}.json"
 
 
 def _read(path: Path) -> dict[str, float] | None:

@@ -325,7 +325,8 @@ def test_autograd_functions_are_kept_by_their_two_graphs(misses):
 
 
 def test_operators_of_our_own_are_kept(misses, monkeypatch):
-    monkeypatch.setattr("ptdebug.engine.passes.extern_kernels.attention.costs", lambda *_: {"aten": 3e-3, "own": 1e-3})
+    known = {"aten": 3e-3, "ptdebug": 1e-3}
+    monkeypatch.setattr("ptdebug.engine.passes.extern_kernels.attention.costs", lambda *_: known)
     q = R(1, 2, 70, 16)
 
     def causal(q: torch.Tensor) -> torch.Tensor:

@@ -1,7 +1,7 @@
 """The partitioner: which values of the forward are saved for the backward, and which it computes again.
 
-`min_cut.py` finds the cheapest choice; here it becomes decisions (kind "save", which an override can turn round), is
-held to a memory budget, and is explained.
+`min_cut.py` finds the cheapest cut. Here each choice in it becomes a decision (kind "save-for-backward", which an
+override can reverse), the cut is held to a memory budget, and each saved or recomputed value gets its reason.
 """
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _budget(context: CompileContext) -> float:
     default = str(float(context.memory_budget))
     options = sorted({*BUDGETS, default}, key=float)
     why = "1.0 saves what is cheapest to save, 0.0 only inputs and random numbers; between: that share of the bytes"
-    return float(context.decide("budget", "graph", options, default, why))
+    return float(context.decide("memory-budget", "graph", options, default, why))
 
 
 def _within(found: Region, budget: float) -> tuple[Prices, dict[Node, str]]:
@@ -95,13 +95,13 @@ def _decided(
     """The cheapest cut among those that the overrides allow; each choice in it is a decision. And the reasons."""
     natural = cut = solve(found, prices, room)
     nodes = [n for n in found.candidates if n.op != "placeholder" and found.costs[n].savable]
-    asked = {n: option for n in nodes if (option := context.override("save", n.name)) is not None}
+    asked = {n: option for n in nodes if (option := context.override("save-for-backward", n.name)) is not None}
     if asked:
         prices = replace(prices, inputs=True)  # what is turned round may need an input that nothing else keeps
         try:
             cut = solve(found, prices, {**room, **asked})
         except Unbounded:
-            names = ", ".join(f"save:{n.name}" for n in asked)
+            names = ", ".join(f"save-for-backward:{n.name}" for n in asked)
             raise OverrideError(f"{names}: nothing that may be saved would be left to compute these from") from None
     why: dict[Node, str] = {}
     kept, again, usual = set(cut.saved), set(cut.recomputed), set(natural.saved)
@@ -114,7 +114,8 @@ def _decided(
         origins = tuple(f"capture#{origin}" for origin in node.meta.get("origins", ()))
         stack = node.meta.get("stack")
         place = stack[-1] if stack else None
-        context.decide("save", node.name, options, default, why[node], location=place, origins=origins)
+        context.decide(
+            "save-for-backward", node.name, options, default, why[node], location=place, origins=origins)
         if asked.get(node, default) != default:
             why[node] = f"asked for by an override (otherwise: {default})"
     return cut, why

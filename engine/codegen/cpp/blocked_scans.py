@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 BLOCK = 64  # points of a block, so that what vectors of one width write is there when those of another read it
 LEAST = 16  # points of a row
-OPTIONS = ("in blocks", "one by one")
+OPTIONS = ("blocked", "sequential")
 
 SCAN_BLOCKS = {
     "scan_block": """\
@@ -68,7 +68,7 @@ def write_scan_blocks(nest: NestWriter, loop: Axis, first: str, last: str) -> bo
     scan, writer, scopes, context = nest.scans[0], nest.writer, nest.scopes, nest.kernel.context
     subject = f"{nest.kernel.group.kernel}:{part.body.name}"
     why = f"the order of the steps of a {s.mode} of {scan.accumulator.operand} does not show"
-    if context.decide("scan", subject, OPTIONS, OPTIONS[0], why) != OPTIONS[0]:
+    if context.decide("scan-algorithm", subject, OPTIONS, OPTIONS[0], why) != OPTIONS[0]:
         return False
     at, block = scopes.name(f"{loop.symbol}_0"), scopes.name(f"{scan.name}_block")
     end = last or c_expression(loop.extent)

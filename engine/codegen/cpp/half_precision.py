@@ -33,7 +33,7 @@ BLOCK = 512  # elements of a block
 LEAST = 64  # elements of a row: fewer are not worth the calls
 LONGEST = 4096  # elements of a row that several loops share: the first-level cache holds its floats
 MOST = 12  # arrays of a loop
-OPTIONS = ("in blocks", "in the loop")
+OPTIONS = ("blocked", "elementwise")
 
 HALVES = {
     "half_to_float": """\
@@ -156,7 +156,7 @@ def write_half_rows(kernel: Kernel) -> None:
     for (buffer, rest, extent), loads in found.items():
         subject, size = f"{kernel.group.kernel}:{buffer}", c_expression(extent)
         why = f"{len(loads)} loops over a row of {buffer}, of half precision"
-        if len(loads) < 2 or kernel.context.decide("halves", subject, OPTIONS, OPTIONS[0], why) != OPTIONS[0]:
+        if len(loads) < 2 or kernel.context.decide("half-conversion", subject, OPTIONS, OPTIONS[0], why) != OPTIONS[0]:
             continue
         name = kernel.scopes.name(f"{buffer}_floats")
         declare_floats(kernel, name, f"{buffer_name(buffer)} + {c_expression(rest)}", int(extent), size)
@@ -224,4 +224,4 @@ def _decided(nest: NestWriter, found: Mapping[tuple[object, ...], tuple[Part, St
     kernel, names = nest.kernel, dict.fromkeys(s.buffer for _, s in found.values())
     subject = f"{kernel.group.kernel}:{nest.nest.parts[0].body.name}"
     why = f"{', '.join(names)}, of half precision, along {nest.loops[-1].symbol}: vectors of them are converted at once"
-    return kernel.context.decide("halves", subject, OPTIONS, OPTIONS[0], why) == OPTIONS[0]
+    return kernel.context.decide("half-conversion", subject, OPTIONS, OPTIONS[0], why) == OPTIONS[0]

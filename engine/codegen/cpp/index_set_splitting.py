@@ -122,10 +122,10 @@ def pieces_of(parts: Sequence[Part], loop: Axis, kernel: str, context: CompileCo
     statements = sum(_left(part, loop, piece.known) for piece in pieces for part in parts)
     few = len(cuts) < MOST and statements <= STATEMENTS
     chosen = context.decide(
-        "pieces", f"{kernel}:{parts[0].body.name}", ("pieces", "whole"), "pieces" if few else "whole",
+        "split-loop", f"{kernel}:{parts[0].body.name}", ("split", "whole"), "split" if few else "whole",
         f"masks or remainders along {loop.symbol} change at {', '.join(map(str, cuts))}"
         + ("" if few else f": {len(cuts) + 1} loops of {statements} statements"))
-    return pieces if chosen == "pieces" else []
+    return pieces if chosen == "split" else []
 
 
 def _left(part: Part, loop: Axis, known: Mapping[tuple[int, str], bool]) -> int:

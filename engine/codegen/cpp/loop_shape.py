@@ -88,15 +88,15 @@ def _scatter_shape(
         count = next((k for k, a in enumerate(leading) if a.symbol not in free), outer)
         why = "any two iterations may meet, and there is little to do for each place"
         if owner(bodies[0], leading) is not None:
-            forms["owners"] = Shape(outer, False, "owners", condition)
+            forms["owner-computes"] = Shape(outer, False, "owners", condition)
     iterations = static(sympy.Mul(*[a.extent for a in leading[:count]]))
     default = "serial"
     if count and (iterations is None or iterations >= FEW):
-        forms["loops"] = Shape(outer, False, "outer", condition, count)
+        forms["parallel-loops"] = Shape(outer, False, "outer", condition, count)
         names = ", ".join(a.symbol.name for a in leading[:count])
-        default, why = "loops", f"iterations of {names} never meet in a place"
-    elif "owners" in forms and worth_owning(bodies[0], leading):
-        default, why = "owners", "iterations meet: each thread does what falls into its range of places"
+        default, why = "parallel-loops", f"iterations of {names} never meet in a place"
+    elif "owner-computes" in forms and worth_owning(bodies[0], leading):
+        default, why = "owner-computes", "iterations meet: each thread does what falls into its range of places"
     return forms[context.decide("scatter", group.kernel, tuple(forms), default, why)]
 
 

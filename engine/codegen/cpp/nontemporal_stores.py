@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 BLOCK = 1024  # bytes that a result has in a block; with 4096 the stores are as slow as others
 FULL, FULL_ALONE = 1.0, 0.75  # what results take of the cache, at least; the same for one thread
 NAMED = 0.125  # below this they have no choice
-OPTIONS = ("through the cache", "past it")
+OPTIONS = ("temporal", "nontemporal")
 PROCESSORS = ("x86_64", "AMD64")
 SYSTEM = Path("/sys/devices/system/cpu")
 
@@ -91,7 +91,7 @@ def stored_past_cache(
     large = written >= cache * (FULL if threads > 1 else FULL_ALONE)
     why = f"{written >> 20} MB of results, {cache >> 20} MB of cache: " + (
         "who reads them does not find them there" if large else "who reads them next may find them there")
-    chosen = context.decide("stores", group.kernel, OPTIONS, OPTIONS[large], why)
+    chosen = context.decide("store-policy", group.kernel, OPTIONS, OPTIONS[large], why)
     return frozenset(results) if chosen == OPTIONS[1] else frozenset()
 
 

@@ -34,7 +34,7 @@ BLOCK = 32  # elements of the last loop between two fetches, at least
 SHORTEST, LONGEST = 8 * LINE, 16 << 10  # bytes of a row: more are gone from the first-level cache before they are read
 MEMORY = 4 << 20  # bytes that are read, at least: more than the second-level cache has
 STREAMS = 4  # rows, of as many buffers, that are fetched at once
-OPTIONS = ("next row", "none")
+OPTIONS = ("next-row", "none")
 
 
 @dataclass(frozen=True)

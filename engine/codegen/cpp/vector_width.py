@@ -19,7 +19,7 @@ from .scatter import scatters
 
 MEMORY = 4 << 20  # bytes that a kernel reads and writes, at least: more than the second-level cache has
 OPERATIONS = 4  # on each element, at most
-OPTIONS = ("512 bits", "256 bits")
+OPTIONS = ("512-bit", "256-bit")
 
 
 def streams(
@@ -45,4 +45,4 @@ def streams(
     if moved < MEMORY or operations > OPERATIONS * len(written):
         return False
     why = f"{moved >> 20} MB are read and written, and {operations} operations on each element wait for them"
-    return context.decide("vectors", group.kernel, OPTIONS, OPTIONS[1], why) == OPTIONS[1]
+    return context.decide("vector-width", group.kernel, OPTIONS, OPTIONS[1], why) == OPTIONS[1]

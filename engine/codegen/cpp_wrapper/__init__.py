@@ -10,5 +10,5 @@ Walk: `adding.py` (whether a graph gets one), `shim.py` (what torch's headers de
 its numbers fit), `calls.py` (a library call), `attention.py` (a call of our own kernel), `source_writer.py` (the graph
 as a C++ function), `caller.py` (what Python calls), `entry.py` (the text that all have in common), `load.py` (how a
 library becomes callable). What has no such form keeps the Python wrapper, with the reason as a decision of kind
-"python_wrapper".
+"python-wrapper".
 """

@@ -24,7 +24,7 @@ def add_wrapper(
             raise NoNativeForm("there are no kernels, in whose file it would stand")
         wrapper = NativeWriter(aten, plan, source.entries).write()
     except (NoNativeForm, NotImplementedError) as reason:
-        context.decide("python_wrapper", "graph", ("python",), "python", str(reason))
+        context.decide("python-wrapper", "graph", ("python",), "python", str(reason))
         return source, None
     if context.decide("wrapper", "graph", options, "cpp", "the option cpp_wrapper is on") == "python":
         return source, None

@@ -21,14 +21,14 @@ def generate(group: Group, buffers: Mapping[str, Buffer], context: CompileContex
     """The Triton form of `group`; `buffers` are the program's.
 
     Mostly one kernel. Several, run one after the other, where one launch cannot keep the order that the bodies need
-    (a decision, `launches`), or where programs share rows. Raises TritonUnsupported with the reason.
+    (a decision, `kernel-launches`), or where programs share rows. Raises TritonUnsupported with the reason.
     """
     if isinstance(group, Foreach):
         return generate_foreach(group, buffers)
     symbols, bounds = _symbols(group, buffers), _bounds(group)
     groups, why = _parts(group, buffers)
     if len(groups) > 1 or why:
-        context.decide("launches", group.kernel, [str(len(groups))], str(len(groups)), why)
+        context.decide("kernel-launches", group.kernel, [str(len(groups))], str(len(groups)), why)
     launches: list[Launch] = []
     workspaces: list[Workspace] = []
     extents: list[sympy.Expr] = []

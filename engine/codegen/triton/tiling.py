@@ -57,7 +57,7 @@ def choose(form: Form, context: CompileContext) -> Tile:
     """Ask `context.decide` for one of a few tiles; the one with the best score is the default."""
     tiles = _candidates(form)
     scores = [_score(form, t) for t in tiles]
-    options = [Option(t.name, round(s, 3), why) for t, (s, why) in zip(tiles, scores)]
+    options = [Option(t.name, round(s, 3), why, better="higher") for t, (s, why) in zip(tiles, scores)]
     best = max(range(len(tiles)), key=lambda k: scores[k][0])
     why = f"best estimate of {len(tiles)}: {scores[best][1]}"
     chosen = context.decide("tile", form.name, options, tiles[best].name, why)

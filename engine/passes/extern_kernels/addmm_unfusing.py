@@ -30,7 +30,7 @@ def split_bias(graph: AtenGraph, context: CompileContext) -> list[RuleMatch]:
             continue
         why = "only loops read the product: they add the bias, instead of a pass over the result before it"
         options = (Option("mm"), Option("addmm"))
-        if context.decide("library", node.name, options, "mm", why, origins=(f"forward#{node.name}",)) == "addmm":
+        if context.decide("unfuse-addmm", node.name, options, "mm", why, origins=(f"forward#{node.name}",)) == "addmm":
             continue
         bias, left, right = node.args
         with nodes.inserting_before(node):

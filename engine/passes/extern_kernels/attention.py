@@ -10,13 +10,13 @@ import torch
 import torch.fx
 
 from ....artifacts.context import CompileContext
-from ....artifacts.records import Option, RuleMatch
+from ....artifacts.records import RuleMatch
 from ...graphs.functional_graph import AtenGraph
 from ...kernels import attention
 from ...lowering.pointwise import keeps_rounding
-from ...toolchain.benchmarking import TOO_BUSY, Call, costs, verdict
+from ...toolchain.benchmarking import TOO_BUSY, Call, costs, timed_options, verdict
 
-LIBRARY, OWN = "aten", "own"
+LIBRARY, OWN = "aten", "ptdebug"
 WORTH = 0.9  # of the library's time, below which our own is taken
 Layout = tuple[tuple[int, ...], tuple[int, ...]]
 """Sizes and strides of a tensor."""
@@ -50,7 +50,7 @@ class Attention:
 
 
 def choose_attention(graph: AtenGraph, context: CompileContext) -> list[RuleMatch]:
-    """Send each attention to the kernel that is faster here, decisions of kind "library"."""
+    """Send each attention to the kernel that is faster here, decisions of kind "sdpa"."""
     matches = []
     for node in list(graph.module.graph.nodes):
         found = _recognize(node)
@@ -63,9 +63,9 @@ def choose_attention(graph: AtenGraph, context: CompileContext) -> list[RuleMatc
         why = verdict(known, default, where, "a kernel of ours has to save 10 %") if known else TOO_BUSY
         if keeps_rounding(context, node, found.dtype):
             default, why = LIBRARY, "it rounds the weights of the values, as eager does"
-        options = [Option(name, -seconds * 1e6) for name, seconds in known.items()] or [Option(LIBRARY), Option(OWN)]
+        options = timed_options(known, (LIBRARY, OWN))
         origins = (f"forward#{node.name}",)
-        if context.decide("library", f"attention-{node.name}", options, default, why, origins=origins) == OWN:
+        if context.decide("sdpa", node.name, options, default, why, origins=origins) == OWN:
             node.target = attention.OPERATOR
             matches.append(RuleMatch("attention", (node.name,), (node.name,), why))
     return matches

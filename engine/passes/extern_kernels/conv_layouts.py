@@ -18,12 +18,12 @@ import torch
 import torch.fx
 
 from ....artifacts.context import CompileContext
-from ....artifacts.records import Option, RuleMatch
+from ....artifacts.records import RuleMatch
 from ...graphs.functional_graph import AtenGraph
 from ...graphs.unbacked import unbacked_in
 from ...lowering.realization import kind_of
 from ...lowering.registry import COMPOSITE, GATHER, POINTWISE, RESHAPE, VIEW
-from ...toolchain.benchmarking import TOO_BUSY
+from ...toolchain.benchmarking import TOO_BUSY, timed_options
 from ..freezing.parameters import frozen_nodes
 from .convolution import CONTIGUOUS, LAST, PRODUCT, Convolution, as_product, recognize, widen
 
@@ -74,8 +74,8 @@ def turn_images(graph: AtenGraph, context: CompileContext) -> list[RuleMatch]:
     wanted = {}
     for node in nodes:
         if node.target is aten.convolution.default and _is_turned_inside(node):
-            options, origins = (Option(LAST), Option(CONTIGUOUS)), (f"forward#{node.name}",)
-            wanted[node] = context.decide("library", node.name, options, LAST, why, origins=origins) == LAST
+            options, origins = (LAST, CONTIGUOUS), (f"forward#{node.name}",)
+            wanted[node] = context.decide("conv-layout", node.name, options, LAST, why, origins=origins) == LAST
     wanted = {node: last for node, last in wanted.items() if last}
     if wanted:
         _propagate(graph.module.graph, wanted, set(), promised)
@@ -202,7 +202,7 @@ def _decided(
     convolutions: Sequence[Convolution], costs: Mapping[torch.fx.Node, Mapping[str, float]],
     last: Mapping[torch.fx.Node, bool], context: CompileContext,
 ) -> dict[torch.fx.Node, str]:
-    """The way of each convolution, asked as decisions of kind "library"."""
+    """The way of each convolution, asked as decisions of kind "conv-layout"."""
     ways = {}
     for found in convolutions:
         node, known = found.node, costs[found.node]
@@ -212,8 +212,8 @@ def _decided(
         each = ", ".join(f"{w} {s * 1e6:.0f} us" for w, s in known.items())
         why = f"the least sum over the graph (a change has to save 3 %) of {each}"
         why = why + " and of changes of layout between convolutions" if known else TOO_BUSY
-        options = [Option(w, -s * 1e6) for w, s in known.items()] or [Option(w) for w in found.ways]
-        ways[node] = context.decide("library", node.name, options, default, why, origins=(f"forward#{node.name}",))
+        options = timed_options(known, found.ways)
+        ways[node] = context.decide("conv-layout", node.name, options, default, why, origins=(f"forward#{node.name}",))
     return ways
 
 

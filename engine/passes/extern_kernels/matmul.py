@@ -14,16 +14,16 @@ import torch
 import torch.fx
 
 from ....artifacts.context import CompileContext
-from ....artifacts.records import Option, RuleMatch
+from ....artifacts.records import RuleMatch
 from ...graphs.functional_graph import AtenGraph
 from ...kernels import sgemm
 from ...runtime.runtime import callable_of
-from ...toolchain.benchmarking import TOO_BUSY, Call, costs, verdict
+from ...toolchain.benchmarking import TOO_BUSY, Call, costs, timed_options, verdict
 from ..freezing.parameters import frozen_nodes
 
 aten = torch.ops.aten
 
-MKL, ONEDNN, PACKED, OWN = "mkl", "onednn", "mkl-packed", "own"
+MKL, ONEDNN, PACKED, OWN = "mkl", "onednn", "mkl-packed", "ptdebug"
 WORTH = {MKL: 1.0, ONEDNN: 1.0, PACKED: 0.9, OWN: 1.05}
 """Of MKL's time, below which a way is taken: packing holds memory; what ours gives depends on neither threads nor the
 other rows."""
@@ -88,7 +88,7 @@ def onednn(rows: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None =
 
 
 def choose_products(graph: AtenGraph, context: CompileContext) -> list[RuleMatch]:
-    """Send each product to the library that is faster here, a decision of kind "library"."""
+    """Send each product to the library that is faster here, a decision of kind "matmul"."""
     matches = []
     available = torch.backends.mkl.is_available()
     frozen = frozen_nodes(graph.module.graph) if available else frozenset()
@@ -100,9 +100,9 @@ def choose_products(graph: AtenGraph, context: CompileContext) -> list[RuleMatch
         default = min(known, key=lambda way: known[way] / WORTH[way], default=MKL)
         where = f"for {found.shape[0]} rows of {found.shape[2]} to {found.shape[1]}"
         why = verdict(known, default, where, OTHERWISE[default]) if known else TOO_BUSY
-        options = [Option(name, -seconds * 1e6) for name, seconds in known.items()] or [Option(w) for w in found.ways]
+        options = timed_options(known, found.ways)
         origins = (f"forward#{node.name}",)
-        chosen = context.decide("library", f"product-{node.name}", options, default, why, origins=origins)
+        chosen = context.decide("matmul", node.name, options, default, why, origins=origins)
         if chosen == MKL:
             continue
         call = {ONEDNN: _with_onednn, PACKED: _packed, OWN: _own}[chosen](found)

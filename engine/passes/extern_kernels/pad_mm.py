@@ -14,7 +14,7 @@ import torch
 import torch.fx
 
 from ....artifacts.context import CompileContext
-from ....artifacts.records import Option, RuleMatch
+from ....artifacts.records import RuleMatch
 from ...graphs.functional_graph import AtenGraph
 from ...lowering.realization import kind_of
 from ...lowering.registry import POINTWISE, RESHAPE, VIEW
@@ -24,11 +24,11 @@ aten = torch.ops.aten
 GPU = "cuda"
 PIECE = 16  # bytes
 SMALL = 1 << 31  # multiplications and additions of a product: below, padding costs more than it brings
-PADDED, DENSE = "padded", "dense"
+PADDED, UNPADDED = "padded", "unpadded"
 
 
 def pad_rows(graph: AtenGraph, context: CompileContext) -> list[RuleMatch]:
-    """Pad what products read and make, decisions of kind "library"; the graph is rewritten in place."""
+    """Pad what products read and make, decisions of kind "pad-mm"; the graph is rewritten in place."""
     nodes = graph.module.graph
     products = [n for n in nodes.nodes if n.target in (aten.mm.default, aten.addmm.default) and _is_large(n)]
     stays = _leaving(nodes) if products else frozenset()
@@ -96,9 +96,8 @@ def _made_by_loops(node: torch.fx.Node) -> torch.fx.Node | None:
 
 
 def _wanted(node: torch.fx.Node, context: CompileContext) -> bool:
-    options = (Option(PADDED), Option(DENSE))
-    chosen = context.decide("library", f"rows-{node.name}", options, PADDED, _why(node),
-                            origins=(f"forward#{node.name}",))
+    options = (PADDED, UNPADDED)
+    chosen = context.decide("pad-mm", node.name, options, PADDED, _why(node), origins=(f"forward#{node.name}",))
     return chosen == PADDED
 
 

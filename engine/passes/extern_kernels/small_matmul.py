@@ -15,7 +15,7 @@ import torch
 import torch.fx
 
 from ....artifacts.context import CompileContext
-from ....artifacts.records import Option, RuleMatch
+from ....artifacts.records import RuleMatch
 from ...graphs.functional_graph import AtenGraph
 from ...lowering.realization import ONCE_MORE, kind_of
 from ...lowering.registry import COMPOSITE, GATHER, POINTWISE, RESHAPE, VIEW
@@ -34,15 +34,14 @@ Call = Callable[..., torch.fx.Node]
 
 
 def multiply_in_loops(graph: AtenGraph, context: CompileContext) -> list[RuleMatch]:
-    """Replace products of small matrices by loops, each a decision of kind "library"."""
+    """Replace products of small matrices by loops, each a decision of kind "lowering"."""
     nodes = graph.module.graph
     matches = []
     for node in [n for n in nodes.nodes if n.target in (aten.bmm.default, aten.mm.default) and _is_small(n)]:
-        library = "bmm" if node.target is aten.bmm.default else "mm"
         why = "the matrices are so small that a call of the library costs more than the products" if (
             not _from_bytes(node.args[1])) else "few rows with a matrix of bytes, which loops read as they are"
-        options, origins = (Option("loops"), Option(library)), (f"forward#{node.name}",)
-        if context.decide("library", node.name, options, "loops", why, origins=origins) == library:
+        options, origins = ("loops", "extern"), (f"forward#{node.name}",)
+        if context.decide("lowering", node.name, options, "loops", why, origins=origins) == "extern":
             continue
         made = _in_loops(node)
         matches.append(RuleMatch("small-product", (node.name,), tuple([n.name for n in made]), why))

@@ -19,11 +19,11 @@ from .convolution import recognize_turned
 
 aten = torch.ops.aten
 
-PACKED, AS_STORED = "packed", "as stored"
+PACKED, AS_STORED = "packed", "as-stored"
 
 
 def pack_convolutions(graph: AtenGraph, context: CompileContext) -> list[RuleMatch]:
-    """Pack what can be packed, decisions of kind "library"; the graph is rewritten in place."""
+    """Pack what can be packed, decisions of kind "prepack"; the graph is rewritten in place."""
     frozen = frozen_nodes(graph.module.graph)
     if not frozen or not torch.backends.mkldnn.is_available():
         return []
@@ -33,7 +33,7 @@ def pack_convolutions(graph: AtenGraph, context: CompileContext) -> list[RuleMat
             continue
         why = "the weight is frozen: oneDNN's order of it is made once"
         options, origins = (PACKED, AS_STORED), (f"forward#{node.name}",)
-        if context.decide("library", f"packed-{node.name}", options, PACKED, why, origins=origins) == PACKED:
+        if context.decide("prepack", node.name, options, PACKED, why, origins=origins) == PACKED:
             matches.append(_pack(node, why))
     return matches
 
