@@ -17,15 +17,15 @@ from ..artifacts.stages import OF_ENGINE
 from ..artifacts.stages import TRAINING as OF_TRAINING
 from .aot.aten_graph import needs_gradients
 from .aot.autograd import autograd_epilogue
-from .aot.autograd.autograd_metadata import node_facts
+from .aot.autograd.autograd_metadata import autograd_metadata_of
 from .aot.autograd.entry import training_entry
-from .aot.autograd.function import NodeFacts
+from .aot.autograd.function import AutogradMetadata
 from .aot.autograd.joint import trace_joint
 from .aot.control_flow import compile_around, has_control_flow
 from .aot.subclasses.call import compile_apart, in_eager
 from .aot.subclasses.trace import has_wrappers
 from .codegen import wrapper
-from .codegen.triton import TritonUnsupported, warm_up
+from .codegen.triton import warm_up
 from .graph_cache.parts import FoldingPart, Half, MakeParts, Parts, half_of
 from .graph_cache.values import Uncacheable
 from .graphs.functional_graph import AtenGraph, Captured
@@ -63,7 +63,7 @@ def compile_graph(
         return _infer(captured, context, keep) if compiled is None else compiled
     except CannotBuild as reason:
         return _eager(captured, context, str(reason))
-    except (EngineUnsupported, TritonUnsupported, OverrideError) as unsupported:
+    except (EngineUnsupported, OverrideError) as unsupported:
         return _eager(captured, context, str(unsupported))
     except GuardOnDataDependentSymNode as error:
         why = f"an operator asks for what only data tells: {error.cond}"
@@ -100,14 +100,14 @@ def _train(captured: Captured, context: CompileContext, keep: Keep | None) -> Co
     if around is not None:
         context.record("wrapper", around.record, "outside")
     call = None if around is None else wrapper.load(around, context.for_part("outside"))
-    facts = node_facts(trained.halves)
+    facts = autograd_metadata_of(trained.halves)
     context.restartable = True
     if keep is not None:
         keep(lambda: _trained_parts(trained, around, facts))
     return training_entry(captured, facts, trained.forward.call, trained.backward.call, call)
 
 
-def _trained_parts(trained: Trained, around: WrapperSource | None, facts: NodeFacts) -> Parts:
+def _trained_parts(trained: Trained, around: WrapperSource | None, facts: AutogradMetadata) -> Parts:
     outside = None if around is None else half_of(around)
     return Parts(_kept(trained.forward), None, _kept(trained.backward), outside, facts)
 

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import torch
 
 from ...dependencies import msgspec
-from ..aot.autograd.function import NodeFacts
+from ..aot.autograd.function import AutogradMetadata
 from ..codegen.cpp_wrapper.load import load as load_native
 from ..codegen.cpp_wrapper.state import Native
 from ..graphs.functional_graph import LAZY_VIEWS
@@ -64,7 +64,7 @@ class Parts(msgspec.Struct, frozen=True):
     entry: EntryFacts | None = None
     backward: Half | None = None
     outside: Half | None = None
-    node: NodeFacts | None = None
+    node: AutogradMetadata | None = None
     conditions: tuple[str, ...] = ()
     folding: FoldingPart | None = None
 

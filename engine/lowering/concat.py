@@ -8,9 +8,10 @@ import torch
 import torch.fx
 
 from ..ir.affine import Linear, Size, constant, less, size
+from ..unsupported import NoLowering
 from .body import BodyBuilder
 from .lazy_tensors import Index, Value, offset
-from .registry import GATHER, Unsupported, lowering
+from .registry import GATHER, lowering
 from .views import slice_start
 
 if TYPE_CHECKING:
@@ -151,7 +152,7 @@ def _slice_scatter(graph: GraphLowering, node: torch.fx.Node, x: Value, source: 
     at = dim % len(x.size)
     begin, length = slice_start(start, x.size[at]), source.size[at]
     if type(step) is not int or 0 in source.size:
-        raise Unsupported("slice_scatter of nothing or with a symbolic step")
+        raise NoLowering("slice_scatter of nothing or with a symbolic step")
 
     def compute(e: BodyBuilder, index: Index) -> str:
         place = index[at] - begin
@@ -170,7 +171,7 @@ def _select_scatter(graph: GraphLowering, node: torch.fx.Node, x: Value, source:
                     position: Any) -> Value:
     at = dim % len(x.size)
     if type(position) is not int:
-        raise Unsupported("a symbolic position")
+        raise NoLowering("a symbolic position")
     where = constant(position if position >= 0 else size(x.size[at] + position))
 
     def compute(e: BodyBuilder, index: Index) -> str:

@@ -14,13 +14,13 @@ from ...artifacts.context import CompileContext
 from ..graphs.unbacked import is_unbacked, unbacked_in
 from ..ir.affine import Linear, Size, axis, constant, contiguous_strides, expr, product, size, sizes, stored_strides
 from ..ir.ir import Buffer, ExternCall, LoopBody, Program, View, scalar_buffer
-from ..unsupported import EngineUnsupported
+from ..unsupported import EngineUnsupported, NoLowering
 from .body import BodyBuilder
 from .extern import fallback, library_copy, number_of
 from .lazy_tensors import Base, Compute, Index, Value, loop_index, offset, strided
 from .loop_splitting import axis_splits
 from .realization import leaving, read_in_part, reduced_to_few_columns, repeated, scattered
-from .registry import LOWERINGS, RESHAPE, VIEW, Unsupported, in_loops
+from .registry import LOWERINGS, RESHAPE, VIEW, in_loops
 from .views import viewed
 
 MAX_DEPTH = 40  # operations in a row that are kept in one expression
@@ -199,7 +199,7 @@ class GraphLowering:
                 if node.name in self.whole:
                     self.realize(value.base)
                 return value
-            except Unsupported as reason:
+            except NoLowering as reason:
                 why = str(reason)
         elif known is not None:
             why = LIBRARY_VECTORIZES.get(node.target, "asked for by an override")
@@ -466,9 +466,9 @@ def _check_dense(fakes: Any, moves_nothing: bool) -> None:
             _check_dense(fake, moves_nothing)
     elif isinstance(fakes, torch.Tensor):
         if not moves_nothing and not in_loops(fakes.dtype, fakes.device):
-            raise Unsupported(f"{'complex numbers' if fakes.dtype.is_complex else fakes.dtype} are left to ATen")
+            raise NoLowering(f"{'complex numbers' if fakes.dtype.is_complex else fakes.dtype} are left to ATen")
         if fakes.layout is not torch.strided or fakes.is_quantized:
-            raise Unsupported("only dense tensors become loops")
+            raise NoLowering("only dense tensors become loops")
 
 
 def _split_axes(axes: Sequence[tuple[str, Size]], index: Index, splits: Mapping[str, tuple[int, ...]],

@@ -12,10 +12,11 @@ import torch
 import torch.fx
 
 from ..ir.affine import Linear, Size, constant, size
+from ..unsupported import NoLowering
 from .body import BodyBuilder
 from .concat import inside
 from .lazy_tensors import Index, Value
-from .registry import GATHER, Unsupported, lowering
+from .registry import GATHER, lowering
 
 if TYPE_CHECKING:
     from .graph import GraphLowering
@@ -38,7 +39,7 @@ def _padding(edges: tuple[Edge, Edge]) -> Any:
         rank = len(x.size)
         before = {rank - 1 - i // 2: pad[i] for i in range(0, len(pad), 2)}
         if not all(type(n) is int for n in (*pad, *[x.size[d] for d in before])) or 0 in x.size or min(pad) < 0:
-            raise Unsupported("repeated edges of symbolic sizes, of nothing, or cut off")
+            raise NoLowering("repeated edges of symbolic sizes, of nothing, or cut off")
         if not x.base.buffer and (x.base.heavy or x.base.depth > 1):
             graph.realize(x.base)
         along = next((d for d in before if x.reindex is None and x.base.stride[d] == 1), None)

@@ -10,10 +10,11 @@ import torch
 import torch.fx
 
 from ..ir.affine import Size, constant, less, product, size, sizes
+from ..unsupported import NoLowering
 from .body import LOW_PRECISION, BodyBuilder, compute_dtype
 from .lazy_tensors import Base, Index, Value, offset, weight
 from .realization import rows_at_once
-from .registry import COMPOSITE, REDUCTION, Unsupported, lowering
+from .registry import COMPOSITE, REDUCTION, lowering
 from .views import regroup
 
 if TYPE_CHECKING:
@@ -167,7 +168,7 @@ def _vector_norm(graph: GraphLowering, node: torch.fx.Node, x: Value, order: Any
     kind = {float("inf"): "max", float("-inf"): "min"}.get(order, "sum")
     over = along_memory(node, reduced_dims(x, dims))
     if not x.dtype.is_floating_point or 0 in x.size or isinstance(order, sympy.Expr):
-        raise Unsupported(f"a norm of order {order}, of {x.dtype}, or of nothing")
+        raise NoLowering(f"a norm of order {order}, of {x.dtype}, or of nothing")
     wide = compute_dtype(fake.dtype)
 
     def emit(e: BodyBuilder, element: str) -> list[str]:
@@ -298,7 +299,7 @@ def _variance(finish: Callable[[BodyBuilder, str], str]) -> Callable[..., tuple[
         over = along_memory(node, reduced_dims(x, dims))
         count = product(x.size[d] for d in over)
         if (isinstance(correction, float) and not correction.is_integer()) or not x.dtype.is_floating_point:
-            raise Unsupported("a variance with a fractional correction")
+            raise NoLowering("a variance with a fractional correction")
         degrees = size(count - int(correction))
         if type(degrees) is int and degrees < 0:
             degrees = 0

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.fx
 
+from ..unsupported import NoLowering
 from .body import LOW_PRECISION, BodyBuilder
 from .lazy_tensors import Index, Value, offset
 from .reductions import as_stored, full_index
-from .registry import REDUCTION, Unsupported, lowering
+from .registry import REDUCTION, lowering
 
 if TYPE_CHECKING:
     from .graph import GraphLowering
@@ -26,7 +27,7 @@ def scan(graph: GraphLowering, fakes: Sequence[torch.Tensor], x: Value, dim: int
     The results, of the shape of `x`, are stored to buffers with the metadata of `fakes`.
     """
     if x.device.type != "cpu":
-        raise Unsupported("a scan on a GPU")
+        raise NoLowering("a scan on a GPU")
     node, rank = graph.node, len(x.size)
     at = dim % max(rank, 1)
     count = x.size[at] if rank else 1
@@ -60,7 +61,7 @@ def _running(kind: str) -> None:
     def lower(graph: GraphLowering, node: torch.fx.Node, x: Value, dim: int, *, dtype: Any = None) -> Value:
         fake = node.meta["val"]
         if fake.dtype is torch.bool:
-            raise Unsupported("a running sum of bools, as bools")
+            raise NoLowering("a running sum of bools, as bools")
         wide = torch.float64 if kind == "logsumexp" else kept_in(fake.dtype)
 
         def emit(e: BodyBuilder, element: str) -> list[str]:

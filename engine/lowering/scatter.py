@@ -12,9 +12,10 @@ import torch
 import torch.fx
 
 from ..ir.affine import Linear, Size, contiguous_strides, sizes
+from ..unsupported import NoLowering
 from .body import LOW_PRECISION, BodyBuilder
 from .lazy_tensors import Index, Value, offset
-from .registry import COMPOSITE, Unsupported, lowering
+from .registry import COMPOSITE, lowering
 
 if TYPE_CHECKING:
     from .graph import GraphLowering
@@ -33,11 +34,11 @@ def scattered_into(graph: GraphLowering, node: torch.fx.Node, start: Callable[[B
     """
     fake = node.meta["val"]
     if fake.device.type != "cpu":
-        raise Unsupported("scatters on a GPU are left to ATen")
+        raise NoLowering("scatters on a GPU are left to ATen")
     if accumulate and fake.dtype in LOW_PRECISION:
-        raise Unsupported(f"many sums in {fake.dtype} want a wider accumulator")
+        raise NoLowering(f"many sums in {fake.dtype} want a wider accumulator")
     if 0 in sizes(fake.shape):
-        raise Unsupported("there is nothing to write to: which indices raise, ATen's kernel says")
+        raise NoLowering("there is nothing to write to: which indices raise, ATen's kernel says")
     base = graph.base_of(fake, node.name)
     name = graph.new_buffer(base)
 
@@ -58,7 +59,7 @@ def scattered_into(graph: GraphLowering, node: torch.fx.Node, start: Callable[[B
 
 def _same_device(*values: Value) -> None:
     if len({v.device for v in values}) > 1:
-        raise Unsupported("operands on two devices")
+        raise NoLowering("operands on two devices")
 
 
 @lowering(aten.index_put.default, aten._unsafe_index_put.default, kind=COMPOSITE)
@@ -66,11 +67,11 @@ def _index_put(graph: GraphLowering, node: torch.fx.Node, x: Value, indices: Seq
                accumulate: bool = False) -> Value:
     given = [(d, i) for d, i in enumerate(indices) if i is not None]
     if not given or any(i.dtype in (torch.bool, torch.uint8) for _, i in given):
-        raise Unsupported("a boolean index names as many places as it has True elements")
+        raise NoLowering("a boolean index names as many places as it has True elements")
     _same_device(x, values, *[i for _, i in given])
     block = torch.broadcast_shapes(*[tuple(i.size) for _, i in given]) if _all_numbers(given) else None
     if block is None or 0 in block:
-        raise Unsupported("index_put with indices of symbolic shapes, or of none")
+        raise NoLowering("index_put with indices of symbolic shapes, or of none")
     dims = [d for d, _ in given]
     first = dims[0] if dims == list(range(dims[0], dims[-1] + 1)) else 0  # NumPy's rule, as in `index`
     others = [extent for d, extent in enumerate(x.size) if d not in dims]
@@ -109,7 +110,7 @@ def _along(dim: int, positions: Value, extent: Size) -> Place:
 def _scatter(accumulate: bool) -> Callable[..., Value]:
     def lower(graph: GraphLowering, node: torch.fx.Node, x: Value, dim: int, positions: Value, source: Any) -> Value:
         if not x.size or not positions.size:
-            raise Unsupported("a scatter into a 0-d tensor")
+            raise NoLowering("a scatter into a 0-d tensor")
         at = dim % len(x.size)
         tensor = source if isinstance(source, Value) else None
         _same_device(x, positions, *([tensor] if tensor is not None else []))
@@ -131,7 +132,7 @@ def _embedding_backward(graph: GraphLowering, node: torch.fx.Node, gradient: Val
                         padding: Any, by_frequency: bool) -> Value:
     """Row i of the result is the sum of the gradients of the lookups of row i, in their order."""
     if by_frequency or type(padding) is not int:
-        raise Unsupported("gradients divided by how often a row is looked up")
+        raise NoLowering("gradients divided by how often a row is looked up")
     _same_device(gradient, positions)
     rank = len(positions.size)
 

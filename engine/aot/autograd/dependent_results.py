@@ -22,7 +22,7 @@ from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 from .eager import Call, EagerForm
 
 if TYPE_CHECKING:
-    from .function import NodeFacts
+    from .function import AutogradMetadata
 
 _task: Callable[[], int] = torch._C._current_graph_task_id
 _runs: Callable[[Any], bool] = torch._C._will_engine_execute_node
@@ -186,7 +186,7 @@ class Leads:
 
     __slots__ = ("node", "watch")
 
-    def __init__(self, facts: NodeFacts, made: Sequence[Any]) -> None:
+    def __init__(self, facts: AutogradMetadata, made: Sequence[Any]) -> None:
         node: Any = made[facts.tangents[0]].grad_fn
         self.node = node.joined.node if hasattr(node, "joined") else node
         self.watch = self.node.watch = Watch()

@@ -20,7 +20,7 @@ from .eager import Call, EagerFacts, EagerForm
 
 
 @dataclass(frozen=True)
-class NodeFacts:
+class AutogradMetadata:
     """What the node knows of its graph.
 
     The forward returns `results` values for the program, then `saved_tensors` tensors, then sizes to save, and last
@@ -59,7 +59,7 @@ class Differentiable:
     forward: Callable[..., Sequence[Any]]
     backward: Callable[[list[Any]], Sequence[Any]]
     eager: EagerForm
-    facts: NodeFacts
+    facts: AutogradMetadata
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ _hooks: Any = torch._C._autograd._top_saved_tensors_default_hooks
 _nothing = nullcontext()
 
 
-def _saved(ctx: Any, facts: NodeFacts, missing: frozenset[int]) -> Sequence[torch.Tensor]:
+def _saved(ctx: Any, facts: AutogradMetadata, missing: frozenset[int]) -> Sequence[torch.Tensor]:
     """What the forward has saved. Raises RuntimeError, as autograd does, where what the tangents that are not `missing`
     need of it was freed by an earlier backward, or changed in place."""
     rest: Rest | None = ctx.rest
@@ -166,7 +166,7 @@ def _saved(ctx: Any, facts: NodeFacts, missing: frozenset[int]) -> Sequence[torc
 
 
 def _has_changed(
-    facts: NodeFacts, missing: frozenset[int], saved: Sequence[torch.Tensor], versions: tuple[int, ...]
+    facts: AutogradMetadata, missing: frozenset[int], saved: Sequence[torch.Tensor], versions: tuple[int, ...]
 ) -> bool:
     """Whether what the tangents that are not `missing` need was written after the forward."""
     reads = [reads for k, reads in enumerate(facts.reads) if k not in missing]
@@ -191,7 +191,7 @@ def _laid_out(tensor: torch.Tensor, layout: tuple[Any, ...]) -> torch.Tensor:
     return memory.expand(shape)
 
 
-def free(ctx: Any, facts: NodeFacts, missing: frozenset[int], saved: Sequence[torch.Tensor]) -> None:
+def free(ctx: Any, facts: AutogradMetadata, missing: frozenset[int], saved: Sequence[torch.Tensor]) -> None:
     """A backward without retain_graph has begun: its tangents need nothing any more, nor can those that share with
     them; autograd forgets what the node saved, so what the others may need is kept here."""
     freed = frozenset[int]().union(*[shared for k, shared in enumerate(facts.shared) if k not in missing])
@@ -207,7 +207,7 @@ def free(ctx: Any, facts: NodeFacts, missing: frozenset[int], saved: Sequence[to
         ctx.rest = replace(ctx.rest, freed=freed)
 
 
-def _is_spoiled(facts: NodeFacts, missing: frozenset[int], gradients: Sequence[Any]) -> bool:
+def _is_spoiled(facts: AutogradMetadata, missing: frozenset[int], gradients: Sequence[Any]) -> bool:
     """Whether a gradient that missing tangents lead to as well has become NaN: they are zeros, and zero times an
     infinity that was saved is NaN, where eager leaves out what has no tangent."""
     if not any(tangents <= missing for tangents in facts.alone):

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from .function import Differentiable, NodeFacts, free, gradients
+from .function import AutogradMetadata, Differentiable, free, gradients
 
 _task: Callable[[], int] = torch._C._current_graph_task_id
 
@@ -66,7 +66,7 @@ def _at_the_end(function: Callable[[], Any]) -> None:
     torch.autograd.Variable._execution_engine.queue_callback(function)
 
 
-def _free_at_the_end(ctx: Any, facts: NodeFacts, missing: frozenset[int], saved: Sequence[torch.Tensor]) -> None:
+def _free_at_the_end(ctx: Any, facts: AutogradMetadata, missing: frozenset[int], saved: Sequence[torch.Tensor]) -> None:
     """`free`: at once where no other tangent can arrive."""
     if not missing:
         free(ctx, facts, missing, saved)
@@ -115,7 +115,7 @@ _of_a_result = super(torch.autograd.Function, _Result).apply
 _hooks, _later_hooks, _is_leaf = map(attrgetter, ("_backward_hooks", "_post_accumulate_grad_hooks", "is_leaf"))
 
 
-def with_own_edges(apply: Callable[..., Any], facts: NodeFacts) -> Callable[..., Any]:
+def with_own_edges(apply: Callable[..., Any], facts: AutogradMetadata) -> Callable[..., Any]:
     """`apply` (of CompiledGraph), with nodes like these where it makes a difference: where hooks of inputs see which
     gradients are there, or there is something behind an input that not all results lead to."""
     places = [i for i, tangents in enumerate(facts.reached) if tangents]
@@ -136,7 +136,7 @@ def with_own_edges(apply: Callable[..., Any], facts: NodeFacts) -> Callable[...,
     return applied
 
 
-def _joined(facts: NodeFacts, inputs: tuple[Any, ...], made: Sequence[Any]) -> Sequence[Any]:
+def _joined(facts: AutogradMetadata, inputs: tuple[Any, ...], made: Sequence[Any]) -> Sequence[Any]:
     """The results `made` by a CompiledGraph, with nodes of their own."""
     first = made[facts.tangents[0]]
     with torch.enable_grad():
@@ -153,7 +153,7 @@ def _joined(facts: NodeFacts, inputs: tuple[Any, ...], made: Sequence[Any]) -> S
     return tuple(results)
 
 
-def _groups(facts: NodeFacts, inputs: tuple[Any, ...]) -> list[tuple[frozenset[int], list[int]]]:
+def _groups(facts: AutogradMetadata, inputs: tuple[Any, ...]) -> list[tuple[frozenset[int], list[int]]]:
     """Arguments of the node that get a node in common, with the tangents that lead there. A leaf has its own: of nodes
     that are ready, autograd runs the one made last, and after it at once what accumulates the gradient. So the gradient
     that is the first in eager is the last here."""

@@ -9,7 +9,7 @@ import torch
 
 from ...graphs.functional_graph import AtenGraph, Constant, FromGraph, FromInput, Output
 from ...ir.ir import Program, View
-from .state import NoNativeForm
+from ...unsupported import NoCppWrapper
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Result:
 
 
 def results_of(aten: AtenGraph, program: Program) -> tuple[Result, ...]:
-    """The results: one object of the program is one `Output`. Raises NoNativeForm for what only Python makes."""
+    """The results: one object of the program is one `Output`. Raises NoCppWrapper for what only Python makes."""
     places: dict[int, list[int]] = {}
     outputs: dict[int, Output] = {}
     for place, output in enumerate(aten.outputs):
@@ -72,20 +72,20 @@ def _gradients(
 def _made(output: Output, aten: AtenGraph, program: Program) -> tuple[str, Any]:
     if isinstance(output, FromInput):
         if aten.is_backward:
-            raise NoNativeForm("a gradient is an argument of the backward itself")
+            raise NoCppWrapper("a gradient is an argument of the backward itself")
         return "input", output.index
     if isinstance(output, Constant):
         return _number(output.value.node.expr if isinstance(output.value, torch.SymInt) else output.value)
     if not isinstance(output, FromGraph) or output.lazily:
-        raise NoNativeForm("a result is a view of an input, or computed when it is read")
+        raise NoCppWrapper("a result is a view of an input, or computed when it is read")
     value = program.outputs[output.index - len(program.copies)]
     if not isinstance(value, View):
         return _number(value)
     buffer = program.buffers[value.buffer]
     if value.dtype is not None and value.dtype != buffer.dtype:
-        raise NoNativeForm("a result is memory that is read as another dtype")
+        raise NoCppWrapper("a result is memory that is read as another dtype")
     if buffer.role == "constant":
-        raise NoNativeForm("a result is a tensor that the graph holds")
+        raise NoCppWrapper("a result is a tensor that the graph holds")
     if buffer.role == "input" and not aten.is_backward:
         if (value.size, value.stride, value.offset) == (buffer.size, buffer.stride, 0):
             return "input", program.inputs.index(value.buffer)
@@ -99,7 +99,7 @@ def _number(value: Any) -> tuple[str, Any]:
         return "size", value
     if value is None or type(value) in (bool, int, float, str):
         return "plain", value
-    raise NoNativeForm(f"a result of type {type(value).__name__}")
+    raise NoCppWrapper(f"a result of type {type(value).__name__}")
 
 
 

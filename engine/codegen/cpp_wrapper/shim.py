@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from ...kernels import attention, sgemm
-from .state import NoNativeForm
+from ...unsupported import NoCppWrapper
 
 HEADERS = ("c/shim.h", "generated/c_shim_cpu.h", "c/shim_cpu.h")
 
@@ -69,21 +69,21 @@ def _declared() -> dict[str, str]:
 def _parameter(text: str) -> Parameter:
     parts = re.fullmatch(r"([\w\s*]*?)(\w+)", " ".join(text.split()))
     if parts is None:
-        raise NoNativeForm(f"a parameter of torch's C interface that is not understood: {text}")
+        raise NoCppWrapper(f"a parameter of torch's C interface that is not understood: {text}")
     words = re.sub(r"\w+", lambda word: _SPELLING.get(word.group(), word.group()), parts[1])
     return Parameter(words.strip().replace(" *", "*"), parts[2])
 
 
 def parameters_of(function: str) -> tuple[Parameter, ...]:
-    """The parameters of a function of the C interface. Raises NoNativeForm where this torch has no such function, or
+    """The parameters of a function of the C interface. Raises NoCppWrapper where this torch has no such function, or
     one that every wrapper calls has another form."""
     text = OWN[function].PARAMETERS if function in OWN else _declared().get(function)
     if text is None or address(function) is None:
-        raise NoNativeForm(f"this torch has no {function}")
+        raise NoCppWrapper(f"this torch has no {function}")
     found = tuple(_parameter(part) for part in text.split(",") if part.strip())
     wanted = USED.get(function)
     if wanted is not None and wanted != tuple(p.kind for p in found):
-        raise NoNativeForm(f"{function} of this torch takes other arguments")
+        raise NoCppWrapper(f"{function} of this torch takes other arguments")
     return found
 
 
@@ -117,8 +117,8 @@ def tensors_are_known() -> bool:
 
 @cache
 def dtype_code(dtype: torch.dtype) -> int:
-    """The number that the C interface has for a dtype. Raises NoNativeForm."""
+    """The number that the C interface has for a dtype. Raises NoCppWrapper."""
     found = getattr(_library("torch_cpu"), f"aoti_torch_dtype_{str(dtype).removeprefix('torch.')}", None)
     if found is None:
-        raise NoNativeForm(f"torch's C interface has no {dtype}")
+        raise NoCppWrapper(f"torch's C interface has no {dtype}")
     return int(found())

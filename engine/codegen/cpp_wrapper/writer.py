@@ -15,6 +15,7 @@ from ...ir.ir import Buffer, ExternCall, Group, Plan, View, scalar_buffer
 from ...kernels import attention, sgemm
 from ...scheduler.fusion import views_in
 from ...scheduler.memory import touched_by
+from ...unsupported import NoCppWrapper
 from ..cpp.entry import Entry
 from ..cpp.indices import c_expression
 from ..cpp.scope import buffer_name
@@ -28,7 +29,7 @@ from .magnitude import BOUND, magnitude
 from .memory import plan_memory
 from .results import results_of
 from .shim import dtype_code, tensors_are_known
-from .state import Native, NativeSource, NoNativeForm
+from .state import Native, NativeSource
 
 
 class NativeWriter:
@@ -56,7 +57,7 @@ class NativeWriter:
 
     # ---- the text
     def write(self) -> NativeSource:
-        """All of it. Raises NoNativeForm."""
+        """All of it. Raises NoCppWrapper."""
         self._check()
         self._run()
         self.writer.line()
@@ -74,15 +75,15 @@ class NativeWriter:
     def _check(self) -> None:
         """Refuse at once what is never expressed."""
         if not tensors_are_known():
-            raise NoNativeForm("tensors of this Python have another form")
+            raise NoCppWrapper("tensors of this Python have another form")
         for symbol, (_, kind, _) in self.program.symbols.items():
             if kind == "value" and (not symbol.is_integer or scalar_buffer(symbol) in self.program.buffers):
-                raise NoNativeForm("a number is an input that may have a fraction")
+                raise NoCppWrapper("a number is an input that may have a fraction")
         if any(self.program.buffers[name].dtype.is_complex for name in self.tangents):
-            raise NoNativeForm("a gradient of complex numbers")
+            raise NoCppWrapper("a gradient of complex numbers")
         devices = {b.device.type for b in self.program.buffers.values()}
         if devices - {"cpu"}:
-            raise NoNativeForm(f"tensors on {', '.join(sorted(devices - {'cpu'}))}")
+            raise NoCppWrapper(f"tensors on {', '.join(sorted(devices - {'cpu'}))}")
 
     # ---- the graph
     def _run(self) -> None:
@@ -189,7 +190,7 @@ class NativeWriter:
         self.allocate(view.buffer)
         buffer = self.program.buffers[view.buffer]
         if view.dtype is not None and view.dtype != buffer.dtype:
-            raise NoNativeForm("memory that is read as another dtype")
+            raise NoCppWrapper("memory that is read as another dtype")
         if (view.size, view.stride, view.offset) == (buffer.size, buffer.stride, 0):
             return self.handles[view.buffer]
         made = self.unique("window")
@@ -257,7 +258,7 @@ class NativeWriter:
             (name,) = call.outputs
             buffer = self.program.buffers[name] if name is not None else None
             if buffer is None or not _is_contiguous(buffer):
-                raise NoNativeForm(f"{call.target} with a result of other strides")
+                raise NoCppWrapper(f"{call.target} with a result of other strides")
             self.allocate(buffer.name, origins)
             self.counted.add(buffer.name)
             self._must(f"{function}({', '.join([self.handles[buffer.name], *arguments])})", origins)
@@ -287,7 +288,7 @@ class NativeWriter:
         buffer = self.program.buffers[name] if name is not None else None
         left, right, *bias = call.args
         if buffer is None or not _is_contiguous(buffer):
-            raise NoNativeForm("a product with a result of other strides")
+            raise NoCppWrapper("a product with a result of other strides")
         table, numbers = self.unique("task"), (*left.size, right.size[1], *left.stride, *right.stride)
         rows, depth, columns, *strides = [c_expression(n) for n in numbers]
         self.called.append(sgemm.ENTRY)
@@ -351,7 +352,7 @@ class NativeWriter:
                 self._window(f"out[{k}]", self.handles[view.buffer], view, ())
         given = [self.handles[view.buffer] for view in whole.values()]
         if len(set(given)) != len(given):
-            raise NoNativeForm("two results are one tensor")
+            raise NoCppWrapper("two results are one tensor")
         for k, view in whole.items():
             self.writer.line(f"out[{k}].tensor = {self.handles[view.buffer].removesuffix('.tensor')}.take();")
 

@@ -7,12 +7,12 @@ together. `load.py` makes functions of the text, `launch.py` calls them (on CUDA
 `building.py` has them compiled, each kind of kernel once, by `server.py`, another process; `compile.py` compiles them
 for a GPU that need not be there and records every form on the way.
 """
+from ...unsupported import TritonUnsupported
 from .building import warm_up
 from .compile import describe_for_target, describe_kernel
 from .generate import generate
 from .launch import TritonKernel, kernels_for_plan
 from .source import TritonSource
-from .unsupported import TritonUnsupported
 
 __all__ = [
     "TritonKernel", "TritonSource", "TritonUnsupported", "describe_for_target", "describe_kernel", "generate",

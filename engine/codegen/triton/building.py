@@ -24,9 +24,9 @@ from types import CodeType
 from typing import Any
 
 from ...toolchain.cpp_build import cache_folder
+from ...unsupported import TritonUnsupported
 from . import server
 from .source import Launch, assemble
-from .unsupported import TritonUnsupported
 
 
 @dataclass(frozen=True)

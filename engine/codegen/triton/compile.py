@@ -15,12 +15,12 @@ from typing import Any
 from ....artifacts.context import CompileContext
 from ....artifacts.records import AnyRecord, Kernel
 from ...ir.ir import Group, Plan
+from ...unsupported import TritonUnsupported
 from .building import parameter_constants, parameter_types
 from .generate import generate
 from .load import load
 from .server import compiled
 from .source import Launch, TritonSource
-from .unsupported import TritonUnsupported
 
 _PRODUCTS = ("ttir", "ttgir", "llir", "ptx")
 

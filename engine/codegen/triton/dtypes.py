@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import torch
 
-from .unsupported import TritonUnsupported
+from ...unsupported import TritonUnsupported
 
 # dtype: (name in tl, name in a launch signature)
 _NAMES: dict[torch.dtype, tuple[str, str]] = {

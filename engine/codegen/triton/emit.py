@@ -13,13 +13,13 @@ import torch
 
 from ....artifacts.records import Ref, ref
 from ...ir.ir import Statement
+from ...unsupported import TritonUnsupported
 from .dims import Dims
 from .dtypes import literal, value_type
 from .form import Form, Space, TileBody
 from .index import index_text
 from .ops import TAKES_LITERALS, cast, expression
 from .source import SourceWriter
-from .unsupported import TritonUnsupported
 from .values import Namer, Value
 
 

@@ -8,13 +8,13 @@ import sympy
 
 from ....artifacts.context import CompileContext
 from ...ir.ir import Axis, Buffer, Foreach, Group, KernelSignature, LoopBody
+from ...unsupported import TritonUnsupported
 from .foreach import generate_foreach
 from .form import Form, form_of
 from .kernel import KernelWriter
 from .source import WIDE_FROM, Launch, TritonSource, Workspace, assemble
 from .split import split_kernels
 from .tiling import can_split, choose, hint, why_idle
-from .unsupported import TritonUnsupported
 
 
 def generate(group: Group, buffers: Mapping[str, Buffer], context: CompileContext) -> TritonSource:

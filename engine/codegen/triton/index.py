@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import sympy
 
-from .unsupported import TritonUnsupported
+from ...unsupported import TritonUnsupported
 
 _PYTHON_MOD = "(({0} % {1} + {1}) % {1})"
 

@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 import torch
 
+from ...unsupported import TritonUnsupported
 from .dtypes import value_type
-from .unsupported import TritonUnsupported
 
 Printer = Callable[[list[str], torch.dtype], str]
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import torch
 
+from ...unsupported import TritonUnsupported
 from .dtypes import highest, literal, lowest
-from .unsupported import TritonUnsupported
 
 
 @dataclass(frozen=True)
