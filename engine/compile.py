@@ -1,7 +1,7 @@
-"""The engine's front: one graph in, a callable out, along the stages of `stages.py`.
+"""The engine's entry point: takes one captured graph through the stages of `stages.py` and returns a callable.
 
 A graph that some stage cannot compile runs in eager, node by node, with the reason recorded: `compile_graph` never
-raises for the program's graph.
+raises because of the user's graph.
 """
 from __future__ import annotations
 

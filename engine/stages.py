@@ -1,7 +1,7 @@
-"""The engine's table of contents: what flows between its stages, the stages, and the two lists of them.
+"""The engine's table of contents: the data that flows between stages, the stages, and the two lists of them.
 
-INFERENCE compiles one graph; TRAINING traces forward and backward together, cuts them apart, and sends both through the
-stages of INFERENCE. `compile.py` runs them; each stage hands its records over with its result.
+INFERENCE compiles one graph. TRAINING partitions a joint graph into forward and backward, and compiles both with the
+stages of INFERENCE. `compile.py` runs them; each stage returns its records with its result.
 """
 from __future__ import annotations
 

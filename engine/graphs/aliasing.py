@@ -1,4 +1,4 @@
-"""Which nodes share memory with what the program gets to see."""
+"""Which nodes share memory with inputs and outputs of the graph."""
 from __future__ import annotations
 
 import operator

@@ -1,4 +1,4 @@
-"""What flows between the steps of training: one joint graph, then a forward and a backward."""
+"""The data types of training: one joint graph, then a forward and a backward."""
 from __future__ import annotations
 
 from dataclasses import dataclass, field

@@ -1,6 +1,6 @@
-"""Operators that raise for some data: an index out of range, a divisor that is zero, a matrix that has no inverse.
+"""Operators that raise for some values of their inputs: an index out of range, a zero divisor, a singular matrix.
 
-What they look at must be looked at, even where nobody reads what they give: the program would have raised.
+They must run even when nobody uses their result, since eager would have raised.
 """
 from __future__ import annotations
 

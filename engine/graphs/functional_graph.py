@@ -1,7 +1,7 @@
-"""What a functional graph is: the captured graph it is made from, its inputs, and where each result comes from.
+"""What a functional graph is: the captured graph it was made from, its inputs, and where each result comes from.
 
-What a compiled graph needs to know when it is loaded from disk is here and in what stands beside it, without the
-compiler (`aten_graph.py` makes these graphs).
+Everything that a compiled graph needs to know when it is loaded from disk is in this folder; `aot/aten_graph.py`, which
+makes these graphs, is not needed then.
 """
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Whether elements of a tensor share memory: what must not be written by a kernel, and what new memory never copies."""
+"""Whether elements of a tensor overlap in memory: kernels must not write such a tensor, and new memory never copies
+it."""
 from __future__ import annotations
 
 from collections.abc import Sequence

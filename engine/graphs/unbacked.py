@@ -1,6 +1,6 @@
-"""Numbers and sizes that only data tells: which operator of a graph defines each, and where it is read at run time.
+"""Unbacked symbols (data-dependent numbers and sizes): which operator of a graph defines each, and where it is read.
 
-ShapeEnv calls them unbacked symbols (u0, zuf0): `.item()` gives one, `nonzero` makes a result with one in its sizes.
+ShapeEnv names them u0, zuf0: `.item()` returns one, and `nonzero` has one in the size of its result.
 """
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Python that the engine has written: its text, line by line with origins, and what its names stand for."""
+"""Generated Python: its text, line by line with provenance, and the objects that its names refer to."""
 from __future__ import annotations
 
 from collections.abc import Mapping

@@ -1,9 +1,9 @@
-"""Index expressions while a lowering runs: linear forms over axes, fast, with the rewrites that views need.
+"""Index expressions during lowering: linear forms over axes, with the simplifications that views need.
 
-SymPy is what the loop IR stores, but building and simplifying SymPy expressions costs tens of microseconds each, and a
-view of a view of a view needs many. A `Linear` is a sum of `coefficient * atom` plus a constant; an atom is an axis, an
-indirect value, or the quotient or remainder of a linear form. Every atom knows its bounds, so `(1024*i + r) // 1024`
-with 0 <= r < 1024 is `i` at once. Sizes are Python ints, or SymPy expressions over size symbols where dynamic.
+The loop IR stores SymPy, but building and simplifying a SymPy expression costs tens of microseconds, and a view of a
+view of a view needs many. A `Linear` is a sum of `coefficient * atom` plus a constant; an atom is an axis, an indirect
+value, or the quotient or remainder of a linear form. Every atom has bounds, so `(1024*i + r) // 1024` with 0 <= r <
+1024 simplifies to `i` at once. Sizes are Python ints, or SymPy expressions over size symbols where dynamic.
 """
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""The reference interpreter of the loop IR: each statement is one torch operation over the body's whole index space.
+"""The reference interpreter of the loop IR: each statement is one torch operation over the body's whole iteration
+space.
 
-It is what the loop IR means: code generators are tested against it, and a replay runs it as a rung of its ladder. It
-runs on any device that torch knows, slowly.
+It defines what the loop IR means: code generators are tested against it, and replay uses it as one step of its ladder.
+It runs on any device of torch, slowly.
 """
 from __future__ import annotations
 

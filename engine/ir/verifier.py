@@ -1,6 +1,6 @@
-"""What a well-formed program is, as checks: `verify` raises `VerifyError`, which names the statement and the fault.
+"""Well-formedness checks: `verify` raises `VerifyError`, which names the statement and the fault.
 
-Between stages in tests and behind a flag; a code generator may rely on everything that is checked here.
+Runs between stages in tests and under PTDEBUG_VERIFY=1; code generators may rely on everything that is checked here.
 """
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A C++ function of our own that an operator of ours calls: its library is built when it is first asked for."""
+"""A C++ function that one of ptdebug's custom operators calls: its library is built on first use."""
 from __future__ import annotations
 
 import ctypes

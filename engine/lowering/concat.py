@@ -1,4 +1,4 @@
-"""Lowerings that put tensors together or around: cat, stack, padding, writing a slice of a copy."""
+"""Lowerings that concatenate or pad: cat, stack, constant padding, slice_scatter."""
 from __future__ import annotations
 
 from collections.abc import Sequence

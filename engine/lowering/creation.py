@@ -1,4 +1,4 @@
-"""Lowerings that make tensors from nothing, and conversions of dtype."""
+"""Lowerings that create tensors, and dtype conversions."""
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any

@@ -1,4 +1,5 @@
-"""Calls of ATen for what has no lowering, or is better left to the library (matrix products, convolutions, ...)."""
+"""Extern kernels: calls of ATen for what has no lowering or is better left to a library (matrix products,
+convolutions)."""
 from __future__ import annotations
 
 import operator

@@ -1,4 +1,4 @@
-"""The walk over an ATen graph that leaves a `Program` behind."""
+"""The walk over an ATen graph that builds a `Program` of loop bodies and extern calls."""
 from __future__ import annotations
 
 import operator

@@ -1,8 +1,8 @@
-"""Lazy tensors: what lowerings take and give.
+"""Lazy tensors: the arguments and results of lowerings.
 
-A `Base` is a tensor that some node makes: first a function from indices to a statement, and, once it has been
-*realized*, a buffer. A `Value` is a base seen through index rewriting: views cost nothing and never materialize, and a
-base that is realized later is realized for all its views.
+A `Base` is a tensor that some node computes: first a function from indices to a statement, and, once it is *realized*,
+a buffer. A `Value` is a base seen through an index mapping: views are free and never materialize, and realizing a base
+realizes it for all its views.
 """
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Softmax and the normalizations, each as the few bodies that suit its data flow."""
+"""Softmax and the normalizations, each as the few loop bodies that fit its data flow."""
 from __future__ import annotations
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
-"""Paddings that repeat what is inside: reflections and the outermost elements (ATen's PaddingKernel.cpp).
+"""Reflection and replication padding (ATen's PaddingKernel.cpp).
 
-Along the dimension whose elements are neighbours in memory there are three reads under masks, before, inside and after,
-each of them along memory; for the other dimensions the place is computed, once for each row.
+Along the contiguous dimension there are three masked reads, before, inside and after, each of them contiguous; for the
+other dimensions the source index is computed, once for each row.
 """
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lowerings of scans: each is a body whose reduction axis runs in order, and which stores at each of its points."""
+"""Lowerings of scans: the reduction axis runs in order, and the body stores at each of its points."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence

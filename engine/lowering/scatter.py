@@ -1,7 +1,7 @@
-"""Lowerings that write to places that data names: index_put, scatter, scatter_add, and the backward of embedding.
+"""Lowerings that write to data-dependent indices: index_put, scatter, scatter_add, and the backward of embedding.
 
 Each is two bodies that store to one buffer: the first copies `self`, the second stores or adds at indirect indices.
-Where the copy is of memory that nothing else needs, scheduler/in_place.py leaves it out.
+Where nothing else needs the copied buffer, scheduler/in_place.py elides the copy.
 """
 from __future__ import annotations
 

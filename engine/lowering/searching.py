@@ -1,7 +1,7 @@
 """Lowerings of searches in sorted sequences: bucketize and searchsorted.
 
-Among few boundaries, how many are below a value is counted: compares fill vectors, where a binary search looks up one
-element after the other. Many are left to ATen's binary search.
+Among few boundaries, those below a value are counted: comparisons vectorize, where a binary search is one lookup after
+the other. Many boundaries are left to ATen's binary search.
 """
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Bilinear upsampling in two passes: along the rows into a narrow buffer, then between its rows.
 
-One pass would look up four elements for each result, at columns that data names; two passes look up two elements for
-each element of the narrow buffer, and the second pass reads whole rows. The arithmetic is that of ATen's
-UpSampleKernel.cpp: source = ratio * (place + 0.5) - 0.5, in the compute dtype.
+A single pass would gather four elements for each result; two passes gather two for each element of the narrow buffer,
+and the second pass reads whole rows. The arithmetic is that of ATen's UpSampleKernel.cpp: source = ratio * (index +
+0.5) - 0.5, in the compute dtype.
 """
 from __future__ import annotations
 

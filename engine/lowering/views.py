@@ -1,7 +1,7 @@
-"""Lowerings of views: each rewrites indices and moves no data.
+"""Lowerings of views: each is an index mapping and moves no data.
 
-`value.through(size, reindex)` is a view; reindex maps the view's indices to those of the viewed. Sizes that an operator
-leaves to be worked out (-1) are read off the fake tensor.
+`value.through(size, reindex)` is a view; reindex maps the view's indices to those of what is viewed. Sizes that an
+operator infers (-1) are read off the fake tensor.
 """
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What stands before a compiled graph: the conditions of a call that its kernels and library calls do not check.
+"""The prologue of a compiled graph: the conditions of a call that neither guards nor kernels check.
 
-Functionalization takes each input for memory of its own, and what is compiled records no gradients. Guards on the
-program's values say nothing of either.
+Functionalization assumes that inputs do not alias each other, and compiled code records no gradients; guards on the
+user's values check neither.
 """
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What a wrapper calls besides its kernels: allocation, views, checks, and the operators of the library.
+"""What a generated wrapper calls besides its kernels: allocation, views, checks, and ATen operators.
 
-Generated text refers to these by the names of `STANDARD`; operators of ATen have names of their own, and `callable_of`
-says what is called for one. Nothing here needs the compiler: a graph that is loaded from disk runs with it.
+Wrappers refer to these by the names of `STANDARD`; ATen operators have names of their own, and `callable_of` says what
+is called for each. Nothing here needs the compiler: it is all that a graph loaded from disk runs with.
 """
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Sums over columns as rows that are added up, where other loops run through the same rows.
+"""Column sums computed row by row, where other loops run over the same rows.
 
-The backward of a normalization sums over its rows and over its columns, and computes a gradient for each element.
-Loops over rows do the first and the last in one pass; a loop over columns would take a pass of its own, by small
-pieces of each row. So such a sum is split in three: zeros in float64, a loop over all elements that adds each to its
-column, which shares the kernel of the other loops (there every chunk of rows adds to columns of its own), and the
-rounding to the dtype of the result. Not where those loops wait for a reduction over columns, as in a softmax over them.
+The backward of a normalization reduces over rows and over columns, and computes a gradient for each element. Loops over
+rows do the first and the last in one pass; loops over columns would be another pass, with strided reads. So the column
+sum is split in three bodies: zeros in float64; a loop over all elements that accumulates each into its column, and is
+fused with the other loops (each chunk of rows has accumulators of its own); and the rounding to the result's dtype.
+This is not done where the other loops depend on a reduction over columns, as in a softmax over them.
 """
 from __future__ import annotations
 

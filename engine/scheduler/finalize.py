@@ -1,4 +1,4 @@
-"""From fused nodes to groups: loops merged where memory is contiguous, and buffers that never reach memory named."""
+"""From fused nodes to groups: contiguous loops are collapsed, and buffers that never reach memory are marked."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence

@@ -1,7 +1,7 @@
-"""Greedy fusion: the pair of groups that saves most memory traffic first, until no pair is left.
+"""Greedy fusion: repeatedly fuses the pair of groups that saves most memory traffic, until no pair is left.
 
-Only groups that touch a common buffer are candidates. A pair is fused when no path leads from one to the other through
-a third step, when the indices allow it (`legality.py`), when it pays, and when the decision says so.
+Only groups that touch a common buffer are candidates. A pair is fused when no path through a third step connects the
+two, the indices allow it (`legality.py`), it pays, and the decision says so.
 """
 from __future__ import annotations
 

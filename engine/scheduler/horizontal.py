@@ -1,12 +1,12 @@
-"""Horizontal fusion: loop nests of one form that need nothing of each other become one kernel.
+"""Horizontal fusion: independent loop nests of one form become one kernel.
 
-The update of an optimizer is the same few lines for each of hundreds of parameters. Where nests equal each other but
-for names and sizes (`templates.py`), one kernel runs the nest over a table of pointers and sizes: its text is written
-and compiled once, it is called once, and its threads share all elements, however they lie in buffers. (Inductor's
-foreach and combo kernels hold a body for each nest instead.)
+An optimizer's update is the same few operations for hundreds of parameters. Nests that are equal except for names and
+sizes (`templates.py`) become one kernel that runs the nest over a table of pointers and sizes: one body to compile, one
+call, and threads share all elements, however they are distributed over buffers. (Inductor's foreach and combo kernels
+hold a body for each nest instead.)
 
-The kernel stands where its first member stood, so the others move forward: past steps that they share no buffer with,
-and only as long as what they make does not take up much memory meanwhile.
+The kernel runs where its first member ran, so the other members move forward: only past steps that they share no buffer
+with, and only while their outputs do not hold much memory early.
 """
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Which results are written over what they replace: new values of inputs, and buffers over ones that die there.
+"""In-place writes: new values of inputs go into the inputs, and results over buffers that die there.
 
 A kernel may store a buffer straight into another one's memory when nothing reads the old elements afterwards: no later
 step, no later body of the kernel, and no other iteration of its loops. So the writer itself may load an element only at
-the index where it stores one, and bodies before it only rows that the same iteration of the shared loops overwrites.
-Steps are rewritten to name the memory that they write, so that everything downstream sees one buffer, not two.
+the index where it stores, and bodies before it only rows that the same iteration of the shared loops overwrites. Steps
+are rewritten to name the memory that they write, so that later stages see one buffer, not two.
 """
 from __future__ import annotations
 

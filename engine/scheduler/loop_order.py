@@ -1,9 +1,9 @@
-"""Which loop of a pointwise group, or of a pointwise body in any group, is innermost: the vector unit runs along it.
+"""Loop interchange: which loop of a pointwise group, or of a pointwise body in any group, is innermost and vectorized.
 
-Loops come in the order of memory, which is best while the innermost is long. One of a few iterations leaves most of a
-vector empty; where there is much to compute, it pays to run along another loop and to reach memory in strides. The cost
-of an order is counted for one element, in simple operations: arithmetic is shared by the lanes that are in use, and so
-are loads and stores of neighbours; what does not depend on the innermost loop is done once for all of it.
+Loops start in memory order, which is best while the innermost loop is long. A short innermost loop leaves most of a
+vector empty; in arithmetic-heavy kernels it pays to vectorize another loop and to access memory with strides. The cost
+of an order is estimated in simple operations for each element: arithmetic and contiguous loads and stores are divided
+by the lanes in use, and what is invariant in the innermost loop is counted once.
 """
 from __future__ import annotations
 

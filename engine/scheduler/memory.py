@@ -1,4 +1,4 @@
-"""Which buffer takes over whose memory, and how much is in use at the worst moment."""
+"""Buffer reuse: which buffer takes over the memory of a dead one, and the peak memory of the plan."""
 from __future__ import annotations
 
 from collections.abc import Sequence

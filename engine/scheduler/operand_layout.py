@@ -1,8 +1,8 @@
-"""Small transposed copies of operands, where they let a short reduction run over many results at once.
+"""Transposed copies of small operands, which let a short reduction be vectorized over its results.
 
-In (x[:, None] - c[None]).square().sum(-1), each of many short rows of x meets all rows of c. A vector along the short
-reduced axis ends in a sum over its lanes for each result; a vector along the rows of c needs none, but finds them
-`stride` elements apart. A transposed copy of c, made once, puts them side by side.
+In (x[:, None] - c[None]).square().sum(-1), many short rows of x are combined with all rows of c. A vector along the
+short reduced axis ends in a horizontal sum for each result; a vector along the rows of c does not, but its loads are
+`stride` elements apart. A transposed copy of c, made once, makes them contiguous.
 """
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What a loop nest is apart from its names and sizes, so that nests of one kind can share code.
+"""Loop nests up to names and sizes, so that nests of one form can share code.
 
-The nest of a group becomes one straight body; its extents and strides become symbols, equal numbers one symbol (so
-what was one place in memory stays one). Two groups have equal keys if one body, called with other pointers and sizes,
+The nest of a group becomes one straight-line body; its extents and strides become symbols, equal numbers the same
+symbol (so equal addresses stay equal). Two groups have equal keys if one body, called with other pointers and sizes,
 computes both.
 """
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""An innermost loop of two to four iterations, written out: the vector unit runs along the loop around it.
+"""Full unrolling of an innermost loop of two to four iterations; the loop around it is vectorized.
 
-Colours of a pixel, corners of a box, the real and imaginary part of a number, and what an upsampling repeats fill no
-vector. Memory is contiguous through both loops, so for neighbours of the loop around the compiler loads and stores
-whole vectors, and takes them apart and together in registers.
+Colours of a pixel, corners of a box, real and imaginary parts, and what an upsampling repeats fill no vector. Memory is
+contiguous across both loops, so the compiler loads and stores whole vectors for neighbouring iterations of the outer
+loop, and interleaves them in registers.
 """
 from __future__ import annotations
 

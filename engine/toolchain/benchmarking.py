@@ -1,11 +1,11 @@
-"""What a library call costs on this machine: run once, kept on disk.
+"""How long extern kernels take on this machine: benchmarked once, kept on disk.
 
-An entry is a small JSON file named by everything that the time depends on: the call and its shapes, the number of
-threads, the CPU and the version of torch. Entries are written under a temporary name and renamed, so processes may
-measure the same call at once; a damaged entry is measured again.
+An entry is a small JSON file whose name is a hash of everything that the time depends on: the call and its shapes, the
+number of threads, the CPU and the version of torch. Entries are written under a temporary name and renamed, so several
+processes may measure the same call at once; a damaged entry is measured again.
 
-Where other programs keep the CPU from one of the threads of a parallel call, the others spin until it has one: CPU time
-counts the wait, and the slower way may look the faster. So a run in which that happened does not count.
+When another process takes the CPU from one thread of a parallel call, the other threads spin until it is back: CPU time
+includes that wait, and the slower kernel may look the faster. Runs in which this happened are discarded.
 """
 from __future__ import annotations
 

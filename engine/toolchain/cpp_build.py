@@ -1,8 +1,9 @@
-"""Turns one C++ file into loaded, callable kernels: one compiler call, one shared library, cached by content.
+"""Compiles one C++ file into loaded, callable kernels: one compiler call, one shared library, cached by content.
 
 The cache key is the source, the flags, the compiler's version and the CPU's features. An entry is written under a
-temporary name and renamed, so that processes may build the same thing at once; a damaged one is built again. Libraries
-are linked with the OpenMP runtime that torch has loaded already: a second one would bring a second set of threads.
+temporary name and renamed, so several processes may build the same source at once; a damaged entry is built again.
+Libraries are linked with the OpenMP runtime that torch has already loaded: a second runtime would bring a second thread
+pool.
 """
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""16-bit floats that are moved, perhaps one of several, and not computed with: they are stored as they were loaded.
+"""16-bit floats that are only moved or selected, never computed with: they are stored with the bits they were loaded
+with.
 
-Widened to float and rounded back they would be the same numbers, for ten times the instructions (half precision), and
-NaNs would lose their bits, which eager's copies keep, and views as whole numbers show.
+Widening to float and rounding back would give the same numbers for ten times the instructions (half precision), but
+would change the bits of NaNs, which eager's copies keep and integer views show.
 """
 from __future__ import annotations
 

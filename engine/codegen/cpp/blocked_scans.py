@@ -1,8 +1,9 @@
-"""Running sums and products in blocks: vectors of eight points, of which each adds those before it in three steps.
+"""Cumulative sums and products in blocks: vectors of eight elements with an in-register scan of three steps.
 
-One point after the other waits four cycles for each addition of doubles. Of a vector only one addition waits for the
-vector before. The order of additions is another one, which doubles that sum floats hide in digits that no float has; of
-floats, and of doubles themselves, the order stays eager's. Whole numbers wait for one cycle alone, and for memory.
+A sequential scan in double waits four cycles for each addition; here only one addition of each vector depends on the
+vector before. That reorders the additions, which is invisible where doubles accumulate floats; scans that accumulate in
+their own precision keep eager's order. Integer scans are not blocked: an addition takes one cycle, and they wait for
+memory.
 """
 from __future__ import annotations
 

@@ -1,14 +1,14 @@
-"""The next row of a table, prefetched where the program says which row that is.
+"""Software prefetch of gathered rows.
 
-Rows of an embedding, or of the nodes of a graph, are read in an order that no prefetcher of a processor foresees: each
-waits for memory at its start. The index of the next one stands in memory already, so a row's lines are asked for while
-the row before it is gone through. Of short rows, which are soon gone through, one further on. A wrong address does no
-harm: the instruction raises nothing, and an index that is out of bounds is the next step's to tell.
+Rows of an embedding, or of the nodes of a graph, are read in an order that no hardware prefetcher predicts: each row
+stalls at its start. The next index is in memory already, so a row's cache lines are prefetched while the row before it
+is processed; short rows are prefetched further ahead. A wrong address is harmless: prefetch instructions do not fault,
+and the next iteration reports an index that is out of bounds.
 
 Measured on an EPYC with AVX-512, one thread, a table of 40 MB in rows of 2 KB: embeddings with a layer norm 3.4 to 1.7
 ms; of 20 MB in rows of 512 bytes, in bfloat16: 0.122 to 0.078; differences of the rows at both ends of 100,000 edges,
-256 bytes each: 0.61 to 0.47. Asking for the very next row alone is too late for short rows, and in the way of the loads
-of this one.
+256 bytes each: 0.61 to 0.47. Prefetching only the very next row is too late for short rows, and competes with the loads
+of the current one.
 """
 from __future__ import annotations
 

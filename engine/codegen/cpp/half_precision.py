@@ -1,12 +1,12 @@
-"""Half precision, converted a block of a row at a time: memory has 16 bits, the loop's own arrays have floats.
+"""float16 converted a block of a row at a time: memory holds 16 bits, the loop works on float scratch arrays.
 
-Processors convert whole vectors of halves by one instruction, for which gcc has no vector form in a loop: what it
-makes of the conversion by bits is 8 instructions for a load, and 15 for a store. So a loop along memory runs over
-blocks: the halves it reads become floats in an array of the first-level cache, the loop is one over floats, and what
-it stores becomes halves at the end. What is not read along memory is converted by bits, in the loop.
+Processors convert whole vectors of float16 with one instruction, which gcc does not emit in a vectorized loop: its
+bit-twiddling takes 8 instructions for a load, and 15 for a store. So a contiguous loop runs over blocks: the float16
+values it reads are converted into an array in L1, the loop itself is float32, and its results are converted at the end.
+What is not read contiguously is converted bit by bit, in the loop.
 
-Measured on a Zen 5, one thread, beside conversion by bits: a sum of two takes a quarter of the time, a layer norm
-before a softmax two thirds, a running sum a quarter.
+Measured on a Zen 5, one thread, against conversion by bits: a sum of two takes a quarter of the time, a layer norm
+before a softmax two thirds, a cumulative sum a quarter.
 """
 from __future__ import annotations
 

@@ -1,12 +1,11 @@
-"""The innermost loop in pieces: cut where a comparison of its variable changes, or the quotient of a remainder of it.
+"""Index-set splitting of the innermost loop: split where a comparison of its variable, or a quotient of it, changes.
 
-A padding that reflects asks at each element on which side it is, and reads each side under a mask. In a piece the
-answer is one for all elements: what remains is one plain load. That pays where a masked load does not run forwards
-along memory; those that do (of a cat) are masked as whole vectors, unless one mask hides several of them (a stencil
-inside of a border), or there are several masks (neighbours on a ring, a cat of many). A repetition, or a padding that
-wraps around, reads at a remainder, for which there is no vector load: in a piece it is the place less a number. Vectors
-run from 16 elements on, so that short loops, and bodies so long that their copies would cost the compiler more than
-they save, stay whole.
+A reflection padding compares each element with both borders and reads each side under a mask. In a split loop the
+comparison is constant and one plain load remains. That pays where a masked load is not contiguous; contiguous ones (of
+a cat) are masked as whole vectors, unless one mask covers several of them (a stencil inside of a border) or there are
+several masks (neighbours on a ring, a cat of many). A repetition, or circular padding, indexes with a remainder, for
+which there is no vector load: in a split loop it is the index minus a constant. Vectors need 16 elements, so short
+loops stay whole, and so do bodies so long that their copies would cost more compile time than they save.
 """
 from __future__ import annotations
 

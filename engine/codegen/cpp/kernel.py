@@ -1,10 +1,10 @@
 """One group as one C++ function.
 
-Two modes. In *row mode* the outer loops of the group run in parallel and the innermost loop of each nest is a vector
-loop. In *lane mode* the last outer axis is the contiguous one (sums over columns): it runs in blocks of `LANES`, and
-every nest has a vector loop over the lanes of the block as its innermost. Where the outer loops leave too little to
-share out among threads, the nests themselves run in parallel; a reduction then in `CHUNKS` chunks whose results are
-joined in order, so that the result does not depend on the number of threads.
+There are two modes. In *row mode* the outer loops of the group are parallel and the innermost loop of each nest is
+vectorized. In *lane mode* the last outer axis is the contiguous one (column sums): it is strip-mined into blocks of
+`LANES`, and the vectorized loop of every nest runs over the lanes of the block. Where the outer loops have too few
+iterations for the threads, the nests themselves are parallel; a reduction then runs in `CHUNKS` chunks whose results
+are combined in order, so that the result does not depend on the number of threads.
 """
 from __future__ import annotations
 

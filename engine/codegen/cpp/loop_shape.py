@@ -1,4 +1,4 @@
-"""How the loops of a group run: which are outer, whether the vector loop is over lanes, where threads are started."""
+"""The loop structure of a group: which loops are outer, whether the vector loop runs over lanes, which are parallel."""
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence

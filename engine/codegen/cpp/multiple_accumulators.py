@@ -1,11 +1,12 @@
-"""Reductions in stripes: a row is read in blocks of `width` elements, and stripe k sees elements k, k + width, ...
+"""Reductions with multiple accumulators: a row is read in blocks of `width` elements, and accumulator k sees elements
+k, k + width, ...
 
-The stripes of a block are lanes of vectors, which become one by halves at the end: gcc's own reductions add lane after
-lane, and a row of 64 elements spent four fifths of its time there. Long sums get two vectors, so that one addition need
-not wait for the one before. The position of a maximum becomes a vector loop: each stripe remembers where the block of
-its best started, a narrow number that selects as fast as the values do; at the end the greater value wins, of equal
-ones the first, and NaN before all. A short row (of a pooling's window) has a stripe for each element, which all rows
-share.
+The accumulators of a block are vector lanes, combined by a tree reduction at the end: gcc's own reductions add lane
+after lane, and a row of 64 elements spent four fifths of its time there. Long sums get two vectors, so that consecutive
+additions do not depend on each other. An argmax is a vector loop as well: each accumulator remembers where the block of
+its best started, in a narrow integer that is selected as fast as the values; at the end the greater value wins, of
+equal ones the first, and NaN before all. A short row (a pooling window) has one accumulator for each element, shared by
+all rows.
 """
 from __future__ import annotations
 

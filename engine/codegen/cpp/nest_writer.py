@@ -1,4 +1,4 @@
-"""Writes one nest: its loops, what is hoisted out of them, its vector loop and its reductions."""
+"""Emits one loop nest: its loops, loop-invariant code, the vectorized loop and the reductions."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence

@@ -1,10 +1,10 @@
-"""What stands inside the outer loops of a group: inner loop nests, in order, each shared by as many bodies as can be.
+"""Loop distribution inside a group's outer loops: inner nests, in order, each shared by as many bodies as possible.
 
-A body is cut into *parts*: the statements of its inner loops (up to its reductions), and those that follow them. Each
-part goes into the first nest with the same loops that comes after everything it needs; so the exponential of a softmax
-and the sum over it share a loop, while the division waits for the sum. A value that a part stores and another part of
-the same nest loads at the same index stays in a register. A nest reads and writes only so many streams of memory:
-beyond what the prefetchers follow, a second loop over a row that is in the cache is the cheaper.
+A body is divided into *parts*: the statements of its inner loops (up to its reductions), and those that follow them.
+Each part goes into the first nest with the same loops that comes after everything it depends on; so the exponential of
+a softmax and the sum over it share a loop, while the division waits for the sum. A value that one part stores and
+another part of the same nest loads at the same index stays in a register. A nest accesses a limited number of memory
+streams: beyond what hardware prefetchers follow, a second loop over a row in cache is cheaper.
 """
 from __future__ import annotations
 

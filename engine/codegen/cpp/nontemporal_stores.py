@@ -1,15 +1,14 @@
-"""Results that no cache holds, written past all of them.
+"""Non-temporal stores for outputs larger than the last-level cache.
 
-Before a store changes a line of memory that is in no cache, the processor reads that line, which for a pointwise kernel
-is a third of what it moves. A non-temporal store of a whole line does not ("Non-temporal Store Instructions" in Intel's
-Optimization Reference Manual). The vector loop stays plain code: it writes to a block of the
-first-level cache, and the block goes to memory by whole lines. Blocks are small, since a core puts only some lines
-together at once.
+Before a store to a line that is in no cache, the processor reads that line, which is a third of the traffic of a
+pointwise kernel. A non-temporal store of a whole line skips that read ("Non-temporal Store Instructions" in Intel's
+Optimization Reference Manual). The vectorized loop stays plain code: it writes to a block in L1, and the block is
+streamed to memory by whole lines. Blocks are small, since a core has few write-combining buffers.
 
-Measured on a Zen 4 with 32 MB of last-level cache, one operand: results of 32 MB and more take 0.7 to 0.93 of the
-time, and 0.79 to 1.0 together with a second compiled function that reads them at once. Smaller ones are still in the
-cache for such a reader: of 16 MB it loses a tenth on one thread and three quarters on two, though the kernel itself
-gains a third. One thread gains from 24 MB on.
+Measured on a Zen 4 with 32 MB of last-level cache, one operand: outputs of 32 MB and more take 0.7 to 0.93 of the time,
+and 0.79 to 1.0 together with a second compiled function that reads them at once. Smaller ones are still in cache for
+such a reader: with 16 MB it loses a tenth on one thread and three quarters on two, though the kernel itself gains a
+third. A single thread gains from 24 MB on.
 """
 from __future__ import annotations
 

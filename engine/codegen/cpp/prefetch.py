@@ -1,14 +1,14 @@
-"""The next row, prefetched while this one is gone through for the last time.
+"""Software prefetch of the next row, while the current one is read for the last time.
 
-A kernel that reduces a row and then reads it again waits for memory in its first loop alone. The processor's own
-prefetchers give up at the end of a page, which is the end of a row of 1024 floats; and the first loads of a row wait
-for the stores to the row before that lie at the same place of a page, since only those bits are compared at first ("4K
-aliasing" in Intel's Optimization Reference Manual). So the last loop asks for the lines of the next row, in time for
-both. The instruction reads nothing that could be wrong: behind the last row it does nothing, or fetches in vain.
+A kernel that reduces a row and then reads it again stalls only in its first loop. Hardware prefetchers stop at page
+boundaries, which is the end of a row of 1024 floats; and the first loads of a row are delayed by stores to the row
+before at the same page offset ("4K aliasing" in Intel's Optimization Reference Manual). So the last loop prefetches the
+lines of the next row, in time for both. The instruction cannot fault: after the last row it does nothing, or fetches in
+vain.
 
 Measured on an EPYC with AVX-512, a normalization of 16 MB in rows of 4 KB, beside other processes: 0.75 to 0.95 of the
-time (medians). The fastest of 25 runs, with the result at each of six places of a page: 0.82 to 0.94 where stores are
-in the way, 1.05 to 1.13 where they are not.
+time (medians). The fastest of 25 runs, with the result at each of six page offsets: 0.82 to 0.94 where stores alias,
+1.05 to 1.13 where they do not.
 """
 from __future__ import annotations
 

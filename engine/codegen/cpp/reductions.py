@@ -1,6 +1,6 @@
-"""Accumulators: what a reduction keeps while it runs, how a value joins it, and how two of them become one.
+"""Accumulators: the state of a reduction, how it takes a value, and how two of them are combined.
 
-An accumulator has fields (the maximum and whether a NaN was seen, say). `at(field)` gives the place of a field: a
+An accumulator has fields (the maximum and whether a NaN was seen, say). `at(field)` gives the location of a field: a
 variable, or an element of an array with one for each lane or each chunk of the loop.
 """
 from __future__ import annotations

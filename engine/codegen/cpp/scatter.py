@@ -1,9 +1,9 @@
-"""Loops that store to places that data names: which of them may run in any order, and how threads share the work.
+"""Parallel scatters: which loops may run in any order, and how threads share the work.
 
-Iterations that differ in a *free* axis never meet in one place, so the axis may be a vector loop or shared among
-threads: it stands in the index with a factor of its own, like a digit of a number. Where no outer axis is free, each
-thread owns a range of places instead: it runs through all iterations, and does those that fall into its range. Either
-way every place gets its values in the order of the loops, so the result does not depend on the number of threads.
+Iterations that differ in a *free* axis never write to the same address, so that axis may be vectorized or parallel: it
+appears in the index with a factor of its own, like a digit of a number. Where no outer axis is free, threads follow the
+owner-computes rule: each runs all iterations, and performs those whose address falls into its range. Either way every
+address receives its values in loop order, so results do not depend on the number of threads.
 """
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Statements of the loop IR as lines of C++, each value named once in a scope."""
+"""Emits statements of the loop IR as C++, each value named once in a scope."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence

@@ -1,6 +1,6 @@
-"""Where the buffers that never reach memory live: in a register, or in a small array of the kernel.
+"""Where internal buffers are kept: in a register, or in a scratch array of the kernel.
 
-A value stays in a register when every load stands in the nest that stores it. Otherwise the kernel keeps one row of it
+A value stays in a register when every load is in the nest that stores it. Otherwise the kernel keeps one row of it
 (what the inner loops make), compact, whatever the strides of the buffer; in lane mode, one for each lane. The scheduler
 marks a buffer internal only when `row_terms` of all its loads fit those of its store.
 """

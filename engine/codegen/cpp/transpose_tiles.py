@@ -1,9 +1,9 @@
-"""Transposed operands of pointwise kernels, read in tiles.
+"""Loop tiling for transposed operands of pointwise kernels.
 
-The vector loop of a kernel runs along the memory of what it writes. An operand whose memory runs along another loop
-(the t() in `x.t() + y`) gives one element of each cache line to it. Where the lines of a row are many, or fall into the
-same sets of the cache, they are gone before the next row asks for their other elements. In tiles of some rows and
-columns, each line is read once, and transposed into a small array.
+The vectorized loop of a kernel runs along the memory of its output. An operand that is contiguous along another loop
+(the t() in `x.t() + y`) contributes one element of each cache line. Where the lines of a row are many, or map to the
+same cache sets, they are evicted before the next row uses their other elements. In tiles of some rows and columns, each
+line is read once, and transposed into a small array.
 """
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Rows that do not lie along memory, in kernels that pass over each of them several times: some rows at once, in tiles.
+"""Tiling of kernels that pass several times over strided rows: a few rows at once, transposed.
 
-A layer norm passes three times over a row. Where the elements of a row lie apart, and those of neighbouring rows side
-by side (the channels of an image), each pass reads one element of each cache line, and where they are a page apart the
-lines are gone before the next row. So a tile of as many rows as a line has elements is copied, transposed
-(`transpose_tiles.py`), into an array that stays in the cache; all passes run along it. What is stored in such a layout
-is made in an array too, and goes to memory when the rows of the tile are complete.
+A layer norm makes three passes over a row. Where the elements of a row are strided and neighbouring rows are contiguous
+(channels of an image), each pass reads one element of each cache line, and with strides of a page the lines are evicted
+before the next row. So a tile of as many rows as a line has elements is transposed (`transpose_tiles.py`) into an array
+that stays in cache, and all passes run on that. Outputs in such a layout are computed in an array too, and written to
+memory when the rows of the tile are complete.
 """
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""Reductions over rows, several rows at once: what a lane has so far is read and written once for all of them.
+"""Unroll-and-jam of column reductions: the accumulators of a vector of columns are loaded and stored once for several
+rows.
 
-A sum over the rows of a matrix keeps one number for each column, which does not fit in registers: each row would read
-and write all of them. Here a vector of columns takes in `ROWS` rows before its sums go back, in the same order as one
-after the other, so that the result is the same. (ATen walks down narrow blocks of columns instead, whose sums stay in
-registers, `vectorized_outer_sum` in aten/src/ATen/native/cpu/SumKernel.cpp; each of its rows lies in another page.)
+A sum over the rows of a matrix has one accumulator for each column, which do not fit in registers: each row would load
+and store all of them. Here a vector of columns takes `ROWS` rows before its sums are stored, in the same order as row
+by row, so that the result is the same. (ATen walks down narrow blocks of columns instead, whose sums stay in registers,
+`vectorized_outer_sum` in aten/src/ATen/native/cpu/SumKernel.cpp; each of its rows is in another page.)
 """
 from __future__ import annotations
 
