@@ -1,12 +1,12 @@
 """Captured torch-level graph in; functionalized, decomposed ATen graph out.
 
 The graph runs once over its fake inputs, wrapped as functional tensors (C++ functionalization, the mechanism behind
-`torch.func.functionalize`), under a dispatch mode that sees each ATen operator without mutation and writes it down as a
-node. Nothing is copied: sizes that vary appear in the nodes' arguments as torch.SymInt.
+`torch.func.functionalize`), under a dispatch mode that sees each ATen operator without mutation and records it as a
+node. Nothing is copied: dynamic sizes appear in the nodes' arguments as torch.SymInt.
 
-What a mutation-free graph cannot say stands beside it (`results.py`): `mutations` (graph output i is the new value of
-that input) and `outputs` (where each result of the program comes from: the input itself, a view of an input, a graph
-output, or a constant).
+What a functional graph cannot express is kept beside it (`output_aliasing.py`): `mutations` (graph output i is the new
+value of that input) and `outputs` (where each result of the user's function comes from: the input itself, a view of an
+input, a graph output, or a constant).
 """
 from __future__ import annotations
 

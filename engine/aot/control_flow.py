@@ -1,8 +1,8 @@
-"""Graphs with torch.cond, while_loop, scan, map, print: the operators run as torch's, around graphs that are compiled.
+"""Graphs with torch.cond, while_loop, scan, map, print: torch's own operators run, around graphs that are compiled.
 
-The captured graph is cut at each operator that takes functions. What lies between them is compiled as graphs of their
-own, and so are the functions, where no gradients flow through the operator; which of them runs, and how often, is left
-to the operator's own implementation for data (torch/_higher_order_ops), called with compiled functions.
+The captured graph is split at each higher-order operator. What lies in between is compiled as separate graphs, and so
+are the operator's functions where no gradients flow through it; which of them runs, and how often, is left to the
+operator's dense implementation (torch/_higher_order_ops), called with compiled functions.
 """
 from __future__ import annotations
 

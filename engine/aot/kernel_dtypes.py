@@ -1,8 +1,8 @@
-"""Which dtypes and numbers ATen's kernels take. Fake tensors do not know, and loops would compute what eager refuses.
+"""Which dtypes and numbers ATen's kernels accept. Fake tensors do not know, and loops would compute what eager refuses.
 
-`F.silu` of integers raises in eager, though its fake kernel promises integers, and so does `masked_fill` of a float16
-tensor with -1e9. Where a dtype is not float32 or float64, an operator that becomes loops runs once in eager, on a few
-zeros of these dtypes: where that is refused, the graph runs in eager, which says so to the program.
+`F.silu` of integers raises in eager, though its fake kernel returns integers, and so does `masked_fill` of a float16
+tensor with -1e9. Where a dtype is not float32 or float64, an operator that becomes loops is probed once in eager, on a
+few zeros of these dtypes: if that raises, the graph runs in eager, and raises there.
 """
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""Where torch's fake kernels, or rules made of several operators, promise another result than ATen's kernels give.
+"""Corrections of fake results: where torch's fake kernels, or decompositions, infer another result than ATen's kernels
+return.
 
-Kernels are generated for what was promised, and a program that reads strides, or takes a view where eager copies, would
-see the difference: so the promise is put right while a graph is traced. To add an operator, add it to the row of
-`LAYOUTS` that says what its kernel does.
+Kernels are generated for the inferred metadata, and code that reads strides, or takes a view where eager copies, would
+see the difference: so the metadata is corrected during tracing. To add an operator, add it to the row of `LAYOUTS` that
+says what its kernel does.
 """
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What a tensor keeps when it is written in place while a graph is traced: its memory layout.
+"""Keeps the memory layout of a tensor that is written in place during tracing.
 
-Functionalization gives a tensor that is written the layout of its new value, and later views of it, which share memory
-or copy depending on strides, would follow that. Here the new value is put into the old layout first.
+Functionalization gives a mutated tensor the layout of its new value, and later views of it, which alias or copy
+depending on strides, would follow that. Here the new value is first put into the old layout.
 """
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What a graph without mutation cannot say and stands beside it: which of the program's results are inputs, views of
-inputs, or what the graph returns; and which inputs are written."""
+"""What a functional graph cannot express: which results are inputs, views of inputs, or outputs of the graph, and which
+inputs are mutated."""
 from __future__ import annotations
 
 from typing import Any

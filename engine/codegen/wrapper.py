@@ -1,7 +1,7 @@
-"""The wrapper: Python that allocates buffers, calls kernels and ATen, and returns what the program expects.
+"""The wrapper: Python that allocates buffers, calls kernels and ATen, and returns what the user's code expects.
 
-It is generated as source, line by line with the origins of each line, compiled once, and runs on every call: what can
-be decided now is not left for then. Sizes that vary are read from the inputs on entry.
+It is generated as source, with provenance for each line, compiled once, and runs on every call: whatever can be decided
+at compile time is not left for run time. Dynamic sizes are read from the inputs on entry.
 """
 from __future__ import annotations
 

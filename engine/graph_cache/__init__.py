@@ -1,8 +1,8 @@
-"""Compiled graphs kept on disk: a second process runs what the first one compiled, without compiling.
+"""The graph cache: compiled graphs on disk, so that a second process runs what the first one compiled.
 
-Walk: `key.py` (the name of a compilation, a hash of all that it depends on, with `lazy_tensors.py` and `state.py`),
-`parts.py` (a compiled graph as data, and back), `disk.py` (the files). What is not kept says why: a decision of kind
-"cache". A run that records does not read the cache, since a recording shows every stage.
+Read `key.py` (the key: a hash of everything that a compilation depends on, with `values.py` and `state.py`), `parts.py`
+(a compiled graph as data, and back), `sizes.py` (guards that compiling added) and `disk.py` (the files). Why a graph is
+not cached is a decision of kind "cache". A recorded run does not use the cache, since a recording shows every stage.
 """
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""The name of a compilation: a hash of everything that its result depends on.
+"""The cache key of a compilation: a hash of everything that its result depends on.
 
-The graph: each node with what it calls, its arguments, and what is known of its result. The inputs: layout, gradients,
-which of them share memory. Then sizes that vary, the settings of torch, this machine, and our own code (`state.py`).
+The graph: each node with its target, its arguments, and the metadata of its result. The inputs: layout, gradients,
+which of them alias. Then dynamic sizes, the settings of torch, this machine, and ptdebug's own sources (`state.py`).
 
-Left out on purpose are the lines of the program that nodes come from: they are in comments of generated code, and in
+Left out on purpose are the user's source lines that nodes come from: they appear in comments of generated code, and in
 recordings, which are not made from what is cached.
 """
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """A compiled graph as data: what must be kept to run it again, and how that becomes callable.
 
-Text and plain facts only. What the wrapper's names stand for is written as a reference (an operator by its name, a
-tensor by its elements); kernels come from the C++ file, which is found built or built again (`../build.py`).
+Text and plain data only. The objects that a wrapper's names refer to are stored as references (an operator by its name,
+a tensor by its elements); kernels come from the C++ file, which is found built or built again
+(`../toolchain/cpp_build.py`).
 """
 from __future__ import annotations
 

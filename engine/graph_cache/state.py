@@ -1,4 +1,5 @@
-"""What a compilation depends on besides its graph: torch and its settings, this machine, our own code, known sizes."""
+"""What a compilation depends on besides its graph: torch and its settings, this machine, ptdebug's sources, known
+sizes."""
 from __future__ import annotations
 
 import functools

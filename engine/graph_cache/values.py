@@ -1,7 +1,7 @@
-"""Values of a captured graph as text, so that different values have different texts.
+"""Values of a captured graph as strings, so that different values have different strings.
 
-Each text starts with its kind and says where it ends (by its length, or by brackets around parts that do), so texts
-can be put one after the other. What has no entry in the tables is refused: a graph with it is not cached.
+Each string starts with its kind and is self-delimiting (by its length, or by brackets around parts that are), so
+strings can be concatenated. What has no entry in the tables is refused: a graph with it is not cached.
 """
 from __future__ import annotations
 

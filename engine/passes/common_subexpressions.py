@@ -1,4 +1,4 @@
-"""Common subexpressions: the same operator on the same arguments is computed once."""
+"""Common subexpression elimination: the same operator on the same arguments is computed once."""
 from __future__ import annotations
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""Constant folding: what depends on nothing but constants is computed once, at compile time."""
+"""Constant folding: what depends on constants only is computed once, at compile time."""
 from __future__ import annotations
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""Dead code: nodes whose results nobody reads, that have no effect of their own, and do not raise in eager."""
+"""Dead code elimination: nodes without users or side effects that do not raise in eager."""
 from __future__ import annotations
 
 from functools import cache

@@ -1,13 +1,14 @@
-"""Writes to a part of an input: only that part is written, not the whole input once more.
+"""Reinplacing: an update of a part of an input writes only that part, instead of copying the whole input.
 
-`cache[:, :, pos] = k` is functionalized to a new cache, the old one with the part in it, that is copied back at the
-end. Where nothing reads the old value, the part is written to the input itself, and what reads the new value reads the
-input (torch/_inductor/fx_passes/reinplace.py does the same). The graph is functional no longer: it is the last rewrite.
-Between two writes the value may be read where no later one writes: each layer of a model reads its own part of a cache.
+`cache[:, :, pos] = k` is functionalized to a new cache, the old one with the part replaced, which is copied back at the
+end. Where nothing reads the old value, the part is written into the input itself, and readers of the new value read the
+input (torch/_inductor/fx_passes/reinplace.py does the same). The graph is no longer functional afterwards, so this is
+the last rewrite. Between two writes the value may be read where no later one writes: each layer of a model reads its
+own part of a cache.
 
-A call that raises must leave inputs as eager leaves them. So each operator that may raise for some data must come
-first: what is written must depend on it. A write at an index that data tells has one index, so that it changes nothing
-where it raises, and others have the same: the call then runs again in eager, which raises what it raises.
+A call that raises must leave inputs as eager leaves them, so every operator that may raise for some data must run
+before the first write. A write at a data-dependent index raises before it changes anything, and others with the same
+index would raise too: the call then runs again in eager, which raises the same error.
 """
 from __future__ import annotations
 

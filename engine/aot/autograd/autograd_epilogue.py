@@ -1,6 +1,6 @@
-"""What is done around the autograd node, where autograd records it: views, and new values of inputs.
+"""The epilogue around the autograd node, where autograd records it: views, and new values of inputs.
 
-Generated as source, like the wrapper, so that it can be read; most graphs need nothing.
+Generated as source, like the wrapper, so that it can be read; most graphs need none.
 """
 from __future__ import annotations
 

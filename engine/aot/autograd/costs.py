@@ -1,8 +1,9 @@
-"""What keeping a value costs, and what computing it again costs: in bytes moved, to which operations are converted.
+"""The cost of saving a value, and of recomputing it: in bytes moved, to which operations are converted.
 
 Memory traffic is the common currency (as in a roofline model; Williams, Waterman and Patterson, 2009): an operation on
 an element is worth the bytes that the device could move in the same time. A CPU has few lanes for each byte per second,
-and so a transcendental function costs it as much as reading an element or two; a GPU computes those on the way.
+so a transcendental function costs it as much as reading an element or two; on a GPU it is free beside the memory
+traffic.
 """
 from __future__ import annotations
 

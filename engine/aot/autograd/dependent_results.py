@@ -1,9 +1,9 @@
-"""Results that depend on each other: `h, loss = f(x)`, where loss is computed from h, and the program asks for the
-gradient at h, which lacks the path through loss if one node of autograd's gives both.
+"""Results that depend on each other: in `h, loss = f(x)` the loss is computed from h, and the gradient at h would lack
+the path through loss if a single autograd node returned both.
 
-Autograd therefore sees an edge from loss to h: a node (`Lead`) over the one that is compiled. Ordinarily nothing flows
-along it, for the compiled backward computes the gradients of the inputs from all that arrives at the results at once.
-Where somebody asks what arrives at h (a hook, `retain_grad`, `autograd.grad(loss, h)`, which cannot be told from
+Autograd therefore gets an edge from loss to h: a node (`Lead`) above the compiled one. Ordinarily nothing flows along
+it, since the compiled backward computes the gradients of the inputs from all that arrives at the results at once. Where
+the gradient at h is requested (by a hook, `retain_grad`, `autograd.grad(loss, h)`, which cannot be distinguished from
 `autograd.grad(loss, w)`), that backward runs in eager instead, in parts: the call is repeated and cut behind h, so that
 what flows from loss to h goes along the edge, and the gradients of the inputs are those of what arrived at the results.
 """

@@ -1,4 +1,4 @@
-"""The callable that stands for a captured graph whose results require grad."""
+"""The callable for a captured graph whose results require grad."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence

@@ -1,7 +1,7 @@
-"""A cut joint graph as two graphs: what the forward returns for the backward, and the backward in a good order.
+"""Splits a partitioned joint graph into forward and backward, and orders the backward.
 
-What the backward computes again stands right before its first use there, so that it is not held for long; all else
-keeps autograd's order.
+Recomputation is placed right before its first use in the backward, so that its values are not held for long; everything
+else keeps autograd's order.
 """
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The compiled graph as the program's autograd sees it: one node, whose forward and backward are compiled.
+"""The compiled graph as the user's autograd sees it: one node, whose forward and backward are compiled.
 
-What the node saves goes through `save_for_backward`, so that changing a saved tensor, saved-tensor hooks (offloading,
-checkpoints around it), `retain_graph` and a second backward behave as in eager. Views of inputs and new values of
-inputs that autograd tracks are made outside of the node, where autograd records them.
+What the node saves goes through `save_for_backward`, so that in-place changes of saved tensors, saved-tensor hooks
+(offloading, checkpointing around it), `retain_graph` and a second backward behave as in eager. Views of inputs and new
+values of inputs that autograd tracks are made outside of the node, where autograd records them.
 """
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Forward and backward traced together, through autograd, ahead of time.
 
 The captured graph runs once over functional fakes (see `aten_graph.py`) with autograd above them, and then its results
-are differentiated: each operator of forward and backward arrives at one tracer. Autograd numbers its nodes in the order
-in which they are made, so the number of the autograd node that is running says which captured node it belongs to.
+are differentiated: each operator of forward and backward reaches one tracer. Autograd numbers its nodes in the order in
+which they are created, so the sequence number of the running autograd node says which captured node it belongs to.
 """
 from __future__ import annotations
 

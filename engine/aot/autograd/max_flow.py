@@ -1,7 +1,7 @@
 """Minimum cut by maximum flow: Dinic's algorithm, without recursion, on integer capacities.
 
 Y. Dinitz, "Algorithm for solution of a problem of maximum flow in a network with power estimation", 1970. The networks
-here are shallow and fall into many small parts, where a few phases are enough.
+here are shallow and fall into many small components, for which a few phases are enough.
 """
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Where each result of a differentiated graph comes from: what the autograd node returns, what is made around it.
+"""Where each result of a differentiated graph comes from: what the autograd node returns, and what is made around it.
 
-The node returns memory of its own only. Views of inputs are made outside, from the inputs; where several results share
-the memory of one intermediate, the node returns that intermediate (autograd's base of the views) and the views are made
-outside, from it. So gradients flow as they do in eager, and so do later changes in place.
+The node returns memory of its own only. Views of inputs are made outside, from the inputs; where several results alias
+one intermediate, the node returns that intermediate (autograd's base of the views) and the views are made outside, from
+it. So gradients flow as they do in eager, and later in-place changes behave alike.
 """
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Indices are saved in as few bits as tell them apart.
+"""Compression of saved max-pooling indices.
 
-Where a maximum came from is kept as an int64 position in the whole plane, four times as large as the bfloat16 value. It
-lies in one window: its place there fits a byte, and the backward makes the position from it.
+The argmax is an int64 index into the whole plane, four times as large as the bfloat16 value. It lies in one window: its
+offset there fits a byte, from which the backward reconstructs the index.
 """
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Several autograd nodes in the place of one, where the program may see the difference: one for each result, one for
-each leaf, and one for the other inputs that the same results lead to.
+"""Several autograd nodes instead of one, where the difference is observable: one for each result, one for each leaf,
+and one for the other inputs that the same results lead to.
 
-Autograd runs what is behind each edge of a node that it has run, with None where nothing flows back: hooks are called,
+Autograd runs what is behind each edge of a node that it has run, with None where no gradient flows: hooks are called,
 and a graph that another backward has freed raises. In eager a result has no edge to an input that it does not depend
-on. Nor do the gradients of all inputs arrive at once there, but one after the other, which hooks may see. So the node
-that holds what the forward has saved stays outside of the program's graph, and these ask it.
+on. Nor do the gradients of all inputs arrive at once there, but one after the other, which hooks may observe. So the
+node that holds the saved tensors stays outside of the user's graph, and these nodes call it.
 """
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Which ATen operators are rewritten into smaller ones before lowering, and by which rule.
+"""Which ATen operators are decomposed before lowering, and by which rule.
 
-Three tables. `by_torch.py` names the operators whose reference decomposition in torch (`torch._decomp`, `torch._refs`)
-is as precise and as fast as eager. `composite.py` has rules of ours, where torch's lose precision or speed or there is
-none; `weight_gradients.py` adds those of gradients. `foreach.py` takes operators on lists of tensors apart. Our rules
-go before lowerings, and lowerings before torch's; what is in no table, and has no lowering, calls ATen. To add an
-operator, add its name to the first table, or a rule to the second.
+There are three tables. `by_torch.py` names the operators whose reference decomposition in torch (`torch._decomp`,
+`torch._refs`) is as precise and as fast as eager. `composite.py` has ptdebug's rules, where torch's lose precision or
+speed or do not exist; `gradients.py` adds those of gradients. `foreach.py` unpacks operators on lists of tensors.
+ptdebug's rules take precedence over lowerings, and lowerings over torch's rules; an operator that is in no table and
+has no lowering is a call of ATen. To add an operator, add its name to the first table, or a rule to the second.
 """
 from __future__ import annotations
 

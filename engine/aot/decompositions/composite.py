@@ -1,4 +1,4 @@
-"""Rules of our own: where torch's reference loses precision or speed, looks at data, or does not exist.
+"""ptdebug's decompositions: where torch's reference loses precision or speed, reads data, or does not exist.
 
 Each takes and returns what its operator does, in terms of other ATen operators. A rule that returns NotImplemented
 leaves its operator to its lowering, or to ATen.

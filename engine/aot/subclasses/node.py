@@ -1,4 +1,4 @@
-"""A captured graph with wrapper tensors whose results need gradients: one autograd node, which sees the wrappers."""
+"""A captured graph with wrapper subclasses whose results need gradients: one autograd node, which sees the wrappers."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence

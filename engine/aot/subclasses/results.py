@@ -1,4 +1,5 @@
-"""Where results of a captured graph with wrapper tensors come from: the inputs, and the values of the plain graph."""
+"""Where results of a captured graph with wrapper subclasses come from: the inputs, and the outputs of the plain
+graph."""
 from __future__ import annotations
 
 from collections.abc import Sequence

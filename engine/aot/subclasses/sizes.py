@@ -1,4 +1,4 @@
-"""Sizes, and other numbers that vary, as nodes of a plain graph: read of its inputs, and computed from those."""
+"""Dynamic sizes and numbers as nodes of a plain graph: read from its inputs, and computed from those."""
 from __future__ import annotations
 
 import functools

@@ -1,4 +1,4 @@
-"""What the classes of wrapper tensors do in a captured graph, and in its derivative, as graphs of plain tensors."""
+"""Traces what wrapper subclasses do in a captured graph, and in its derivative, as graphs of plain tensors."""
 from __future__ import annotations
 
 import operator

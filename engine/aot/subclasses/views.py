@@ -1,5 +1,5 @@
-"""Results that are views of inputs which need gradients: made outside of the autograd node, by the program's own
-operators, so that autograd sees of what they are views."""
+"""Results that are views of inputs which require grad: made outside of the autograd node, by the user's own operators,
+so that autograd knows their bases."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""Whether the file of a graph's kernels gets the wrapper too."""
+"""Whether a graph gets a C++ wrapper."""
 from __future__ import annotations
 
 from dataclasses import replace

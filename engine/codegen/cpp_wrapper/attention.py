@@ -1,4 +1,4 @@
-"""Attention by our own kernel (`../attention.py`), which the file calls by address, as it does torch's functions."""
+"""Calls of ptdebug's attention kernel (`../../kernels/attention.py`), by address like torch's functions."""
 from __future__ import annotations
 
 from collections.abc import Mapping

@@ -1,8 +1,9 @@
-"""What Python calls: takes the tensors out of its arguments, runs the graph, and makes the tuple of its results.
+"""The function that Python calls: unpacks the tensors of its arguments, runs the graph, and builds the tuple of
+results.
 
-Arguments of another kind than the graph was written for (subclasses of tensors, missing or negated gradients) go to the
-Python wrapper, which is the first item of the state. A backward takes a list, which it empties: it owns what it was
-given, and frees it as it goes.
+Arguments of other kinds than the graph was compiled for (tensor subclasses, missing or negated gradients) go to the
+Python wrapper, which is the first item of the state. A backward takes a list and empties it: it owns its arguments, and
+frees them as it goes.
 """
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A library call as a call of torch's C interface: arguments in the form that the function's declaration asks for."""
+"""An ATen call through torch's C interface: its arguments in the form that the declaration requires."""
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The C++ text that all wrappers have in common: declarations, torch's functions as pointers, and helpers."""
+"""The C++ text that all wrappers share: declarations, torch's functions as pointers, and helpers."""
 from __future__ import annotations
 
 from .shim import USED, WRAP, parameters_of

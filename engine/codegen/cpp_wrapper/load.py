@@ -1,6 +1,6 @@
-"""A library with a C++ wrapper made callable: it is given torch's functions, and what it needs of Python.
+"""Makes a library with a C++ wrapper callable: passes it torch's functions and what it needs of Python.
 
-Nothing here needs the compiler: a graph that is loaded from disk comes here too.
+Nothing here needs the compiler: a graph loaded from disk uses it too.
 """
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How large a whole number that is computed on the way gets: Python's have all their digits, those of C++ 64 bits."""
+"""Bounds on integers computed along the way: Python's are unbounded, those of C++ have 64 bits."""
 from __future__ import annotations
 
 import sympy

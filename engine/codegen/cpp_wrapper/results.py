@@ -1,4 +1,4 @@
-"""What a C++ wrapper returns: which results are inputs, values of Python, or tensors that the graph makes."""
+"""What a C++ wrapper returns: which results are inputs, Python values, or tensors that the graph computes."""
 from __future__ import annotations
 
 from dataclasses import dataclass

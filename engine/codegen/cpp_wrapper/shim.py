@@ -1,7 +1,8 @@
-"""torch's stable C interface (torch/csrc/inductor/aoti_torch/c/shim.h): what it declares, and where its functions are.
+"""torch's stable C interface (torch/csrc/inductor/aoti_torch/c/shim.h): its declarations, and the addresses of its
+functions.
 
-Declarations are read from the headers that this torch came with, so a function is never called in the form that
-another version gave it. Functions are found by name in libraries that are loaded.
+Declarations are read from the headers that came with this torch, so a function is never called with the signature of
+another version. Functions are looked up by name in the libraries that are loaded.
 """
 from __future__ import annotations
 

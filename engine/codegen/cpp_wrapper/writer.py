@@ -1,6 +1,7 @@
-"""Writes the graph as a C++ function, from the tensors of its inputs to those of its results, and what Python calls.
+"""Writes the graph as a C++ function, from the tensors of its inputs to those of its results, and the function that
+Python calls.
 
-Every step that can fail returns a code (see `load.py`); what a function holds is freed as it returns.
+Every step that can fail returns a code (see `load.py`); everything that a function owns is freed when it returns.
 """
 from __future__ import annotations
 

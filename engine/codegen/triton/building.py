@@ -1,6 +1,6 @@
-"""Machine code for kernels: each text compiled once, many at a time, in processes of their own, and kept on disk.
+"""Compiled kernels: each distinct text is compiled once, several at a time, in separate processes, and kept on disk.
 
-The layers of a network make kernels that differ in names alone. What counts is the text with its own names numbered
+The layers of a network produce kernels that differ in names only. The key is the text with its names numbered
 (`canonical`): kernels that agree in it, in their types and in their target share one binary.
 """
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Triton's compiler, for a GPU that need not be there: TTIR, TTGIR, LLVM IR, PTX and SASS as text, and facts."""
+"""Triton's compiler, for a GPU that need not be present: TTIR, TTGIR, LLVM IR, PTX and SASS as text, and metrics."""
 from __future__ import annotations
 
 import os

@@ -1,4 +1,4 @@
-"""The dimensions of a tile: which lines compute positions and masks, and how values of them are shaped."""
+"""The dimensions of a tile: the lines that compute indices and masks, and how values along them are shaped."""
 from __future__ import annotations
 
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""torch's dtypes in Triton's words."""
+"""torch's dtypes by their Triton names."""
 from __future__ import annotations
 
 import torch

@@ -1,8 +1,8 @@
-"""Statements of the loop IR into lines of a Triton kernel.
+"""Emits statements of the loop IR as lines of a Triton kernel.
 
 `Emitter` turns statements into values on demand, each once for each scope: at the level of the outer axes, or inside
-the loop that is being written. A load of what this kernel itself computed becomes the value in its register; if that
-was in an earlier loop, the value is computed again (internal buffers) or loaded back after a barrier (others).
+the loop that is being written. A load of what this kernel itself computed is the value in its register; if that was
+computed in an earlier loop, the value is recomputed (internal buffers) or loaded back after a barrier (others).
 """
 from __future__ import annotations
 

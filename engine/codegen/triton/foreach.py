@@ -1,9 +1,9 @@
-"""A `Foreach` as one Triton kernel over tables in the GPU's memory: one text, however many members and sizes.
+"""A `Foreach` as one Triton kernel over tables in GPU memory: one text, however many members and sizes.
 
-`programs` says for each program which member it works on and which block of it; `rows` holds for each member the
-addresses of its buffers, then its sizes. A launch hands over two pointers, not some for each member, so the number of
-arguments has no bound; the rows travel to the GPU again only where an address changed. (Persistent grouped matrix
-products find their operands in this way: Triton's tutorial 08.)
+`programs` maps each program to its member and block; `rows` holds for each member the addresses of its buffers, then
+its sizes. A launch passes two pointers, not some for each member, so the number of arguments is unbounded; the rows are
+copied to the GPU again only when an address changed. (Persistent grouped matrix products find their operands in this
+way: Triton's tutorial 08.)
 """
 from __future__ import annotations
 

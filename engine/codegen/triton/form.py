@@ -1,9 +1,9 @@
-"""A scheduled group brought into the form that tiles want: few axes, inner loops with shared names, known levels.
+"""Normalizes a scheduled group for tiling: few axes, inner loops with shared names, and the level of each statement.
 
-`Group` says which loops are nested in which; a Triton kernel works on tiles. Between the two: adjacent axes that every
-index expression uses together become one axis; bodies with equal inner loops get equal symbols for them (a *space*), so
-that equal loads are equal text; and each statement is placed: at the level of the outer axes, inside the inner loops,
-or after a reduction over them.
+`Group` says which loops are nested in which; a Triton kernel works on tiles. In between: adjacent axes that every index
+expression uses together are collapsed; bodies with equal inner loops get equal symbols for them (a *space*), so that
+equal loads have equal text; and each statement is placed: at the level of the outer axes, inside the inner loops, or
+after a reduction over them.
 """
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Reductions over a tile: how each begins, takes in a tile of values, and ends. One table, one entry for each.
+"""Reductions over a tile: initial values, how a tile of values is accumulated, and the final combine. One table, one
+entry for each.
 
 Every reduction keeps a tuple of accumulators with the shape of a whole tile, so that a loop over tiles is elementwise
-and threads exchange values once, at its end.
+and threads exchange values only once, at its end.
 """
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Compiles Triton kernels in a process of its own: run as a script, it imports neither torch nor the rest of ptdebug.
+"""Compiles Triton kernels in a separate process: run as a script, it imports neither torch nor the rest of ptdebug.
 
-Jobs come on standard input, one JSON object a line; answers go to standard output, one a line. Each job is compiled in
-a child that is forked when Triton is loaded: as many at once as there are processors, none waits for another's
-interpreter lock, and a compiler that crashes takes one kernel along and not the program.
+Jobs arrive on standard input, one JSON object a line; answers go to standard output, one a line. Each job is compiled
+in a child that is forked once Triton is loaded: as many at once as there are processors, without sharing a GIL, and a
+compiler that crashes loses one kernel and not the user's process.
 """
 from __future__ import annotations
 

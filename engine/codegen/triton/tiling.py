@@ -1,17 +1,17 @@
-"""Which tile a kernel works on, how many warps work on it, and how many programs there are.
+"""Which tile a kernel works on, with how many warps and programs.
 
 There are four shapes of kernel:
 
 - `pointwise`: a tile of the outer axes, in one or two dimensions (two where loads and stores are contiguous along
   different axes);
-- `parallel`: no reduction, but bodies with different inner loops (the pieces of a concatenation): the tile's second
+- `parallel`: no reduction, but bodies with different inner loops (the inputs of a concatenation): the tile's second
   dimension runs over the inner loops, in as many programs as the longest needs;
 - `persistent`: rows with reductions whose inner loops fit one tile: each value is loaded once and stays in registers;
-- `looped`: rows with reductions too long for that: one loop for each reduction that others wait for. With `splits`,
-  several programs share a row, and a second kernel combines what they found.
+- `looped`: rows with reductions too long for that: one loop for each reduction that others depend on. With `splits`,
+  several programs share a row, and a second kernel combines their partial results.
 
-The scores estimate, between 0 and 1, how well the machine is used: lanes with work, programs for the processors,
-elements for each thread. They are a first guess that measurements may replace; the choice is a decision (`tile`).
+The scores estimate utilization between 0 and 1: active lanes, programs for the multiprocessors, elements for each
+thread. They are a heuristic that measurements may replace; the choice is a decision (`tile`).
 """
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Products with a bias: the library adds it in a pass of its own before the product, a loop kernel for nothing.
+"""Unfuses `addmm` into a product and a bias that the consumers' loops add.
 
 `addmm` first fills its result with the bias and then accumulates into it, 5 to 10 % of a float32 product of the sizes
-that models have. Where everything that reads the result is loops anyway, the bias is added there.
+that models have. Where all readers of the result are generated loops, they add the bias for nothing.
 """
 from __future__ import annotations
 

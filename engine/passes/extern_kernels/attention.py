@@ -1,4 +1,5 @@
-"""Attention on a CPU: ATen's kernel, or our own (`../attention.py`), whichever is faster here for these sizes."""
+"""Attention on the CPU: ATen's kernel, or ptdebug's (`../../kernels/attention.py`), whichever is faster for these
+sizes."""
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -1,8 +1,8 @@
-"""Batches of products with one matrix: `bmm` reads it anew for each of them, where one product of all rows is as good.
+"""Folds a batched product with one shared matrix into a single `mm`: `bmm` would read that matrix again for each batch.
 
-A linear layer over an input whose rows do not lie one after the other (`x.transpose(0, 1)`) is such a `bmm`: ATen's
-`matmul` would have to copy the input to see one matrix in it (`should_fold` in aten/src/ATen/native/LinearAlgebra.cpp),
-and expands the weight instead. Products of few rows take many times as long as the copy.
+A linear layer over a batch of rows that are not contiguous (`x.transpose(0, 1)`) is such a `bmm`: ATen's `matmul` would
+have to copy the input to see one matrix in it (`should_fold` in aten/src/ATen/native/LinearAlgebra.cpp), and expands
+the weight instead. With few rows that takes many times as long as the copy.
 """
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""Which convolutions run with their channels innermost, and what lies between them.
+"""Memory formats of convolutions (contiguous or channels-last), and of everything between them.
 
-A convolution's cost depends on the memory layout of its image, and a layout is shared: what one convolution leaves, a
-pointwise kernel reads, and the next one takes. So the layouts of a graph are chosen together: a convolution pays for a
-change of layout between itself and the convolution before it. The search starts from the better of the two uniform
-assignments and changes one convolution at a time while the sum falls.
+The cost of a convolution depends on the memory format of its image, and formats are shared: what one convolution
+writes, a pointwise kernel reads, and the next convolution receives. So formats are assigned for the whole graph: a
+convolution pays for a change of format between itself and the convolution before it. The search starts from the better
+of the two uniform assignments and flips one convolution at a time while the total falls.
 
-Nothing but memory changes: each node keeps its shape, and what the program gets to see is copied to the strides that it
-was promised. Operators whose meaning depends on strides (as_strided) keep a graph from being touched.
+Only memory changes: each node keeps its shape, and results are copied to the strides that the fake tensors had. Graphs
+with operators whose meaning depends on strides (as_strided) are left alone.
 """
 from __future__ import annotations
 

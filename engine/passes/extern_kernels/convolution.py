@@ -1,11 +1,10 @@
-"""The ways of computing one 2-d convolution, and what each costs here.
+"""The implementations of one 2-d convolution, and how long each takes here.
 
 - `contiguous`: ATen, on images as PyTorch stores them (N, C, H, W).
-- `channels-last`: ATen, on images whose channels are innermost; the weight stays as it is, and ATen turns it. A frozen
-  weight is packed for oneDNN instead, which then adds the image that `weight_prepacking.py` finds after the
-  convolution.
+- `channels-last`: ATen, on channels-last images; the weight stays as it is, and ATen reorders it. A frozen weight is
+  prepacked for oneDNN instead, which then also adds the image that `weight_prepacking.py` finds after the convolution.
 - `matmul`: channels-last, for 1x1 kernels: one matrix product over all pixels (those that the stride visits), by the
-  library that `matmul.py` will choose for it.
+  kernel that `matmul.py` will choose for it.
 """
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""What computes a matrix product whose matrices lie by rows or by columns: MKL, oneDNN, or our own kernel.
+"""Which kernel computes a float32 matrix product of row-major or column-major matrices: MKL's, oneDNN's or ptdebug's.
 
-All take the weight as it is; a frozen one by rows, as `nn.Linear` keeps it, is also offered to MKL packed, in the
-order in which its kernels read it, which helps most where few rows are multiplied. Which is fastest depends on the
-processor's maker and on the shape. What oneDNN could add in the same call (an activation, a sum) is not asked for: a
-loop kernel does it in about the time that the library loses by it, and does more.
+All take the weight as it is; a frozen row-major one, as in `nn.Linear`, is also offered to MKL prepacked, which helps
+most for few rows. Which is fastest depends on the CPU's vendor and on the shape. oneDNN's fused epilogues (an
+activation, a sum) are not used: a generated loop takes about the time that the library loses by them, and fuses more.
 """
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Rows of matrices that are no multiple of 16 bytes long: longer by a few zeros, where a GPU multiplies them.
+"""Pads matrix rows to a multiple of 16 bytes, for products on a GPU.
 
-A GPU's matrix product copies tiles in pieces of 16 bytes, and takes a kernel three times slower where rows begin
-between two of them: the logits of a vocabulary of 30522 words, and their gradient. A product gets a weight with columns
-of zeros, and its result is the window without them; what loops make is made with the zeros, and all but the product
-that sums over them read the window.
+A GPU's matrix product copies tiles by 16 bytes, and uses a kernel three times slower where rows are not aligned to
+that: the logits of a vocabulary of 30522 words, and their gradient. A product gets a weight with zero columns, and its
+result is the window without them; what loops compute is computed with the zeros, and everything but the product that
+sums over them reads the window.
 """
 from __future__ import annotations
 

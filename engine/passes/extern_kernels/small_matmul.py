@@ -1,9 +1,9 @@
-"""Products of small matrices in loops: of points with a rotation, of each matrix of a batch with a vector.
+"""Products of small matrices as generated loops: points times a rotation, each matrix of a batch times a vector.
 
-A library packs its operands and calls a kernel for each matrix, which costs more than the few products themselves.
-Terms are added one after the other where there are few; a longer row with one vector is a sum, which loops read in
-order. Loops also compute what comes before and after: so an operand that they would compute again for each row or
-column of the other must have few of these. A quantized weight, of bytes that become floats, is read as it is.
+A library packs its operands and calls a kernel for each matrix, which costs more than the few multiplications. Products
+of few terms are unrolled; a longer row times one vector is a reduction. Loops fuse with what comes before and after, so
+an operand that would be recomputed for each row or column of the other must have few of these. A quantized weight, of
+bytes that become floats, is read as it is.
 """
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""The gradients of a depthwise convolution apart: its image's from the library, its weight's from whatever is faster.
+"""Splits the backward of a depthwise convolution: the image's gradient from the library, the weight's from the faster
+kernel.
 
-The library's call gives all three at once. Its time is the weight's; `depthwise.py` says why, and has another way.
+The library's call computes all three gradients at once, and takes most of its time for the weight's;
+`kernels/depthwise.py` says why, and has another kernel.
 """
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Convolutions with frozen weights, on images whose channels are innermost: packed for oneDNN, with what follows.
+"""Prepacks frozen weights of channels-last convolutions for oneDNN, and fuses a following sum.
 
-oneDNN turns a weight into blocks of its own before it convolves; a frozen one is turned once. A sum with an image that
-nothing else reads then costs nothing: it is done while the result is in registers. A relu stays in loops: most of
-oneDNN's kernels make 0 of NaN.
+oneDNN reorders a weight into its blocked layout on each call; a frozen weight is reordered once. A sum with an image
+that nothing else reads is fused into the call, where the result is in registers. A relu stays in loops: most of
+oneDNN's kernels turn NaN into 0 there.
 """
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Batch norm after a convolution, in inference: a factor and a term for each channel, which go into weight and bias.
+"""Folding of batch norm into the convolution before it, in inference.
 
 `(conv(x, w) + b - mean) * s * gamma + beta` with `s = 1 / sqrt(var + eps)` is `conv(x, w * s * gamma) + b'` (Ioffe and
-Szegedy, 2015, section 3.1; torch/nn/utils/fusion.py). The new weight is rounded once more, as it is in PyTorch's.
+Szegedy, 2015, section 3.1; torch/nn/utils/fusion.py). The new weight is rounded once more, as in PyTorch's.
 """
 from __future__ import annotations
 

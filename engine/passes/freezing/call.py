@@ -1,6 +1,6 @@
-"""The call of a graph with frozen inputs: computes what they determine when they are new, and keeps it.
+"""The call of a graph with frozen inputs: computes the values that depend on them when they are new, and caches them.
 
-Nothing here needs the compiler: a graph that is loaded from disk runs with it.
+Nothing here needs the compiler: a graph loaded from disk runs with it.
 """
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cut between what runs once, on frozen inputs, and what runs on each call."""
+"""Splits a graph into what runs once, on frozen inputs, and what runs on each call."""
 from __future__ import annotations
 
 import operator
