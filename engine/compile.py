@@ -44,9 +44,9 @@ def compile_graph(
 ) -> Compiled:
     """Compile `captured` for the device of its inputs; the result takes the graph's inputs and returns its outputs.
 
-    What was compiled, as data, is handed to `keep` (see `graph_cache`); what runs in eager is not.
-    Falls back to running the captured graph in eager, with the reason recorded as a decision of kind "compile", when a
-    stage raises. KeyboardInterrupt and SystemExit pass, and ToldByData, where the frame can break instead.
+    `keep` receives what was compiled, as data (see `graph_cache`); what runs in eager is not kept.
+    When a stage raises, the captured graph runs in eager, with the reason recorded as a decision of kind "engine".
+    KeyboardInterrupt and SystemExit pass through, and so does ToldByData, where the frame can break instead.
     """
     training = needs_gradients(captured)
     why = "training graph" if training else "inference graph"
@@ -66,7 +66,7 @@ def compile_graph(
     except (EngineUnsupported, OverrideError) as unsupported:
         return _eager(captured, context, str(unsupported))
     except GuardOnDataDependentSymNode as error:
-        why = f"an operator asks for what only data tells: {error.cond}"
+        why = f"an operator requires a data-dependent value: {error.cond}"
         if context.breakable:
             raise ToldByData(why) from error
         return _eager(captured, context, why)
@@ -90,7 +90,7 @@ def _infer(captured: Captured, context: CompileContext, keep: Keep | None) -> Co
 
 
 def _train(captured: Captured, context: CompileContext, keep: Keep | None) -> Compiled | None:
-    """Forward and backward as one autograd node; None where no result needs a gradient after all."""
+    """Forward and backward as one autograd node; None if no result needs a gradient after all."""
     with context.timed("joint"):
         joint = trace_joint(captured, context, LOWERINGS)
     if joint is None:
@@ -115,7 +115,7 @@ def _trained_parts(trained: Trained, around: WrapperSource | None, facts: Autogr
 def _kept(work: Wrapped) -> Half:
     """The wrapper and the kernels of a graph as data. Raises Uncacheable for what has no such form."""
     if work.triton:
-        raise Uncacheable("kernels for a GPU")
+        raise Uncacheable("GPU kernels are not cached")
     source = work.source
     if source is None or not source.signatures:
         return half_of(work.wrapper)

@@ -170,7 +170,7 @@ class AtenTracer(TorchDispatchMode):
         rule, which runs at sizes that vary, loses the dropout between layers (`_rnn_helper` in torch/_decomp)."""
         made = islice(reversed(self.graph.nodes), len(self.graph.nodes) - start)
         if not any(re.search("dropout|bernoulli|rand", str(node.target)) for node in made):
-            raise EngineUnsupported(f"torch.{target.__name__} with dropout between its layers, at sizes that vary")
+            raise EngineUnsupported(f"torch.{target.__name__} with dropout between its layers, at dynamic sizes")
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -233,7 +233,7 @@ class AtenTracer(TorchDispatchMode):
         source = self.source()
         subject = f"{func}@{source.name if source is not None else '?'}"
         origins: tuple[str, ...] = (f"capture#{source.name}",) if source is not None else ()
-        options, why = ("rule", "keep"), f"{func} has no lowering; {described(rule)} says what it is made of"
+        options, why = ("rule", "keep"), f"{func} has no lowering, and is decomposed by {described(rule)}"
         if self.context.override("decompose", subject) == "keep":
             self.context.decide("decompose", subject, options, "rule", why, origins=origins)
             return NotImplemented
@@ -272,9 +272,9 @@ class AtenTracer(TorchDispatchMode):
 
     def _record(self, func: Any, args: Any, kwargs: Any) -> Any:
         if func._schema.is_mutable and any(True for _ in _written(func, args, kwargs)):
-            raise EngineUnsupported(f"{func} changes its arguments in a way that has no functional form")
+            raise EngineUnsupported(f"{func} mutates its arguments in a way that cannot be functionalized")
         if keyword.iskeyword(func._overloadname):
-            raise EngineUnsupported(f"{func} cannot be written in a graph: a keyword of Python is part of its name")
+            raise EngineUnsupported(f"{func} cannot be a node of a graph: its name contains a Python keyword")
         if func in RANDOM_FILLS:
             args = (self._to_fill(func, args[0]), *args[1:])
         node_args, node_kwargs = self._argument(args), self._argument(kwargs)
@@ -301,7 +301,7 @@ class AtenTracer(TorchDispatchMode):
         asked = getattr(source.target, "__name__", source.target) if source is not None else ""
         by_name = str(asked).partition(".")[0] == fill.overloadpacket.__name__  # in functional form, by the program
         if repeats(like) or (by_name and not like.is_contiguous()):
-            raise EngineUnsupported(f"{fill} draws random numbers for a tensor that is not contiguous")
+            raise EngineUnsupported(f"{fill} fills a tensor that is not contiguous with random numbers")
         with self:
             return torch.ops.aten.empty_strided.default(
                 like.shape, like.stride(), dtype=like.dtype, device=like.device
@@ -352,7 +352,7 @@ class AtenTracer(TorchDispatchMode):
             if isinstance(value, FakeTensor):
                 real = value.constant
                 if real is None:
-                    raise EngineUnsupported("a fake tensor appeared that no operator of the graph made")
+                    raise EngineUnsupported("a fake tensor appeared that is not the result of an operator of the graph")
                 node = self._constant(real)
                 self._remember(value, node)
                 return node
@@ -420,11 +420,11 @@ def _has_dropout(target: Any, args: Any, kwargs: Any) -> bool:
 def _check_target(target: Any) -> None:
     """Operators that only eager can run."""
     if isinstance(target, torch._ops.HigherOrderOperator):
-        raise EngineUnsupported(f"the operator {target.name()} takes functions, and runs in eager")
+        raise EngineUnsupported(f"the higher-order operator {target.name()} runs in eager")
     overload = getattr(target, "default", None) if isinstance(target, torch._ops.OpOverloadPacket) else target
     if isinstance(overload, torch._ops.OpOverload) and overload.namespace not in ("aten", "prims"):
         if overload._schema.is_mutable:
-            raise EngineUnsupported(f"the custom operator {overload} writes to its arguments")
+            raise EngineUnsupported(f"the custom operator {overload} mutates its arguments")
 
 
 def needs_gradients(captured: Captured) -> bool:
@@ -476,7 +476,7 @@ def functionalization() -> Iterator[None]:
         yield
     except RuntimeError as error:  # a write through as_strided or to elements that share memory
         if _refuses_symbols(error):
-            raise EngineUnsupported("a tensor whose sizes vary is written by an operator that wants numbers") from error
+            raise EngineUnsupported("an operator that needs concrete sizes writes a tensor whose sizes vary") from error
         if "functionaliz" not in str(error) and "two bool tensors" not in str(error):
             raise
         raise EngineUnsupported(str(error).partition(". ")[0]) from error

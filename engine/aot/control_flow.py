@@ -123,15 +123,15 @@ def _refuse(captured: Captured, needed: set[Node]) -> None:
         if node.op == "placeholder":
             known = node.meta.get("autograd")
             if isinstance(value, torch.Tensor) and known is not None and known[0] != value.requires_grad:
-                raise EngineUnsupported("an input of a graph with control flow gets a history in place")
+                raise EngineUnsupported("autograd tracks an in-place write to an input of a graph with control flow")
         elif node.op == "output" or not _is_data(node):
             continue
         elif "val" not in node.meta or "checkpoint" in node.meta:
             raise EngineUnsupported("modes or checkpointed functions in a graph with control flow")
         elif node in needed and not isinstance(value, torch.Tensor):
-            raise EngineUnsupported(f"{node.name}, which is no tensor, is needed around control flow")
+            raise EngineUnsupported(f"{node.name}, which is not a tensor, is used across a control-flow operator")
         elif node in needed and (value.is_inference() or value._version):
-            raise EngineUnsupported(f"{node.name}, which is changed in place, is needed around control flow")
+            raise EngineUnsupported(f"{node.name}, which is changed in place, is used across a control-flow operator")
 
 
 def _cut(captured: Captured, nodes: Sequence[Node], inputs: Sequence[Node], outputs: Sequence[Node]) -> Captured:
@@ -200,7 +200,7 @@ def _operator_call(
     target: Any = node.target
     name = target.name()
     tracked = any(isinstance(v, torch.Tensor) and v.requires_grad for v in (n.meta["val"] for n in inputs))
-    why = "gradients flow through it" if tracked else "torch's own implementation for data calls any function"
+    why = "gradients flow through it" if tracked else "torch's dense implementation calls the compiled functions"
     default = "eager" if tracked or name not in _FUNCTIONS else "compiled"
     choice = context.decide("control-flow", f"{name}_{number}", ("compiled", "eager"), default, why)
     functions: dict[Node, Any] = {}

@@ -62,7 +62,7 @@ def check_copy(operator: Any, args: Sequence[Any]) -> None:
     if operator in SCATTERS and not _is_expanded(args[0]) and may_repeat(args[0]):
         raise EngineUnsupported(f"{operator} writes to elements that share memory")
     if operator in PARTS and not unbacked_in(args) and not _fits(operator, *args):
-        raise EngineUnsupported(f"{operator} raises in eager: it has no such part")
+        raise EngineUnsupported(f"{operator} raises in eager: it has no such slice")
 
 
 def _fits(operator: Any, whole: torch.Tensor, part: torch.Tensor, *numbers: Any) -> bool:
@@ -100,7 +100,7 @@ def check(operator: Any, out: Any, args: Sequence[Any]) -> None:
         if out.dim() == args[0].dim():  # torch 2.11, of dimensions of size 1
             raise EngineUnsupported(f"the fake result of {operator} keeps the dimensions that it reduces")
     if operator in AS_THE_FIRST and out.dtype != args[0].dtype:
-        raise EngineUnsupported(f"{operator} gives {args[0].dtype}, its fake kernel {out.dtype}")
+        raise EngineUnsupported(f"{operator} returns {args[0].dtype}, its fake kernel {out.dtype}")
     if operator is aten._native_batch_norm_legit_functional.default and out[3].dtype != args[3].dtype:
         raise EngineUnsupported(f"{operator} keeps statistics in {args[3].dtype}, its fake kernel in {out[3].dtype}")
 

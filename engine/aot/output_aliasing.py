@@ -92,7 +92,7 @@ def _has_own_symbols(fake: torch.Tensor, base: torch.Tensor) -> bool:
     if not unbacked_in(fake):
         return False
     if torch._functionalize_has_data_mutation(base):  # type: ignore[attr-defined]
-        raise EngineUnsupported("a view of an input that is written, of a size that only data tells, is returned")
+        raise EngineUnsupported("a view of a mutated input with a data-dependent size is returned")
     return True
 
 

@@ -41,7 +41,7 @@ def load_or_compile(captured: Captured, context: CompileContext, compiler: Calla
         except Exception as error:  # of ours, or of a torch that is not the one known
             if came_from_outside(error):
                 raise
-            context.notes.append(f"a graph has no key for the cache on disk: {type(error).__name__}: {error}")
+            context.notes.append(f"no cache key for a graph: {type(error).__name__}: {error}")
             key, found = "", None
     if found is not None:
         return found
@@ -72,7 +72,7 @@ def _loaded(key: str, captured: Captured, context: CompileContext) -> Compiled |
         if came_from_outside(error):
             raise
         disk.remove(key)
-        context.notes.append(f"a graph kept on disk cannot be used and is made again: {type(error).__name__}: {error}")
+        context.notes.append(f"a cached graph cannot be used and is compiled again: {type(error).__name__}: {error}")
     return None
 
 
@@ -96,8 +96,8 @@ def _keep(key: str, make: MakeParts, conditions: tuple[str, ...], context: Compi
     except Uncacheable as reason:
         _say_why(str(reason), context)
     except OSError as error:
-        context.notes.append(f"a graph is not kept on disk: {error}")
+        context.notes.append(f"a graph is not cached: {error}")
 
 
 def _say_why(reason: str, context: CompileContext) -> None:
-    context.decide("cache", "graph", ("compile",), "compile", f"not from disk, nor kept there: {reason}")
+    context.decide("cache", "graph", ("compile",), "compile", f"graph cache off: {reason}")

@@ -32,7 +32,7 @@ def read(key: str) -> bytes | None:
     mark_used(path)
     if hashlib.sha256(content[32:]).digest() != content[:32]:
         path.unlink(missing_ok=True)
-        raise Damaged(f"{path} was damaged and is made again")
+        raise Damaged(f"{path} was damaged and is compiled again")
     return content[32:]
 
 

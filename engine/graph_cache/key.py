@@ -33,9 +33,9 @@ def key_of(captured: Captured, context: CompileContext) -> str:
     if os.environ.get(SWITCH) == "0":
         raise Uncacheable(f"{SWITCH}=0")
     if context.recording:
-        raise Uncacheable("a recording shows every stage")
+        raise Uncacheable("a recorded run compiles everything")
     if context.overrides or context.target:
-        raise Uncacheable("decisions are forced, or another target is described")
+        raise Uncacheable("decisions are overridden, or another target is recorded")
     parts = [state.of_installation(), state.of_process(), str(context.memory_budget), *_graph(captured.module)]
     if context.freezing:  # which depends on what is a parameter
         parts += ["freezing", *captured.input_names]
@@ -85,6 +85,6 @@ def _attribute(module: torch.fx.GraphModule, path: str) -> Any:
 def _inputs(inputs: tuple[Any, ...]) -> list[str]:
     tensors = [value for value in inputs if isinstance(value, torch.Tensor)]
     if any(tensor.device.type != "cpu" for tensor in tensors):
-        raise Uncacheable("a graph that does not run on the CPU alone")
+        raise Uncacheable("the graph does not run on the CPU alone")
     bases = [fake_tensor(base) if (base := value._base) is not None else "" for value in tensors]
     return [*map(text_of, inputs), memory_of(tensors), *bases]

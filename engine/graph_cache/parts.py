@@ -107,7 +107,7 @@ def half_of(
     own = {name: value for name, value in wrapper.names.items() if name not in STANDARD and name not in kernels}
     found = {name: _reference(value, wrapper.operators.get(name)) for name, value in own.items()}
     if sum(len(reference.content) for reference in found.values()) > CONSTANTS_LIMIT:
-        raise Uncacheable("the graph holds large tensors")
+        raise Uncacheable("the graph contains large tensors")
     return Half(wrapper.text, found, source, kernels, native)
 
 
@@ -127,16 +127,16 @@ def _reference(value: Any, operator: str | None) -> Reference:
     lazy = next((kind for kind, view in LAZY_VIEWS.items() if view is value), None)
     if lazy is not None:
         return Reference("view", lazy)
-    raise Uncacheable(f"the wrapper holds a value of type {type(value).__qualname__}")
+    raise Uncacheable(f"the wrapper refers to a value of type {type(value).__qualname__}")
 
 
 def _tensor(value: torch.Tensor) -> Reference:
     plain = type(value) is torch.Tensor and value.device.type == "cpu" and value.layout is torch.strided
     if not plain or value.is_quantized or value.is_conj() or value.is_neg() or value.requires_grad:
-        raise Uncacheable("the wrapper holds a tensor that is more than memory with strides")
+        raise Uncacheable("the wrapper refers to a tensor that is not strided")
     order = sorted(range(value.dim()), key=lambda i: (value.stride()[i], value.shape[i]), reverse=True)
     if not value.permute(order).is_contiguous():
-        raise Uncacheable("the wrapper holds a tensor with holes in its memory")
+        raise Uncacheable("the wrapper refers to a tensor that is not dense")
     name = str(value.dtype).removeprefix("torch.")
     return Reference("tensor", name, size=tuple(value.shape), stride=tuple(value.stride()), content=bytes_of(value))
 

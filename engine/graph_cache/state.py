@@ -55,7 +55,7 @@ def of_process() -> str:
     if _functorch.get_dynamic_layer_stack_depth() or torch._C._len_torch_dispatch_stack():
         raise Uncacheable("a transform or a dispatch mode is active")
     if torch._C._len_torch_function_stack():  # a default device is one, too
-        raise Uncacheable("a mode of the program's own is active")
+        raise Uncacheable("a user-defined torch function mode is active")
     settings: list[Any] = [(name, _asked(getattr(torch._C, name))) for name in _getters()]
     settings += [
         torch.get_num_threads(), torch.get_default_dtype(), torch._C._get_default_device(),
@@ -90,7 +90,7 @@ def of_sizes(env: Any) -> str:
 
     hints = env.backed_var_to_val
     if env.deferred_runtime_asserts or any(symbol not in hints for symbol in env.var_to_range):
-        raise Uncacheable("a size that is known only when the graph runs")
+        raise Uncacheable("a size is data-dependent")
     symbols = sorted(env.var_to_range, key=str)
     return repr((
         [(str(s), sorted(s.assumptions0.items()), srepr(hints[s]), _range(env.var_to_range[s])) for s in symbols],

@@ -104,11 +104,11 @@ def memory_of(tensors: list[torch.Tensor]) -> str:
 def constant(value: Any) -> str:
     """The content of a tensor that the graph holds."""
     if type(value) not in (torch.Tensor, torch.nn.Parameter) or value.device.type != "cpu" or value.is_sparse:
-        raise Uncacheable(f"the graph holds a value of type {type(value).__qualname__}")
+        raise Uncacheable(f"the graph contains a value of type {type(value).__qualname__}")
     if value.layout is not torch.strided or value.is_quantized or value.is_conj() or value.is_neg():
-        raise Uncacheable("the graph holds a tensor that is more than memory with strides")
+        raise Uncacheable("the graph contains a tensor that is not strided")
     if value.numel() * value.itemsize > CONSTANT_LIMIT:
-        raise Uncacheable("the graph holds a large tensor")
+        raise Uncacheable("the graph contains a large tensor")
     content = hashlib.sha256(bytes_of(value)).hexdigest()
     return f"c({value.dtype}{_items(tuple(value.shape))}{_items(value.stride())}{value.requires_grad} {content})"
 

@@ -15,7 +15,8 @@ RAISING = (
     "index", "gather", "scatter", "take", "embedding", "nll_loss", "_linalg", "linalg", "cholesky", "_assert",
     "multinomial", "bernoulli", "normal", "poisson", "floor_divide", "remainder", "fmod", "div", "_local_scalar_dense",
 )
-"""Beginnings of the names of more library calls that may raise for some data; whether they run is told otherwise."""
+"""Beginnings of the names of more library calls that may raise for some data; whether they must run is decided
+elsewhere."""
 
 LOOKUPS = frozenset("index index_put".split())
 DIVISIONS = frozenset("div floor_divide remainder fmod".split())

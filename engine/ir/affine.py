@@ -63,7 +63,8 @@ def product(sizes: Iterable[Size]) -> Size:
 
 
 def sizes(numbers: Sequence[Any]) -> tuple[Size, ...]:
-    """Sizes or strides of a fake tensor as ints and expressions; what a guard says is 0 or 1 is that number."""
+    """Sizes or strides of a fake tensor as ints and expressions; a symbol that a guard fixes to 0 or 1 is that
+    number."""
     return tuple([n if type(n) is int else _small(n) for n in numbers])
 
 
@@ -88,7 +89,7 @@ def contiguous_strides(sizes: Sequence[Size]) -> tuple[Size, ...]:
 
 
 def stored_strides(sizes: Sequence[Size], strides: Sequence[Size]) -> tuple[Size, ...]:
-    """`strides` for new memory: row-major ones in their place where elements would share memory."""
+    """`strides` for new memory: row-major ones instead where elements would overlap."""
     return contiguous_strides(sizes) if overlapping(sizes, strides) else tuple(strides)
 
 

@@ -42,7 +42,7 @@ ELEMENTWISE: dict[str, Callable[..., torch.Tensor]] = {
 
 
 def _fmod(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """As C has it: torch's vectors on a CPU give NaN where the quotient overflows."""
+    """As in C: torch's vectorized kernels on a CPU return NaN where the quotient overflows."""
     if not a.is_floating_point() or a.device.type != "cpu":
         return torch.fmod(a, b)
     with np.errstate(invalid="ignore"):
@@ -50,7 +50,7 @@ def _fmod(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 
 
 def _fma(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> torch.Tensor:
-    """a * b + c, rounded once: of doubles, as x86's extended precision has it."""
+    """a * b + c, rounded once: of doubles, in x86's extended precision."""
     if a.dtype is not torch.float64 or a.device.type != "cpu":
         return (a.double() * b.double() + c.double()).to(a.dtype)
     with np.errstate(all="ignore"):
@@ -141,7 +141,7 @@ def resolve(value: Any, memory: Mapping[str, torch.Tensor], symbols: Mapping[sym
 
 
 def call(step: ExternCall, memory: dict[str, torch.Tensor], symbols: dict[sympy.Symbol, Any]) -> None:
-    """Run an operator of ATen; its results become the step's buffers, and tell the symbols that it binds."""
+    """Run an operator of ATen; its results become the step's buffers, and define the symbols that it binds."""
     called = RANDOM_FILLS.get(step.target, step.target)
     result = called(*resolve(step.args, memory, symbols), **resolve(dict(step.kwargs), memory, symbols))
     results = result if isinstance(result, (tuple, list)) else (result,)
@@ -202,7 +202,7 @@ class _BodyRun:
     def _load(self, s: Statement) -> torch.Tensor:
         flat = flattened(self.memory[s.buffer]).to(self.device)  # numbers may lie on the CPU
         place = self._place(s.index)
-        if flat.numel() == 0:  # read at no point, or under a mask that holds nowhere
+        if flat.numel() == 0:  # read at no point, or under a mask that is False everywhere
             space = self.extents if 0 in self.extents else [1] * len(self.extents)
             return torch.full(space, s.number, dtype=s.dtype, device=self.device)
         if not s.mask:

@@ -26,7 +26,7 @@ PARAMETERS = ("const int64_t* task, const void* query, const void* key, const vo
 """What the C++ function ENTRY takes: sizes and strides as `Task` has them, and addresses."""
 
 ATEN = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default
-"""The operator of ATen whose place it takes."""
+"""The ATen operator that it replaces."""
 
 KERNEL = OwnKernel(SOURCE, ENTRY, (*[ctypes.c_void_p] * 7, ctypes.c_double))
 

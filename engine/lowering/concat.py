@@ -43,11 +43,11 @@ def joined(graph: GraphLowering, node: torch.fx.Node, parts: Sequence[Value], at
     """The parts one after the other along dimension `at`: read under masks, or written part by part (a decision)."""
     dtype = node.meta["val"].dtype
     if _bits_are_seen(dtype, parts):
-        default, why = "parts", "parts that are copied and parts that are converted: NaNs of the first keep their bits"
+        default, why = "parts", "some inputs are copied and some converted: a copy keeps the bits of NaNs"
     elif len(parts) <= MASKED_PARTS and node.name not in graph.leaving:
-        default, why = "masked", "few parts, read by loops: each point picks its part"
+        default, why = "masked", "few inputs, and loops read the result: each element selects its input"
     else:
-        default, why = "parts", "many parts, or read by a library call: each part is written by a loop of its own"
+        default, why = "parts", "many inputs, or read by an extern kernel: each input is written by its own loop"
     origins = (f"forward#{node.name}",)
     chosen = graph.context.decide("concat", node.name, ("masked", "parts"), default, why, origins=origins)
     starts: list[Size] = []
@@ -66,20 +66,20 @@ def joined(graph: GraphLowering, node: torch.fx.Node, parts: Sequence[Value], at
         if n == len(parts) - 1:
             return element() if n == 0 else e.masked(_inside(e, index[at], starts[n], None), element, 0)
         rest = pick(e, index, n + 1)
-        here = _inside(e, index[at], starts[n] if n else None, starts[n + 1])  # before it, nothing may be read
+        here = _inside(e, index[at], starts[n] if n else None, starts[n + 1])  # nothing before it may be read
         return e.masked(here, element, rest)
 
     return graph.gather(node, parts, lambda e, index: pick(e, index, 0))
 
 
 def _bits_are_seen(dtype: torch.dtype, parts: Sequence[Value]) -> bool:
-    """Whether 16-bit floats lie beside what becomes such: one value for both would be a float (`cpp/moves.py`)."""
+    """Whether 16-bit floats are concatenated with others that are converted (see `codegen/cpp/bitwise_copies.py`)."""
     same = [part.dtype is dtype for part in parts]
     return dtype in (torch.float16, torch.bfloat16) and any(same) and not all(same)
 
 
 def _inside(e: BodyBuilder, place: Linear, start: Size | None, end: Size | None) -> str:
-    """Whether start <= place < end; what the bounds of `place` tell is a constant."""
+    """Whether start <= place < end; constant where the bounds of `place` decide it."""
     conditions = []
     low, high = place.bounds
     if start is not None and not (low is not None and not less(low, start) and less(size(start - 1), low)):
@@ -122,12 +122,12 @@ def _constant_pad_nd(graph: GraphLowering, node: torch.fx.Node, x: Value, pad: S
 
     padded = graph.gather(node, (x,), compute)
     if len(node.users) > 1 and x.device.type == "cpu" and not padded.base.buffer and _is_turned(node):
-        graph.decide_stored(padded.base, "several places of it are read, and they lie across memory in what is padded")
+        graph.decide_stored(padded.base, "several of its elements are read, and they are strided in the padded tensor")
     return padded
 
 
 def _is_turned(node: torch.fx.Node) -> bool:
-    """Whether rows lie along memory in a node's value, and across memory in its first argument's."""
+    """Whether rows are contiguous in a node's value, and strided in its first argument."""
     source: Any = node.args[0]
     before, after = (value.meta["val"].stride()[-1:] for value in (source, node))
     return bool(after == (1,) and type(before[0]) is int and before[0] > 1)

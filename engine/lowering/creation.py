@@ -105,7 +105,8 @@ def _arange_step(graph: GraphLowering, node: torch.fx.Node, start: Any, end: Any
 
 
 def ramp(graph: GraphLowering, node: torch.fx.Node, start: Any, step: Any) -> Value:
-    """start + step*i, in int64, or in float64 as ATen's kernel does for floats; of integers, both are whole first."""
+    """start + step*i, in int64, or in float64 as ATen's kernel does for floats; for integers, both are truncated
+    first."""
     fake = node.meta["val"]
     if any(isinstance(v, sympy.Expr) and not v.is_integer for v in (start, step)):
         raise NoLowering("a symbolic number that is not an integer")
@@ -186,7 +187,7 @@ def converted(graph: GraphLowering, node: torch.fx.Node, x: Value) -> Value:
     def compute(e: BodyBuilder, index: Index) -> str:
         name = x.load(e, index)
         if node.meta.get("explicit") or not fake.dtype.is_floating_point:
-            # of 16 bits, as eager has them: next to a whole number all depends on it
+            # of 16 bits, rounded as in eager: truncation jumps at integers
             name = e.rounded(name, x.dtype)
         return name if x.dtype is fake.dtype else e.rounded(name, fake.dtype)
 

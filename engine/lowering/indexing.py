@@ -21,7 +21,7 @@ aten = torch.ops.aten
 
 def _has_elements(x: Value) -> None:
     if 0 in x.size:
-        raise NoLowering("there is nothing to look up: which indices raise, ATen's kernel says")
+        raise NoLowering("an empty lookup: which indices raise is left to ATen's kernel")
 
 
 @lowering(aten.index.Tensor, aten._unsafe_index.Tensor, kind=GATHER)
@@ -29,7 +29,7 @@ def _index(graph: GraphLowering, node: torch.fx.Node, x: Value, indices: Sequenc
     _has_elements(x)
     given = [(d, i) for d, i in enumerate(indices) if i is not None]
     if any(i.dtype in (torch.bool, torch.uint8) for _, i in given):
-        raise NoLowering("a boolean index has as many results as it has True elements")
+        raise NoLowering("a boolean index has a data-dependent number of results")
     if any(i.device != x.device for _, i in given):
         raise NoLowering("operands on two devices")
     dims = [d for d, _ in given]

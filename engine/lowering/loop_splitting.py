@@ -11,7 +11,7 @@ from ..ir.affine import Atom, Linear, Size
 
 
 def axis_splits(forms: Iterable[Linear], extents: Mapping[str, Size]) -> dict[str, tuple[int, ...]]:
-    """For each axis to cut: the divisors, ascending, each dividing the next and the last one the extent."""
+    """For each axis to split: the divisors, ascending, each dividing the next and the last one the extent."""
     found: dict[str, set[int]] = {}
     for form in forms:
         for atom in form.terms:

@@ -76,7 +76,7 @@ def _softmax(graph: GraphLowering, node: torch.fx.Node, x: Value, dim: int, *res
         return e("exp", e("sub", e.cast(x.load(e, index), wide), top.broadcast(e, _row(index, at))))
 
     if node.target is aten._log_softmax.default:
-        # A likely class has a sum little above 1, whose logarithm is lost in one rounding: a CPU has float64 for it.
+        # For a likely class the sum is just above 1, and its logarithm would be lost to rounding: float64 on a CPU.
         exact = torch.float64 if x.device.type == "cpu" else wide
         total = row_reduce(graph, lazy(graph, x, wide, (x, top), exponent), at, "sum", exact, finish="log")
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 aten = torch.ops.aten
 
-Edge = Callable[[Linear, int], Linear]  # (a place outside, the size) -> the place inside that is repeated there
+Edge = Callable[[Linear, int], Linear]  # (an index outside, the size) -> the index inside that is repeated there
 
 
 def _reflected() -> tuple[Edge, Edge]:
@@ -67,7 +67,7 @@ def _padding(edges: tuple[Edge, Edge]) -> Any:
 
 
 def _place(e: BodyBuilder, at: Linear, n: int, edges: tuple[Edge, Edge]) -> Linear:
-    """Where a place, perhaps outside, is read."""
+    """The source index of an index that may be outside."""
     value = e.index_value(at)
     for outside, place in _outside(e, at, n, edges):
         value = e("where", outside, e.index_value(place), value)
@@ -75,7 +75,7 @@ def _place(e: BodyBuilder, at: Linear, n: int, edges: tuple[Edge, Edge]) -> Line
 
 
 def _outside(e: BodyBuilder, at: Linear, n: int, edges: tuple[Edge, Edge]) -> list[tuple[str, Linear]]:
-    """(whether a place is outside on one side, where it is read then), for each side on which it can be."""
+    """(whether an index is outside on one side, its source then), for each side on which it can be."""
     low, high = at.bounds
     sides = []
     if not (type(low) is int and low >= 0):

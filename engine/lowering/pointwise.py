@@ -29,10 +29,10 @@ HEAVY = frozenset(("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin
                    "sigmoid", "pow", "atan2", "gelu", "silu", "sqrt", "rsqrt", "softplus", "elu"))
 
 JUMPING = frozenset("floor ceil trunc round frac sign remainder fmod threshold".split())
-"""What jumps where a value that was not rounded to 16 bits lies beside that which was: it is given what eager has."""
+"""Discontinuous operators: their 16-bit operands are rounded as in eager, since unrounded ones could jump."""
 
 WIDE_NUMBERS = frozenset(("mul", "div", "lerp"))
-"""Of 16-bit floats on a CPU, what takes a number as it is; others take it rounded to 16 bits, as ATen's kernels do."""
+"""For 16-bit floats on a CPU: operators that take a number unrounded; others round it to 16 bits, as ATen does."""
 
 SAME_NAME_UNARY = (
     "neg", "abs", "sign", "reciprocal", "sqrt", "rsqrt", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin",
@@ -120,8 +120,8 @@ def number_in(operand: Any, dtype: torch.dtype) -> Any:
 
 
 def _stored(operand: Any, exact: bool) -> torch.dtype | None:
-    """The 16-bit dtype of an operand that is to be as eager has it, for what jumps or asks (is it infinite, is it
-    equal)."""
+    """The 16-bit dtype of an operand that must be rounded as in eager, for discontinuous operators and predicates
+    (is it infinite, is it equal)."""
     return operand.dtype if exact and isinstance(operand, Value) and operand.dtype in LOW_PRECISION else None
 
 
@@ -131,7 +131,7 @@ def keeps_rounding(context: CompileContext, node: torch.fx.Node, dtype: torch.dt
         return False
     return context.decide(
         "intermediate-precision", node.name, ("float32", "eager"), "float32",
-        "a chain of operators keeps its float32 values, which is nearer to the exact result than rounding each",
+        "intermediate values stay float32, which is more accurate than rounding each operator's result",
         origins=(f"forward#{node.name}",),
     ) == "eager"
 
@@ -155,9 +155,9 @@ def _operand(e: BodyBuilder, operand: Any, index: Index, dtype: torch.dtype | No
 
 
 def _as_wide_as_computed(dtype: torch.dtype, *_: Any) -> None:
-    """What comes after a 16-bit float is no neighbour in float32."""
+    """The next 16-bit float is not the next float32."""
     if dtype in LOW_PRECISION:
-        raise NoLowering("a neighbour among 16-bit floats")
+        raise NoLowering("nextafter of 16-bit floats is left to ATen")
 
 
 def _table() -> None:
@@ -222,14 +222,14 @@ def _div(e: BodyBuilder, x: str, y: str) -> str:
 
 
 def _exact_quotient(dtype: torch.dtype, x: Any, y: Any, *_: Any) -> None:
-    """Also: eager rounds a 16-bit quotient before it floors or truncates it, which jumps."""
+    """Also: eager rounds a 16-bit quotient before it floors or truncates it, which is discontinuous."""
     _no_integer_division_by_zero(dtype, x, y)
     if dtype in LOW_PRECISION:
         raise NoLowering("a rounded quotient in 16 bits is left to ATen")
 
 
 def _no_integer_division_by_zero(dtype: torch.dtype, x: Any, y: Any, *_: Any) -> None:
-    """Eager raises where an integer divisor is zero: only divisors known not to be become loops."""
+    """Eager raises where an integer divisor is zero: only divisors known to be nonzero are lowered."""
     if not dtype.is_floating_point and (isinstance(y, Value) or y == 0):
         raise NoLowering("an integer divisor that may be zero raises in eager")
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from .graph import GraphLowering
 
 aten = torch.ops.aten
-UNROLLED = 49  # elements of a window, or windows of an element, that are read one by one
+UNROLLED = 49  # elements of a window, or windows of an element, that are unrolled
 PASS = 4  # reads that a second pass over an image costs for each element
 
 
@@ -125,7 +125,7 @@ def _max_pool(rank: int) -> Any:
 def _largest(e: BodyBuilder, x: Value, frame: Windows, index: Index, rank: int) -> tuple[str, str]:
     """The largest element of a window, and its place in the plane; the first of equals, a NaN before all.
 
-    The place is counted from the window's start, in a narrow number, which vectors choose as fast as floats.
+    The index is an offset in the window, in a narrow integer, which vectors select as fast as floats.
     """
     dtype = compute_dtype(x.dtype)
     lowest = identity("max", dtype)
@@ -149,8 +149,7 @@ def _largest(e: BodyBuilder, x: Value, frame: Windows, index: Index, rank: int) 
 
 
 def _largest_value(e: BodyBuilder, x: Value, frame: Windows, index: Index, dims: Sequence[int]) -> str:
-    """The largest element of a window over `dims`, a NaN before all, where nobody asks for its place: that costs far
-    more."""
+    """The largest element of a window over `dims`, NaN first, without its index, which costs far more."""
     dtype = compute_dtype(x.dtype)
     lowest = identity("max", dtype)
     best = e.constant(lowest, dtype)

@@ -217,7 +217,7 @@ def _arg(kind: str, plain: str) -> None:
     def both(graph: GraphLowering, node: torch.fx.Node, x: Value, dim: int, keepdim: bool = False) -> tuple[Value, ...]:
         fakes, over = node.meta["val"], reduced_dims(x, dim)
         asked = {user.args[1] for user in node.users if user.users}
-        if asked <= {0}:  # nobody asks where
+        if asked <= {0}:  # the index is unused
             value, = reduction(graph, [fakes[0]], x, over, keepdim, lambda e, element: [extreme(e, element)])
             return value, value
         return tuple(reduction(graph, list(fakes), x, over, keepdim,
@@ -248,7 +248,7 @@ def moments(graph: GraphLowering, x: Value, dims: tuple[int, ...], mean_fake: Ba
     short = (type(count) is not int or count <= TWO_PASS_LIMIT) and mean_fake.dtype not in LOW_PRECISION
     chosen = graph.context.decide(
         "variance", node.name, ("two-pass", "welford"), "two-pass" if short else "welford",
-        f"rows of {count} elements " + ("stay in cache for a second pass" if short else "are better read once"),
+        f"rows of {count} elements " + ("stay in cache for a second pass" if short else "are too long to read twice"),
         origins=(f"forward#{node.name}",))
     wide = compute_dtype(spread_fake.dtype)
     sums = torch.float64 if corrected else wide
@@ -312,7 +312,7 @@ def _variance(finish: Callable[[BodyBuilder, str], str]) -> Callable[..., tuple[
 
         def end(e: BodyBuilder, squares: str) -> str:
             count = number(e, degrees, e.dtypes[squares])
-            if not less(-1, degrees):  # of a size that varies: eager divides by 0 then
+            if not less(-1, degrees):  # of a dynamic size: eager divides by 0 then
                 count = e("maximum", count, 0.0)
             return finish(e, e("truediv", squares, count))
 

@@ -28,7 +28,8 @@ Place = Callable[[BodyBuilder, Index], tuple[Linear, ...]]
 def scattered_into(graph: GraphLowering, node: torch.fx.Node, start: Callable[[BodyBuilder, Index], str],
                    shape: Sequence[Size], place: Place, source: Callable[[BodyBuilder, Index], str],
                    accumulate: bool) -> Value:
-    """A tensor that begins as `start` and gets `source(index)` at `place(index)` for each index of `shape`, in order.
+    """A tensor that starts as `start` and receives `source(index)` at `place(index)` for each index of `shape`, in
+    order.
 
     With `accumulate` it is added, else the last one stays.
     """
@@ -36,9 +37,9 @@ def scattered_into(graph: GraphLowering, node: torch.fx.Node, start: Callable[[B
     if fake.device.type != "cpu":
         raise NoLowering("scatters on a GPU are left to ATen")
     if accumulate and fake.dtype in LOW_PRECISION:
-        raise NoLowering(f"many sums in {fake.dtype} want a wider accumulator")
+        raise NoLowering(f"accumulating in {fake.dtype} needs a wider accumulator")
     if 0 in sizes(fake.shape):
-        raise NoLowering("there is nothing to write to: which indices raise, ATen's kernel says")
+        raise NoLowering("an empty destination: which indices raise is left to ATen's kernel")
     base = graph.base_of(fake, node.name)
     name = graph.new_buffer(base)
 
@@ -67,7 +68,7 @@ def _index_put(graph: GraphLowering, node: torch.fx.Node, x: Value, indices: Seq
                accumulate: bool = False) -> Value:
     given = [(d, i) for d, i in enumerate(indices) if i is not None]
     if not given or any(i.dtype in (torch.bool, torch.uint8) for _, i in given):
-        raise NoLowering("a boolean index names as many places as it has True elements")
+        raise NoLowering("a boolean index selects a data-dependent number of elements")
     _same_device(x, values, *[i for _, i in given])
     block = torch.broadcast_shapes(*[tuple(i.size) for _, i in given]) if _all_numbers(given) else None
     if block is None or 0 in block:
@@ -95,7 +96,7 @@ def _all_numbers(given: Sequence[tuple[int, Value]]) -> bool:
 
 
 def _realize_for_many(graph: GraphLowering, value: Value) -> None:
-    """Every thread reads every index, so that what it scatters is better not computed by each of them."""
+    """Every thread reads every index, so what is scattered should not be computed by each of them."""
     if not value.base.buffer and value.base.heavy and not value.size:
         graph.realize(value.base)
 
@@ -132,7 +133,7 @@ def _embedding_backward(graph: GraphLowering, node: torch.fx.Node, gradient: Val
                         padding: Any, by_frequency: bool) -> Value:
     """Row i of the result is the sum of the gradients of the lookups of row i, in their order."""
     if by_frequency or type(padding) is not int:
-        raise NoLowering("gradients divided by how often a row is looked up")
+        raise NoLowering("scale_grad_by_freq is left to ATen")
     _same_device(gradient, positions)
     rank = len(positions.size)
 

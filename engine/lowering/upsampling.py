@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 aten = torch.ops.aten
 
-Taps = tuple[tuple[Linear, str], tuple[Linear, str]]  # two source places with their weights
+Taps = tuple[tuple[Linear, str], tuple[Linear, str]]  # two source indices with their weights
 
 
 @lowering(aten.upsample_bilinear2d.default, kind=COMPOSITE)

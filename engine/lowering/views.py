@@ -346,14 +346,14 @@ def _as_strided(graph: GraphLowering, node: torch.fx.Node, x: Value, shape: Sequ
                 start: Any = None) -> Value:
     """A window on the memory of an intermediate that fills its memory: offsets there are indices of it.
 
-    What lies around an input in memory is the caller's: there ATen is called.
+    Memory around an input belongs to the caller: there ATen is called.
     """
     root = viewed(node)
     memory = root.meta["val"]
     layout = sizes(memory.stride())
     static = all(type(s) is int for s in (*sizes(memory.shape), *layout))
     if root.op != "call_function" or not static or not is_dense(memory) or memory.dtype is not x.dtype:
-        raise NoLowering("a window on memory that is not that of one dense intermediate")
+        raise NoLowering("as_strided on memory other than that of a dense intermediate")
     source: Value = graph.values[root]
     begin = size(node.args[0].meta["val"].storage_offset() if start is None else start)  # type: ignore[union-attr]
     order = [d for d in sorted(range(memory.dim()), key=lambda d: layout[d], reverse=True) if memory.shape[d] != 1]

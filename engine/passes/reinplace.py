@@ -81,7 +81,7 @@ def reinplace(aten_graph: AtenGraph, context: CompileContext) -> None:
 
 
 def _why(owner: torch.fx.Node) -> str:
-    return f"only a part of {owner.name} is new, and nothing reads its old value"
+    return f"only a part of {owner.name} changes, and nothing reads its old value"
 
 
 def _wanted(writes: Sequence[_Write], owner: torch.fx.Node, context: CompileContext) -> bool:

@@ -74,7 +74,7 @@ def without_autocast(call: Compiled) -> Compiled:
 
 
 def eager_form(module: torch.fx.GraphModule) -> Compiled:
-    """The captured graph as a plain function: as a module, it would print where it stood when an operator raises."""
+    """The captured graph as a plain function: a GraphModule would print its code when an operator raises."""
     _LazyGraphModule.force_recompile(module)
     return module.forward
 

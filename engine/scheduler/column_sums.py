@@ -34,7 +34,7 @@ def with_added_columns(program: Program, context: CompileContext) -> Program:
     buffers = dict(program.buffers)
     for step in program.steps:
         if isinstance(step, LoopBody) and id(step) in sums:
-            why = "other loops run through the same rows: one pass does both"
+            why = "other loops run over the same rows: one pass computes both"
             options = ("by-rows", "by-columns")
             if context.decide("column-sum", step.name, options, options[0], why) == options[0]:
                 steps += _split(step, sums[id(step)], buffers)

@@ -221,14 +221,14 @@ class Fusion:
         if first.device != second.device:
             return Refusal("they run on different devices")
         if any(accesses(b).scatters for b in first.bodies + second.bodies):
-            return Refusal("one of them adds into places that data names", "a scatter without conflicts")
+            return Refusal("one of them scatters with accumulation", "a scatter without conflicts")
         if len(first.bodies) + len(second.bodies) > MAX_BODIES or len(first.touched | second.touched) > MAX_BUFFERS:
-            return Refusal("the kernel would grow too large", "a smaller group")
+            return Refusal("the fused kernel would be too large", "a smaller group")
         third = self._paths.between(first.id, second.id)
         if third is not None:
             between = self.nodes[third]
             name = between.extern.name if between.extern is not None else between.bodies[0].name
-            return Refusal(f"{name} must run between them", f"{name} as part of the same kernel")
+            return Refusal(f"{name} must run between them", f"fusing {name} into the same kernel")
         traffic = sum(self.bytes_of(n) for n in first.touched) + sum(self.bytes_of(n) for n in second.touched)
         if not dependent and saved < SIBLING_SHARE * traffic:
             count = self._count(traffic, first.touched | second.touched)
@@ -272,17 +272,17 @@ class Fusion:
                 if other_count > count:
                     fixed, moved, count, axes = other, second.bodies, other_count, second.axes
         except NotLinear as error:
-            return Refusal(f"an index does not follow the other's loops: {error}", "a linear index")
+            return Refusal(f"an index cannot be rewritten to the other's loops: {error}", "a linear index")
         refusal: Refusal | None = None
         for shared in range(count, 0, -1):
             if first.device == "cpu" and _one_by_one((*fixed, *moved), shared):
-                refusal = Refusal("an expensive value would be computed one by one, beside a short loop", "longer rows")
+                refusal = Refusal("an expensive value would be scalar code, beside a short loop", "longer rows")
                 continue
             if first.device == "cpu" and _in_columns((*fixed, *moved), axes[:shared]):
-                refusal = Refusal("an expensive value would be computed for a few columns at once", "more columns")
+                refusal = Refusal("an expensive value would be vectorized over few columns", "more columns")
                 continue
             if first.device == "cpu" and _keeps_means((*fixed, *moved), shared):
-                refusal = Refusal("a variance would keep the means of many rows", "fewer rows in one iteration")
+                refusal = Refusal("a two-pass variance would keep many rows' means", "fewer rows in one iteration")
                 continue
             found = conflict(fixed, moved, axes[:shared])
             if found is None and not dependent:
@@ -298,7 +298,7 @@ class Fusion:
                 return first.bodies + second.bodies, ()
             refusal = refusal or found
         sizes = " and ".join("(" + ", ".join(str(a.extent) for a in n.axes) + ")" for n in (first, second))
-        return refusal or Refusal(f"their loops {sizes} have no outer loop in common", "the same outermost sizes")
+        return refusal or Refusal(f"their loops {sizes} have no common outer loop", "the same outermost sizes")
 
     def _small(self, first: Node, second: Node) -> bool:
         return all(sum(self.bytes_of(b) for b in n.touched) <= SMALL for n in (first, second))
@@ -315,7 +315,7 @@ class Fusion:
         largest = max((self.bytes_of(n) for n in common), default=0)
         row = largest // max(count or SYMBOL_HINT, 1)
         if row > ROW_LIMIT and not _one_pass(writers, readers, shared):
-            why = f"one iteration would leave {row} bytes for the next loop"
+            why = f"one iteration of the outer loops would pass {row} bytes to the next loop"
             return Refusal(why, f"rows of at most {ROW_LIMIT} bytes")
         return None
 

@@ -138,7 +138,7 @@ class _Search:
         first = group.bodies[0].name
         self.refused.append(FusionCandidate(
             f"foreach {first}", first, another, "horizontal", False,
-            f"others look like it, but {refusal.why}: no kernel runs them all", None, refusal.allow,
+            f"others have the same form, but {refusal.why}: they cannot share a kernel", None, refusal.allow,
         ))
 
 
@@ -178,7 +178,7 @@ def _decide(slot: _Slot, name: str, context: CompileContext) -> bool:
 def _why(slot: _Slot) -> str:
     count, sizes = len(slot.members), len({m.member.sizes for m in slot.members})
     form = "one size" if sizes == 1 else f"{sizes} sizes"
-    return f"{count} loop nests of one form, in {form}, need nothing of each other: one body to compile, one call"
+    return f"{count} loop nests of one form, in {form}, are independent: one body to compile, one call"
 
 
 def _candidate(kernel: Foreach, fused: bool, why: str) -> FusionCandidate:

@@ -68,7 +68,7 @@ class _Search:
             if new.role != "intermediate" or view not in (whole, replace(whole, dtype=new.dtype)):
                 continue
             if sources.count(new.name) == 1 and name not in sources and not returned & {new.name, name}:
-                self._try(new, old, "what the input becomes, whose old value nothing reads afterwards")
+                self._try(new, old, "the input's new value, and nothing reads the old one afterwards")
         self._rename_outputs()
 
     # ---- dead buffers
@@ -84,7 +84,7 @@ class _Search:
             reads = [n for n in reads if n not in self.held and max(self.touched[n]) == position]
             for name in dict.fromkeys(n for b in item.bodies for n in b.writes if n not in item.internal):
                 new = self.program.buffers[name]
-                why = "its last reader computes this at the same places"
+                why = "its last reader computes this at the same indices"
                 taken = next((n for n in reads if self._try(new, self.program.buffers[n], why)), None)
                 fresh.discard(name)
                 if taken is not None and name in kept:

@@ -163,7 +163,7 @@ def conflict(writers: Sequence[LoopBody], readers: Sequence[LoopBody], shared: S
             read = accesses(reader)
             for name, stores in written.stores.items():
                 if name in read.stores and not _disjoint(writer, stores, reader, read.stores[name]):
-                    return Refusal(f"both write {name}, perhaps in the same places", "pieces that do not overlap")
+                    return Refusal(f"both write {name}, possibly the same elements", "disjoint slices")
                 for load in read.loads.get(name, ()):
                     for store in stores:
                         refusal = _mismatch(name, writer, store, reader, load, shared)
@@ -194,27 +194,27 @@ def _mismatch(
     name: str, writer: LoopBody, store: Access, reader: LoopBody, load: Access, shared: Sequence[Axis]
 ) -> Refusal | None:
     if store.statement.mode and shared:
-        return Refusal(f"{name} is complete only when every iteration has added to it", "a kernel of its own")
+        return Refusal(f"{name} is complete only after all iterations have accumulated into it", "a separate kernel")
     if store.form is None or load.form is None:
         return Refusal(f"the index of {name} is not linear", "a view whose index is a sum of axes")
     if store.form.const != load.form.const:
         return Refusal(
-            f"{reader.name} reads {name} at another place than {writer.name} writes it", "reading it without an offset"
+            f"{reader.name} reads {name} at another index than {writer.name} writes it", "reading it without an offset"
         )
     names = [a.symbol.name for a in shared]
     left, right = _outer_terms(store.form, names), _outer_terms(load.form, names)
     if left is None or right is None or left != right:
         return Refusal(
             f"{reader.name} reads {name} in another order of loops ({', '.join(names)}) than {writer.name} writes it",
-            "the same order of loops in both (a transposition between them forbids it)",
+            "the same order of loops in both (there is a transposition between them)",
         )
     made, wanted = row_terms(store.form, writer, shared), row_terms(load.form, reader, shared)
     if made is None or wanted is None:
-        return Refusal(f"what {reader.name} reads of {name} in one iteration is computed from data", "a direct index")
+        return Refusal(f"{reader.name} reads {name} at a data-dependent index", "an affine index")
     for factor, extent in wanted.items():
         if factor not in made or not _covers(made[factor], extent):
             return Refusal(
-                f"one iteration of {reader.name} needs more of {name} than one iteration of {writer.name} makes",
+                f"one iteration of {reader.name} needs more of {name} than one iteration of {writer.name} produces",
                 "fewer shared loops",
             )
     return None

@@ -37,7 +37,7 @@ def unrolled(group: Group, context: CompileContext) -> Group:
         bodies = tuple([_written_out(b, last, few) for b in group.bodies])
     except NotLinear:
         return group
-    why = f"a loop of {few} fills no vector; memory goes on through it and the loop around, of {around.extent}"
+    why = f"a loop of {few} fills no vector; memory is contiguous across it and the loop of {around.extent}"
     if context.decide("unroll", group.kernel, ("unroll", "loop"), "unroll", why) != "unroll":
         return group
     return replace(group, axes=group.axes[:-1], bodies=bodies)

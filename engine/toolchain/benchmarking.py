@@ -23,22 +23,22 @@ import torch
 from ...artifacts.records import Option
 from .cpp_build import cache_folder, cpu_features
 
-ROUNDS = 6  # of all calls in turn
-MORE_ROUNDS = 16  # of the calls of which each run was disturbed
-ENOUGH = 0.01  # seconds spent on one call after which it is not run again; the first, which may make code, not counted
-PATIENCE = 0.03  # the same, where each run was disturbed
-DISTURBED = 0.05  # of a run's time, spent waiting for a CPU, from which on it does not count
+ROUNDS = 6  # of all calls, interleaved
+MORE_ROUNDS = 16  # of calls all of whose runs were disturbed
+ENOUGH = 0.01  # seconds for one call, after which it is not repeated; the first run, a warm-up, is not counted
+PATIENCE = 0.03  # the same, if every run was disturbed
+DISTURBED = 0.05  # share of a run's time spent waiting for a CPU, from which on the run is discarded
 ENTRIES = 4096  # kept on disk
 
-TOO_BUSY = "as eager does: not measured, since other programs keep taking this machine's CPUs"
+TOO_BUSY = "as in eager: not measured, since other processes keep this machine's CPUs busy"
 
 Call = Callable[[], object]
 
 
 def costs(subject: str, prepare: Callable[[], Mapping[str, Call]]) -> dict[str, float]:
-    """Seconds of each call that `prepare()` gives, the least of a few runs, under `subject` (what determines them).
+    """Seconds of each call that `prepare()` returns, the fastest of a few runs; `subject` identifies them on disk.
 
-    Nothing where the machine is too busy to tell. From disk where this machine has measured `subject` before. The calls
+    Empty if the machine is too busy to measure. Read from disk if this machine has measured `subject` before. The calls
     run without gradients on the caller's thread.
     """
     path = _path(subject)
@@ -59,7 +59,7 @@ def timed_options(known: Mapping[str, float], names: Iterable[str]) -> list[Opti
 
 
 def verdict(known: Mapping[str, float], chosen: str, where: str, otherwise: str) -> str:
-    """Why a way was chosen: it is the fastest, or it is so near to the fastest that `otherwise` decides."""
+    """The reason of a choice: it is the fastest, or so close to the fastest that `otherwise` decides."""
     fastest = min(known, key=known.__getitem__)
     if known[chosen] <= known[fastest]:
         return f"{chosen} is the fastest {where} on this machine"
@@ -76,7 +76,7 @@ def _measured(calls: Mapping[str, Call]) -> dict[str, float]:
             known = least[name] < float("inf")
             if spent[name] >= (ENOUGH if known else PATIENCE) or (known and number >= ROUNDS):
                 continue
-            start = time.thread_time()  # not wall time: other programs may run between
+            start = time.thread_time()  # not wall time: other processes may run in between
             call()
             seconds = time.thread_time() - start
             before, waited = waited, _waited()
@@ -88,12 +88,12 @@ def _measured(calls: Mapping[str, Call]) -> dict[str, float]:
 
 def _waited() -> float:
     """Seconds for which threads of this process were ready to run and had no CPU (Documentation/scheduler/
-    sched-stats.rst of Linux); 0 where the system does not tell."""
+    sched-stats.rst of Linux); 0 if the system does not report it."""
     total = 0
     for path in Path("/proc/self/task").glob("*/schedstat"):
         try:
             total += int(path.read_text().split()[1])
-        except (OSError, IndexError, ValueError):  # the thread has ended meanwhile
+        except (OSError, IndexError, ValueError):  # the thread has ended in the meantime
             continue
     return total / 1e9
 

@@ -107,7 +107,7 @@ def _cost(node: torch.fx.Node) -> Cost:
     if node.op == "get_attr":
         return Cost("constant")
     if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
-        return Cost("size", 8, never="a number that the program computes")
+        return Cost("size", 8, never="a number computed by the user's code")
     if node.target is operator.getitem:  # a result of its own, or a window onto one like its tuple
         made_by = node.args[0]
         assert isinstance(made_by, torch.fx.Node)
@@ -165,7 +165,7 @@ def _never(node: torch.fx.Node) -> str:
     target: Any = node.target
     if torch.Tag.nondeterministic_seeded in getattr(target, "tags", ()):
         return "it draws random numbers"
-    return f"{target} may do more than compute its result"
+    return f"{target} may have side effects"
 
 
 def _without_dropout(node: torch.fx.Node) -> bool:

@@ -121,7 +121,7 @@ def trace_joint(captured: Captured, context: CompileContext, lowered: Container[
         before = _contents(kept)
         gradients = _differentiate(tracer, results, differentiated, edges)
         if _contents(kept) != before:
-            raise EngineUnsupported("the backward of an operator of the program changes a tensor of the forward")
+            raise EngineUnsupported("the backward of a custom operator mutates a tensor of the forward")
         with tracer, torch.no_grad():
             values = [*map(_unwrap, results.values), *map(_resolved, gradients)]
     for node in tracer.graph.nodes:
@@ -200,7 +200,7 @@ def _differentiate(tracer: JointTracer, results: Results, differentiated: list[i
     tracer.phase = BACKWARD
     tracer.current = None
     if not edges:
-        raise EngineUnsupported("a result requires grad although no input does: it comes from a tensor made inside")
+        raise EngineUnsupported("a result requires grad although no input does: a tensor created in the graph does")
     roots = [results.values[k] for k in differentiated]
     with tracer, functionalization(), torch.autograd.set_multithreading_enabled(False), torch._C._DisableAutocast():
         try:

@@ -42,7 +42,7 @@ def partition(joint: JointGraph, context: CompileContext) -> Partitioned:
               readers.get(n, ""))  # a gradient may be a saved value itself
         for n in cut.saved
     ]
-    saved += [Saved(name, "size", 8, "a number that no saved tensor tells") for name in sizes]
+    saved += [Saved(name, "size", 8, "a number that cannot be read off a saved tensor") for name in sizes]
     recomputed = tuple(
         Recomputed(n.name, exact_bytes(n.meta.get("val")), found.costs[n].flops, why[n]) for n in cut.recomputed
     )
@@ -53,7 +53,7 @@ def partition(joint: JointGraph, context: CompileContext) -> Partitioned:
 def _budget(context: CompileContext) -> float:
     default = str(float(context.memory_budget))
     options = sorted({*BUDGETS, default}, key=float)
-    why = "1.0 saves what is cheapest to save, 0.0 only inputs and random numbers; between: that share of the bytes"
+    why = "1.0 saves what is cheapest, 0.0 only inputs and random numbers; in between: that fraction of the bytes"
     return float(context.decide("memory-budget", "graph", options, default, why))
 
 
@@ -102,7 +102,7 @@ def _decided(
             cut = solve(found, prices, {**room, **asked})
         except Unbounded:
             names = ", ".join(f"save-for-backward:{n.name}" for n in asked)
-            raise OverrideError(f"{names}: nothing that may be saved would be left to compute these from") from None
+            raise OverrideError(f"{names}: no saved values would be left to recompute these from") from None
     why: dict[Node, str] = {}
     kept, again, usual = set(cut.saved), set(cut.recomputed), set(natural.saved)
     for node in nodes:
@@ -148,7 +148,7 @@ def _first_readers(found: Region, cut: Cut) -> dict[Node, str]:
 def _why_saved(found: Region, node: Node, cut: Cut, prices: Prices) -> str:
     cost = found.costs[node]
     if cost.never:
-        return f"never computed again: {cost.never}"
+        return f"never recomputed: {cost.never}"
     if _kind(found, node) == "output":
         return "a result: alive anyway"
     size, (_, again) = megabytes(cost.bytes), price(found, node, prices)
@@ -157,16 +157,16 @@ def _why_saved(found: Region, node: Node, cut: Cut, prices: Prices) -> str:
     if node.target is operator.getitem and node.all_input_nodes[0] not in found.backward:
         made_by = node.all_input_nodes[0]
         work = megabytes(found.costs[made_by].work)
-        return f"cheaper: {size} saved, against the time of {work} moved to compute {made_by.name} again"
+        return f"cheaper: {size} saved, against the time of {work} of traffic to recompute {made_by.name}"
     missing = _missing(found, node, cut)
     if missing:
         needs = ", ".join(f"{n.name} ({megabytes(found.costs[n].bytes)})" for n in missing[:3])
-        return f"cheaper: {size} saved, against computing it again from {needs}, which the backward does not have"
+        return f"cheaper: {size} saved, against recomputing it from {needs}, which the backward does not have"
     if node not in found.forward:
-        return f"cheaper: {size} saved, which the forward computes for the backward while it has what that takes"
-    where = ", in kernels of the backward that lie far apart" if node in found.spread else (
+        return f"cheaper: {size} saved; the forward computes it for the backward, while it has the operands"
+    where = ", in distant kernels of the backward" if node in found.spread else (
         ", to memory" if node in found.stored_again else "")
-    return f"cheaper: {size} saved, against the time of {megabytes(again)} moved to compute it again{where}"
+    return f"cheaper: {size} saved, against the time of {megabytes(again)} of traffic to recompute it{where}"
 
 
 def _missing(found: Region, node: Node, cut: Cut) -> list[Node]:
@@ -182,7 +182,7 @@ def _why_recomputed(found: Region, node: Node) -> str:
         return "part of a checkpointed region"
     if node not in found.forward:
         return "only the backward needs it"
-    return f"cheaper: the time of {megabytes(cost.work)} moved, against {megabytes(cost.bytes)} saved"
+    return f"cheaper: the time of {megabytes(cost.work)} of traffic, against {megabytes(cost.bytes)} saved"
 
 
 def megabytes(count: int) -> str:

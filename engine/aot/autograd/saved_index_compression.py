@@ -44,7 +44,7 @@ def narrow_indices(joint: JointGraph, context: CompileContext) -> None:
         if found is None:
             continue
         readers = [user for user in node.users if user.meta.get("phase") == BACKWARD]
-        why = f"a place in a window of {found.size[0]} by {found.size[1]} fits a byte"
+        why = f"an offset in a window of {found.size[0]} by {found.size[1]} fits a byte"
         options = ("int8", "int64")
         if readers and context.decide("storage", node.name, options, "int8", why,
                                       origins=(f"joint#{node.name}",)) == "int8":

@@ -57,6 +57,6 @@ class Sizes:
         function = _ARITHMETIC.get(expression.func)
         power = expression.args[1] if expression.func is sympy.Pow else None
         if function is None or (power is not None and not (power.is_Integer and power > 0)):
-            raise EngineUnsupported(f"the size {expression} in a graph with tensors of tensors")
+            raise EngineUnsupported(f"the size {expression} in a graph with wrapper subclasses")
         compute = lambda a, b: self.graph.call_function(function, (a, b))
         return functools.reduce(compute, map(self._computed, expression.args))

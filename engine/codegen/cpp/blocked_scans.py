@@ -68,7 +68,7 @@ def write_scan_blocks(nest: NestWriter, loop: Axis, first: str, last: str) -> bo
         return False
     scan, writer, scopes, context = nest.scans[0], nest.writer, nest.scopes, nest.kernel.context
     subject = f"{nest.kernel.group.kernel}:{part.body.name}"
-    why = f"the order of the steps of a {s.mode} of {scan.accumulator.operand} does not show"
+    why = f"reassociating a {s.mode} of {scan.accumulator.operand} does not change the result"
     if context.decide("scan-algorithm", subject, OPTIONS, OPTIONS[0], why) != OPTIONS[0]:
         return False
     at, block = scopes.name(f"{loop.symbol}_0"), scopes.name(f"{scan.name}_block")

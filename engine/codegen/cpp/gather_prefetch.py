@@ -60,7 +60,7 @@ def gathered_rows(nest: NestWriter) -> list[GatheredRow]:
         return []
     kernel.asked_for |= unlike.keys()
     tables = ", ".join(dict.fromkeys(row.load.buffer for row in unlike.values()))
-    why = f"rows of {tables} are read in an order that only an index in memory tells"
+    why = f"rows of {tables} are gathered: hardware prefetchers cannot predict the next one"
     chosen = kernel.context.decide("prefetch", f"{kernel.group.kernel}:gathered", OPTIONS, OPTIONS[0], why)
     return list(unlike.values()) if chosen == OPTIONS[0] else []
 

@@ -155,7 +155,7 @@ def write_half_rows(kernel: Kernel) -> None:
             found.setdefault(place, []).append(s)
     for (buffer, rest, extent), loads in found.items():
         subject, size = f"{kernel.group.kernel}:{buffer}", c_expression(extent)
-        why = f"{len(loads)} loops over a row of {buffer}, of half precision"
+        why = f"{len(loads)} loops read a row of {buffer}, in float16: it is converted once"
         if len(loads) < 2 or kernel.context.decide("half-conversion", subject, OPTIONS, OPTIONS[0], why) != OPTIONS[0]:
             continue
         name = kernel.scopes.name(f"{buffer}_floats")
@@ -223,5 +223,5 @@ def _fits(loop: Axis) -> bool:
 def _decided(nest: NestWriter, found: Mapping[tuple[object, ...], tuple[Part, Statement]]) -> bool:
     kernel, names = nest.kernel, dict.fromkeys(s.buffer for _, s in found.values())
     subject = f"{kernel.group.kernel}:{nest.nest.parts[0].body.name}"
-    why = f"{', '.join(names)}, of half precision, along {nest.loops[-1].symbol}: vectors of them are converted at once"
+    why = f"{', '.join(names)}, in float16, contiguous along {nest.loops[-1].symbol}: converted by vector instructions"
     return kernel.context.decide("half-conversion", subject, OPTIONS, OPTIONS[0], why) == OPTIONS[0]

@@ -86,7 +86,7 @@ def _scatter_shape(
     if len(bodies) == 1 and not bodies[0].reduction_axes:
         free = free_axes(bodies[0])
         count = next((k for k, a in enumerate(leading) if a.symbol not in free), outer)
-        why = "any two iterations may meet, and there is little to do for each place"
+        why = "any two iterations may write to the same address, and there is little work for each"
         if owner(bodies[0], leading) is not None:
             forms["owner-computes"] = Shape(outer, False, "owners", condition)
     iterations = static(sympy.Mul(*[a.extent for a in leading[:count]]))
@@ -94,9 +94,9 @@ def _scatter_shape(
     if count and (iterations is None or iterations >= FEW):
         forms["parallel-loops"] = Shape(outer, False, "outer", condition, count)
         names = ", ".join(a.symbol.name for a in leading[:count])
-        default, why = "parallel-loops", f"iterations of {names} never meet in a place"
+        default, why = "parallel-loops", f"iterations of {names} write to different addresses"
     elif "owner-computes" in forms and worth_owning(bodies[0], leading):
-        default, why = "owner-computes", "iterations meet: each thread does what falls into its range of places"
+        default, why = "owner-computes", "iterations may collide: each thread handles its range of addresses"
     return forms[context.decide("scatter", group.kernel, tuple(forms), default, why)]
 
 

@@ -89,7 +89,7 @@ def stored_past_cache(
         return frozenset()
     large = written >= cache * (FULL if threads > 1 else FULL_ALONE)
     why = f"{written >> 20} MB of results, {cache >> 20} MB of cache: " + (
-        "who reads them does not find them there" if large else "who reads them next may find them there")
+        "too large for a later reader to hit in cache" if large else "a later reader may still hit in cache")
     chosen = context.decide("store-policy", group.kernel, OPTIONS, OPTIONS[large], why)
     return frozenset(results) if chosen == OPTIONS[1] else frozenset()
 

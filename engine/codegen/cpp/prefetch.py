@@ -72,7 +72,7 @@ def prefetched_rows(
     fits = all(SHORTEST <= length * size <= LONGEST for size in reads.values()) and length % block == 0
     if not (reads and fits and len(reads) <= STREAMS and total >= MEMORY):
         return None
-    why = f"rows of {', '.join(dict.fromkeys(b for b, _ in reads))} come from memory, {total >> 20} MB in all"
+    why = f"rows of {', '.join(dict.fromkeys(b for b, _ in reads))} are read from memory, {total >> 20} MB in all"
     if context.decide("prefetch", group.kernel, OPTIONS, OPTIONS[0], why) != OPTIONS[0]:
         return None
     return Prefetch(inner[-1], tuple([(buffer, index, size) for (buffer, index), size in reads.items()]), block)

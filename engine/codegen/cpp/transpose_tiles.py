@@ -103,9 +103,9 @@ def find_tile(
     names = ", ".join(dict.fromkeys(s.buffer for s in loads.values()))
     lost = [s.buffer for a, s, step in found if a == row and _lines_are_lost(step, column)]
     vectors = _in_vectors(group, row, list(loads.values()))
-    why = f"memory of {names} runs along {row.symbol}, that of the results along {column.symbol}; its cache lines " + (
-        "are gone before the next row" if lost else "stay until the next row") + (
-        ", and blocks of them are transposed as vectors" if vectors else "")
+    why = f"{names} is contiguous along {row.symbol}, the results along {column.symbol}; its cache lines " + (
+        "are evicted before the next row" if lost else "stay in cache until the next row") + (
+        ", and blocks are transposed in vector registers" if vectors else "")
     if context.decide("tile", group.kernel, ("tiles", "rows"), "tiles" if lost or vectors else "rows", why) == "rows":
         return None
     rows = max(LEAST, LINE // min(ctype(s.dtype).bytes for s in loads.values()))

@@ -161,9 +161,9 @@ def find_row_tile(
     worth = vectors and (not lanes or (min(lengths) >= SHORT and len(operands) <= len(others) * (LOST if lost else 1)))
     options = ("tiles", "lanes", "rows") if lanes else ("tiles", "rows")
     names = ", ".join(place[0] for place in operands)
-    why = (f"memory of {names} runs across the rows, along {row.symbol}; passes along other memory: {len(others)}" + (
-        ", whose lines lanes would lose; " if lost else "; ") + (
-        "blocks are transposed as vectors" if vectors else "elements would be transposed one by one"))
+    why = (f"{names} is strided along the rows, contiguous along {row.symbol}; other passes: {len(others)}" + (
+        ", whose cache lines lanes would evict; " if lost else "; ") + (
+        "transposed in vector registers" if vectors else "transposed element by element"))
     chosen = context.decide("tile", group.kernel, options, options[0 if worth else 1], why)
     return RowTile(row, lines, operands, group.axes) if chosen == "tiles" else None, chosen == "lanes"
 

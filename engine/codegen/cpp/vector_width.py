@@ -44,5 +44,5 @@ def streams(
                 for b in read | written)
     if moved < MEMORY or operations > OPERATIONS * len(written):
         return False
-    why = f"{moved >> 20} MB are read and written, and {operations} operations on each element wait for them"
+    why = f"memory-bound: {moved >> 20} MB of traffic, {operations} operations on each element"
     return context.decide("vector-width", group.kernel, OPTIONS, OPTIONS[1], why) == OPTIONS[1]

@@ -22,7 +22,7 @@ def add_wrapper(
         return source, None
     try:
         if not source.entries:
-            raise NoCppWrapper("there are no kernels, in whose file it would stand")
+            raise NoCppWrapper("the graph has no C++ kernels to put it beside")
         wrapper = NativeWriter(aten, plan, source.entries).write()
     except (NoCppWrapper, NotImplementedError) as reason:
         context.decide("python-wrapper", "graph", ("python",), "python", str(reason))

@@ -19,7 +19,7 @@ def operands(call: ExternCall) -> list[View | None]:
     given = _given(call)
     tensors: list[View] = [given[name] for name in NAMES[:3]]
     if any(view.stride[3] != 1 or 0 in view.size for view in tensors):
-        raise NoCppWrapper("attention to rows that have to be copied, or to none")
+        raise NoCppWrapper("attention on rows that have to be copied, or empty ones")
     return [*tensors, given.get("attn_mask")]
 
 
@@ -29,7 +29,7 @@ def task(call: ExternCall, results: list[Buffer | None]) -> str:
     assert query is not None and key is not None and value is not None
     out, logs = results
     if out is None or out.stride[3] != 1:
-        raise NoCppWrapper("attention with a result of other strides")
+        raise NoCppWrapper("attention with other result strides")
     if out.dtype != torch.float32:
         raise NoCppWrapper("attention in 16 bits")
     causal = _given(call).get("is_causal", False)

@@ -78,7 +78,7 @@ class Arguments:
                 return c_expression(sympy.sympify(value))
             case "double", int() | float() if not isinstance(value, bool):
                 if self.whole_numbers:  # a double where the operator would see an integer
-                    raise NoCppWrapper("a number that goes with whole numbers")
+                    raise NoCppWrapper("a number beside integers")
                 return _double(float(value))
             case "const char*", str():
                 return f'"{value}"'
@@ -97,7 +97,7 @@ class Arguments:
         if not value and not parameter.kind.endswith("int64**"):
             return "nullptr", "0"
         if parameter.kind.endswith("**"):
-            raise NoCppWrapper(f"a list of values that may be absent ({parameter.name})")
+            raise NoCppWrapper(f"a list of optional values ({parameter.name})")
         inner = parameter.kind.removesuffix("*").removeprefix("const ")
         name = self.unique(parameter.name)
         items = ", ".join([self._one(item, Parameter(inner, parameter.name)) for item in value])
@@ -112,14 +112,14 @@ def function_of(call: ExternCall) -> tuple[str, tuple[Parameter, ...], bool]:
     if function is None:
         raise NoCppWrapper(f"{call.target} is not called through torch's C interface")
     if call.mutates or call.binds:
-        raise NoCppWrapper(f"{call.target} changes an argument, or makes a size")
+        raise NoCppWrapper(f"{call.target} mutates an argument, or returns a size")
     parameters = parameters_of(function)
     if parameters[0].name == "out":
         return function, parameters[1:], True
     count = len(call.target._schema.returns)
     results = [p for p in parameters if p.name.startswith("ret")]
     if [p.name for p in results] != [f"ret{k}" for k in range(count)] or {p.kind for p in results} != {"Tensor*"}:
-        raise NoCppWrapper(f"{function} gives other results")
+        raise NoCppWrapper(f"{function} has other results")
     return function, parameters[: -count], False
 
 

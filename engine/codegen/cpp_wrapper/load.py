@@ -49,7 +49,7 @@ def _raiser(bounds: tuple[str, ...]) -> Callable[[int], None]:
         if code >= OUT_OF_BOUNDS:
             error = IndexError(f"index out of range in `{bounds[code - OUT_OF_BOUNDS]}`")
         else:
-            error = RuntimeError("a library call failed, or no memory was left, in a call that cannot run again")
+            error = RuntimeError("an ATen call failed, or memory ran out, in a call that cannot run again")
         setattr(error, CHANGED_INPUTS, True)
         raise error
 

@@ -20,5 +20,5 @@ def magnitude(expr: sympy.Expr) -> str:
     if expr.is_Pow and expr.args[1].is_Integer and expr.args[1] > 0:
         return f"({' * '.join([magnitude(expr.args[0])] * int(expr.args[1]))})"
     if not (expr.is_Mul or expr.is_Add or isinstance(expr, _NO_LARGER) or type(expr).__name__ in ("Max", "Min")):
-        raise NoCppWrapper("a result is a number of which nothing tells how large it is")
+        raise NoCppWrapper("a result is an integer without a known bound")
     return f"({(' * ' if expr.is_Mul else ' + ').join(map(magnitude, expr.args))})"

@@ -77,15 +77,15 @@ def _made(output: Output, aten: AtenGraph, program: Program) -> tuple[str, Any]:
     if isinstance(output, Constant):
         return _number(output.value.node.expr if isinstance(output.value, torch.SymInt) else output.value)
     if not isinstance(output, FromGraph) or output.lazily:
-        raise NoCppWrapper("a result is a view of an input, or computed when it is read")
+        raise NoCppWrapper("a result is a view of an input, or a lazy (conjugate or negative) view")
     value = program.outputs[output.index - len(program.copies)]
     if not isinstance(value, View):
         return _number(value)
     buffer = program.buffers[value.buffer]
     if value.dtype is not None and value.dtype != buffer.dtype:
-        raise NoCppWrapper("a result is memory that is read as another dtype")
+        raise NoCppWrapper("a result is a view in another dtype")
     if buffer.role == "constant":
-        raise NoCppWrapper("a result is a tensor that the graph holds")
+        raise NoCppWrapper("a result is a constant of the graph")
     if buffer.role == "input" and not aten.is_backward:
         if (value.size, value.stride, value.offset) == (buffer.size, buffer.stride, 0):
             return "input", program.inputs.index(value.buffer)

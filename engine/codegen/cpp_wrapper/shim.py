@@ -70,7 +70,7 @@ def _declared() -> dict[str, str]:
 def _parameter(text: str) -> Parameter:
     parts = re.fullmatch(r"([\w\s*]*?)(\w+)", " ".join(text.split()))
     if parts is None:
-        raise NoCppWrapper(f"a parameter of torch's C interface that is not understood: {text}")
+        raise NoCppWrapper(f"an unknown parameter in torch's C interface: {text}")
     words = re.sub(r"\w+", lambda word: _SPELLING.get(word.group(), word.group()), parts[1])
     return Parameter(words.strip().replace(" *", "*"), parts[2])
 
@@ -84,7 +84,7 @@ def parameters_of(function: str) -> tuple[Parameter, ...]:
     found = tuple(_parameter(part) for part in text.split(",") if part.strip())
     wanted = USED.get(function)
     if wanted is not None and wanted != tuple(p.kind for p in found):
-        raise NoCppWrapper(f"{function} of this torch takes other arguments")
+        raise NoCppWrapper(f"{function} of this torch has another signature")
     return found
 
 

@@ -76,12 +76,12 @@ class NativeWriter:
     def _check(self) -> None:
         """Refuse at once what is never expressed."""
         if not tensors_are_known():
-            raise NoCppWrapper("tensors of this Python have another form")
+            raise NoCppWrapper("the layout of tensor objects in this Python is unknown")
         for symbol, (_, kind, _) in self.program.symbols.items():
             if kind == "value" and (not symbol.is_integer or scalar_buffer(symbol) in self.program.buffers):
-                raise NoCppWrapper("a number is an input that may have a fraction")
+                raise NoCppWrapper("a float is an input")
         if any(self.program.buffers[name].dtype.is_complex for name in self.tangents):
-            raise NoCppWrapper("a gradient of complex numbers")
+            raise NoCppWrapper("a complex gradient")
         devices = {b.device.type for b in self.program.buffers.values()}
         if devices - {"cpu"}:
             raise NoCppWrapper(f"tensors on {', '.join(sorted(devices - {'cpu'}))}")
@@ -191,7 +191,7 @@ class NativeWriter:
         self.allocate(view.buffer)
         buffer = self.program.buffers[view.buffer]
         if view.dtype is not None and view.dtype != buffer.dtype:
-            raise NoCppWrapper("memory that is read as another dtype")
+            raise NoCppWrapper("a view in another dtype")
         if (view.size, view.stride, view.offset) == (buffer.size, buffer.stride, 0):
             return self.handles[view.buffer]
         made = self.unique("window")
@@ -259,7 +259,7 @@ class NativeWriter:
             (name,) = call.outputs
             buffer = self.program.buffers[name] if name is not None else None
             if buffer is None or not _is_contiguous(buffer):
-                raise NoCppWrapper(f"{call.target} with a result of other strides")
+                raise NoCppWrapper(f"{call.target} with other result strides")
             self.allocate(buffer.name, origins)
             self.counted.add(buffer.name)
             self._must(f"{function}({', '.join([self.handles[buffer.name], *arguments])})", origins)
@@ -289,7 +289,7 @@ class NativeWriter:
         buffer = self.program.buffers[name] if name is not None else None
         left, right, *bias = call.args
         if buffer is None or not _is_contiguous(buffer):
-            raise NoCppWrapper("a product with a result of other strides")
+            raise NoCppWrapper("a matrix product with other result strides")
         table, numbers = self.unique("task"), (*left.size, right.size[1], *left.stride, *right.stride)
         rows, depth, columns, *strides = [c_expression(n) for n in numbers]
         self.called.append(sgemm.ENTRY)

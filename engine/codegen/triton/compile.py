@@ -127,7 +127,7 @@ def _with_tool(name: str, options: list[str], cubin: bytes, log: list[str]) -> s
     bundled = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / name
     tool = str(bundled) if bundled.exists() else shutil.which(name)
     if not tool:
-        log.append(f"{name} was not found: what it tells is missing")
+        log.append(f"{name} was not found: its output is missing")
         return ""
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(cubin)

@@ -131,7 +131,7 @@ def _why_apart(group: Group, buffers: Mapping[str, Buffer]) -> str:
     """Why the bodies of `group` cannot, or should not, share one launch; "" when they can."""
     outer = len(group.axes)
     if any(len(b.axes) > outer and b.reduction_axes for b in group.bodies):
-        return "a body reduces inside loops of its own, which a two-dimensional tile has no place for"
+        return "a body reduces inside inner loops of its own, which does not fit a two-dimensional tile"
     added = {s.buffer for b in group.bodies for s in b.statements if s.op == "store" and s.mode == "add"}
     if any(added & {*b.reads, *b.writes} for b in group.bodies) and len(group.bodies) > 1 and added:
         touching = [b for b in group.bodies if added & {*b.reads, *b.writes}]

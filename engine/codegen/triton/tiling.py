@@ -86,7 +86,7 @@ def why_idle(form: Form) -> str:
     rows, longest = hint(form.numel), max((hint(s.numel) for s in form.spaces), default=0)
     if not form.reduces or rows >= 2 * PROCESSORS or longest < SPLIT_FROM:
         return ""
-    return f"{rows} rows of {longest} would leave most of the GPU waiting for memory; apart, each kernel uses all of it"
+    return f"{rows} rows of {longest} would leave most of the GPU idle; separate kernels use all of it"
 
 
 def power_of_two(n: int) -> int:

@@ -28,7 +28,7 @@ def split_bias(graph: AtenGraph, context: CompileContext) -> list[RuleMatch]:
     for node in found:
         if node.name in stays:
             continue
-        why = "only loops read the product: they add the bias, instead of a pass over the result before it"
+        why = "only generated loops read the product: they add the bias, which saves a pass over the result"
         options = (Option("mm"), Option("addmm"))
         if context.decide("unfuse-addmm", node.name, options, "mm", why, origins=(f"forward#{node.name}",)) == "addmm":
             continue

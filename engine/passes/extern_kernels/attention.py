@@ -61,9 +61,9 @@ def choose_attention(graph: AtenGraph, context: CompileContext) -> list[RuleMatc
         default = OWN if known and known[OWN] < WORTH * known[LIBRARY] else LIBRARY
         (queries, size), keys = found.layouts[0][0][2:], found.layouts[1][0][2]
         where = f"for {queries} queries of {size} and {keys} keys"
-        why = verdict(known, default, where, "a kernel of ours has to save 10 %") if known else TOO_BUSY
+        why = verdict(known, default, where, "ptdebug's kernel has to save 10 %") if known else TOO_BUSY
         if keeps_rounding(context, node, found.dtype):
-            default, why = LIBRARY, "it rounds the weights of the values, as eager does"
+            default, why = LIBRARY, "it rounds the attention weights, as eager does"
         options = timed_options(known, (LIBRARY, OWN))
         origins = (f"forward#{node.name}",)
         if context.decide("sdpa", node.name, options, default, why, origins=origins) == OWN:

@@ -30,7 +30,7 @@ def join_batches(graph: AtenGraph, context: CompileContext) -> list[RuleMatch]:
     nodes = graph.module.graph
     matches = []
     for node in [n for n in nodes.nodes if n.target is aten.bmm.default and _is_worth(n)]:
-        why = "the second matrix is the same for the whole batch: one product of all rows reads it once"
+        why = "the second matrix is the same for the whole batch: a single mm reads it once"
         options = (Option("mm"), Option("bmm"))
         if context.decide("bmm-to-mm", node.name, options, "mm", why, origins=(f"forward#{node.name}",)) == "bmm":
             continue

@@ -53,7 +53,7 @@ def choose_layouts(graph: AtenGraph, context: CompileContext) -> list[RuleMatch]
         return matches
     for found in convolutions:
         if ways[found.node] != CONTIGUOUS:
-            why = f"{ways[found.node]} is the fastest with its neighbours ({found.describe()})"
+            why = f"{ways[found.node]} is the fastest together with its neighbours ({found.describe()})"
             matches.append(RuleMatch("layout", (found.node.name,), (found.node.name,), why))
     wanted, changed = _products(convolutions, ways, promised)
     _propagate(graph.module.graph, wanted, changed, promised)
@@ -70,7 +70,7 @@ def turn_images(graph: AtenGraph, context: CompileContext) -> list[RuleMatch]:
     if any(n.target in STRIDED or unbacked_in(n.meta.get("val")) for n in nodes):  # these would be made a second time
         return []
     promised = _promised(graph.module.graph)
-    why = f"the library's kernels for 16 bits on a GPU want {LAST}, and would turn images on each call"
+    why = f"the GPU library's 16-bit kernels need {LAST}, and would convert images on each call"
     wanted = {}
     for node in nodes:
         if node.target is aten.convolution.default and _is_turned_inside(node):
@@ -108,7 +108,7 @@ def _widened(graph: torch.fx.Graph) -> list[RuleMatch]:
     for node in list(graph.nodes):
         wide = widen(node)
         if wide is not None:
-            why = "a convolution of rows is one of images of one row, whose layout can be chosen"
+            why = "a 1-d convolution is a 2-d one of height 1, whose memory format can be chosen"
             matches.append(RuleMatch("rows-as-images", (node.name,), (wide.name,), why))
             wide.meta["val"] = node.meta["val"]  # whose memory views of it have
             node.replace_all_uses_with(wide)
@@ -210,8 +210,8 @@ def _decided(
         if last[node]:
             default = min((w for w in known if w != CONTIGUOUS), key=known.__getitem__)
         each = ", ".join(f"{w} {s * 1e6:.0f} us" for w, s in known.items())
-        why = f"the least sum over the graph (a change has to save 3 %) of {each}"
-        why = why + " and of changes of layout between convolutions" if known else TOO_BUSY
+        why = f"lowest total over the graph (a change has to save 3 %); here {each}"
+        why = why + ", plus conversions of memory format between convolutions" if known else TOO_BUSY
         options = timed_options(known, found.ways)
         ways[node] = context.decide("conv-layout", node.name, options, default, why, origins=(f"forward#{node.name}",))
     return ways

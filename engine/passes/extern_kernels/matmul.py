@@ -26,10 +26,10 @@ MKL, ONEDNN, PACKED, OWN = "mkl", "onednn", "mkl-packed", "ptdebug"
 WORTH = {MKL: 1.0, ONEDNN: 1.0, PACKED: 0.9, OWN: 1.05}
 """Of MKL's time, below which a way is taken: packing holds memory; what ours gives depends on neither threads nor the
 other rows."""
-_HOLDS = "a packed weight holds memory, for which it has to save 10 %"
+_HOLDS = "a packed weight takes memory, for which it has to save 10 %"
 OTHERWISE = {
     MKL: _HOLDS, ONEDNN: _HOLDS, PACKED: "",
-    OWN: "what it gives depends on neither threads nor the other rows, for which it may take 5 % more",
+    OWN: "its results depend neither on the number of threads nor on other rows, for which it may take 5 % more",
 }
 """What decides for a way that is not the fastest."""
 LONGEST = 1024  # addends: oneDNN adds more of them in one chain than MKL, beyond this with over twice its error

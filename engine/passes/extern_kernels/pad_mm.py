@@ -103,7 +103,7 @@ def _wanted(node: torch.fx.Node, context: CompileContext) -> bool:
 
 def _why(node: torch.fx.Node) -> str:
     value = node.meta["val"]
-    return f"rows of {value.shape[-1]} elements of {value.itemsize} bytes are no multiple of {PIECE} bytes"
+    return f"rows of {value.shape[-1]} elements of {value.itemsize} bytes are not a multiple of {PIECE} bytes"
 
 
 def _fill(made: torch.fx.Node) -> torch.fx.Node:

@@ -38,8 +38,8 @@ def multiply_in_loops(graph: AtenGraph, context: CompileContext) -> list[RuleMat
     nodes = graph.module.graph
     matches = []
     for node in [n for n in nodes.nodes if n.target in (aten.bmm.default, aten.mm.default) and _is_small(n)]:
-        why = "the matrices are so small that a call of the library costs more than the products" if (
-            not _from_bytes(node.args[1])) else "few rows with a matrix of bytes, which loops read as they are"
+        why = "the matrices are so small that a library call costs more than the multiplications" if (
+            not _from_bytes(node.args[1])) else "few rows times a quantized matrix, which loops read as it is"
         options, origins = ("loops", "extern"), (f"forward#{node.name}",)
         if context.decide("lowering", node.name, options, "loops", why, origins=origins) == "extern":
             continue

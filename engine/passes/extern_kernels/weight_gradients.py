@@ -66,7 +66,7 @@ def part_gradients(graph: AtenGraph, context: CompileContext) -> list[RuleMatch]
         known = costs(f"depthwise gradients {found.describe()}", found.calls)
         default = SPLIT if known and known[SPLIT] < WORTH * known[FUSED] else FUSED
         where = f"for a filter of {tuple(found.tensors[2].shape[2:])} for each channel"
-        why = verdict(known, default, where, "parting them has to save 10 %") if known else TOO_BUSY
+        why = verdict(known, default, where, "splitting has to save 10 %") if known else TOO_BUSY
         options = timed_options(known, (SPLIT, FUSED))
         origins = (f"forward#{node.name}",)
         if context.decide("weight-grad", node.name, options, default, why, origins=origins) == SPLIT:

@@ -31,7 +31,7 @@ def pack_convolutions(graph: AtenGraph, context: CompileContext) -> list[RuleMat
     for node in list(graph.module.graph.nodes):
         if not recognize_turned(node) or node.args[1] not in frozen:
             continue
-        why = "the weight is frozen: oneDNN's order of it is made once"
+        why = "the weight is frozen: it is reordered for oneDNN once"
         options, origins = (PACKED, AS_STORED), (f"forward#{node.name}",)
         if context.decide("prepack", node.name, options, PACKED, why, origins=origins) == PACKED:
             matches.append(_pack(node, why))
@@ -63,7 +63,7 @@ def _pack(node: torch.fx.Node, why: str) -> RuleMatch:
     last.replace_all_uses_with(call)
     for dead in reversed(removed):
         node.graph.erase_node(dead)
-    taken = "" if other is None else ", with the sum that follows it"
+    taken = "" if other is None else ", with the following sum fused"
     return RuleMatch("packed-convolution", tuple(n.name for n in removed), (call.name,), why + taken)
 
 

@@ -33,7 +33,7 @@ def fold_batch_norms(graph: AtenGraph) -> list[RuleMatch]:
         result.replace_all_uses_with(whole)
         for dead in (result, norm, convolution):
             graph.module.graph.erase_node(dead)
-        why = f"{norm.name} is a factor and a term for each channel: weight and bias of {convolution.name} take both"
+        why = f"scale and shift of {norm.name} are folded into weight and bias of {convolution.name}"
         matches.append(RuleMatch("batch-norm", (convolution.name, norm.name), (whole.name,), why))
     return matches
 

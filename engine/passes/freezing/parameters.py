@@ -25,8 +25,8 @@ def mark(aten: AtenGraph, captured: Captured, context: CompileContext) -> bool:
     if not found:
         return False
     asked = context.freezing
-    why = "freezing was asked for" if asked else "freezing was not asked for"
-    why = f"{len(found)} inputs are parameters and buffers of modules that the graph does not write; {why}"
+    why = "freezing is enabled" if asked else "freezing is not enabled"
+    why = f"{len(found)} inputs are parameters and buffers that the graph does not write; {why}"
     if context.decide("freezing", "graph", ("fold", "keep"), "fold" if asked else "keep", why) == "keep":
         return False
     for node in found:

@@ -40,7 +40,7 @@ def split(aten: AtenGraph) -> tuple[AtenGraph, tuple[RuleMatch, ...]]:
             value = graph.placeholder(f"folded_{node.name}")
         value.meta.update(node.meta)
         node.replace_all_uses_with(value)
-        why = "depends on frozen parameters alone: computed once, and again when one of them changes"
+        why = "depends on frozen parameters only: computed once, and again when one of them changes"
         matches.append(RuleMatch("fold", (node.name,), (value.name,), why))
     for node in reversed(inside):
         if node.op != "placeholder" and not node.users:
