@@ -32,7 +32,7 @@ NAME_PARTS = 3  # ATen nodes that a kernel's name mentions
 
 @dataclass(frozen=True)
 class ScheduledPlan(Plan):
-    """A plan with what the search saw: every candidate pair, the lives of buffers, bytes at the worst moment."""
+    """A plan with the candidates of the fusion search, the lifetimes of buffers, and peak memory."""
 
     candidates: tuple[FusionCandidate, ...] = ()
     lives: tuple[BufferPlan, ...] = ()

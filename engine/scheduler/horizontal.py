@@ -27,9 +27,9 @@ from .templates import Templated, templated
 Item = Group | ExternCall
 
 CALL = {"cpu": 0.2, "cuda": 5.0}  # microseconds that a call of a kernel takes
-TABLE = {"cpu": 0.5, "cuda": 15.0}  # the same for handing over a table and finding what is where
+TABLE = {"cpu": 0.5, "cuda": 15.0}  # the same for passing a table and looking members up in it
 MEMBERS = 1024  # of one kernel: some thousands of pointers
-EARLY_BYTES = 256 * 1024  # that the members of a kernel may make before their turn: the second-level cache
+EARLY_BYTES = 256 * 1024  # that members may write early: the size of L2
 
 
 @dataclass(frozen=True)
@@ -59,11 +59,11 @@ def combine(program: Program, items: Sequence[Item], context: CompileContext) ->
 
 @dataclass
 class _Slot:
-    """A place in the order of execution: one step, or the members of a kernel."""
+    """A position in execution order: one step, or the members of a kernel."""
 
     items: list[Item]
     members: list[Templated] = field(default_factory=list)
-    early: int = 0  # bytes that members make before their turn
+    early: int = 0  # bytes that members write early
 
 
 class _Search:
@@ -76,7 +76,7 @@ class _Search:
         self._open: dict[Hashable, list[int]] = {}
         self._written: dict[str, int] = {}  # buffer -> the last slot that writes it
         self._touched: dict[str, int] = {}
-        self._wall = -1  # the last slot that nothing moves across
+        self._wall = -1  # the last slot that no step may move past
 
     def run(self) -> None:
         """Fill the slots."""
@@ -149,7 +149,7 @@ def _sketch(group: Group) -> Hashable:
 
 
 def _fewest(group: Group) -> int:
-    """How many members do not pay for a table."""
+    """How many members are too few to pay for a table."""
     kind = group.device.type
     return 1 + int(TABLE.get(kind, TABLE["cpu"]) / CALL.get(kind, CALL["cpu"]))
 

@@ -20,7 +20,7 @@ from .legality import accesses, overtaken
 
 Item = Group | ExternCall
 
-FRESH = frozenset((  # operators of the library whose result is memory of its own, whatever the arguments
+FRESH = frozenset((  # ATen operators whose result is always new memory
     "mm", "addmm", "bmm", "baddbmm", "convolution", "convolution_backward", "mkldnn_convolution", "embedding_bag",
     "_linear_pointwise", "_mkl_linear", "_convolution_pointwise", "product",
 ))
@@ -88,14 +88,14 @@ class _Search:
                 taken = next((n for n in reads if self._try(new, self.program.buffers[n], why)), None)
                 fresh.discard(name)
                 if taken is not None and name in kept:
-                    kept.add(taken)  # that memory now holds what is kept
-                if taken is not None:  # it may be written over once more, where nothing later reads it
+                    kept.add(taken)  # that memory now holds an output
+                if taken is not None:  # it may be overwritten once more, if nothing later reads it
                     gone = {name} | ({taken} if taken in kept or max(self.touched[taken]) > position else set())
                     reads = [n for n in reads if n not in gone]
         self._rename_outputs()
 
     def _fresh(self) -> set[str]:
-        """Intermediate buffers that surely share memory with nothing else."""
+        """Intermediate buffers that alias nothing else."""
         names: set[str] = set()
         for item in self.items:
             if isinstance(item, Group):
@@ -174,13 +174,13 @@ def _safe_in(group: Group, new: str, old: str) -> bool:
     if old in writer.writes or any(old in (*b.reads, *b.writes) for b in group.bodies[at + 1:]):
         return False
     earlier = [b for b in group.bodies[:at] if old in (*b.reads, *b.writes)]
-    if earlier and group.device.type != "cpu":  # threads of a block do not wait for each other there
+    if earlier and group.device.type != "cpu":  # there is no barrier between threads there
         return False
     return not any(overtaken(old, writer, stores[0], b, group.axes) for b in earlier)
 
 
 def _direct(form: Linear | None) -> bool:
-    """True for an index that names every place once: a plain sum over axes."""
+    """True for an injective index: a plain sum over axes."""
     return form is not None and all(atom.kind == "axis" for atom in form.terms)
 
 

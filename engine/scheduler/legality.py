@@ -44,7 +44,7 @@ class Accesses:
             (self.loads if s.op == "load" else self.stores).setdefault(s.buffer, []).append(Access(s, form))
         moded = [a for group in self.stores.values() for a in group if a.statement.mode]
         axes = {a.symbol.name for a in body.axes}
-        self.adds = bool(moded) and all(  # to places that the loops name, and data does not
+        self.adds = bool(moded) and all(  # at addresses that do not depend on data
             a.statement.mode == "add" and a.form is not None and {t.name for t in a.form.terms} <= axes for a in moded
         )
         self.scatters = bool(moded) and not self.adds
@@ -176,7 +176,7 @@ def conflict(writers: Sequence[LoopBody], readers: Sequence[LoopBody], shared: S
 
 
 def crossing(first: Sequence[LoopBody], second: Sequence[LoopBody], shared: Sequence[Axis]) -> Refusal | None:
-    """Refuses siblings that run through every input they share in different directions (rows and columns)."""
+    """Refuses siblings that traverse every input they share in different directions (rows and columns)."""
     names = [a.symbol.name for a in shared]
     refusal = None
     for name in {n for b in first for n in accesses(b).loads} & {n for b in second for n in accesses(b).loads}:
@@ -300,7 +300,7 @@ def row_terms(form: Linear, body: LoopBody, shared: Sequence[Axis]) -> dict[Size
 
 
 def _of_outer(atom: Atom, outer: Collection[str]) -> bool:
-    """Whether a quotient or remainder is one of outer loops alone: of what data names, it may be anything."""
+    """Whether a quotient or remainder is of outer loops alone: of a data-dependent value it may be anything."""
     if atom.kind == "axis":
         return atom.name in outer
     return atom.inner is not None and all(_of_outer(a, outer) for a in atom.inner.terms)

@@ -18,10 +18,10 @@ from ..ir.body_affine import coefficient, index_forms, static
 from ..ir.ir import Axis, Group, LoopBody
 from ..lowering.realization import COLUMNS, LANES
 
-SHORT = COLUMNS  # iterations of an innermost loop below which the compiler leaves the vector unit alone
+SHORT = COLUMNS  # iterations of an innermost loop below which the compiler does not vectorize
 ARITHMETIC = 1.0
 TRANSCENDENTAL = 20.0  # a call of the vector math library, for one vector
-STRIDED = 3.0  # an access of its own for each lane
+STRIDED = 3.0  # one access for each lane
 GAIN = 1.5  # how many times cheaper another order must look
 SLOW = frozenset("exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf "
                  "erfc erfinv lgamma digamma sigmoid pow atan2".split())
@@ -46,10 +46,10 @@ def ordered(group: Group, context: CompileContext) -> Group:
 
 
 def along_memory(bodies: Sequence[LoopBody], outer: int) -> list[LoopBody]:
-    """`bodies` inside of `outer` common loops, pointwise ones with their innermost loop along memory.
+    """`bodies` inside of `outer` common loops, pointwise ones with a contiguous innermost loop.
 
     A body has the loops of the reduction that it was fused with, and keeps them in any larger group. Those with loops
-    of the same extents share a nest, so they change together, and only where none of them runs along memory as it is.
+    of the same extents share a nest, so they change together, and only where none of them is contiguous as it is.
     """
     families: dict[tuple[sympy.Expr, ...], list[int]] = {}
     for number, body in enumerate(bodies):
@@ -68,13 +68,13 @@ def along_memory(bodies: Sequence[LoopBody], outer: int) -> list[LoopBody]:
 
 
 def _neighbours(body: LoopBody, place: int) -> int:
-    """How many accesses of a body step from neighbour to neighbour in the loop at `place`."""
+    """How many accesses of a body have unit stride in the loop at `place`."""
     symbol = body.axes[place].symbol
     return sum(form is not None and coefficient(form, symbol) == 1 for form in index_forms(body).values())
 
 
 def is_free(group: Group) -> bool:
-    """Whether the iterations may run in any order: every body is pointwise in all loops, and adds to no place."""
+    """Whether the iterations may run in any order: every body is pointwise in all loops, and accumulates nothing."""
     return all(b.axes == group.axes and not b.reduction_axes for b in group.bodies) and not any(
         s.op == "store" and s.mode for b in group.bodies for s in b.statements
     )

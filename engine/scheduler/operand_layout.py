@@ -15,8 +15,8 @@ from ..ir.affine import Linear, axis_symbol
 from ..ir.body_affine import coefficient, index_forms, mentions, static
 from ..ir.ir import Axis, Buffer, ExternCall, LoopBody, Program, Statement
 
-SHORT = 256  # elements of a reduced axis that is worth turning
-LANES = 16  # results side by side that make it worth it
+SHORT = 256  # elements of a reduced axis that is worth transposing
+LANES = 16  # contiguous results that make it worth it
 REPEATS = 64  # times that each element of the copy is read
 COPY_LIMIT = 64 * 1024  # elements of a copy
 
@@ -40,7 +40,7 @@ def with_transposed_copies(program: Program, context: CompileContext) -> Program
 
 
 def _candidates(body: LoopBody, program: Program) -> list[Statement]:
-    """The loads to turn, all of them or none: afterwards every load of the reduction is contiguous or one element."""
+    """The loads to transpose, all or none: afterwards every load of the reduction is contiguous or invariant."""
     if len(body.reduction_axes) != 1 or len(body.axes) < 2 or program.buffers[body.writes[0]].device.type != "cpu":
         return []
     lane, over = body.axes[-1], body.reduction_axes[0]

@@ -61,7 +61,8 @@ def _refusal(group: Group) -> Refusal | None:
 
 
 def _elementwise(body: LoopBody) -> bool:
-    """Whether each buffer that is stored is touched at one place by each point: no loop need end before another."""
+    """Whether each buffer that is stored is touched at one place by each point: no loop must complete before
+    another."""
     stored = set(body.writes)
     places: dict[str, set[sympy.Expr | None]] = {}
     for s in body.statements:

@@ -17,9 +17,9 @@ from ..ir.body_affine import NotLinear, coefficient, environment, index_forms, r
 from ..ir.ir import Axis, Group, LoopBody, Statement
 from .loop_order import is_free
 
-FEWEST, MOST = 2, 4  # iterations: more streams take the compiler many shuffles
-LONG = 32  # iterations of the loop around, at least
-STATEMENTS = 100  # of all that is written out
+FEWEST, MOST = 2, 4  # iterations: more streams take many shuffles
+LONG = 32  # iterations of the outer loop, at least
+STATEMENTS = 100  # of the unrolled body
 
 
 def unrolled(group: Group, context: CompileContext) -> Group:
@@ -44,7 +44,7 @@ def unrolled(group: Group, context: CompileContext) -> Group:
 
 
 def _goes_along(body: LoopBody, around: Axis, last: Axis) -> bool:
-    """Whether all stores, and the loads that change in it, go through both loops as through one."""
+    """Whether all stores, and the loads that vary in it, are contiguous across both loops."""
     forms = index_forms(body)
     for position, s in enumerate(body.statements):
         if s.op == "indirect":

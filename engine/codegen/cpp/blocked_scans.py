@@ -22,7 +22,7 @@ from .scope import origins_of
 if TYPE_CHECKING:
     from .nest_writer import NestWriter
 
-BLOCK = 64  # points of a block, so that what vectors of one width write is there when those of another read it
+BLOCK = 64  # elements of a block: stores of one vector width retire before loads of another read them
 LEAST = 16  # points of a row
 OPTIONS = ("blocked", "sequential")
 
@@ -62,7 +62,7 @@ static __attribute__((noinline)) double scan_block(double* block, int64 count, d
 
 
 def write_scan_blocks(nest: NestWriter, loop: Axis, first: str, last: str) -> bool:
-    """Write the innermost loop in blocks, if it is one of a running sum whose order does not show (a decision)."""
+    """Write the innermost loop in blocks, if it is a scan that may be reassociated (a decision)."""
     part, s = _scan(nest)
     if part is None or s is None or (loop.extent.is_Integer and loop.extent < LEAST):
         return False
@@ -99,7 +99,7 @@ def _points(nest: NestWriter, loop: Axis, start: str, count: str) -> Iterator[No
 
 
 def _scan(nest: NestWriter) -> tuple[Part | None, Statement | None]:
-    """The scan of a nest that may run in blocks, and nothing else in it that must not."""
+    """The scan of a nest, if it may be blocked and nothing else in the nest prevents it."""
     if len(nest.scans) != 1 or nest.reductions or nest.lane is not None or nest.scatters or nest.kernel.floats:
         return None, None
     scan = nest.scans[0]

@@ -19,7 +19,7 @@ from .kernel import Kernel
 from .loop_shape import PARALLEL_WORK, body_work
 from .source_writer import Writer
 
-PARTS = 32  # into which all work is cut for threads
+PARTS = 32  # into which all work is split for threads
 FIRST, COUNT = axis_symbol("first"), axis_symbol("count")
 
 

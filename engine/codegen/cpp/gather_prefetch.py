@@ -34,7 +34,7 @@ AHEAD = 4096
 
 @dataclass(frozen=True)
 class GatheredRow:
-    """A load that goes along a row of a table. Which row, a load of an index says at each step of the loop `around`."""
+    """A contiguous load of a row of a table. The row is a load of an index in each iteration of the loop `around`."""
 
     part: Part
     load: Statement
@@ -45,12 +45,12 @@ class GatheredRow:
 
     @property
     def key(self) -> tuple[object, ...]:
-        """Equal for loads of one row: the table, and where the index stands."""
+        """Equal for loads of one row: the table, and the address of the index."""
         return self.load.buffer, self.index.buffer, self.index.index
 
 
 def gathered_rows(nest: NestWriter) -> list[GatheredRow]:
-    """Those of a nest that come from a table larger than the caches of a core."""
+    """Gathered rows of a nest, from tables larger than the caches of a core."""
     if not nest.loops:
         return []
     kernel = nest.kernel
@@ -66,7 +66,7 @@ def gathered_rows(nest: NestWriter) -> list[GatheredRow]:
 
 
 def write_gathered(nest: NestWriter, row: GatheredRow) -> None:
-    """Ask for the row that a later step of the loop around reads."""
+    """Prefetch the row that a later iteration of the outer loop reads."""
     writer, inner, around = nest.writer, nest.loops[-1], row.around.symbol
     assert row.index.index is not None and row.load.index is not None
     g, lanes = inner.symbol, inner is nest.lane
@@ -100,7 +100,7 @@ def _of_part(nest: NestWriter, part: Part, depths: dict[str, int]) -> Iterator[G
 
 
 def _index(statements: dict[str, Statement], name: str) -> Statement | None:
-    """The load of an index that stands for a row, whatever it is checked for and converted to."""
+    """The load of the index that selects a row, through checks and conversions."""
     s = statements[name]
     while s.op in ("indirect", "cast"):
         s = statements[s.args[0]]

@@ -35,7 +35,7 @@ COMPARISONS: dict[str, Callable[[int, int], bool]] = {
 class Piece:
     """The elements from `first` up to `last` of a loop.
 
-    `known`: what is true or false there, by body and name; `places`: what remainders and quotients in indices are.
+    `known`: comparisons that are constant there, by body and name; `places`: quotients and remainders in indices.
     """
 
     first: int
@@ -59,14 +59,14 @@ class Comparison:
         return COMPARISONS[self.statement.op](self.step * place + self.start, self.bound)
 
     def changes(self) -> Iterator[int]:
-        """The one place whose value differs from the one before."""
+        """The index at which the comparison changes."""
         around = (self.bound - self.start) // self.step
         return (at for at in range(around - 1, around + 3) if self.holds(at - 1) != self.holds(at))
 
 
 @dataclass(frozen=True)
 class Quotient:
-    """A quotient, or the remainder, of step * (the loop's variable) + start by a number, as it stands in an index."""
+    """A quotient, or the remainder, of step * (the loop's variable) + start by a number, as it appears in an index."""
 
     found: sympy.Basic
     step: int
@@ -78,7 +78,7 @@ class Quotient:
         return (self.step * place + self.start) // self.divisor
 
     def changes(self, extent: int) -> Iterator[int]:
-        """The places whose quotient is not that of the place before; none where they are too many to cut there."""
+        """The indices at which the quotient changes; none if they are too many to split at."""
         if abs(self.step) * extent > MOST * self.divisor:
             return
         first, last = self.at(0), self.at(extent - 1)
@@ -88,7 +88,7 @@ class Quotient:
             yield (self.start - quotient * self.divisor) // -self.step + 1
 
     def value(self, place: int, loop: Axis) -> sympy.Expr:
-        """What stands for it in the piece that starts at `place`."""
+        """What replaces it in the piece that starts at `place`."""
         if isinstance(self.found, FloorDiv):
             return sympy.Integer(self.at(place))
         return self.step * loop.symbol + (self.start - self.divisor * self.at(place))
@@ -97,8 +97,8 @@ class Quotient:
 def pieces_of(parts: Sequence[Part], loop: Axis, kernel: str, context: CompileContext, alone: bool) -> list[Piece]:
     """The pieces of the innermost loop over `parts`; [] where it stays whole (a decision, where there is a choice).
 
-    `alone`: there is no other loop, and so no row where a mask that is false would read a neighbour: the elements
-    that it hides may be no memory of the program, which slows the processor down.
+    `alone`: there is no other loop, so lanes that a mask hides may be outside of the tensor's memory, where masked
+    loads are slow.
     """
     masked = [s.index for p in parts for s in p.statements if s.op == "load" and s.mask and s.index is not None]
     masks = Counter((p.key, s.mask) for p in parts for s in p.statements if s.op == "load" and s.mask)
@@ -128,8 +128,7 @@ def pieces_of(parts: Sequence[Part], loop: Axis, kernel: str, context: CompileCo
 
 
 def _left(part: Part, loop: Axis, known: Mapping[tuple[int, str], bool]) -> int:
-    """How many statements of `part` are left in a piece, where masks that are false hide what they choose; those that
-    are the same for all elements stand before the loop."""
+    """How many statements of `part` are left in a piece after masks that are False there; invariants are hoisted."""
     values, made = folded(part, known), {s.name: s for s in part.statements if s.name}
     wanted = [s for s in part.statements if not s.name or s.op == "reduce"]
     seen: set[str] = set()
@@ -147,7 +146,7 @@ def _left(part: Part, loop: Axis, known: Mapping[tuple[int, str], bool]) -> int:
 
 
 def _quotients(parts: Sequence[Part], loop: Axis) -> list[Quotient]:
-    """The quotients and remainders in indices that tell of the loop's variable alone."""
+    """The quotients and remainders in indices that depend on the loop's variable alone."""
     indices = dict.fromkeys(s.index for p in parts for s in p.statements if s.index is not None)
     found = dict.fromkeys(x for index in indices for x in index.atoms(FloorDiv, Mod, PythonMod))
     quotients = []

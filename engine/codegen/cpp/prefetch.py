@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 LINE = 64  # bytes that one instruction fetches
 BLOCK = 32  # elements of the last loop between two fetches, at least
-SHORTEST, LONGEST = 8 * LINE, 16 << 10  # bytes of a row: more are gone from the first-level cache before they are read
-MEMORY = 4 << 20  # bytes that are read, at least: more than the second-level cache has
+SHORTEST, LONGEST = 8 * LINE, 16 << 10  # bytes of a row: more are evicted from L1 before they are read
+MEMORY = 4 << 20  # bytes that are read, at least: more than L2 has
 STREAMS = 4  # rows, of as many buffers, that are fetched at once
 OPTIONS = ("next-row", "none")
 
@@ -50,7 +50,7 @@ def prefetched_rows(
     group: Group, nests: Sequence[Nest], outer: Sequence[Axis], memory: Mapping[str, Buffer], written: set[str],
     context: CompileContext,
 ) -> Prefetch | None:
-    """What to prefetch (a decision, where there is something); `memory` are the buffers that are not the kernel's own.
+    """What to prefetch (a decision, where there is something); `memory` are the buffers that are not scratch.
 
     None for kernels without rows, and where the rows are not of a length that fits.
     """
@@ -79,7 +79,7 @@ def prefetched_rows(
 
 
 def write_prefetching(nest: NestWriter, loop: Axis, depth: int) -> bool:
-    """Write the innermost loop in blocks, before each of which a part of the next row is prefetched, if it is to be."""
+    """Write the innermost loop in blocks, each of which first prefetches a part of the next row, if decided."""
     prefetch, writer, g = nest.kernel.prefetch, nest.writer, loop.symbol
     if prefetch is None or nest.nest is not prefetch.nest:
         return False
@@ -109,14 +109,14 @@ def prefetch_block(nest: NestWriter, start: str, stop: str) -> None:
 
 
 def _plain(nest: Nest) -> bool:
-    """Whether the loop may be cut anywhere: nothing is reduced or checked in it, and no stores meet."""
+    """Whether the loop may be split anywhere: nothing is reduced or checked in it, and stores do not conflict."""
     statements = [s for p in nest.parts for s in p.statements]
     return not any(
         s.op in ("reduce", "scan", "indirect") or (s.op == "store" and s.mode) for s in statements)
 
 
 def _along(s: Statement, own: Axis, loop: Axis, outer: Sequence[Axis]) -> sympy.Expr | None:
-    """The index of a load that walks along a row of its own in each step of the loop around, as `loop` walks."""
+    """The index of a load that is contiguous in `loop`, with another row in each iteration of the outer loop."""
     assert s.index is not None
     rest = sympy.expand(s.index - own.symbol)
     step = sympy.expand(rest.xreplace({outer[-1].symbol: outer[-1].symbol + 1}) - rest)

@@ -17,7 +17,7 @@ from .dtypes import ctype
 from .operators import EXPENSIVE
 from .scatter import scatters
 
-MEMORY = 4 << 20  # bytes that a kernel reads and writes, at least: more than the second-level cache has
+MEMORY = 4 << 20  # bytes that a kernel reads and writes, at least: more than L2 has
 OPERATIONS = 4  # on each element, at most
 OPTIONS = ("512-bit", "256-bit")
 
@@ -25,7 +25,7 @@ OPTIONS = ("512-bit", "256-bit")
 def streams(
     group: Group, bodies: Sequence[LoopBody], buffers: Mapping[str, Buffer], context: CompileContext
 ) -> bool:
-    """Whether a kernel gets vectors of 256 bits (a decision, where it does little but read and write memory).
+    """Whether a kernel gets 256-bit vectors (a decision, where it is memory-bound).
 
     `buffers` are those that it reads from memory, or writes there.
     """

@@ -16,11 +16,11 @@ import torch
 
 from ...ir.ir import Axis, LoopBody, Statement
 
-MEAN = "_mean"  # suffix of the local buffer that carries the mean from the first pass to the second
+MEAN = "_mean"  # suffix of the scratch buffer with the mean, from the first pass to the second
 
 
 def expand(bodies: Sequence[LoopBody]) -> tuple[list[LoopBody], dict[str, torch.dtype]]:
-    """`bodies` without welford reductions, and the dtypes of the local buffers that this brought in."""
+    """`bodies` without welford reductions, and the dtypes of the scratch buffers that replace them."""
     result: list[LoopBody] = []
     local: dict[str, torch.dtype] = {}
     for body in bodies:
