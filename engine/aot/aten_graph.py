@@ -68,7 +68,7 @@ def trace(captured: Captured, context: CompileContext, lowered: Container[Any] =
 
 
 class AtenTracer(TorchDispatchMode):
-    """Writes down each ATen operator that reaches it as a node of `graph`."""
+    """Records each ATen operator that reaches it as a node of `graph`."""
 
     stage = "forward"  # where `graph` is recorded
 
@@ -80,8 +80,8 @@ class AtenTracer(TorchDispatchMode):
         self.graph = torch.fx.Graph()
         self.constants = torch.nn.Module()
         self.nodes: dict[int, torch.fx.Node] = {}
-        self.alive: list[Any] = []  # keeps every fake alive, so that ids in `nodes` stay theirs
-        self.real: dict[int, torch.Tensor] = {}  # id of a real tensor met while tracing -> its fake
+        self.alive: list[Any] = []  # keeps every fake alive, so that ids in `nodes` stay unique
+        self.real: dict[int, torch.Tensor] = {}  # id of a real tensor seen while tracing -> its fake
         self.current: torch.fx.Node | None = None
         self.rule = ""
 
@@ -91,7 +91,7 @@ class AtenTracer(TorchDispatchMode):
         return self.wrap(self.graph.placeholder(f"arg{index}"), value)
 
     def wrap(self, node: torch.fx.Node, value: Any) -> Any:
-        """What stands for a placeholder's fake value while the graph runs."""
+        """The functional tensor for a placeholder's fake value while the graph runs."""
         node.meta["val"] = value
         if not isinstance(value, torch.Tensor):
             return value
@@ -174,7 +174,7 @@ class AtenTracer(TorchDispatchMode):
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """Keep torch from wrapping our dispatch in a decorator that imports TorchDynamo on its first call."""
+        """Keep torch from wrapping this mode's dispatch in a decorator that imports TorchDynamo on its first call."""
         return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -365,7 +365,7 @@ class AtenTracer(TorchDispatchMode):
 
 
 def _asks_for_a_dtype(node: torch.fx.Node) -> bool:
-    """Whether the program converts something here, in so many words."""
+    """Whether the conversion is explicit in the user's code."""
     name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
     return name.partition(".")[0] in _CONVERSIONS or node.kwargs.get("dtype") is not None
 
@@ -418,7 +418,7 @@ def _has_dropout(target: Any, args: Any, kwargs: Any) -> bool:
 
 
 def _check_target(target: Any) -> None:
-    """Operators that only eager can run."""
+    """Refuses operators that only eager can run."""
     if isinstance(target, torch._ops.HigherOrderOperator):
         raise EngineUnsupported(f"the higher-order operator {target.name()} runs in eager")
     overload = getattr(target, "default", None) if isinstance(target, torch._ops.OpOverloadPacket) else target

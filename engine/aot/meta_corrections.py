@@ -40,7 +40,7 @@ AS_THE_FIRST = frozenset((aten.soft_margin_loss.default, aten.huber_loss.default
 """Operators whose results have the dtype of the first argument whatever the others' are."""
 
 LAID_OUT_BY_INPUT = frozenset((aten.unique_dim.default, aten.unique_consecutive.default))
-"""Operators whose result has a size that only data tells, and strides that the sizes of the input do."""
+"""Operators whose result has a data-dependent size, and strides that follow from the sizes of the input."""
 
 SCATTERS = frozenset((
     aten.slice_scatter.default, aten.select_scatter.default, aten.diagonal_scatter.default,
@@ -106,7 +106,7 @@ def check(operator: Any, out: Any, args: Sequence[Any]) -> None:
 
 
 def is_view(operator: Any, result: Any, args: Sequence[Any]) -> bool:
-    """Whether what is promised shares memory with an argument, and eager's result has memory of its own: a fake kernel
+    """Whether the fake result aliases an argument, and eager's result does not: a fake kernel
     or a rule that has nothing to do (drop, move) may return the argument."""
     if not isinstance(result, torch.Tensor) or result.layout is not torch.strided or not _makes_memory(operator):
         return False
@@ -126,9 +126,9 @@ def eager_strides(
     operator: Any, result: torch.Tensor, args: Sequence[Any], single: bool = False
 ) -> Strides | None:
     """The strides that eager gives the (first) result of an operator; None where the fake tensor's are right, or where
-    only data tells sizes.
+    sizes are data-dependent.
 
-    Sizes that vary are compared, which is a guard on the order of strides. Those of dimensions of size 1, which only a
+    Dynamic sizes are compared, which adds a guard on the order of strides. Those of dimensions of size 1, which only a
     memory format shows, count with `single`.
     """
     layout = LAYOUTS.get(operator, _of_elements if torch.Tag.pointwise in operator.tags else None)
@@ -154,7 +154,7 @@ def _is_one(size: Any) -> bool:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Whether two strides are equal for all sizes: a coincidence of those at hand is no guard."""
+    """Whether two strides are equal for all sizes, not just for the current ones."""
     return one == other if type(one) is type(other) is int else statically_known_true(one == other)
 
 

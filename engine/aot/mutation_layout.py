@@ -52,7 +52,7 @@ class Written:
         self._written: set[int] = set()
 
     def follow(self, node: torch.fx.Node, value: Any) -> None:
-        """Note whose memory the value of `node` has."""
+        """Record whose memory the value of `node` has."""
         if not isinstance(value, torch.Tensor) or not torch._is_functional_tensor(value):
             return
         storage = _storage(value)
@@ -117,7 +117,7 @@ def _restride(value: torch.Tensor, promised: torch.Tensor) -> None:
 
 
 def _fills(tensor: Any) -> bool:
-    """Whether a tensor is all of its memory, from the start and without gaps."""
+    """Whether a tensor covers its storage, from the start and without gaps."""
     return isinstance(tensor, torch.Tensor) and tensor.is_contiguous() and tensor.storage_offset() == 0
 
 

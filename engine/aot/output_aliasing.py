@@ -88,7 +88,7 @@ def results_of(
 
 
 def _has_own_symbols(fake: torch.Tensor, base: torch.Tensor) -> bool:
-    """Whether sizes of the program's view are numbers that only data tells: in the engine's graph they are others."""
+    """Whether sizes of the captured view are unbacked: in the engine's graph they are other symbols."""
     if not unbacked_in(fake):
         return False
     if torch._functionalize_has_data_mutation(base):  # type: ignore[attr-defined]

@@ -23,13 +23,13 @@ from .parts import MakeParts, Parts, call_of, decode, encode
 from .values import Uncacheable
 
 Compile = Callable[[Captured, CompileContext, Callable[[MakeParts], None]], Compiled]
-"""The compiler; it hands the description of a graph that it has compiled to its last argument."""
+"""The compiler; it passes the description of a compiled graph to its last argument."""
 
 
 def load_or_compile(captured: Captured, context: CompileContext, compiler: Callable[[], Compile]) -> Compiled:
     """The compiled form of `captured`, from disk where this machine has compiled the same before.
 
-    `compiler()` loads the compiler, which a graph from disk does without.
+    `compiler()` imports the compiler, which a graph from disk does not need.
     """
     with context.timed("cache"):
         try:
@@ -38,7 +38,7 @@ def load_or_compile(captured: Captured, context: CompileContext, compiler: Calla
         except Uncacheable as reason:
             _say_why(str(reason), context)
             key, found = "", None
-        except Exception as error:  # of ours, or of a torch that is not the one known
+        except Exception as error:  # a fault of ptdebug, or an unknown version of torch
             if came_from_outside(error):
                 raise
             context.notes.append(f"no cache key for a graph: {type(error).__name__}: {error}")
@@ -64,7 +64,7 @@ def _loaded(key: str, captured: Captured, context: CompileContext) -> Compiled |
         parts = decode(content)
         call = _callable(parts, captured, context)
         return call if sizes.assume(captured, parts.conditions) else None
-    except CannotBuild:  # which compiling says better
+    except CannotBuild:  # compiling reports it better
         return None
     except disk.Damaged as damaged:
         context.notes.append(str(damaged))

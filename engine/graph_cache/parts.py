@@ -25,7 +25,7 @@ CONSTANTS_LIMIT = 16 << 20  # bytes of the tensors that one wrapper holds
 
 
 class Reference(msgspec.Struct, frozen=True):
-    """What a name of a wrapper stands for: "operator" NAME, "device" NAME, "view" (a key of LAZY_VIEWS), "nodes" (names
+    """What a name of a wrapper refers to: "operator" NAME, "device" NAME, "view" (a key of LAZY_VIEWS), "nodes" (names
     of nodes, for messages), "tensor" (its dtype, and `content`), "number" (a complex one)."""
 
     kind: str

@@ -16,7 +16,7 @@ from ..toolchain.cpp_build import cpu_features
 from .values import Uncacheable
 
 ROOMS = ("artifacts", "engine", "tracer")
-"""Our own code that a compiled graph depends on."""
+"""ptdebug's own code that a compiled graph depends on."""
 
 _GETTER = re.compile(
     r"_get_\w*(enabled|deterministic|_allow_\w+|precision|_backend|_order|_only|_algorithms|_memory|_benchmark|"
@@ -27,7 +27,7 @@ _ENVIRONMENT = re.compile(r"(ATEN|MKL|DNNL|ONEDNN|OMP|KMP|GOMP|TORCH|PYTORCH)_(?
 
 @functools.cache
 def of_installation() -> str:
-    """What stays while the process lives: versions, the machine, our own sources."""
+    """What is constant in a process: versions, the machine, ptdebug's sources."""
     return "\n".join((torch.__version__, str(torch.version.git_version), cpu_features(), _sources()))
 
 

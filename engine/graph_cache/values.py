@@ -24,11 +24,11 @@ CONSTANT_LIMIT = 16 << 20  # bytes of one tensor that a graph holds
 
 
 class Uncacheable(Exception):
-    """This graph is not kept on disk; the message says what is in the way."""
+    """This graph is not cached; the message says why."""
 
 
 NAMESPACES = frozenset(("aten", "prims", "prim", "mkldnn", "mkl", "onednn", "quantized", "ptdebug"))
-"""Operators of torch itself and of ours: their meaning goes with a version, where a program's own may change."""
+"""Operators of torch and of ptdebug: their meaning is fixed by a version, where user-defined ones may change."""
 
 
 def text_of(value: Any) -> str:
@@ -126,15 +126,15 @@ _PLACES: Mapping[str, Any] = {
     **{f"torch._C.{name}": getattr(torch._C, name) for name in ("_nn", "_linalg", "_fft", "_special")},
     "operator": operator, "math": math, "builtins": builtins,
 }
-"""Where functions written in C stand, which do not know their own place."""
+"""Modules of functions written in C, which do not know their own module."""
 
 _LIBRARIES = ("torch", "operator", "_operator", "math", "builtins", "ptdebug")
-"""Packages whose versions are in the key, and our own, whose sources are."""
+"""Packages whose versions are in the key, and ptdebug, whose sources are."""
 
 
 def target(value: Any) -> str:
-    """The text of what a node calls: the place where exactly this function is found. Only functions of torch, of Python
-    itself and of ours have one, whose meaning goes with a version; others may change while their name stays."""
+    """The text of what a node calls: the qualified name under which exactly this function is found. Only functions of
+    torch, of Python itself and of ptdebug have one, since a version fixes their meaning; others may change."""
     if isinstance(value, torch._ops.OpOverload):
         if value.namespace not in NAMESPACES:
             raise Uncacheable(f"the custom operator {value}")

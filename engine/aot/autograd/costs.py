@@ -20,7 +20,7 @@ from ...lowering.extern import LIBRARY
 from ...lowering.registry import COMPOSITE, GATHER, LOWERINGS, REDUCTION, RESHAPE, VIEW
 from ...passes.dead_code import has_effect
 
-SIZE_HINT = 128  # what a size that varies counts as
+SIZE_HINT = 128  # assumed for a dynamic size
 SIMPLE = "simple"
 
 # Bytes that a CPU core moves in the time of one operation on a float32 element: measured with this engine's own
@@ -43,11 +43,11 @@ tensor cores in a precision between float32 and bfloat16."""
 
 @dataclass(frozen=True)
 class Cost:
-    """What is known of a node: bytes of its result, and what it takes to compute it once more.
+    """What is known of a node: bytes of its result, and the cost of recomputing it.
 
     `kind`: "input", "constant", "view" (no memory of its own), "tuple" (of results), "loops" (inlined into what reads
     it), "stored" (a reduction: its own pass over its inputs), "library", "size". `never` says why it must not be
-    computed again at all (its effects, its random numbers), `expensive` why it should not. `work` is in bytes.
+    recomputed at all (side effects, random numbers), `expensive` why it should not. `work` is in bytes.
     """
 
     kind: str

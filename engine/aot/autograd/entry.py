@@ -23,7 +23,7 @@ _apply = super(torch.autograd.Function, CompiledGraph).apply  # without the chec
 def training_entry(
     captured: Captured, facts: AutogradMetadata, forward: Compiled, backward: Compiled, outside: Compiled | None
 ) -> Compiled:
-    """The callable that stands for the captured graph: takes its inputs, returns its results, which require grad.
+    """The callable for the captured graph: takes its inputs, returns its results, which require grad.
 
     `backward` returns what `node_gradients` says.
     """

@@ -21,16 +21,16 @@ from .eager import Call, EagerFacts, EagerForm
 
 @dataclass(frozen=True)
 class AutogradMetadata:
-    """What the node knows of its graph.
+    """What the autograd node must know of its graph.
 
     The forward returns `results` values for the program, then `saved_tensors` tensors, then sizes to save, and last
-    `numbers` for the program, which only data tells. `tangents`
-    are the positions of the results that have one; `constant` those that autograd does not track. `reached` has, for
-    each of the node's `arguments`, the tangents without which it has no gradient. `shared` is the joint graph's.
-    `reads` has, for each tangent, the saved tensors that what it leads to is computed with; `alone` the sets of
-    tangents that some such computation depends on, and on no others. `changed` are the inputs that the graph writes,
-    `unreached` those that require grad and that no tangent leads to, `uncounted` the forward's, `order` the joint
-    graph's. `cuts` are the results of the captured graph that other results depend on (`dependent_results.py`).
+    `numbers`, unbacked symbols that the caller needs. `tangents` are the positions of the results that have one;
+    `constant` those that autograd does not track. `reached` has, for each of the node's `arguments`, the tangents
+    without which it has no gradient. `shared` is the joint graph's. `reads` has, for each tangent, the saved tensors
+    that what it leads to is computed with; `alone` the sets of tangents that some such computation depends on, and on
+    no others. `changed` are the inputs that the graph writes, `unreached` those that require grad and that no tangent
+    leads to, `uncounted` the forward's, `order` the joint graph's. `cuts` are the results of the captured graph that
+    other results depend on (`dependent_results.py`).
     """
 
     results: int
@@ -64,7 +64,7 @@ class Differentiable:
 
 @dataclass(frozen=True)
 class Rest:
-    """What a node keeps when its backward ran for some of its results only, and others can be differentiated still:
+    """What a node keeps when its backward ran for some of its results only, and others can still be differentiated:
     the tensors that it had saved, their versions when it did, and the tangents whose own have been `freed`."""
 
     tensors: tuple[torch.Tensor, ...]
@@ -77,7 +77,7 @@ class CompiledGraph(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, graph: Differentiable, *inputs: Any) -> Sequence[Any]:
-        """Run the compiled forward, keep what the backward reads."""
+        """Run the compiled forward, save what the backward reads."""
         ctx.set_materialize_grads(False)
         ctx.graph = graph
         ctx.rest = ctx.watch = None

@@ -29,7 +29,7 @@ from .result_sources import Results, results_of
 
 
 class JointTracer(AtenTracer):
-    """Writes down forward and backward; knows for each operator of the backward which captured node it derives."""
+    """Records forward and backward; knows for each operator of the backward which captured node it differentiates."""
 
     phase = FORWARD
     stage = "joint"
@@ -64,7 +64,7 @@ class JointTracer(AtenTracer):
             node.meta.update({key: self.current.meta.get(key) for key in ("recompute", "checkpoint")})
 
     def tangent(self, number: int, like: torch.Tensor) -> torch.Tensor:
-        """The placeholder of a gradient that comes from outside, with the layout of the result `like`."""
+        """The placeholder of a tangent, with the layout of the result `like`."""
         last = [n for n in self.graph.nodes if n.op == "placeholder"][-1]
         with self.graph.inserting_after(last):
             node = self.graph.placeholder(f"tangent{number}")
@@ -293,7 +293,7 @@ def _resolved(gradient: Any) -> Any:
 def shield_changed_inputs(joint: JointGraph) -> None:
     """Let the backward read a copy, made by the forward, of each input that is changed in place afterwards.
 
-    After the passes: they know nothing of time, and would take the copy away.
+    After the passes, which do not model mutation and would remove the copy.
     """
     graph = joint.module.graph
     placeholders = [n for n in graph.nodes if n.op == "placeholder"]

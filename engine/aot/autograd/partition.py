@@ -58,9 +58,9 @@ def _budget(context: CompileContext) -> float:
 
 
 def _within(found: Region, budget: float) -> tuple[Prices, dict[Node, str]]:
-    """Prices at which the cut keeps to the budget, and values to save as well because there is room for them.
+    """Prices at which the cut fits the budget, and values that are saved in addition while there is room.
 
-    The price of a held byte is a Lagrange multiplier: it is raised until the cut fits. Layers that are alike change
+    The price of a held byte is a Lagrange multiplier: it is raised until the cut fits. Equal layers change
     sides at one price, all together; those nearest to the backward are then saved again while there is room.
     """
     if budget >= 1:
@@ -97,7 +97,7 @@ def _decided(
     nodes = [n for n in found.candidates if n.op != "placeholder" and found.costs[n].savable]
     asked = {n: option for n in nodes if (option := context.override("save-for-backward", n.name)) is not None}
     if asked:
-        prices = replace(prices, inputs=True)  # what is turned round may need an input that nothing else keeps
+        prices = replace(prices, inputs=True)  # a reversed choice may need an input that nothing else saves
         try:
             cut = solve(found, prices, {**room, **asked})
         except Unbounded:
@@ -170,7 +170,7 @@ def _why_saved(found: Region, node: Node, cut: Cut, prices: Prices) -> str:
 
 
 def _missing(found: Region, node: Node, cut: Cut) -> list[Node]:
-    """What the backward would have to get or compute as well, if it were to compute `node`."""
+    """What the backward would have to receive or recompute as well, to recompute `node`."""
     there = {*cut.saved, *cut.recomputed}
     parents = {root(n): None for n in node.all_input_nodes}
     return [n for n in parents if n not in there and found.costs[n].kind not in ("constant", "view")]
@@ -186,7 +186,7 @@ def _why_recomputed(found: Region, node: Node) -> str:
 
 
 def megabytes(count: int) -> str:
-    """A number of bytes for a person."""
+    """A number of bytes as text."""
     for unit, size in (("GB", 1 << 30), ("MB", 1 << 20), ("kB", 1 << 10)):
         if count >= size:
             return f"{count / size:.1f} {unit}"

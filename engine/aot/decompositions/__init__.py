@@ -43,7 +43,7 @@ def rule_for(operator: torch._ops.OpOverload) -> Callable[..., Any] | None:
 
 
 def described(rule: Callable[..., Any]) -> str:
-    """Where a rule stands, for people: `torch._decomp.decompositions.gelu_backward`."""
+    """The name of a rule: `torch._decomp.decompositions.gelu_backward`."""
     function = getattr(rule, "__wrapped__", rule)
     name = getattr(function, "__name__", type(function).__name__)
     return f"{getattr(function, '__module__', '?')}.{name}".replace("ptdebug.engine.", "")

@@ -14,7 +14,7 @@ from .load import AGAIN
 from .results import Result
 
 PYTHON, RAISE, CHANGED, LAZY, HELD = range(5)
-"""Where things stand in the state (see `load.py`); what the graph holds comes last, then values of Python."""
+"""Positions in the state (see `load.py`); constants of the graph come last, then Python values."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Caller:
             writer.line("if (known && PyErr_Occurred()) { PyErr_Clear(); known = false; }")
 
     def _list(self, writer: Writer) -> None:
-        """What a backward is given becomes its own; from then on it cannot run again."""
+        """A backward takes ownership of its arguments; from then on it cannot run again."""
         count = self.inputs.count("t")
         writer.line(f"Owned in[{count + self.held + 1}];")
         tensor = "known = !aoti_torch_new_tensor_handle(handle(PyList_GetItem(a[0], k)), &in[t++].tensor);"

@@ -28,8 +28,8 @@ FUNCTIONS = {
     "mkldnn._convolution_pointwise.default": "aoti_torch_cpu_mkldnn__convolution_pointwise",
     "mkl._mkl_linear.default": "aoti_torch_cpu__mkl_linear",
 }
-"""The function for an operator. Only operators that raise nothing once shapes are right: the C interface writes what is
-raised to stderr before the Python wrapper can raise it."""
+"""The function for an operator. Only operators that cannot raise once shapes are right: the C interface writes errors
+to stderr before the Python wrapper can raise it."""
 
 TensorText = Callable[[View], str]
 

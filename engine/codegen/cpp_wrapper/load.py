@@ -20,7 +20,7 @@ AGAIN = 1
 """What the C++ returns where nothing was written yet: the Python wrapper does the call again, and raises."""
 
 FAILED, OUT_OF_BOUNDS = 2, 3
-"""What it returns after inputs were written or, in a backward, given away: torch failed; the index of
+"""What it returns after inputs were written or, in a backward, released: torch failed; the index of
 `Native.bounds[code - OUT_OF_BOUNDS]` is out of range."""
 
 

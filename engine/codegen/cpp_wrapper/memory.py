@@ -71,7 +71,7 @@ def _steps(plan: Plan, signatures: Mapping[str, KernelSignature]) -> Iterator[tu
 
 
 def _as_tensors(plan: Plan) -> set[str]:
-    """The buffers that somebody else than a kernel sees: library calls, the program, an input's new value."""
+    """The buffers that are visible outside of kernels: to ATen calls, as results, as new values of inputs."""
     names = _returned(plan)
     for item in plan.items:
         if isinstance(item, ExternCall):

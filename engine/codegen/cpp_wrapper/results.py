@@ -38,7 +38,7 @@ def results_of(aten: AtenGraph, program: Program) -> tuple[Result, ...]:
         kind, value = _made(output, aten, program)
         result = Result(kind, value, tuple(places[key]))
         if isinstance(output, FromGraph) and output.ours and isinstance(value, View) and value in shared:
-            before = found[shared[value]]  # kept for the backward: no object of its own is needed
+            before = found[shared[value]]  # saved for the backward: needs no separate object
             found[shared[value]] = Result(kind, value, before.places + result.places)
             continue
         if isinstance(value, View):
@@ -50,8 +50,8 @@ def results_of(aten: AtenGraph, program: Program) -> tuple[Result, ...]:
 def _gradients(
     places: dict[int, list[int]], outputs: dict[int, Output], aten: AtenGraph, program: Program
 ) -> tuple[Result, ...]:
-    """Gradients, which whoever gets them may keep: each memory is given once, other windows on it are copied, and so is
-    what was saved. A window on a tangent is what eager returns."""
+    """Gradients, which their receiver may keep: each storage is returned once, other windows on it are copied, and so
+    is what was saved. A window on a tangent is what eager returns."""
     found: dict[Any, Result] = {}
     given: dict[str, View] = {}
     for key, output in outputs.items():

@@ -38,7 +38,7 @@ USED = {
 """The functions that every wrapper may call, in the form in which it does."""
 
 OWN: dict[str, Any] = {own.ENTRY: own for own in (attention, sgemm)}
-"""Functions that are not torch's, but our own, built once for all graphs, and the modules of their kernels."""
+"""Functions of ptdebug, built once for all graphs, and the modules of their kernels."""
 
 _DECLARATION = re.compile(r"AOTI_TORCH_EXPORT\s+AOTITorchError\s+(\w+)\(([^;]*)\);")
 _COMMENT = re.compile(r"//[^\n]*")
@@ -90,7 +90,7 @@ def parameters_of(function: str) -> tuple[Parameter, ...]:
 
 @cache
 def address(function: str) -> int | None:
-    """Where a function of torch, or of our own, is in this process; None where there is none."""
+    """The address of a function of torch, or of ptdebug, in this process; None if there is none."""
     if function in OWN:
         found_at: int | None = OWN[function].KERNEL.address
         return found_at

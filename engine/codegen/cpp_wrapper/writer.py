@@ -49,7 +49,7 @@ class NativeWriter:
         self.called: list[str] = []
         self.bounds: list[str] = []
         self.backward = aten.is_backward
-        self.written = self.backward  # whether inputs may hold new values already, or are gone
+        self.written = self.backward  # whether inputs may already hold new values, or are freed
         self.pointers: set[str] = set()  # buffers whose address is in a variable
         self.handles: dict[str, str] = {}  # buffers that are tensors -> the C++ of theirs
         self.counted: set[str] = set()  # tensors whose version counter went on, as a library call was given them
@@ -74,7 +74,7 @@ class NativeWriter:
         return NativeSource(Native(functions, self.held, plain, tuple(self.bounds)), tuple(file.lines))
 
     def _check(self) -> None:
-        """Refuse at once what is never expressed."""
+        """Refuse at once what has no C++ form."""
         if not tensors_are_known():
             raise NoCppWrapper("the layout of tensor objects in this Python is unknown")
         for symbol, (_, kind, _) in self.program.symbols.items():
@@ -300,7 +300,7 @@ class NativeWriter:
     def _places(
         self, views: Sequence[View | None], results: Sequence[Buffer | None], origins: tuple[str, ...]
     ) -> list[str]:
-        """The addresses of what a kernel of our own, in float32, reads and writes."""
+        """The addresses of what one of ptdebug's float32 kernels reads and writes."""
         for buffer in results:
             if buffer is not None:
                 self.allocate(buffer.name, origins)
@@ -309,7 +309,7 @@ class NativeWriter:
         return [*places, *["nullptr" if buffer is None else self.pointer(buffer.name) for buffer in results]]
 
     def _free(self, position: int) -> None:
-        """Give back what is dead after this step; of inputs, those that a backward owns."""
+        """Free what is dead after this step; of inputs, those that a backward owns."""
         for root in self.memory.ending.get(position, ()):
             names = [n for n, owner in self.memory.root.items() if owner == root] or [root]
             own = [n for n in names if self.handles.get(n) == f"{buffer_name(n)}.tensor"]
@@ -335,7 +335,7 @@ class NativeWriter:
             self._must(f"aoti_torch_copy_({self.handles[name]}, {source}, 0)")
 
     def _results(self) -> None:
-        """Hand over the tensors: windows first, as the memory they look at is then still here."""
+        """Move out the results: windows first, while their memory is still owned here."""
         for k, result in enumerate([r for r in self.results if r.kind == "size"]):
             self.writer.line(f"sizes[{k}] = {c_expression(result.value)};")
         made = [r for r in self.results if r.kind == "made"]

@@ -39,7 +39,7 @@ def compile_launch(
 
 
 def describe_for_target(plan: Plan, target: str, context: CompileContext) -> Iterator[tuple[str, str, AnyRecord]]:
-    """Records of stage `kernels` for what each group would be on `target` ("cuda:90"); nothing runs.
+    """Records of stage `kernels` for each group as compiled for `target` ("cuda:90"); nothing runs.
 
     Groups are compiled in the caller's thread, about 0.1 s each; disassembly, which takes longer and runs in processes
     of its own, overlaps. A group without a Triton form is recorded as absent.
@@ -105,7 +105,7 @@ def _compiled_for(launch: Launch, function: Any, target: str) -> Any:
 
 
 def _taken_apart(cubin: bytes, log: list[str]) -> tuple[dict[str, str], dict[str, int]]:
-    """What NVIDIA's tools read in a cubin: its instructions, and the resources they need."""
+    """What NVIDIA's tools read from a cubin: its instructions, and their resources."""
     facts = _resources(cubin, log)
     sass = _with_tool("nvdisasm", ["-c", "-ndf"], cubin, log)
     return ({"sass": sass} if sass else {}), facts

@@ -37,7 +37,7 @@ class TileBody:
     `inner` are the statements that run inside the inner loops, `after` those that need a reduction's result.
     """
 
-    key: int  # its place in the group: several bodies may write, and be named after, one buffer
+    key: int  # its position in the group: several bodies may write, and be named after, one buffer
     name: str
     space: Space | None
     statements: tuple[Statement, ...]
@@ -84,7 +84,7 @@ class TileBody:
 
 @dataclass(frozen=True)
 class Form:
-    """One kernel to be: outer axes, spaces, bodies in order."""
+    """A kernel before tiling: outer axes, spaces, bodies in order."""
 
     name: str
     axes: tuple[Axis, ...]
@@ -103,12 +103,12 @@ class Form:
 
     @cached_property
     def scratch(self) -> frozenset[str]:
-        """Internal buffers that some body reads elsewhere than where they were written."""
+        """Internal buffers that some body reads at other indices than they were written."""
         return frozenset(buffer for _, buffer in self.misaligned) & self.internal
 
     @cached_property
     def misaligned(self) -> tuple[tuple[TileBody, str], ...]:
-        """(reader, buffer): loads of this kernel's own results that no register holds at that point."""
+        """(reader, buffer): loads of this kernel's own results that are no longer in a register."""
         written: dict[str, list[tuple[sympy.Expr, Space | None]]] = {}
         found: list[tuple[TileBody, str]] = []
         for body in self.bodies:

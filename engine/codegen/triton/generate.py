@@ -86,7 +86,7 @@ def _parts(group: Group, buffers: Mapping[str, Buffer]) -> tuple[list[Group], st
 
 
 def _sharing(group: Group, buffers: Mapping[str, Buffer]) -> list[Group]:
-    """Bodies together where programs can share their rows, the others alone; each as early as the order allows."""
+    """Bodies together where programs can share their rows, the others alone; each as early as dependences allow."""
     runs: list[tuple[LoopBody, ...]] = []
     for body in group.bodies:
         for place in range(_earliest(runs, body), len(runs)):
@@ -108,7 +108,8 @@ def _earliest(runs: Sequence[Sequence[LoopBody]], body: LoopBody) -> int:
 
 
 def _part(name: str, group: Group, bodies: tuple[LoopBody, ...]) -> Group:
-    """A group of some of the bodies. One alone brings all of its axes outside; what others touch is written."""
+    """A group of some of the bodies. A single body has all of its axes outside; buffers that others touch are
+    stored."""
     if len(bodies) == 1:
         (body,) = bodies if bodies[0].reduction_axes else (_by_memory(bodies[0]),)
         return Group(name, body.axes, (body,), frozenset(), group.device)
@@ -117,7 +118,7 @@ def _part(name: str, group: Group, bodies: tuple[LoopBody, ...]) -> Group:
 
 
 def _by_memory(body: LoopBody) -> LoopBody:
-    """The body with its loops in the order of what it stores, neighbours in memory innermost."""
+    """The body with its loops in the memory order of what it stores, the contiguous one innermost."""
     stores = [s.index for s in body.statements if s.op == "store" and s.index is not None and not s.mode]
 
     def step(axis: Axis) -> int:

@@ -17,11 +17,11 @@ from .dtypes import highest, literal, lowest
 
 @dataclass(frozen=True)
 class Reduction:
-    """`parts` are accumulators: (suffix of the name, dtype, initial value). The rest are printers.
+    """`parts` are accumulators: (suffix of the name, dtype, initial value). The other fields print code.
 
     `take(accumulators, value, position)` gives the new accumulators; `finish(accumulators, axis)` the results, which
     are then converted to the dtype of the statement.
-    `identity` replaces lanes that do not exist. All values have dtype `dtype` when they are taken in.
+    `identity` replaces lanes that are out of range. All values have dtype `dtype` when they are taken in.
     """
 
     parts: tuple[tuple[str, torch.dtype, bool | int | float], ...]

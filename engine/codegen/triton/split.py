@@ -102,7 +102,7 @@ def _combine(writer: KernelWriter, acc: Accumulators, number: int) -> None:
 
 
 def _place(writer: KernelWriter, part: str) -> str:
-    """Where in a workspace the rows of this tile keep what program `part` found: neighbouring rows side by side."""
+    """The offsets in a workspace of the partial results of program `part` for the rows of this tile, contiguous."""
     if not writer.dims.outer:
         return part
     rows = index_text(writer.form.numel)

@@ -26,7 +26,7 @@ from ....artifacts.records import Option
 from .form import Form
 
 PROCESSORS = 132  # streaming multiprocessors of an H100 or H200
-UNKNOWN_SIZE = 1024  # what a size that varies is taken for
+UNKNOWN_SIZE = 1024  # assumed for a dynamic size
 PERSISTENT_LIMIT = 16384  # elements of a row in registers
 SPLIT_FROM = 16384  # a row this long may be shared by several programs
 SECTOR = 32  # neighbouring elements that one access of a column tile should cover: 64 bytes of 2, 128 of 4
@@ -82,7 +82,7 @@ def can_split(form: Form) -> bool:
 
 
 def why_idle(form: Form) -> str:
-    """Why a program for each row would leave most of the GPU idle; "" when it would not."""
+    """Why one program for each row would leave most of the GPU idle; "" when it would not."""
     rows, longest = hint(form.numel), max((hint(s.numel) for s in form.spaces), default=0)
     if not form.reduces or rows >= 2 * PROCESSORS or longest < SPLIT_FROM:
         return ""

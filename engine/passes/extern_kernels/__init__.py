@@ -34,13 +34,13 @@ NAME = "extern-kernels"  # of the pass
 
 
 def lay_out(aten: AtenGraph, context: CompileContext) -> None:
-    """What must be known before a joint graph is cut, as both halves see it: the layout of matrices and images."""
+    """Layouts of matrices and images, chosen before a joint graph is partitioned, since both halves see them."""
     start = time.perf_counter()
     _record(aten, context, (*pad_rows(aten, context), *turn_images(aten, context)), start)
 
 
 def choose(aten: AtenGraph, context: CompileContext) -> None:
-    """Rewrite `aten` in place for the library calls that are cheapest here; recorded as a pass if it changed."""
+    """Rewrite `aten` in place for the fastest extern kernels here; recorded as a pass if it changed."""
     start = time.perf_counter()
     matches = (*join_batches(aten, context), *choose_layouts(aten, context), *pack_convolutions(aten, context),
                *part_gradients(aten, context), *split_bias(aten, context), *multiply_in_loops(aten, context),

@@ -15,7 +15,7 @@ from ...lowering.realization import leaving
 
 aten = torch.ops.aten
 
-# bfloat16 and float16 stay: the library rounds once, product and sum apart would round twice
+# not bfloat16 and float16: the library rounds once, separate product and sum would round twice
 EXACT_ENOUGH = (torch.float32, torch.float64)
 
 

@@ -18,18 +18,18 @@ from ...lowering.pointwise import keeps_rounding
 from ...toolchain.benchmarking import TOO_BUSY, Call, costs, timed_options, verdict
 
 LIBRARY, OWN = "aten", "ptdebug"
-WORTH = 0.9  # of the library's time, below which our own is taken
+WORTH = 0.9  # of the library's time, below which ptdebug's kernel is chosen
 Layout = tuple[tuple[int, ...], tuple[int, ...]]
 """Sizes and strides of a tensor."""
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
-LARGEST_HEAD = 256  # elements: what is packed of more would not stay in the second-level cache
+LARGEST_HEAD = 256  # elements: packed blocks of more would not stay in L2
 ENOUGH = 1 << 28  # multiplications: of more, a part of the batch is measured
 
 
 @dataclass(frozen=True)
 class Attention:
-    """The node of an attention: the layouts of query, key, value and mask, with numbers that vary as first seen, and
+    """The node of an attention: the layouts of query, key, value and mask, with dynamic numbers as first seen, and
     their dtype."""
 
     node: torch.fx.Node
@@ -51,7 +51,7 @@ class Attention:
 
 
 def choose_attention(graph: AtenGraph, context: CompileContext) -> list[RuleMatch]:
-    """Send each attention to the kernel that is faster here, decisions of kind "sdpa"."""
+    """Choose the kernel of each attention, decisions of kind "sdpa"."""
     matches = []
     for node in list(graph.module.graph.nodes):
         found = _recognize(node)
@@ -105,7 +105,7 @@ def _is_positive(scale: Any) -> bool:
 
 
 def _numbers(sizes: Any) -> tuple[int, ...] | None:
-    """Sizes or strides, those that vary as first seen; None where one is known by data only."""
+    """Sizes or strides, those that vary as first seen; None where one is data-dependent."""
     numbers = [size.node.hint if isinstance(size, torch.SymInt) else size for size in sizes]
     return None if any(n is None for n in numbers) else tuple(map(int, numbers))
 
@@ -119,7 +119,7 @@ def _fit(query: tuple[int, ...], key: tuple[int, ...], value: tuple[int, ...], m
 
 
 def _part(layouts: list[Layout]) -> tuple[Layout, ...]:
-    """The same with as much of the batch as is measured."""
+    """The same with the part of the batch that is measured."""
     (batch, heads, queries, size), keys = layouts[0][0], layouts[1][0][2]
     most = max(1, min(batch, ENOUGH // (heads * queries * keys * size)))
     cut = lambda shape: (min(shape[0], most), *shape[1:]) if len(shape) == 4 else shape

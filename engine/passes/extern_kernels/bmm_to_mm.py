@@ -54,7 +54,7 @@ def _is_worth(node: torch.fx.Node) -> bool:
 
 
 def _lie_together(left: torch.Tensor) -> bool:
-    """Whether the matrices of a batch lie one after the other, so that their rows are one matrix."""
+    """Whether the matrices of a batch are contiguous, so that their rows are one matrix."""
     step, rows = left.stride(0), left.shape[1]
     return type(step) is type(rows) is type(left.stride(1)) is int and step == rows * left.stride(1)
 

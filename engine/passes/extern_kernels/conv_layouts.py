@@ -36,7 +36,7 @@ STRIDED = (aten.as_strided.default, aten.view.dtype, aten.view_as_real.default, 
 
 
 def choose_layouts(graph: AtenGraph, context: CompileContext) -> list[RuleMatch]:
-    """Give convolutions and what lies between them the layouts in which the graph is fastest here."""
+    """Give convolutions, and what is between them, the memory formats in which the graph is fastest here."""
     if any(n.target in STRIDED for n in graph.module.graph.nodes):
         return []
     _repeat_weights(graph.module.graph)
@@ -62,9 +62,9 @@ def choose_layouts(graph: AtenGraph, context: CompileContext) -> list[RuleMatch]
 
 
 def turn_images(graph: AtenGraph, context: CompileContext) -> list[RuleMatch]:
-    """On a GPU, give 2-d convolutions in 16 bits images with their channels innermost, forward and backward.
+    """On a GPU, give 16-bit 2-d convolutions channels-last images, forward and backward.
 
-    Its kernels for them take no others: the library turns images before and after each call, as long as it computes.
+    The library has no other 16-bit kernels: it would convert images around each call, which takes as long as the call.
     """
     nodes = list(graph.module.graph.nodes)
     if any(n.target in STRIDED or unbacked_in(n.meta.get("val")) for n in nodes):  # these would be made a second time
@@ -91,7 +91,7 @@ def _is_turned_inside(node: torch.fx.Node) -> bool:
 
 
 def _repeat_weights(graph: torch.fx.Graph) -> None:
-    """Copy weights that are one kernel for all channels (a blur's), as ATen does inside: dense, they have a layout."""
+    """Materialize expanded weights (a blur's), as ATen does internally: dense, they have a memory format."""
     for node in [n for n in graph.nodes if n.target is aten.convolution.default]:
         weight = node.args[1]
         value = weight.meta["val"]
@@ -158,8 +158,7 @@ def _search(
     convolutions: Sequence[Convolution], costs: Mapping[torch.fx.Node, Mapping[str, float]],
     before: Mapping[torch.fx.Node, torch.fx.Node], leaving: Mapping[torch.fx.Node, int],
 ) -> dict[torch.fx.Node, bool]:
-    """For each convolution whether its channels are innermost, at the least sum found; for none where a cost is not
-    known."""
+    """For each convolution whether it is channels-last at the lowest total found; for none where a cost is unknown."""
     images = {c.node: 2 * 4 * torch.Size(c.image).numel() / TURNING for c in convolutions}
     after: dict[torch.fx.Node, list[torch.fx.Node]] = {}
     for node, earlier in before.items():
@@ -176,7 +175,7 @@ def _search(
         return node in before and chosen[before[node]]
 
     def around(chosen: Mapping[torch.fx.Node, bool], node: torch.fx.Node, last: bool) -> float:
-        """The cost of one convolution and of the changes of layout next to it."""
+        """The cost of one convolution and of the format conversions next to it."""
         turned = images[node] if arriving(chosen, node) != last else 0.0
         turned += sum(images[later] for later in after.get(node, ()) if chosen[later] != last)
         return own(node, last) + turned
@@ -202,7 +201,7 @@ def _decided(
     convolutions: Sequence[Convolution], costs: Mapping[torch.fx.Node, Mapping[str, float]],
     last: Mapping[torch.fx.Node, bool], context: CompileContext,
 ) -> dict[torch.fx.Node, str]:
-    """The way of each convolution, asked as decisions of kind "conv-layout"."""
+    """The implementation of each convolution: decisions of kind "conv-layout"."""
     ways = {}
     for found in convolutions:
         node, known = found.node, costs[found.node]
@@ -244,8 +243,8 @@ def _propagate(
 ) -> None:
     """Turn images where convolutions want them turned, and let the nodes between follow the layout of their inputs.
 
-    `changed` are the nodes whose layout is not what it was. Random numbers are drawn in the order of memory: what they
-    are drawn for is copied to the strides that it was promised.
+    `changed` are the nodes whose layout is not what it was. Random numbers are drawn in memory order: tensors
+    that they fill are copied to the strides of their fakes.
     """
     for node in list(graph.nodes):
         if node.op != "call_function" or node.target is operator.getitem:
@@ -315,13 +314,13 @@ def _again(node: torch.fx.Node) -> Any:
 
 
 def _promised(graph: torch.fx.Graph) -> dict[torch.fx.Node, torch.Tensor]:
-    """The tensors of a graph, in the layouts that the program was promised."""
+    """The tensors of a graph, in the layouts of their fakes."""
     values = [(node, node.meta.get("val")) for node in graph.nodes]
     return {node: value for node, value in values if isinstance(value, torch.Tensor)}
 
 
 def _keep_promises(graph: torch.fx.Graph, promised: Mapping[torch.fx.Node, torch.Tensor]) -> None:
-    """Copy results whose layout has changed to the strides that the program was promised: the memory that they are
+    """Copy results whose layout has changed to the strides of their fakes: the memory that they are
     views of, and then the views again, so that results share memory as before."""
     output = graph.output_node()
     made: dict[torch.fx.Node, torch.fx.Node] = {}

@@ -24,15 +24,15 @@ aten = torch.ops.aten
 
 MKL, ONEDNN, PACKED, OWN = "mkl", "onednn", "mkl-packed", "ptdebug"
 WORTH = {MKL: 1.0, ONEDNN: 1.0, PACKED: 0.9, OWN: 1.05}
-"""Of MKL's time, below which a way is taken: packing holds memory; what ours gives depends on neither threads nor the
-other rows."""
+"""Share of MKL's time below which a kernel is chosen: packing takes memory; results of ptdebug's kernel depend on
+neither threads nor other rows."""
 _HOLDS = "a packed weight takes memory, for which it has to save 10 %"
 OTHERWISE = {
     MKL: _HOLDS, ONEDNN: _HOLDS, PACKED: "",
     OWN: "its results depend neither on the number of threads nor on other rows, for which it may take 5 % more",
 }
-"""What decides for a way that is not the fastest."""
-LONGEST = 1024  # addends: oneDNN adds more of them in one chain than MKL, beyond this with over twice its error
+"""The reason for a kernel that is not the fastest."""
+LONGEST = 1024  # terms: oneDNN's accumulation chains are longer than MKL's, beyond this with over twice the error
 SMALL = 1 << 20  # multiplications: below, the overhead of a call decides, and MKL's is the smallest
 SMALL_PACKED = 1 << 16  # the same where the weight may be packed
 
@@ -87,7 +87,7 @@ def onednn(rows: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None =
 
 
 def choose_products(graph: AtenGraph, context: CompileContext) -> list[RuleMatch]:
-    """Send each product to the library that is faster here, a decision of kind "matmul"."""
+    """Choose the kernel of each product, decisions of kind "matmul"."""
     matches = []
     available = torch.backends.mkl.is_available()
     frozen = frozen_nodes(graph.module.graph) if available else frozenset()

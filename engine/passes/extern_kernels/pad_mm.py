@@ -23,12 +23,12 @@ aten = torch.ops.aten
 
 GPU = "cuda"
 PIECE = 16  # bytes
-SMALL = 1 << 31  # multiplications and additions of a product: below, padding costs more than it brings
+SMALL = 1 << 31  # multiplications and additions of a product: below, padding does not pay
 PADDED, UNPADDED = "padded", "unpadded"
 
 
 def pad_rows(graph: AtenGraph, context: CompileContext) -> list[RuleMatch]:
-    """Pad what products read and make, decisions of kind "pad-mm"; the graph is rewritten in place."""
+    """Pad operands and results of products, decisions of kind "pad-mm"; the graph is rewritten in place."""
     nodes = graph.module.graph
     products = [n for n in nodes.nodes if n.target in (aten.mm.default, aten.addmm.default) and _is_large(n)]
     stays = _leaving(nodes) if products else frozenset()

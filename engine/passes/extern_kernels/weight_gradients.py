@@ -22,7 +22,7 @@ from ...toolchain.benchmarking import TOO_BUSY, Call, costs, timed_options, verd
 aten = torch.ops.aten
 
 FUSED, SPLIT = "fused", "split"
-WORTH = 0.9  # of the library's time, below which the gradients are computed apart
+WORTH = 0.9  # of the library's time, below which the backward is split
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Gradients:
 
 
 def part_gradients(graph: AtenGraph, context: CompileContext) -> list[RuleMatch]:
-    """Part the gradients of depthwise convolutions where that is faster here, decisions of kind "weight-grad"."""
+    """Split the backward of depthwise convolutions where that is faster here, decisions of kind "weight-grad"."""
     matches = []
     for node in list(graph.module.graph.nodes):
         found = _recognize(node)

@@ -39,7 +39,7 @@ def pack_convolutions(graph: AtenGraph, context: CompileContext) -> list[RuleMat
 
 
 def _pack(node: torch.fx.Node, why: str) -> RuleMatch:
-    """Put the packed convolution, with what it takes along, in the place of the last node of it."""
+    """Replace the convolution, and the sum fused into it, by the packed convolution."""
     other = _added(node)
     last = node if other is None else next(iter(node.users))
     arguments: tuple[Any, ...] = node.args

@@ -15,7 +15,7 @@ from .parameters import frozen_nodes
 from .source import folding_source
 
 LARGEST = 16 << 20
-"""Bytes of a value beyond which it is kept only if what it is computed from is no smaller: a mask for all positions."""
+"""Bytes beyond which a value is kept only if its operands are no smaller (not so: a mask computed from a size)."""
 
 
 def split(aten: AtenGraph) -> tuple[AtenGraph, tuple[RuleMatch, ...]]:
