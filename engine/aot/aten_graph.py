@@ -279,7 +279,7 @@ class AtenTracer(TorchDispatchMode):
             args = (self._to_fill(func, args[0]), *args[1:])
         node_args, node_kwargs = self._argument(args), self._argument(kwargs)
         node = self.graph.create_node("call_function", func, name=func.overloadpacket.__name__)
-        # Set afterwards: torch warns of SymInts among the arguments of a new node. Here they stand for sizes.
+        # Set afterwards: torch warns of SymInts among the arguments of a new node. Here they are sizes.
         node.args, node.kwargs = node_args, node_kwargs
         if self.real:
             args, kwargs = self._fake(args), self._fake(kwargs)
@@ -382,7 +382,7 @@ def _reshape_copies(tensor: torch.Tensor, shape: Any) -> bool:
 
 
 def _copied_then_viewed(tensor: torch.Tensor, shape: Any) -> torch.Tensor:
-    """A reshape that copies, which only a rule asks for: as a view, it would have no memory to share with its views."""
+    """A reshape that copies, which only rules contain: as a view, it would have no memory to share with its views."""
     copy = torch.ops.aten.clone.default(tensor, memory_format=torch.contiguous_format)
     return torch.ops.aten._unsafe_view.default(copy, shape)
 

@@ -33,7 +33,7 @@ Layout = Callable[..., "Strides | None"]
 """(first result, the operator's arguments) -> the strides that eager gives that result; None: those it has."""
 
 SIZED_BY_DATA = frozenset((aten._unique.default,))
-"""Operators whose results are as large as the data says; torch before 2.12 takes the size for data of zeros."""
+"""Operators with data-dependent sizes; torch before 2.12 infers the size for data of zeros."""
 
 
 AS_THE_FIRST = frozenset((aten.soft_margin_loss.default, aten.huber_loss.default))
@@ -51,14 +51,14 @@ SCATTERS = frozenset((
 UNTOLD = frozenset((
     aten._unsafe_view.default, aten.unsafe_split.Tensor, aten.unsafe_split_with_sizes.default,
 ))
-"""Operators that return views, of which their schemas say nothing."""
+"""Operators that return views without saying so in their schemas."""
 
 MEDIANS = frozenset((aten.median.dim, aten.nanmedian.dim))
 
 
 def check_copy(operator: Any, args: Sequence[Any]) -> None:
     """Raises EngineUnsupported where eager writes into a copy whose elements share memory, as the original's do, or
-    raises, because there is no such part of the copy: torch's fake kernel and our loops do not look."""
+    raises, because there is no such part of the copy: torch's fake kernel and generated loops do not check."""
     if operator in SCATTERS and not _is_expanded(args[0]) and may_repeat(args[0]):
         raise EngineUnsupported(f"{operator} writes to elements that share memory")
     if operator in PARTS and not unbacked_in(args) and not _fits(operator, *args):
@@ -255,11 +255,11 @@ def _like_the_first(out: torch.Tensor, x: torch.Tensor, *_: Any) -> Strides:
 
 
 def _finite(out: torch.Tensor, x: torch.Tensor) -> Strides | None:
-    """Of floats as elements, which are compared; of whole numbers as `ones_like` and `zeros_like`."""
+    """Of floats as elements, which are compared; of integers as `ones_like` and `zeros_like`."""
     return _of_one(out, x) if x.dtype.is_floating_point else _like_the_first(out, x)
 
 
-def _as_promised(out: torch.Tensor, *_: Any) -> None:
+def _as_inferred(out: torch.Tensor, *_: Any) -> None:
     """As the fake tensor: `empty_like` makes the result, which keeps the strides of dimensions of size 1."""
 
 
@@ -309,7 +309,7 @@ def _indexed(out: torch.Tensor, x: torch.Tensor, indices: Sequence[torch.Tensor 
     dims = list(range(x.dim()))
     used = [d for d in dims if d < len(indices) and indices[d] is not None]
     first = used[0]
-    if used[-1] - first + 1 != len(used):  # not side by side: they move to the front
+    if used[-1] - first + 1 != len(used):  # not adjacent: they move to the front
         first, x = 0, x.permute(used + [d for d in dims if d not in used])
     last = first + len(used)
     block = torch.broadcast_shapes(*[i.shape for i in found])
@@ -440,7 +440,7 @@ LAYOUTS: dict[Any, Layout] = {
     ), _like_the_first),
     **dict.fromkeys((aten.isfinite.default, aten.isinf.default), _finite),
     **dict.fromkeys(RANDOM_FILLS, _of_the_first),
-    **dict.fromkeys((aten.clone.default, aten.conj_physical.default, aten.positive.default), _as_promised),
+    **dict.fromkeys((aten.clone.default, aten.conj_physical.default, aten.positive.default), _as_inferred),
     **dict.fromkeys(SCATTERS, _scattered),
     **dict.fromkeys((
         aten.clamp.default, aten.clamp_min.default, aten.clamp_max.default,

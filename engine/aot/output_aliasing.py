@@ -15,7 +15,7 @@ from ..graphs.functional_graph import (
     FromInput,
     Output,
     ViewOfInput,
-    check_promise,
+    check_view_layout,
     creation,
     is_view,
     pairs_numbers,
@@ -112,7 +112,7 @@ def _output(
     if base is not None:
         # Not the functional tensor's layout: a view of a mutated input has that of the new value there.
         layout = inner if fake is None or _has_own_symbols(fake, wrapped[base]) else fake
-        check_promise(wrapped[base], inner, layout)
+        check_view_layout(wrapped[base], inner, layout)
         given = captured.inputs[base]
         detached = given.requires_grad and not layout.requires_grad
         differentiable = fake is not None and fake.grad_fn is not None

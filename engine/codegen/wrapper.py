@@ -412,7 +412,7 @@ class WrapperWriter:
 
 
 def _is_ours(output: Output) -> bool:
-    return isinstance(output, FromGraph) and output.ours
+    return isinstance(output, FromGraph) and output.saved
 
 
 def _symbolic(value: Any) -> sympy.Expr:

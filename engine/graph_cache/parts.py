@@ -90,7 +90,7 @@ def _from_text(kind: type, text: Any) -> Any:
 
 # ---- wrappers --------------------------------------------------------------------------------------------------------
 class Source(Protocol):
-    """A wrapper's text, and what its names stand for (see `../wrapper.py`)."""
+    """A wrapper's text, and the objects that its names refer to (see `../codegen/wrapper.py`)."""
 
     @property
     def text(self) -> str: ...

@@ -69,7 +69,7 @@ def _node(value: torch.fx.Node) -> str:
 
 
 def fake_tensor(value: torch.Tensor) -> str:
-    """What is known of a tensor that stands for one of the program, but for its memory (see `memory_of`)."""
+    """The metadata of a fake tensor, but for its memory (see `memory_of`)."""
     if type(value) is not FakeTensor:
         raise Uncacheable(f"a tensor of type {type(value).__qualname__}")
     if value.layout is not torch.strided or value.is_quantized or value.is_nested:

@@ -92,11 +92,11 @@ def creation(fake: torch.Tensor | None, recorded: bool, base: torch.Tensor | Non
     return kind if kind in ("DEFAULT", "MULTI_OUTPUT_NODE", "NO_GRAD_MODE") else ""
 
 
-def check_promise(base: torch.Tensor, view: torch.Tensor, promised: torch.Tensor) -> None:
+def check_view_layout(base: torch.Tensor, view: torch.Tensor, inferred: torch.Tensor) -> None:
     """Raises EngineUnsupported where `view`, of an input, has another offset or strides than at capture: torch's
     Python form of an operator copied what eager gives back. That of an input that is written has the layout of its new
     value."""
-    if not torch._functionalize_has_data_mutation(base) and not same_places(view, promised):  # type: ignore[attr-defined]
+    if not torch._functionalize_has_data_mutation(base) and not same_places(view, inferred):  # type: ignore[attr-defined]
         raise EngineUnsupported("a view of an input has another offset or strides than its fake tensor")
 
 
@@ -104,12 +104,12 @@ def check_promise(base: torch.Tensor, view: torch.Tensor, promised: torch.Tensor
 class FromGraph:
     """The result is output `index` of the ATen graph.
 
-    Each result of the user's function is a separate object; one that is `ours` (saved for the backward) need not be.
+    Each result of the user's function is a separate object; one that is `saved` for the backward need not be.
     `lazily` is "conj" or "neg" where the program's result is a view that conjugates or negates the output.
     """
 
     index: int
-    ours: bool = False
+    saved: bool = False
     lazily: str = ""
 
 

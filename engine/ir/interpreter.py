@@ -150,9 +150,9 @@ def call(step: ExternCall, memory: dict[str, torch.Tensor], symbols: dict[sympy.
         symbols[symbol] = made[buffer].shape[dimension] if buffer else result
     for name, value in zip(step.outputs, results):
         if name is not None:
-            promised = memory.get(name)
-            as_promised = promised is None or promised.stride() == value.stride() or value.numel() == 0
-            memory[name] = value if as_promised else promised.copy_(value)  # type: ignore[union-attr]
+            inferred = memory.get(name)
+            as_inferred = inferred is None or inferred.stride() == value.stride() or value.numel() == 0
+            memory[name] = value if as_inferred else inferred.copy_(value)  # type: ignore[union-attr]
 
 
 # ---- bodies
@@ -306,7 +306,7 @@ _FUNCTIONS: dict[Any, Callable[[Any, Any], Any]] = {
 
 
 def evaluate(expression: Any, environment: Mapping[sympy.Symbol, Any]) -> Any:
-    """The value of an index expression where symbols stand for ints or int64 tensors."""
+    """The value of an index expression where symbols have int or int64 tensor values."""
     if isinstance(expression, sympy.Symbol):
         return environment[expression]
     if isinstance(expression, (int, sympy.Integer)):

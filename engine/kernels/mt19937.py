@@ -124,9 +124,9 @@ def _same_as_aten(draw: Callable[..., None]) -> bool:
     for count, p in ((1, 0.5), (1000, 0.3), (624, 0.9)):
         for generator in (mine, theirs):
             torch.empty(3, dtype=torch.float32).uniform_(generator=generator)  # one word for each
-        ours = torch.empty(count)
-        _draw(draw, mine, ours, p)
-        if not torch.equal(ours, torch.empty(count).bernoulli_(p, generator=theirs)):
+        found = torch.empty(count)
+        _draw(draw, mine, found, p)
+        if not torch.equal(found, torch.empty(count).bernoulli_(p, generator=theirs)):
             return False
         if not torch.equal(mine.get_state(), theirs.get_state()):
             return False

@@ -178,8 +178,8 @@ def _convert(graph: GraphLowering, node: torch.fx.Node, x: Value, dtype: torch.d
 
 
 def converted(graph: GraphLowering, node: torch.fx.Node, x: Value) -> Value:
-    """`x` in the dtype of the node: a conversion that the program asks for always rounds, to the dtype that it converts
-    from as well."""
+    """`x` in the dtype of the node: an explicit conversion always rounds, also to the dtype that it converts
+    from."""
     fake = node.meta["val"]
     if x.device != fake.device:
         raise NoLowering("a copy between devices")

@@ -202,7 +202,7 @@ class GraphLowering:
             except NoLowering as reason:
                 why = str(reason)
         elif known is not None:
-            why = LIBRARY_VECTORIZES.get(node.target, "asked for by an override")
+            why = LIBRARY_VECTORIZES.get(node.target, "forced by an override")
         return fallback(self, node, args, kwargs, why)
 
     def _wants_loops(self, node: torch.fx.Node) -> bool:
@@ -427,8 +427,8 @@ class GraphLowering:
             value = source
         self.realize(value.base, exact=True)
         wanted = sizes(fake.stride())
-        ours = strided(value, like=wanted if len(wanted) == len(value.size) else None)
-        differs = ours is None or tuple(map(size, ours.stride)) != wanted  # or it is not known that they are equal
+        window = strided(value, like=wanted if len(wanted) == len(value.size) else None)
+        differs = window is None or tuple(map(size, window.stride)) != wanted  # or it is not known that they are equal
         if value.base is not source.base or value.base.stored is not None or not (recast or differs):
             return None
         if fake.untyped_storage()._cdata != whole.untyped_storage()._cdata:

@@ -189,7 +189,7 @@ def _vector_norm(graph: GraphLowering, node: torch.fx.Node, x: Value, order: Any
 
 
 def as_stored(e: BodyBuilder, node: torch.fx.Node, element: str, dtype: torch.dtype) -> str:
-    """An element of an operand of `dtype`, as eager has it in memory where the program asks for a result in another."""
+    """An element of an operand of `dtype`, rounded as eager stores it, where the result's dtype is explicit."""
     converts = node.meta.get("explicit") and node.meta["val"].dtype is not dtype
     return e.rounded(element, dtype) if converts else element
 

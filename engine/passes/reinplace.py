@@ -258,7 +258,7 @@ def _once(user: torch.fx.Node, node: torch.fx.Node) -> bool:
 
 
 def _elements(value: torch.Tensor) -> int | None:
-    """How many elements a tensor has, at the sizes of the first call; None where only data tells."""
+    """How many elements a tensor has, at the sizes of the first call; None where data-dependent."""
     count = 1
     for size in value.shape:
         known = size.node.hint if isinstance(size, torch.SymInt) else size

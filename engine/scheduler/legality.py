@@ -134,18 +134,18 @@ def _extent(body: LoopBody, symbol: sympy.Symbol) -> Size:
 
 
 def turned(
-    bodies: Sequence[LoopBody], axes: tuple[Axis, ...], ours: Linear, like: Sequence[Axis], theirs: Linear
+    bodies: Sequence[LoopBody], axes: tuple[Axis, ...], mine: Linear, like: Sequence[Axis], theirs: Linear
 ) -> tuple[list[LoopBody], tuple[Axis, ...]] | None:
     """Pointwise `bodies` with their loops in another order: that in which `like` runs through a buffer they share.
 
-    `ours` and `theirs` are the indices of the buffer on both sides. None where there is no such order.
+    `mine` and `theirs` are the indices of the buffer on both sides. None where there is no such order.
     """
     if any(b.axes != axes or b.reduction_axes or accesses(b).adds for b in bodies):
         return None
     order: list[Axis] = []
     for a in like:
         factor = coefficient(theirs, a.symbol)
-        match = [x for x in axes if x not in order and x.extent == a.extent and coefficient(ours, x.symbol) == factor]
+        match = [x for x in axes if x not in order and x.extent == a.extent and coefficient(mine, x.symbol) == factor]
         if not match or not factor:
             break
         order.append(match[0])

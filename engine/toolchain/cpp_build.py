@@ -39,7 +39,7 @@ FLAGS = (
     "-fno-asynchronous-unwind-tables", "-fvisibility=hidden", "-w",
 )
 # gcc 12 writes a permutation of eight doubles wrong that leaves them within their pairs, but for the third or fourth,
-# which is from the upper half. It makes such ones of statements side by side: the elements of a small matrix.
+# which is from the upper half. It vectorizes adjacent statements to such ones: the elements of a small matrix.
 OF_DOUBLES = ("-fno-tree-slp-vectorize",)
 CACHE_LIMIT = 2 << 30  # bytes; beyond it the entries longest unused go
 ABANDONED = 3600  # seconds after which what was not finished belongs to a process that was killed

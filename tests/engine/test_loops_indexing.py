@@ -179,7 +179,7 @@ def test_mutated_inputs_are_copied_to_after_everything_was_read():
 
 def test_an_operator_can_be_forced_to_the_library():
     program = check(lambda x: (x + 1).relu(), torch.randn(4), externs=1, overrides={"lowering:relu": "extern"})
-    assert calls(program)[0].why == "asked for by an override"
+    assert calls(program)[0].why == "forced by an override"
 
 
 def test_random_numbers_are_eagers():

@@ -135,7 +135,7 @@ class Watch:
         self.repeats.pop(task, None)
 
     def running(self) -> _Repeat | None:
-        """The repeated call of this backward, if a result has asked for it."""
+        """The repeated call of this backward, if a result needs it."""
         return self.repeats.get(_task()) if self.repeats else None
 
     def _is_observed(self) -> bool:

@@ -220,8 +220,8 @@ _CHANGED = "one of the variables needed for gradient computation has been modifi
 
 
 def _is_unknown(tangent: Any) -> bool:
-    """Whether kernels do not know a tangent's like: it stands for many (`is_grads_batched`, a vmap around the
-    backward), or it is sparse, as an embedding's gradient may be."""
+    """Whether kernels cannot read a tangent: it is batched (`is_grads_batched`, a vmap around the backward), or sparse,
+    as an embedding's gradient may be."""
     return tangent is not None and (
         tangent.layout is not torch.strided
         or _functorch.is_legacy_batchedtensor(tangent) or _functorch.is_batchedtensor(tangent)

@@ -267,8 +267,8 @@ def _saves_tensors(node: Any) -> bool:
 def _names_of_saved(kind: type) -> tuple[str, ...]:
     """The attributes that unpack the tensors which nodes of a class save (`saved_tensors` is a Function's)."""
     names = dir(kind)
-    ours = "_raw_saved_tensors"  # a Function's, whose other name is another
-    raw = (name.removeprefix("_raw") for name in names if name.startswith("_raw_saved_") and name != ours)
+    of_functions = "_raw_saved_tensors"  # a Function's, whose other name is another
+    raw = (name.removeprefix("_raw") for name in names if name.startswith("_raw_saved_") and name != of_functions)
     return (*raw, "saved_tensors") if "saved_tensors" in names else tuple(raw)
 
 

@@ -16,7 +16,7 @@ class Unbounded(Exception):
 
 
 class Network:
-    """A flow network. Vertices are numbers: SOURCE, SINK, and those that `vertex` hands out."""
+    """A flow network. Vertices are numbers: SOURCE, SINK, and those that `vertex` returns."""
 
     def __init__(self) -> None:
         self._edges: list[list[int]] = [[], []]  # vertex -> numbers of its edges; edge e and e ^ 1 are opposite

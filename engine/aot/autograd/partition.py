@@ -117,7 +117,7 @@ def _decided(
         context.decide(
             "save-for-backward", node.name, options, default, why[node], location=place, origins=origins)
         if asked.get(node, default) != default:
-            why[node] = f"asked for by an override (otherwise: {default})"
+            why[node] = f"forced by an override (otherwise: {default})"
     return cut, why
 
 

@@ -22,7 +22,7 @@ from ...graphs.functional_graph import (
     Output,
     ViewOfGraph,
     ViewOfInput,
-    check_promise,
+    check_view_layout,
     creation,
     is_view,
 )
@@ -105,7 +105,7 @@ class _Finder:
             # Not the functional tensor's layout: a view of a mutated input has that of the new value there.
             inner = torch._from_functional_tensor(value)
             shown, lazily = value if fake is None else fake, lazy_kind(inner)
-            check_promise(self.wrapped[owner], inner, inner if fake is None else fake)
+            check_view_layout(self.wrapped[owner], inner, inner if fake is None else fake)
             detached = _detached(self.inputs[owner], value)
             made = creation(fake, self.recorded, self.inputs[owner])
             return ViewOfInput(owner, *_layout(shown, lazily), detached, lazily, view=is_view(fake), creation=made)

@@ -80,7 +80,7 @@ class _Inputs(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, joined: _Joined, positions: tuple[int, ...], *inputs: torch.Tensor) -> torch.Tensor:
-        """A tensor that stands for them."""
+        """A tensor that represents them in autograd's graph."""
         ctx.set_materialize_grads(False)
         ctx.joined, ctx.positions = joined, positions
         return inputs[0].new_empty(0)
@@ -96,7 +96,7 @@ class _Result(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, joined: _Joined, number: int, value: tuple[torch.Tensor], *inputs: torch.Tensor) -> Any:
-        """The result, as a function of what stands for its inputs."""
+        """The result, as a function of the tensor that represents its inputs."""
         ctx.set_materialize_grads(False)
         ctx.joined, ctx.number = joined, number
         return value[0]

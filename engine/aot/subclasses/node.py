@@ -31,7 +31,7 @@ class Trained:
 
 
 def training_call(halves: PlainHalves, forward: Compiled, backward: Compiled, in_eager: Compiled) -> Compiled:
-    """What stands for the captured graph; `in_eager` runs it as it is."""
+    """The callable for the captured graph; `in_eager` runs it as it is."""
     results = halves.forward.results
     made = [(k, result) for k, result in enumerate(results) if isinstance(result, (Made, Number))]
     tracked = tuple([k in halves.tangents for k, _ in made])

@@ -39,7 +39,7 @@ class Sizes:
                 self._known.maps[0].setdefault(size.node.expr, (node, dimension))
 
     def node_of(self, size: torch.SymInt | torch.SymFloat) -> Any:
-        """The node, or number, that stands for a size or another number."""
+        """The node, or constant, of a size or another number."""
         if size.node.is_nested_int():
             raise EngineUnsupported("a ragged size is an argument of an operator on plain tensors")
         found = self._computed(size.node.expr)

@@ -89,7 +89,7 @@ class PlainTracer(AtenTracer):
         node.args, node.kwargs = node_args, node_kwargs
         made = func(*self._fake(args), **self._fake(kwargs))
         self._finish(node, made)
-        if isinstance(made, (torch.SymInt, torch.SymFloat)):  # that only data tells
+        if isinstance(made, (torch.SymInt, torch.SymFloat)):  # data-dependent
             self.sizes.learn(node, made)
         return made
 
@@ -107,7 +107,7 @@ class PlainTracer(AtenTracer):
         return node, fake
 
     def node_of(self, value: Any) -> Any:
-        """What stands for a value in the graph."""
+        """The node of a value in the graph."""
         return self._argument(value)
 
     def _argument(self, value: Any) -> Any:
@@ -254,7 +254,7 @@ def _refuse_in_training(
 
 
 def _cotangent(tracer: PlainTracer, like: torch.Tensor) -> torch.Tensor:
-    """What stands for the gradient of a result: contiguous, made of inputs of the backward."""
+    """A tangent of a result: contiguous, made of inputs of the backward."""
     with torch.no_grad():
         like = torch.empty_like(like.detach(), memory_format=torch.contiguous_format)
         parts: list[Any] = []

@@ -37,7 +37,7 @@ def results_of(aten: AtenGraph, program: Program) -> tuple[Result, ...]:
     for key, output in outputs.items():
         kind, value = _made(output, aten, program)
         result = Result(kind, value, tuple(places[key]))
-        if isinstance(output, FromGraph) and output.ours and isinstance(value, View) and value in shared:
+        if isinstance(output, FromGraph) and output.saved and isinstance(value, View) and value in shared:
             before = found[shared[value]]  # saved for the backward: needs no separate object
             found[shared[value]] = Result(kind, value, before.places + result.places)
             continue

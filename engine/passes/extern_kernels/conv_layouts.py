@@ -41,7 +41,7 @@ def choose_layouts(graph: AtenGraph, context: CompileContext) -> list[RuleMatch]
         return []
     _repeat_weights(graph.module.graph)
     matches = _widened(graph.module.graph)
-    nodes, promised = list(graph.module.graph.nodes), _promised(graph.module.graph)
+    nodes, original = list(graph.module.graph.nodes), _original_values(graph.module.graph)
     frozen = frozen_nodes(graph.module.graph)
     convolutions = [found for found in (recognize(node, frozen) for node in nodes) if found is not None]
     if not convolutions:
@@ -55,9 +55,9 @@ def choose_layouts(graph: AtenGraph, context: CompileContext) -> list[RuleMatch]
         if ways[found.node] != CONTIGUOUS:
             why = f"{ways[found.node]} is the fastest together with its neighbours ({found.describe()})"
             matches.append(RuleMatch("layout", (found.node.name,), (found.node.name,), why))
-    wanted, changed = _products(convolutions, ways, promised)
-    _propagate(graph.module.graph, wanted, changed, promised)
-    _keep_promises(graph.module.graph, promised)
+    wanted, changed = _products(convolutions, ways, original)
+    _propagate(graph.module.graph, wanted, changed, original)
+    _restore_layouts(graph.module.graph, original)
     return matches
 
 
@@ -69,7 +69,7 @@ def turn_images(graph: AtenGraph, context: CompileContext) -> list[RuleMatch]:
     nodes = list(graph.module.graph.nodes)
     if any(n.target in STRIDED or unbacked_in(n.meta.get("val")) for n in nodes):  # these would be made a second time
         return []
-    promised = _promised(graph.module.graph)
+    original = _original_values(graph.module.graph)
     why = f"the GPU library's 16-bit kernels need {LAST}, and would convert images on each call"
     wanted = {}
     for node in nodes:
@@ -78,8 +78,8 @@ def turn_images(graph: AtenGraph, context: CompileContext) -> list[RuleMatch]:
             wanted[node] = context.decide("conv-layout", node.name, options, LAST, why, origins=origins) == LAST
     wanted = {node: last for node, last in wanted.items() if last}
     if wanted:
-        _propagate(graph.module.graph, wanted, set(), promised)
-        _keep_promises(graph.module.graph, promised)
+        _propagate(graph.module.graph, wanted, set(), original)
+        _restore_layouts(graph.module.graph, original)
     return [RuleMatch("layout", (node.name,), (node.name,), why) for node in wanted]
 
 
@@ -218,10 +218,10 @@ def _decided(
 
 # ---- the rewrite -----------------------------------------------------------------------------------------------------
 def _products(
-    convolutions: Sequence[Convolution], ways: Mapping[torch.fx.Node, str], promised: dict[torch.fx.Node, torch.Tensor]
+    convolutions: Sequence[Convolution], ways: Mapping[torch.fx.Node, str], original: dict[torch.fx.Node, torch.Tensor]
 ) -> tuple[dict[torch.fx.Node, bool], set[torch.fx.Node]]:
-    """Put products in the place of convolutions, and of what these promised; (which of those left want channels
-    innermost, products)."""
+    """Replace convolutions by matrix products, also in `original`; (which of those left are channels-last,
+    products)."""
     wanted: dict[torch.fx.Node, bool] = {}
     products: set[torch.fx.Node] = set()
     for found in convolutions:
@@ -231,7 +231,7 @@ def _products(
             continue
         result = as_product(found)
         products.add(result)
-        promised[result] = promised.pop(node)
+        original[result] = original.pop(node)
         node.replace_all_uses_with(result)
         node.graph.erase_node(node)
     return wanted, products
@@ -239,7 +239,7 @@ def _products(
 
 def _propagate(
     graph: torch.fx.Graph, wanted: Mapping[torch.fx.Node, bool], changed: set[torch.fx.Node],
-    promised: Mapping[torch.fx.Node, torch.Tensor],
+    original: Mapping[torch.fx.Node, torch.Tensor],
 ) -> None:
     """Turn images where convolutions want them turned, and let the nodes between follow the layout of their inputs.
 
@@ -256,7 +256,7 @@ def _propagate(
             for source in affected:
                 with graph.inserting_before(node):
                     copy = _copied(source)
-                copy.meta.update(source.meta, val=promised[source])
+                copy.meta.update(source.meta, val=original[source])
                 node.replace_input_with(source, copy)
             continue
         kind = kind_of(node)
@@ -313,21 +313,21 @@ def _again(node: torch.fx.Node) -> Any:
         return node.meta["val"]
 
 
-def _promised(graph: torch.fx.Graph) -> dict[torch.fx.Node, torch.Tensor]:
+def _original_values(graph: torch.fx.Graph) -> dict[torch.fx.Node, torch.Tensor]:
     """The tensors of a graph, in the layouts of their fakes."""
     values = [(node, node.meta.get("val")) for node in graph.nodes]
     return {node: value for node, value in values if isinstance(value, torch.Tensor)}
 
 
-def _keep_promises(graph: torch.fx.Graph, promised: Mapping[torch.fx.Node, torch.Tensor]) -> None:
+def _restore_layouts(graph: torch.fx.Graph, original: Mapping[torch.fx.Node, torch.Tensor]) -> None:
     """Copy results whose layout has changed to the strides of their fakes: the memory that they are
     views of, and then the views again, so that results share memory as before."""
     output = graph.output_node()
     made: dict[torch.fx.Node, torch.fx.Node] = {}
-    results = {n: _views(n, promised) for n in _results(graph) if n in promised}
+    results = {n: _views(n, original) for n in _results(graph) if n in original}
     changed = {
         views[0] for n, views in results.items()
-        if any(promised[node].stride() != node.meta["val"].stride() for node in (n, views[0]))
+        if any(original[node].stride() != node.meta["val"].stride() for node in (n, views[0]))
     }  # fmt: skip
     for result, views in results.items():
         if views[0] not in changed:
@@ -336,7 +336,7 @@ def _keep_promises(graph: torch.fx.Graph, promised: Mapping[torch.fx.Node, torch
             if node not in made:
                 with graph.inserting_before(output):
                     made[node] = _copied(node) if source is None else _taken_again(node, made[source])
-                value = promised[node] if source is None else _again(made[node])
+                value = original[node] if source is None else _again(made[node])
                 made[node].meta.update(node.meta, val=value)
         output.replace_input_with(result, made[result])
 
@@ -349,7 +349,7 @@ def _taken_again(view: torch.fx.Node, source: torch.fx.Node) -> torch.fx.Node:
     return view.graph.call_function(cast(Any, view.target), (source, *view.args[1:]), view.kwargs)
 
 
-def _views(node: torch.fx.Node, promised: Mapping[torch.fx.Node, torch.Tensor]) -> list[torch.fx.Node]:
+def _views(node: torch.fx.Node, original: Mapping[torch.fx.Node, torch.Tensor]) -> list[torch.fx.Node]:
     """A node whose memory is its own, and the views that lead from it to `node`, which is last."""
     views = [node]
     while True:
@@ -359,7 +359,7 @@ def _views(node: torch.fx.Node, promised: Mapping[torch.fx.Node, torch.Tensor]) 
         if kind_of(part[0]) not in (VIEW, RESHAPE):
             return views
         source = cast(torch.fx.Node, part[0].args[0])
-        if source not in promised or not _one_memory(promised[source], promised[part[-1]]):
+        if source not in original or not _one_memory(original[source], original[part[-1]]):
             return views
         views[:1] = [source, *part]
 

@@ -141,7 +141,7 @@ def _is_static(value: torch.Tensor) -> bool:
 
 
 def _rows_as_first_seen(rows: torch.Tensor) -> int | None:
-    """The number of rows, one that varies as it was while tracing; None where data tells it, or what lies between."""
+    """The number of rows, a dynamic one as it was while tracing; None where it is data-dependent, or rows have gaps."""
     count: Any = rows.shape[0]
     if isinstance(count, int):
         return count if _is_static(rows) else None

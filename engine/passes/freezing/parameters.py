@@ -19,7 +19,7 @@ _OF_A_MODULE = re.compile(r"\._(?:parameters|buffers)\['[^']*'\]$")
 def mark(aten: AtenGraph, captured: Captured, context: CompileContext) -> bool:
     """Set meta["frozen"] of the placeholders of `aten` that are frozen; whether there are any.
 
-    A decision of kind "freezing" (options fold, keep): "keep" unless freezing was asked for.
+    A decision of kind "freezing" (options fold, keep): "keep" unless freezing is enabled.
     """
     found = [node for index, node in enumerate(_placeholders(aten)) if _can_be_frozen(index, node, aten, captured)]
     if not found:
