@@ -1,7 +1,7 @@
 """The kinds of decisions and the options that each has anywhere, by which an override is checked before anything runs.
 
-One decision may have fewer (a product that cannot be packed). Where an option is made of names or numbers, its form is
-a regular expression. `docs/decisions.md` says what each kind is about.
+One decision may have fewer options (a weight that cannot be packed). Where an option is made of names or numbers, its
+form is a regular expression. `docs/decisions.md` says what each kind is about.
 """
 from __future__ import annotations
 
@@ -11,39 +11,95 @@ from collections.abc import Iterable
 from fnmatch import fnmatchcase
 
 OPTIONS: dict[str, tuple[str, ...]] = {
+    # the tracer
     "frame": ("compile", "eager"), "dynamic": ("symbol", "number"), "unbacked": ("symbol", "break"),
-    "random": ("input", "break"), "inline": ("inline", "break"), "compile": ("kernels", "eager"),
-    "cache": ("compile",), "control": ("compiled", "eager"), "engine": ("compile", "eager"),
-    "decompose": ("rule", "keep"), "budget": (r"\d+(\.\d+)?",), "save": ("save", "recompute"),
-    "freezing": ("fold", "keep"), "pass": ("run", "skip"),
-    "library": ("mm", "addmm", "bmm", "loops", "contiguous", "channels-last", "product", "mkl", "onednn", "mkl-packed",
-                "own", "aten", "padded", "dense", "together", "apart", "packed", "as stored"),
-    "lowering": ("loops", "extern"), "fallback": ("extern",), "rounding": ("float32", "eager"),
-    "variance": ("two-pass", "welford"), "cat": ("masked", "parts"), "realize": ("realize", "inline"),
-    "storage": ("bfloat16", "float16", "float32", "float64", "int8", "int64"), "fuse": ("fuse", "separate"),
-    "foreach": ("one kernel", "separate"), "unroll": ("unroll", "loop"), "loop-order": (r"\w+(\W+\w+)*",),
-    "pieces": ("pieces", "whole"), "tile": ("tiles", "lanes", "rows", r"[a-z]+(-\w+)+"),
-    "vectors": ("512 bits", "256 bits"), "stores": ("through the cache", "past it"), "prefetch": ("next row", "none"),
-    "scatter": ("serial", "loops", "owners"), "columns": ("added by rows", "a loop over columns"),
-    "layout": ("transposed copy", "as it is"), "in_place": ("in place", "new memory"), "reuse": ("take", "allocate"),
-    "wrapper": ("python", "cpp"), "python_wrapper": ("python",), "launches": (r"\d+",),
+    "random": ("input", "break"), "inline": ("inline", "break"),
+    # whole graphs
+    "compile": ("kernels", "eager"), "control-flow": ("compiled", "eager"), "memory-budget": (r"\d+(\.\d+)?",),
+    "freezing": ("fold", "keep"), "wrapper": ("python", "cpp"),
+    # ATen operators
+    "decompose": ("rule", "keep"), "save-for-backward": ("save", "recompute"), "pass": ("run", "skip"),
+    "lowering": ("loops", "extern"), "intermediate-precision": ("float32", "eager"),
+    "variance": ("two-pass", "welford"), "concat": ("masked", "parts"), "realize": ("realize", "inline"),
+    "storage": ("bfloat16", "float16", "float32", "float64", "int8", "int64"), "in-place": ("in-place", "new-buffer"),
+    # kernels of libraries
+    "matmul": ("mkl", "onednn", "mkl-packed", "ptdebug"), "bmm-to-mm": ("mm", "bmm"), "unfuse-addmm": ("mm", "addmm"),
+    "pad-mm": ("padded", "unpadded"), "conv-layout": ("contiguous", "channels-last", "matmul"),
+    "prepack": ("packed", "as-stored"), "sdpa": ("aten", "ptdebug"), "weight-grad": ("fused", "split"),
+    # the schedule
+    "fuse": ("fuse", "separate"), "horizontal-fusion": ("fuse", "separate"), "column-sum": ("by-rows", "by-columns"),
+    "operand-layout": ("transposed-copy", "as-is"), "loop-order": (r"\w+(,\w+)*",), "unroll": ("unroll", "loop"),
+    "reuse": ("take", "allocate"),
+    # generated kernels
+    "split-loop": ("split", "whole"), "tile": ("tiles", "lanes", "rows", r"[a-z]+(-\w+)+"),
+    "vector-width": ("512-bit", "256-bit"), "store-policy": ("temporal", "nontemporal"),
+    "prefetch": ("next-row", "none"), "scatter": ("serial", "parallel-loops", "owner-computes"),
+    "half-conversion": ("blocked", "elementwise"), "scan-algorithm": ("blocked", "sequential"),
+    # facts: there was nothing else to choose
+    "cache": ("compile",), "engine": ("compile", "eager"), "fallback": ("extern",), "python-wrapper": ("python",),
+    "kernel-launches": (r"\d+",),
 }
-FORMS = {"budget": "a number from 0.0 to 1.0", "loop-order": "the names of loops", "tile": "a tile of a Triton kernel",
-         "launches": "a number"}
+FORMS = {"memory-budget": "a number from 0.0 to 1.0", "loop-order": "the names of loops",
+         "tile": "a tile of a Triton kernel", "kernel-launches": "a number"}
 """In words, the options that are forms."""
+
+RENAMED: dict[str, tuple[str, ...]] = {
+    "budget": ("memory-budget",), "cat": ("concat",), "columns": ("column-sum",), "control": ("control-flow",),
+    "foreach": ("horizontal-fusion",), "halves": ("half-conversion",), "in_place": ("in-place",),
+    "launches": ("kernel-launches",), "layout": ("operand-layout",),
+    "library": ("matmul", "bmm-to-mm", "unfuse-addmm", "lowering", "pad-mm", "prepack", "conv-layout", "sdpa",
+                "weight-grad"),
+    "pieces": ("split-loop",), "python_wrapper": ("python-wrapper",), "rounding": ("intermediate-precision",),
+    "save": ("save-for-backward",), "scan": ("scan-algorithm",), "stores": ("store-policy",),
+    "vectors": ("vector-width",),
+}
+"""The kinds that have (or were divided into those that have) another name now."""
+
+RENAMED_OPTIONS = {
+    ("column-sum", "added by rows"): "by-rows", ("column-sum", "a loop over columns"): "by-columns",
+    ("half-conversion", "in blocks"): "blocked", ("half-conversion", "in the loop"): "elementwise",
+    ("horizontal-fusion", "one kernel"): "fuse", ("in-place", "in place"): "in-place",
+    ("in-place", "new memory"): "new-buffer", ("operand-layout", "transposed copy"): "transposed-copy",
+    ("operand-layout", "as it is"): "as-is", ("prefetch", "next row"): "next-row",
+    ("scan-algorithm", "in blocks"): "blocked", ("scan-algorithm", "one by one"): "sequential",
+    ("scatter", "loops"): "parallel-loops", ("scatter", "owners"): "owner-computes",
+    ("split-loop", "pieces"): "split", ("store-policy", "through the cache"): "temporal",
+    ("store-policy", "past it"): "nontemporal", ("vector-width", "512 bits"): "512-bit",
+    ("vector-width", "256 bits"): "256-bit",
+}
+_PREFIXES = {"attention-": "sdpa", "packed-": "prepack", "product-": "matmul", "rows-": "pad-mm",
+             "weight-": "weight-grad"}
+"""How subjects of the kind "library" began, and the kinds that took their place."""
 
 
 def problem(override: str, option: str) -> str:
     """What is wrong with an override (a decision's id, or a pattern of ids) and its option; "" where nothing is."""
-    kind = override.partition(":")[0]
+    kind, _, subject = override.partition(":")
+    if kind in RENAMED:
+        return f"decisions of kind {kind!r} are now of kind {_new_name(kind, subject, option)}"
     kinds = [known for known in OPTIONS if fnmatchcase(known, kind)]
     if not kinds:
         return f"there is no kind of decision {kind!r}{_nearest(kind, OPTIONS)}"
     forms = len(kinds) == 1  # almost any word has the form of some kind's option
     if any(option in OPTIONS[known] or (forms and _fits(known, option)) for known in kinds):
         return ""
+    if (kind, option) in RENAMED_OPTIONS:
+        return f"the option {option!r} of {kind} is now {RENAMED_OPTIONS[kind, option]!r}"
     names = ", ".join(dict.fromkeys(name for known in kinds for name in _words(known)))
     return f"{option!r} is no option of {kind}; the options are {names}"
+
+
+def _new_name(kind: str, subject: str, option: str) -> str:
+    """The override in today's words: `matmul:mm_1 = "mkl"`; of several kinds, those that have such an option."""
+    for prefix, new in _PREFIXES.items() if kind == "library" else ():
+        if subject.startswith(prefix):
+            return f'{new} ("{new}:{subject.removeprefix(prefix)}"; options {", ".join(_words(new))})'
+    kinds = RENAMED[kind]
+    fitting = [new for new in kinds if option in OPTIONS[new]] or list(kinds)
+    if len(fitting) > 1:
+        return ", ".join(fitting)
+    (new,) = fitting
+    return f'{new} ("{new}:{subject}"; options {", ".join(_words(new))})'
 
 
 def _fits(kind: str, option: str) -> bool:

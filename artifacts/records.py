@@ -485,9 +485,14 @@ class SavedInputs(Record, frozen=True):
 
 # ---- decisions ------------------------------------------------------------------------------------------------------
 class Option(Record, frozen=True):
+    """One alternative of a decision. `score` is its estimated or measured cost or gain, in `unit`; `better` says which
+    way it is to be read."""
+
     name: str
     score: float | None = None
     why: str = ""
+    unit: str = ""  # "us", "bytes saved"; "" for an estimate that only compares
+    better: str = ""  # lower | higher
 
 
 class Decision(Record, frozen=True):

@@ -18,6 +18,7 @@ from .records import (
     Guard,
     Guards,
     Location,
+    Option,
     Recompile,
     Runtime,
     SavedInputs,
@@ -303,12 +304,21 @@ def decision_lines(decision: Decision) -> list[Line]:
     texts = [f"{decision.id}", f"  chosen: {decision.chosen}{' (forced by an override)' if decision.forced else ''}",
              f"  why: {decision.why}"]
     for option in decision.options:
-        score = "" if option.score is None else f"  score {option.score:g}"
+        score = _score(option)
         mark = "*" if option.name == decision.chosen else " "
         texts.append(f"  {mark} {option.name}{score}{'  ' + option.why if option.why else ''}"
                      + ("  (default)" if option.name == decision.default else ""))
     texts += [f"  at: {decision.location.file}:{decision.location.line}"] if decision.location else []
     return [Line(printable(text), ref("decisions", decision.id), _decision_origins(decision)) for text in texts]
+
+
+def _score(option: Option) -> str:
+    """A score as it is read: "77.5 us (lower is better)"."""
+    if option.score is None:
+        return ""
+    direction = f" ({option.better} is better)" if option.better else ""
+    number = f"{option.score:,.10g} {option.unit}" if option.unit else f"score {option.score:g}"
+    return f"  {number}{direction}"
 
 
 def render_absents(absents: Sequence[Absent]) -> list[Line]:

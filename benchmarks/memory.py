@@ -163,7 +163,7 @@ def main() -> None:
         measure("eager", model, model, x)
         if arguments.stock:
             measure("stock", torch.compile(model), model, x)
-        compiled("everything saved", model, x, {"save:*": "save"})
+        compiled("everything saved", model, x, {"save-for-backward:*": "save"})
         compiled("chosen", model, x, {})
         for budget in (0.5, 0.0):
             compiled(f"budget {budget}", model, x, {}, memory_budget=budget)

@@ -4,7 +4,8 @@
 
 For each optimizer the fastest of some steps in milliseconds, in turn with eager's; the processor seconds of a cold
 first step (caches empty, all children counted, but those that still run) and how long it took; and how many kernels it
-has. "apart" keeps ptdebug from fusing horizontally (`"foreach:*" = "separate"`). A line of JSON each, as they come.
+has. "apart" keeps ptdebug from fusing horizontally (`"horizontal-fusion:*" = "separate"`). A line of JSON each, as they
+come.
 """
 from __future__ import annotations
 
@@ -82,7 +83,7 @@ def compiled(way: str, step: Callable[[], object]) -> tuple[Callable[[], object]
 
     engine.scheduler.schedule = schedule
     current = session.current()
-    overrides = {"foreach:*": "separate"} if way == "apart" else {}
+    overrides = {"horizontal-fusion:*": "separate"} if way == "apart" else {}
     current.settings = dataclasses.replace(current.settings, overrides=overrides)
 
     def count() -> int:

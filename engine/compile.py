@@ -1,7 +1,7 @@
-"""The engine's front: one graph in, a callable out, along the stages of `stages.py`.
+"""The engine's entry point: takes one captured graph through the stages of `stages.py` and returns a callable.
 
 A graph that some stage cannot compile runs in eager, node by node, with the reason recorded: `compile_graph` never
-raises for the program's graph.
+raises because of the user's graph.
 """
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from ..artifacts.stages import OF_ENGINE
 from ..artifacts.stages import TRAINING as OF_TRAINING
 from .aot.aten_graph import needs_gradients
 from .aot.autograd import autograd_epilogue
-from .aot.autograd.autograd_metadata import node_facts
+from .aot.autograd.autograd_metadata import autograd_metadata_of
 from .aot.autograd.entry import training_entry
-from .aot.autograd.function import NodeFacts
+from .aot.autograd.function import AutogradMetadata
 from .aot.autograd.joint import trace_joint
 from .aot.control_flow import compile_around, has_control_flow
 from .aot.subclasses.call import compile_apart, in_eager
 from .aot.subclasses.trace import has_wrappers
 from .codegen import wrapper
-from .codegen.triton import TritonUnsupported, warm_up
+from .codegen.triton import warm_up
 from .graph_cache.parts import FoldingPart, Half, MakeParts, Parts, half_of
 from .graph_cache.values import Uncacheable
 from .graphs.functional_graph import AtenGraph, Captured
@@ -44,9 +44,9 @@ def compile_graph(
 ) -> Compiled:
     """Compile `captured` for the device of its inputs; the result takes the graph's inputs and returns its outputs.
 
-    What was compiled, as data, is handed to `keep` (see `graph_cache`); what runs in eager is not.
-    Falls back to running the captured graph in eager, with the reason recorded as a decision of kind "compile", when a
-    stage raises. KeyboardInterrupt and SystemExit pass, and ToldByData, where the frame can break instead.
+    `keep` receives what was compiled, as data (see `graph_cache`); what runs in eager is not kept.
+    When a stage raises, the captured graph runs in eager, with the reason recorded as a decision of kind "engine".
+    KeyboardInterrupt and SystemExit pass through, and so does ToldByData, where the frame can break instead.
     """
     training = needs_gradients(captured)
     why = "training graph" if training else "inference graph"
@@ -63,10 +63,10 @@ def compile_graph(
         return _infer(captured, context, keep) if compiled is None else compiled
     except CannotBuild as reason:
         return _eager(captured, context, str(reason))
-    except (EngineUnsupported, TritonUnsupported, OverrideError) as unsupported:
+    except (EngineUnsupported, OverrideError) as unsupported:
         return _eager(captured, context, str(unsupported))
     except GuardOnDataDependentSymNode as error:
-        why = f"an operator asks for what only data tells: {error.cond}"
+        why = f"an operator requires a data-dependent value: {error.cond}"
         if context.breakable:
             raise ToldByData(why) from error
         return _eager(captured, context, why)
@@ -90,7 +90,7 @@ def _infer(captured: Captured, context: CompileContext, keep: Keep | None) -> Co
 
 
 def _train(captured: Captured, context: CompileContext, keep: Keep | None) -> Compiled | None:
-    """Forward and backward as one autograd node; None where no result needs a gradient after all."""
+    """Forward and backward as one autograd node; None if no result needs a gradient after all."""
     with context.timed("joint"):
         joint = trace_joint(captured, context, LOWERINGS)
     if joint is None:
@@ -100,14 +100,14 @@ def _train(captured: Captured, context: CompileContext, keep: Keep | None) -> Co
     if around is not None:
         context.record("wrapper", around.record, "outside")
     call = None if around is None else wrapper.load(around, context.for_part("outside"))
-    facts = node_facts(trained.halves)
+    facts = autograd_metadata_of(trained.halves)
     context.restartable = True
     if keep is not None:
         keep(lambda: _trained_parts(trained, around, facts))
     return training_entry(captured, facts, trained.forward.call, trained.backward.call, call)
 
 
-def _trained_parts(trained: Trained, around: WrapperSource | None, facts: NodeFacts) -> Parts:
+def _trained_parts(trained: Trained, around: WrapperSource | None, facts: AutogradMetadata) -> Parts:
     outside = None if around is None else half_of(around)
     return Parts(_kept(trained.forward), None, _kept(trained.backward), outside, facts)
 
@@ -115,7 +115,7 @@ def _trained_parts(trained: Trained, around: WrapperSource | None, facts: NodeFa
 def _kept(work: Wrapped) -> Half:
     """The wrapper and the kernels of a graph as data. Raises Uncacheable for what has no such form."""
     if work.triton:
-        raise Uncacheable("kernels for a GPU")
+        raise Uncacheable("GPU kernels are not cached")
     source = work.source
     if source is None or not source.signatures:
         return half_of(work.wrapper)

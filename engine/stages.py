@@ -1,7 +1,7 @@
-"""The engine's table of contents: what flows between its stages, the stages, and the two lists of them.
+"""The engine's table of contents: the data that flows between stages, the stages, and the two lists of them.
 
-INFERENCE compiles one graph; TRAINING traces forward and backward together, cuts them apart, and sends both through the
-stages of INFERENCE. `compile.py` runs them; each stage hands its records over with its result.
+INFERENCE compiles one graph. TRAINING partitions a joint graph into forward and backward, and compiles both with the
+stages of INFERENCE. `compile.py` runs them; each stage returns its records with its result.
 """
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from .unsupported import EngineUnsupported
 Compiled = Callable[..., Sequence[Any]]
 
 
-# ---- what flows between the stages: each adds its part to what was there ---------------------------------------------
+# ---- the data between stages: each stage adds its part ---------------------------------------------------------------
 @dataclass(frozen=True)
 class Traced:
     """After functionalization (and, changed in place, after the passes)."""
@@ -65,8 +65,8 @@ class Scheduled(Lowered):
 
 @dataclass(frozen=True)
 class Generated(Scheduled):
-    """With C++ source for the CPU, in which the wrapper may be too, Triton kernels for a GPU, and the compilers at work
-    on both."""
+    """With C++ source for the CPU, maybe with the wrapper in it, Triton kernels for a GPU, and the running
+    compilers."""
 
     source: cpp.CppSource | None
     native: NativeSource | None
@@ -76,7 +76,7 @@ class Generated(Scheduled):
 
 @dataclass(frozen=True)
 class Built(Generated):
-    """With kernels that can be called, and their records."""
+    """With callable kernels, and their records."""
 
     kernels: Mapping[str, Callable[..., int]]
     signatures: Mapping[str, KernelSignature]
@@ -152,7 +152,7 @@ def _kernels(work: Generated, context: CompileContext) -> Built:
         if context.recording and _calls(work.plan, own.OPERATOR):
             records += (("kernels", name, own.KERNEL.record(name)),)
     if context.recording and not (functions or records):
-        context.absent("kernels", "every operator of this graph is a library call: there is nothing to generate")
+        context.absent("kernels", "every operator of this graph is an extern kernel: there is nothing to generate")
     records += _for_target(work, context)
     return Built(**vars(work), kernels=functions, signatures=signatures, library=built, records=records)
 
@@ -194,12 +194,12 @@ def _device_kinds(plan: Plan) -> set[str]:
 
 
 def _described(work: object) -> Iterable[tuple[str, str, AnyRecord]]:
-    """The stage recorded itself, or leaves nothing of its own."""
+    """The stage recorded itself, or has no record."""
     return ()
 
 
 def _lint(work: Traced) -> None:
-    """The graph is well formed: each node stands after those that it reads."""
+    """The graph is well formed: each node comes after its arguments."""
     work.aten.module.graph.lint()
 
 
@@ -233,7 +233,7 @@ class Trained:
 
 
 def _joint(joint: JointGraph, context: CompileContext) -> JointGraph:
-    """Traced already: whether a graph trains at all is known only then (`compile.py`)."""
+    """Already traced: only tracing shows whether a graph trains at all (`compile.py`)."""
     return joint
 
 

@@ -1,12 +1,12 @@
 """Captured torch-level graph in; functionalized, decomposed ATen graph out.
 
 The graph runs once over its fake inputs, wrapped as functional tensors (C++ functionalization, the mechanism behind
-`torch.func.functionalize`), under a dispatch mode that sees each ATen operator without mutation and writes it down as a
-node. Nothing is copied: sizes that vary appear in the nodes' arguments as torch.SymInt.
+`torch.func.functionalize`), under a dispatch mode that sees each ATen operator without mutation and records it as a
+node. Nothing is copied: dynamic sizes appear in the nodes' arguments as torch.SymInt.
 
-What a mutation-free graph cannot say stands beside it (`results.py`): `mutations` (graph output i is the new value of
-that input) and `outputs` (where each result of the program comes from: the input itself, a view of an input, a graph
-output, or a constant).
+What a functional graph cannot express is kept beside it (`output_aliasing.py`): `mutations` (graph output i is the new
+value of that input) and `outputs` (where each result of the user's function comes from: the input itself, a view of an
+input, a graph output, or a constant).
 """
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def trace(captured: Captured, context: CompileContext, lowered: Container[Any] =
 
 
 class AtenTracer(TorchDispatchMode):
-    """Writes down each ATen operator that reaches it as a node of `graph`."""
+    """Records each ATen operator that reaches it as a node of `graph`."""
 
     stage = "forward"  # where `graph` is recorded
 
@@ -80,8 +80,8 @@ class AtenTracer(TorchDispatchMode):
         self.graph = torch.fx.Graph()
         self.constants = torch.nn.Module()
         self.nodes: dict[int, torch.fx.Node] = {}
-        self.alive: list[Any] = []  # keeps every fake alive, so that ids in `nodes` stay theirs
-        self.real: dict[int, torch.Tensor] = {}  # id of a real tensor met while tracing -> its fake
+        self.alive: list[Any] = []  # keeps every fake alive, so that ids in `nodes` stay unique
+        self.real: dict[int, torch.Tensor] = {}  # id of a real tensor seen while tracing -> its fake
         self.current: torch.fx.Node | None = None
         self.rule = ""
 
@@ -91,7 +91,7 @@ class AtenTracer(TorchDispatchMode):
         return self.wrap(self.graph.placeholder(f"arg{index}"), value)
 
     def wrap(self, node: torch.fx.Node, value: Any) -> Any:
-        """What stands for a placeholder's fake value while the graph runs."""
+        """The functional tensor for a placeholder's fake value while the graph runs."""
         node.meta["val"] = value
         if not isinstance(value, torch.Tensor):
             return value
@@ -170,11 +170,11 @@ class AtenTracer(TorchDispatchMode):
         rule, which runs at sizes that vary, loses the dropout between layers (`_rnn_helper` in torch/_decomp)."""
         made = islice(reversed(self.graph.nodes), len(self.graph.nodes) - start)
         if not any(re.search("dropout|bernoulli|rand", str(node.target)) for node in made):
-            raise EngineUnsupported(f"torch.{target.__name__} with dropout between its layers, at sizes that vary")
+            raise EngineUnsupported(f"torch.{target.__name__} with dropout between its layers, at dynamic sizes")
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """Keep torch from wrapping our dispatch in a decorator that imports TorchDynamo on its first call."""
+        """Keep torch from wrapping this mode's dispatch in a decorator that imports TorchDynamo on its first call."""
         return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -233,7 +233,7 @@ class AtenTracer(TorchDispatchMode):
         source = self.source()
         subject = f"{func}@{source.name if source is not None else '?'}"
         origins: tuple[str, ...] = (f"capture#{source.name}",) if source is not None else ()
-        options, why = ("rule", "keep"), f"{func} has no lowering; {described(rule)} says what it is made of"
+        options, why = ("rule", "keep"), f"{func} has no lowering, and is decomposed by {described(rule)}"
         if self.context.override("decompose", subject) == "keep":
             self.context.decide("decompose", subject, options, "rule", why, origins=origins)
             return NotImplemented
@@ -272,14 +272,14 @@ class AtenTracer(TorchDispatchMode):
 
     def _record(self, func: Any, args: Any, kwargs: Any) -> Any:
         if func._schema.is_mutable and any(True for _ in _written(func, args, kwargs)):
-            raise EngineUnsupported(f"{func} changes its arguments in a way that has no functional form")
+            raise EngineUnsupported(f"{func} mutates its arguments in a way that cannot be functionalized")
         if keyword.iskeyword(func._overloadname):
-            raise EngineUnsupported(f"{func} cannot be written in a graph: a keyword of Python is part of its name")
+            raise EngineUnsupported(f"{func} cannot be a node of a graph: its name contains a Python keyword")
         if func in RANDOM_FILLS:
             args = (self._to_fill(func, args[0]), *args[1:])
         node_args, node_kwargs = self._argument(args), self._argument(kwargs)
         node = self.graph.create_node("call_function", func, name=func.overloadpacket.__name__)
-        # Set afterwards: torch warns of SymInts among the arguments of a new node. Here they stand for sizes.
+        # Set afterwards: torch warns of SymInts among the arguments of a new node. Here they are sizes.
         node.args, node.kwargs = node_args, node_kwargs
         if self.real:
             args, kwargs = self._fake(args), self._fake(kwargs)
@@ -301,7 +301,7 @@ class AtenTracer(TorchDispatchMode):
         asked = getattr(source.target, "__name__", source.target) if source is not None else ""
         by_name = str(asked).partition(".")[0] == fill.overloadpacket.__name__  # in functional form, by the program
         if repeats(like) or (by_name and not like.is_contiguous()):
-            raise EngineUnsupported(f"{fill} draws random numbers for a tensor that is not contiguous")
+            raise EngineUnsupported(f"{fill} fills a tensor that is not contiguous with random numbers")
         with self:
             return torch.ops.aten.empty_strided.default(
                 like.shape, like.stride(), dtype=like.dtype, device=like.device
@@ -352,7 +352,7 @@ class AtenTracer(TorchDispatchMode):
             if isinstance(value, FakeTensor):
                 real = value.constant
                 if real is None:
-                    raise EngineUnsupported("a fake tensor appeared that no operator of the graph made")
+                    raise EngineUnsupported("a fake tensor appeared that is not the result of an operator of the graph")
                 node = self._constant(real)
                 self._remember(value, node)
                 return node
@@ -365,7 +365,7 @@ class AtenTracer(TorchDispatchMode):
 
 
 def _asks_for_a_dtype(node: torch.fx.Node) -> bool:
-    """Whether the program converts something here, in so many words."""
+    """Whether the conversion is explicit in the user's code."""
     name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
     return name.partition(".")[0] in _CONVERSIONS or node.kwargs.get("dtype") is not None
 
@@ -382,7 +382,7 @@ def _reshape_copies(tensor: torch.Tensor, shape: Any) -> bool:
 
 
 def _copied_then_viewed(tensor: torch.Tensor, shape: Any) -> torch.Tensor:
-    """A reshape that copies, which only a rule asks for: as a view, it would have no memory to share with its views."""
+    """A reshape that copies, which only rules contain: as a view, it would have no memory to share with its views."""
     copy = torch.ops.aten.clone.default(tensor, memory_format=torch.contiguous_format)
     return torch.ops.aten._unsafe_view.default(copy, shape)
 
@@ -418,13 +418,13 @@ def _has_dropout(target: Any, args: Any, kwargs: Any) -> bool:
 
 
 def _check_target(target: Any) -> None:
-    """Operators that only eager can run."""
+    """Refuses operators that only eager can run."""
     if isinstance(target, torch._ops.HigherOrderOperator):
-        raise EngineUnsupported(f"the operator {target.name()} takes functions, and runs in eager")
+        raise EngineUnsupported(f"the higher-order operator {target.name()} runs in eager")
     overload = getattr(target, "default", None) if isinstance(target, torch._ops.OpOverloadPacket) else target
     if isinstance(overload, torch._ops.OpOverload) and overload.namespace not in ("aten", "prims"):
         if overload._schema.is_mutable:
-            raise EngineUnsupported(f"the custom operator {overload} writes to its arguments")
+            raise EngineUnsupported(f"the custom operator {overload} mutates its arguments")
 
 
 def needs_gradients(captured: Captured) -> bool:
@@ -476,7 +476,7 @@ def functionalization() -> Iterator[None]:
         yield
     except RuntimeError as error:  # a write through as_strided or to elements that share memory
         if _refuses_symbols(error):
-            raise EngineUnsupported("a tensor whose sizes vary is written by an operator that wants numbers") from error
+            raise EngineUnsupported("an operator that needs concrete sizes writes a tensor whose sizes vary") from error
         if "functionaliz" not in str(error) and "two bool tensors" not in str(error):
             raise
         raise EngineUnsupported(str(error).partition(". ")[0]) from error

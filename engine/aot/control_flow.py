@@ -1,8 +1,8 @@
-"""Graphs with torch.cond, while_loop, scan, map, print: the operators run as torch's, around graphs that are compiled.
+"""Graphs with torch.cond, while_loop, scan, map, print: torch's own operators run, around graphs that are compiled.
 
-The captured graph is cut at each operator that takes functions. What lies between them is compiled as graphs of their
-own, and so are the functions, where no gradients flow through the operator; which of them runs, and how often, is left
-to the operator's own implementation for data (torch/_higher_order_ops), called with compiled functions.
+The captured graph is split at each higher-order operator. What lies in between is compiled as separate graphs, and so
+are the operator's functions where no gradients flow through it; which of them runs, and how often, is left to the
+operator's dense implementation (torch/_higher_order_ops), called with compiled functions.
 """
 from __future__ import annotations
 
@@ -123,15 +123,15 @@ def _refuse(captured: Captured, needed: set[Node]) -> None:
         if node.op == "placeholder":
             known = node.meta.get("autograd")
             if isinstance(value, torch.Tensor) and known is not None and known[0] != value.requires_grad:
-                raise EngineUnsupported("an input of a graph with control flow gets a history in place")
+                raise EngineUnsupported("autograd tracks an in-place write to an input of a graph with control flow")
         elif node.op == "output" or not _is_data(node):
             continue
         elif "val" not in node.meta or "checkpoint" in node.meta:
             raise EngineUnsupported("modes or checkpointed functions in a graph with control flow")
         elif node in needed and not isinstance(value, torch.Tensor):
-            raise EngineUnsupported(f"{node.name}, which is no tensor, is needed around control flow")
+            raise EngineUnsupported(f"{node.name}, which is not a tensor, is used across a control-flow operator")
         elif node in needed and (value.is_inference() or value._version):
-            raise EngineUnsupported(f"{node.name}, which is changed in place, is needed around control flow")
+            raise EngineUnsupported(f"{node.name}, which is changed in place, is used across a control-flow operator")
 
 
 def _cut(captured: Captured, nodes: Sequence[Node], inputs: Sequence[Node], outputs: Sequence[Node]) -> Captured:
@@ -200,9 +200,9 @@ def _operator_call(
     target: Any = node.target
     name = target.name()
     tracked = any(isinstance(v, torch.Tensor) and v.requires_grad for v in (n.meta["val"] for n in inputs))
-    why = "gradients flow through it" if tracked else "torch's own implementation for data calls any function"
+    why = "gradients flow through it" if tracked else "torch's dense implementation calls the compiled functions"
     default = "eager" if tracked or name not in _FUNCTIONS else "compiled"
-    choice = context.decide("control", f"{name}_{number}", ("compiled", "eager"), default, why)
+    choice = context.decide("control-flow", f"{name}_{number}", ("compiled", "eager"), default, why)
     functions: dict[Node, Any] = {}
     for place, function in enumerate([n for n in node.all_input_nodes if not _is_data(n)]):
         module = getattr(captured.module, str(function.target))

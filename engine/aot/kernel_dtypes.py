@@ -1,8 +1,8 @@
-"""Which dtypes and numbers ATen's kernels take. Fake tensors do not know, and loops would compute what eager refuses.
+"""Which dtypes and numbers ATen's kernels accept. Fake tensors do not know, and loops would compute what eager refuses.
 
-`F.silu` of integers raises in eager, though its fake kernel promises integers, and so does `masked_fill` of a float16
-tensor with -1e9. Where a dtype is not float32 or float64, an operator that becomes loops runs once in eager, on a few
-zeros of these dtypes: where that is refused, the graph runs in eager, which says so to the program.
+`F.silu` of integers raises in eager, though its fake kernel returns integers, and so does `masked_fill` of a float16
+tensor with -1e9. Where a dtype is not float32 or float64, an operator that becomes loops is probed once in eager, on a
+few zeros of these dtypes: if that raises, the graph runs in eager, and raises there.
 """
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from ..unsupported import EngineUnsupported
 
 aten = torch.ops.aten
 
-ALWAYS = frozenset((torch.float32, torch.float64, None))  # dtypes that kernels take, or that nobody asked for
+ALWAYS = frozenset((torch.float32, torch.float64, None))  # dtypes that kernels accept, or that are not given
 REFUSED = re.compile(r"not implemented for '|[Bb]ool|Integer division|cannot be converted to type")
-MOST = 4  # elements of a dimension, and other sizes, in the call that asks
+MOST = 4  # elements of a dimension, and other sizes, in the probing call
 USUAL = 100  # numbers up to it are in every dtype
 BY_SIZE = frozenset((aten.convolution, aten.convolution_backward))
 """Operators that have several kernels, chosen by size: what one refuses another may take."""
@@ -64,7 +64,7 @@ def _kind(value: Any) -> Any:
 
 
 def _refusal(operator: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
-    """What eager says of these dtypes and numbers; "" where it takes them, or has another reason to raise."""
+    """The error of eager for these dtypes and numbers; "" where it accepts them, or raises for another reason."""
     counts = operator.overloadpacket is aten.arange  # its numbers say how many elements there are
     numbers = {a.name for a in operator._schema.arguments if "number" in str(a.type) and not counts}
     given = {a.name: value for a, value in zip(operator._schema.arguments, args)} | dict(kwargs)
@@ -79,7 +79,7 @@ def _refusal(operator: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> s
 
 
 def _small(value: Any, is_number: bool) -> Any:
-    """An argument of the call that asks: a number as it is, sizes and tensors small."""
+    """An argument of the probing call: a number as it is, sizes and tensors small."""
     if isinstance(value, torch.Tensor):
         shape = [min(_at_hand(n), MOST) for n in value.shape]  # equal ones stay equal
         return torch.zeros(shape, dtype=value.dtype, device=value.device)
@@ -91,7 +91,7 @@ def _small(value: Any, is_number: bool) -> Any:
 
 
 def _at_hand(size: Any) -> int:
-    """A size as it is now, where that is known."""
+    """The current value of a size, where known."""
     if type(size) is int:
         return size
     return int(size.node.hint) if size.node.has_hint() else MOST

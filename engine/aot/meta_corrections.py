@@ -1,8 +1,9 @@
-"""Where torch's fake kernels, or rules made of several operators, promise another result than ATen's kernels give.
+"""Corrections of fake results: where torch's fake kernels, or decompositions, infer another result than ATen's kernels
+return.
 
-Kernels are generated for what was promised, and a program that reads strides, or takes a view where eager copies, would
-see the difference: so the promise is put right while a graph is traced. To add an operator, add it to the row of
-`LAYOUTS` that says what its kernel does.
+Kernels are generated for the inferred metadata, and code that reads strides, or takes a view where eager copies, would
+see the difference: so the metadata is corrected during tracing. To add an operator, add it to the row of `LAYOUTS` that
+says what its kernel does.
 """
 from __future__ import annotations
 
@@ -32,14 +33,14 @@ Layout = Callable[..., "Strides | None"]
 """(first result, the operator's arguments) -> the strides that eager gives that result; None: those it has."""
 
 SIZED_BY_DATA = frozenset((aten._unique.default,))
-"""Operators whose results are as large as the data says; torch before 2.12 takes the size for data of zeros."""
+"""Operators with data-dependent sizes; torch before 2.12 infers the size for data of zeros."""
 
 
 AS_THE_FIRST = frozenset((aten.soft_margin_loss.default, aten.huber_loss.default))
 """Operators whose results have the dtype of the first argument whatever the others' are."""
 
 LAID_OUT_BY_INPUT = frozenset((aten.unique_dim.default, aten.unique_consecutive.default))
-"""Operators whose result has a size that only data tells, and strides that the sizes of the input do."""
+"""Operators whose result has a data-dependent size, and strides that follow from the sizes of the input."""
 
 SCATTERS = frozenset((
     aten.slice_scatter.default, aten.select_scatter.default, aten.diagonal_scatter.default,
@@ -50,18 +51,18 @@ SCATTERS = frozenset((
 UNTOLD = frozenset((
     aten._unsafe_view.default, aten.unsafe_split.Tensor, aten.unsafe_split_with_sizes.default,
 ))
-"""Operators that return views, of which their schemas say nothing."""
+"""Operators that return views without saying so in their schemas."""
 
 MEDIANS = frozenset((aten.median.dim, aten.nanmedian.dim))
 
 
 def check_copy(operator: Any, args: Sequence[Any]) -> None:
     """Raises EngineUnsupported where eager writes into a copy whose elements share memory, as the original's do, or
-    raises, because there is no such part of the copy: torch's fake kernel and our loops do not look."""
+    raises, because there is no such part of the copy: torch's fake kernel and generated loops do not check."""
     if operator in SCATTERS and not _is_expanded(args[0]) and may_repeat(args[0]):
         raise EngineUnsupported(f"{operator} writes to elements that share memory")
     if operator in PARTS and not unbacked_in(args) and not _fits(operator, *args):
-        raise EngineUnsupported(f"{operator} raises in eager: it has no such part")
+        raise EngineUnsupported(f"{operator} raises in eager: it has no such slice")
 
 
 def _fits(operator: Any, whole: torch.Tensor, part: torch.Tensor, *numbers: Any) -> bool:
@@ -99,13 +100,13 @@ def check(operator: Any, out: Any, args: Sequence[Any]) -> None:
         if out.dim() == args[0].dim():  # torch 2.11, of dimensions of size 1
             raise EngineUnsupported(f"the fake result of {operator} keeps the dimensions that it reduces")
     if operator in AS_THE_FIRST and out.dtype != args[0].dtype:
-        raise EngineUnsupported(f"{operator} gives {args[0].dtype}, its fake kernel {out.dtype}")
+        raise EngineUnsupported(f"{operator} returns {args[0].dtype}, its fake kernel {out.dtype}")
     if operator is aten._native_batch_norm_legit_functional.default and out[3].dtype != args[3].dtype:
         raise EngineUnsupported(f"{operator} keeps statistics in {args[3].dtype}, its fake kernel in {out[3].dtype}")
 
 
 def is_view(operator: Any, result: Any, args: Sequence[Any]) -> bool:
-    """Whether what is promised shares memory with an argument, and eager's result has memory of its own: a fake kernel
+    """Whether the fake result aliases an argument, and eager's result does not: a fake kernel
     or a rule that has nothing to do (drop, move) may return the argument."""
     if not isinstance(result, torch.Tensor) or result.layout is not torch.strided or not _makes_memory(operator):
         return False
@@ -125,9 +126,9 @@ def eager_strides(
     operator: Any, result: torch.Tensor, args: Sequence[Any], single: bool = False
 ) -> Strides | None:
     """The strides that eager gives the (first) result of an operator; None where the fake tensor's are right, or where
-    only data tells sizes.
+    sizes are data-dependent.
 
-    Sizes that vary are compared, which is a guard on the order of strides. Those of dimensions of size 1, which only a
+    Dynamic sizes are compared, which adds a guard on the order of strides. Those of dimensions of size 1, which only a
     memory format shows, count with `single`.
     """
     layout = LAYOUTS.get(operator, _of_elements if torch.Tag.pointwise in operator.tags else None)
@@ -153,7 +154,7 @@ def _is_one(size: Any) -> bool:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Whether two strides are equal for all sizes: a coincidence of those at hand is no guard."""
+    """Whether two strides are equal for all sizes, not just for the current ones."""
     return one == other if type(one) is type(other) is int else statically_known_true(one == other)
 
 
@@ -254,11 +255,11 @@ def _like_the_first(out: torch.Tensor, x: torch.Tensor, *_: Any) -> Strides:
 
 
 def _finite(out: torch.Tensor, x: torch.Tensor) -> Strides | None:
-    """Of floats as elements, which are compared; of whole numbers as `ones_like` and `zeros_like`."""
+    """Of floats as elements, which are compared; of integers as `ones_like` and `zeros_like`."""
     return _of_one(out, x) if x.dtype.is_floating_point else _like_the_first(out, x)
 
 
-def _as_promised(out: torch.Tensor, *_: Any) -> None:
+def _as_inferred(out: torch.Tensor, *_: Any) -> None:
     """As the fake tensor: `empty_like` makes the result, which keeps the strides of dimensions of size 1."""
 
 
@@ -308,7 +309,7 @@ def _indexed(out: torch.Tensor, x: torch.Tensor, indices: Sequence[torch.Tensor 
     dims = list(range(x.dim()))
     used = [d for d in dims if d < len(indices) and indices[d] is not None]
     first = used[0]
-    if used[-1] - first + 1 != len(used):  # not side by side: they move to the front
+    if used[-1] - first + 1 != len(used):  # not adjacent: they move to the front
         first, x = 0, x.permute(used + [d for d in dims if d not in used])
     last = first + len(used)
     block = torch.broadcast_shapes(*[i.shape for i in found])
@@ -439,7 +440,7 @@ LAYOUTS: dict[Any, Layout] = {
     ), _like_the_first),
     **dict.fromkeys((aten.isfinite.default, aten.isinf.default), _finite),
     **dict.fromkeys(RANDOM_FILLS, _of_the_first),
-    **dict.fromkeys((aten.clone.default, aten.conj_physical.default, aten.positive.default), _as_promised),
+    **dict.fromkeys((aten.clone.default, aten.conj_physical.default, aten.positive.default), _as_inferred),
     **dict.fromkeys(SCATTERS, _scattered),
     **dict.fromkeys((
         aten.clamp.default, aten.clamp_min.default, aten.clamp_max.default,

@@ -1,7 +1,7 @@
-"""What a tensor keeps when it is written in place while a graph is traced: its memory layout.
+"""Keeps the memory layout of a tensor that is written in place during tracing.
 
-Functionalization gives a tensor that is written the layout of its new value, and later views of it, which share memory
-or copy depending on strides, would follow that. Here the new value is put into the old layout first.
+Functionalization gives a mutated tensor the layout of its new value, and later views of it, which alias or copy
+depending on strides, would follow that. Here the new value is first put into the old layout.
 """
 from __future__ import annotations
 
@@ -46,25 +46,25 @@ class Written:
 
     def __init__(self) -> None:
         self._bases: dict[int, torch.fx.Node] = {}  # storage -> the node whose value it was made for
-        self._promised: dict[int, torch.Tensor] = {}  # storage -> that value when it was made, with eager's strides
+        self._inferred: dict[int, torch.Tensor] = {}  # storage -> that value when it was made, with eager's strides
         self._expanded: dict[int, torch.fx.Node] = {}  # storage -> a node that may repeat or leave out elements
         self._around: dict[int, torch.fx.Node] = {}  # storage -> a node that reads what its base does not have
         self._written: set[int] = set()
 
     def follow(self, node: torch.fx.Node, value: Any) -> None:
-        """Note whose memory the value of `node` has."""
+        """Record whose memory the value of `node` has."""
         if not isinstance(value, torch.Tensor) or not torch._is_functional_tensor(value):
             return
         storage = _storage(value)
         base = self._bases.setdefault(storage, node)
         if base is node:
             torch._sync(value)
-            self._promised.setdefault(storage, torch._from_functional_tensor(value))
+            self._inferred.setdefault(storage, torch._from_functional_tensor(value))
             return
         varies = _name(node) == "as_strided" and value._has_symbolic_sizes_strides
         if _name(node) in EXPANDING or _name(node) == WINDOWS or varies or repeats(value):
             self._expanded[storage] = node
-        layout = base.meta.get("val", self._promised[storage])
+        layout = base.meta.get("val", self._inferred[storage])
         if _name(node) == "as_strided" and not _fills(layout):
             self._around[storage] = node
             if base.op not in ("placeholder", "get_attr") and not _lies_close(layout):
@@ -72,7 +72,7 @@ class Written:
                 raise EngineUnsupported(f"{node} reads memory around {base}, which is made here")
             if storage in self._written:
                 raise EngineUnsupported(f"{node} reads memory around {base}, which was written")
-            if value.dtype != self._promised[storage].dtype:  # a view in another dtype is a copy of the elements
+            if value.dtype != self._inferred[storage].dtype:  # a view in another dtype is a copy of the elements
                 raise EngineUnsupported(f"{node} reads memory around {base} as {value.dtype}")
 
     def keep_layouts(self, before: list[tuple[torch.fx.Node, int]], values: dict[torch.fx.Node, Any]) -> None:
@@ -89,25 +89,25 @@ class Written:
             if base is not node and storage in self._expanded:
                 how = self._expanded[storage]
                 raise EngineUnsupported(f"{node} is written, which may share elements through {how}")
-            promised = self._promised[storage]
-            if may_repeat(promised):
+            inferred = self._inferred[storage]
+            if may_repeat(inferred):
                 raise EngineUnsupported(f"{base} is written, and several of its elements share memory")
-            _restride(values[base], promised)
+            _restride(values[base], inferred)
             if base is not node:
                 torch._sync(value)  # a view of what has its layout again, whose strides the next view is made by
 
 
-def _restride(value: torch.Tensor, promised: torch.Tensor) -> None:
-    """Give a functional tensor the strides of `promised`."""
+def _restride(value: torch.Tensor, inferred: torch.Tensor) -> None:
+    """Give a functional tensor the strides of `inferred`."""
     torch._sync(value)
     inner = torch._from_functional_tensor(value)
-    wanted, found = _numbers(promised.stride()), _numbers(inner.stride())
-    if _numbers(inner.shape) != _numbers(promised.shape) or wanted == found or inner.dtype != promised.dtype:
+    wanted, found = _numbers(inferred.stride()), _numbers(inner.stride())
+    if _numbers(inner.shape) != _numbers(inferred.shape) or wanted == found or inner.dtype != inferred.dtype:
         return
     torch._disable_functionalization()
     try:
         with torch.no_grad():
-            window = torch.ops.aten.new_empty_strided.default(inner, promised.shape, promised.stride())
+            window = torch.ops.aten.new_empty_strided.default(inner, inferred.shape, inferred.stride())
             kept = torch.ops.aten.copy.default(window, inner)
             torch._functionalize_replace(value, kept)
             torch._functionalize_commit_update(value)
@@ -117,7 +117,7 @@ def _restride(value: torch.Tensor, promised: torch.Tensor) -> None:
 
 
 def _fills(tensor: Any) -> bool:
-    """Whether a tensor is all of its memory, from the start and without gaps."""
+    """Whether a tensor covers its storage, from the start and without gaps."""
     return isinstance(tensor, torch.Tensor) and tensor.is_contiguous() and tensor.storage_offset() == 0
 
 

@@ -1,5 +1,5 @@
-"""What a graph without mutation cannot say and stands beside it: which of the program's results are inputs, views of
-inputs, or what the graph returns; and which inputs are written."""
+"""What a functional graph cannot express: which results are inputs, views of inputs, or outputs of the graph, and which
+inputs are mutated."""
 from __future__ import annotations
 
 from typing import Any
@@ -15,7 +15,7 @@ from ..graphs.functional_graph import (
     FromInput,
     Output,
     ViewOfInput,
-    check_promise,
+    check_view_layout,
     creation,
     is_view,
     pairs_numbers,
@@ -88,11 +88,11 @@ def results_of(
 
 
 def _has_own_symbols(fake: torch.Tensor, base: torch.Tensor) -> bool:
-    """Whether sizes of the program's view are numbers that only data tells: in the engine's graph they are others."""
+    """Whether sizes of the captured view are unbacked: in the engine's graph they are other symbols."""
     if not unbacked_in(fake):
         return False
     if torch._functionalize_has_data_mutation(base):  # type: ignore[attr-defined]
-        raise EngineUnsupported("a view of an input that is written, of a size that only data tells, is returned")
+        raise EngineUnsupported("a view of a mutated input with a data-dependent size is returned")
     return True
 
 
@@ -112,7 +112,7 @@ def _output(
     if base is not None:
         # Not the functional tensor's layout: a view of a mutated input has that of the new value there.
         layout = inner if fake is None or _has_own_symbols(fake, wrapped[base]) else fake
-        check_promise(wrapped[base], inner, layout)
+        check_view_layout(wrapped[base], inner, layout)
         given = captured.inputs[base]
         detached = given.requires_grad and not layout.requires_grad
         differentiable = fake is not None and fake.grad_fn is not None

@@ -1,7 +1,7 @@
-"""The wrapper: Python that allocates buffers, calls kernels and ATen, and returns what the program expects.
+"""The wrapper: Python that allocates buffers, calls kernels and ATen, and returns what the user's code expects.
 
-It is generated as source, line by line with the origins of each line, compiled once, and runs on every call: what can
-be decided now is not left for then. Sizes that vary are read from the inputs on entry.
+It is generated as source, with provenance for each line, compiled once, and runs on every call: whatever can be decided
+at compile time is not left for run time. Dynamic sizes are read from the inputs on entry.
 """
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ class WrapperWriter:
         return any(self.program.buffers[name].role == "input" for name in touched_by(item)[1])
 
     def mark_errors(self, start: int) -> None:
-        """Say of what the lines from `start` on raise (no memory is left, for one) that inputs may hold new values."""
+        """Mark what the lines from `start` on raise (out of memory, say): inputs may hold new values by then."""
         body = [CodeLine(f"    {line.text}", line.origins) for line in self.lines[start:]]
         self.lines[start:] = [CodeLine("    try:"), *body]
         self.line("except Exception as error:")
@@ -142,7 +142,7 @@ class WrapperWriter:
             self.line(f"{', '.join(names)}{',' if len(names) == 1 else ''} = values; values.clear()")
 
     def read_symbols(self) -> None:
-        """A name for each size that varies, read from the inputs."""
+        """A name for each dynamic size, read from the inputs."""
         for symbol, (index, kind, dimension) in self.program.symbols.items():
             owner = self.program.inputs[index]
             read = {"size": f"{owner}.shape[{dimension}]", "stride": f"{owner}.stride()[{dimension}]", "value": owner}
@@ -150,7 +150,7 @@ class WrapperWriter:
             self.scalar(symbol)
 
     def scalar(self, symbol: sympy.Symbol) -> None:
-        """Put a float that varies where kernels load it from, if one does."""
+        """Store a dynamic float where kernels load it from, if one does."""
         buffer = self.program.buffers.get(scalar_buffer(symbol))
         if buffer is not None and self._is_read(buffer.name):
             self.line(f"{buffer.name} = {self.empty(buffer)}.fill_({symbol})")
@@ -159,7 +159,7 @@ class WrapperWriter:
         return any(name in signature.buffers for signature in self.signatures.values())
 
     def tangents(self) -> None:
-        """Gradients from outside in the layout that kernels were generated for; None is zeros."""
+        """Tangents in the layout that kernels were generated for; None is zeros."""
         if self.aten.first_tangent is None:
             return
         for name in self.program.inputs[self.aten.first_tangent :]:
@@ -192,9 +192,9 @@ class WrapperWriter:
             self.line(f"del {', '.join(between)}")
 
     def numbers_sent(self, group: Group, signature: KernelSignature, origins: tuple[str, ...]) -> dict[str, str]:
-        """Send numbers on the CPU to the GPU where a kernel there reads them; how they are called there.
+        """Copy CPU scalars to the GPU where a kernel there reads them; returns their names there.
 
-        What a table holds travels with the table.
+        Scalars in a table are copied with the table.
         """
         names: dict[str, str] = {}
         for name in signature.buffers if group.device.type != "cpu" and not isinstance(group, Foreach) else ():
@@ -259,7 +259,7 @@ class WrapperWriter:
         return self.bind(value, type(value).__name__.lower())
 
     def extern(self, call: ExternCall) -> None:
-        """Call ATen; results whose strides are not those promised are copied."""
+        """Call ATen; results whose strides differ from the fake's are copied."""
         for view in _views((call.args, call.kwargs)):
             self.allocate(view.buffer, ())
         function = self.bind(runtime.callable_of(call.target), str(call.target).replace(".", "_"))
@@ -347,7 +347,7 @@ class WrapperWriter:
         return self.argument(value)
 
     def gradient(self, number: int, output: Output, text: str) -> str:
-        """A gradient that whoever gets it may keep as its own: no other window on memory that is used elsewhere.
+        """A gradient that its receiver may keep: not a window on memory that is used elsewhere.
 
         The same object twice is fine: autograd counts references. A window on a tangent is what eager returns.
         """
@@ -363,7 +363,7 @@ class WrapperWriter:
         return text
 
     def owned(self, name: str) -> str:
-        """The buffer, or a copy of a constant: the program may write to it, and the next call needs it whole."""
+        """The buffer, or a copy of a constant: the caller may write to it, and the next call needs it unchanged."""
         if name not in self.program.constants:
             return name
         copy = f"own_{name}"
@@ -412,7 +412,7 @@ class WrapperWriter:
 
 
 def _is_ours(output: Output) -> bool:
-    return isinstance(output, FromGraph) and output.ours
+    return isinstance(output, FromGraph) and output.saved
 
 
 def _symbolic(value: Any) -> sympy.Expr:

@@ -1,8 +1,8 @@
-"""Compiled graphs kept on disk: a second process runs what the first one compiled, without compiling.
+"""The graph cache: compiled graphs on disk, so that a second process runs what the first one compiled.
 
-Walk: `key.py` (the name of a compilation, a hash of all that it depends on, with `lazy_tensors.py` and `state.py`),
-`parts.py` (a compiled graph as data, and back), `disk.py` (the files). What is not kept says why: a decision of kind
-"cache". A run that records does not read the cache, since a recording shows every stage.
+Read `key.py` (the key: a hash of everything that a compilation depends on, with `values.py` and `state.py`), `parts.py`
+(a compiled graph as data, and back), `sizes.py` (guards that compiling added) and `disk.py` (the files). Why a graph is
+not cached is a decision of kind "cache". A recorded run does not use the cache, since a recording shows every stage.
 """
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from .parts import MakeParts, Parts, call_of, decode, encode
 from .values import Uncacheable
 
 Compile = Callable[[Captured, CompileContext, Callable[[MakeParts], None]], Compiled]
-"""The compiler; it hands the description of a graph that it has compiled to its last argument."""
+"""The compiler; it passes the description of a compiled graph to its last argument."""
 
 
 def load_or_compile(captured: Captured, context: CompileContext, compiler: Callable[[], Compile]) -> Compiled:
     """The compiled form of `captured`, from disk where this machine has compiled the same before.
 
-    `compiler()` loads the compiler, which a graph from disk does without.
+    `compiler()` imports the compiler, which a graph from disk does not need.
     """
     with context.timed("cache"):
         try:
@@ -38,10 +38,10 @@ def load_or_compile(captured: Captured, context: CompileContext, compiler: Calla
         except Uncacheable as reason:
             _say_why(str(reason), context)
             key, found = "", None
-        except Exception as error:  # of ours, or of a torch that is not the one known
+        except Exception as error:  # a fault of ptdebug, or an unknown version of torch
             if came_from_outside(error):
                 raise
-            context.notes.append(f"a graph has no key for the cache on disk: {type(error).__name__}: {error}")
+            context.notes.append(f"no cache key for a graph: {type(error).__name__}: {error}")
             key, found = "", None
     if found is not None:
         return found
@@ -64,7 +64,7 @@ def _loaded(key: str, captured: Captured, context: CompileContext) -> Compiled |
         parts = decode(content)
         call = _callable(parts, captured, context)
         return call if sizes.assume(captured, parts.conditions) else None
-    except CannotBuild:  # which compiling says better
+    except CannotBuild:  # compiling reports it better
         return None
     except disk.Damaged as damaged:
         context.notes.append(str(damaged))
@@ -72,7 +72,7 @@ def _loaded(key: str, captured: Captured, context: CompileContext) -> Compiled |
         if came_from_outside(error):
             raise
         disk.remove(key)
-        context.notes.append(f"a graph kept on disk cannot be used and is made again: {type(error).__name__}: {error}")
+        context.notes.append(f"a cached graph cannot be used and is compiled again: {type(error).__name__}: {error}")
     return None
 
 
@@ -96,8 +96,8 @@ def _keep(key: str, make: MakeParts, conditions: tuple[str, ...], context: Compi
     except Uncacheable as reason:
         _say_why(str(reason), context)
     except OSError as error:
-        context.notes.append(f"a graph is not kept on disk: {error}")
+        context.notes.append(f"a graph is not cached: {error}")
 
 
 def _say_why(reason: str, context: CompileContext) -> None:
-    context.decide("cache", "graph", ("compile",), "compile", f"not from disk, nor kept there: {reason}")
+    context.decide("cache", "graph", ("compile",), "compile", f"graph cache off: {reason}")

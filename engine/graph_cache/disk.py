@@ -1,7 +1,7 @@
-"""The files of the cache: one for each key, checked when read, written whole or not at all, the longest unused removed.
+"""The files of the cache: one for each key, checksummed, written atomically, evicted least recently used first.
 
-A file is a checksum and what it is of. It is written under a temporary name and renamed, so that processes may write
-the same entry at once, and one that is killed leaves nothing that another could read.
+A file is a checksum and its content. It is written under a temporary name and renamed, so that processes may write the
+same entry at once, and one that is killed leaves nothing that another could read.
 """
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def read(key: str) -> bytes | None:
     mark_used(path)
     if hashlib.sha256(content[32:]).digest() != content[:32]:
         path.unlink(missing_ok=True)
-        raise Damaged(f"{path} was damaged and is made again")
+        raise Damaged(f"{path} was damaged and is compiled again")
     return content[32:]
 
 

@@ -1,9 +1,9 @@
-"""The name of a compilation: a hash of everything that its result depends on.
+"""The cache key of a compilation: a hash of everything that its result depends on.
 
-The graph: each node with what it calls, its arguments, and what is known of its result. The inputs: layout, gradients,
-which of them share memory. Then sizes that vary, the settings of torch, this machine, and our own code (`state.py`).
+The graph: each node with its target, its arguments, and the metadata of its result. The inputs: layout, gradients,
+which of them alias. Then dynamic sizes, the settings of torch, this machine, and ptdebug's own sources (`state.py`).
 
-Left out on purpose are the lines of the program that nodes come from: they are in comments of generated code, and in
+Left out on purpose are the user's source lines that nodes come from: they appear in comments of generated code, and in
 recordings, which are not made from what is cached.
 """
 from __future__ import annotations
@@ -33,9 +33,9 @@ def key_of(captured: Captured, context: CompileContext) -> str:
     if os.environ.get(SWITCH) == "0":
         raise Uncacheable(f"{SWITCH}=0")
     if context.recording:
-        raise Uncacheable("a recording shows every stage")
+        raise Uncacheable("a recorded run compiles everything")
     if context.overrides or context.target:
-        raise Uncacheable("decisions are forced, or another target is described")
+        raise Uncacheable("decisions are overridden, or another target is recorded")
     parts = [state.of_installation(), state.of_process(), str(context.memory_budget), *_graph(captured.module)]
     if context.freezing:  # which depends on what is a parameter
         parts += ["freezing", *captured.input_names]
@@ -85,6 +85,6 @@ def _attribute(module: torch.fx.GraphModule, path: str) -> Any:
 def _inputs(inputs: tuple[Any, ...]) -> list[str]:
     tensors = [value for value in inputs if isinstance(value, torch.Tensor)]
     if any(tensor.device.type != "cpu" for tensor in tensors):
-        raise Uncacheable("a graph that does not run on the CPU alone")
+        raise Uncacheable("the graph does not run on the CPU alone")
     bases = [fake_tensor(base) if (base := value._base) is not None else "" for value in tensors]
     return [*map(text_of, inputs), memory_of(tensors), *bases]

@@ -1,7 +1,8 @@
 """A compiled graph as data: what must be kept to run it again, and how that becomes callable.
 
-Text and plain facts only. What the wrapper's names stand for is written as a reference (an operator by its name, a
-tensor by its elements); kernels come from the C++ file, which is found built or built again (`../build.py`).
+Text and plain data only. The objects that a wrapper's names refer to are stored as references (an operator by its name,
+a tensor by its elements); kernels come from the C++ file, which is found built or built again
+(`../toolchain/cpp_build.py`).
 """
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from typing import Any, Protocol
 import torch
 
 from ...dependencies import msgspec
-from ..aot.autograd.function import NodeFacts
+from ..aot.autograd.function import AutogradMetadata
 from ..codegen.cpp_wrapper.load import load as load_native
 from ..codegen.cpp_wrapper.state import Native
 from ..graphs.functional_graph import LAZY_VIEWS
@@ -24,7 +25,7 @@ CONSTANTS_LIMIT = 16 << 20  # bytes of the tensors that one wrapper holds
 
 
 class Reference(msgspec.Struct, frozen=True):
-    """What a name of a wrapper stands for: "operator" NAME, "device" NAME, "view" (a key of LAZY_VIEWS), "nodes" (names
+    """What a name of a wrapper refers to: "operator" NAME, "device" NAME, "view" (a key of LAZY_VIEWS), "nodes" (names
     of nodes, for messages), "tensor" (its dtype, and `content`), "number" (a complex one)."""
 
     kind: str
@@ -64,7 +65,7 @@ class Parts(msgspec.Struct, frozen=True):
     entry: EntryFacts | None = None
     backward: Half | None = None
     outside: Half | None = None
-    node: NodeFacts | None = None
+    node: AutogradMetadata | None = None
     conditions: tuple[str, ...] = ()
     folding: FoldingPart | None = None
 
@@ -89,7 +90,7 @@ def _from_text(kind: type, text: Any) -> Any:
 
 # ---- wrappers --------------------------------------------------------------------------------------------------------
 class Source(Protocol):
-    """A wrapper's text, and what its names stand for (see `../wrapper.py`)."""
+    """A wrapper's text, and the objects that its names refer to (see `../codegen/wrapper.py`)."""
 
     @property
     def text(self) -> str: ...
@@ -106,7 +107,7 @@ def half_of(
     own = {name: value for name, value in wrapper.names.items() if name not in STANDARD and name not in kernels}
     found = {name: _reference(value, wrapper.operators.get(name)) for name, value in own.items()}
     if sum(len(reference.content) for reference in found.values()) > CONSTANTS_LIMIT:
-        raise Uncacheable("the graph holds large tensors")
+        raise Uncacheable("the graph contains large tensors")
     return Half(wrapper.text, found, source, kernels, native)
 
 
@@ -126,16 +127,16 @@ def _reference(value: Any, operator: str | None) -> Reference:
     lazy = next((kind for kind, view in LAZY_VIEWS.items() if view is value), None)
     if lazy is not None:
         return Reference("view", lazy)
-    raise Uncacheable(f"the wrapper holds a value of type {type(value).__qualname__}")
+    raise Uncacheable(f"the wrapper refers to a value of type {type(value).__qualname__}")
 
 
 def _tensor(value: torch.Tensor) -> Reference:
     plain = type(value) is torch.Tensor and value.device.type == "cpu" and value.layout is torch.strided
     if not plain or value.is_quantized or value.is_conj() or value.is_neg() or value.requires_grad:
-        raise Uncacheable("the wrapper holds a tensor that is more than memory with strides")
+        raise Uncacheable("the wrapper refers to a tensor that is not strided")
     order = sorted(range(value.dim()), key=lambda i: (value.stride()[i], value.shape[i]), reverse=True)
     if not value.permute(order).is_contiguous():
-        raise Uncacheable("the wrapper holds a tensor with holes in its memory")
+        raise Uncacheable("the wrapper refers to a tensor that is not dense")
     name = str(value.dtype).removeprefix("torch.")
     return Reference("tensor", name, size=tuple(value.shape), stride=tuple(value.stride()), content=bytes_of(value))
 

@@ -1,6 +1,6 @@
-"""Conditions on sizes that vary: compiling a graph may ask about them, and each answer is a guard of the frame.
+"""Conditions on dynamic sizes: compiling a graph may evaluate them, and each answer becomes a guard of the frame.
 
-A graph that is loaded asks nothing. So what compiling it asked is kept, and asked again.
+A graph loaded from disk evaluates nothing. So the conditions are kept with it, and evaluated again.
 """
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What a compilation depends on besides its graph: torch and its settings, this machine, our own code, known sizes."""
+"""What a compilation depends on besides its graph: torch and its settings, this machine, ptdebug's sources, known
+sizes."""
 from __future__ import annotations
 
 import functools
@@ -15,7 +16,7 @@ from ..toolchain.cpp_build import cpu_features
 from .values import Uncacheable
 
 ROOMS = ("artifacts", "engine", "tracer")
-"""Our own code that a compiled graph depends on."""
+"""ptdebug's own code that a compiled graph depends on."""
 
 _GETTER = re.compile(
     r"_get_\w*(enabled|deterministic|_allow_\w+|precision|_backend|_order|_only|_algorithms|_memory|_benchmark|"
@@ -26,7 +27,7 @@ _ENVIRONMENT = re.compile(r"(ATEN|MKL|DNNL|ONEDNN|OMP|KMP|GOMP|TORCH|PYTORCH)_(?
 
 @functools.cache
 def of_installation() -> str:
-    """What stays while the process lives: versions, the machine, our own sources."""
+    """What is constant in a process: versions, the machine, ptdebug's sources."""
     return "\n".join((torch.__version__, str(torch.version.git_version), cpu_features(), _sources()))
 
 
@@ -54,7 +55,7 @@ def of_process() -> str:
     if _functorch.get_dynamic_layer_stack_depth() or torch._C._len_torch_dispatch_stack():
         raise Uncacheable("a transform or a dispatch mode is active")
     if torch._C._len_torch_function_stack():  # a default device is one, too
-        raise Uncacheable("a mode of the program's own is active")
+        raise Uncacheable("a user-defined torch function mode is active")
     settings: list[Any] = [(name, _asked(getattr(torch._C, name))) for name in _getters()]
     settings += [
         torch.get_num_threads(), torch.get_default_dtype(), torch._C._get_default_device(),
@@ -89,7 +90,7 @@ def of_sizes(env: Any) -> str:
 
     hints = env.backed_var_to_val
     if env.deferred_runtime_asserts or any(symbol not in hints for symbol in env.var_to_range):
-        raise Uncacheable("a size that is known only when the graph runs")
+        raise Uncacheable("a size is data-dependent")
     symbols = sorted(env.var_to_range, key=str)
     return repr((
         [(str(s), sorted(s.assumptions0.items()), srepr(hints[s]), _range(env.var_to_range[s])) for s in symbols],

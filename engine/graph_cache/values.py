@@ -1,7 +1,7 @@
-"""Values of a captured graph as text, so that different values have different texts.
+"""Values of a captured graph as strings, so that different values have different strings.
 
-Each text starts with its kind and says where it ends (by its length, or by brackets around parts that do), so texts
-can be put one after the other. What has no entry in the tables is refused: a graph with it is not cached.
+Each string starts with its kind and is self-delimiting (by its length, or by brackets around parts that are), so
+strings can be concatenated. What has no entry in the tables is refused: a graph with it is not cached.
 """
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ CONSTANT_LIMIT = 16 << 20  # bytes of one tensor that a graph holds
 
 
 class Uncacheable(Exception):
-    """This graph is not kept on disk; the message says what is in the way."""
+    """This graph is not cached; the message says why."""
 
 
 NAMESPACES = frozenset(("aten", "prims", "prim", "mkldnn", "mkl", "onednn", "quantized", "ptdebug"))
-"""Operators of torch itself and of ours: their meaning goes with a version, where a program's own may change."""
+"""Operators of torch and of ptdebug: their meaning is fixed by a version, where user-defined ones may change."""
 
 
 def text_of(value: Any) -> str:
@@ -69,7 +69,7 @@ def _node(value: torch.fx.Node) -> str:
 
 
 def fake_tensor(value: torch.Tensor) -> str:
-    """What is known of a tensor that stands for one of the program, but for its memory (see `memory_of`)."""
+    """The metadata of a fake tensor, but for its memory (see `memory_of`)."""
     if type(value) is not FakeTensor:
         raise Uncacheable(f"a tensor of type {type(value).__qualname__}")
     if value.layout is not torch.strided or value.is_quantized or value.is_nested:
@@ -104,11 +104,11 @@ def memory_of(tensors: list[torch.Tensor]) -> str:
 def constant(value: Any) -> str:
     """The content of a tensor that the graph holds."""
     if type(value) not in (torch.Tensor, torch.nn.Parameter) or value.device.type != "cpu" or value.is_sparse:
-        raise Uncacheable(f"the graph holds a value of type {type(value).__qualname__}")
+        raise Uncacheable(f"the graph contains a value of type {type(value).__qualname__}")
     if value.layout is not torch.strided or value.is_quantized or value.is_conj() or value.is_neg():
-        raise Uncacheable("the graph holds a tensor that is more than memory with strides")
+        raise Uncacheable("the graph contains a tensor that is not strided")
     if value.numel() * value.itemsize > CONSTANT_LIMIT:
-        raise Uncacheable("the graph holds a large tensor")
+        raise Uncacheable("the graph contains a large tensor")
     content = hashlib.sha256(bytes_of(value)).hexdigest()
     return f"c({value.dtype}{_items(tuple(value.shape))}{_items(value.stride())}{value.requires_grad} {content})"
 
@@ -126,15 +126,15 @@ _PLACES: Mapping[str, Any] = {
     **{f"torch._C.{name}": getattr(torch._C, name) for name in ("_nn", "_linalg", "_fft", "_special")},
     "operator": operator, "math": math, "builtins": builtins,
 }
-"""Where functions written in C stand, which do not know their own place."""
+"""Modules of functions written in C, which do not know their own module."""
 
 _LIBRARIES = ("torch", "operator", "_operator", "math", "builtins", "ptdebug")
-"""Packages whose versions are in the key, and our own, whose sources are."""
+"""Packages whose versions are in the key, and ptdebug, whose sources are."""
 
 
 def target(value: Any) -> str:
-    """The text of what a node calls: the place where exactly this function is found. Only functions of torch, of Python
-    itself and of ours have one, whose meaning goes with a version; others may change while their name stays."""
+    """The text of what a node calls: the qualified name under which exactly this function is found. Only functions of
+    torch, of Python itself and of ptdebug have one, since a version fixes their meaning; others may change."""
     if isinstance(value, torch._ops.OpOverload):
         if value.namespace not in NAMESPACES:
             raise Uncacheable(f"the custom operator {value}")

@@ -1,4 +1,4 @@
-"""Which nodes share memory with what the program gets to see."""
+"""Which nodes share memory with inputs and outputs of the graph."""
 from __future__ import annotations
 
 import operator
@@ -9,7 +9,7 @@ import torch.fx
 from .autograd_graphs import BACKWARD, FORWARD
 
 _VIEWS_HERE = frozenset((torch.ops.aten._unsafe_view.default, torch.ops.aten.reshape.default))
-"""Views for us, whatever their schemas say: `reshape` that copies is a clone and an `_unsafe_view` of it."""
+"""Views in this graph, whatever their schemas say: a `reshape` that copies is a clone and an `_unsafe_view` of it."""
 
 
 def returns_alias(node: torch.fx.Node) -> bool:
@@ -49,7 +49,7 @@ def inputs_reach(graph: torch.fx.Graph) -> set[torch.fx.Node]:
 
 
 def kept(node: torch.fx.Node) -> bool:
-    """Whether eager keeps the value of a node of the forward: the backward reads it, or a view of it."""
+    """Whether eager saves the value of a node of the forward: the backward reads it, or a view of it."""
     readers = [node] if node.meta.get("phase") == FORWARD else []
     for reader in readers:
         if any(user.meta.get("phase") == BACKWARD for user in reader.users):

@@ -1,4 +1,4 @@
-"""What flows between the steps of training: one joint graph, then a forward and a backward."""
+"""The data types of training: one joint graph, then a forward and a backward."""
 from __future__ import annotations
 
 from dataclasses import dataclass, field
@@ -90,7 +90,7 @@ class Partitioned:
 
     `forward.outputs` are the graph outputs of the joint graph's forward as they are (no views, no copied inputs), and
     after them the values of `saved` in order: tensors first, then sizes (Constant with a SymInt or SymFloat); last come
-    `numbers`, which only data tells and the program gets (names of symbols). `backward` takes the values of `saved`,
+    `numbers`, unbacked symbols that the caller needs (by name). `backward` takes the values of `saved`,
     then the tangents, and returns the gradients; it mutates nothing. Node names are those of the joint graph, in both.
     No saved value is an input that the forward changes.
     """

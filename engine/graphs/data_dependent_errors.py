@@ -1,6 +1,6 @@
-"""Operators that raise for some data: an index out of range, a divisor that is zero, a matrix that has no inverse.
+"""Operators that raise for some values of their inputs: an index out of range, a zero divisor, a singular matrix.
 
-What they look at must be looked at, even where nobody reads what they give: the program would have raised.
+They must run even when nobody uses their result, since eager would have raised.
 """
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ RAISING = (
     "index", "gather", "scatter", "take", "embedding", "nll_loss", "_linalg", "linalg", "cholesky", "_assert",
     "multinomial", "bernoulli", "normal", "poisson", "floor_divide", "remainder", "fmod", "div", "_local_scalar_dense",
 )
-"""Beginnings of the names of more library calls that may raise for some data; whether they run is told otherwise."""
+"""Beginnings of the names of more library calls that may raise for some data; whether they must run is decided
+elsewhere."""
 
 LOOKUPS = frozenset("index index_put".split())
 DIVISIONS = frozenset("div floor_divide remainder fmod".split())

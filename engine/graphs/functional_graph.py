@@ -1,7 +1,7 @@
-"""What a functional graph is: the captured graph it is made from, its inputs, and where each result comes from.
+"""What a functional graph is: the captured graph it was made from, its inputs, and where each result comes from.
 
-What a compiled graph needs to know when it is loaded from disk is here and in what stands beside it, without the
-compiler (`aten_graph.py` makes these graphs).
+Everything that a compiled graph needs to know when it is loaded from disk is in this folder; `aot/aten_graph.py`, which
+makes these graphs, is not needed then.
 """
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ PARTS = {
     torch.ops.aten.slice_scatter.default: torch.ops.aten.slice.Tensor,
     torch.ops.aten.select_scatter.default: torch.ops.aten.select.int,
 }
-"""What writes a window into a tensor, and the view that is the window: both take the same numbers."""
+"""Operators that write a window into a tensor, and the view that reads it: both take the same arguments."""
 
 LAZY_VIEWS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {"conj": torch._conj, "neg": torch._neg_view}
-"""Views whose elements are computed when somebody reads them; each undoes itself."""
+"""Lazy views, whose elements are computed when they are read; each is its own inverse."""
 
 
 @dataclass(frozen=True)
@@ -92,24 +92,24 @@ def creation(fake: torch.Tensor | None, recorded: bool, base: torch.Tensor | Non
     return kind if kind in ("DEFAULT", "MULTI_OUTPUT_NODE", "NO_GRAD_MODE") else ""
 
 
-def check_promise(base: torch.Tensor, view: torch.Tensor, promised: torch.Tensor) -> None:
-    """Raises EngineUnsupported where `view`, of an input, lies elsewhere in it than the program was told: torch's
+def check_view_layout(base: torch.Tensor, view: torch.Tensor, inferred: torch.Tensor) -> None:
+    """Raises EngineUnsupported where `view`, of an input, has another offset or strides than at capture: torch's
     Python form of an operator copied what eager gives back. That of an input that is written has the layout of its new
     value."""
-    if not torch._functionalize_has_data_mutation(base) and not same_places(view, promised):  # type: ignore[attr-defined]
-        raise EngineUnsupported("a view of an input lies elsewhere than a fake tensor promised")
+    if not torch._functionalize_has_data_mutation(base) and not same_places(view, inferred):  # type: ignore[attr-defined]
+        raise EngineUnsupported("a view of an input has another offset or strides than its fake tensor")
 
 
 @dataclass(frozen=True)
 class FromGraph:
     """The result is output `index` of the ATen graph.
 
-    The program gets an object of its own for each result; one that is `ours` (kept for the backward) need not be.
+    Each result of the user's function is a separate object; one that is `saved` for the backward need not be.
     `lazily` is "conj" or "neg" where the program's result is a view that conjugates or negates the output.
     """
 
     index: int
-    ours: bool = False
+    saved: bool = False
     lazily: str = ""
 
 
@@ -142,10 +142,10 @@ class AtenGraph:
 
     `mutations` maps graph output index to input index; `outputs` has one entry for each output of the captured graph.
 
-    Of a backward, the inputs from `first_tangent` on are gradients that come from outside: at run time one may be None,
-    for zeros, or have other strides. Its inputs come in a list, which it empties: what is dead is freed at once.
+    Of a backward, the inputs from `first_tangent` on are tangents, from outside: at run time one may be None (zeros) or
+    have other strides. Its inputs come in a list, which it empties: what is dead is freed at once.
 
-    `folding` makes further inputs, after the captured graph's, from frozen ones (see `freezing/`).
+    `folding` computes further inputs, after the captured graph's, from frozen ones (see `freezing/`).
 
     `uncounted` are the mutated inputs that are written as `x.data`: autograd, which counts writes, is not to know.
     `further` are those that it sees written more than once, each as often again.
@@ -176,7 +176,7 @@ def fake_mode_of(captured: Captured) -> FakeTensorMode:
 
 
 def pairs_numbers(base: torch.dtype, view: torch.dtype) -> bool:
-    """Whether one of the dtypes is the other's pairs: complex numbers seen as reals, or reals as complex numbers."""
+    """Whether the view is between complex numbers and pairs of reals."""
     return base.is_complex != view.is_complex and (base.to_real() if base.is_complex else base) == (
         view.to_real() if view.is_complex else view
     )

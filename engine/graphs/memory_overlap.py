@@ -1,4 +1,5 @@
-"""Whether elements of a tensor share memory: what must not be written by a kernel, and what new memory never copies."""
+"""Whether elements of a tensor overlap in memory: kernels must not write such a tensor, and new memory never copies
+it."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -10,7 +11,7 @@ from .unbacked import unbacked_in
 
 
 def overlapping(sizes: Sequence[Any], strides: Sequence[Any]) -> bool:
-    """Whether elements may share memory: a step in one dimension may land on what smaller steps reach.
+    """Whether elements may overlap: a step in one dimension may land on what smaller steps reach.
 
     Sizes and strides are integers or symbols. Of those that are symbols only a stride of 0 is known to share memory; a
     symbolic size counts as larger than one. Nothing overlaps where a size is 0.
@@ -29,13 +30,13 @@ def overlapping(sizes: Sequence[Any], strides: Sequence[Any]) -> bool:
 
 
 def repeats(tensor: torch.Tensor) -> bool:
-    """Whether elements of a tensor may share memory, as `overlapping` tells it of its sizes and strides."""
+    """Whether elements of a tensor may overlap: `overlapping` of its sizes and strides."""
     return overlapping(tensor.shape, tensor.stride())
 
 
 def may_repeat(tensor: torch.Tensor) -> bool:
-    """Whether elements of a fake tensor share memory at the sizes at hand; that they do not is a guard on sizes that
-    vary (of those that only data tells, as `repeats`).
+    """Whether elements of a fake tensor share memory at the sizes at hand; that they do not is a guard on dynamic
+    sizes (for unbacked ones, as `repeats`).
 
     In any order of the dimensions it is enough that each step is longer than what those before it reach.
     """
@@ -54,8 +55,8 @@ def may_repeat(tensor: torch.Tensor) -> bool:
 
 
 def same_places(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Whether two fake views of one memory have the same elements at the sizes at hand. What only data tells is not
-    compared."""
+    """Whether two fake views of one memory have the same elements at the current sizes. Unbacked
+    sizes are not compared."""
     if unbacked_in([one, other]) or 0 in map(_at_hand, one.shape):
         return True
     return _steps(one) == _steps(other)

@@ -1,7 +1,7 @@
-"""Random fills in place (`x.bernoulli_(p)`, a dropout's noise), which a graph holds in functional form.
+"""In-place random fills (`x.bernoulli_(p)`, dropout masks), which a graph holds in functional form.
 
-A fill gives numbers to memory in an order that follows the strides of the tensor; its functional form knows no strides
-but those that it chooses. So what is called is the fill itself, on new memory with the strides of the first argument.
+A fill assigns numbers in the order of the tensor's strides, and the functional form would choose strides of its own. So
+the fill itself is called, on new memory with the strides of the first argument.
 """
 from __future__ import annotations
 

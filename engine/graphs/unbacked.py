@@ -1,6 +1,6 @@
-"""Numbers and sizes that only data tells: which operator of a graph defines each, and where it is read at run time.
+"""Unbacked symbols (data-dependent numbers and sizes): which operator of a graph defines each, and where it is read.
 
-ShapeEnv calls them unbacked symbols (u0, zuf0): `.item()` gives one, `nonzero` makes a result with one in its sizes.
+ShapeEnv names them u0, zuf0: `.item()` returns one, and `nonzero` has one in the size of its result.
 """
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch.utils._sympy.symbol import SymT, symbol_is_type
 
 
 def is_unbacked(symbol: sympy.Symbol) -> bool:
-    """Whether only data tells the value of `symbol`."""
+    """Whether `symbol` is unbacked (data-dependent)."""
     return symbol_is_type(symbol, (SymT.UNBACKED_INT, SymT.UNBACKED_FLOAT))
 
 
@@ -25,7 +25,7 @@ def unbacked_in(value: Any) -> set[sympy.Symbol]:
 
 def _expressions(value: Any) -> Iterator[sympy.Basic]:
     if isinstance(value, torch.Tensor):
-        if not value._has_symbolic_sizes_strides:  # most tensors of most graphs: asked for each node by each pass
+        if not value._has_symbolic_sizes_strides:  # most tensors of most graphs: checked for each node by each pass
             return
         for number in (*value.size(), *value.stride()):
             yield from _expressions(number)
@@ -39,7 +39,7 @@ def _expressions(value: Any) -> Iterator[sympy.Basic]:
 
 
 def needed(nodes: Iterable[torch.fx.Node]) -> set[sympy.Symbol]:
-    """The unbacked symbols that arguments of `nodes` mention: who defines them cannot be dropped."""
+    """The unbacked symbols in arguments of `nodes`: the nodes that define them cannot be dropped."""
     found: set[sympy.Symbol] = set()
     for node in nodes:
         for argument in (*node.args, *node.kwargs.values()):

@@ -1,4 +1,4 @@
-"""Python that the engine has written: its text, line by line with origins, and what its names stand for."""
+"""Generated Python: its text, line by line with provenance, and the objects that its names refer to."""
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from ...artifacts.records import CodeLine, Wrapper
 
 @dataclass(frozen=True)
 class WrapperSource:
-    """The wrapper's text with origins, and the objects that its names stand for.
+    """The wrapper's text with provenance, and the objects that its names refer to.
 
     `operators` says which of the names are operators of ATen ("aten.mm.default").
     """
@@ -31,8 +31,8 @@ class WrapperSource:
 
 @dataclass(frozen=True)
 class Folding:
-    """How further inputs of a graph are made from frozen ones: Python that defines `call(*frozen) -> values`, and the
-    positions of its arguments among the inputs of the captured graph (see `freezing/`)."""
+    """How further inputs of a graph are computed from frozen ones: Python that defines `call(*frozen) -> values`, and
+    the positions of its arguments among the inputs of the captured graph (see `freezing/`)."""
 
     source: WrapperSource
     positions: tuple[int, ...]

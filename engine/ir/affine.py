@@ -1,9 +1,9 @@
-"""Index expressions while a lowering runs: linear forms over axes, fast, with the rewrites that views need.
+"""Index expressions during lowering: linear forms over axes, with the simplifications that views need.
 
-SymPy is what the loop IR stores, but building and simplifying SymPy expressions costs tens of microseconds each, and a
-view of a view of a view needs many. A `Linear` is a sum of `coefficient * atom` plus a constant; an atom is an axis, an
-indirect value, or the quotient or remainder of a linear form. Every atom knows its bounds, so `(1024*i + r) // 1024`
-with 0 <= r < 1024 is `i` at once. Sizes are Python ints, or SymPy expressions over size symbols where dynamic.
+The loop IR stores SymPy, but building and simplifying a SymPy expression costs tens of microseconds, and a view of a
+view of a view needs many. A `Linear` is a sum of `coefficient * atom` plus a constant; an atom is an axis, an indirect
+value, or the quotient or remainder of a linear form. Every atom has bounds, so `(1024*i + r) // 1024` with 0 <= r <
+1024 simplifies to `i` at once. Sizes are Python ints, or SymPy expressions over size symbols where dynamic.
 """
 from __future__ import annotations
 
@@ -63,7 +63,8 @@ def product(sizes: Iterable[Size]) -> Size:
 
 
 def sizes(numbers: Sequence[Any]) -> tuple[Size, ...]:
-    """Sizes or strides of a fake tensor as ints and expressions; what a guard says is 0 or 1 is that number."""
+    """Sizes or strides of a fake tensor as ints and expressions; a symbol that a guard fixes to 0 or 1 is that
+    number."""
     return tuple([n if type(n) is int else _small(n) for n in numbers])
 
 
@@ -88,7 +89,7 @@ def contiguous_strides(sizes: Sequence[Size]) -> tuple[Size, ...]:
 
 
 def stored_strides(sizes: Sequence[Size], strides: Sequence[Size]) -> tuple[Size, ...]:
-    """`strides` for new memory: row-major ones in their place where elements would share memory."""
+    """`strides` for new memory: row-major ones instead where elements would overlap."""
     return contiguous_strides(sizes) if overlapping(sizes, strides) else tuple(strides)
 
 

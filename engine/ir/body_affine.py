@@ -24,7 +24,7 @@ def _axes_environment(axes: tuple[Axis, ...]) -> dict[sympy.Symbol, Linear]:
 
 
 def environment(body: LoopBody) -> Environment:
-    """What the symbols of a body's index expressions stand for: its axes and its indirect values."""
+    """What the symbols of a body's index expressions represent: its axes and its indirect values."""
     known = _axes_environment(body.axes + body.reduction_axes)
     found = {axis_symbol(s.name): indirect(s.name, size(s.bound)) for s in body.statements if s.op == "indirect"}
     return {**known, **found} if found else known
@@ -105,7 +105,7 @@ def static(extent: sympy.Expr) -> int | None:
 
 
 def coefficient(form: Linear, symbol: sympy.Symbol) -> Size:
-    """The factor of an axis in a form (0 where absent); None where the axis hides in a quotient or remainder."""
+    """The factor of an axis in a form (0 where absent); None where the axis is inside of a quotient or remainder."""
     total: Size = 0
     for atom, factor in form.terms.items():
         if atom.kind == "axis":

@@ -1,7 +1,8 @@
-"""The reference interpreter of the loop IR: each statement is one torch operation over the body's whole index space.
+"""The reference interpreter of the loop IR: each statement is one torch operation over the body's whole iteration
+space.
 
-It is what the loop IR means: code generators are tested against it, and a replay runs it as a rung of its ladder. It
-runs on any device that torch knows, slowly.
+It defines what the loop IR means: code generators are tested against it, and replay uses it as one step of its ladder.
+It runs on any device of torch, slowly.
 """
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ ELEMENTWISE: dict[str, Callable[..., torch.Tensor]] = {
 
 
 def _fmod(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """As C has it: torch's vectors on a CPU give NaN where the quotient overflows."""
+    """As in C: torch's vectorized kernels on a CPU return NaN where the quotient overflows."""
     if not a.is_floating_point() or a.device.type != "cpu":
         return torch.fmod(a, b)
     with np.errstate(invalid="ignore"):
@@ -49,7 +50,7 @@ def _fmod(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 
 
 def _fma(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> torch.Tensor:
-    """a * b + c, rounded once: of doubles, as x86's extended precision has it."""
+    """a * b + c, rounded once: of doubles, in x86's extended precision."""
     if a.dtype is not torch.float64 or a.device.type != "cpu":
         return (a.double() * b.double() + c.double()).to(a.dtype)
     with np.errstate(all="ignore"):
@@ -140,7 +141,7 @@ def resolve(value: Any, memory: Mapping[str, torch.Tensor], symbols: Mapping[sym
 
 
 def call(step: ExternCall, memory: dict[str, torch.Tensor], symbols: dict[sympy.Symbol, Any]) -> None:
-    """Run an operator of ATen; its results become the step's buffers, and tell the symbols that it binds."""
+    """Run an operator of ATen; its results become the step's buffers, and define the symbols that it binds."""
     called = RANDOM_FILLS.get(step.target, step.target)
     result = called(*resolve(step.args, memory, symbols), **resolve(dict(step.kwargs), memory, symbols))
     results = result if isinstance(result, (tuple, list)) else (result,)
@@ -149,9 +150,9 @@ def call(step: ExternCall, memory: dict[str, torch.Tensor], symbols: dict[sympy.
         symbols[symbol] = made[buffer].shape[dimension] if buffer else result
     for name, value in zip(step.outputs, results):
         if name is not None:
-            promised = memory.get(name)
-            as_promised = promised is None or promised.stride() == value.stride() or value.numel() == 0
-            memory[name] = value if as_promised else promised.copy_(value)  # type: ignore[union-attr]
+            inferred = memory.get(name)
+            as_inferred = inferred is None or inferred.stride() == value.stride() or value.numel() == 0
+            memory[name] = value if as_inferred else inferred.copy_(value)  # type: ignore[union-attr]
 
 
 # ---- bodies
@@ -201,7 +202,7 @@ class _BodyRun:
     def _load(self, s: Statement) -> torch.Tensor:
         flat = flattened(self.memory[s.buffer]).to(self.device)  # numbers may lie on the CPU
         place = self._place(s.index)
-        if flat.numel() == 0:  # read at no point, or under a mask that holds nowhere
+        if flat.numel() == 0:  # read at no point, or under a mask that is False everywhere
             space = self.extents if 0 in self.extents else [1] * len(self.extents)
             return torch.full(space, s.number, dtype=s.dtype, device=self.device)
         if not s.mask:
@@ -305,7 +306,7 @@ _FUNCTIONS: dict[Any, Callable[[Any, Any], Any]] = {
 
 
 def evaluate(expression: Any, environment: Mapping[sympy.Symbol, Any]) -> Any:
-    """The value of an index expression where symbols stand for ints or int64 tensors."""
+    """The value of an index expression where symbols have int or int64 tensor values."""
     if isinstance(expression, sympy.Symbol):
         return environment[expression]
     if isinstance(expression, (int, sympy.Integer)):

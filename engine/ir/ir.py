@@ -34,7 +34,7 @@ import sympy
 import torch
 
 # Banded like the ops of tinygrad's uop/__init__.py; `dtype` of a statement is the dtype of its result.
-MEMORY_OPS = ("load", "store")  # store: `mode` "", or "add" or "put" where data may lead several points to one place
+MEMORY_OPS = ("load", "store")  # store: `mode` "", or "add" or "put" where addresses are data-dependent and may repeat
 VALUE_OPS = ("constant", "index")  # index: the value of an index expression as an int64
 CONVERT_OPS = ("cast", "bitcast", "indirect")  # indirect: an integer that later index expressions name; bounds checked
 UNARY_OPS = (
@@ -152,8 +152,8 @@ class ExternCall:
 
     `outputs` names the buffers it makes (None for a result nobody uses); an operator that mutates names in `mutates`
     the buffers that it changes. `why` says why it is not loops: it is the text of a recorded decision. `binds` are
-    symbols that are known when it has run: (symbol, name of an output, which of its sizes), or (symbol, "", 0) for the
-    number that it returns.
+    symbols that are defined when it has run: (symbol, name of an output, which of its sizes), or (symbol, "", 0) for
+    the number that it returns.
     """
 
     name: str
@@ -231,8 +231,8 @@ class Member:
 class Foreach(Group):
     """A kernel that runs one loop nest for each of several sets of buffers and sizes (horizontal fusion).
 
-    No member touches what another one writes. As a group it has no loops in common, and the bodies of all members: who
-    asks what a kernel computes need not look further.
+    No member touches what another one writes. As a group it has no loops in common, and the bodies of all members: so
+    what the kernel computes can be read off them.
     """
 
     template: Template = field(kw_only=True)
@@ -263,7 +263,7 @@ class KernelSignature:
 
 
 def scalar_buffer(symbol: sympy.Symbol) -> str:
-    """The buffer, a float64 of no dimensions, in which kernels find a float that varies."""
+    """The buffer, a 0-d float64, from which kernels load a dynamic float."""
     return f"value_of_{symbol}"
 
 

@@ -165,7 +165,7 @@ def _fields(op: str, text: str, symbols: Symbols) -> dict[str, Any]:
         masked = _MASKED.match(text)
         place = _PLACE.match(masked[1] if masked else text)
         if place is None:
-            raise ParseError(f"not a place in memory: {text}")
+            raise ParseError(f"not a memory access: {text}")
         found: dict[str, Any] = {"buffer": place[1], "index": parse_expr(place[2], symbols)}
         return found | ({"mask": masked[2], "value": _number(masked[3])} if masked else {})
     if op == "constant":

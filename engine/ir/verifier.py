@@ -1,6 +1,6 @@
-"""What a well-formed program is, as checks: `verify` raises `VerifyError`, which names the statement and the fault.
+"""Well-formedness checks: `verify` raises `VerifyError`, which names the statement and the fault.
 
-Between stages in tests and behind a flag; a code generator may rely on everything that is checked here.
+Runs between stages in tests and under PTDEBUG_VERIFY=1; code generators may rely on everything that is checked here.
 """
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def _check_group(group: Group) -> None:
 
 
 def _check_foreach(foreach: Foreach) -> None:
-    """Members run at once: none touches what another writes, and each gives the template all that it asks for."""
+    """Members run at once: none touches what another writes, and each provides all that the template requires."""
     if tuple([b for m in foreach.members for b in m.group.bodies]) != foreach.bodies:
         raise VerifyError(f"{foreach.kernel}: its bodies are not those of its members")
     template = foreach.template
@@ -210,7 +210,7 @@ class _BodyCheck:
         return any(symbol in e.free_symbols for b in self.buffers.values() for e in (*b.size, *b.stride))
 
     def _flow(self, s: Statement) -> None:
-        """No reduction result may meet a reduction axis in the same body: that is a second loop."""
+        """No statement may depend on a reduction's result and on a reduction axis: that is a second loop."""
         if s.op == "reduce":
             self.reduced.add(s.name)
             return
@@ -331,7 +331,7 @@ Range = tuple[sympy.Expr | None, sympy.Expr | None]
 
 
 def bounds(e: sympy.Expr, ranges: Mapping[sympy.Symbol, tuple[sympy.Expr, sympy.Expr]]) -> Range:
-    """Inclusive bounds of an index expression by interval arithmetic; None where they cannot be told."""
+    """Inclusive bounds of an index expression by interval arithmetic; None where unknown."""
     if isinstance(e, sympy.Symbol):
         return ranges.get(e, (e, e))
     if e.is_number or not e.free_symbols & set(ranges):

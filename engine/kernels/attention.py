@@ -1,9 +1,9 @@
-"""Attention on a CPU, by a kernel of our own in place of ATen's: same arguments, results and layouts.
+"""Attention on the CPU by ptdebug's kernel in place of ATen's: same arguments, results and layouts.
 
-ATen's kernel has its blocks multiplied by a library that packs what it is given at each call, and computes all of a
-causal matrix of scores where that fits one block. `attention_template.py` is what is done here instead, and
-`library/attention.py` chooses between the two. What backward takes is the same: the logarithm of each row's sum of
-exponentials. 16 bits are computed in float32 and rounded once; ATen's kernel rounds the weights of the values, too.
+ATen's kernel multiplies blocks by calling a BLAS, which packs its operands on each call, and computes the whole matrix
+of causal scores where it fits one block. `attention_template.py` has the C++ that does neither, and
+`passes/extern_kernels/attention.py` chooses between the two. The backward gets what ATen's does: the logsumexp of each
+row. 16-bit inputs are computed in float32 and rounded once; ATen's kernel also rounds the attention weights.
 """
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PARAMETERS = ("const int64_t* task, const void* query, const void* key, const vo
 """What the C++ function ENTRY takes: sizes and strides as `Task` has them, and addresses."""
 
 ATEN = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default
-"""The operator of ATen whose place it takes."""
+"""The ATen operator that it replaces."""
 
 KERNEL = OwnKernel(SOURCE, ENTRY, (*[ctypes.c_void_p] * 7, ctypes.c_double))
 

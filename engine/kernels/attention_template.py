@@ -1,9 +1,9 @@
-"""The C++ of attention in float32: the method of FlashAttention (Dao et al., 2022), with products of its own.
+"""The C++ of attention in float32: FlashAttention (Dao et al., 2022), with its own matrix products.
 
-A block of keys and its values are packed once for many queries, keys transposed, in panels as wide as a tile of a
-product: then the scores, and what they make of the values, are products by the same loop (`sgemm_template.py`). The
-softmax of a row is taken block by block. What is above a causal diagonal
-is not computed, nor what a mask of -infinity, or of the lowest number, hides to the end of a row.
+A block of keys and values is packed once for many queries (keys transposed) in panels as wide as a register tile, so
+that scores and weighted values are products by the same microkernel (`sgemm_template.py`). The softmax of a row is
+computed online, block by block. Blocks above a causal diagonal are skipped, and so is the end of a row that a mask of
+-infinity, or of the lowest number, hides.
 """
 from __future__ import annotations
 

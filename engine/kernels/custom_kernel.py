@@ -1,4 +1,4 @@
-"""A C++ function of our own that an operator of ours calls: its library is built when it is first asked for."""
+"""A C++ function that one of ptdebug's custom operators calls: its library is built on first use."""
 from __future__ import annotations
 
 import ctypes
@@ -32,7 +32,7 @@ class OwnKernel:
 
     @cached_property
     def available(self) -> bool:
-        """Whether it is built, or can be."""
+        """Whether the kernel is built, or can be."""
         try:
             return bool(self.function)
         except (BuildFailed, CannotBuild):
@@ -40,7 +40,7 @@ class OwnKernel:
 
     @property
     def address(self) -> int | None:
-        """Where it is in this process; None where it cannot be built."""
+        """Its address in this process; None if it cannot be built."""
         return ctypes.cast(self.function, ctypes.c_void_p).value if self.available else None
 
     def record(self, name: str) -> Kernel:

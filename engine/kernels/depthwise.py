@@ -1,10 +1,10 @@
-"""The gradient of a depthwise convolution's weight, ten times as fast as the library's on a CPU.
+"""The weight gradient of a depthwise convolution, ten times as fast as the library's on a CPU.
 
-A depthwise convolution has one filter for each channel. The library computes its result and the gradient of its image
-with vectors along the channels, but not the gradient of its weight, which takes it longer than all the rest of a
-ConvNeXt block. Here 16 channels are a vector, too: pieces of image and gradient are copied to where channels are
-innermost, with the padding, and each tap of a filter is one register that sums over some pixels; those sums are added
-up in float64.
+A depthwise convolution has one filter for each channel. The library vectorizes its output and the gradient of its image
+over channels, but not the gradient of its weight, which takes longer than all the rest of a ConvNeXt block. Here a
+vector is 16 channels in that gradient as well: blocks of image and gradient are copied to channels-last scratch, with
+the padding, and each tap of a filter is one register that accumulates over some pixels; these partial sums are added in
+float64.
 """
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A product of two matrices in float32 on a CPU, by a kernel of our own: `sgemm_template.py` is how.
+"""A float32 matrix product on the CPU by ptdebug's kernel (`sgemm_template.py`).
 
-A library has to be good at all sizes, and reaches three quarters of what a processor can do for those of models'
-layers. `library/products.py` chooses between the libraries and this, by measuring.
+A library has to be good at all sizes, and reaches three quarters of peak at the sizes of models' layers.
+`passes/extern_kernels/matmul.py` chooses between the libraries and this kernel by benchmarking.
 """
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The C++ of a matrix product in float32, by the method of Goto and van de Geijn (2008); other kernels use its parts.
+"""The C++ of a float32 matrix product by the method of Goto and van de Geijn (2008); other kernels use its parts.
 
-A panel of the right matrix, as wide as a tile of the result, is packed once for all rows of the left one, which is read
-as it lies. A tile's sums stay in registers. Each is of at most DEPTH terms in one chain; these are added up then, in an
-order that depends on nothing else: results are the same for any number of threads, and of rows.
+A panel of the right matrix, as wide as a register tile of the result, is packed once for all rows of the left matrix,
+which is read in place. The sums of a tile stay in registers. Each is a chain of at most DEPTH terms; the chains are
+then added in a fixed order, so results do not depend on the number of threads or of rows.
 """
 from __future__ import annotations
 

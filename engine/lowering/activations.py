@@ -27,7 +27,7 @@ def _is_number(e: BodyBuilder, operand: Any) -> bool:
 def _at_least(e: BodyBuilder, x: str, low: Any) -> str:
     """`x`, or `low` where that is greater. Against a number, NaN and -0.0 of `x` stay, as in ATen's vectors (`clamp`).
 
-    One comparison tells all; `maximum` also asks whether `low` is NaN.
+    One comparison is enough; `maximum` also checks whether `low` is NaN.
     """
     return e("where", e("lt", x, low), low, x) if _is_number(e, low) else e("maximum", x, low)
 
@@ -120,7 +120,7 @@ def _nan_to_num(graph: GraphLowering, node: torch.fx.Node, x: Value, nan: float 
 
 @pointwise(aten.lerp.Scalar, aten.lerp.Tensor, operands=3)
 def _lerp(e: BodyBuilder, x: str, y: str, weight: str) -> str:
-    near = e("lt", e("abs", weight), 0.5)  # to the start: what is added to the nearer end is exact there
+    near = e("lt", e("abs", weight), 0.5)  # from the start: interpolating from the nearer end is exact there
     share = e("where", near, weight, e("sub", weight, 1))
     return multiply_add(e, share, e("sub", y, x), e("where", near, x, y))
 

@@ -14,7 +14,7 @@ from ..ir.ir import Axis, LoopBody, Statement, identity, scalar_buffer
 
 COMPARISONS = frozenset(("eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf", "logical_not", "logical_and",
                          "logical_or", "logical_xor"))
-ON_BOOL = {  # what arithmetic means on bools, as in torch
+ON_BOOL = {  # arithmetic on bools, as in torch
     "add": "logical_or", "mul": "logical_and", "maximum": "logical_or", "minimum": "logical_and",
     "bitwise_and": "logical_and", "bitwise_or": "logical_or", "bitwise_xor": "logical_xor",
     "bitwise_not": "logical_not",
@@ -58,7 +58,7 @@ class BodyBuilder:
 
     def _emit(self, op: str, args: tuple[str, ...], dtype: torch.dtype, buffer: str = "", index: Linear | None = None,
               value: Any = None, mask: str = "", mode: str = "", bound: Size | None = None) -> str:
-        same = value if value is None else repr(value)  # tells 0.0 from -0.0 and True from 1, and nan equals itself
+        same = value if value is None else repr(value)  # unlike ==: 0.0 is not -0.0, True is not 1, and nan is nan
         key = (op, args, dtype, buffer, index, same, mask, mode, bound)
         row = self._rows.get(key)
         if row is None:
@@ -138,7 +138,7 @@ class BodyBuilder:
         return made
 
     def rounded_to(self, name: str) -> torch.dtype | None:
-        """The dtype that holds a float32 value without loss because it was rounded to that before; None if unknown."""
+        """The narrower dtype to which a float32 value was already rounded; None if unknown."""
         narrow = self._widened.get(name)
         return None if narrow is None else self.dtypes[narrow]
 
@@ -212,7 +212,7 @@ class BodyBuilder:
 
     def build(self, axes: Sequence[tuple[str, Size]], reduction_axes: Sequence[tuple[str, Size]] = ()) -> LoopBody:
         """Freeze: statements in order of emission, without those that nothing uses and that raise nothing: an index is
-        checked although all that it looks up is the same number, unless it looks nothing up."""
+        checked even if every element that it looks up is the same constant, unless it looks nothing up."""
         used: set[str] = set()
         kept: list[_Row] = []
         for row in reversed(self._rows.values()):
@@ -234,7 +234,7 @@ class BodyBuilder:
 
 @dataclass(slots=True)
 class _Row:
-    """A statement whose origins still grow."""
+    """A statement whose origins are still collected."""
 
     name: str
     op: str

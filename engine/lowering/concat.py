@@ -1,4 +1,4 @@
-"""Lowerings that put tensors together or around: cat, stack, padding, writing a slice of a copy."""
+"""Lowerings that concatenate or pad: cat, stack, constant padding, slice_scatter."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -8,9 +8,10 @@ import torch
 import torch.fx
 
 from ..ir.affine import Linear, Size, constant, less, size
+from ..unsupported import NoLowering
 from .body import BodyBuilder
 from .lazy_tensors import Index, Value, offset
-from .registry import GATHER, Unsupported, lowering
+from .registry import GATHER, lowering
 from .views import slice_start
 
 if TYPE_CHECKING:
@@ -42,13 +43,13 @@ def joined(graph: GraphLowering, node: torch.fx.Node, parts: Sequence[Value], at
     """The parts one after the other along dimension `at`: read under masks, or written part by part (a decision)."""
     dtype = node.meta["val"].dtype
     if _bits_are_seen(dtype, parts):
-        default, why = "parts", "parts that are copied and parts that are converted: NaNs of the first keep their bits"
+        default, why = "parts", "some inputs are copied and some converted: a copy keeps the bits of NaNs"
     elif len(parts) <= MASKED_PARTS and node.name not in graph.leaving:
-        default, why = "masked", "few parts, read by loops: each point picks its part"
+        default, why = "masked", "few inputs, and loops read the result: each element selects its input"
     else:
-        default, why = "parts", "many parts, or read by a library call: each part is written by a loop of its own"
+        default, why = "parts", "many inputs, or read by an extern kernel: each input is written by its own loop"
     origins = (f"forward#{node.name}",)
-    chosen = graph.context.decide("cat", node.name, ("masked", "parts"), default, why, origins=origins)
+    chosen = graph.context.decide("concat", node.name, ("masked", "parts"), default, why, origins=origins)
     starts: list[Size] = []
     end: Size = 0
     for part in parts:
@@ -65,20 +66,20 @@ def joined(graph: GraphLowering, node: torch.fx.Node, parts: Sequence[Value], at
         if n == len(parts) - 1:
             return element() if n == 0 else e.masked(_inside(e, index[at], starts[n], None), element, 0)
         rest = pick(e, index, n + 1)
-        here = _inside(e, index[at], starts[n] if n else None, starts[n + 1])  # before it, nothing may be read
+        here = _inside(e, index[at], starts[n] if n else None, starts[n + 1])  # nothing before it may be read
         return e.masked(here, element, rest)
 
     return graph.gather(node, parts, lambda e, index: pick(e, index, 0))
 
 
 def _bits_are_seen(dtype: torch.dtype, parts: Sequence[Value]) -> bool:
-    """Whether 16-bit floats lie beside what becomes such: one value for both would be a float (`cpp/moves.py`)."""
+    """Whether 16-bit floats are concatenated with others that are converted (see `codegen/cpp/bitwise_copies.py`)."""
     same = [part.dtype is dtype for part in parts]
     return dtype in (torch.float16, torch.bfloat16) and any(same) and not all(same)
 
 
 def _inside(e: BodyBuilder, place: Linear, start: Size | None, end: Size | None) -> str:
-    """Whether start <= place < end; what the bounds of `place` tell is a constant."""
+    """Whether start <= place < end; constant where the bounds of `place` decide it."""
     conditions = []
     low, high = place.bounds
     if start is not None and not (low is not None and not less(low, start) and less(size(start - 1), low)):
@@ -121,12 +122,12 @@ def _constant_pad_nd(graph: GraphLowering, node: torch.fx.Node, x: Value, pad: S
 
     padded = graph.gather(node, (x,), compute)
     if len(node.users) > 1 and x.device.type == "cpu" and not padded.base.buffer and _is_turned(node):
-        graph.decide_stored(padded.base, "several places of it are read, and they lie across memory in what is padded")
+        graph.decide_stored(padded.base, "several of its elements are read, and they are strided in the padded tensor")
     return padded
 
 
 def _is_turned(node: torch.fx.Node) -> bool:
-    """Whether rows lie along memory in a node's value, and across memory in its first argument's."""
+    """Whether rows are contiguous in a node's value, and strided in its first argument."""
     source: Any = node.args[0]
     before, after = (value.meta["val"].stride()[-1:] for value in (source, node))
     return bool(after == (1,) and type(before[0]) is int and before[0] > 1)
@@ -151,7 +152,7 @@ def _slice_scatter(graph: GraphLowering, node: torch.fx.Node, x: Value, source: 
     at = dim % len(x.size)
     begin, length = slice_start(start, x.size[at]), source.size[at]
     if type(step) is not int or 0 in source.size:
-        raise Unsupported("slice_scatter of nothing or with a symbolic step")
+        raise NoLowering("slice_scatter of nothing or with a symbolic step")
 
     def compute(e: BodyBuilder, index: Index) -> str:
         place = index[at] - begin
@@ -170,7 +171,7 @@ def _select_scatter(graph: GraphLowering, node: torch.fx.Node, x: Value, source:
                     position: Any) -> Value:
     at = dim % len(x.size)
     if type(position) is not int:
-        raise Unsupported("a symbolic position")
+        raise NoLowering("a symbolic position")
     where = constant(position if position >= 0 else size(x.size[at] + position))
 
     def compute(e: BodyBuilder, index: Index) -> str:

@@ -1,4 +1,4 @@
-"""Lowerings that make tensors from nothing, and conversions of dtype."""
+"""Lowerings that create tensors, and dtype conversions."""
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
@@ -8,11 +8,11 @@ import torch
 import torch.fx
 
 from ..ir.affine import constant, size
-from ..unsupported import EngineUnsupported
+from ..unsupported import EngineUnsupported, NoLowering
 from .body import LOW_PRECISION, BodyBuilder, compute_dtype
 from .lazy_tensors import Index, Value
 from .pointwise import apply, number_in
-from .registry import POINTWISE, Unsupported, lowering
+from .registry import POINTWISE, lowering
 
 if TYPE_CHECKING:
     from .graph import GraphLowering
@@ -24,7 +24,7 @@ def filled(graph: GraphLowering, node: torch.fx.Node, value: Any) -> Value:
     """A tensor with the node's metadata, all `value` (a Python number or an integer expression)."""
     fake = node.meta["val"]
     if isinstance(value, sympy.Expr) and not value.is_integer:
-        raise Unsupported("a symbolic number that is not an integer")
+        raise NoLowering("a symbolic number that is not an integer")
 
     def compute(e: BodyBuilder, index: Index) -> str:
         if isinstance(value, sympy.Expr):
@@ -53,9 +53,9 @@ def _zeros(graph: GraphLowering, node: torch.fx.Node, *_: Any, **__: Any) -> Val
 
 
 def _check_undefined() -> None:
-    """Raises Unsupported where what is in new memory is defined: torch's deterministic mode fills it."""
+    """Raises NoLowering where what is in new memory is defined: torch's deterministic mode fills it."""
     if torch.are_deterministic_algorithms_enabled() and torch._C._get_deterministic_fill_uninitialized_memory():
-        raise Unsupported("the deterministic mode fills new memory")
+        raise NoLowering("the deterministic mode fills new memory")
 
 
 @lowering(aten.empty.memory_format, aten.empty_like.default, aten.new_empty.default, kind=POINTWISE)
@@ -105,10 +105,11 @@ def _arange_step(graph: GraphLowering, node: torch.fx.Node, start: Any, end: Any
 
 
 def ramp(graph: GraphLowering, node: torch.fx.Node, start: Any, step: Any) -> Value:
-    """start + step*i, in int64, or in float64 as ATen's kernel does for floats; of integers, both are whole first."""
+    """start + step*i, in int64, or in float64 as ATen's kernel does for floats; for integers, both are truncated
+    first."""
     fake = node.meta["val"]
     if any(isinstance(v, sympy.Expr) and not v.is_integer for v in (start, step)):
-        raise Unsupported("a symbolic number that is not an integer")
+        raise NoLowering("a symbolic number that is not an integer")
     if not fake.dtype.is_floating_point:
         start, step = (int(v) if isinstance(v, float) else v for v in (start, step))
 
@@ -159,7 +160,7 @@ def _copy(graph: GraphLowering, node: torch.fx.Node, x: Value, source: Value, no
     """The source in the shape, layout and dtype of `x`."""
     fake = node.meta["val"]
     if source.device != fake.device:
-        raise Unsupported("a copy between devices")
+        raise NoLowering("a copy between devices")
     same = source.dtype is fake.dtype
 
     def compute(e: BodyBuilder, index: Index) -> str:
@@ -177,16 +178,16 @@ def _convert(graph: GraphLowering, node: torch.fx.Node, x: Value, dtype: torch.d
 
 
 def converted(graph: GraphLowering, node: torch.fx.Node, x: Value) -> Value:
-    """`x` in the dtype of the node: a conversion that the program asks for always rounds, to the dtype that it converts
-    from as well."""
+    """`x` in the dtype of the node: an explicit conversion always rounds, also to the dtype that it converts
+    from."""
     fake = node.meta["val"]
     if x.device != fake.device:
-        raise Unsupported("a copy between devices")
+        raise NoLowering("a copy between devices")
 
     def compute(e: BodyBuilder, index: Index) -> str:
         name = x.load(e, index)
         if node.meta.get("explicit") or not fake.dtype.is_floating_point:
-            # of 16 bits, as eager has them: next to a whole number all depends on it
+            # of 16 bits, rounded as in eager: truncation jumps at integers
             name = e.rounded(name, x.dtype)
         return name if x.dtype is fake.dtype else e.rounded(name, fake.dtype)
 
@@ -196,7 +197,7 @@ def converted(graph: GraphLowering, node: torch.fx.Node, x: Value) -> Value:
 @lowering(aten.view.dtype, kind=POINTWISE)
 def _bitcast(graph: GraphLowering, node: torch.fx.Node, x: Value, dtype: torch.dtype) -> Value:
     if x.dtype.itemsize != dtype.itemsize:
-        raise Unsupported("view(dtype) that changes the size of elements")
+        raise NoLowering("view(dtype) that changes the size of elements")
     if x.dtype is dtype:
         return x
 

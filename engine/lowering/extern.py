@@ -1,4 +1,5 @@
-"""Calls of ATen for what has no lowering, or is better left to the library (matrix products, convolutions, ...)."""
+"""Extern kernels: calls of ATen for what has no lowering or is better left to a library (matrix products,
+convolutions)."""
 from __future__ import annotations
 
 import operator
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 aten = torch.ops.aten
 
-LIBRARY = {  # packets that ATen does best, and why
+LIBRARY = {  # packets for which ATen is best, and why
     "mm": "matrix product", "addmm": "matrix product", "bmm": "matrix product", "baddbmm": "matrix product",
     "_int_mm": "matrix product", "convolution": "convolution",
     "_scaled_dot_product_flash_attention_for_cpu": "attention",
@@ -30,18 +31,18 @@ LIBRARY = {  # packets that ATen does best, and why
     "bernoulli": "random numbers, equal to eager's", "native_dropout": "random numbers, equal to eager's",
 }
 
-OWN = {  # packets of our own that are no loops, and why
-    "attention": "attention: a kernel of our own, faster here than ATen's",
-    "product": "matrix product: a kernel of our own, faster here than the libraries'",
-    "depthwise_weight_gradient": "a depthwise convolution's gradient: a kernel of our own, faster here than ATen's",
+OWN = {  # packets of ptdebug's own kernels, and why
+    "attention": "attention: ptdebug's kernel, faster here than ATen's",
+    "product": "matrix product: ptdebug's kernel, faster here than the libraries'",
+    "depthwise_weight_gradient": "depthwise weight gradient: ptdebug's kernel, faster here than ATen's",
 }
 
 COPYING = {aten._conj.default: aten.conj_physical.default, aten._neg_view.default: aten.neg.default}
-"""Views whose elements are computed when they are read, and the operators that compute them at once."""
+"""Lazy views, and the operators that compute them eagerly."""
 
 
 def _copying(node: torch.fx.Node) -> Any:
-    """The variant of a lazy view that copies. Raises EngineUnsupported where the program would see that it does."""
+    """The variant of a lazy view that copies. Raises EngineUnsupported where the copy is observable."""
     root = viewed(node)
     if sum(viewed(result) is root for result in node.graph.output_node().all_input_nodes) > 1:
         raise EngineUnsupported(f"two results share memory through {node.target}")
@@ -51,8 +52,8 @@ def _copying(node: torch.fx.Node) -> Any:
 def argument_views(graph: GraphLowering, tree: Any, nodes: Any) -> Any:
     """The arguments of a call: every tensor realized and given as a View, every size as an expression.
 
-    `nodes` are the same arguments in the graph. A kernel that asks which memory format a tensor has looks at the
-    strides of dimensions of size 1, too: they are the fake tensor's.
+    `nodes` are the same arguments in the graph. A kernel that queries the memory format of a tensor reads the
+    strides of dimensions of size 1 as well: they are the fake tensor's.
     """
     if isinstance(tree, Value):
         fake: Any = nodes.meta.get("val") if isinstance(nodes, torch.fx.Node) else None
@@ -79,7 +80,7 @@ WRITING = (aten.index_put_.default, aten.copy_.default)
 def _write_part(graph: GraphLowering, node: torch.fx.Node, args: Any, kwargs: Any) -> Value:
     """A step that changes the memory of an input; its value, which nothing reads, is what was written to."""
     views, options = _call_views(graph, node, args, kwargs)
-    name, why, target = f"write_{node.name}", "a part of an input, written in place", cast(Any, node.target)
+    name, why, target = f"write_{node.name}", "in-place write to a part of an input", cast(Any, node.target)
     graph.steps.append(ExternCall(name, target, views, options, (), (views[0].buffer,), (node.name,), why))
     written: Value = args[0]
     return written
@@ -110,7 +111,7 @@ def fallback(graph: GraphLowering, node: torch.fx.Node, args: Any, kwargs: Any, 
     several = isinstance(fake, (tuple, list))
     wanted = {user.args[1] for user in node.users if user.target is operator.getitem}
     for position, result in enumerate(results):
-        # What nobody reads gets no buffer: an operator may return None there (attention's statistics on a GPU).
+        # A result without users gets no buffer: an operator may return None there (attention's statistics on a GPU).
         if not isinstance(result, torch.Tensor) or (several and position not in wanted):
             outputs.append(None)
             made.append(result)
@@ -129,12 +130,12 @@ def fallback(graph: GraphLowering, node: torch.fx.Node, args: Any, kwargs: Any, 
 
 
 def _as_told(size: Any) -> Any:
-    """A size of a new result, before what the graph checks of it is known: that it is 0, say."""
+    """A size of a new result, before the graph's runtime asserts on it are known: that it is 0, say."""
     return size.node._expr if isinstance(size, torch.SymInt) else size
 
 
 def _memory_like(graph: GraphLowering, value: Value) -> Value:
-    """What a random fill takes for a lazy value, of which it wants the layout alone: memory as it is."""
+    """What a random fill receives for a lazy value, of which it needs only the layout: uninitialized memory."""
     if value.base.buffer or value.reindex is not None:
         return value
     base = Base(graph.node.name, value.size, value.base.stride, value.dtype, value.device)
@@ -142,30 +143,30 @@ def _memory_like(graph: GraphLowering, value: Value) -> Value:
     shape = list(base.size), list(base.stride)
     target, layout = torch.ops.aten.empty_strided.default, argument_views(graph, shape, shape)
     options = {"dtype": base.dtype, "device": base.device}
-    why = "memory whose layout a random fill takes"
+    why = "memory that determines the layout of a random fill"
     graph.steps.append(ExternCall(base.buffer, target, layout, options, (base.buffer,), (), (base.node,), why))
     return Value(base, base.size)
 
 
 def number_of(graph: GraphLowering, node: torch.fx.Node, args: Any) -> sympy.Basic:
-    """`.item()`: a call whose result is a number; what is made of the number is an expression."""
+    """`.item()`: a call whose result is a number; what is computed from the number is an expression."""
     expression: sympy.Basic = node.meta["val"].node.expr
     symbols = [symbol for symbol in expression.free_symbols if graph.defines(symbol)]
     if len(symbols) == 1:  # itself, or, for a bool, u0 == 1
         binds = ((symbols[0], "", 0),)
-        why = "a number that Python reads from a tensor"
+        why = "a number that is read from a tensor (.item())"
         views = argument_views(graph, tuple(args), node.args)
         graph.steps.append(ExternCall(f"call_{node.name}", node.target, views, {}, (), (), (node.name,), why, binds))
     elif symbols:
-        raise EngineUnsupported(f"the number {expression} of {node.target} cannot be told from its value")
+        raise EngineUnsupported(f"{expression} cannot be solved for its unbacked symbols, from {node.target}")
     return expression
 
 
 def library_copy(graph: GraphLowering, value: Value, stride: tuple[Size, ...]) -> Value:
-    """A copy of a realized value in a given layout by ATen, for dtypes that loops do not take."""
+    """A copy of a realized value in a given layout by ATen, for dtypes that loops do not support."""
     source = strided(value)
     if source is None:
-        raise EngineUnsupported("a complex tensor whose view has no strides")
+        raise EngineUnsupported("a view of a complex tensor that is not strided")
     node, made = graph.node.name, []
     for _ in range(2):
         base = Base(node, value.size, stride, value.dtype, value.device)
@@ -174,7 +175,7 @@ def library_copy(graph: GraphLowering, value: Value, stride: tuple[Size, ...]) -
     empty, full = made
     window = graph.view_of(empty)
     shape, strides = list(value.size), list(stride)
-    why = "a complex tensor in another layout"
+    why = "a complex tensor in another memory layout"
     for target, args, out in ((torch.ops.aten.new_empty_strided.default, (source, shape, strides), empty),
                               (torch.ops.aten.copy.default, (window, source), full)):
         graph.steps.append(ExternCall(out.base.buffer, target, args, {}, (out.base.buffer,), (), (node,), why))

@@ -1,4 +1,4 @@
-"""The walk over an ATen graph that leaves a `Program` behind."""
+"""The walk over an ATen graph that builds a `Program` of loop bodies and extern calls."""
 from __future__ import annotations
 
 import operator
@@ -14,23 +14,23 @@ from ...artifacts.context import CompileContext
 from ..graphs.unbacked import is_unbacked, unbacked_in
 from ..ir.affine import Linear, Size, axis, constant, contiguous_strides, expr, product, size, sizes, stored_strides
 from ..ir.ir import Buffer, ExternCall, LoopBody, Program, View, scalar_buffer
-from ..unsupported import EngineUnsupported
+from ..unsupported import EngineUnsupported, NoLowering
 from .body import BodyBuilder
 from .extern import fallback, library_copy, number_of
 from .lazy_tensors import Base, Compute, Index, Value, loop_index, offset, strided
 from .loop_splitting import axis_splits
 from .realization import leaving, read_in_part, reduced_to_few_columns, repeated, scattered
-from .registry import LOWERINGS, RESHAPE, VIEW, Unsupported, in_loops
+from .registry import LOWERINGS, RESHAPE, VIEW, in_loops
 from .views import viewed
 
 MAX_DEPTH = 40  # operations in a row that are kept in one expression
 MAX_READS = 24  # buffers that one expression loads
-MAX_WINDOWS = 16  # views of them, on a CPU: each is a place in memory that its loop walks along
-RECOMPUTED_DEPTH = 24  # operations that a GPU does once more rather than to store what they give
+MAX_WINDOWS = 16  # views of them, on a CPU: each is a memory stream of its loop
+RECOMPUTED_DEPTH = 24  # operations that a GPU recomputes rather than store their result
 LIBRARY_VECTORIZES: dict[Any, str] = {
-    torch.ops.aten.lgamma.default: "the C library has lgamma for one number at a time only, ATen for vectors on CPUs",
+    torch.ops.aten.lgamma.default: "lgamma is scalar in the C library, and vectorized in ATen",
 }
-_BROADCAST = "it is broadcast: computed for each element of the result, or where no vectors are"
+_BROADCAST = "broadcast: inlined, it would be recomputed for each element, or in scalar code"
 SMALLER = 8  # times fewer elements make a buffer that costs next to nothing to read again
 
 
@@ -50,7 +50,7 @@ class GraphLowering:
         self.inputs: list[str] = []
         self.values: dict[torch.fx.Node, Any] = {}
         self.node: torch.fx.Node = None  # type: ignore[assignment]  # the node that is being lowered
-        self.bound: set[sympy.Symbol] = set()  # unbacked symbols that a call has told
+        self.bound: set[sympy.Symbol] = set()  # unbacked symbols that a call has defined
         self._made = 0
 
     # ---- the walk
@@ -79,7 +79,7 @@ class GraphLowering:
                        tuple(results), tuple(copies))
 
     def _new_value(self, value: Value, name: str, mutations: Mapping[int, str]) -> View:
-        """What is copied to the mutated input `name`: not memory that an earlier copy has changed by then. The input
+        """What is copied to the mutated input `name`: not memory that an earlier copy has already changed. The input
         itself is its new value where a part of it was written in place (see passes/reinplace.py)."""
         view = self.view_of(value)
         if view.buffer in mutations.values() and view.buffer != name:
@@ -91,7 +91,7 @@ class GraphLowering:
             for number in (*buffer.size, *buffer.stride):
                 unknown = number.free_symbols - set(self.symbols) - self.bound
                 if unknown:
-                    raise EngineUnsupported(f"the size {number} of {buffer.name} is known only when the graph runs")
+                    raise EngineUnsupported(f"the size {number} of {buffer.name} is not known before the graph runs")
 
     def _placeholder(self, node: torch.fx.Node) -> Any:
         value = node.meta["val"]
@@ -114,7 +114,7 @@ class GraphLowering:
         return Value(base, base.size)
 
     def defines(self, symbol: Any) -> bool:
-        """Whether the call that is being made is the first to tell an unbacked symbol, which it then does; a backward
+        """Whether the current call is the first to define an unbacked symbol, which it then does; a backward
         has it from an input, too."""
         known = symbol in self.bound or symbol in self.symbols
         if known or not isinstance(symbol, sympy.Symbol) or not is_unbacked(symbol):
@@ -125,7 +125,7 @@ class GraphLowering:
         return True
 
     def _add_scalar(self, symbol: sympy.Symbol) -> None:
-        """Memory for a float that varies, from which kernels load it: on the CPU, if they run there and on a GPU.
+        """Memory for a dynamic float, from which kernels load it: on the CPU, if they run there and on a GPU.
 
         None where they run on several devices of a kind.
         """
@@ -152,7 +152,7 @@ class GraphLowering:
         """How many bits what is computed on the way to `number` may take. Loops have 64, Python as many as it wants.
         Numbers of the program are taken to have 32, sizes 12 (those of one tensor are multiplied), or 21 in powers.
 
-        Numbers of a view are sizes and places: what `fits` does so, whatever sums and products around it wrap to.
+        Arguments of a view are sizes and offsets: what `fits` fits, whatever intermediate sums and products wrap to.
         """
         if fits and (number.is_Atom or number.func in (sympy.Add, sympy.Mul, sympy.Pow)):
             return max((self._bits(part, True) for part in number.args), default=0)
@@ -187,11 +187,11 @@ class GraphLowering:
         why = f"{node.target} has no lowering"
         of_view = known is not None and known.kind in (RESHAPE, VIEW)
         if not self._is_lowered((*args, *kwargs.values()), of_view):
-            why = "a symbolic number that loops cannot compute"
+            why = "a symbolic number that generated loops cannot compute"
             if of_view:
                 raise EngineUnsupported(f"{why}, for a view")
         elif _may_be_empty(node):
-            why = "it raises where the size, which only data tells, is 0"
+            why = "it raises where its data-dependent size is 0"
         elif known is not None and (of_view or self._wants_loops(node)):
             try:
                 _check_dense((fake, [n.meta.get("val") for n in node.all_input_nodes]), of_view)
@@ -199,15 +199,15 @@ class GraphLowering:
                 if node.name in self.whole:
                     self.realize(value.base)
                 return value
-            except Unsupported as reason:
+            except NoLowering as reason:
                 why = str(reason)
         elif known is not None:
-            why = LIBRARY_VECTORIZES.get(node.target, "asked for by an override")
+            why = LIBRARY_VECTORIZES.get(node.target, "forced by an override")
         return fallback(self, node, args, kwargs, why)
 
     def _wants_loops(self, node: torch.fx.Node) -> bool:
-        """Lowerings of all but views may be overridden with the library's kernel; recorded where they are, and where
-        the library's is the faster."""
+        """Lowerings of all but views may be overridden with the extern kernel; recorded where they are, and where the
+        extern kernel is faster."""
         default, why = "loops", f"{node.target} has a lowering"
         slower = LIBRARY_VECTORIZES.get(node.target)
         if slower and node.meta["val"].device.type == "cpu":
@@ -233,7 +233,7 @@ class GraphLowering:
         return Base(name, size, stored_strides(size, sizes(fake.stride())), fake.dtype, fake.device)
 
     def given(self, fake: torch.Tensor, name: str) -> Base:
-        """Memory that is there: an input's or a constant's."""
+        """Existing memory: an input's or a constant's."""
         return Base(name, sizes(fake.shape), sizes(fake.stride()), fake.dtype, fake.device)
 
     def pointwise(self, node: torch.fx.Node, fake: torch.Tensor, inputs: Sequence[Any], compute: Compute,
@@ -260,7 +260,7 @@ class GraphLowering:
             self._decide_reuse(base)
         made = Value(base, base.size)
         if heavy and not base.buffer and base.device.type == "cpu" and reduced_to_few_columns(node, made):
-            self.decide_stored(base, "its readers have few columns, which is as many as they would compute at once")
+            self.decide_stored(base, "its readers have few columns, so inlined code would vectorize over few elements")
         return made
 
     def gather(self, node: torch.fx.Node, inputs: Sequence[Value], compute: Compute) -> Value:
@@ -270,15 +270,15 @@ class GraphLowering:
     def _decide_reuse(self, base: Base) -> None:
         cheap = self.reads_less(base) or (not base.heavy and base.depth <= 2 and self._large_reads(base) <= 1)
         default = "inline" if cheap else "realize"
-        why = "used in several bodies; " + (
-            "cheap enough to compute in each" if cheap else
+        why = "used in several loop bodies; " + (
+            "cheap enough to recompute in each" if cheap else
             f"{base.depth} operations on {len(base.reads)} buffers are computed once and stored")
         if self.context.decide("realize", base.node, ("realize", "inline"), default, why,
                                origins=(f"forward#{base.node}",)) == "realize":
             self.realize(base)
 
     def decide_stored(self, base: Base, why: str) -> None:
-        """Store a lazy value (a decision of kind "realize")."""
+        """Realize a lazy value (a decision of kind "realize")."""
         if self.context.decide("realize", base.node, ("realize", "inline"), "realize", why,
                                origins=(f"forward#{base.node}",)) == "realize":
             self.realize(base)
@@ -290,7 +290,7 @@ class GraphLowering:
         return sum(not (type(n) is int and type(own) is int and n * SMALLER <= own) for n in counts)
 
     def reads_less(self, base: Base) -> bool:
-        """On a GPU, where arithmetic is cheap: computing it anew takes no more than reading the value would.
+        """On a GPU, where arithmetic is cheap: recomputing it takes no more than reading the value would.
 
         In bytes; a transcendental function of each element is worth one (`GPU_WORK` in training/costs.py).
         """
@@ -322,8 +322,8 @@ class GraphLowering:
     def realize(self, base: Base, *, exact: bool = False) -> str:
         """Make sure that `base` is in memory; the name of its buffer.
 
-        Only loops of ours read most of them, so a float32 tensor whose elements were rounded to 16 bits is stored in
-        those (a decision), unless it leaves the loops or `exact` asks for its own dtype.
+        Only generated loops read most buffers, so a float32 tensor whose elements were rounded to 16 bits is stored in
+        those (a decision), unless something else reads it or `exact` requires its own dtype.
         """
         if not base.buffer:
             name = self.new_buffer(base)
@@ -346,7 +346,7 @@ class GraphLowering:
 
     def _storage(self, base: Base, narrow: torch.dtype | None) -> torch.dtype | None:
         own, half = str(base.dtype).removeprefix("torch."), str(narrow).removeprefix("torch.")
-        why = f"every element was rounded to {half}: nothing is lost, and half the bytes move"
+        why = f"every element was already rounded to {half}: lossless, with half the memory traffic"
         return narrow if self.context.decide("storage", base.node, (half, own), half, why,
                                              origins=(f"forward#{base.node}",)) == half else None
 
@@ -411,7 +411,7 @@ class GraphLowering:
 
 
     def _same_window(self, out: torch.fx.Node, value: Value) -> View | None:
-        """The window that torch took of a value in memory, where the indices of our views express it by no strides, or
+        """The window that torch took of a value in memory, where ptdebug's index mappings have no strides for it, or
         by such of which we cannot tell that they are equal."""
         root = viewed(out)
         fake, whole = out.meta["val"], root.meta.get("val")
@@ -422,13 +422,13 @@ class GraphLowering:
             return None
         cast = whole.dtype != fake.dtype
         bits = (fake.is_conj(), fake.is_neg()) == (whole.is_conj(), whole.is_neg())
-        recast = cast or (value.base is not source.base and bits)  # another dtype, here or on the way
+        recast = cast or (value.base is not source.base and bits)  # another dtype, here or in between
         if recast and whole.dtype.itemsize == fake.dtype.itemsize and root.op == "call_function":
             value = source
         self.realize(value.base, exact=True)
         wanted = sizes(fake.stride())
-        ours = strided(value, like=wanted if len(wanted) == len(value.size) else None)
-        differs = ours is None or tuple(map(size, ours.stride)) != wanted  # or it is not known that they are equal
+        window = strided(value, like=wanted if len(wanted) == len(value.size) else None)
+        differs = window is None or tuple(map(size, window.stride)) != wanted  # or it is not known that they are equal
         if value.base is not source.base or value.base.stored is not None or not (recast or differs):
             return None
         if fake.untyped_storage()._cdata != whole.untyped_storage()._cdata:
@@ -466,14 +466,14 @@ def _check_dense(fakes: Any, moves_nothing: bool) -> None:
             _check_dense(fake, moves_nothing)
     elif isinstance(fakes, torch.Tensor):
         if not moves_nothing and not in_loops(fakes.dtype, fakes.device):
-            raise Unsupported(f"{'complex numbers' if fakes.dtype.is_complex else fakes.dtype} are left to ATen")
+            raise NoLowering(f"{'complex numbers' if fakes.dtype.is_complex else fakes.dtype} are left to ATen")
         if fakes.layout is not torch.strided or fakes.is_quantized:
-            raise Unsupported("only dense tensors become loops")
+            raise NoLowering("only strided tensors are lowered to loops")
 
 
 def _split_axes(axes: Sequence[tuple[str, Size]], index: Index, splits: Mapping[str, tuple[int, ...]],
                 prefix: str) -> tuple[list[tuple[str, Size]], Index]:
-    """Axes with those in `splits` cut into outer-to-inner pieces, and `index` written over the new axes."""
+    """Axes with those in `splits` split, outer to inner, and `index` rewritten to the new axes."""
     renamed: list[tuple[str, Size]] = []
     replacement: dict[str, Linear] = {}
     for name, extent in axes:

@@ -8,9 +8,10 @@ import torch
 import torch.fx
 
 from ..ir.affine import Linear
+from ..unsupported import NoLowering
 from .body import BodyBuilder
 from .lazy_tensors import Index, Value
-from .registry import GATHER, Unsupported, lowering
+from .registry import GATHER, lowering
 
 if TYPE_CHECKING:
     from .graph import GraphLowering
@@ -20,7 +21,7 @@ aten = torch.ops.aten
 
 def _has_elements(x: Value) -> None:
     if 0 in x.size:
-        raise Unsupported("there is nothing to look up: which indices raise, ATen's kernel says")
+        raise NoLowering("an empty lookup: which indices raise is left to ATen's kernel")
 
 
 @lowering(aten.index.Tensor, aten._unsafe_index.Tensor, kind=GATHER)
@@ -28,9 +29,9 @@ def _index(graph: GraphLowering, node: torch.fx.Node, x: Value, indices: Sequenc
     _has_elements(x)
     given = [(d, i) for d, i in enumerate(indices) if i is not None]
     if any(i.dtype in (torch.bool, torch.uint8) for _, i in given):
-        raise Unsupported("a boolean index has as many results as it has True elements")
+        raise NoLowering("a boolean index has a data-dependent number of results")
     if any(i.device != x.device for _, i in given):
-        raise Unsupported("operands on two devices")
+        raise NoLowering("operands on two devices")
     dims = [d for d, _ in given]
     block = max((len(i.size) for _, i in given), default=0)
     # Adjacent indexed dimensions are replaced in place; scattered ones move to the front (NumPy's rule).
@@ -55,7 +56,7 @@ def _index(graph: GraphLowering, node: torch.fx.Node, x: Value, indices: Sequenc
 @lowering(aten.index_select.default, kind=GATHER)
 def _index_select(graph: GraphLowering, node: torch.fx.Node, x: Value, dim: int, positions: Value) -> Value:
     if not x.size:
-        raise Unsupported("index_select of a 0-d tensor")
+        raise NoLowering("index_select of a 0-d tensor")
     _has_elements(x)
     at = dim % len(x.size)
 
@@ -70,7 +71,7 @@ def _index_select(graph: GraphLowering, node: torch.fx.Node, x: Value, dim: int,
 def _gather(graph: GraphLowering, node: torch.fx.Node, x: Value, dim: int, positions: Value, sparse_grad: bool = False,
             ) -> Value:
     if not x.size or not positions.size:
-        raise Unsupported("gather of a 0-d tensor")
+        raise NoLowering("gather of a 0-d tensor")
     _has_elements(x)
     at = dim % len(x.size)
 

@@ -1,8 +1,8 @@
-"""Lazy tensors: what lowerings take and give.
+"""Lazy tensors: the arguments and results of lowerings.
 
-A `Base` is a tensor that some node makes: first a function from indices to a statement, and, once it has been
-*realized*, a buffer. A `Value` is a base seen through index rewriting: views cost nothing and never materialize, and a
-base that is realized later is realized for all its views.
+A `Base` is a tensor that some node computes: first a function from indices to a statement, and, once it is *realized*,
+a buffer. A `Value` is a base seen through an index mapping: views are free and never materialize, and realizing a base
+realizes it for all its views.
 """
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Base:
 
     `size` and `stride` are those of the fake tensor: the layout it gets when it is realized. `depth` is the length of
     the longest chain of unrealized operations below it, `reads` the buffers it would load, `windows` the views of them.
-    `stored` is the dtype of the buffer where that is narrower: the elements had been rounded to it.
+    `stored` is the dtype of the buffer if narrower: the elements were already rounded to it.
     """
 
     node: str
@@ -59,7 +59,7 @@ class Value:
 
     @property
     def device(self) -> torch.device:
-        """Where the tensor lives."""
+        """Its device."""
         return self.base.device
 
     def through(self, size: tuple[Size, ...], reindex: Reindex) -> Value:
@@ -126,7 +126,7 @@ def weight(stride: Size) -> int:
 def strided(value: Value, like: Sequence[Size] | None = None) -> View | None:
     """The value as a strided window onto its (realized) buffer, or None where no strides express it.
 
-    `like` are the strides to name for dimensions of size 1 or 0, where any would do.
+    `like` are the strides to use for dimensions of size 1 or 0, where any would do.
     """
     base = value.base
     index = tuple([axis(f"i{d}", s) for d, s in enumerate(value.size)])

@@ -1,8 +1,7 @@
-"""Where loops should be cut in two so that index expressions become linear.
+"""Which loops to split in two so that index expressions become linear.
 
-A view that merges or splits dimensions (heads of attention, groups of channels) makes `i // 64` and `i % 64` of an
-axis.
-Two loops, of `extent / 64` and of 64, need neither.
+A view that merges or splits dimensions (heads of attention, groups of channels) indexes with `i // 64` and `i % 64`.
+Two loops, of extents `extent / 64` and 64, need neither.
 """
 from __future__ import annotations
 
@@ -12,7 +11,7 @@ from ..ir.affine import Atom, Linear, Size
 
 
 def axis_splits(forms: Iterable[Linear], extents: Mapping[str, Size]) -> dict[str, tuple[int, ...]]:
-    """For each axis to cut: the divisors, ascending, each dividing the next and the last one the extent."""
+    """For each axis to split: the divisors, ascending, each dividing the next and the last one the extent."""
     found: dict[str, set[int]] = {}
     for form in forms:
         for atom in form.terms:

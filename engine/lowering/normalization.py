@@ -1,4 +1,4 @@
-"""Softmax and the normalizations, each as the few bodies that suit its data flow."""
+"""Softmax and the normalizations, each as the few loop bodies that fit its data flow."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -9,11 +9,12 @@ import torch.fx
 from torch._prims_common import is_contiguous_for_memory_format_or_false
 
 from ..ir.affine import ZERO, Size, constant, contiguous_strides, product, size, stored_strides
+from ..unsupported import NoLowering
 from .body import BodyBuilder, compute_dtype
 from .lazy_tensors import Base, Index, Value, offset
 from .pointwise import lazily_rounded
 from .reductions import full_index, moments
-from .registry import COMPOSITE, POINTWISE, Unsupported, lowering
+from .registry import COMPOSITE, POINTWISE, lowering
 from .views import regroup
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def settled(graph: GraphLowering, x: Value) -> Value:
 def _softmax(graph: GraphLowering, node: torch.fx.Node, x: Value, dim: int, *rest: Any, **_: Any) -> Value:
     fake = node.meta["val"]
     if not x.size:
-        raise Unsupported("softmax of a 0-d tensor")
+        raise NoLowering("softmax of a 0-d tensor")
     at, wide = dim % len(x.size), compute_dtype(fake.dtype)
     settled(graph, x)
     top = row_reduce(graph, x, at, "max", wide)
@@ -75,7 +76,7 @@ def _softmax(graph: GraphLowering, node: torch.fx.Node, x: Value, dim: int, *res
         return e("exp", e("sub", e.cast(x.load(e, index), wide), top.broadcast(e, _row(index, at))))
 
     if node.target is aten._log_softmax.default:
-        # A likely class has a sum little above 1, whose logarithm is lost in one rounding: a CPU has float64 for it.
+        # For a likely class the sum is just above 1, and its logarithm would be lost to rounding: float64 on a CPU.
         exact = torch.float64 if x.device.type == "cpu" else wide
         total = row_reduce(graph, lazy(graph, x, wide, (x, top), exponent), at, "sum", exact, finish="log")
 
@@ -157,7 +158,7 @@ def _group_norm(graph: GraphLowering, node: torch.fx.Node, x: Value, weight: Val
     settled(graph, x)
     channels = x.size[1]
     if type(channels) is not int or 0 in x.size:
-        raise Unsupported("group norm of nothing or with a symbolic number of channels")
+        raise NoLowering("group norm of nothing or with a symbolic number of channels")
     width = channels // groups
     split = (x.size[0], groups, width, *x.size[2:])
     grouped = x.through(split, lambda index: (index[0], index[1] * width + index[2], *index[3:]))
@@ -186,7 +187,7 @@ def _batch_norm_eval(graph: GraphLowering, node: torch.fx.Node, x: Value, weight
 def _batch_norm(graph: GraphLowering, node: torch.fx.Node, x: Value, weight: Value | None, bias: Value | None,
                 mean: Value | None, variance: Value | None, training: bool, momentum: float, eps: float) -> Any:
     if training or mean is None or variance is None:
-        raise Unsupported("batch norm in training mode is left to ATen")
+        raise NoLowering("batch norm in training mode is left to ATen")
     return _evaluated(graph, node, x, weight, bias, mean, variance, eps)
 
 

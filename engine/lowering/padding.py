@@ -1,7 +1,7 @@
-"""Paddings that repeat what is inside: reflections and the outermost elements (ATen's PaddingKernel.cpp).
+"""Reflection and replication padding (ATen's PaddingKernel.cpp).
 
-Along the dimension whose elements are neighbours in memory there are three reads under masks, before, inside and after,
-each of them along memory; for the other dimensions the place is computed, once for each row.
+Along the contiguous dimension there are three masked reads, before, inside and after, each of them contiguous; for the
+other dimensions the source index is computed, once for each row.
 """
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ import torch
 import torch.fx
 
 from ..ir.affine import Linear, Size, constant, size
+from ..unsupported import NoLowering
 from .body import BodyBuilder
 from .concat import inside
 from .lazy_tensors import Index, Value
-from .registry import GATHER, Unsupported, lowering
+from .registry import GATHER, lowering
 
 if TYPE_CHECKING:
     from .graph import GraphLowering
 
 aten = torch.ops.aten
 
-Edge = Callable[[Linear, int], Linear]  # (a place outside, the size) -> the place inside that is repeated there
+Edge = Callable[[Linear, int], Linear]  # (an index outside, the size) -> the index inside that is repeated there
 
 
 def _reflected() -> tuple[Edge, Edge]:
@@ -38,7 +39,7 @@ def _padding(edges: tuple[Edge, Edge]) -> Any:
         rank = len(x.size)
         before = {rank - 1 - i // 2: pad[i] for i in range(0, len(pad), 2)}
         if not all(type(n) is int for n in (*pad, *[x.size[d] for d in before])) or 0 in x.size or min(pad) < 0:
-            raise Unsupported("repeated edges of symbolic sizes, of nothing, or cut off")
+            raise NoLowering("repeated edges of symbolic sizes, of nothing, or cut off")
         if not x.base.buffer and (x.base.heavy or x.base.depth > 1):
             graph.realize(x.base)
         along = next((d for d in before if x.reindex is None and x.base.stride[d] == 1), None)
@@ -66,7 +67,7 @@ def _padding(edges: tuple[Edge, Edge]) -> Any:
 
 
 def _place(e: BodyBuilder, at: Linear, n: int, edges: tuple[Edge, Edge]) -> Linear:
-    """Where a place, perhaps outside, is read."""
+    """The source index of an index that may be outside."""
     value = e.index_value(at)
     for outside, place in _outside(e, at, n, edges):
         value = e("where", outside, e.index_value(place), value)
@@ -74,7 +75,7 @@ def _place(e: BodyBuilder, at: Linear, n: int, edges: tuple[Edge, Edge]) -> Line
 
 
 def _outside(e: BodyBuilder, at: Linear, n: int, edges: tuple[Edge, Edge]) -> list[tuple[str, Linear]]:
-    """(whether a place is outside on one side, where it is read then), for each side on which it can be."""
+    """(whether an index is outside on one side, its source then), for each side on which it can be."""
     low, high = at.bounds
     sides = []
     if not (type(low) is int and low >= 0):

@@ -12,9 +12,10 @@ import sympy
 import torch
 import torch.fx
 
+from ..unsupported import NoLowering
 from .body import LOW_PRECISION, BodyBuilder, compute_dtype
 from .lazy_tensors import Compute, Index, Value
-from .registry import POINTWISE, Unsupported, lowering, promoted
+from .registry import POINTWISE, lowering, promoted
 
 if TYPE_CHECKING:
     from ...artifacts.context import CompileContext
@@ -28,10 +29,10 @@ HEAVY = frozenset(("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin
                    "sigmoid", "pow", "atan2", "gelu", "silu", "sqrt", "rsqrt", "softplus", "elu"))
 
 JUMPING = frozenset("floor ceil trunc round frac sign remainder fmod threshold".split())
-"""What jumps where a value that was not rounded to 16 bits lies beside that which was: it is given what eager has."""
+"""Discontinuous operators: their 16-bit operands are rounded as in eager, since unrounded ones could jump."""
 
 WIDE_NUMBERS = frozenset(("mul", "div", "lerp"))
-"""Of 16-bit floats on a CPU, what takes a number as it is; others take it rounded to 16 bits, as ATen's kernels do."""
+"""For 16-bit floats on a CPU: operators that take a number unrounded; others round it to 16 bits, as ATen does."""
 
 SAME_NAME_UNARY = (
     "neg", "abs", "sign", "reciprocal", "sqrt", "rsqrt", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin",
@@ -57,7 +58,7 @@ def pointwise(*targets: Any, operands: int = 1, dtype: str = "result",
     """Register a rule. The first `operands` arguments are tensors or numbers; the others are passed on.
 
     `dtype` is what the rule computes in: the "result"'s dtype; the operands' "promoted" dtype (comparisons); or each
-    operand as it is ("own"). `check(dtype of the result, *args)` raises Unsupported for what the rule cannot do.
+    operand as it is ("own"). `check(dtype of the result, *args)` raises NoLowering for what the rule cannot do.
     """
 
     def register(rule: Rule) -> Rule:
@@ -80,7 +81,7 @@ def apply(graph: GraphLowering, node: torch.fx.Node, rule: Rule, operands: tuple
     for operand in operands:
         if isinstance(operand, Value) and operand.device != fake.device:
             if operand.size or operand.device.type != "cpu" or fake.device.type != "cuda":
-                raise Unsupported("operands on two devices")
+                raise NoLowering("operands on two devices")
             graph.realize(operand.base)  # a number: computed there, read here
     packet = node.target.overloadpacket.__name__  # type: ignore[union-attr]
     common = promoted(operands) if dtype == "promoted" else fake.dtype
@@ -119,8 +120,8 @@ def number_in(operand: Any, dtype: torch.dtype) -> Any:
 
 
 def _stored(operand: Any, exact: bool) -> torch.dtype | None:
-    """The 16-bit dtype of an operand that is to be as eager has it, for what jumps or asks (is it infinite, is it
-    equal)."""
+    """The 16-bit dtype of an operand that must be rounded as in eager, for discontinuous operators and predicates
+    (is it infinite, is it equal)."""
     return operand.dtype if exact and isinstance(operand, Value) and operand.dtype in LOW_PRECISION else None
 
 
@@ -129,8 +130,8 @@ def keeps_rounding(context: CompileContext, node: torch.fx.Node, dtype: torch.dt
     if dtype not in LOW_PRECISION:
         return False
     return context.decide(
-        "rounding", node.name, ("float32", "eager"), "float32",
-        "a chain of operators keeps its float32 values, which is nearer to the exact result than rounding each",
+        "intermediate-precision", node.name, ("float32", "eager"), "float32",
+        "intermediate values stay float32, which is more accurate than rounding each operator's result",
         origins=(f"forward#{node.name}",),
     ) == "eager"
 
@@ -154,9 +155,9 @@ def _operand(e: BodyBuilder, operand: Any, index: Index, dtype: torch.dtype | No
 
 
 def _as_wide_as_computed(dtype: torch.dtype, *_: Any) -> None:
-    """What comes after a 16-bit float is no neighbour in float32."""
+    """The next 16-bit float is not the next float32."""
     if dtype in LOW_PRECISION:
-        raise Unsupported("a neighbour among 16-bit floats")
+        raise NoLowering("nextafter of 16-bit floats is left to ATen")
 
 
 def _table() -> None:
@@ -221,16 +222,16 @@ def _div(e: BodyBuilder, x: str, y: str) -> str:
 
 
 def _exact_quotient(dtype: torch.dtype, x: Any, y: Any, *_: Any) -> None:
-    """Also: eager rounds a 16-bit quotient before it floors or truncates it, which jumps."""
+    """Also: eager rounds a 16-bit quotient before it floors or truncates it, which is discontinuous."""
     _no_integer_division_by_zero(dtype, x, y)
     if dtype in LOW_PRECISION:
-        raise Unsupported("a rounded quotient in 16 bits is left to ATen")
+        raise NoLowering("a rounded quotient in 16 bits is left to ATen")
 
 
 def _no_integer_division_by_zero(dtype: torch.dtype, x: Any, y: Any, *_: Any) -> None:
-    """Eager raises where an integer divisor is zero: only divisors known not to be become loops."""
+    """Eager raises where an integer divisor is zero: only divisors known to be nonzero are lowered."""
     if not dtype.is_floating_point and (isinstance(y, Value) or y == 0):
-        raise Unsupported("an integer divisor that may be zero raises in eager")
+        raise NoLowering("an integer divisor that may be zero raises in eager")
 
 
 def floor_division(e: BodyBuilder, x: str, y: str) -> str:
@@ -294,7 +295,7 @@ def _square(e: BodyBuilder, x: str) -> str:
 
 def _float_power(dtype: torch.dtype, x: Any, y: Any, *_: Any) -> None:
     if not dtype.is_floating_point:
-        raise Unsupported("integer powers by a tensor are left to ATen")
+        raise NoLowering("integer powers by a tensor are left to ATen")
 
 
 @pointwise(*overloads("pow", "Tensor_Tensor", "Scalar"), operands=2, check=_float_power)
@@ -304,9 +305,9 @@ def _pow(e: BodyBuilder, x: str, y: str) -> str:
 
 def _constant_exponent(dtype: torch.dtype, x: Any, exponent: Any) -> None:
     if isinstance(exponent, sympy.Expr):
-        raise Unsupported("a symbolic exponent")
+        raise NoLowering("a symbolic exponent")
     if not dtype.is_floating_point and not (isinstance(exponent, int) and 0 <= exponent <= 64):
-        raise Unsupported("an integer power that is not a small natural number")
+        raise NoLowering("an integer power that is not a small natural number")
 
 
 @lowering(aten.pow.Tensor_Scalar, kind=POINTWISE)

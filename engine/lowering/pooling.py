@@ -19,17 +19,18 @@ import torch.fx
 
 from ..ir.affine import Linear, Size, constant
 from ..ir.ir import identity
+from ..unsupported import NoLowering
 from .body import BodyBuilder, compute_dtype
 from .concat import inside
 from .lazy_tensors import Base, Compute, Index, Value, offset
 from .pointwise import lazily_rounded
-from .registry import COMPOSITE, GATHER, Unsupported, lowering
+from .registry import COMPOSITE, GATHER, lowering
 
 if TYPE_CHECKING:
     from .graph import GraphLowering
 
 aten = torch.ops.aten
-UNROLLED = 49  # elements of a window, or windows of an element, that are read one by one
+UNROLLED = 49  # elements of a window, or windows of an element, that are unrolled
 PASS = 4  # reads that a second pass over an image costs for each element
 
 
@@ -73,13 +74,13 @@ class Windows:
 
 
 def windows(x: Value, rank: int, kernel: Any, stride: Any, padding: Any, dilation: Any = 1) -> Windows:
-    """The windows of a pooling operator's arguments. Raises Unsupported for large or symbolic ones."""
+    """The windows of a pooling operator's arguments. Raises NoLowering for large or symbolic ones."""
     given = x.size[-rank:]
     sizes = [_each(v, rank) for v in (kernel, stride or kernel, padding, dilation)]
     if not all(type(n) is int for numbers in (given, *sizes) for n in numbers) or 0 in x.size:
-        raise Unsupported("pooling of symbolic sizes or of nothing")
+        raise NoLowering("pooling of symbolic sizes or of nothing")
     if math.prod(sizes[0]) > UNROLLED:
-        raise Unsupported(f"windows of more than {UNROLLED} elements")
+        raise NoLowering(f"windows of more than {UNROLLED} elements")
     return Windows(tuple(given), *map(tuple, sizes))
 
 
@@ -124,7 +125,7 @@ def _max_pool(rank: int) -> Any:
 def _largest(e: BodyBuilder, x: Value, frame: Windows, index: Index, rank: int) -> tuple[str, str]:
     """The largest element of a window, and its place in the plane; the first of equals, a NaN before all.
 
-    The place is counted from the window's start, in a narrow number, which vectors choose as fast as floats.
+    The index is an offset in the window, in a narrow integer, which vectors select as fast as floats.
     """
     dtype = compute_dtype(x.dtype)
     lowest = identity("max", dtype)
@@ -148,8 +149,7 @@ def _largest(e: BodyBuilder, x: Value, frame: Windows, index: Index, rank: int) 
 
 
 def _largest_value(e: BodyBuilder, x: Value, frame: Windows, index: Index, dims: Sequence[int]) -> str:
-    """The largest element of a window over `dims`, a NaN before all, where nobody asks for its place: that costs far
-    more."""
+    """The largest element of a window over `dims`, NaN first, without its index, which costs far more."""
     dtype = compute_dtype(x.dtype)
     lowest = identity("max", dtype)
     best = e.constant(lowest, dtype)
@@ -215,7 +215,7 @@ def _gathered(graph: GraphLowering, node: torch.fx.Node, grad: Value, inputs: Se
     fake = node.meta["val"]
     rank = len(frame.given)
     if len(frame.around) > UNROLLED:
-        raise Unsupported(f"elements in more than {UNROLLED} windows")
+        raise NoLowering(f"elements in more than {UNROLLED} windows")
     wide = compute_dtype(fake.dtype)
     counts = grad.size[-rank:]
     for value in inputs:
@@ -252,7 +252,7 @@ def _avg_pool(rank: int) -> Any:
     def lower(graph: GraphLowering, node: torch.fx.Node, x: Value, kernel: Any, stride: Any = (), padding: Any = 0,
               ceil_mode: bool = False, count_include_pad: bool = True, divisor: int | None = None) -> Value:
         if not x.dtype.is_floating_point:
-            raise Unsupported("means of integers")
+            raise NoLowering("means of integers")
         frame = windows(x, rank, kernel, stride, padding)
         wide = compute_dtype(x.dtype)
         if not x.base.buffer and (x.base.heavy or x.base.depth > 1):

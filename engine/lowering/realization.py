@@ -22,11 +22,11 @@ from .registry import COMPOSITE, GATHER, LOWERINGS, POINTWISE, REDUCTION, RESHAP
 
 aten = torch.ops.aten
 FEWEST = 32  # elements, below which a value costs nothing to compute again
-ONCE_MORE = 4  # computations of an element that are as dear as to store it and to load it that often
-SHORT = 32  # iterations of a loop that are too few to make up for what is computed before it, by itself
+ONCE_MORE = 4  # recomputations of an element that cost as much as storing it and loading it that often
+SHORT = 32  # iterations of a loop that are too few to amortize scalar code before it
 LANES = 16  # float32 in a vector
 COLUMNS = LANES // 2  # fewer are computed at less than half of a vector at a time
-MANY, SHORT_OF_MANY = 4096, 128  # values that are worth a loop of their own, in vectors, also beside longer ones
+MANY, SHORT_OF_MANY = 4096, 128  # values that are worth a vectorized loop of their own, also beside longer ones
 
 
 def kind_of(node: torch.fx.Node) -> str | None:
@@ -36,12 +36,12 @@ def kind_of(node: torch.fx.Node) -> str | None:
 
 
 def scattered(graph: torch.fx.Graph) -> frozenset[str]:
-    """Names of the nodes with several uses that do not meet in one loop body (uses count through views)."""
+    """Names of the nodes whose several uses do not end in one loop body (uses count through views)."""
     nodes = [n for n in graph.nodes if n.op == "call_function"]
     depth: dict[Any, int] = {None: 0}  # None is the root: everything that leaves the loops
     parent: dict[Any, Any] = {None: None}  # as seen by a node's producers
     uses: dict[Any, int] = {}
-    meeting: dict[Any, Any] = {}  # the nearest node through which every use of the node's value goes
+    meeting: dict[Any, Any] = {}  # the immediate post-dominator of a node
     for node in reversed(nodes):
         users = [u for u in node.users if u.op != "output"]
         leaves = len(users) != len(node.users) or any(_kind(u) in (None, COMPOSITE) for u in users)
@@ -53,7 +53,7 @@ def scattered(graph: torch.fx.Graph) -> frozenset[str]:
         counts = [uses[u] if _kind(u) in (RESHAPE, VIEW) else 1 for u in users]
         parts = [u for u in users if uses[u]]
         if not leaves and _are_apart(parts) and not any(_ends_outside(u, meeting) for u in parts):
-            meeting[node], uses[node] = parts[0], max(counts)  # an element is used where its part is, and only there
+            meeting[node], uses[node] = parts[0], max(counts)  # an element is used where its slice is, and only there
         else:
             meeting[node], uses[node] = meet, sum(counts) + len(node.users) - len(users)
         kind = _kind(node)
@@ -107,7 +107,7 @@ def leaving(graph: torch.fx.Graph) -> frozenset[str]:
 
 def read_in_part(graph: torch.fx.Graph) -> frozenset[str]:
     """Names of the nodes that raise for some data, and of which no loops would compute every element: these are
-    computed whole, as eager does, so that they raise where it does."""
+    computed completely, as in eager, so that they raise where eager does."""
     whole: set[torch.fx.Node] = set()
     for node in reversed(graph.nodes):
         if any(user.op == "output" or _reads_whole(user, node, user in whole) for user in node.users):
@@ -139,7 +139,7 @@ def _reads_whole(user: torch.fx.Node, node: torch.fx.Node, whole: bool) -> bool:
 def repeated(value: Value, size: Sequence[Size], stride: Sequence[Size]) -> bool:
     """Whether the loops of a tensor of this size and stride would compute `value`, which is lazy, too often.
 
-    What varies in the innermost loop is computed in every loop around it; what does not, one by one and not in vectors.
+    What varies in the innermost loop is recomputed in every loop around it; what is invariant there is scalar code.
     False where sizes are not known.
     """
     own, count = product(value.base.size), product(size)
@@ -147,7 +147,7 @@ def repeated(value: Value, size: Sequence[Size], stride: Sequence[Size]) -> bool
     if type(own) is not int or type(count) is not int or own < FEWEST or not axes:
         return False
     name, extent = axes[-1]
-    if len(index) < len(value.size):  # of which data chooses elements
+    if len(index) < len(value.size):  # a data-dependent selection of elements
         return count >= ONCE_MORE * own
     index = index[len(index) - len(value.size):]
     index = tuple([constant(0) if s == 1 else i for s, i in zip(value.size, index)])
@@ -220,7 +220,7 @@ def _common(a: Any, b: Any, parent: dict[Any, Any], depth: dict[Any, int]) -> An
 
 
 def _ends_outside(node: torch.fx.Node, meeting: dict[Any, Any]) -> bool:
-    """True when the uses of a value, followed through views, meet in no single node."""
+    """True when no single node post-dominates the uses of a value, followed through views."""
     meet = meeting[node]
     while meet is not None and _kind(meet) in (RESHAPE, VIEW):
         meet = meeting[meet]

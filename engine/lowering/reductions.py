@@ -10,10 +10,11 @@ import torch
 import torch.fx
 
 from ..ir.affine import Size, constant, less, product, size, sizes
+from ..unsupported import NoLowering
 from .body import LOW_PRECISION, BodyBuilder, compute_dtype
 from .lazy_tensors import Base, Index, Value, offset, weight
 from .realization import rows_at_once
-from .registry import COMPOSITE, REDUCTION, Unsupported, lowering
+from .registry import COMPOSITE, REDUCTION, lowering
 from .views import regroup
 
 if TYPE_CHECKING:
@@ -167,7 +168,7 @@ def _vector_norm(graph: GraphLowering, node: torch.fx.Node, x: Value, order: Any
     kind = {float("inf"): "max", float("-inf"): "min"}.get(order, "sum")
     over = along_memory(node, reduced_dims(x, dims))
     if not x.dtype.is_floating_point or 0 in x.size or isinstance(order, sympy.Expr):
-        raise Unsupported(f"a norm of order {order}, of {x.dtype}, or of nothing")
+        raise NoLowering(f"a norm of order {order}, of {x.dtype}, or of nothing")
     wide = compute_dtype(fake.dtype)
 
     def emit(e: BodyBuilder, element: str) -> list[str]:
@@ -188,7 +189,7 @@ def _vector_norm(graph: GraphLowering, node: torch.fx.Node, x: Value, order: Any
 
 
 def as_stored(e: BodyBuilder, node: torch.fx.Node, element: str, dtype: torch.dtype) -> str:
-    """An element of an operand of `dtype`, as eager has it in memory where the program asks for a result in another."""
+    """An element of an operand of `dtype`, rounded as eager stores it, where the result's dtype is explicit."""
     converts = node.meta.get("explicit") and node.meta["val"].dtype is not dtype
     return e.rounded(element, dtype) if converts else element
 
@@ -216,7 +217,7 @@ def _arg(kind: str, plain: str) -> None:
     def both(graph: GraphLowering, node: torch.fx.Node, x: Value, dim: int, keepdim: bool = False) -> tuple[Value, ...]:
         fakes, over = node.meta["val"], reduced_dims(x, dim)
         asked = {user.args[1] for user in node.users if user.users}
-        if asked <= {0}:  # nobody asks where
+        if asked <= {0}:  # the index is unused
             value, = reduction(graph, [fakes[0]], x, over, keepdim, lambda e, element: [extreme(e, element)])
             return value, value
         return tuple(reduction(graph, list(fakes), x, over, keepdim,
@@ -247,7 +248,7 @@ def moments(graph: GraphLowering, x: Value, dims: tuple[int, ...], mean_fake: Ba
     short = (type(count) is not int or count <= TWO_PASS_LIMIT) and mean_fake.dtype not in LOW_PRECISION
     chosen = graph.context.decide(
         "variance", node.name, ("two-pass", "welford"), "two-pass" if short else "welford",
-        f"rows of {count} elements " + ("stay in cache for a second pass" if short else "are better read once"),
+        f"rows of {count} elements " + ("stay in cache for a second pass" if short else "are too long to read twice"),
         origins=(f"forward#{node.name}",))
     wide = compute_dtype(spread_fake.dtype)
     sums = torch.float64 if corrected else wide
@@ -298,7 +299,7 @@ def _variance(finish: Callable[[BodyBuilder, str], str]) -> Callable[..., tuple[
         over = along_memory(node, reduced_dims(x, dims))
         count = product(x.size[d] for d in over)
         if (isinstance(correction, float) and not correction.is_integer()) or not x.dtype.is_floating_point:
-            raise Unsupported("a variance with a fractional correction")
+            raise NoLowering("a variance with a fractional correction")
         degrees = size(count - int(correction))
         if type(degrees) is int and degrees < 0:
             degrees = 0
@@ -311,7 +312,7 @@ def _variance(finish: Callable[[BodyBuilder, str], str]) -> Callable[..., tuple[
 
         def end(e: BodyBuilder, squares: str) -> str:
             count = number(e, degrees, e.dtypes[squares])
-            if not less(-1, degrees):  # of a size that varies: eager divides by 0 then
+            if not less(-1, degrees):  # of a dynamic size: eager divides by 0 then
                 count = e("maximum", count, 0.0)
             return finish(e, e("truediv", squares, count))
 

@@ -19,10 +19,6 @@ REDUCTION = "reduction"  # one body of its own
 COMPOSITE = "composite"  # several bodies that may read an input more than once
 
 
-class Unsupported(Exception):
-    """A lowering cannot do this case; the message says why, and ATen is called."""
-
-
 @dataclass(frozen=True)
 class Lowering:
     """How an operator becomes loops: `function(graph, node, *args, **kwargs)` gives a Value or a tuple of them."""

@@ -1,4 +1,4 @@
-"""Lowerings of scans: each is a body whose reduction axis runs in order, and which stores at each of its points."""
+"""Lowerings of scans: the reduction axis runs in order, and the body stores at each of its points."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.fx
 
+from ..unsupported import NoLowering
 from .body import LOW_PRECISION, BodyBuilder
 from .lazy_tensors import Index, Value, offset
 from .reductions import as_stored, full_index
-from .registry import REDUCTION, Unsupported, lowering
+from .registry import REDUCTION, lowering
 
 if TYPE_CHECKING:
     from .graph import GraphLowering
@@ -26,11 +27,11 @@ def scan(graph: GraphLowering, fakes: Sequence[torch.Tensor], x: Value, dim: int
     The results, of the shape of `x`, are stored to buffers with the metadata of `fakes`.
     """
     if x.device.type != "cpu":
-        raise Unsupported("a scan on a GPU")
+        raise NoLowering("a scan on a GPU")
     node, rank = graph.node, len(x.size)
     at = dim % max(rank, 1)
     count = x.size[at] if rank else 1
-    if not x.base.buffer and x.base.heavy:  # it fills vectors in a loop of its own, which the scan's cannot
+    if not x.base.buffer and x.base.heavy:  # a loop of its own is vectorized, the scan's cannot be
         graph.realize(x.base)
     bases = [graph.base_of(fake, node.name) for fake in fakes]
     names = [graph.new_buffer(base) for base in bases]
@@ -50,7 +51,7 @@ def scan(graph: GraphLowering, fakes: Sequence[torch.Tensor], x: Value, dim: int
 
 
 def kept_in(dtype: torch.dtype) -> torch.dtype:
-    """The dtype in which eager's kernel keeps a running sum of `dtype` (at::acc_type on the CPU)."""
+    """The dtype in which eager's kernel accumulates a cumulative sum of `dtype` (at::acc_type on the CPU)."""
     if dtype in LOW_PRECISION:
         return torch.float32
     return torch.float64 if dtype.is_floating_point else torch.int64
@@ -60,7 +61,7 @@ def _running(kind: str) -> None:
     def lower(graph: GraphLowering, node: torch.fx.Node, x: Value, dim: int, *, dtype: Any = None) -> Value:
         fake = node.meta["val"]
         if fake.dtype is torch.bool:
-            raise Unsupported("a running sum of bools, as bools")
+            raise NoLowering("a cumulative sum of bools, as bools")
         wide = torch.float64 if kind == "logsumexp" else kept_in(fake.dtype)
 
         def emit(e: BodyBuilder, element: str) -> list[str]:

@@ -1,7 +1,7 @@
-"""Lowerings that write to places that data names: index_put, scatter, scatter_add, and the backward of embedding.
+"""Lowerings that write to data-dependent indices: index_put, scatter, scatter_add, and the backward of embedding.
 
 Each is two bodies that store to one buffer: the first copies `self`, the second stores or adds at indirect indices.
-Where the copy is of memory that nothing else needs, scheduler/in_place.py leaves it out.
+Where nothing else needs the copied buffer, scheduler/in_place.py elides the copy.
 """
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ import torch
 import torch.fx
 
 from ..ir.affine import Linear, Size, contiguous_strides, sizes
+from ..unsupported import NoLowering
 from .body import LOW_PRECISION, BodyBuilder
 from .lazy_tensors import Index, Value, offset
-from .registry import COMPOSITE, Unsupported, lowering
+from .registry import COMPOSITE, lowering
 
 if TYPE_CHECKING:
     from .graph import GraphLowering
@@ -27,17 +28,18 @@ Place = Callable[[BodyBuilder, Index], tuple[Linear, ...]]
 def scattered_into(graph: GraphLowering, node: torch.fx.Node, start: Callable[[BodyBuilder, Index], str],
                    shape: Sequence[Size], place: Place, source: Callable[[BodyBuilder, Index], str],
                    accumulate: bool) -> Value:
-    """A tensor that begins as `start` and gets `source(index)` at `place(index)` for each index of `shape`, in order.
+    """A tensor that starts as `start` and receives `source(index)` at `place(index)` for each index of `shape`, in
+    order.
 
     With `accumulate` it is added, else the last one stays.
     """
     fake = node.meta["val"]
     if fake.device.type != "cpu":
-        raise Unsupported("scatters on a GPU are left to ATen")
+        raise NoLowering("scatters on a GPU are left to ATen")
     if accumulate and fake.dtype in LOW_PRECISION:
-        raise Unsupported(f"many sums in {fake.dtype} want a wider accumulator")
+        raise NoLowering(f"accumulating in {fake.dtype} needs a wider accumulator")
     if 0 in sizes(fake.shape):
-        raise Unsupported("there is nothing to write to: which indices raise, ATen's kernel says")
+        raise NoLowering("an empty destination: which indices raise is left to ATen's kernel")
     base = graph.base_of(fake, node.name)
     name = graph.new_buffer(base)
 
@@ -58,7 +60,7 @@ def scattered_into(graph: GraphLowering, node: torch.fx.Node, start: Callable[[B
 
 def _same_device(*values: Value) -> None:
     if len({v.device for v in values}) > 1:
-        raise Unsupported("operands on two devices")
+        raise NoLowering("operands on two devices")
 
 
 @lowering(aten.index_put.default, aten._unsafe_index_put.default, kind=COMPOSITE)
@@ -66,11 +68,11 @@ def _index_put(graph: GraphLowering, node: torch.fx.Node, x: Value, indices: Seq
                accumulate: bool = False) -> Value:
     given = [(d, i) for d, i in enumerate(indices) if i is not None]
     if not given or any(i.dtype in (torch.bool, torch.uint8) for _, i in given):
-        raise Unsupported("a boolean index names as many places as it has True elements")
+        raise NoLowering("a boolean index selects a data-dependent number of elements")
     _same_device(x, values, *[i for _, i in given])
     block = torch.broadcast_shapes(*[tuple(i.size) for _, i in given]) if _all_numbers(given) else None
     if block is None or 0 in block:
-        raise Unsupported("index_put with indices of symbolic shapes, or of none")
+        raise NoLowering("index_put with indices of symbolic shapes, or of none")
     dims = [d for d, _ in given]
     first = dims[0] if dims == list(range(dims[0], dims[-1] + 1)) else 0  # NumPy's rule, as in `index`
     others = [extent for d, extent in enumerate(x.size) if d not in dims]
@@ -94,7 +96,7 @@ def _all_numbers(given: Sequence[tuple[int, Value]]) -> bool:
 
 
 def _realize_for_many(graph: GraphLowering, value: Value) -> None:
-    """Every thread reads every index, so that what it scatters is better not computed by each of them."""
+    """Every thread reads every index, so what is scattered should not be computed by each of them."""
     if not value.base.buffer and value.base.heavy and not value.size:
         graph.realize(value.base)
 
@@ -109,7 +111,7 @@ def _along(dim: int, positions: Value, extent: Size) -> Place:
 def _scatter(accumulate: bool) -> Callable[..., Value]:
     def lower(graph: GraphLowering, node: torch.fx.Node, x: Value, dim: int, positions: Value, source: Any) -> Value:
         if not x.size or not positions.size:
-            raise Unsupported("a scatter into a 0-d tensor")
+            raise NoLowering("a scatter into a 0-d tensor")
         at = dim % len(x.size)
         tensor = source if isinstance(source, Value) else None
         _same_device(x, positions, *([tensor] if tensor is not None else []))
@@ -131,7 +133,7 @@ def _embedding_backward(graph: GraphLowering, node: torch.fx.Node, gradient: Val
                         padding: Any, by_frequency: bool) -> Value:
     """Row i of the result is the sum of the gradients of the lookups of row i, in their order."""
     if by_frequency or type(padding) is not int:
-        raise Unsupported("gradients divided by how often a row is looked up")
+        raise NoLowering("scale_grad_by_freq is left to ATen")
     _same_device(gradient, positions)
     rank = len(positions.size)
 

@@ -1,7 +1,7 @@
 """Lowerings of searches in sorted sequences: bucketize and searchsorted.
 
-Among few boundaries, how many are below a value is counted: compares fill vectors, where a binary search looks up one
-element after the other. Many are left to ATen's binary search.
+Among few boundaries, those below a value are counted: comparisons vectorize, where a binary search is one lookup after
+the other. Many boundaries are left to ATen's binary search.
 """
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.fx
 
+from ..unsupported import NoLowering
 from .body import LOW_PRECISION, BodyBuilder
 from .lazy_tensors import Index, Value, offset
-from .registry import COMPOSITE, Unsupported, lowering
+from .registry import COMPOSITE, lowering
 
 if TYPE_CHECKING:
     from .graph import GraphLowering
@@ -32,7 +33,7 @@ def _bucketize(graph: GraphLowering, node: torch.fx.Node, x: Value, boundaries: 
 def _searchsorted(graph: GraphLowering, node: torch.fx.Node, boundaries: Value, x: Value, *, out_int32: bool = False,
                   right: bool = False, side: str | None = None, sorter: Any = None) -> Value:
     if sorter is not None:
-        raise Unsupported("a search through a permutation")
+        raise NoLowering("a search through a permutation")
     return _counted(graph, node, boundaries, x, right or side == "right")
 
 
@@ -41,13 +42,13 @@ def _counted(graph: GraphLowering, node: torch.fx.Node, boundaries: Value, x: Va
     count = boundaries.size[-1] if boundaries.size else 0
     own_rows = len(boundaries.size) > 1  # the sequence of each row, else one for all
     if type(count) is not int or not 0 < count <= COUNTED:
-        raise Unsupported("a search among many boundaries")
+        raise NoLowering("a search among many boundaries")
     if x.dtype is not boundaries.dtype or x.dtype in LOW_PRECISION or x.dtype is torch.bool:
-        raise Unsupported("a search among values of another dtype")
+        raise NoLowering("a search among values of another dtype")
     if own_rows and (len(x.size) != len(boundaries.size) or x.size[:-1] != boundaries.size[:-1]):
-        raise Unsupported("a search in rows of another shape")
+        raise NoLowering("a search in rows of another shape")
     if x.device != boundaries.device or x.device.type != "cpu":
-        raise Unsupported("a search on a GPU")
+        raise NoLowering("a search on a GPU")
     base = graph.base_of(node.meta["val"], node.name)
     name = graph.new_buffer(base)
     if not x.base.buffer and x.base.heavy:

@@ -1,8 +1,8 @@
 """Bilinear upsampling in two passes: along the rows into a narrow buffer, then between its rows.
 
-One pass would look up four elements for each result, at columns that data names; two passes look up two elements for
-each element of the narrow buffer, and the second pass reads whole rows. The arithmetic is that of ATen's
-UpSampleKernel.cpp: source = ratio * (place + 0.5) - 0.5, in the compute dtype.
+A single pass would gather four elements for each result; two passes gather two for each element of the narrow buffer,
+and the second pass reads whole rows. The arithmetic is that of ATen's UpSampleKernel.cpp: source = ratio * (index +
+0.5) - 0.5, in the compute dtype.
 """
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ import torch
 import torch.fx
 
 from ..ir.affine import Linear, Size, contiguous_strides
+from ..unsupported import NoLowering
 from .body import BodyBuilder, compute_dtype
 from .lazy_tensors import Base, Index, Value
-from .registry import COMPOSITE, GATHER, Unsupported, lowering
+from .registry import COMPOSITE, GATHER, lowering
 
 if TYPE_CHECKING:
     from .graph import GraphLowering
 
 aten = torch.ops.aten
 
-Taps = tuple[tuple[Linear, str], tuple[Linear, str]]  # two source places with their weights
+Taps = tuple[tuple[Linear, str], tuple[Linear, str]]  # two source indices with their weights
 
 
 @lowering(aten.upsample_bilinear2d.default, kind=COMPOSITE)
@@ -32,7 +33,7 @@ def _bilinear(graph: GraphLowering, node: torch.fx.Node, x: Value, output_size: 
     rows, columns = x.size[2:]
     high, wide = output_size[-2:]
     if not all(type(n) is int for n in (rows, columns, high, wide)) or 0 in x.size or not x.dtype.is_floating_point:
-        raise Unsupported("bilinear upsampling of symbolic sizes or integers")
+        raise NoLowering("bilinear upsampling of symbolic sizes or integers")
     dtype = compute_dtype(x.dtype)
     if not x.base.buffer and x.base.heavy:
         graph.realize(x.base)
@@ -63,7 +64,7 @@ def _linear(graph: GraphLowering, node: torch.fx.Node, x: Value, output_size: Se
     fake = node.meta["val"]
     given, wanted = x.size[-1], output_size[-1]
     if type(given) is not int or type(wanted) is not int or 0 in x.size or not x.dtype.is_floating_point:
-        raise Unsupported("linear upsampling of symbolic sizes or integers")
+        raise NoLowering("linear upsampling of symbolic sizes or integers")
     dtype = compute_dtype(x.dtype)
 
     def compute(e: BodyBuilder, index: Index) -> str:

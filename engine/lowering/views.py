@@ -1,7 +1,7 @@
-"""Lowerings of views: each rewrites indices and moves no data.
+"""Lowerings of views: each is an index mapping and moves no data.
 
-`value.through(size, reindex)` is a view; reindex maps the view's indices to those of the viewed. Sizes that an operator
-leaves to be worked out (-1) are read off the fake tensor.
+`value.through(size, reindex)` is a view; reindex maps the view's indices to those of what is viewed. Sizes that an
+operator infers (-1) are read off the fake tensor.
 """
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from torch.utils._sympy.functions import PythonMod
 from ..graphs.aliasing import returns_alias
 from ..graphs.memory_overlap import is_dense
 from ..ir.affine import ZERO, Linear, Size, constant, contiguous_strides, less, product, size, sizes
+from ..unsupported import NoLowering
 from .lazy_tensors import Index, Reindex, Value, offset
-from .registry import GATHER, POINTWISE, RESHAPE, VIEW, Unsupported, lowering
+from .registry import GATHER, POINTWISE, RESHAPE, VIEW, lowering
 
 if TYPE_CHECKING:
     from .body import BodyBuilder
@@ -251,7 +252,7 @@ def _from_start(position: Size, extent: Size) -> Size:
         return position if position >= 0 else size(extent + position)
     if position.is_nonnegative:
         return position
-    raise Unsupported("a symbolic position of unknown sign")
+    raise NoLowering("a symbolic position of unknown sign")
 
 
 @lowering(aten.slice.Tensor, kind=VIEW)
@@ -271,7 +272,7 @@ def slice_start(start: Any, extent: Size) -> Size:
     begin = _from_start(start, extent)
     if less(begin, size(extent + 1)):
         return begin
-    raise Unsupported("a symbolic slice that may start beyond the end")
+    raise NoLowering("a symbolic slice that may start beyond the end")
 
 
 @lowering(aten.split.Tensor, aten.split_with_sizes.default, kind=VIEW)
@@ -345,14 +346,14 @@ def _as_strided(graph: GraphLowering, node: torch.fx.Node, x: Value, shape: Sequ
                 start: Any = None) -> Value:
     """A window on the memory of an intermediate that fills its memory: offsets there are indices of it.
 
-    What lies around an input in memory is the caller's: there ATen is called.
+    Memory around an input belongs to the caller: there ATen is called.
     """
     root = viewed(node)
     memory = root.meta["val"]
     layout = sizes(memory.stride())
     static = all(type(s) is int for s in (*sizes(memory.shape), *layout))
     if root.op != "call_function" or not static or not is_dense(memory) or memory.dtype is not x.dtype:
-        raise Unsupported("a window on memory that is not that of one dense intermediate")
+        raise NoLowering("as_strided on memory other than that of a dense intermediate")
     source: Value = graph.values[root]
     begin = size(node.args[0].meta["val"].storage_offset() if start is None else start)  # type: ignore[union-attr]
     order = [d for d in sorted(range(memory.dim()), key=lambda d: layout[d], reverse=True) if memory.shape[d] != 1]

@@ -1,8 +1,9 @@
-"""Rewrites of the ATen graph, before loops exist: an ordered table of passes, one file for each.
+"""Rewrites of the ATen graph before lowering: an ordered table of passes, one file for each.
 
-A pass is a function from a graph, changed in place, to the matches it made (records.RuleMatch: what it took away, what
-it put there, why). `run` applies the table in order and records the graph after each pass that changed it. To add a
-pass, write its file and add a line to `PASSES`.
+A pass is a function from a graph, changed in place, to the matches it made (records.RuleMatch: the nodes removed, the
+nodes added, and why). `run` applies the table in order and records the graph after each pass that changed it. To add a
+pass, write its file and add a line to `PASSES`. The rewrites of `freezing/`, `extern_kernels/` and `reinplace.py` are
+stages of their own, since they need more than the graph.
 """
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Common subexpressions: the same operator on the same arguments is computed once."""
+"""Common subexpression elimination: the same operator on the same arguments is computed once."""
 from __future__ import annotations
 
 from typing import Any
@@ -16,9 +16,8 @@ from .dead_code import has_effect
 def merge_common_subexpressions(aten: AtenGraph) -> list[RuleMatch]:
     """Let later nodes use the first of their kind.
 
-    Nodes whose memory the program can see (results, through views) are left alone: two results of the program that are
-    separate tensors must stay separate. So must a result, which the program may change, and what is kept for the
-    backward.
+    Nodes whose memory is visible to the caller (results, through views) are left alone: two results that are separate
+    tensors must stay separate. So must a result, which the caller may change, and what is saved for the backward.
     """
     matches = []
     seen: dict[Any, torch.fx.Node] = {}

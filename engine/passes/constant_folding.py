@@ -1,4 +1,4 @@
-"""Constant folding: what depends on nothing but constants is computed once, at compile time."""
+"""Constant folding: what depends on constants only is computed once, at compile time."""
 from __future__ import annotations
 
 from typing import Any
@@ -18,8 +18,8 @@ LIMIT_ELEMENTS = 4096
 def fold_constants(aten: AtenGraph) -> list[RuleMatch]:
     """Replace nodes whose tensor arguments are all constants of the graph by a constant.
 
-    Factories alone (arange, full) stay: loops make them without touching memory. What the program gets to see stays, as
-    it must be new memory in each call.
+    Factories (arange, full) stay: loops compute them without touching memory. Results stay, as they must be new memory
+    in each call.
     """
     graph, module = aten.module.graph, aten.module
     visible = outputs_reach(graph)

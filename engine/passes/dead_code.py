@@ -1,4 +1,4 @@
-"""Dead code: nodes whose results nobody reads, that have no effect of their own, and do not raise in eager."""
+"""Dead code elimination: nodes without users or side effects that do not raise in eager."""
 from __future__ import annotations
 
 from functools import cache
@@ -32,7 +32,7 @@ def must_run(node: torch.fx.Node) -> bool:
 
 
 def remove_dead_code(aten: AtenGraph) -> list[RuleMatch]:
-    """Erase dead nodes from the end to the start; what tells a number that others mention is not dead."""
+    """Erase dead nodes from the end to the start; definitions of unbacked symbols that others use are not dead."""
     removed = []
     graph = aten.module.graph
     told = needed(graph.nodes) | unbacked_in([o.value for o in aten.outputs if isinstance(o, Constant)])

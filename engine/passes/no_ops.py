@@ -1,4 +1,4 @@
-"""No-ops: operators whose result equals an argument in value, shape, strides and dtype."""
+"""No-op elimination: operators whose result equals an argument in value, shape, strides and dtype."""
 from __future__ import annotations
 
 from collections.abc import Callable

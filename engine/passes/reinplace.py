@@ -1,13 +1,14 @@
-"""Writes to a part of an input: only that part is written, not the whole input once more.
+"""Reinplacing: an update of a part of an input writes only that part, instead of copying the whole input.
 
-`cache[:, :, pos] = k` is functionalized to a new cache, the old one with the part in it, that is copied back at the
-end. Where nothing reads the old value, the part is written to the input itself, and what reads the new value reads the
-input (torch/_inductor/fx_passes/reinplace.py does the same). The graph is functional no longer: it is the last rewrite.
-Between two writes the value may be read where no later one writes: each layer of a model reads its own part of a cache.
+`cache[:, :, pos] = k` is functionalized to a new cache, the old one with the part replaced, which is copied back at the
+end. Where nothing reads the old value, the part is written into the input itself, and readers of the new value read the
+input (torch/_inductor/fx_passes/reinplace.py does the same). The graph is no longer functional afterwards, so this is
+the last rewrite. Between two writes the value may be read where no later one writes: each layer of a model reads its
+own part of a cache.
 
-A call that raises must leave inputs as eager leaves them. So each operator that may raise for some data must come
-first: what is written must depend on it. A write at an index that data tells has one index, so that it changes nothing
-where it raises, and others have the same: the call then runs again in eager, which raises what it raises.
+A call that raises must leave inputs as eager leaves them, so every operator that may raise for some data must run
+before the first write. A write at a data-dependent index raises before it changes anything, and others with the same
+index would raise too: the call then runs again in eager, which raises the same error.
 """
 from __future__ import annotations
 
@@ -52,7 +53,7 @@ class _Write:
 
 
 def reinplace(aten_graph: AtenGraph, context: CompileContext) -> None:
-    """Write parts of inputs in place, decisions of kind "in_place"; the graph is changed in place and recorded."""
+    """Write parts of inputs in place, decisions of kind "in-place"; the graph is changed in place and recorded."""
     graph = aten_graph.module.graph
     if any(node.meta.get("phase") for node in graph.nodes):  # of a training graph: the backward may want the old value
         return
@@ -80,13 +81,13 @@ def reinplace(aten_graph: AtenGraph, context: CompileContext) -> None:
 
 
 def _why(owner: torch.fx.Node) -> str:
-    return f"only a part of {owner.name} is new, and nothing reads its old value"
+    return f"only a part of {owner.name} changes, and nothing reads its old value"
 
 
 def _wanted(writes: Sequence[_Write], owner: torch.fx.Node, context: CompileContext) -> bool:
     name = writes[-1].nodes[0].name
-    options, origins = ("in place", "new memory"), (f"forward#{name}",)
-    return context.decide("in_place", name, options, "in place", _why(owner), origins=origins) == "in place"
+    options, origins = ("in-place", "new-buffer"), (f"forward#{name}",)
+    return context.decide("in-place", name, options, "in-place", _why(owner), origins=origins) == "in-place"
 
 
 def _of_one_index(found: dict[torch.fx.Node, list[_Write]]) -> dict[torch.fx.Node, list[_Write]]:
@@ -257,7 +258,7 @@ def _once(user: torch.fx.Node, node: torch.fx.Node) -> bool:
 
 
 def _elements(value: torch.Tensor) -> int | None:
-    """How many elements a tensor has, at the sizes of the first call; None where only data tells."""
+    """How many elements a tensor has, at the sizes of the first call; None where data-dependent."""
     count = 1
     for size in value.shape:
         known = size.node.hint if isinstance(size, torch.SymInt) else size

@@ -1,7 +1,7 @@
-"""What stands before a compiled graph: the conditions of a call that its kernels and library calls do not check.
+"""The prologue of a compiled graph: the conditions of a call that neither guards nor kernels check.
 
-Functionalization takes each input for memory of its own, and what is compiled records no gradients. Guards on the
-program's values say nothing of either.
+Functionalization assumes that inputs do not alias each other, and compiled code records no gradients; guards on the
+user's values check neither.
 """
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def without_autocast(call: Compiled) -> Compiled:
 
 
 def eager_form(module: torch.fx.GraphModule) -> Compiled:
-    """The captured graph as a plain function: as a module, it would print where it stood when an operator raises."""
+    """The captured graph as a plain function: a GraphModule would print its code when an operator raises."""
     _LazyGraphModule.force_recompile(module)
     return module.forward
 

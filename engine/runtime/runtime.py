@@ -1,7 +1,7 @@
-"""What a wrapper calls besides its kernels: allocation, views, checks, and the operators of the library.
+"""What a generated wrapper calls besides its kernels: allocation, views, checks, and ATen operators.
 
-Generated text refers to these by the names of `STANDARD`; operators of ATen have names of their own, and `callable_of`
-says what is called for one. Nothing here needs the compiler: a graph that is loaded from disk runs with it.
+Wrappers refer to these by the names of `STANDARD`; ATen operators have names of their own, and `callable_of` says what
+is called for each. Nothing here needs the compiler: it is all that a graph loaded from disk runs with.
 """
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def out_of_bounds(node: str) -> None:
 
 
 def with_strides(tensor: torch.Tensor, size: tuple[int, ...], stride: tuple[int, ...]) -> torch.Tensor:
-    """`tensor` with the strides that the fake tensor promised; kernels were generated for those."""
+    """`tensor` with the strides of its fake tensor, for which kernels were generated."""
     if tuple(tensor.shape) != size:
         raise RuntimeError(f"a library call returned shape {tuple(tensor.shape)} where {size} was inferred")
     result = torch.empty_strided(size, stride, dtype=tensor.dtype, device=tensor.device)
@@ -31,7 +31,7 @@ def with_strides(tensor: torch.Tensor, size: tuple[int, ...], stride: tuple[int,
 
 
 def made_as(view: torch.Tensor, creation: str) -> torch.Tensor:
-    """`view`, which autograd refuses to write in place as one that was made so: a name of its CreationMeta."""
+    """`view` with a CreationMeta (by name), for which autograd may refuse in-place writes."""
     autograd: Any = torch._C._autograd
     autograd._set_creation_meta(view, getattr(autograd.CreationMeta, creation))
     return view
@@ -70,7 +70,7 @@ def tangent(
     tensor: torch.Tensor | None, size: tuple[int, ...], stride: tuple[int, ...], dtype: torch.dtype,
     device: torch.device,
 ) -> torch.Tensor:
-    """A gradient from outside in the promised layout: zeros for None, a copy only where the elements lie elsewhere."""
+    """A tangent in the layout of its fake: zeros for None, a copy only where the strides differ."""
     if tensor is None:
         return torch.empty_strided(size, stride, dtype=dtype, device=device).zero_()
     if not is_lazy(tensor):
@@ -80,7 +80,7 @@ def tangent(
 
 
 def callable_of(operator: Any) -> Callable[..., Any]:
-    """What a wrapper calls for an operator of ATen: torch's own binding, below its Python."""
+    """What a wrapper calls for an ATen operator: torch's own binding, below its Python."""
     return CALLED.get(operator) or getattr(operator, "_op", operator)
 
 

@@ -1,11 +1,11 @@
-"""Which loop bodies share a kernel, in what loops, and which buffers share memory.
+"""From loop bodies to kernels: which bodies are fused, in which loops, and which buffers share memory.
 
-Walk: `operand_layout.py` and `column_sums.py` put some bodies into another form first; `fusion.py` searches (greedily,
-most bytes saved first), `legality.py` says what may be fused, on the linear index forms of `body_affine.py`;
-`finalize.py` merges contiguous loops and finds the buffers that never reach memory; `unroll.py` writes out innermost
-loops of a few iterations; `loop_order.py` chooses the innermost loop; `in_place.py` lets kernels write over what they
-replace; `horizontal.py` makes one kernel of independent ones that differ in names and sizes (`templates.py`);
-`memory.py` lets buffers take over dead ones' memory; `describe.py` makes records of it all.
+In the order in which they run: `operand_layout.py` and `column_sums.py` rewrite some bodies first; `fusion.py` searches
+for pairs to fuse, greedily, most bytes saved first, and `legality.py` says which pairs may be fused; `reachability.py`
+keeps the graph acyclic meanwhile. `finalize.py` collapses contiguous loops and finds buffers that never reach memory;
+`unroll.py` fully unrolls innermost loops of a few iterations; `loop_order.py` picks the innermost loop; `in_place.py`
+lets kernels write over inputs and dead buffers; `horizontal.py` fuses independent kernels that differ in names and
+sizes only (`templates.py`); `memory.py` reuses dead buffers. `describe.py` makes the records.
 """
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NAME_PARTS = 3  # ATen nodes that a kernel's name mentions
 
 @dataclass(frozen=True)
 class ScheduledPlan(Plan):
-    """A plan with what the search saw: every candidate pair, the lives of buffers, bytes at the worst moment."""
+    """A plan with the candidates of the fusion search, the lifetimes of buffers, and peak memory."""
 
     candidates: tuple[FusionCandidate, ...] = ()
     lives: tuple[BufferPlan, ...] = ()

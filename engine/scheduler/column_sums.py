@@ -1,10 +1,10 @@
-"""Sums over columns as rows that are added up, where other loops run through the same rows.
+"""Column sums computed row by row, where other loops run over the same rows.
 
-The backward of a normalization sums over its rows and over its columns, and computes a gradient for each element.
-Loops over rows do the first and the last in one pass; a loop over columns would take a pass of its own, by small
-pieces of each row. So such a sum is split in three: zeros in float64, a loop over all elements that adds each to its
-column, which shares the kernel of the other loops (there every chunk of rows adds to columns of its own), and the
-rounding to the dtype of the result. Not where those loops wait for a reduction over columns, as in a softmax over them.
+The backward of a normalization reduces over rows and over columns, and computes a gradient for each element. Loops over
+rows do the first and the last in one pass; loops over columns would be another pass, with strided reads. So the column
+sum is split in three bodies: zeros in float64; a loop over all elements that accumulates each into its column, and is
+fused with the other loops (each chunk of rows has accumulators of its own); and the rounding to the result's dtype.
+This is not done where the other loops depend on a reduction over columns, as in a softmax over them.
 """
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from ..ir.ir import Axis, Buffer, ExternCall, LoopBody, Program, Statement
 from .fusion import views_in
 
 FEWEST_ROWS, FEWEST_ELEMENTS = 64, 1 << 15
-WIDEST = 8192  # columns: what each chunk of rows adds to stays in the second-level cache
+WIDEST = 8192  # columns: the accumulators of a chunk of rows stay in L2
 SUMS = "_sums"
 
 
 def with_added_columns(program: Program, context: CompileContext) -> Program:
-    """`program` with column sums that have company split in three (a decision for each)."""
+    """`program` with column sums split in three where other loops run over the same rows (a decision for each)."""
     sums = _with_company(program)
     if not sums:
         return program
@@ -34,9 +34,9 @@ def with_added_columns(program: Program, context: CompileContext) -> Program:
     buffers = dict(program.buffers)
     for step in program.steps:
         if isinstance(step, LoopBody) and id(step) in sums:
-            why = "other loops run through the same rows: one pass does both"
-            options = ("added by rows", "a loop over columns")
-            if context.decide("columns", step.name, options, options[0], why) == options[0]:
+            why = "other loops run over the same rows: one pass computes both"
+            options = ("by-rows", "by-columns")
+            if context.decide("column-sum", step.name, options, options[0], why) == options[0]:
                 steps += _split(step, sums[id(step)], buffers)
                 continue
         steps.append(step)
@@ -45,7 +45,7 @@ def with_added_columns(program: Program, context: CompileContext) -> Program:
 
 @dataclass
 class _Steps:
-    """What the steps of a program touch, looked at once: by position, and for each buffer the bodies that touch it."""
+    """Accesses of all steps, computed once: by position, and for each buffer the bodies that touch it."""
 
     program: Program
 
@@ -59,14 +59,14 @@ class _Steps:
                 self.users.setdefault(name, []).append(at)
 
     def beside(self, at: int, body: LoopBody) -> set[int]:
-        """The other bodies that run through as many elements, and read or write some of those that `body` reads."""
+        """The other bodies that iterate over as many elements, and share buffers with what `body` reads."""
         rows = [a.symbol for a in body.reduction_axes]
         wide = {s.buffer for s in body.statements if s.op == "load" and s.index is not None
                 and not s.index.free_symbols.isdisjoint(rows) and body.axes[-1].symbol in s.index.free_symbols}
         return {i for name in wide for i in self.users[name] if i != at and self.elements[i] == self.elements[at]}
 
     def awaited(self, at: int, others: set[int]) -> bool:
-        """True when one of `others` needs, perhaps through steps between, what the step at `at` makes."""
+        """True when one of `others` depends, directly or not, on the step at `at`."""
         reached = set(self.touched[at][1])
         for i in range(at + 1, max(others) + 1):
             reads, writes = self.touched[i]
@@ -86,7 +86,7 @@ def _touched(step: LoopBody | ExternCall) -> tuple[tuple[str, ...], tuple[str, .
 
 
 def _with_company(program: Program) -> dict[int, Statement]:
-    """The sums to split, by the id of their body: other loops run through the same rows, and all of those can go on."""
+    """The sums to split, by the id of their body: other loops run over the same rows, and none waits for the sum."""
     bodies = [s for s in program.steps if isinstance(s, LoopBody) and s.reduction_axes]
     sums = {id(b): found for b in bodies if (found := _column_sum(b, program)) is not None}
     if not sums:
@@ -105,7 +105,7 @@ def _with_company(program: Program) -> dict[int, Statement]:
 
 
 def _column_sum(body: LoopBody, program: Program) -> Statement | None:
-    """The sum of a body that adds up the rows of something in memory order, and does nothing else; else None."""
+    """The reduction of a body that only sums rows in memory order; else None."""
     reductions = [s for s in body.statements if s.op == "reduce"]
     stores = [s for s in body.statements if s.op == "store"]
     if len(reductions) != 1 or len(stores) != 1 or not body.axes or any(s.op == "indirect" for s in body.statements):
@@ -122,7 +122,7 @@ def _column_sum(body: LoopBody, program: Program) -> Statement | None:
 
 
 def _row_major(body: LoopBody, kept: int) -> bool:
-    """True when everything is read along rows: the summed axes make larger steps than a whole row."""
+    """True when everything is read row-major: the summed axes have larger strides than a whole row."""
     along = False
     for position, form in index_forms(body).items():
         s = body.statements[position]
@@ -139,7 +139,7 @@ def _row_major(body: LoopBody, kept: int) -> bool:
 
 
 def _by_rows(body: LoopBody) -> bool:
-    """True for a pointwise body, or one that reduces what lies side by side."""
+    """True for a pointwise body, or one that reduces contiguous elements."""
     if any(s.op == "indirect" or (s.op == "store" and s.mode) for s in body.statements):
         return False
     if not body.reduction_axes:

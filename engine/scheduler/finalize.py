@@ -1,4 +1,4 @@
-"""From fused nodes to groups: loops merged where memory is contiguous, and buffers that never reach memory named."""
+"""From fused nodes to groups: contiguous loops are collapsed, and buffers that never reach memory are marked."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -12,7 +12,7 @@ from .fusion import Node, views_in
 from .legality import accesses, row_terms
 from .loop_order import along_memory
 
-SCRATCH_LIMIT = 16384  # elements of a row that a kernel may keep for itself
+SCRATCH_LIMIT = 16384  # elements of a row that a kernel may keep in scratch
 SCRATCH_TOTAL = 24 * 1024  # of all rows of a group
 
 
@@ -34,7 +34,7 @@ def finished(node: Node, kernel: str, program: Program, needed_outside: Callable
 
 
 def escaping(program: Program) -> frozenset[str]:
-    """Buffers that live on after the program: its outputs, and the new values of its inputs."""
+    """Buffers that outlive the program: its outputs, and the new values of its inputs."""
     names = {v.buffer for v in views_in(list(program.outputs))}
     names.update(view.buffer for view, _ in program.copies if isinstance(view, View))
     names.update(n for n, b in program.buffers.items() if b.role != "intermediate")
@@ -65,7 +65,7 @@ def _row_size(name: str, bodies: Sequence[LoopBody], axes: tuple[Axis, ...]) -> 
 
 # ---- merging of loops ------------------------------------------------------------------------------------------------
 def merged(bodies: Sequence[LoopBody], axes: tuple[Axis, ...]) -> tuple[list[LoopBody], tuple[Axis, ...]]:
-    """The same loops with neighbours joined wherever every index of every body runs through both as through one."""
+    """Collapses adjacent loops wherever every index of every body is contiguous across both."""
     current = list(bodies)
     position = 0
     while position + 1 < len(axes):
@@ -80,7 +80,7 @@ def merged(bodies: Sequence[LoopBody], axes: tuple[Axis, ...]) -> tuple[list[Loo
 
 
 def _merged_inside(bodies: list[LoopBody], outer: int) -> list[LoopBody]:
-    """Joins inner loops; bodies whose inner loops have the same extents keep having the same."""
+    """Collapses inner loops; bodies with equal inner extents keep equal ones."""
     done: set[tuple[sympy.Expr, ...]] = set()
     while True:
         families: dict[tuple[sympy.Expr, ...], list[int]] = {}
@@ -109,7 +109,7 @@ def _loops_with(body: LoopBody, outer: int, extents: tuple[sympy.Expr, ...]) -> 
 
 
 def _join(pairs: Sequence[tuple[LoopBody, Axis, Axis]]) -> list[LoopBody] | None:
-    """The bodies with two neighbouring axes as one, if every index of each permits it; else None."""
+    """The bodies with two adjacent axes collapsed, if every index permits it; else None."""
     joined = []
     for body, left, right in pairs:
         one = _joined_body(body, left, right)

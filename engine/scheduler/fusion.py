@@ -1,7 +1,7 @@
-"""Greedy fusion: the pair of groups that saves most memory traffic first, until no pair is left.
+"""Greedy fusion: repeatedly fuses the pair of groups that saves most memory traffic, until no pair is left.
 
-Only groups that touch a common buffer are candidates. A pair is fused when no path leads from one to the other through
-a third step, when the indices allow it (`legality.py`), when it pays, and when the decision says so.
+Only groups that touch a common buffer are candidates. A pair is fused when no path through a third step connects the
+two, the indices allow it (`legality.py`), it pays, and the decision says so.
 """
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from .legality import Refusal, accesses, aligned, conflict, crossing, iterations
 from .reachability import Paths
 
 SYMBOL_HINT = 128  # what a symbolic size counts as in scores
-ROW_LIMIT = 512 * 1024  # bytes that one iteration of shared loops may leave for the next body: the second-level cache
+ROW_LIMIT = 512 * 1024  # bytes that one iteration of shared loops may pass to the next body: the size of L2
 MAX_BODIES, MAX_BUFFERS = 48, 60
 SMALL = 16 * 1024  # bytes: groups that touch less are fused for the sake of fewer calls
 MOST_MEANS = 4096  # rows whose means a kernel keeps between the two passes of a variance
-SHORT = 32  # iterations of a loop beside which an expensive value is not computed by itself, without vectors
-SIBLING_SHARE = 0.1  # of their traffic that siblings must have in common
+SHORT = 32  # iterations of a loop beside which an expensive value would be scalar code
+SIBLING_SHARE = 0.1  # share of their traffic that siblings must have in common
 
 Common = tuple[list[LoopBody], tuple[Axis, ...]]  # bodies of two nodes, and the outer loops that they share
 
@@ -93,8 +93,8 @@ class Fusion:
             self._users.setdefault(name, set()).add(node.id)
 
     def _order_steps(self) -> None:
-        """Reads follow writes, and writes follow what came before them, for each buffer in program order; whatever uses
-        a symbol follows the call that tells its value, and what draws random numbers what drew before it."""
+        """Reads follow writes, and writes follow what came before them, for each buffer in program order; uses
+        of a symbol follow the call that defines it, and random operators keep their order."""
         writers: dict[str, list[Node]] = {}
         self._order_symbols()
         seen = [node for node in self.nodes.values() if node.extern is not None and _is_seen(node.extern)]
@@ -156,13 +156,13 @@ class Fusion:
     def bytes_of(self, name: str) -> int:
         """The size of a buffer in bytes, with a guess for symbolic sizes."""
         known = self._bytes.get(name)
-        if known is None:  # asked for each pair, of which a buffer with many users has many
+        if known is None:  # computed for each pair, of which a buffer with many users has many
             buffer = self.program.buffers[name]
             known = self._bytes[name] = buffer.dtype.itemsize * hinted(sympy.Mul(*buffer.size))
         return known
 
     def _count(self, count: int, names: Iterable[str]) -> str:
-        """`count` bytes for a person, who must know where it rests on a guess."""
+        """`count` bytes as text, which says where it rests on a guess."""
         guess = f" (sizes that vary counted as {SYMBOL_HINT})" if self._varies(names) else ""
         return f"{count:,} bytes{guess}"
 
@@ -200,7 +200,8 @@ class Fusion:
         else:
             bodies, axes = found
             why = f"saves {self._count(saved, shared)} of traffic on {', '.join(shared[:4])}"
-            options = (Option("fuse", float(saved)), Option("separate", 0.0))
+            options = [Option("fuse", float(saved), unit="bytes saved", better="higher"),
+                       Option("separate", 0.0, unit="bytes saved", better="higher")]
             fused = self.context.decide("fuse", subject, options, "fuse", why) == "fuse"
             allow = "" if fused else "dropping the override"
             if not fused:
@@ -220,14 +221,14 @@ class Fusion:
         if first.device != second.device:
             return Refusal("they run on different devices")
         if any(accesses(b).scatters for b in first.bodies + second.bodies):
-            return Refusal("one of them adds into places that data names", "a scatter without conflicts")
+            return Refusal("one of them scatters with accumulation", "a scatter without conflicts")
         if len(first.bodies) + len(second.bodies) > MAX_BODIES or len(first.touched | second.touched) > MAX_BUFFERS:
-            return Refusal("the kernel would grow too large", "a smaller group")
+            return Refusal("the fused kernel would be too large", "a smaller group")
         third = self._paths.between(first.id, second.id)
         if third is not None:
             between = self.nodes[third]
             name = between.extern.name if between.extern is not None else between.bodies[0].name
-            return Refusal(f"{name} must run between them", f"{name} as part of the same kernel")
+            return Refusal(f"{name} must run between them", f"fusing {name} into the same kernel")
         traffic = sum(self.bytes_of(n) for n in first.touched) + sum(self.bytes_of(n) for n in second.touched)
         if not dependent and saved < SIBLING_SHARE * traffic:
             count = self._count(traffic, first.touched | second.touched)
@@ -271,17 +272,17 @@ class Fusion:
                 if other_count > count:
                     fixed, moved, count, axes = other, second.bodies, other_count, second.axes
         except NotLinear as error:
-            return Refusal(f"an index does not follow the other's loops: {error}", "a linear index")
+            return Refusal(f"an index cannot be rewritten to the other's loops: {error}", "a linear index")
         refusal: Refusal | None = None
         for shared in range(count, 0, -1):
             if first.device == "cpu" and _one_by_one((*fixed, *moved), shared):
-                refusal = Refusal("an expensive value would be computed one by one, beside a short loop", "longer rows")
+                refusal = Refusal("an expensive value would be scalar code, beside a short loop", "longer rows")
                 continue
             if first.device == "cpu" and _in_columns((*fixed, *moved), axes[:shared]):
-                refusal = Refusal("an expensive value would be computed for a few columns at once", "more columns")
+                refusal = Refusal("an expensive value would be vectorized over few columns", "more columns")
                 continue
             if first.device == "cpu" and _keeps_means((*fixed, *moved), shared):
-                refusal = Refusal("a variance would keep the means of many rows", "fewer rows in one iteration")
+                refusal = Refusal("a two-pass variance would keep many rows' means", "fewer rows in one iteration")
                 continue
             found = conflict(fixed, moved, axes[:shared])
             if found is None and not dependent:
@@ -297,7 +298,7 @@ class Fusion:
                 return first.bodies + second.bodies, ()
             refusal = refusal or found
         sizes = " and ".join("(" + ", ".join(str(a.extent) for a in n.axes) + ")" for n in (first, second))
-        return refusal or Refusal(f"their loops {sizes} have no outer loop in common", "the same outermost sizes")
+        return refusal or Refusal(f"their loops {sizes} have no common outer loop", "the same outermost sizes")
 
     def _small(self, first: Node, second: Node) -> bool:
         return all(sum(self.bytes_of(b) for b in n.touched) <= SMALL for n in (first, second))
@@ -305,7 +306,7 @@ class Fusion:
     def _too_coarse(
         self, writers: Sequence[LoopBody], readers: Sequence[LoopBody], shared: Sequence[Axis]
     ) -> Refusal | None:
-        """Refuse when what one iteration leaves for the next body would not stay in the cache, for two nests."""
+        """Refuse when what one iteration passes to the next body would not stay in cache, for two nests."""
         if all(len(b.axes) == len(shared) and not b.reduction_axes for b in (*writers, *readers)):
             return None
         count = iterations(shared)
@@ -314,7 +315,7 @@ class Fusion:
         largest = max((self.bytes_of(n) for n in common), default=0)
         row = largest // max(count or SYMBOL_HINT, 1)
         if row > ROW_LIMIT and not _one_pass(writers, readers, shared):
-            why = f"one iteration would leave {row} bytes for the next loop"
+            why = f"one iteration of the outer loops would pass {row} bytes to the next loop"
             return Refusal(why, f"rows of at most {ROW_LIMIT} bytes")
         return None
 
@@ -348,8 +349,8 @@ def _one_by_one(bodies: Sequence[LoopBody], shared: int) -> bool:
 
 
 def _in_columns(bodies: Iterable[LoopBody], shared: Sequence[Axis]) -> bool:
-    """True when shared loops take from a body with expensive operations the few elements that lie side by side, and
-    leave it one that steps over them: vectors hold no more than those."""
+    """True when the shared loops leave a body with expensive operations only a short contiguous loop, or a strided one:
+    vectors would hold few elements."""
     for body in bodies if any(a.extent.is_Integer and 1 < a.extent < COLUMNS for a in shared) else ():
         if body.reduction_axes or len(body.axes) == len(shared) or not any(s.op in HEAVY for s in body.statements):
             continue
@@ -370,7 +371,7 @@ def _side_by_side(form: Linear, axes: Sequence[Axis]) -> Size:
 
 
 def _keeps_means(bodies: Iterable[LoopBody], shared: int) -> bool:
-    """True when a body would run its two passes of a variance over more rows, one after the other, than a few."""
+    """True when a body would run the two passes of a variance over many rows in one iteration."""
     for b in bodies:
         rows = sympy.Mul(*[a.extent for a in b.axes[shared:]])
         if any(s.op == "reduce" and s.mode == "welford" for s in b.statements) and not (
@@ -381,7 +382,7 @@ def _keeps_means(bodies: Iterable[LoopBody], shared: int) -> bool:
 
 
 def _one_pass(writers: Iterable[LoopBody], readers: Iterable[LoopBody], shared: Sequence[Axis]) -> bool:
-    """True when values go from writer to reader inside one loop, so that no row is ever kept."""
+    """True when values are forwarded from writer to reader inside one loop, so that no row is kept."""
     return all(not b.reduction_axes for b in writers) and len({
         tuple(a.extent for a in (b.axes[len(shared):] + b.reduction_axes)) for b in (*writers, *readers)
     }) == 1
@@ -407,8 +408,8 @@ _LIBRARIES = frozenset(("aten", "prims", "mkldnn", "mkl", "ptdebug"))
 
 
 def _is_seen(call: ExternCall) -> bool:
-    """Whether the program sees when a call runs, among others of the kind: it takes the next random numbers, or is an
-    operator of the program's own, or runs inner graphs, which may hold such."""
+    """Whether the order of a call among others is observable: it consumes random numbers, or is a custom operator, or
+    runs inner graphs, which may contain such."""
     target = call.target
     if not isinstance(target, torch._ops.OpOverload):
         return True
@@ -429,7 +430,7 @@ def _symbols_of(node: Node, program: Program) -> set[sympy.Symbol]:
 
 
 def unbacked_scalars(program: Program) -> set[sympy.Symbol]:
-    """The floats that calls tell."""
+    """The floats that calls return."""
     return {s for step in program.steps if isinstance(step, ExternCall) for s, *_ in step.binds if not s.is_integer}
 
 

@@ -1,12 +1,12 @@
-"""Horizontal fusion: loop nests of one form that need nothing of each other become one kernel.
+"""Horizontal fusion: independent loop nests of one form become one kernel.
 
-The update of an optimizer is the same few lines for each of hundreds of parameters. Where nests equal each other but
-for names and sizes (`templates.py`), one kernel runs the nest over a table of pointers and sizes: its text is written
-and compiled once, it is called once, and its threads share all elements, however they lie in buffers. (Inductor's
-foreach and combo kernels hold a body for each nest instead.)
+An optimizer's update is the same few operations for hundreds of parameters. Nests that are equal except for names and
+sizes (`templates.py`) become one kernel that runs the nest over a table of pointers and sizes: one body to compile, one
+call, and threads share all elements, however they are distributed over buffers. (Inductor's foreach and combo kernels
+hold a body for each nest instead.)
 
-The kernel stands where its first member stood, so the others move forward: past steps that they share no buffer with,
-and only as long as what they make does not take up much memory meanwhile.
+The kernel runs where its first member ran, so the other members move forward: only past steps that they share no buffer
+with, and only while their outputs do not hold much memory early.
 """
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from .templates import Templated, templated
 Item = Group | ExternCall
 
 CALL = {"cpu": 0.2, "cuda": 5.0}  # microseconds that a call of a kernel takes
-TABLE = {"cpu": 0.5, "cuda": 15.0}  # the same for handing over a table and finding what is where
+TABLE = {"cpu": 0.5, "cuda": 15.0}  # the same for passing a table and looking members up in it
 MEMBERS = 1024  # of one kernel: some thousands of pointers
-EARLY_BYTES = 256 * 1024  # that the members of a kernel may make before their turn: the second-level cache
+EARLY_BYTES = 256 * 1024  # that members may write early: the size of L2
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Combined:
 
 
 def combine(program: Program, items: Sequence[Item], context: CompileContext) -> Combined:
-    """Replace groups of one form that are independent of each other by `Foreach` kernels (a decision, `foreach`)."""
+    """Replace independent groups of one form by `Foreach` kernels (a decision, `horizontal-fusion`)."""
     search = _Search(program, items)
     search.run()
     made: list[Item] = []
@@ -59,11 +59,11 @@ def combine(program: Program, items: Sequence[Item], context: CompileContext) ->
 
 @dataclass
 class _Slot:
-    """A place in the order of execution: one step, or the members of a kernel."""
+    """A position in execution order: one step, or the members of a kernel."""
 
     items: list[Item]
     members: list[Templated] = field(default_factory=list)
-    early: int = 0  # bytes that members make before their turn
+    early: int = 0  # bytes that members write early
 
 
 class _Search:
@@ -76,7 +76,7 @@ class _Search:
         self._open: dict[Hashable, list[int]] = {}
         self._written: dict[str, int] = {}  # buffer -> the last slot that writes it
         self._touched: dict[str, int] = {}
-        self._wall = -1  # the last slot that nothing moves across
+        self._wall = -1  # the last slot that no step may move past
 
     def run(self) -> None:
         """Fill the slots."""
@@ -138,7 +138,7 @@ class _Search:
         first = group.bodies[0].name
         self.refused.append(FusionCandidate(
             f"foreach {first}", first, another, "horizontal", False,
-            f"others look like it, but {refusal.why}: no kernel runs them all", None, refusal.allow,
+            f"others have the same form, but {refusal.why}: they cannot share a kernel", None, refusal.allow,
         ))
 
 
@@ -149,7 +149,7 @@ def _sketch(group: Group) -> Hashable:
 
 
 def _fewest(group: Group) -> int:
-    """How many members do not pay for a table."""
+    """How many members are too few to pay for a table."""
     kind = group.device.type
     return 1 + int(TABLE.get(kind, TABLE["cpu"]) / CALL.get(kind, CALL["cpu"]))
 
@@ -170,21 +170,22 @@ def _kernel(slot: _Slot) -> Foreach:
 def _decide(slot: _Slot, name: str, context: CompileContext) -> bool:
     kind = slot.members[0].member.group.device.type
     saved = (len(slot.members) - 1) * CALL.get(kind, CALL["cpu"]) - TABLE.get(kind, TABLE["cpu"])
-    options = (Option("one kernel", round(saved, 1)), Option("separate", 0.0))
-    return context.decide("foreach", name, options, "one kernel", _why(slot)) == "one kernel"
+    options = [Option("fuse", round(saved, 1), unit="us saved", better="higher"),
+               Option("separate", 0.0, unit="us saved", better="higher")]
+    return context.decide("horizontal-fusion", name, options, "fuse", _why(slot)) == "fuse"
 
 
 def _why(slot: _Slot) -> str:
     count, sizes = len(slot.members), len({m.member.sizes for m in slot.members})
     form = "one size" if sizes == 1 else f"{sizes} sizes"
-    return f"{count} loop nests of one form, in {form}, need nothing of each other: one body to compile, one call"
+    return f"{count} loop nests of one form, in {form}, are independent: one body to compile, one call"
 
 
 def _candidate(kernel: Foreach, fused: bool, why: str) -> FusionCandidate:
     first, last = kernel.bodies[0].name, kernel.bodies[-1].name
     why, allow = (why, "") if fused else ("an override keeps them separate", "dropping the override")
     return FusionCandidate(
-        kernel.kernel, first, last, "horizontal", fused, why, None, allow, f"foreach:{kernel.kernel}",
+        kernel.kernel, first, last, "horizontal", fused, why, None, allow, f"horizontal-fusion:{kernel.kernel}",
     )
 
 

@@ -1,9 +1,9 @@
-"""Which results are written over what they replace: new values of inputs, and buffers over ones that die there.
+"""In-place writes: new values of inputs go into the inputs, and results over buffers that die there.
 
 A kernel may store a buffer straight into another one's memory when nothing reads the old elements afterwards: no later
 step, no later body of the kernel, and no other iteration of its loops. So the writer itself may load an element only at
-the index where it stores one, and bodies before it only rows that the same iteration of the shared loops overwrites.
-Steps are rewritten to name the memory that they write, so that everything downstream sees one buffer, not two.
+the index where it stores, and bodies before it only rows that the same iteration of the shared loops overwrites. Steps
+are rewritten to name the memory that they write, so that later stages see one buffer, not two.
 """
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .legality import accesses, overtaken
 
 Item = Group | ExternCall
 
-FRESH = frozenset((  # operators of the library whose result is memory of its own, whatever the arguments
+FRESH = frozenset((  # ATen operators whose result is always new memory
     "mm", "addmm", "bmm", "baddbmm", "convolution", "convolution_backward", "mkldnn_convolution", "embedding_bag",
     "_linear_pointwise", "_mkl_linear", "_convolution_pointwise", "product",
 ))
@@ -68,7 +68,7 @@ class _Search:
             if new.role != "intermediate" or view not in (whole, replace(whole, dtype=new.dtype)):
                 continue
             if sources.count(new.name) == 1 and name not in sources and not returned & {new.name, name}:
-                self._try(new, old, "what the input becomes, whose old value nothing reads afterwards")
+                self._try(new, old, "the input's new value, and nothing reads the old one afterwards")
         self._rename_outputs()
 
     # ---- dead buffers
@@ -84,18 +84,18 @@ class _Search:
             reads = [n for n in reads if n not in self.held and max(self.touched[n]) == position]
             for name in dict.fromkeys(n for b in item.bodies for n in b.writes if n not in item.internal):
                 new = self.program.buffers[name]
-                why = "its last reader computes this at the same places"
+                why = "its last reader computes this at the same indices"
                 taken = next((n for n in reads if self._try(new, self.program.buffers[n], why)), None)
                 fresh.discard(name)
                 if taken is not None and name in kept:
-                    kept.add(taken)  # that memory now holds what is kept
-                if taken is not None:  # it may be written over once more, where nothing later reads it
+                    kept.add(taken)  # that memory now holds an output
+                if taken is not None:  # it may be overwritten once more, if nothing later reads it
                     gone = {name} | ({taken} if taken in kept or max(self.touched[taken]) > position else set())
                     reads = [n for n in reads if n not in gone]
         self._rename_outputs()
 
     def _fresh(self) -> set[str]:
-        """Intermediate buffers that surely share memory with nothing else."""
+        """Intermediate buffers that alias nothing else."""
         names: set[str] = set()
         for item in self.items:
             if isinstance(item, Group):
@@ -112,8 +112,8 @@ class _Search:
         group = self._safe(new, old)
         if group is None:
             return False
-        options = ("in place", "new memory")
-        if self.context.decide("in_place", new.name, options, "in place", f"{old.name}: {why}") != "in place":
+        options = ("in-place", "new-buffer")
+        if self.context.decide("in-place", new.name, options, "in-place", f"{old.name}: {why}") != "in-place":
             return False
         self.items[self.writers[new.name][0]] = group
         names = {new.name: old.name}
@@ -174,13 +174,13 @@ def _safe_in(group: Group, new: str, old: str) -> bool:
     if old in writer.writes or any(old in (*b.reads, *b.writes) for b in group.bodies[at + 1:]):
         return False
     earlier = [b for b in group.bodies[:at] if old in (*b.reads, *b.writes)]
-    if earlier and group.device.type != "cpu":  # threads of a block do not wait for each other there
+    if earlier and group.device.type != "cpu":  # there is no barrier between threads there
         return False
     return not any(overtaken(old, writer, stores[0], b, group.axes) for b in earlier)
 
 
 def _direct(form: Linear | None) -> bool:
-    """True for an index that names every place once: a plain sum over axes."""
+    """True for an injective index: a plain sum over axes."""
     return form is not None and all(atom.kind == "axis" for atom in form.terms)
 
 

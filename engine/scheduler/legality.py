@@ -44,7 +44,7 @@ class Accesses:
             (self.loads if s.op == "load" else self.stores).setdefault(s.buffer, []).append(Access(s, form))
         moded = [a for group in self.stores.values() for a in group if a.statement.mode]
         axes = {a.symbol.name for a in body.axes}
-        self.adds = bool(moded) and all(  # to places that the loops name, and data does not
+        self.adds = bool(moded) and all(  # at addresses that do not depend on data
             a.statement.mode == "add" and a.form is not None and {t.name for t in a.form.terms} <= axes for a in moded
         )
         self.scatters = bool(moded) and not self.adds
@@ -134,18 +134,18 @@ def _extent(body: LoopBody, symbol: sympy.Symbol) -> Size:
 
 
 def turned(
-    bodies: Sequence[LoopBody], axes: tuple[Axis, ...], ours: Linear, like: Sequence[Axis], theirs: Linear
+    bodies: Sequence[LoopBody], axes: tuple[Axis, ...], mine: Linear, like: Sequence[Axis], theirs: Linear
 ) -> tuple[list[LoopBody], tuple[Axis, ...]] | None:
     """Pointwise `bodies` with their loops in another order: that in which `like` runs through a buffer they share.
 
-    `ours` and `theirs` are the indices of the buffer on both sides. None where there is no such order.
+    `mine` and `theirs` are the indices of the buffer on both sides. None where there is no such order.
     """
     if any(b.axes != axes or b.reduction_axes or accesses(b).adds for b in bodies):
         return None
     order: list[Axis] = []
     for a in like:
         factor = coefficient(theirs, a.symbol)
-        match = [x for x in axes if x not in order and x.extent == a.extent and coefficient(ours, x.symbol) == factor]
+        match = [x for x in axes if x not in order and x.extent == a.extent and coefficient(mine, x.symbol) == factor]
         if not match or not factor:
             break
         order.append(match[0])
@@ -163,7 +163,7 @@ def conflict(writers: Sequence[LoopBody], readers: Sequence[LoopBody], shared: S
             read = accesses(reader)
             for name, stores in written.stores.items():
                 if name in read.stores and not _disjoint(writer, stores, reader, read.stores[name]):
-                    return Refusal(f"both write {name}, perhaps in the same places", "pieces that do not overlap")
+                    return Refusal(f"both write {name}, possibly the same elements", "disjoint slices")
                 for load in read.loads.get(name, ()):
                     for store in stores:
                         refusal = _mismatch(name, writer, store, reader, load, shared)
@@ -176,7 +176,7 @@ def conflict(writers: Sequence[LoopBody], readers: Sequence[LoopBody], shared: S
 
 
 def crossing(first: Sequence[LoopBody], second: Sequence[LoopBody], shared: Sequence[Axis]) -> Refusal | None:
-    """Refuses siblings that run through every input they share in different directions (rows and columns)."""
+    """Refuses siblings that traverse every input they share in different directions (rows and columns)."""
     names = [a.symbol.name for a in shared]
     refusal = None
     for name in {n for b in first for n in accesses(b).loads} & {n for b in second for n in accesses(b).loads}:
@@ -194,27 +194,27 @@ def _mismatch(
     name: str, writer: LoopBody, store: Access, reader: LoopBody, load: Access, shared: Sequence[Axis]
 ) -> Refusal | None:
     if store.statement.mode and shared:
-        return Refusal(f"{name} is complete only when every iteration has added to it", "a kernel of its own")
+        return Refusal(f"{name} is complete only after all iterations have accumulated into it", "a separate kernel")
     if store.form is None or load.form is None:
         return Refusal(f"the index of {name} is not linear", "a view whose index is a sum of axes")
     if store.form.const != load.form.const:
         return Refusal(
-            f"{reader.name} reads {name} at another place than {writer.name} writes it", "reading it without an offset"
+            f"{reader.name} reads {name} at another index than {writer.name} writes it", "reading it without an offset"
         )
     names = [a.symbol.name for a in shared]
     left, right = _outer_terms(store.form, names), _outer_terms(load.form, names)
     if left is None or right is None or left != right:
         return Refusal(
             f"{reader.name} reads {name} in another order of loops ({', '.join(names)}) than {writer.name} writes it",
-            "the same order of loops in both (a transposition between them forbids it)",
+            "the same order of loops in both (there is a transposition between them)",
         )
     made, wanted = row_terms(store.form, writer, shared), row_terms(load.form, reader, shared)
     if made is None or wanted is None:
-        return Refusal(f"what {reader.name} reads of {name} in one iteration is computed from data", "a direct index")
+        return Refusal(f"{reader.name} reads {name} at a data-dependent index", "an affine index")
     for factor, extent in wanted.items():
         if factor not in made or not _covers(made[factor], extent):
             return Refusal(
-                f"one iteration of {reader.name} needs more of {name} than one iteration of {writer.name} makes",
+                f"one iteration of {reader.name} needs more of {name} than one iteration of {writer.name} produces",
                 "fewer shared loops",
             )
     return None
@@ -300,7 +300,7 @@ def row_terms(form: Linear, body: LoopBody, shared: Sequence[Axis]) -> dict[Size
 
 
 def _of_outer(atom: Atom, outer: Collection[str]) -> bool:
-    """Whether a quotient or remainder is one of outer loops alone: of what data names, it may be anything."""
+    """Whether a quotient or remainder is of outer loops alone: of a data-dependent value it may be anything."""
     if atom.kind == "axis":
         return atom.name in outer
     return atom.inner is not None and all(_of_outer(a, outer) for a in atom.inner.terms)

@@ -1,9 +1,9 @@
-"""Which loop of a pointwise group, or of a pointwise body in any group, is innermost: the vector unit runs along it.
+"""Loop interchange: which loop of a pointwise group, or of a pointwise body in any group, is innermost and vectorized.
 
-Loops come in the order of memory, which is best while the innermost is long. One of a few iterations leaves most of a
-vector empty; where there is much to compute, it pays to run along another loop and to reach memory in strides. The cost
-of an order is counted for one element, in simple operations: arithmetic is shared by the lanes that are in use, and so
-are loads and stores of neighbours; what does not depend on the innermost loop is done once for all of it.
+Loops start in memory order, which is best while the innermost loop is long. A short innermost loop leaves most of a
+vector empty; in arithmetic-heavy kernels it pays to vectorize another loop and to access memory with strides. The cost
+of an order is estimated in simple operations for each element: arithmetic and contiguous loads and stores are divided
+by the lanes in use, and what is invariant in the innermost loop is counted once.
 """
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from ..ir.body_affine import coefficient, index_forms, static
 from ..ir.ir import Axis, Group, LoopBody
 from ..lowering.realization import COLUMNS, LANES
 
-SHORT = COLUMNS  # iterations of an innermost loop below which the compiler leaves the vector unit alone
+SHORT = COLUMNS  # iterations of an innermost loop below which the compiler does not vectorize
 ARITHMETIC = 1.0
 TRANSCENDENTAL = 20.0  # a call of the vector math library, for one vector
-STRIDED = 3.0  # an access of its own for each lane
+STRIDED = 3.0  # one access for each lane
 GAIN = 1.5  # how many times cheaper another order must look
 SLOW = frozenset("exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf "
                  "erfc erfinv lgamma digamma sigmoid pow atan2".split())
@@ -39,17 +39,17 @@ def ordered(group: Group, context: CompileContext) -> Group:
     current, best = next(iter(costs)), min(costs, key=costs.__getitem__)
     if costs[best] * GAIN > costs[current]:
         best = current
-    why = f"an innermost loop of {last} leaves the vector unit idle; costs are operations for an element"
-    options = [Option(name, -cost) for name, cost in costs.items()]
+    why = f"an innermost loop of {last} iterations fills no vector; {best} has the lowest estimated cost"
+    options = [Option(name, round(c, 3), unit="operations/element", better="lower") for name, c in costs.items()]
     chosen = orders[context.decide("loop-order", group.kernel, options, best, why)]
     return replace(group, axes=chosen, bodies=tuple([replace(b, axes=chosen) for b in group.bodies]))
 
 
 def along_memory(bodies: Sequence[LoopBody], outer: int) -> list[LoopBody]:
-    """`bodies` inside of `outer` common loops, pointwise ones with their innermost loop along memory.
+    """`bodies` inside of `outer` common loops, pointwise ones with a contiguous innermost loop.
 
     A body has the loops of the reduction that it was fused with, and keeps them in any larger group. Those with loops
-    of the same extents share a nest, so they change together, and only where none of them runs along memory as it is.
+    of the same extents share a nest, so they change together, and only where none of them is contiguous as it is.
     """
     families: dict[tuple[sympy.Expr, ...], list[int]] = {}
     for number, body in enumerate(bodies):
@@ -68,13 +68,13 @@ def along_memory(bodies: Sequence[LoopBody], outer: int) -> list[LoopBody]:
 
 
 def _neighbours(body: LoopBody, place: int) -> int:
-    """How many accesses of a body step from neighbour to neighbour in the loop at `place`."""
+    """How many accesses of a body have unit stride in the loop at `place`."""
     symbol = body.axes[place].symbol
     return sum(form is not None and coefficient(form, symbol) == 1 for form in index_forms(body).values())
 
 
 def is_free(group: Group) -> bool:
-    """Whether the iterations may run in any order: every body is pointwise in all loops, and adds to no place."""
+    """Whether the iterations may run in any order: every body is pointwise in all loops, and accumulates nothing."""
     return all(b.axes == group.axes and not b.reduction_axes for b in group.bodies) and not any(
         s.op == "store" and s.mode for b in group.bodies for s in b.statements
     )

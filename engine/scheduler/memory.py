@@ -1,4 +1,4 @@
-"""Which buffer takes over whose memory, and how much is in use at the worst moment."""
+"""Buffer reuse: which buffer takes over the memory of a dead one, and the peak memory of the plan."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ ALIGNMENT = 64
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """`reuse`: buffer -> the dead buffer whose memory it takes; lives of all buffers; bytes at the worst moment."""
+    """`reuse`: buffer -> the dead buffer whose memory it takes; lifetimes of all buffers; peak bytes."""
 
     reuse: dict[str, str]
     lives: tuple[BufferPlan, ...]
@@ -40,7 +40,8 @@ def plan_memory(
 ) -> MemoryPlan:
     """Greedy: a buffer that a kernel makes takes the memory of the last dead one of equal dtype, device and span.
 
-    Results of library calls and graph outputs never share: the first allocate for themselves, the second live on.
+    Results of library calls and graph outputs never share: the first allocate for themselves, the second outlive the
+    call.
     """
     first: dict[str, int] = {}
     last: dict[str, int] = {}
@@ -82,7 +83,7 @@ def _name(item: Group | ExternCall) -> str:
 
 
 def _span(buffer: Buffer) -> sympy.Expr:
-    """Elements from the first to the last, with those between that belong to no index."""
+    """Elements from the first to the last, gaps included."""
     if 0 in buffer.size:
         return sympy.S.Zero
     return sympy.expand(1 + sympy.Add(*[(n - 1) * stride for n, stride in zip(buffer.size, buffer.stride)]))
@@ -112,7 +113,7 @@ def _lives(
 def _peak(
     program: Program, first: dict[str, int], last: dict[str, int], reuse: dict[str, str], escaping: frozenset[str]
 ) -> int | None:
-    """Bytes of intermediates and outputs alive at once, at the worst step; None where a size is symbolic."""
+    """Peak bytes of live intermediates and outputs; None where a size is symbolic."""
     changes: dict[int, int] = {}
     taken_over = set(reuse.values())
     for name, start in first.items():

@@ -1,8 +1,8 @@
-"""Small transposed copies of operands, where they let a short reduction run over many results at once.
+"""Transposed copies of small operands, which let a short reduction be vectorized over its results.
 
-In (x[:, None] - c[None]).square().sum(-1), each of many short rows of x meets all rows of c. A vector along the short
-reduced axis ends in a sum over its lanes for each result; a vector along the rows of c needs none, but finds them
-`stride` elements apart. A transposed copy of c, made once, puts them side by side.
+In (x[:, None] - c[None]).square().sum(-1), many short rows of x are combined with all rows of c. A vector along the
+short reduced axis ends in a horizontal sum for each result; a vector along the rows of c does not, but its loads are
+`stride` elements apart. A transposed copy of c, made once, makes them contiguous.
 """
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from ..ir.affine import Linear, axis_symbol
 from ..ir.body_affine import coefficient, index_forms, mentions, static
 from ..ir.ir import Axis, Buffer, ExternCall, LoopBody, Program, Statement
 
-SHORT = 256  # elements of a reduced axis that is worth turning
-LANES = 16  # results side by side that make it worth it
+SHORT = 256  # elements of a reduced axis that is worth transposing
+LANES = 16  # contiguous results that make it worth it
 REPEATS = 64  # times that each element of the copy is read
 COPY_LIMIT = 64 * 1024  # elements of a copy
 
@@ -28,10 +28,11 @@ def with_transposed_copies(program: Program, context: CompileContext) -> Program
     for step in program.steps:
         if isinstance(step, LoopBody):
             turned = _candidates(step, program)
-            options = ("transposed copy", "as it is")
+            options = ("transposed-copy", "as-is")
             for statement in turned:
-                why = f"its rows are short, and read {REPEATS} times or more: side by side they fill vectors"
-                if context.decide("layout", f"{statement.buffer}@{step.name}", options, options[0], why) == options[0]:
+                why = f"short rows, read {REPEATS} times or more; transposed, they are contiguous and fill vectors"
+                subject = f"{statement.buffer}@{step.name}"
+                if context.decide("operand-layout", subject, options, options[0], why) == options[0]:
                     copy, step = _copied(step, statement, buffers)
                     steps.append(copy)
         steps.append(step)
@@ -39,7 +40,7 @@ def with_transposed_copies(program: Program, context: CompileContext) -> Program
 
 
 def _candidates(body: LoopBody, program: Program) -> list[Statement]:
-    """The loads to turn, all of them or none: afterwards every load of the reduction is contiguous or one element."""
+    """The loads to transpose, all or none: afterwards every load of the reduction is contiguous or invariant."""
     if len(body.reduction_axes) != 1 or len(body.axes) < 2 or program.buffers[body.writes[0]].device.type != "cpu":
         return []
     lane, over = body.axes[-1], body.reduction_axes[0]

@@ -1,7 +1,7 @@
-"""Whether a path leads from one step to another through a third, while steps are being merged.
+"""Whether a path connects two steps through a third, while steps are being merged.
 
-A topological order is kept up to date instead of all pairs of ancestors: a path between two steps lies between their
-ranks, so that a search and a merge cost what lies between them and not the whole graph (Pearce and Kelly, "A dynamic
+An incremental topological order is maintained instead of all pairs of ancestors: a path between two steps lies between
+their ranks, so a search or a merge costs what lies between them and not the whole graph (Pearce and Kelly, "A dynamic
 topological sort algorithm for directed acyclic graphs", 2006; a merge is two edges, there and back).
 """
 from __future__ import annotations

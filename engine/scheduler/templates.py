@@ -1,7 +1,7 @@
-"""What a loop nest is apart from its names and sizes, so that nests of one kind can share code.
+"""Loop nests up to names and sizes, so that nests of one form can share code.
 
-The nest of a group becomes one straight body; its extents and strides become symbols, equal numbers one symbol (so
-what was one place in memory stays one). Two groups have equal keys if one body, called with other pointers and sizes,
+The nest of a group becomes one straight-line body; its extents and strides become symbols, equal numbers the same
+symbol (so equal addresses stay equal). Two groups have equal keys if one body, called with other pointers and sizes,
 computes both.
 """
 from __future__ import annotations
@@ -38,9 +38,9 @@ def templated(group: Group, buffers: Mapping[str, Buffer]) -> Templated | Refusa
     try:
         body = draft.body()
     except NotLinear as error:
-        return Refusal(f"an index is no sum of loops: {error}", "indices that are sums of loops")
+        return Refusal(f"an index is not affine: {error}", "affine indices")
     if not _elementwise(body):
-        return Refusal("one point reads what another one writes", "reading a buffer where it is written")
+        return Refusal("one iteration reads what another one writes", "reading a buffer where it is written")
     names = tuple(dict.fromkeys((*body.reads, *body.writes)))
     parameters = tuple([n for n in names if n not in group.internal])
     template = Template(body, parameters, group.internal, tuple(draft.symbols.values()), tuple(draft.sources))
@@ -56,12 +56,13 @@ def _refusal(group: Group) -> Refusal | None:
     if any(a.extent == 0 for a in group.axes):
         return Refusal("it computes nothing", "")
     if any(s.op == "indirect" or s.mode for s in statements):
-        return Refusal("data says where it reads or writes", "direct indices")
+        return Refusal("it reads or writes at data-dependent indices", "affine indices")
     return Refusal("it is long by itself", "fewer statements") if len(statements) > LONGEST else None
 
 
 def _elementwise(body: LoopBody) -> bool:
-    """Whether each buffer that is stored is touched at one place by each point: no loop need end before another."""
+    """Whether each buffer that is stored is touched at one place by each point: no loop must complete before
+    another."""
     stored = set(body.writes)
     places: dict[str, set[sympy.Expr | None]] = {}
     for s in body.statements:

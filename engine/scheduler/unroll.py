@@ -1,8 +1,8 @@
-"""An innermost loop of two to four iterations, written out: the vector unit runs along the loop around it.
+"""Full unrolling of an innermost loop of two to four iterations; the loop around it is vectorized.
 
-Colours of a pixel, corners of a box, the real and imaginary part of a number, and what an upsampling repeats fill no
-vector. Memory is contiguous through both loops, so for neighbours of the loop around the compiler loads and stores
-whole vectors, and takes them apart and together in registers.
+Colours of a pixel, corners of a box, real and imaginary parts, and what an upsampling repeats fill no vector. Memory is
+contiguous across both loops, so the compiler loads and stores whole vectors for neighbouring iterations of the outer
+loop, and interleaves them in registers.
 """
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from ..ir.body_affine import NotLinear, coefficient, environment, index_forms, r
 from ..ir.ir import Axis, Group, LoopBody, Statement
 from .loop_order import is_free
 
-FEWEST, MOST = 2, 4  # iterations: more streams take the compiler many shuffles
-LONG = 32  # iterations of the loop around, at least
-STATEMENTS = 100  # of all that is written out
+FEWEST, MOST = 2, 4  # iterations: more streams take many shuffles
+LONG = 32  # iterations of the outer loop, at least
+STATEMENTS = 100  # of the unrolled body
 
 
 def unrolled(group: Group, context: CompileContext) -> Group:
@@ -37,14 +37,14 @@ def unrolled(group: Group, context: CompileContext) -> Group:
         bodies = tuple([_written_out(b, last, few) for b in group.bodies])
     except NotLinear:
         return group
-    why = f"a loop of {few} fills no vector; memory goes on through it and the loop around, of {around.extent}"
+    why = f"a loop of {few} fills no vector; memory is contiguous across it and the loop of {around.extent}"
     if context.decide("unroll", group.kernel, ("unroll", "loop"), "unroll", why) != "unroll":
         return group
     return replace(group, axes=group.axes[:-1], bodies=bodies)
 
 
 def _goes_along(body: LoopBody, around: Axis, last: Axis) -> bool:
-    """Whether all stores, and the loads that change in it, go through both loops as through one."""
+    """Whether all stores, and the loads that vary in it, are contiguous across both loops."""
     forms = index_forms(body)
     for position, s in enumerate(body.statements):
         if s.op == "indirect":

@@ -1,11 +1,11 @@
-"""What a library call costs on this machine: run once, kept on disk.
+"""How long extern kernels take on this machine: benchmarked once, kept on disk.
 
-An entry is a small JSON file named by everything that the time depends on: the call and its shapes, the number of
-threads, the CPU and the version of torch. Entries are written under a temporary name and renamed, so processes may
-measure the same call at once; a damaged entry is measured again.
+An entry is a small JSON file whose name is a hash of everything that the time depends on: the call and its shapes, the
+number of threads, the CPU and the version of torch. Entries are written under a temporary name and renamed, so several
+processes may measure the same call at once; a damaged entry is measured again.
 
-Where other programs keep the CPU from one of the threads of a parallel call, the others spin until it has one: CPU time
-counts the wait, and the slower way may look the faster. So a run in which that happened does not count.
+When another process takes the CPU from one thread of a parallel call, the other threads spin until it is back: CPU time
+includes that wait, and the slower kernel may look the faster. Runs in which this happened are discarded.
 """
 from __future__ import annotations
 
@@ -15,29 +15,30 @@ import json
 import os
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import torch
 
+from ...artifacts.records import Option
 from .cpp_build import cache_folder, cpu_features
 
-ROUNDS = 6  # of all calls in turn
-MORE_ROUNDS = 16  # of the calls of which each run was disturbed
-ENOUGH = 0.01  # seconds spent on one call after which it is not run again; the first, which may make code, not counted
-PATIENCE = 0.03  # the same, where each run was disturbed
-DISTURBED = 0.05  # of a run's time, spent waiting for a CPU, from which on it does not count
+ROUNDS = 6  # of all calls, interleaved
+MORE_ROUNDS = 16  # of calls all of whose runs were disturbed
+ENOUGH = 0.01  # seconds for one call, after which it is not repeated; the first run, a warm-up, is not counted
+PATIENCE = 0.03  # the same, if every run was disturbed
+DISTURBED = 0.05  # share of a run's time spent waiting for a CPU, from which on the run is discarded
 ENTRIES = 4096  # kept on disk
 
-TOO_BUSY = "as eager does: not measured, since other programs keep taking this machine's CPUs"
+TOO_BUSY = "as in eager: not measured, since other processes keep this machine's CPUs busy"
 
 Call = Callable[[], object]
 
 
 def costs(subject: str, prepare: Callable[[], Mapping[str, Call]]) -> dict[str, float]:
-    """Seconds of each call that `prepare()` gives, the least of a few runs, under `subject` (what determines them).
+    """Seconds of each call that `prepare()` returns, the fastest of a few runs; `subject` identifies them on disk.
 
-    Nothing where the machine is too busy to tell. From disk where this machine has measured `subject` before. The calls
+    Empty if the machine is too busy to measure. Read from disk if this machine has measured `subject` before. The calls
     run without gradients on the caller's thread.
     """
     path = _path(subject)
@@ -51,13 +52,19 @@ def costs(subject: str, prepare: Callable[[], Mapping[str, Call]]) -> dict[str, 
     return known
 
 
+def timed_options(known: Mapping[str, float], names: Iterable[str]) -> list[Option]:
+    """The options of a decision by time: what was measured, in microseconds; `names` where nothing was."""
+    timed = [Option(name, round(s * 1e6, 1), unit="us", better="lower") for name, s in known.items()]
+    return timed or [Option(name) for name in names]
+
+
 def verdict(known: Mapping[str, float], chosen: str, where: str, otherwise: str) -> str:
-    """Why a way was chosen: it is the fastest, or it is so near to the fastest that `otherwise` decides."""
+    """The reason of a choice: it is the fastest, or so close to the fastest that `otherwise` decides."""
     fastest = min(known, key=known.__getitem__)
     if known[chosen] <= known[fastest]:
-        return f"{chosen} is the faster {where} here"
+        return f"{chosen} is the fastest {where} on this machine"
     behind = 100 * (known[chosen] / known[fastest] - 1)
-    return f"{fastest} is the faster {where} here, but {chosen} takes only {behind:.1f} % more: {otherwise}"
+    return f"{fastest} is the fastest {where} on this machine, but {chosen} takes only {behind:.1f} % more: {otherwise}"
 
 
 def _measured(calls: Mapping[str, Call]) -> dict[str, float]:
@@ -69,7 +76,7 @@ def _measured(calls: Mapping[str, Call]) -> dict[str, float]:
             known = least[name] < float("inf")
             if spent[name] >= (ENOUGH if known else PATIENCE) or (known and number >= ROUNDS):
                 continue
-            start = time.thread_time()  # not wall time: other programs may run between
+            start = time.thread_time()  # not wall time: other processes may run in between
             call()
             seconds = time.thread_time() - start
             before, waited = waited, _waited()
@@ -81,19 +88,19 @@ def _measured(calls: Mapping[str, Call]) -> dict[str, float]:
 
 def _waited() -> float:
     """Seconds for which threads of this process were ready to run and had no CPU (Documentation/scheduler/
-    sched-stats.rst of Linux); 0 where the system does not tell."""
+    sched-stats.rst of Linux); 0 if the system does not report it."""
     total = 0
     for path in Path("/proc/self/task").glob("*/schedstat"):
         try:
             total += int(path.read_text().split()[1])
-        except (OSError, IndexError, ValueError):  # the thread has ended meanwhile
+        except (OSError, IndexError, ValueError):  # the thread has ended in the meantime
             continue
     return total / 1e9
 
 
 def _path(subject: str) -> Path:
     machine = f"{subject}\0{torch.get_num_threads()}\0{cpu_features()}\0{torch.__version__}"
-    return cache_folder() / "library" / f"{hashlib.sha256(machine.encode()).hexdigest()[:32]}.json"
+    return cache_folder() / "benchmarks" / f"{hashlib.sha256(machine.encode()).hexdigest()[:32]}.json"
 
 
 def _read(path: Path) -> dict[str, float] | None:

@@ -1,8 +1,9 @@
-"""Turns one C++ file into loaded, callable kernels: one compiler call, one shared library, cached by content.
+"""Compiles one C++ file into loaded, callable kernels: one compiler call, one shared library, cached by content.
 
 The cache key is the source, the flags, the compiler's version and the CPU's features. An entry is written under a
-temporary name and renamed, so that processes may build the same thing at once; a damaged one is built again. Libraries
-are linked with the OpenMP runtime that torch has loaded already: a second one would bring a second set of threads.
+temporary name and renamed, so several processes may build the same source at once; a damaged entry is built again.
+Libraries are linked with the OpenMP runtime that torch has already loaded: a second runtime would bring a second thread
+pool.
 """
 from __future__ import annotations
 
@@ -32,13 +33,13 @@ FLAGS = (
     "-fno-tree-pre",  # nor compare a value in one branch and its bound in another: a loop with branches has none either
     # gcc 12 and 13 then read what an `omp simd` loop adds up from another lane, where a branch alone adds to it.
     "-fno-code-hoisting",
-    # The two vectors of a block of stripes are no loop: what they add up stays in registers.
+    # The two vectors of a block of accumulators are straight-line code: their sums stay in registers.
     "-fpeel-loops", "--param=max-completely-peel-times=4",
     "-fno-builtin",  # gcc would join sin and cos of one argument to sincos, which has no vector form
     "-fno-asynchronous-unwind-tables", "-fvisibility=hidden", "-w",
 )
 # gcc 12 writes a permutation of eight doubles wrong that leaves them within their pairs, but for the third or fourth,
-# which is from the upper half. It makes such ones of statements side by side: the elements of a small matrix.
+# which is from the upper half. It vectorizes adjacent statements to such ones: the elements of a small matrix.
 OF_DOUBLES = ("-fno-tree-slp-vectorize",)
 CACHE_LIMIT = 2 << 30  # bytes; beyond it the entries longest unused go
 ABANDONED = 3600  # seconds after which what was not finished belongs to a process that was killed
@@ -47,7 +48,7 @@ ENTRY = "ptdebug_functions"  # the function of a library that makes the Python c
 
 
 class CannotBuild(RuntimeError):
-    """Nothing can be compiled on this machine as it is; the message says how to mend that."""
+    """Nothing can be compiled on this machine as it is; the message says how to fix that."""
 
 
 class CompilerMissing(CannotBuild):
@@ -55,7 +56,7 @@ class CompilerMissing(CannotBuild):
 
 
 class CacheUnwritable(CannotBuild):
-    """What is compiled cannot be kept; the message says where, and how to choose another folder."""
+    """Compiled code cannot be cached; the message says where, and how to choose another folder."""
 
 
 class BuildFailed(RuntimeError):
@@ -95,8 +96,8 @@ def build(source: str, names: Sequence[str]) -> BuiltLibrary:
         library.parent.mkdir(parents=True, exist_ok=True)
         log = _compile(compiler, source.encode(), library.parent, library.stem)
     except OSError as error:
-        fix = "set PTDEBUG_CACHE_DIR to a folder of yours"
-        raise CacheUnwritable(f"compiled code cannot be kept ({error}): {fix}") from error
+        fix = "set PTDEBUG_CACHE_DIR to a folder that you can write to"
+        raise CacheUnwritable(f"compiled code cannot be cached ({error}): {fix}") from error
     functions = _load(library, names)
     _trim(library.parent)
     command = _command(compiler, source, library)
@@ -168,7 +169,7 @@ class Building:
         return self._built
 
     def finished(self) -> bool:
-        """Whether `wait` does not wait."""
+        """Whether `wait` would return at once."""
         return not self._thread.is_alive()
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import ptdebug
 import pytest
 import torch
-from ptdebug.artifacts.decision_kinds import OPTIONS, problem
+from ptdebug.artifacts.decision_kinds import OPTIONS, RENAMED, RENAMED_OPTIONS, problem
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 ROOT = Path(__file__).parents[2]
@@ -17,13 +17,34 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.parametrize(("override", "option", "wrong"), [
     ("frame:f@*", "ager", "options are compile, eager"), ("frme:f", "eager", "did you mean frame?"),
-    ("*", "nothing", "is no option of"), ("f*:*", "seperate", "fuse, separate"), ("budget:graph", "much", "a number"),
+    ("*", "nothing", "is no option of"), ("f*:*", "seperate", "fuse, separate"),
+    ("memory-budget:graph", "much", "a number"),
     ("tile:k", "Tiles", "tiles, lanes, rows"), ("fuse:a+b", "separate", ""), ("*:x", "eager", ""),
-    ("budget:graph", "0.35", ""), ("tile:k", "persistent-x4-r1024-w8", ""), ("loop-order:k", "i0 i1", ""),
+    ("memory-budget:graph", "0.35", ""), ("tile:k", "persistent-x4-r1024-w8", ""), ("loop-order:k", "i0,i1", ""),
 ])
 def test_overrides_are_checked_by_kind(override: str, option: str, wrong: str) -> None:
     found = problem(override, option)
     assert bool(found) == bool(wrong) and wrong in found
+
+
+@pytest.mark.parametrize(("override", "option", "told"), [
+    ("library:product-mm_1", "own", "now of kind matmul (\"matmul:mm_1\"; options mkl, onednn, mkl-packed, ptdebug)"),
+    ("library:convolution", "channels-last", "now of kind conv-layout (\"conv-layout:convolution\";"),
+    ("library:*", "mm", "now of kind bmm-to-mm, unfuse-addmm"), ("library:*", "padded", "now of kind pad-mm"),
+    ("stores:*", "past it", "now of kind store-policy"), ("save:exp", "save", '"save-for-backward:exp"'),
+    ("store-policy:*", "past it", "is now 'nontemporal'"), ("prefetch:*", "next row", "is now 'next-row'"),
+])
+def test_an_old_spelling_is_refused_with_the_new_one(override: str, option: str, told: str) -> None:
+    assert told in problem(override, option)
+
+
+def test_kinds_and_options_have_one_spelling() -> None:
+    for kind, options in OPTIONS.items():
+        for name in (kind, *(o for o in options if "\\" not in o)):
+            assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", name), (kind, name)
+    assert not set(RENAMED) & set(OPTIONS) and {new for names in RENAMED.values() for new in names} <= set(OPTIONS)
+    for (kind, old), new in RENAMED_OPTIONS.items():
+        assert new in OPTIONS[kind] and old not in OPTIONS[kind]
 
 
 def test_a_misspelt_option_is_refused_before_the_program_starts(ptdebug: Command, tmp_path: Path) -> None:
@@ -79,5 +100,5 @@ def test_unknown_kinds(ptdebug: Command, tmp_path: Path) -> None:
         for words in ((), ("--json",)):
             done = ptdebug(command, "r", "--kind", kind, *words)
             assert (done.returncode, done.stdout) == (2, "") and there in done.stderr
-    assert ptdebug("decisions", "r", "--kind", "foreach").returncode == 0  # a kind of which there is none here
+    assert ptdebug("decisions", "r", "--kind", "horizontal-fusion").returncode == 0  # there is none here
     assert "TENSOR_MATCH" in ptdebug("guards", "r", "--kind", "TENSOR_MATCH").stdout

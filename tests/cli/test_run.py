@@ -272,11 +272,11 @@ def test_the_stack_of_a_frame_starts_in_the_program(ptdebug: Command, tmp_path: 
 
 def test_overrides_that_cannot_be_followed_are_told(ptdebug: Command, tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(FUNCTION + "print(f(torch.ones(3)).item())\n")
-    (tmp_path / "wrong.toml").write_text('"compile:*" = "kernels"\n"columns:*" = "added by rows"\n')
+    (tmp_path / "wrong.toml").write_text('"compile:*" = "kernels"\n"column-sum:*" = "by-rows"\n')
     done = ptdebug("run", "--override", "wrong.toml", "program.py")
     assert done.returncode == 0
     assert float(done.stdout) == pytest.approx(3.5244, abs=1e-3)
-    assert "no decision answers to the override columns:* " in done.stderr
+    assert "no decision answers to the override column-sum:* " in done.stderr
     (tmp_path / "wrong.toml").write_text('"fuse:*" = "nope"\n')  # such a thing is refused before the program starts
     done = ptdebug("run", "--override", "wrong.toml", "program.py")
     assert (done.returncode, done.stdout) == (2, "") and "'nope' is no option of fuse" in done.stderr

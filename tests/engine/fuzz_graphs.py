@@ -56,16 +56,16 @@ SHRINKS = 80  # attempts to make a failing program smaller
 OVERRIDES = (
     {},
     {},
-    {"rounding:*": "eager"},
+    {"intermediate-precision:*": "eager"},
     {"fuse:*": "separate"},
     {"variance:*": "welford"},
-    {"cat:*": "parts"},
+    {"concat:*": "parts"},
     {"realize:*": "realize"},
     {"realize:*": "inline"},
     {"lowering:*": "extern"},
     {"decompose:*": "keep"},
     {"wrapper:*": "cpp"},
-    {"library:attention-*": "own"},
+    {"sdpa:*": "ptdebug"},
 )
 
 
@@ -189,7 +189,7 @@ def _compare(programs: Sequence[Program], overrides: dict[str, str], dynamic: bo
             mine = [next(memory) for _ in program.inputs]
             if program.seed in blamed:
                 continue
-            what = difference(program, got, mine, overrides.get("rounding:*", ""), state)
+            what = difference(program, got, mine, overrides.get("intermediate-precision:*", ""), state)
             if what:
                 blamed.add(program.seed)
                 failures.append(Failure(program, f"{who}: {what}", tuple(overrides.items()), dynamic))

@@ -137,7 +137,8 @@ def test_infinite_values_that_the_lowest_number_hides_give_nan_as_in_eager(machi
 @pytest.fixture
 def slow_library(monkeypatch):
     """A machine on which ATen's kernel is the slower one."""
-    monkeypatch.setattr("ptdebug.engine.passes.extern_kernels.attention.costs", lambda *_: {"aten": 3e-3, "own": 1e-3})
+    known = {"aten": 3e-3, "ptdebug": 1e-3}
+    monkeypatch.setattr("ptdebug.engine.passes.extern_kernels.attention.costs", lambda *_: known)
 
 
 def heads(packed, count):
@@ -163,19 +164,19 @@ def compiled(*inputs, program=block, **changed):
 
 
 @pytest.mark.parametrize("wrapper", ["python", "cpp"])
-@pytest.mark.parametrize("way", ["own", "aten"])
+@pytest.mark.parametrize("way", ["ptdebug", "aten"])
 def test_a_graph_takes_the_kernel_that_is_chosen(slow_library, way, wrapper):
-    overrides = {"wrapper:graph": wrapper} | ({} if way == "own" else {"library:attention-*": way})
+    overrides = {"wrapper:graph": wrapper} | ({} if way == "ptdebug" else {"sdpa:*": way})
     call, keeping = compiled(*BLOCK, overrides=overrides)
     for _ in range(2):
         torch.testing.assert_close(call(*BLOCK)[0], block(*BLOCK), rtol=2e-5, atol=2e-5)
-    decided = [d for d in keeping.decisions if d.subject.startswith("attention-")]
-    assert [(d.kind, d.chosen) for d in decided] == [("library", way)] * 2
-    assert [(o.name, o.score) for o in decided[0].options] == [("aten", -3000.0), ("own", -1000.0)]
-    assert not [d for d in keeping.decisions if d.kind == "python_wrapper"]
+    decided = [d for d in keeping.decisions if d.kind == "sdpa"]
+    assert [(d.kind, d.chosen) for d in decided] == [("sdpa", way)] * 2
+    assert [(o.name, o.score) for o in decided[0].options] == [("aten", 3000.0), ("ptdebug", 1000.0)]
+    assert not [d for d in keeping.decisions if d.kind == "python-wrapper"]
     lines = keeping.records["wrapper", wrapper if wrapper == "cpp" else ""].lines
-    assert any("ptdebug_attention" in line.text for line in lines) == (way == "own")
-    assert (("kernels", "attention") in keeping.records) == (way == "own")
+    assert any("ptdebug_attention" in line.text for line in lines) == (way == "ptdebug")
+    assert (("kernels", "attention") in keeping.records) == (way == "ptdebug")
 
 
 @pytest.mark.parametrize("native", [False, True])
@@ -192,8 +193,8 @@ def test_a_step_of_training(slow_library, native):
         torch.testing.assert_close(ours, eagers, rtol=1e-4, atol=1e-4)
         assert ours.stride() == eagers.stride()
     assert not program.fallbacks
-    assert [d.chosen for d in keeping.decisions if d.subject.startswith("attention-")] == ["own"] * 2
-    assert not [d for d in keeping.decisions if d.kind == "python_wrapper"]
+    assert [d.chosen for d in keeping.decisions if d.kind == "sdpa"] == ["ptdebug"] * 2
+    assert not [d for d in keeping.decisions if d.kind == "python-wrapper"]
 
 
 @pytest.mark.parametrize("native", [False, True])
@@ -204,7 +205,7 @@ def test_sizes_that_vary(slow_library, native):
         x, mask = torch.randn(batch, rows, 64), torch.randn(batch, 1, 1, rows)
         torch.testing.assert_close(program(x, BLOCK[1], mask), block(x, BLOCK[1], mask), rtol=2e-5, atol=2e-5)
     assert not program.fallbacks and len(program.contexts) == 1
-    assert [d.chosen for d in keeping.decisions if d.subject.startswith("attention-")] == ["own"] * 2
+    assert [d.chosen for d in keeping.decisions if d.kind == "sdpa"] == ["ptdebug"] * 2
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
@@ -227,14 +228,14 @@ def test_16_bits_are_nearer_to_the_exact_value_than_atens(slow_library, dtype, m
                                            attn_mask=None if mask is None else hidden.double())
     assert (ours.dtype, ours.shape, ours.stride()) == (dtype, eager.shape, eager.stride())
     assert (ours - exact).square().mean() <= (eager - exact).square().mean()
-    assert [d.chosen for d in keeping.decisions if d.subject.startswith("attention-")] == ["own"]
+    assert [d.chosen for d in keeping.decisions if d.kind == "sdpa"] == ["ptdebug"]
 
 
 def test_rounding_as_eagers_is_atens(slow_library):
     inputs = [t.bfloat16() for t in BLOCK]
-    call, keeping = compiled(*inputs, overrides={"rounding:*": "eager"})
+    call, keeping = compiled(*inputs, overrides={"intermediate-precision:*": "eager"})
     assert torch.equal(call(*inputs)[0], block(*inputs))
-    assert [d.chosen for d in keeping.decisions if d.subject.startswith("attention-")] == ["aten"] * 2
+    assert [d.chosen for d in keeping.decisions if d.kind == "sdpa"] == ["aten"] * 2
 
 
 @pytest.mark.parametrize("which", [0, 1, 2])
@@ -252,7 +253,7 @@ def test_the_wrapper_for_16_bits_is_python(slow_library):
     inputs = [t.bfloat16() for t in BLOCK]
     call, keeping = compiled(*inputs, overrides={"wrapper:graph": "cpp"})
     torch.testing.assert_close(call(*inputs)[0], block(*inputs), rtol=0.1, atol=0.05)
-    assert [d.why for d in keeping.decisions if d.kind == "python_wrapper"] == ["attention in 16 bits"]
+    assert [d.why for d in keeping.decisions if d.kind == "python-wrapper"] == ["attention in 16 bits"]
 
 
 def test_a_step_of_training_in_16_bits(slow_library):
@@ -281,13 +282,13 @@ def test_what_is_left_to_aten(slow_library, what):
     inputs = [torch.randn(2, 3, 20, 16) for _ in range(3)]
     call, keeping = compiled(*inputs, program=LEFT[what])
     torch.testing.assert_close(call(*inputs)[0], LEFT[what](*inputs))
-    assert not [d for d in keeping.decisions if d.subject.startswith("attention-")]
+    assert not [d for d in keeping.decisions if d.kind == "sdpa"]
 
 
 def test_where_the_machine_is_busy_atens_stays(monkeypatch):
     monkeypatch.setattr("ptdebug.engine.passes.extern_kernels.attention.costs", lambda *_: {})
     _, keeping = compiled(*BLOCK)
-    found = [d for d in keeping.decisions if d.subject.startswith("attention-")]
+    found = [d for d in keeping.decisions if d.kind == "sdpa"]
     assert [(d.chosen, d.why) for d in found] == [("aten", benchmarking.TOO_BUSY)] * 2
 
 

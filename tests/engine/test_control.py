@@ -71,7 +71,7 @@ def test_branches_are_pythons(function: Callable[..., Any]) -> None:
         torch.testing.assert_close(call(ours), function(theirs, if_else))
         torch.testing.assert_close(ours, theirs)
     assert not fell_back
-    assert {d.chosen for d in decisions if d.kind == "control"} == {"compiled"}
+    assert {d.chosen for d in decisions if d.kind == "control-flow"} == {"compiled"}
     assert not [d for d in decisions if d.kind == "engine"]
 
 
@@ -86,7 +86,7 @@ def test_loops_are_pythons() -> None:
     call, decisions, fell_back = compiled(lambda x: f(x, while_loop))
     for x in (torch.ones(3), torch.full((3,), 100.0)):
         torch.testing.assert_close(call(x), f(x, loop))
-    assert not fell_back and [d.chosen for d in decisions if d.kind == "control"] == ["compiled"]
+    assert not fell_back and [d.chosen for d in decisions if d.kind == "control-flow"] == ["compiled"]
 
 
 def test_scans_are_loops() -> None:
@@ -102,7 +102,7 @@ def test_scans_are_loops() -> None:
             expected.append(carried * row)
             carried = carried + row.sin() * 2
         torch.testing.assert_close((each, total, rows), (x + W[0], carried + 1, torch.stack(expected)))
-    assert not fell_back and {d.chosen for d in decisions if d.kind == "control"} == {"compiled"}
+    assert not fell_back and {d.chosen for d in decisions if d.kind == "control-flow"} == {"compiled"}
 
 
 def test_gradients_flow_around_and_through() -> None:
@@ -123,7 +123,7 @@ def test_gradients_flow_around_and_through() -> None:
             function(*same, if_else).backward()
             call(*inputs).backward()
             torch.testing.assert_close([value.grad for value in inputs], [value.grad for value in same])
-        assert not fell_back and {d.chosen for d in decisions if d.kind == "control"} == {choice}
+        assert not fell_back and {d.chosen for d in decisions if d.kind == "control-flow"} == {choice}
 
 
 def test_modes_around_an_operator_are_eagers() -> None:

@@ -81,5 +81,5 @@ def test_an_override_keeps_the_loop_over_columns():
     inputs = torch.randn(512, 96), torch.randn(512, 96), torch.randn(96)
     names = added(built(backward, *inputs))
     assert len(names) == 2
-    keep = {f"columns:{names[0].removesuffix('_sums')}": "a loop over columns"}
+    keep = {f"column-sum:{names[0].removesuffix('_sums')}": "by-columns"}
     assert added(check(backward, *inputs, overrides=keep)) == names[1:]

@@ -53,7 +53,7 @@ def test_what_several_loops_read_is_converted_once():
     x = numbers(30, 700)
     text = check(lambda x: torch.softmax(x, -1), x).source.text
     assert text.count(IN) == 1
-    text = check(lambda x: torch.softmax(x, -1), x, overrides={"halves:*": "in the loop"}).source.text
+    text = check(lambda x: torch.softmax(x, -1), x, overrides={"half-conversion:*": "elementwise"}).source.text
     assert IN not in text and "half_to_float(" in text
 
 

@@ -82,11 +82,11 @@ def test_what_the_cache_holds_is_not(monkeypatch):
         monkeypatch.setattr(nontemporal_stores, "last_level_cache", lambda _, size=size: size)
         assert written_past(lambda x: x * 2, x) is past
     monkeypatch.setattr(nontemporal_stores, "last_level_cache", lambda _: 4 << 20)
-    assert written_past(lambda x: x * 2, x, overrides={"stores:*": "past it"})
+    assert written_past(lambda x: x * 2, x, overrides={"store-policy:*": "nontemporal"})
 
 
 def test_it_is_a_decision(cache):
-    assert not written_past(lambda x: x * 2, numbers(1200, 1000), overrides={"stores:*": "through the cache"})
+    assert not written_past(lambda x: x * 2, numbers(1200, 1000), overrides={"store-policy:*": "temporal"})
 
 
 def test_caches_of_one_machine(monkeypatch):

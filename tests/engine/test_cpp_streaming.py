@@ -29,4 +29,4 @@ def test_what_computes_or_stays_in_the_cache_does_not():
 
 def test_the_width_is_a_decision():
     x = torch.randn(ROWS)
-    assert not narrow(lambda x: x + 1, x, overrides={"vectors:*": "512 bits"})
+    assert not narrow(lambda x: x + 1, x, overrides={"vector-width:*": "512-bit"})

@@ -43,7 +43,7 @@ def test_the_kernel(case: str, layout: str) -> None:
     assert ours.is_contiguous() and ours.shape == weight.shape
 
 
-@pytest.mark.parametrize("way", ["together", "apart"])
+@pytest.mark.parametrize("way", ["fused", "split"])
 @pytest.mark.parametrize("image_too", [True, False])
 def test_a_step_of_training(way: str, image_too: bool) -> None:
     torch.manual_seed(0)
@@ -52,7 +52,7 @@ def test_a_step_of_training(way: str, image_too: bool) -> None:
     ).to(memory_format=torch.channels_last)
     image = torch.randn(2, 32, 12, 10, requires_grad=image_too)
     keeping = Keeping()
-    compiled = compile(lambda x: net(x), overrides={"library:*weight-*": way}, recorder=keeping,
+    compiled = compile(lambda x: net(x), overrides={"weight-grad:*": way}, recorder=keeping,
                        recording=True)
     found = []
     for program in (net, compiled):
@@ -64,4 +64,4 @@ def test_a_step_of_training(way: str, image_too: bool) -> None:
         torch.testing.assert_close(ours, eagers, rtol=1e-4, atol=1e-4)
         assert ours.stride() == eagers.stride()
     assert not compiled.fallbacks
-    assert [d.chosen for d in keeping.decisions if "weight-" in d.subject] == [way] * 2
+    assert [d.chosen for d in keeping.decisions if d.kind == "weight-grad"] == [way] * 2

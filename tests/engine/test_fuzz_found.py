@@ -310,24 +310,24 @@ FORCED = {
             [given("a", (1, 2, 2, 2, 3), stride=(24, 1, 12, 6, 2)), given("b", (2,))],
             ("F.group_norm", (A, 2, B), {}))),
     "running statistics in 16 bits are rounded once": (
-        {"rounding:*": "eager"}, False, program(
+        {"intermediate-precision:*": "eager"}, False, program(
             [given("a", (7, 64, 3, 17), torch.float16), given("b", (64,), torch.float16, fill="small"),
              given("c", (64,), torch.float16, fill="index", bound=5)],
             ("F.batch_norm", (A, B, C, None, None, True), {}), ("torch.clone", (C,), {}), results=("v1",))),
     "results of a convolution whose channels are innermost share memory": (
-        {"library:*": "channels-last"}, False, program(
+        {"conv-layout:*": "channels-last"}, False, program(
             [given("a", (5, 7, 8, 4)), given("b", (3, 7, 2, 2)), given("c", (3, 7, 2))],
             ("F.conv2d", (A, B), {}), ("torch.Tensor.expand", (V0, (4, 5, 3, 7, 3)), {}),
             ("torch.flatten", (V0, 1), {}), ("torch.select", (A, 3, 0), {}), ("F.conv1d", (Ref("v3"), C), {}),
             ("torch.permute", (Ref("v4"), (0, 2, 1)), {}), ("torch.select", (Ref("v4"), 0, 1), {}),
             results=("v1", "v2", "v0", "v5", "v6"))),
     "views alone of a convolution whose channels are innermost share memory": (
-        {"library:*": "channels-last"}, False, program(
+        {"conv-layout:*": "channels-last"}, False, program(
             [given("a", (2, 4, 7, 9)), given("b", (4, 1, 3, 1)), given("c", (4,))],
             ("F.conv2d", (A, B, C, 2, 1, 1, 4), {}), ("torch.ravel", (V0,), {}), ("torch.reshape", (V1, (64, 3)), {}),
             results=("v1", "v2"))),
     "random numbers for a convolution whose channels are innermost": (
-        {"library:*": "channels-last"}, False, program(
+        {"conv-layout:*": "channels-last"}, False, program(
             [given("a", (2, 4, 7, 7)), given("b", (4, 1, 1, 1))],
             ("F.conv2d", (A, B, None, 2, 2, 1, 4), {}), ("torch.randn_like", (V0,), {}), ("F.relu", (V0,), {}),
             ("F.dropout", (Ref("v2"), 0.5), {}), ("torch.rand_like", (Ref("v2"),), {}),
@@ -360,7 +360,7 @@ FORCED = {
              given("c", (1, 1, 2, 2, 3), torch.float64)],
             ("F.max_pool3d", (A, 3, 2, 1), {}), ("torch.index_copy", (V0, -4, B, C), {}))),
     "pads that meet a weight which is infinite": (
-        {"library:*": "channels-last"}, False, program(
+        {"conv-layout:*": "channels-last"}, False, program(
             [given("a", (2, 3, 9, 4)), given("b", (6, 1, 2, 1), data=torch.tensor([1.0, math.inf] * 6)),
              given("c", (6,))],
             ("F.conv2d", (A, B, None, 2, 2, 2, 3), {}), ("F.conv2d", (A, B, C, 1, "same", 1, 3), {}),
@@ -382,10 +382,10 @@ def test_results_of_several_operations_are_rounded_where_eagers_are_asked_for(dt
     wide = [("torch.Tensor.to", (Ref(f"v{i}"), torch.float32), {}) for i in range(len(calls))]
     inputs = [given("a", (2, 4, 8, 8), dtype), given("b", (4,), dtype), given("c", (2, 4, 4, 4), dtype)]
     made = program(inputs, *calls, *wide, results=[f"v{len(calls) + i}" for i in range(len(calls))])
-    for _, _, results, _ in results_of([made], {"rounding:*": "eager"}):
+    for _, _, results, _ in results_of([made], {"intermediate-precision:*": "eager"}):
         for call, result in zip(calls, results):
             assert torch.equal(result, result.to(dtype).float()), call[0]
-    assert not check([made], {"rounding:*": "eager"})
+    assert not check([made], {"intermediate-precision:*": "eager"})
 
 
 def test_a_variance_of_rows_whose_number_varies_keeps_no_means():

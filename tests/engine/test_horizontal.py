@@ -147,7 +147,7 @@ def test_sizes_that_vary_are_refused_with_a_reason():
 
 
 def test_an_override_keeps_them_apart():
-    made = check(decay, *tensors(), overrides={"foreach:*": "separate"})
+    made = check(decay, *tensors(), overrides={"horizontal-fusion:*": "separate"})
     assert kernels(made) == [1] * len(SIZES)
 
 

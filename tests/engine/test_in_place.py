@@ -108,7 +108,7 @@ def test_what_replaces_an_input_comes_after_all_that_reads_it():
     context, keeping = recording_context()
     inputs = [torch.randn(300) for _ in range(3)]
     compile_graph(capture(step, *inputs), context)
-    assert [d.chosen for d in keeping.decisions if d.kind == "in_place"] == ["in place"] * 2
+    assert [d.chosen for d in keeping.decisions if d.kind == "in-place"] == ["in-place"] * 2
 
 
 def test_two_inputs_that_become_each_other():
@@ -139,7 +139,7 @@ def test_a_chain_after_a_product_stays_in_its_memory():
     body = group.bodies[-1]
     assert set(body.writes) & set(body.reads)
     check(program, *inputs, slack=4.0)
-    apart = built(program, *inputs, overrides={"in_place:*": "new memory"})
+    apart = built(program, *inputs, overrides={"in-place:*": "new-buffer"})
     assert not set(apart.groups[0].bodies[-1].writes) & set(apart.groups[0].bodies[-1].reads)
 
 

@@ -59,7 +59,7 @@ def test_a_batch_with_one_matrix_is_one_product(x):
         expected = program(x, w, b)
         assert_like(results, expected)
         assert calls(lines, "bmm") == 0 and calls(lines, "mm") > 0
-        forced, lines, _ = compiled(program, x, w, b, overrides={"library:*": "bmm"})
+        forced, lines, _ = compiled(program, x, w, b, overrides={"bmm-to-mm:*": "bmm", "lowering:bmm*": "extern"})
     assert_like(forced, expected)
     assert calls(lines, "bmm") > 0
 
@@ -82,8 +82,8 @@ def test_loops_add_the_bias_of_a_product_that_only_they_read():
     results, lines, keeping = compiled(program, *inputs)
     assert_like(results, [program(*inputs)])
     assert calls(lines, "mm") == 1 and calls(lines, "addmm") == 0
-    assert [m.removed for m in keeping.records["passes", "library"].matches] == [("addmm",)]
-    forced, lines, _ = compiled(program, *inputs, overrides={"library:*": "addmm"})
+    assert [m.removed for m in keeping.records["passes", "extern-kernels"].matches] == [("addmm",)]
+    forced, lines, _ = compiled(program, *inputs, overrides={"unfuse-addmm:*": "addmm"})
     assert_like(forced, results)
     assert calls(lines, "addmm") == 1
 
@@ -113,11 +113,11 @@ def test_either_library_computes_a_product(bias):
 
     inputs = torch.randn(3, 50, 96), torch.randn(80, 96), torch.randn(80)
     for chosen in ("mkl", "onednn"):
-        results, lines, keeping = compiled(program, *inputs, overrides={"library:product-*": chosen})
+        results, lines, keeping = compiled(program, *inputs, overrides={"matmul:*": chosen})
         assert_like(results, program(*inputs))
         called = sum("mkldnn__linear_pointwise" in line.text for line in lines if "=" in line.text)
         assert bool(called) == (chosen == "onednn")
-        assert any(d.subject.startswith("product-") and d.forced for d in keeping.decisions)
+        assert any(d.kind == "matmul" and d.forced for d in keeping.decisions)
 
 
 @pytest.mark.parametrize("layout", [lambda w: w, lambda w: w.t().contiguous().t()], ids=["rows", "columns"])
@@ -152,8 +152,8 @@ def test_sums_that_onednn_would_make_too_far_off_are_not_offered_to_it(monkeypat
     inputs = torch.randn(150, 1536), torch.randn(80, 1536)
     results, _, keeping = compiled(lambda x, w: F.linear(x, w), *inputs)
     torch.testing.assert_close(results[0], F.linear(*inputs), rtol=1e-4, atol=1e-4)
-    options = next(d.options for d in keeping.decisions if d.subject.startswith("product-"))
-    assert [o.name for o in options] == ["mkl", "own"]
+    options = next(d.options for d in keeping.decisions if d.kind == "matmul")
+    assert [o.name for o in options] == ["mkl", "ptdebug"]
 
 
 @pytest.mark.parametrize("program", [
@@ -166,7 +166,7 @@ def test_other_products_are_left_alone(program):
     inputs = torch.randn(150, 96), torch.randn(80, 96)
     results, _, keeping = compiled(program, *inputs)
     torch.testing.assert_close(results[0], program(*inputs))
-    assert not [d for d in keeping.decisions if d.subject.startswith("product-")]
+    assert not [d for d in keeping.decisions if d.kind == "matmul"]
 
 
 # ---- small products
@@ -190,7 +190,7 @@ def test_small_matrices_are_multiplied_in_loops(shapes, dtype):
             assert_like(results, [program(*inputs)])
         assert calls(lines, "bmm") + calls(lines, "mm") == 0
         product = "mm" if left.dim() == 2 else "bmm"
-        forced, lines, _ = compiled(lambda a, b: a @ b, *inputs, overrides={f"library:{product}": product})
+        forced, lines, _ = compiled(lambda a, b: a @ b, *inputs, overrides={f"lowering:{product}": "extern"})
         assert_like(forced, [inputs[0] @ inputs[1]])
         assert calls(lines, "bmm") + calls(lines, "mm") == 1
 
@@ -253,13 +253,13 @@ def block():
     return block
 
 
-@pytest.mark.parametrize("way", ["contiguous", "channels-last", "product"])
+@pytest.mark.parametrize("way", ["contiguous", "channels-last", "matmul"])
 @pytest.mark.parametrize("shape", [(2, 3, 16, 16), (1, 3, 8, 8), (2, 3, 4, 4)])
 def test_each_layout_gives_eagers_values_and_strides(block, way, shape):
-    ways = {"convolution": "channels-last" if way == "product" else way}  # the stem, and the grouped one
-    overrides = {f"library:{name}": ways.get(name, way) for name in ("convolution", "convolution_1", "convolution_2",
-                                                                     "convolution_4")}
-    overrides["library:convolution_3"] = ways["convolution"]
+    ways = {"convolution": "channels-last" if way == "matmul" else way}  # the stem, and the grouped one
+    overrides = {f"conv-layout:{name}": ways.get(name, way)
+                 for name in ("convolution", "convolution_1", "convolution_2", "convolution_4")}
+    overrides["conv-layout:convolution_3"] = ways["convolution"]
     image = torch.randn(shape)
     with torch.no_grad():
         results, _, _ = compiled(block, image, overrides=overrides)
@@ -267,15 +267,15 @@ def test_each_layout_gives_eagers_values_and_strides(block, way, shape):
 
 
 def test_a_product_of_pixels_costs_what_the_faster_library_takes(monkeypatch):
-    times = {"contiguous": 9.0, "channels-last": 3.0, "product": 4.0, "product-onednn": 2.0, "product-own": 5.0,
-             "mkl": 4.0, "onednn": 2.0, "own": 5.0}
+    times = {"contiguous": 9.0, "channels-last": 3.0, "matmul": 4.0, "matmul-onednn": 2.0, "matmul-ptdebug": 5.0,
+             "mkl": 4.0, "onednn": 2.0, "ptdebug": 5.0}
     monkeypatch.setattr(benchmarking, "_measured", lambda calls: {name: times[name] for name in calls})
     program, inputs = lambda x, w: F.conv2d(x, w).relu(), (torch.randn(2, 96, 32, 32), torch.randn(80, 96, 1, 1))
     results, lines, keeping = compiled(program, *inputs)
     assert_like(results, [program(*inputs)])
     assert any("mkldnn__linear_pointwise" in line.text for line in lines)
     options = next(d.options for d in keeping.decisions if d.subject == "convolution")
-    assert {o.name: o.score for o in options} == {"contiguous": -9e6, "channels-last": -3e6, "product": -2e6}
+    assert {o.name: o.score for o in options} == {"contiguous": 9e6, "channels-last": 3e6, "matmul": 2e6}
 
 
 @pytest.mark.parametrize("way", ["contiguous", "channels-last"])
@@ -293,10 +293,10 @@ def test_convolutions_of_rows(way, length):
     x = torch.randn(3, 4, length)
     module = Program(program, first, second, norm)
     with torch.no_grad():
-        overrides = {"library:convolution*": way}
+        overrides = {"conv-layout:convolution*": way}
         results, _, keeping = compiled(module, x, overrides=overrides)
         assert_like(results, module(x))
-    rules = [m.rule for m in keeping.records["passes", "library"].matches]
+    rules = [m.rule for m in keeping.records["passes", "extern-kernels"].matches]
     assert rules.count("rows-as-images") == 2 and rules.count("layout") == 2 * (way != "contiguous")
 
 
@@ -312,9 +312,9 @@ def test_a_gate_on_halves_of_the_channels_keeps_them_innermost():
 
     x, module = torch.randn(2, 3, 12, 12), Program(program, first, second)
     with torch.no_grad():
-        results, _, keeping = compiled(module, x, overrides={"library:convolution*": "channels-last"})
+        results, _, keeping = compiled(module, x, overrides={"conv-layout:convolution*": "channels-last"})
         assert_like(results, module(x))
-    copies = [n for n in keeping.records["passes", "library"].graph.nodes if n.id.startswith("clone")]
+    copies = [n for n in keeping.records["passes", "extern-kernels"].graph.nodes if n.id.startswith("clone")]
     assert len(copies) == 3  # the image, and two results in eager's layout
 
 
@@ -324,9 +324,9 @@ def test_a_blur_with_one_kernel_for_all_channels_has_a_layout():
 
     inputs = torch.randn(2, 3, 20, 20), torch.randn(1, 1, 1, 5)
     for way in ("contiguous", "channels-last"):
-        results, _, keeping = compiled(program, *inputs, overrides={"library:convolution": way})
+        results, _, keeping = compiled(program, *inputs, overrides={"conv-layout:convolution": way})
         assert_like(results, [program(*inputs)])
-        assert [d.chosen for d in keeping.decisions if d.subject == "convolution" and d.kind == "library"] == [way]
+        assert [d.chosen for d in keeping.decisions if d.kind == "conv-layout"] == [way]
 
 
 class Program(nn.Module):
@@ -353,16 +353,16 @@ def test_a_layout_is_chosen_by_measured_cost_and_by_the_layouts_around(monkeypat
         monkeypatch.setattr("ptdebug.engine.passes.extern_kernels.convolution.costs", known(fast))
         results, _, keeping = compiled(program, *inputs)
         assert_like(results, expected)
-        chosen = [d.chosen for d in keeping.decisions if d.kind == "library"]
+        chosen = [d.chosen for d in keeping.decisions if d.kind == "conv-layout"]
         assert chosen.count("channels-last") == turned
-        assert all(d.options[0].score == -1e6 for d in keeping.decisions if d.kind == "library")
+        assert all(d.options[0].score == 1e6 for d in keeping.decisions if d.kind == "conv-layout")
 
 
 def test_graphs_that_look_at_strides_are_left_alone():
     def program(x, w):
         return F.relu(F.conv2d(x, w)).as_strided((3,), (2,)).sum()
 
-    context, _ = recording_context(overrides={"library:*": "channels-last"})
+    context, _ = recording_context(overrides={"conv-layout:*": "channels-last"})
     aten = passes.run(trace(capture(program, torch.randn(1, 4, 9, 9), torch.randn(4, 4, 3, 3)), context), context)
     before = [n.name for n in aten.module.graph.nodes]
     extern_kernels.choose(aten, context)
@@ -384,7 +384,7 @@ def test_a_call_is_measured_once_for_a_machine(own_cache: Path, monkeypatch):
     benchmarking.costs("another subject", prepare)
     assert len(made) == 2
 
-    for entry in (own_cache / "library").glob("*.json"):
+    for entry in (own_cache / "benchmarks").glob("*.json"):
         entry.write_text('{"a": 1.0, "b"')
     again = benchmarking.costs("subject", prepare)
     assert len(made) == 3 and benchmarking.costs("subject", prepare) == again and len(made) == 3
@@ -405,7 +405,7 @@ def test_runs_that_other_programs_disturb_do_not_count(own_cache: Path, monkeypa
     seconds = iter([0, 1, 0, 2, 0, 7, 0, 6] + [0, 8] * 9)
     monkeypatch.setattr(benchmarking.time, "thread_time", lambda: next(seconds) / 1e4)
     assert benchmarking.costs("less busy", lambda: {"a": lambda: None}) == {"a": 6e-4}
-    assert len(list((own_cache / "library").iterdir())) == 1
+    assert len(list((own_cache / "benchmarks").iterdir())) == 1
 
 
 def test_on_a_machine_too_busy_to_measure_calls_run_as_in_eager(own_cache: Path, monkeypatch):
@@ -417,9 +417,9 @@ def test_on_a_machine_too_busy_to_measure_calls_run_as_in_eager(own_cache: Path,
     inputs = (torch.randn(1, 256, 64, 64), torch.randn(256, 256, 1, 1), torch.randn(512, 512), torch.randn(512, 512))
     results, _, keeping = compiled(program, *inputs)
     assert_like(results, program(*inputs))
-    chosen = [(d.chosen, d.why) for d in keeping.decisions if d.kind == "library"]
+    chosen = [(d.chosen, d.why) for d in keeping.decisions if d.kind in ("conv-layout", "matmul")]
     assert chosen == [("contiguous", benchmarking.TOO_BUSY), ("mkl", benchmarking.TOO_BUSY)]
-    assert not (own_cache / "library").exists()
+    assert not (own_cache / "benchmarks").exists()
 
 
 def test_what_is_kept_on_disk_is_bounded(own_cache: Path, monkeypatch):
@@ -427,4 +427,4 @@ def test_what_is_kept_on_disk_is_bounded(own_cache: Path, monkeypatch):
     monkeypatch.setattr(benchmarking, "ENTRIES", 8)
     for number in range(30):
         benchmarking.costs(str(number), lambda: {"a": lambda: None})
-    assert len(list((own_cache / "library").iterdir())) <= 8
+    assert len(list((own_cache / "benchmarks").iterdir())) <= 8

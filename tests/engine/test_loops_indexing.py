@@ -68,7 +68,7 @@ def test_a_masked_off_index_is_not_checked():
 @pytest.mark.parametrize("dim", (0, 1, -1))
 def test_cat_and_stack(how, dim):
     x, y = torch.randn(2, 3, 4), torch.randn(2, 3, 4)
-    overrides = {"cat:*": how}
+    overrides = {"concat:*": how}
     check(lambda x, y: torch.cat([x, y * 2, x], dim) + 1, x, y, overrides=overrides)
     check(lambda x, y: torch.stack([x, y], dim), x, y, overrides=overrides)
     check(lambda x, y: torch.cat([x, y.double()], dim), x, y, overrides=overrides)
@@ -179,7 +179,7 @@ def test_mutated_inputs_are_copied_to_after_everything_was_read():
 
 def test_an_operator_can_be_forced_to_the_library():
     program = check(lambda x: (x + 1).relu(), torch.randn(4), externs=1, overrides={"lowering:relu": "extern"})
-    assert calls(program)[0].why == "asked for by an override"
+    assert calls(program)[0].why == "forced by an override"
 
 
 def test_random_numbers_are_eagers():

@@ -149,7 +149,7 @@ def test_low_precision_chains_stay_in_float32_unless_overridden():
 
     kept = check(program, x, rtol=1, atol=1)
     assert operations(kept).count("cast") == 2  # of the load and before the store
-    rounded = check(program, x, overrides={"rounding:*": "eager"}, rtol=0, atol=0)
+    rounded = check(program, x, overrides={"intermediate-precision:*": "eager"}, rtol=0, atol=0)
     assert operations(rounded).count("cast") > 2
 
 

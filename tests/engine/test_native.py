@@ -29,7 +29,7 @@ def in_cpp(program, *inputs, **settings):
     """The compiled graph, whose wrapper is C++."""
     call, keeping = compiled(program, *inputs, **settings)
     decisions = {d.kind: d for d in keeping.decisions}
-    assert "python_wrapper" not in decisions, decisions["python_wrapper"].why
+    assert "python-wrapper" not in decisions, decisions["python-wrapper"].why
     assert decisions["wrapper"].chosen == "cpp"
     return call
 
@@ -197,7 +197,7 @@ def test_memory_is_given_back():
 def test_what_keeps_the_python_wrapper_says_why(program, why):
     x = torch.eye(3)
     call, keeping = compiled(program, x)
-    (refused,) = [d.why for d in keeping.decisions if d.kind == "python_wrapper"]
+    (refused,) = [d.why for d in keeping.decisions if d.kind == "python-wrapper"]
     assert why in refused
     torch.manual_seed(0)
     expected = program(x)

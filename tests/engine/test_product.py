@@ -96,7 +96,7 @@ def slow_libraries(monkeypatch):
     """A machine on which the libraries are slower."""
     for module in ("matmul", "convolution"):
         monkeypatch.setattr(f"ptdebug.engine.passes.extern_kernels.{module}.costs",
-                            lambda _, calls: {way: 1e-3 if "own" in way else 3e-3 for way in calls()})
+                            lambda _, calls: {way: 1e-3 if "ptdebug" in way else 3e-3 for way in calls()})
 
 
 def network(x, weight, bias):
@@ -108,22 +108,22 @@ NETWORK = (torch.randn(150, 96), torch.randn(80, 96) / 10, torch.randn(80))
 
 
 @pytest.mark.parametrize("wrapper", ["python", "cpp"])
-@pytest.mark.parametrize("way", ["own", "mkl"])
+@pytest.mark.parametrize("way", ["ptdebug", "mkl"])
 def test_a_graph_takes_the_kernel_that_is_chosen(slow_libraries, way, wrapper):
     context, keeping = recording_context(
-        overrides={"wrapper:graph": wrapper} | ({} if way == "own" else {"library:product-*": way}))
+        overrides={"wrapper:graph": wrapper} | ({} if way == "ptdebug" else {"matmul:*": way}))
     call = compile_graph(capture(network, *NETWORK), context)
     assert not context.fallback, context.fallback
     for _ in range(2):
         for ours, eagers in zip(call(*NETWORK), network(*NETWORK), strict=True):
             torch.testing.assert_close(ours, eagers, rtol=2e-5, atol=2e-5)
             assert ours.stride() == eagers.stride()
-    decided = [d for d in keeping.decisions if d.subject.startswith("product-")]
-    assert [(d.kind, d.chosen) for d in decided] == [("library", way)] * 2
-    assert not [d for d in keeping.decisions if d.kind == "python_wrapper"]
+    decided = [d for d in keeping.decisions if d.kind == "matmul"]
+    assert [(d.kind, d.chosen) for d in decided] == [("matmul", way)] * 2
+    assert not [d for d in keeping.decisions if d.kind == "python-wrapper"]
     lines = keeping.records["wrapper", wrapper if wrapper == "cpp" else ""].lines
-    assert any("ptdebug_product" in line.text for line in lines) == (way == "own")
-    assert (("kernels", "product") in keeping.records) == (way == "own")
+    assert any("ptdebug_product" in line.text for line in lines) == (way == "ptdebug")
+    assert (("kernels", "product") in keeping.records) == (way == "ptdebug")
 
 
 def test_a_product_of_pixels(slow_libraries):
@@ -133,8 +133,8 @@ def test_a_product_of_pixels(slow_libraries):
     (ours,), eagers = call(image, weight, bias), F.conv2d(image, weight, bias)
     torch.testing.assert_close(ours, eagers, rtol=2e-5, atol=2e-5)
     assert ours.stride() == eagers.stride()
-    chosen = {d.subject: d.chosen for d in keeping.decisions if d.kind == "library"}
-    assert chosen["convolution"] == "product" and "own" in chosen.values()
+    chosen = {d.subject: d.chosen for d in keeping.decisions if d.kind in ("conv-layout", "matmul")}
+    assert chosen["convolution"] == "matmul" and "ptdebug" in chosen.values()
 
 
 @pytest.mark.parametrize("native", [False, True])
@@ -151,9 +151,9 @@ def test_a_step_of_training(slow_libraries, native):
         torch.testing.assert_close(ours, eagers, rtol=1e-4, atol=1e-3)
         assert ours.stride() == eagers.stride()
     assert not program.fallbacks
-    chosen = [d.chosen for d in keeping.decisions if "product-" in d.subject]
-    assert chosen == ["own"] * 6  # two of the forward, and two gradients of each
-    assert not [d for d in keeping.decisions if d.kind == "python_wrapper"]
+    chosen = [d.chosen for d in keeping.decisions if d.kind == "matmul"]
+    assert chosen == ["ptdebug"] * 6  # two of the forward, and two gradients of each
+    assert not [d for d in keeping.decisions if d.kind == "python-wrapper"]
 
 
 @pytest.mark.parametrize("native", [False, True])
@@ -166,14 +166,14 @@ def test_rows_whose_number_varies(slow_libraries, native):
         with torch.no_grad():
             torch.testing.assert_close(program(x), layers(x), rtol=2e-5, atol=2e-5)
     assert not program.fallbacks and len(program.contexts) == 1
-    assert [d.chosen for d in keeping.decisions if "product-" in d.subject] == ["own"] * 2
+    assert [d.chosen for d in keeping.decisions if d.kind == "matmul"] == ["ptdebug"] * 2
 
 
-@pytest.mark.parametrize("times, chosen", [((1.0, 1.0, 1.04), "own"), ((1.0, 0.9, 1.0), "onednn"),
+@pytest.mark.parametrize("times, chosen", [((1.0, 1.0, 1.04), "ptdebug"), ((1.0, 0.9, 1.0), "onednn"),
                                            ((0.9, 1.0, 1.0), "mkl")])
 def test_where_it_is_as_fast_it_is_taken(monkeypatch, times, chosen):
     monkeypatch.setattr("ptdebug.engine.passes.extern_kernels.matmul.costs",
-                        lambda *_: dict(zip(("mkl", "onednn", "own"), times, strict=True)))
+                        lambda *_: dict(zip(("mkl", "onednn", "ptdebug"), times, strict=True)))
     context, keeping = recording_context()
     compile_graph(capture(network, *NETWORK), context)
-    assert [d.chosen for d in keeping.decisions if d.subject.startswith("product-")] == [chosen] * 2
+    assert [d.chosen for d in keeping.decisions if d.kind == "matmul"] == [chosen] * 2

@@ -95,7 +95,7 @@ def test_rows_in_blocks(columns, dtype):
     x = (x * 9).to(dtype) if dtype is torch.int32 else (x * 0.1 + 1).to(dtype)
     source = check_kernels(lambda x: (x.cumsum(-1), x.cumprod(1) * 2, (x + 1).cumsum(0)), x).source.text
     assert ("= scan_block<" in source) == (dtype is torch.float32 and columns >= 16)
-    made = check_kernels(lambda x: x.cumsum(-1), x, overrides={"scan:*": "one by one"})
+    made = check_kernels(lambda x: x.cumsum(-1), x, overrides={"scan-algorithm:*": "sequential"})
     assert "= scan_block<" not in made.source.text
 
 

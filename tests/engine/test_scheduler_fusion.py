@@ -130,11 +130,11 @@ def test_dead_memory_is_taken_over_and_the_peak_is_known():
             x = F.relu(x @ w) + 1
         return x
     inputs = torch.randn(64, 64), torch.randn(64, 64)
-    made, _, schedule, _ = recorded(program, *inputs, overrides={"in_place:*": "new memory"})
+    made, _, schedule, _ = recorded(program, *inputs, overrides={"in-place:*": "new-buffer"})
     assert made.plan.reuse
     assert {b.reuses for b in schedule.buffers} - {""} == set(made.plan.reuse.values())
     check(program, *inputs, slack=4.0)
-    overrides = {"reuse:*": "allocate", "in_place:*": "new memory"}
+    overrides = {"reuse:*": "allocate", "in-place:*": "new-buffer"}
     alone, _, unshared, _ = recorded(program, *inputs, overrides=overrides)
     assert not alone.plan.reuse
     assert schedule.peak_bytes is not None and unshared.peak_bytes >= schedule.peak_bytes >= 2 * 64 * 64 * 4

@@ -24,5 +24,5 @@ def test_long_rows_and_few_results_are_left_as_they_are():
         made = check(distances, x, c)
         assert not any("turned" in b for b in made.plan.program.buffers)
     x, c = torch.randn(200, 7), torch.randn(40, 7)
-    made = built(distances, x, c, overrides={"layout:*": "as it is"})
+    made = built(distances, x, c, overrides={"operand-layout:*": "as-is"})
     assert not any("turned" in b for b in made.plan.program.buffers)

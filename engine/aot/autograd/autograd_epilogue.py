@@ -1,6 +1,6 @@
-"""What is done around the autograd node, where autograd records it: views, and new values of inputs.
+"""The epilogue around the autograd node, where autograd records it: views, and new values of inputs.
 
-Generated as source, like the wrapper, so that it can be read; most graphs need nothing.
+Generated as source, like the wrapper, so that it can be read; most graphs need none.
 """
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ class _OutsideWriter(WrapperWriter):
         return WrapperSource(tuple(self.lines), self.names, self.operators)
 
     def _read_unbacked(self) -> None:
-        """A name for each number that only data tells and a result mentions: the size of what the node returned, or a
-        number that it returned after its tensors."""
+        """A name for each unbacked symbol in a result: the size of what the node returned, or a number that it returned
+        after its tensors."""
         wanted = unbacked_in([list(vars(output).values()) for output in self.joint.forward.outputs])
         returned: Any = self.joint.module.graph.output_node().args[0]
         for position, node in enumerate(returned[self.inside : self.joint.forward_outputs]):

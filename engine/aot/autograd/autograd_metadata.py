@@ -11,10 +11,10 @@ from ...graphs.autograd_graphs import JointGraph, Partitioned
 from ...graphs.functional_graph import AtenGraph, Constant, FromGraph, Output, ViewOfGraph
 from ...passes.dead_code import has_effect
 from .eager import EagerFacts, Root
-from .function import NodeFacts
+from .function import AutogradMetadata
 
 
-def node_facts(halves: Partitioned) -> NodeFacts:
+def autograd_metadata_of(halves: Partitioned) -> AutogradMetadata:
     """Those of the autograd node that runs these halves."""
     joint = halves.joint
     inside = len(joint.forward.mutations)
@@ -22,7 +22,7 @@ def node_facts(halves: Partitioned) -> NodeFacts:
     tangents = tuple(k - inside for k in joint.tangents)
     changed = set(joint.forward.mutations.values()) | set(joint.assigned.values())
     unreached = tuple(i for i, needs in zip(joint.gradients, joint.reached) if not needs)
-    return NodeFacts(
+    return AutogradMetadata(
         results, sum(s.kind != "size" for s in halves.saved), len(halves.numbers), tangents,
         tuple(i for i in range(results) if i not in tangents), _reached(joint), joint.shared, *_reads(halves),
         len(joint.forward.inputs) + 1, tuple(sorted(changed)), unreached,

@@ -1,8 +1,9 @@
-"""What keeping a value costs, and what computing it again costs: in bytes moved, to which operations are converted.
+"""The cost of saving a value, and of recomputing it: in bytes moved, to which operations are converted.
 
 Memory traffic is the common currency (as in a roofline model; Williams, Waterman and Patterson, 2009): an operation on
 an element is worth the bytes that the device could move in the same time. A CPU has few lanes for each byte per second,
-and so a transcendental function costs it as much as reading an element or two; a GPU computes those on the way.
+so a transcendental function costs it as much as reading an element or two; on a GPU it is free beside the memory
+traffic.
 """
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from ...lowering.extern import LIBRARY
 from ...lowering.registry import COMPOSITE, GATHER, LOWERINGS, REDUCTION, RESHAPE, VIEW
 from ...passes.dead_code import has_effect
 
-SIZE_HINT = 128  # what a size that varies counts as
+SIZE_HINT = 128  # assumed for a dynamic size
 SIMPLE = "simple"
 
 # Bytes that a CPU core moves in the time of one operation on a float32 element: measured with this engine's own
@@ -42,11 +43,11 @@ tensor cores in a precision between float32 and bfloat16."""
 
 @dataclass(frozen=True)
 class Cost:
-    """What is known of a node: bytes of its result, and what it takes to compute it once more.
+    """What is known of a node: bytes of its result, and the cost of recomputing it.
 
     `kind`: "input", "constant", "view" (no memory of its own), "tuple" (of results), "loops" (inlined into what reads
     it), "stored" (a reduction: its own pass over its inputs), "library", "size". `never` says why it must not be
-    computed again at all (its effects, its random numbers), `expensive` why it should not. `work` is in bytes.
+    recomputed at all (side effects, random numbers), `expensive` why it should not. `work` is in bytes.
     """
 
     kind: str
@@ -106,7 +107,7 @@ def _cost(node: torch.fx.Node) -> Cost:
     if node.op == "get_attr":
         return Cost("constant")
     if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
-        return Cost("size", 8, never="a number that the program computes")
+        return Cost("size", 8, never="a number computed by the user's code")
     if node.target is operator.getitem:  # a result of its own, or a window onto one like its tuple
         made_by = node.args[0]
         assert isinstance(made_by, torch.fx.Node)
@@ -164,7 +165,7 @@ def _never(node: torch.fx.Node) -> str:
     target: Any = node.target
     if torch.Tag.nondeterministic_seeded in getattr(target, "tags", ()):
         return "it draws random numbers"
-    return f"{target} may do more than compute its result"
+    return f"{target} may have side effects"
 
 
 def _without_dropout(node: torch.fx.Node) -> bool:

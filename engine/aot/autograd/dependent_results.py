@@ -1,9 +1,9 @@
-"""Results that depend on each other: `h, loss = f(x)`, where loss is computed from h, and the program asks for the
-gradient at h, which lacks the path through loss if one node of autograd's gives both.
+"""Results that depend on each other: in `h, loss = f(x)` the loss is computed from h, and the gradient at h would lack
+the path through loss if a single autograd node returned both.
 
-Autograd therefore sees an edge from loss to h: a node (`Lead`) over the one that is compiled. Ordinarily nothing flows
-along it, for the compiled backward computes the gradients of the inputs from all that arrives at the results at once.
-Where somebody asks what arrives at h (a hook, `retain_grad`, `autograd.grad(loss, h)`, which cannot be told from
+Autograd therefore gets an edge from loss to h: a node (`Lead`) above the compiled one. Ordinarily nothing flows along
+it, since the compiled backward computes the gradients of the inputs from all that arrives at the results at once. Where
+the gradient at h is requested (by a hook, `retain_grad`, `autograd.grad(loss, h)`, which cannot be distinguished from
 `autograd.grad(loss, w)`), that backward runs in eager instead, in parts: the call is repeated and cut behind h, so that
 what flows from loss to h goes along the edge, and the gradients of the inputs are those of what arrived at the results.
 """
@@ -22,7 +22,7 @@ from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 from .eager import Call, EagerForm
 
 if TYPE_CHECKING:
-    from .function import NodeFacts
+    from .function import AutogradMetadata
 
 _task: Callable[[], int] = torch._C._current_graph_task_id
 _runs: Callable[[Any], bool] = torch._C._will_engine_execute_node
@@ -135,7 +135,7 @@ class Watch:
         self.repeats.pop(task, None)
 
     def running(self) -> _Repeat | None:
-        """The repeated call of this backward, if a result has asked for it."""
+        """The repeated call of this backward, if a result needs it."""
         return self.repeats.get(_task()) if self.repeats else None
 
     def _is_observed(self) -> bool:
@@ -186,7 +186,7 @@ class Leads:
 
     __slots__ = ("node", "watch")
 
-    def __init__(self, facts: NodeFacts, made: Sequence[Any]) -> None:
+    def __init__(self, facts: AutogradMetadata, made: Sequence[Any]) -> None:
         node: Any = made[facts.tangents[0]].grad_fn
         self.node = node.joined.node if hasattr(node, "joined") else node
         self.watch = self.node.watch = Watch()

@@ -1,8 +1,8 @@
-"""The captured graph run in eager, for a backward that must itself be differentiable (`create_graph=True`), or that is
-one of many at once (`is_grads_batched=True`).
+"""The captured graph rerun in eager, for a backward that must itself be differentiable (`create_graph=True`), or that
+is batched (`is_grads_batched=True`).
 
-A compiled backward leaves no history, and its kernels want memory. So the call is repeated in eager, on the inputs that
-the node remembers and with the random numbers of the first time, and autograd differentiates that.
+A compiled backward records no history, and its kernels need dense memory. So the call is repeated in eager, on the
+inputs that the node remembers and with the same random numbers, and autograd differentiates that.
 """
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The callable that stands for a captured graph whose results require grad."""
+"""The callable for a captured graph whose results require grad."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -14,16 +14,16 @@ from ...graphs.functional_graph import Captured
 from ...runtime.entry import Compiled, apart, eager_form, uncounted, without_autocast
 from .dependent_results import Leads
 from .eager import EagerForm
-from .function import CompiledGraph, Differentiable, NodeFacts
+from .function import AutogradMetadata, CompiledGraph, Differentiable
 from .split_autograd_nodes import with_own_edges
 
 _apply = super(torch.autograd.Function, CompiledGraph).apply  # without the checks for functorch's transforms
 
 
 def training_entry(
-    captured: Captured, facts: NodeFacts, forward: Compiled, backward: Compiled, outside: Compiled | None
+    captured: Captured, facts: AutogradMetadata, forward: Compiled, backward: Compiled, outside: Compiled | None
 ) -> Compiled:
-    """The callable that stands for the captured graph: takes its inputs, returns its results, which require grad.
+    """The callable for the captured graph: takes its inputs, returns its results, which require grad.
 
     `backward` returns what `node_gradients` says.
     """

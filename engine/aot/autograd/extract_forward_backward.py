@@ -1,7 +1,7 @@
-"""A cut joint graph as two graphs: what the forward returns for the backward, and the backward in a good order.
+"""Splits a partitioned joint graph into forward and backward, and orders the backward.
 
-What the backward computes again stands right before its first use there, so that it is not held for long; all else
-keeps autograd's order.
+Recomputation is placed right before its first use in the backward, so that its values are not held for long; everything
+else keeps autograd's order.
 """
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def split(region: Region, cut: Cut) -> tuple[AtenGraph, AtenGraph, dict[str, Any
     """(forward, backward, sizes, numbers): the forward returns `cut.saved`, then `sizes`, then `numbers` after its own
     results.
 
-    `sizes` maps names of placeholders of the backward to sizes and numbers that none of its tensors tells, `numbers`
-    those that only data tells and the program's results mention. Raises EngineUnsupported where a size of the backward
-    is known only when it runs.
+    `sizes` maps names of placeholders of the backward to sizes and numbers that cannot be read off its tensors,
+    `numbers` the unbacked ones in the results of the captured graph. Raises EngineUnsupported where a size of the
+    backward is known only when it runs.
     """
     joint = region.joint
     backward, sizes = _backward(region, cut)
@@ -62,7 +62,7 @@ def _forward(region: Region, cut: Cut, numbers: tuple[Any, ...]) -> AtenGraph:
         if made not in places:
             places[made] = len(values)
             values.append(made)
-        outputs.append(FromGraph(places[made], ours=True))
+        outputs.append(FromGraph(places[made], saved=True))
     outputs += [Constant(number) for number in numbers]
     copy.graph.output(tuple(values))
     module = _LazyGraphModule(joint.module, copy.graph, "Forward")
@@ -136,7 +136,7 @@ class _Copy:
         """Copy one node, whose arguments are there."""
         made = self.graph.create_node(node.op, node.target, name=node.name)
         load: Callable[[Node], Node] = self.made.__getitem__
-        # Set afterwards: torch warns of SymInts among the arguments of a new node. Here they stand for sizes.
+        # Set afterwards: torch warns of SymInts among the arguments of a new node. Here they are sizes.
         made.args, made.kwargs = torch.fx.node.map_arg(node.args, load), torch.fx.node.map_arg(node.kwargs, load)
         made.meta = dict(node.meta)
         self.made[node] = made
@@ -200,7 +200,7 @@ def _number(joint: JointGraph, symbol: sympy.Symbol) -> Any:
 
 
 def _told_to_the_program(joint: JointGraph) -> list[sympy.Symbol]:
-    """The symbols of numbers that only data tells in the program's results, but for sizes of what the graph returns."""
+    """The unbacked symbols in the results of the captured graph, but for sizes of what the graph returns."""
     wanted = unbacked_in([list(vars(output).values()) for output in joint.forward.outputs])
     returned: Any = joint.module.graph.output_node().args[0]
     for node in returned[len(joint.forward.mutations) : joint.forward_outputs]:

@@ -1,8 +1,8 @@
-"""The compiled graph as the program's autograd sees it: one node, whose forward and backward are compiled.
+"""The compiled graph as the user's autograd sees it: one node, whose forward and backward are compiled.
 
-What the node saves goes through `save_for_backward`, so that changing a saved tensor, saved-tensor hooks (offloading,
-checkpoints around it), `retain_graph` and a second backward behave as in eager. Views of inputs and new values of
-inputs that autograd tracks are made outside of the node, where autograd records them.
+What the node saves goes through `save_for_backward`, so that in-place changes of saved tensors, saved-tensor hooks
+(offloading, checkpointing around it), `retain_graph` and a second backward behave as in eager. Views of inputs and new
+values of inputs that autograd tracks are made outside of the node, where autograd records them.
 """
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from .eager import Call, EagerFacts, EagerForm
 
 
 @dataclass(frozen=True)
-class NodeFacts:
-    """What the node knows of its graph.
+class AutogradMetadata:
+    """What the autograd node must know of its graph.
 
     The forward returns `results` values for the program, then `saved_tensors` tensors, then sizes to save, and last
-    `numbers` for the program, which only data tells. `tangents`
-    are the positions of the results that have one; `constant` those that autograd does not track. `reached` has, for
-    each of the node's `arguments`, the tangents without which it has no gradient. `shared` is the joint graph's.
-    `reads` has, for each tangent, the saved tensors that what it leads to is computed with; `alone` the sets of
-    tangents that some such computation depends on, and on no others. `changed` are the inputs that the graph writes,
-    `unreached` those that require grad and that no tangent leads to, `uncounted` the forward's, `order` the joint
-    graph's. `cuts` are the results of the captured graph that other results depend on (`dependent_results.py`).
+    `numbers`, unbacked symbols that the caller needs. `tangents` are the positions of the results that have one;
+    `constant` those that autograd does not track. `reached` has, for each of the node's `arguments`, the tangents
+    without which it has no gradient. `shared` is the joint graph's. `reads` has, for each tangent, the saved tensors
+    that what it leads to is computed with; `alone` the sets of tangents that some such computation depends on, and on
+    no others. `changed` are the inputs that the graph writes, `unreached` those that require grad and that no tangent
+    leads to, `uncounted` the forward's, `order` the joint graph's. `cuts` are the results of the captured graph that
+    other results depend on (`dependent_results.py`).
     """
 
     results: int
@@ -59,12 +59,12 @@ class Differentiable:
     forward: Callable[..., Sequence[Any]]
     backward: Callable[[list[Any]], Sequence[Any]]
     eager: EagerForm
-    facts: NodeFacts
+    facts: AutogradMetadata
 
 
 @dataclass(frozen=True)
 class Rest:
-    """What a node keeps when its backward ran for some of its results only, and others can be differentiated still:
+    """What a node keeps when its backward ran for some of its results only, and others can still be differentiated:
     the tensors that it had saved, their versions when it did, and the tangents whose own have been `freed`."""
 
     tensors: tuple[torch.Tensor, ...]
@@ -77,7 +77,7 @@ class CompiledGraph(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, graph: Differentiable, *inputs: Any) -> Sequence[Any]:
-        """Run the compiled forward, keep what the backward reads."""
+        """Run the compiled forward, save what the backward reads."""
         ctx.set_materialize_grads(False)
         ctx.graph = graph
         ctx.rest = ctx.watch = None
@@ -146,7 +146,7 @@ _hooks: Any = torch._C._autograd._top_saved_tensors_default_hooks
 _nothing = nullcontext()
 
 
-def _saved(ctx: Any, facts: NodeFacts, missing: frozenset[int]) -> Sequence[torch.Tensor]:
+def _saved(ctx: Any, facts: AutogradMetadata, missing: frozenset[int]) -> Sequence[torch.Tensor]:
     """What the forward has saved. Raises RuntimeError, as autograd does, where what the tangents that are not `missing`
     need of it was freed by an earlier backward, or changed in place."""
     rest: Rest | None = ctx.rest
@@ -166,7 +166,7 @@ def _saved(ctx: Any, facts: NodeFacts, missing: frozenset[int]) -> Sequence[torc
 
 
 def _has_changed(
-    facts: NodeFacts, missing: frozenset[int], saved: Sequence[torch.Tensor], versions: tuple[int, ...]
+    facts: AutogradMetadata, missing: frozenset[int], saved: Sequence[torch.Tensor], versions: tuple[int, ...]
 ) -> bool:
     """Whether what the tangents that are not `missing` need was written after the forward."""
     reads = [reads for k, reads in enumerate(facts.reads) if k not in missing]
@@ -191,7 +191,7 @@ def _laid_out(tensor: torch.Tensor, layout: tuple[Any, ...]) -> torch.Tensor:
     return memory.expand(shape)
 
 
-def free(ctx: Any, facts: NodeFacts, missing: frozenset[int], saved: Sequence[torch.Tensor]) -> None:
+def free(ctx: Any, facts: AutogradMetadata, missing: frozenset[int], saved: Sequence[torch.Tensor]) -> None:
     """A backward without retain_graph has begun: its tangents need nothing any more, nor can those that share with
     them; autograd forgets what the node saved, so what the others may need is kept here."""
     freed = frozenset[int]().union(*[shared for k, shared in enumerate(facts.shared) if k not in missing])
@@ -207,7 +207,7 @@ def free(ctx: Any, facts: NodeFacts, missing: frozenset[int], saved: Sequence[to
         ctx.rest = replace(ctx.rest, freed=freed)
 
 
-def _is_spoiled(facts: NodeFacts, missing: frozenset[int], gradients: Sequence[Any]) -> bool:
+def _is_spoiled(facts: AutogradMetadata, missing: frozenset[int], gradients: Sequence[Any]) -> bool:
     """Whether a gradient that missing tangents lead to as well has become NaN: they are zeros, and zero times an
     infinity that was saved is NaN, where eager leaves out what has no tangent."""
     if not any(tangents <= missing for tangents in facts.alone):
@@ -220,8 +220,8 @@ _CHANGED = "one of the variables needed for gradient computation has been modifi
 
 
 def _is_unknown(tangent: Any) -> bool:
-    """Whether kernels do not know a tangent's like: it stands for many (`is_grads_batched`, a vmap around the
-    backward), or it is sparse, as an embedding's gradient may be."""
+    """Whether kernels cannot read a tangent: it is batched (`is_grads_batched`, a vmap around the backward), or sparse,
+    as an embedding's gradient may be."""
     return tangent is not None and (
         tangent.layout is not torch.strided
         or _functorch.is_legacy_batchedtensor(tangent) or _functorch.is_batchedtensor(tangent)

@@ -1,8 +1,8 @@
 """Forward and backward traced together, through autograd, ahead of time.
 
 The captured graph runs once over functional fakes (see `aten_graph.py`) with autograd above them, and then its results
-are differentiated: each operator of forward and backward arrives at one tracer. Autograd numbers its nodes in the order
-in which they are made, so the number of the autograd node that is running says which captured node it belongs to.
+are differentiated: each operator of forward and backward reaches one tracer. Autograd numbers its nodes in the order in
+which they are created, so the sequence number of the running autograd node says which captured node it belongs to.
 """
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from .result_sources import Results, results_of
 
 
 class JointTracer(AtenTracer):
-    """Writes down forward and backward; knows for each operator of the backward which captured node it derives."""
+    """Records forward and backward; knows for each operator of the backward which captured node it differentiates."""
 
     phase = FORWARD
     stage = "joint"
@@ -64,7 +64,7 @@ class JointTracer(AtenTracer):
             node.meta.update({key: self.current.meta.get(key) for key in ("recompute", "checkpoint")})
 
     def tangent(self, number: int, like: torch.Tensor) -> torch.Tensor:
-        """The placeholder of a gradient that comes from outside, with the layout of the result `like`."""
+        """The placeholder of a tangent, with the layout of the result `like`."""
         last = [n for n in self.graph.nodes if n.op == "placeholder"][-1]
         with self.graph.inserting_after(last):
             node = self.graph.placeholder(f"tangent{number}")
@@ -121,7 +121,7 @@ def trace_joint(captured: Captured, context: CompileContext, lowered: Container[
         before = _contents(kept)
         gradients = _differentiate(tracer, results, differentiated, edges)
         if _contents(kept) != before:
-            raise EngineUnsupported("the backward of an operator of the program changes a tensor of the forward")
+            raise EngineUnsupported("the backward of a custom operator mutates a tensor of the forward")
         with tracer, torch.no_grad():
             values = [*map(_unwrap, results.values), *map(_resolved, gradients)]
     for node in tracer.graph.nodes:
@@ -200,7 +200,7 @@ def _differentiate(tracer: JointTracer, results: Results, differentiated: list[i
     tracer.phase = BACKWARD
     tracer.current = None
     if not edges:
-        raise EngineUnsupported("a result requires grad although no input does: it comes from a tensor made inside")
+        raise EngineUnsupported("a result requires grad although no input does: a tensor created in the graph does")
     roots = [results.values[k] for k in differentiated]
     with tracer, functionalization(), torch.autograd.set_multithreading_enabled(False), torch._C._DisableAutocast():
         try:
@@ -267,8 +267,8 @@ def _saves_tensors(node: Any) -> bool:
 def _names_of_saved(kind: type) -> tuple[str, ...]:
     """The attributes that unpack the tensors which nodes of a class save (`saved_tensors` is a Function's)."""
     names = dir(kind)
-    ours = "_raw_saved_tensors"  # a Function's, whose other name is another
-    raw = (name.removeprefix("_raw") for name in names if name.startswith("_raw_saved_") and name != ours)
+    of_functions = "_raw_saved_tensors"  # a Function's, whose other name is another
+    raw = (name.removeprefix("_raw") for name in names if name.startswith("_raw_saved_") and name != of_functions)
     return (*raw, "saved_tensors") if "saved_tensors" in names else tuple(raw)
 
 
@@ -293,7 +293,7 @@ def _resolved(gradient: Any) -> Any:
 def shield_changed_inputs(joint: JointGraph) -> None:
     """Let the backward read a copy, made by the forward, of each input that is changed in place afterwards.
 
-    After the passes: they know nothing of time, and would take the copy away.
+    After the passes, which do not model mutation and would remove the copy.
     """
     graph = joint.module.graph
     placeholders = [n for n in graph.nodes if n.op == "placeholder"]

@@ -1,7 +1,7 @@
 """Minimum cut by maximum flow: Dinic's algorithm, without recursion, on integer capacities.
 
 Y. Dinitz, "Algorithm for solution of a problem of maximum flow in a network with power estimation", 1970. The networks
-here are shallow and fall into many small parts, where a few phases are enough.
+here are shallow and fall into many small components, for which a few phases are enough.
 """
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Unbounded(Exception):
 
 
 class Network:
-    """A flow network. Vertices are numbers: SOURCE, SINK, and those that `vertex` hands out."""
+    """A flow network. Vertices are numbers: SOURCE, SINK, and those that `vertex` returns."""
 
     def __init__(self) -> None:
         self._edges: list[list[int]] = [[], []]  # vertex -> numbers of its edges; edge e and e ^ 1 are opposite

@@ -34,7 +34,7 @@ Node = torch.fx.Node
 class Prices:
     """What the cut weighs. `held` is the price of holding a byte until the backward, in bytes moved.
 
-    `expensive` allows to compute matrix products again (at their price), `inputs` to save inputs in their place.
+    `expensive` allows recomputing matrix products (at their price), `inputs` saving inputs instead.
     """
 
     held: float = 1.0
@@ -44,7 +44,7 @@ class Prices:
 
 @dataclass(frozen=True)
 class Cut:
-    """What the backward gets (in the order of the joint graph), and the values it computes again; views are neither."""
+    """The saved values (in the order of the joint graph), and the recomputed ones; views are neither."""
 
     saved: tuple[Node, ...]
     recomputed: tuple[Node, ...]
@@ -52,7 +52,7 @@ class Cut:
 
 @dataclass(eq=False)
 class Region:
-    """What the choice is about: the nodes that both halves could compute (`candidates`, in order).
+    """The partitioning problem: the nodes that both halves could compute (`candidates`, in order).
 
     `wanted` are those that a node of the backward reads directly. `readers` are a node's readers among the candidates.
     """
@@ -65,8 +65,8 @@ class Region:
     forward: set[Node]  # what a result of the forward depends on
     backward: set[Node]  # what depends on a tangent, and is needed for a gradient
     stored: set[Node]  # what the forward has in memory in any case
-    stored_again: set[Node]  # what the backward would have to write to memory
-    spread: set[Node]  # what kernels of the backward that lie far apart would need
+    stored_again: set[Node]  # what the backward would have to store
+    spread: set[Node]  # what distant kernels of the backward need
     results: set[Node]  # memory that the program holds after the forward: results
     exposed: set[Node]  # memory that the program may change before the backward, and eager would not notice
     changed: set[Node]  # inputs that the forward itself changes
@@ -176,7 +176,7 @@ def price(region: Region, node: Node, prices: Prices, want: str | None = None) -
 
 
 def _apart(region: Region, node: Node) -> int:
-    """The price of wanting a value in kernels that lie far apart: it is stored, or what it is made of is read twice."""
+    """The price of using a value in distant kernels: it is stored, or its operands are read twice."""
     cost = region.costs[node]
     if node not in region.spread:
         return 0

@@ -1,7 +1,7 @@
 """The partitioner: which values of the forward are saved for the backward, and which it computes again.
 
-`min_cut.py` finds the cheapest choice; here it becomes decisions (kind "save", which an override can turn round), is
-held to a memory budget, and is explained.
+`min_cut.py` finds the cheapest cut. Here each choice in it becomes a decision (kind "save-for-backward", which an
+override can reverse), the cut is held to a memory budget, and each saved or recomputed value gets its reason.
 """
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def partition(joint: JointGraph, context: CompileContext) -> Partitioned:
               readers.get(n, ""))  # a gradient may be a saved value itself
         for n in cut.saved
     ]
-    saved += [Saved(name, "size", 8, "a number that no saved tensor tells") for name in sizes]
+    saved += [Saved(name, "size", 8, "a number that cannot be read off a saved tensor") for name in sizes]
     recomputed = tuple(
         Recomputed(n.name, exact_bytes(n.meta.get("val")), found.costs[n].flops, why[n]) for n in cut.recomputed
     )
@@ -53,14 +53,14 @@ def partition(joint: JointGraph, context: CompileContext) -> Partitioned:
 def _budget(context: CompileContext) -> float:
     default = str(float(context.memory_budget))
     options = sorted({*BUDGETS, default}, key=float)
-    why = "1.0 saves what is cheapest to save, 0.0 only inputs and random numbers; between: that share of the bytes"
-    return float(context.decide("budget", "graph", options, default, why))
+    why = "1.0 saves what is cheapest, 0.0 only inputs and random numbers; in between: that fraction of the bytes"
+    return float(context.decide("memory-budget", "graph", options, default, why))
 
 
 def _within(found: Region, budget: float) -> tuple[Prices, dict[Node, str]]:
-    """Prices at which the cut keeps to the budget, and values to save as well because there is room for them.
+    """Prices at which the cut fits the budget, and values that are saved in addition while there is room.
 
-    The price of a held byte is a Lagrange multiplier: it is raised until the cut fits. Layers that are alike change
+    The price of a held byte is a Lagrange multiplier: it is raised until the cut fits. Equal layers change
     sides at one price, all together; those nearest to the backward are then saved again while there is room.
     """
     if budget >= 1:
@@ -95,14 +95,14 @@ def _decided(
     """The cheapest cut among those that the overrides allow; each choice in it is a decision. And the reasons."""
     natural = cut = solve(found, prices, room)
     nodes = [n for n in found.candidates if n.op != "placeholder" and found.costs[n].savable]
-    asked = {n: option for n in nodes if (option := context.override("save", n.name)) is not None}
+    asked = {n: option for n in nodes if (option := context.override("save-for-backward", n.name)) is not None}
     if asked:
-        prices = replace(prices, inputs=True)  # what is turned round may need an input that nothing else keeps
+        prices = replace(prices, inputs=True)  # a reversed choice may need an input that nothing else saves
         try:
             cut = solve(found, prices, {**room, **asked})
         except Unbounded:
-            names = ", ".join(f"save:{n.name}" for n in asked)
-            raise OverrideError(f"{names}: nothing that may be saved would be left to compute these from") from None
+            names = ", ".join(f"save-for-backward:{n.name}" for n in asked)
+            raise OverrideError(f"{names}: no saved values would be left to recompute these from") from None
     why: dict[Node, str] = {}
     kept, again, usual = set(cut.saved), set(cut.recomputed), set(natural.saved)
     for node in nodes:
@@ -114,9 +114,10 @@ def _decided(
         origins = tuple(f"capture#{origin}" for origin in node.meta.get("origins", ()))
         stack = node.meta.get("stack")
         place = stack[-1] if stack else None
-        context.decide("save", node.name, options, default, why[node], location=place, origins=origins)
+        context.decide(
+            "save-for-backward", node.name, options, default, why[node], location=place, origins=origins)
         if asked.get(node, default) != default:
-            why[node] = f"asked for by an override (otherwise: {default})"
+            why[node] = f"forced by an override (otherwise: {default})"
     return cut, why
 
 
@@ -147,7 +148,7 @@ def _first_readers(found: Region, cut: Cut) -> dict[Node, str]:
 def _why_saved(found: Region, node: Node, cut: Cut, prices: Prices) -> str:
     cost = found.costs[node]
     if cost.never:
-        return f"never computed again: {cost.never}"
+        return f"never recomputed: {cost.never}"
     if _kind(found, node) == "output":
         return "a result: alive anyway"
     size, (_, again) = megabytes(cost.bytes), price(found, node, prices)
@@ -156,20 +157,20 @@ def _why_saved(found: Region, node: Node, cut: Cut, prices: Prices) -> str:
     if node.target is operator.getitem and node.all_input_nodes[0] not in found.backward:
         made_by = node.all_input_nodes[0]
         work = megabytes(found.costs[made_by].work)
-        return f"cheaper: {size} saved, against the time of {work} moved to compute {made_by.name} again"
+        return f"cheaper: {size} saved, against the time of {work} of traffic to recompute {made_by.name}"
     missing = _missing(found, node, cut)
     if missing:
         needs = ", ".join(f"{n.name} ({megabytes(found.costs[n].bytes)})" for n in missing[:3])
-        return f"cheaper: {size} saved, against computing it again from {needs}, which the backward does not have"
+        return f"cheaper: {size} saved, against recomputing it from {needs}, which the backward does not have"
     if node not in found.forward:
-        return f"cheaper: {size} saved, which the forward computes for the backward while it has what that takes"
-    where = ", in kernels of the backward that lie far apart" if node in found.spread else (
+        return f"cheaper: {size} saved; the forward computes it for the backward, while it has the operands"
+    where = ", in distant kernels of the backward" if node in found.spread else (
         ", to memory" if node in found.stored_again else "")
-    return f"cheaper: {size} saved, against the time of {megabytes(again)} moved to compute it again{where}"
+    return f"cheaper: {size} saved, against the time of {megabytes(again)} of traffic to recompute it{where}"
 
 
 def _missing(found: Region, node: Node, cut: Cut) -> list[Node]:
-    """What the backward would have to get or compute as well, if it were to compute `node`."""
+    """What the backward would have to receive or recompute as well, to recompute `node`."""
     there = {*cut.saved, *cut.recomputed}
     parents = {root(n): None for n in node.all_input_nodes}
     return [n for n in parents if n not in there and found.costs[n].kind not in ("constant", "view")]
@@ -181,11 +182,11 @@ def _why_recomputed(found: Region, node: Node) -> str:
         return "part of a checkpointed region"
     if node not in found.forward:
         return "only the backward needs it"
-    return f"cheaper: the time of {megabytes(cost.work)} moved, against {megabytes(cost.bytes)} saved"
+    return f"cheaper: the time of {megabytes(cost.work)} of traffic, against {megabytes(cost.bytes)} saved"
 
 
 def megabytes(count: int) -> str:
-    """A number of bytes for a person."""
+    """A number of bytes as text."""
     for unit, size in (("GB", 1 << 30), ("MB", 1 << 20), ("kB", 1 << 10)):
         if count >= size:
             return f"{count / size:.1f} {unit}"

@@ -1,7 +1,7 @@
-"""How many bytes a graph has in use at its worst moment, as predicted before it is scheduled.
+"""Peak memory of a graph, predicted before it is scheduled.
 
-Counted is what the graph makes and what it was given to keep (saved values, of which each is dropped after its last
-use), not its inputs and not the insides of library calls. Values that are inlined into their readers take none.
+Counted is what the graph computes and the saved values it was given (each is freed after its last use), but not its
+inputs and not workspaces of library calls. Values that are inlined into their readers take none.
 """
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Where each result of a differentiated graph comes from: what the autograd node returns, what is made around it.
+"""Where each result of a differentiated graph comes from: what the autograd node returns, and what is made around it.
 
-The node returns memory of its own only. Views of inputs are made outside, from the inputs; where several results share
-the memory of one intermediate, the node returns that intermediate (autograd's base of the views) and the views are made
-outside, from it. So gradients flow as they do in eager, and so do later changes in place.
+The node returns memory of its own only. Views of inputs are made outside, from the inputs; where several results alias
+one intermediate, the node returns that intermediate (autograd's base of the views) and the views are made outside, from
+it. So gradients flow as they do in eager, and later in-place changes behave alike.
 """
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ...graphs.functional_graph import (
     Output,
     ViewOfGraph,
     ViewOfInput,
-    check_promise,
+    check_view_layout,
     creation,
     is_view,
 )
@@ -105,7 +105,7 @@ class _Finder:
             # Not the functional tensor's layout: a view of a mutated input has that of the new value there.
             inner = torch._from_functional_tensor(value)
             shown, lazily = value if fake is None else fake, lazy_kind(inner)
-            check_promise(self.wrapped[owner], inner, inner if fake is None else fake)
+            check_view_layout(self.wrapped[owner], inner, inner if fake is None else fake)
             detached = _detached(self.inputs[owner], value)
             made = creation(fake, self.recorded, self.inputs[owner])
             return ViewOfInput(owner, *_layout(shown, lazily), detached, lazily, view=is_view(fake), creation=made)

@@ -1,7 +1,7 @@
-"""Indices are saved in as few bits as tell them apart.
+"""Compression of saved max-pooling indices.
 
-Where a maximum came from is kept as an int64 position in the whole plane, four times as large as the bfloat16 value. It
-lies in one window: its place there fits a byte, and the backward makes the position from it.
+The argmax is an int64 index into the whole plane, four times as large as the bfloat16 value. It lies in one window: its
+offset there fits a byte, from which the backward reconstructs the index.
 """
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def narrow_indices(joint: JointGraph, context: CompileContext) -> None:
         if found is None:
             continue
         readers = [user for user in node.users if user.meta.get("phase") == BACKWARD]
-        why = f"a place in a window of {found.size[0]} by {found.size[1]} fits a byte"
+        why = f"an offset in a window of {found.size[0]} by {found.size[1]} fits a byte"
         options = ("int8", "int64")
         if readers and context.decide("storage", node.name, options, "int8", why,
                                       origins=(f"joint#{node.name}",)) == "int8":

@@ -1,10 +1,10 @@
-"""Several autograd nodes in the place of one, where the program may see the difference: one for each result, one for
-each leaf, and one for the other inputs that the same results lead to.
+"""Several autograd nodes instead of one, where the difference is observable: one for each result, one for each leaf,
+and one for the other inputs that the same results lead to.
 
-Autograd runs what is behind each edge of a node that it has run, with None where nothing flows back: hooks are called,
+Autograd runs what is behind each edge of a node that it has run, with None where no gradient flows: hooks are called,
 and a graph that another backward has freed raises. In eager a result has no edge to an input that it does not depend
-on. Nor do the gradients of all inputs arrive at once there, but one after the other, which hooks may see. So the node
-that holds what the forward has saved stays outside of the program's graph, and these ask it.
+on. Nor do the gradients of all inputs arrive at once there, but one after the other, which hooks may observe. So the
+node that holds the saved tensors stays outside of the user's graph, and these nodes call it.
 """
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from .function import Differentiable, NodeFacts, free, gradients
+from .function import AutogradMetadata, Differentiable, free, gradients
 
 _task: Callable[[], int] = torch._C._current_graph_task_id
 
@@ -66,7 +66,7 @@ def _at_the_end(function: Callable[[], Any]) -> None:
     torch.autograd.Variable._execution_engine.queue_callback(function)
 
 
-def _free_at_the_end(ctx: Any, facts: NodeFacts, missing: frozenset[int], saved: Sequence[torch.Tensor]) -> None:
+def _free_at_the_end(ctx: Any, facts: AutogradMetadata, missing: frozenset[int], saved: Sequence[torch.Tensor]) -> None:
     """`free`: at once where no other tangent can arrive."""
     if not missing:
         free(ctx, facts, missing, saved)
@@ -80,7 +80,7 @@ class _Inputs(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, joined: _Joined, positions: tuple[int, ...], *inputs: torch.Tensor) -> torch.Tensor:
-        """A tensor that stands for them."""
+        """A tensor that represents them in autograd's graph."""
         ctx.set_materialize_grads(False)
         ctx.joined, ctx.positions = joined, positions
         return inputs[0].new_empty(0)
@@ -96,7 +96,7 @@ class _Result(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, joined: _Joined, number: int, value: tuple[torch.Tensor], *inputs: torch.Tensor) -> Any:
-        """The result, as a function of what stands for its inputs."""
+        """The result, as a function of the tensor that represents its inputs."""
         ctx.set_materialize_grads(False)
         ctx.joined, ctx.number = joined, number
         return value[0]
@@ -115,7 +115,7 @@ _of_a_result = super(torch.autograd.Function, _Result).apply
 _hooks, _later_hooks, _is_leaf = map(attrgetter, ("_backward_hooks", "_post_accumulate_grad_hooks", "is_leaf"))
 
 
-def with_own_edges(apply: Callable[..., Any], facts: NodeFacts) -> Callable[..., Any]:
+def with_own_edges(apply: Callable[..., Any], facts: AutogradMetadata) -> Callable[..., Any]:
     """`apply` (of CompiledGraph), with nodes like these where it makes a difference: where hooks of inputs see which
     gradients are there, or there is something behind an input that not all results lead to."""
     places = [i for i, tangents in enumerate(facts.reached) if tangents]
@@ -136,7 +136,7 @@ def with_own_edges(apply: Callable[..., Any], facts: NodeFacts) -> Callable[...,
     return applied
 
 
-def _joined(facts: NodeFacts, inputs: tuple[Any, ...], made: Sequence[Any]) -> Sequence[Any]:
+def _joined(facts: AutogradMetadata, inputs: tuple[Any, ...], made: Sequence[Any]) -> Sequence[Any]:
     """The results `made` by a CompiledGraph, with nodes of their own."""
     first = made[facts.tangents[0]]
     with torch.enable_grad():
@@ -153,7 +153,7 @@ def _joined(facts: NodeFacts, inputs: tuple[Any, ...], made: Sequence[Any]) -> S
     return tuple(results)
 
 
-def _groups(facts: NodeFacts, inputs: tuple[Any, ...]) -> list[tuple[frozenset[int], list[int]]]:
+def _groups(facts: AutogradMetadata, inputs: tuple[Any, ...]) -> list[tuple[frozenset[int], list[int]]]:
     """Arguments of the node that get a node in common, with the tangents that lead there. A leaf has its own: of nodes
     that are ready, autograd runs the one made last, and after it at once what accumulates the gradient. So the gradient
     that is the first in eager is the last here."""

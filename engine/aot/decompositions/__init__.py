@@ -1,10 +1,10 @@
-"""Which ATen operators are rewritten into smaller ones before lowering, and by which rule.
+"""Which ATen operators are decomposed before lowering, and by which rule.
 
-Three tables. `by_torch.py` names the operators whose reference decomposition in torch (`torch._decomp`, `torch._refs`)
-is as precise and as fast as eager. `composite.py` has rules of ours, where torch's lose precision or speed or there is
-none; `weight_gradients.py` adds those of gradients. `foreach.py` takes operators on lists of tensors apart. Our rules
-go before lowerings, and lowerings before torch's; what is in no table, and has no lowering, calls ATen. To add an
-operator, add its name to the first table, or a rule to the second.
+There are three tables. `by_torch.py` names the operators whose reference decomposition in torch (`torch._decomp`,
+`torch._refs`) is as precise and as fast as eager. `composite.py` has ptdebug's rules, where torch's lose precision or
+speed or do not exist; `gradients.py` adds those of gradients. `foreach.py` unpacks operators on lists of tensors.
+ptdebug's rules take precedence over lowerings, and lowerings over torch's rules; an operator that is in no table and
+has no lowering is a call of ATen. To add an operator, add its name to the first table, or a rule to the second.
 """
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def rule_for(operator: torch._ops.OpOverload) -> Callable[..., Any] | None:
 
 
 def described(rule: Callable[..., Any]) -> str:
-    """Where a rule stands, for people: `torch._decomp.decompositions.gelu_backward`."""
+    """The name of a rule: `torch._decomp.decompositions.gelu_backward`."""
     function = getattr(rule, "__wrapped__", rule)
     name = getattr(function, "__name__", type(function).__name__)
     return f"{getattr(function, '__module__', '?')}.{name}".replace("ptdebug.engine.", "")
@@ -53,16 +53,16 @@ PYTHON_RULES = frozenset((
     torch.batch_norm, torch.instance_norm, torch.nn.functional.batch_norm, torch.nn.functional.instance_norm,
     torch.ops.aten.native_batch_norm.default,
 ))
-"""Functions that C++ takes apart in a way that a graph cannot express: the running statistics of a batch norm change
-without its schema saying so. torch has Python rules for these, which do say it."""
+"""Functions whose C++ decomposition a graph cannot express: the running statistics of a batch norm are mutated, and its
+schema does not say so. torch has Python rules for these, which do."""
 
 UPSAMPLING = frozenset((
     torch.nn.functional.interpolate, torch.nn.functional.upsample, torch.nn.functional.upsample_bilinear,
     torch.nn.functional.upsample_nearest,
 ))
-"""Functions (of a tensor, a size, a scale) of which torch's Python forms, in force where sizes vary, take a scale as it
-is; ATen's kernels know sizes that stay as they are, or double, whatever it says. Of whole numbers the Python forms take
-some that the kernels refuse."""
+"""Functions (of a tensor, a size, a scale) whose Python forms, used for dynamic sizes, apply a scale exactly; ATen's
+kernels have special cases for sizes that stay equal or double, whatever the scale. The Python forms also accept some
+integer tensors that the kernels refuse."""
 
 IN_CPP = frozenset((
     torch.nn.functional.multilabel_margin_loss, torch._C._nn.multilabel_margin_loss,
@@ -97,7 +97,7 @@ def python_rules(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) 
 
 
 def _is_scaled(input: torch.Tensor, size: Any = None, scale_factor: Any = None, *_: Any, **__: Any) -> bool:
-    """Whether an upsampling is told a scale, or of whole numbers."""
+    """Whether an upsampling has a scale factor, or an integer input."""
     return scale_factor is not None or not input.is_floating_point()
 
 

@@ -1,4 +1,4 @@
-"""Rules of our own: where torch's reference loses precision or speed, looks at data, or does not exist.
+"""ptdebug's decompositions: where torch's reference loses precision or speed, reads data, or does not exist.
 
 Each takes and returns what its operator does, in terms of other ATen operators. A rule that returns NotImplemented
 leaves its operator to its lowering, or to ATen.
@@ -249,7 +249,7 @@ def round_decimals(x: torch.Tensor, *, decimals: int = 0) -> Any:
 
 @own(aten.linspace.default)
 def linspace(start: Any, end: Any, steps: int, *, dtype: torch.dtype | None = None, **options: Any) -> Any:
-    """Whole numbers lie between whole ends: eager cuts the ends off first (aten/src/ATen/native/RangeFactories.cpp)."""
+    """For integers, eager truncates both ends first (aten/src/ATen/native/RangeFactories.cpp)."""
     if dtype is not None and not (dtype.is_floating_point or dtype.is_complex):
         start, end = int(start), int(end)
     return decomposition_table[aten.linspace.default](start, end, steps, dtype=dtype, **options)
@@ -283,7 +283,7 @@ def batch_norm(x: torch.Tensor, weight: Any, bias: Any, mean: torch.Tensor, spre
 
 @own(aten.copy.default)
 def copy_of_number(x: torch.Tensor, source: Any, non_blocking: bool = False) -> Any:
-    """Of a number: as of a tensor of one double, or of one whole number, which wraps around."""
+    """Of a Python number: as of a 0-d tensor of double, or of an integer, which wraps around."""
     if isinstance(source, torch.Tensor) or type(source) not in (bool, int, float):
         return NotImplemented
     dtype = {bool: torch.bool, int: torch.int64, float: torch.float64}[type(source)]
@@ -433,7 +433,7 @@ def huber_loss(x: torch.Tensor, target: torch.Tensor, reduction: int = 1, delta:
 def smooth_l1_loss_backward(
     gradient: torch.Tensor, x: torch.Tensor, target: torch.Tensor, reduction: int, beta: float
 ) -> Any:
-    """As ATen's kernel: NaN is on neither side, and stays. torch's rule asks for its sign, which is 0."""
+    """As ATen's kernel: NaN is on neither side, and stays. torch's rule takes its sign, which is 0."""
     wide = torch.float64 if x.dtype is torch.float64 else torch.float32
     gap = x.to(wide) - target.to(wide)
     share = gradient.to(wide) / x.numel() if reduction == 1 else gradient.to(wide)

@@ -1,7 +1,7 @@
-"""A convolution that filters each row by itself (the causal ones of state-space models): a sum of few products.
+"""Depthwise 1-d convolutions with short filters (the causal ones of state-space models): a sum of few products.
 
-The library reads and writes memory and does next to nothing in between. As loops the products join what stands around
-them: the padding before, the activation after.
+The library's call is bound by memory. As generated loops the products fuse with the padding before and the activation
+after.
 """
 from __future__ import annotations
 

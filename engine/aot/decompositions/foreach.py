@@ -1,7 +1,7 @@
-"""Operators on lists of tensors (`_foreach_add`, ...) as one operator for each tensor: the rule is the same for all.
+"""Operators on lists of tensors (`_foreach_add`, ...) as one operator for each tensor, by one rule for all.
 
-An argument that is a list is taken apart, everything else is given to each. What a name means for one tensor is what
-the operator of that name does, but for those in `ONE`. Numbers that are in a tensor are left to ATen, which reads them.
+List arguments are unpacked, everything else is passed to each. What a name means for one tensor is what the operator of
+that name does, but for those in `ONE`. Numbers that are in a tensor are left to ATen, which reads them.
 """
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Rules for gradients of activations and losses, in the order in which ATen's kernels compute.
+"""Gradients of activations and losses, in the order in which ATen's kernels compute.
 
-torch's references say the same of numbers; of what overflows on the way they do not.
+torch's references give the same numbers, but differ where intermediate values overflow.
 """
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""`x[mask] = value` where no value depends on how many elements the mask chooses: a choice for each element.
+"""`x[mask] = value` as a `torch.where`, if the value does not depend on how many elements the mask selects.
 
-ATen looks up the places of the True elements, and autograd does so again for the gradient of the value: two sizes that
-only data tells. `torch.where` says the same, and its gradient is one, too.
+ATen computes the indices of the True elements, and autograd does so again for the gradient of the value: two unbacked
+sizes. `torch.where` is equivalent, and so is its gradient.
 """
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Paddings: what is traced in the place of `torch.nn.functional.pad`, a padding that wraps around as part of a
-repetition; and the gradients of those that reflect."""
+"""Padding: what is traced for `torch.nn.functional.pad`, circular padding as a window on a repetition, and the
+gradients of reflection padding."""
 from __future__ import annotations
 
 from collections.abc import Sequence

@@ -1,4 +1,5 @@
-"""Upsampling by a scale of images whose sizes vary: `F.interpolate` leaves the sizes to C++, which asks for each."""
+"""Upsampling by a scale factor at dynamic sizes: `F.interpolate` computes the sizes in C++, which would specialize
+each."""
 from __future__ import annotations
 
 from collections.abc import Sequence

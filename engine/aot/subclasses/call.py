@@ -1,5 +1,5 @@
-"""What stands for a captured graph with wrapper tensors: takes its inputs apart, runs the plain graph, and puts the
-results together."""
+"""The callable for a captured graph with wrapper subclasses: flattens its inputs, runs the plain graph, and unflattens
+the results."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence

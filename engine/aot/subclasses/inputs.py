@@ -1,4 +1,4 @@
-"""The inputs of a captured graph with wrapper tensors as inputs of its plain graph."""
+"""The inputs of a captured graph with wrapper subclasses, flattened into inputs of its plain graph."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""How a wrapper tensor is made of plain ones: enough to take one apart, and to put one together again."""
+"""How a wrapper subclass is made of plain tensors: enough to flatten one, and to unflatten it again."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator

@@ -1,4 +1,4 @@
-"""A captured graph with wrapper tensors whose results need gradients: one autograd node, which sees the wrappers."""
+"""A captured graph with wrapper subclasses whose results need gradients: one autograd node, which sees the wrappers."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -31,7 +31,7 @@ class Trained:
 
 
 def training_call(halves: PlainHalves, forward: Compiled, backward: Compiled, in_eager: Compiled) -> Compiled:
-    """What stands for the captured graph; `in_eager` runs it as it is."""
+    """The callable for the captured graph; `in_eager` runs it as it is."""
     results = halves.forward.results
     made = [(k, result) for k, result in enumerate(results) if isinstance(result, (Made, Number))]
     tracked = tuple([k in halves.tangents for k, _ in made])

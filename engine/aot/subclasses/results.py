@@ -1,4 +1,5 @@
-"""Where results of a captured graph with wrapper tensors come from: the inputs, and the values of the plain graph."""
+"""Where results of a captured graph with wrapper subclasses come from: the inputs, and the outputs of the plain
+graph."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -64,7 +65,7 @@ def results_of(returned: Sequence[Any], inputs: Sequence[Any], into: list[Any]) 
             found.append(Number(len(into)))
             into.append(value)
         elif isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
-            raise EngineUnsupported("a number that varies is a result of a graph with tensors of tensors")
+            raise EngineUnsupported("a dynamic number is a result of a graph with wrapper subclasses")
         elif not isinstance(value, torch.Tensor):
             found.append(Constant(value))
         elif id(value) in known:
@@ -75,7 +76,7 @@ def results_of(returned: Sequence[Any], inputs: Sequence[Any], into: list[Any]) 
             count, layout = len(into) - start, Layout.of(value)
             if layout is not None:
                 if any(isinstance(leaf, (torch.SymInt, FakeTensor)) for leaf in tree_leaves(layout.context)):
-                    raise EngineUnsupported("what a tensor of tensors says of itself is computed")
+                    raise EngineUnsupported("the metadata of a wrapper subclass is computed in the graph")
                 into += layout.numbers()
             found.append(Made(start, count, len(into) - start - count, layout))
             known[id(value)] = Again(k)

@@ -1,4 +1,4 @@
-"""Sizes, and other numbers that vary, as nodes of a plain graph: read of its inputs, and computed from those."""
+"""Dynamic sizes and numbers as nodes of a plain graph: read from its inputs, and computed from those."""
 from __future__ import annotations
 
 import functools
@@ -39,7 +39,7 @@ class Sizes:
                 self._known.maps[0].setdefault(size.node.expr, (node, dimension))
 
     def node_of(self, size: torch.SymInt | torch.SymFloat) -> Any:
-        """The node, or number, that stands for a size or another number."""
+        """The node, or constant, of a size or another number."""
         if size.node.is_nested_int():
             raise EngineUnsupported("a ragged size is an argument of an operator on plain tensors")
         found = self._computed(size.node.expr)
@@ -57,6 +57,6 @@ class Sizes:
         function = _ARITHMETIC.get(expression.func)
         power = expression.args[1] if expression.func is sympy.Pow else None
         if function is None or (power is not None and not (power.is_Integer and power > 0)):
-            raise EngineUnsupported(f"the size {expression} in a graph with tensors of tensors")
+            raise EngineUnsupported(f"the size {expression} in a graph with wrapper subclasses")
         compute = lambda a, b: self.graph.call_function(function, (a, b))
         return functools.reduce(compute, map(self._computed, expression.args))

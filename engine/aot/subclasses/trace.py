@@ -1,4 +1,4 @@
-"""What the classes of wrapper tensors do in a captured graph, and in its derivative, as graphs of plain tensors."""
+"""Traces what wrapper subclasses do in a captured graph, and in its derivative, as graphs of plain tensors."""
 from __future__ import annotations
 
 import operator
@@ -82,14 +82,14 @@ class PlainTracer(AtenTracer):
         if func.namespace == "prim":
             return func(*args, **kwargs)
         if isinstance(func, torch._ops.HigherOrderOperator):
-            raise EngineUnsupported(f"the operator {func.name()} in a graph with tensors of tensors")
+            raise EngineUnsupported(f"the operator {func.name()} in a graph with wrapper subclasses")
         self.draws = self.draws or self._DRAWS in func.tags
         node_args, node_kwargs = self._argument(args), self._argument(kwargs)
         node = self.graph.create_node("call_function", func, name=func.overloadpacket.__name__)
         node.args, node.kwargs = node_args, node_kwargs
         made = func(*self._fake(args), **self._fake(kwargs))
         self._finish(node, made)
-        if isinstance(made, (torch.SymInt, torch.SymFloat)):  # that only data tells
+        if isinstance(made, (torch.SymInt, torch.SymFloat)):  # data-dependent
             self.sizes.learn(node, made)
         return made
 
@@ -98,7 +98,7 @@ class PlainTracer(AtenTracer):
         node = self.graph.placeholder("arg")
         if isinstance(fake, torch.Tensor):
             if type(fake) is not FakeTensor:
-                raise EngineUnsupported(f"a tensor of type {type(fake).__qualname__} inside of another")
+                raise EngineUnsupported(f"a tensor of type {type(fake).__qualname__} inside of a wrapper subclass")
             with self.fake_mode, torch.no_grad():
                 fake = fake.detach()
             self._remember(fake, node)
@@ -107,14 +107,14 @@ class PlainTracer(AtenTracer):
         return node, fake
 
     def node_of(self, value: Any) -> Any:
-        """What stands for a value in the graph."""
+        """The node of a value in the graph."""
         return self._argument(value)
 
     def _argument(self, value: Any) -> Any:
         if isinstance(value, (torch.SymInt, torch.SymFloat)):
             return self.sizes.node_of(value)
         if isinstance(value, torch.SymBool):
-            raise EngineUnsupported("a number that varies in a graph with tensors of tensors")
+            raise EngineUnsupported("a dynamic number in a graph with wrapper subclasses")
         return super()._argument(value)
 
     def run_captured(self, module: torch.fx.GraphModule, inputs: Sequence[Any]) -> Sequence[Any]:
@@ -213,7 +213,7 @@ def _tracing(captured: Captured) -> Iterator[None]:
     """Modes as they are at the call; functions ask no `__torch_function__`: the tracer did. Nothing stays in the cache
     of autocast."""
     if any(isinstance(value, torch.Tensor) and value.is_inference() for value in captured.inputs):
-        raise EngineUnsupported("tensors of tensors beside those of the inference mode")
+        raise EngineUnsupported("wrapper subclasses beside tensors of the inference mode")
     torch.clear_autocast_cache()
     try:
         with torch.set_grad_enabled(captured.grad_enabled), below_overrides(values_of(captured)):
@@ -231,7 +231,7 @@ def _raising(run: Callable[[], Sequence[Any]], tracer: PlainTracer) -> Sequence[
         raise
     except Exception as error:
         why = f"{type(error).__name__}: {error}".partition("\n")[0]
-        raise EngineUnsupported(f"what a tensor of tensors does cannot be traced: {why}") from error
+        raise EngineUnsupported(f"the operators of a wrapper subclass cannot be traced: {why}") from error
 
 
 def _version(value: Any) -> int:
@@ -244,17 +244,17 @@ def _refuse_in_training(
 ) -> None:
     """Raises EngineUnsupported for what one autograd node cannot say, or could not repeat."""
     if tracer.draws:
-        raise EngineUnsupported("random numbers in the forward of tensors of tensors")
+        raise EngineUnsupported("random numbers in the forward of wrapper subclasses")
     if written:
-        raise EngineUnsupported("a training graph with tensors of tensors writes to its inputs")
+        raise EngineUnsupported("a training graph with wrapper subclasses mutates its inputs")
     others = [value for value in (*inputs, *returned) if isinstance(value, torch.Tensor)]
     for value, result in zip(returned, results):
         if isinstance(result, Made) and value._is_view() and any(value._base is other for other in others):
-            raise EngineUnsupported("a result of a training graph with tensors of tensors is a view of another tensor")
+            raise EngineUnsupported("a result of a training graph with wrapper subclasses is a view of another tensor")
 
 
 def _cotangent(tracer: PlainTracer, like: torch.Tensor) -> torch.Tensor:
-    """What stands for the gradient of a result: contiguous, made of inputs of the backward."""
+    """A tangent of a result: contiguous, made of inputs of the backward."""
     with torch.no_grad():
         like = torch.empty_like(like.detach(), memory_format=torch.contiguous_format)
         parts: list[Any] = []
@@ -262,14 +262,14 @@ def _cotangent(tracer: PlainTracer, like: torch.Tensor) -> torch.Tensor:
         fresh = [tracer.leaf(part)[1] for part in parts]
         layout = Layout.of(like)
         if any(varies(n) for part in parts for n in part.stride()) and not all(part.is_contiguous() for part in parts):
-            raise EngineUnsupported("the gradient of a result has strides that vary")
+            raise EngineUnsupported("the gradient of a result has dynamic strides")
         made: torch.Tensor = fresh[0] if layout is None else layout.put_together(iter(fresh))
         return made
 
 
 def _differentiated(roots: list[Any], leaves: list[Any], cotangents: list[Any]) -> Sequence[Any]:
     if not leaves:
-        raise EngineUnsupported("a result requires grad although no input does: it comes from a tensor made inside")
+        raise EngineUnsupported("a result requires grad although no input does: a tensor created in the graph does")
     with torch.autograd.set_multithreading_enabled(False), torch._C._DisableAutocast():
         return torch.autograd.grad(roots, leaves, cotangents, allow_unused=True)
 
@@ -282,7 +282,7 @@ def _saved(forward: Sequence[Node], backward: Sequence[Node], gradients: Sequenc
     needed += [node for node in gradients if isinstance(node, Node)]
     saved = list(dict.fromkeys(node for node in needed if node in own and node.op != "get_attr"))
     if any(not isinstance(node.meta["val"], torch.Tensor) for node in saved):
-        raise EngineUnsupported("a backward reads a number that the forward computes from tensors of tensors")
+        raise EngineUnsupported("a backward reads a number that the forward computes from wrapper subclasses")
     return saved
 
 

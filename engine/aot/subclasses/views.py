@@ -1,5 +1,5 @@
-"""Results that are views of inputs which need gradients: made outside of the autograd node, by the program's own
-operators, so that autograd sees of what they are views."""
+"""Results that are views of inputs which require grad: made outside of the autograd node, by the user's own operators,
+so that autograd knows their bases."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -25,7 +25,7 @@ def views_of_inputs(returned: Sequence[Any], inputs: Sequence[Any]) -> tuple[int
     for k, value in enumerate(returned):
         if _is_among(value, own) and value._is_view() and _is_among(value._base, tensors):
             if value.requires_grad != value._base.requires_grad:
-                raise EngineUnsupported("a view of a tensor of tensors was made while gradients were off")
+                raise EngineUnsupported("a view of a wrapper subclass was made while gradients were off")
             found.append(k)
     return tuple(found)
 
@@ -62,7 +62,7 @@ def only_views(captured: Captured, positions: tuple[int, ...]) -> Compiled:
     for node in whole.nodes:
         if node in needed or node.op == "placeholder":
             if node.op != "placeholder" and not _takes_a_view(node):
-                raise EngineUnsupported("a view of an input is made of what the graph computes")
+                raise EngineUnsupported("a view of an input depends on what the graph computes")
             copies[node] = graph.node_copy(node, copies.__getitem__)
     graph.output(tuple([copies[returned[k]] for k in positions]))
     return eager_form(torch.fx.GraphModule(captured.module, graph))

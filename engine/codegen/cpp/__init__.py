@@ -1,11 +1,14 @@
-"""Loop groups in, one C++ file out: plain scalar code that gcc vectorizes, without a single include.
+"""Scheduled groups in, one C++ file out: plain scalar loops that gcc vectorizes, without a single include.
 
-Walk: `kernel.py` writes a group as a function, with the help of `nests.py` (which loops stand inside the outer ones),
-`loop_shape.py` (which loops are shared among threads), `storage.py` (what stays in registers), `nest_writer.py` (loops
-and reductions) and `statements.py` (values), whose tables are `operators.py`, `reductions.py`, `dtypes.py` and
-`indices.py`. `foreach.py` writes one nest for many sets of buffers. `prelude.py` holds the functions that the code
-calls (`float_math.py`, `vector_math.py` and `double_math.py` those of mathematics), `entry.py` makes the kernels
-callable from Python.
+Read in this order. The skeleton: `kernel.py` emits a group as a function; `nests.py` distributes bodies over inner loop
+nests; `loop_shape.py` chooses which loops are parallel and which is vectorized; `storage.py` keeps internal buffers in
+registers or scratch arrays; `nest_writer.py` emits loops and reductions, `statements.py` values (with the tables
+`operators.py`, `reductions.py`, `scans.py`, `dtypes.py`, `indices.py`). Loop transformations, each a decision:
+`multiple_accumulators.py`, `unroll_and_jam.py`, `index_set_splitting.py`, `transpose_tiles.py`,
+`transposed_row_tiles.py`, `nontemporal_stores.py`, `prefetch.py`, `gather_prefetch.py`, `vector_width.py`,
+`half_precision.py`, `blocked_scans.py`, `scatter.py`. `foreach.py` emits horizontally fused kernels. `prelude.py` has
+the functions that kernels call (math in `float_math.py`, `vector_math.py`, `double_math.py`), and `entry.py` makes
+kernels callable from Python.
 """
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""16-bit floats that are moved, perhaps one of several, and not computed with: they are stored as they were loaded.
+"""16-bit floats that are only moved or selected, never computed with: they are stored with the bits they were loaded
+with.
 
-Widened to float and rounded back they would be the same numbers, for ten times the instructions (half precision), and
-NaNs would lose their bits, which eager's copies keep, and views as whole numbers show.
+Widening to float and rounding back would give the same numbers for ten times the instructions (half precision), but
+would change the bits of NaNs, which eager's copies keep and integer views show.
 """
 from __future__ import annotations
 
@@ -12,12 +13,12 @@ import torch
 from .dtypes import bits_literal, ctype
 from .nests import Part
 
-MOST_LEAVES = 8  # values that one is chosen from
+MOST_LEAVES = 8  # values that are selected from
 
 
 @dataclass
 class Moves:
-    """What the stores of a part move, and what it looks at as whole numbers."""
+    """What the stores of a part move, and what it views as integers."""
 
     part: Part
     known: dict[tuple[str, torch.dtype], tuple[str, ...] | None] = field(default_factory=dict)
@@ -30,7 +31,7 @@ class Moves:
         self.loads = {load for name, dtype in stored for load in self.leaves(name, dtype) or ()}
 
     def leaves(self, name: str, dtype: torch.dtype) -> tuple[str, ...] | None:
-        """The loads and views as `dtype` that a value is one of; None where it may be other than they and constants."""
+        """The loads and views as `dtype` that a value is selected from; None if it may be computed otherwise."""
         key = name, dtype
         if key not in self.known:
             self.known[key] = self._leaves(name, dtype)

@@ -1,8 +1,9 @@
-"""Running sums and products in blocks: vectors of eight points, of which each adds those before it in three steps.
+"""Cumulative sums and products in blocks: vectors of eight elements with an in-register scan of three steps.
 
-One point after the other waits four cycles for each addition of doubles. Of a vector only one addition waits for the
-vector before. The order of additions is another one, which doubles that sum floats hide in digits that no float has; of
-floats, and of doubles themselves, the order stays eager's. Whole numbers wait for one cycle alone, and for memory.
+A sequential scan in double waits four cycles for each addition; here only one addition of each vector depends on the
+vector before. That reorders the additions, which is invisible where doubles accumulate floats; scans that accumulate in
+their own precision keep eager's order. Integer scans are not blocked: an addition takes one cycle, and they wait for
+memory.
 """
 from __future__ import annotations
 
@@ -21,9 +22,9 @@ from .scope import origins_of
 if TYPE_CHECKING:
     from .nest_writer import NestWriter
 
-BLOCK = 64  # points of a block, so that what vectors of one width write is there when those of another read it
+BLOCK = 64  # elements of a block: stores of one vector width retire before loads of another read them
 LEAST = 16  # points of a row
-OPTIONS = ("in blocks", "one by one")
+OPTIONS = ("blocked", "sequential")
 
 SCAN_BLOCKS = {
     "scan_block": """\
@@ -61,14 +62,14 @@ static __attribute__((noinline)) double scan_block(double* block, int64 count, d
 
 
 def write_scan_blocks(nest: NestWriter, loop: Axis, first: str, last: str) -> bool:
-    """Write the innermost loop in blocks, if it is one of a running sum whose order does not show (a decision)."""
+    """Write the innermost loop in blocks, if it is a scan that may be reassociated (a decision)."""
     part, s = _scan(nest)
     if part is None or s is None or (loop.extent.is_Integer and loop.extent < LEAST):
         return False
     scan, writer, scopes, context = nest.scans[0], nest.writer, nest.scopes, nest.kernel.context
     subject = f"{nest.kernel.group.kernel}:{part.body.name}"
-    why = f"the order of the steps of a {s.mode} of {scan.accumulator.operand} does not show"
-    if context.decide("scan", subject, OPTIONS, OPTIONS[0], why) != OPTIONS[0]:
+    why = f"reassociating a {s.mode} of {scan.accumulator.operand} does not change the result"
+    if context.decide("scan-algorithm", subject, OPTIONS, OPTIONS[0], why) != OPTIONS[0]:
         return False
     at, block = scopes.name(f"{loop.symbol}_0"), scopes.name(f"{scan.name}_block")
     end = last or c_expression(loop.extent)
@@ -98,7 +99,7 @@ def _points(nest: NestWriter, loop: Axis, start: str, count: str) -> Iterator[No
 
 
 def _scan(nest: NestWriter) -> tuple[Part | None, Statement | None]:
-    """The scan of a nest that may run in blocks, and nothing else in it that must not."""
+    """The scan of a nest, if it may be blocked and nothing else in the nest prevents it."""
     if len(nest.scans) != 1 or nest.reductions or nest.lane is not None or nest.scatters or nest.kernel.floats:
         return None, None
     scan = nest.scans[0]

@@ -1,8 +1,8 @@
-"""Own versions of libm's functions of doubles, as C++ text that gcc inlines and vectorizes (see prelude.py).
+"""Vectorizable versions of libm's double functions, as C++ text that gcc inlines (see prelude.py).
 
-libmvec's are calls, which empty every vector register, and up to 2.7 units of the last place off; these are within 0.9.
-The logarithm is fdlibm's (e_log.c); exp's polynomial interpolates (exp(f) - 1) / f at Chebyshev's points. fmod, which
-libmvec has not, is exact, and called: it takes lane by lane, so that the loop around it is one of vectors.
+Calls of libmvec spill every vector register, and are up to 2.7 ulp off; these are within 0.9. The logarithm is fdlibm's
+(e_log.c); exp's polynomial interpolates (exp(f) - 1) / f at Chebyshev nodes. fmod, which libmvec lacks, is exact and a
+call: it works lane by lane, so that the loop around it stays vectorized.
 """
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""How Python calls a kernel: a builtin for each, made by the library itself, without a header and without ctypes.
+"""How Python calls a kernel: one builtin for each, created by the library itself, without headers and without ctypes.
 
-`kernel(pointer, ..., symbol, ...) -> status` takes plain ints (METH_FASTCALL, of CPython's stable interface since
-3.10), which costs about 0.1 us where ctypes costs one microsecond or more. The interpreter lock is given up while a
-kernel runs that may take long.
+`kernel(pointer, ..., symbol, ...) -> status` takes plain ints (METH_FASTCALL, in CPython's stable interface since
+3.10), which costs about 0.1 us where ctypes costs one microsecond or more. The GIL is released around kernels that may
+run long.
 """
 from __future__ import annotations
 

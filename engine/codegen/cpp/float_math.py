@@ -1,8 +1,8 @@
-"""Own versions of libm's float functions, as C++ text that gcc inlines and vectorizes (see prelude.py).
+"""Vectorizable versions of libm's float functions, as C++ text that gcc inlines (see prelude.py).
 
-libmvec's are 1.4 to 4 ulp off, where eager stays within one, and a call empties every vector register. The polynomials
-of tanh, atan, asin and acos are minimax fits of their own, the others those that Norbert Juffa published. Over all
-floats they are off by less than 1.1 ulp, but for expm1 (1.41). vector_math.py has those that are not inlined.
+libmvec's are 1.4 to 4 ulp off, where eager stays within one, and a call spills every vector register. The polynomials
+of tanh, atan, asin and acos are minimax fits made for this file, the others those that Norbert Juffa published. Over
+all floats they are off by less than 1.1 ulp, but for expm1 (1.41). vector_math.py has those that are not inlined.
 """
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Numbers that float functions look up (see vector_math.py), as C++: for each of 32 places, a column of a table.
+"""Lookup tables of float functions (see vector_math.py), as C++: a column for each of 32 intervals.
 
-tanh and erf: the centre of a piece, the function there, and the further coefficients of its polynomial. circle: sines
-of the multiples of a sixteenth of pi, what they lost by rounding, and cosines. tests/engine/fit_pieces.py makes them.
+tanh and erf: the centre of an interval, the function there, and the other coefficients of its polynomial. circle: sines
+of the multiples of a sixteenth of pi, their rounding errors, and cosines. tests/engine/fit_pieces.py makes them.
 """
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A `Foreach` as two C++ functions: the loop nest that its members have in common, and one that runs it for each.
+"""A `Foreach` as two C++ functions: the loop nest that its members share, and a driver that runs it for each member.
 
-The nest takes pointers, sizes, and which iterations of its outermost loop to do. The other function walks a table with
-a row for each member, in `PARTS` parts of equal work that threads share, however the work is spread over the members.
+The nest takes pointers, sizes, and a range of its outermost loop. The driver walks a table with a row for each member,
+in `PARTS` parts of equal work that threads share, however the work is distributed over the members.
 """
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .kernel import Kernel
 from .loop_shape import PARALLEL_WORK, body_work
 from .source_writer import Writer
 
-PARTS = 32  # into which all work is cut for threads
+PARTS = 32  # into which all work is split for threads
 FIRST, COUNT = axis_symbol("first"), axis_symbol("count")
 
 

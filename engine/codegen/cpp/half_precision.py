@@ -1,12 +1,12 @@
-"""Half precision, converted a block of a row at a time: memory has 16 bits, the loop's own arrays have floats.
+"""float16 converted a block of a row at a time: memory holds 16 bits, the loop works on float scratch arrays.
 
-Processors convert whole vectors of halves by one instruction, for which gcc has no vector form in a loop: what it
-makes of the conversion by bits is 8 instructions for a load, and 15 for a store. So a loop along memory runs over
-blocks: the halves it reads become floats in an array of the first-level cache, the loop is one over floats, and what
-it stores becomes halves at the end. What is not read along memory is converted by bits, in the loop.
+Processors convert whole vectors of float16 with one instruction, which gcc does not emit in a vectorized loop: its
+bit-twiddling takes 8 instructions for a load, and 15 for a store. So a contiguous loop runs over blocks: the float16
+values it reads are converted into an array in L1, the loop itself is float32, and its results are converted at the end.
+What is not read contiguously is converted bit by bit, in the loop.
 
-Measured on a Zen 5, one thread, beside conversion by bits: a sum of two takes a quarter of the time, a layer norm
-before a softmax two thirds, a running sum a quarter.
+Measured on a Zen 5, one thread, against conversion by bits: a sum of two takes a quarter of the time, a layer norm
+before a softmax two thirds, a cumulative sum a quarter.
 """
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
 BLOCK = 512  # elements of a block
 LEAST = 64  # elements of a row: fewer are not worth the calls
-LONGEST = 4096  # elements of a row that several loops share: the first-level cache holds its floats
+LONGEST = 4096  # elements of a row that several loops share: its floats fit L1
 MOST = 12  # arrays of a loop
-OPTIONS = ("in blocks", "in the loop")
+OPTIONS = ("blocked", "elementwise")
 
 HALVES = {
     "half_to_float": """\
@@ -105,7 +105,7 @@ static __attribute__((noinline)) void floats_to_halves(uint16* __restrict to, co
 
 
 def write_half_blocks(nest: NestWriter, loop: Axis, depth: int, first: str, last: str) -> bool:
-    """Write the innermost loop in blocks whose halves are converted around it, if there are such (a decision)."""
+    """Write the innermost loop in blocks whose float16 operands are converted around it (a decision)."""
     kernel, writer, scopes, g = nest.kernel, nest.writer, nest.scopes, loop.symbol
     found = _accesses(nest, loop)
     if not 0 < len(found) <= MOST or not _decided(nest, found):
@@ -134,7 +134,7 @@ def write_half_blocks(nest: NestWriter, loop: Axis, depth: int, first: str, last
 
 
 def write_half_rows(kernel: Kernel) -> None:
-    """Before the nests of a row: what several of them read of halves along it becomes floats once, for all of them."""
+    """Before the nests of a row: float16 rows that several of them read are converted once."""
     nests = [n for n in kernel.nests if n.loops]
     if not kernel.outer_names or kernel.lane is not None or any(n.inside or len(n.loops) != 1 for n in nests):
         return
@@ -155,8 +155,8 @@ def write_half_rows(kernel: Kernel) -> None:
             found.setdefault(place, []).append(s)
     for (buffer, rest, extent), loads in found.items():
         subject, size = f"{kernel.group.kernel}:{buffer}", c_expression(extent)
-        why = f"{len(loads)} loops over a row of {buffer}, of half precision"
-        if len(loads) < 2 or kernel.context.decide("halves", subject, OPTIONS, OPTIONS[0], why) != OPTIONS[0]:
+        why = f"{len(loads)} loops read a row of {buffer}, in float16: it is converted once"
+        if len(loads) < 2 or kernel.context.decide("half-conversion", subject, OPTIONS, OPTIONS[0], why) != OPTIONS[0]:
             continue
         name = kernel.scopes.name(f"{buffer}_floats")
         declare_floats(kernel, name, f"{buffer_name(buffer)} + {c_expression(rest)}", int(extent), size)
@@ -165,14 +165,14 @@ def write_half_rows(kernel: Kernel) -> None:
 
 
 def declare_floats(kernel: Kernel, name: str, memory: str, width: int, count: str) -> None:
-    """An array of floats, and the halves in memory that it gets."""
+    """A float array that holds a converted float16 row."""
     array = kernel.scopes.name(f"{name}_array")
     kernel.writer.line(f"alignas(64) float {array}[{width}];")
     kernel.writer.line(f"const float* {name} = halves_to_floats({array}, {memory}, {count});")
 
 
 def _rest(s: Statement, loop: Axis) -> sympy.Expr:
-    """Where a load starts that walks along memory; one that does not names the loop's variable in it."""
+    """The start of a contiguous load; for a strided one, the loop's variable is left in it."""
     assert s.index is not None
     return sympy.expand(s.index - loop.symbol)
 
@@ -188,7 +188,7 @@ def _store(nest: NestWriter, s: Statement, memory: str, floats: str, count: str,
 
 
 def _accesses(nest: NestWriter, loop: Axis) -> dict[tuple[object, ...], tuple[Part, Statement]]:
-    """The loads and stores of halves along memory, each place once, that are not moved as they are."""
+    """The contiguous float16 loads and stores, each address once, that are not bitwise copies."""
     kernel, extent = nest.kernel, static(loop.extent)
     if kernel.floats or kernel.tile is not None or nest.lane is not None or (extent is not None and extent < LEAST):
         return {}
@@ -210,7 +210,7 @@ def _accesses(nest: NestWriter, loop: Axis) -> dict[tuple[object, ...], tuple[Pa
 
 
 def _along(s: Statement, loop: Axis, nest: NestWriter, depths: Mapping[str, int]) -> bool:
-    """Whether a loop walks along memory, from a place that is known before it."""
+    """Whether an access is contiguous in the loop, from an address known before it."""
     rest = _rest(s, loop)
     return loop.symbol not in rest.free_symbols and all(
         depths.get(x.name, 0) < len(nest.loops) for x in rest.free_symbols)
@@ -223,5 +223,5 @@ def _fits(loop: Axis) -> bool:
 def _decided(nest: NestWriter, found: Mapping[tuple[object, ...], tuple[Part, Statement]]) -> bool:
     kernel, names = nest.kernel, dict.fromkeys(s.buffer for _, s in found.values())
     subject = f"{kernel.group.kernel}:{nest.nest.parts[0].body.name}"
-    why = f"{', '.join(names)}, of half precision, along {nest.loops[-1].symbol}: vectors of them are converted at once"
-    return kernel.context.decide("halves", subject, OPTIONS, OPTIONS[0], why) == OPTIONS[0]
+    why = f"{', '.join(names)}, in float16, contiguous along {nest.loops[-1].symbol}: converted by vector instructions"
+    return kernel.context.decide("half-conversion", subject, OPTIONS, OPTIONS[0], why) == OPTIONS[0]

@@ -1,12 +1,11 @@
-"""The innermost loop in pieces: cut where a comparison of its variable changes, or the quotient of a remainder of it.
+"""Index-set splitting of the innermost loop: split where a comparison of its variable, or a quotient of it, changes.
 
-A padding that reflects asks at each element on which side it is, and reads each side under a mask. In a piece the
-answer is one for all elements: what remains is one plain load. That pays where a masked load does not run forwards
-along memory; those that do (of a cat) are masked as whole vectors, unless one mask hides several of them (a stencil
-inside of a border), or there are several masks (neighbours on a ring, a cat of many). A repetition, or a padding that
-wraps around, reads at a remainder, for which there is no vector load: in a piece it is the place less a number. Vectors
-run from 16 elements on, so that short loops, and bodies so long that their copies would cost the compiler more than
-they save, stay whole.
+A reflection padding compares each element with both borders and reads each side under a mask. In a split loop the
+comparison is constant and one plain load remains. That pays where a masked load is not contiguous; contiguous ones (of
+a cat) are masked as whole vectors, unless one mask covers several of them (a stencil inside of a border) or there are
+several masks (neighbours on a ring, a cat of many). A repetition, or circular padding, indexes with a remainder, for
+which there is no vector load: in a split loop it is the index minus a constant. Vectors need 16 elements, so short
+loops stay whole, and so do bodies so long that their copies would cost more compile time than they save.
 """
 from __future__ import annotations
 
@@ -36,7 +35,7 @@ COMPARISONS: dict[str, Callable[[int, int], bool]] = {
 class Piece:
     """The elements from `first` up to `last` of a loop.
 
-    `known`: what is true or false there, by body and name; `places`: what remainders and quotients in indices are.
+    `known`: comparisons that are constant there, by body and name; `places`: quotients and remainders in indices.
     """
 
     first: int
@@ -60,14 +59,14 @@ class Comparison:
         return COMPARISONS[self.statement.op](self.step * place + self.start, self.bound)
 
     def changes(self) -> Iterator[int]:
-        """The one place whose value differs from the one before."""
+        """The index at which the comparison changes."""
         around = (self.bound - self.start) // self.step
         return (at for at in range(around - 1, around + 3) if self.holds(at - 1) != self.holds(at))
 
 
 @dataclass(frozen=True)
 class Quotient:
-    """A quotient, or the remainder, of step * (the loop's variable) + start by a number, as it stands in an index."""
+    """A quotient, or the remainder, of step * (the loop's variable) + start by a number, as it appears in an index."""
 
     found: sympy.Basic
     step: int
@@ -79,7 +78,7 @@ class Quotient:
         return (self.step * place + self.start) // self.divisor
 
     def changes(self, extent: int) -> Iterator[int]:
-        """The places whose quotient is not that of the place before; none where they are too many to cut there."""
+        """The indices at which the quotient changes; none if they are too many to split at."""
         if abs(self.step) * extent > MOST * self.divisor:
             return
         first, last = self.at(0), self.at(extent - 1)
@@ -89,7 +88,7 @@ class Quotient:
             yield (self.start - quotient * self.divisor) // -self.step + 1
 
     def value(self, place: int, loop: Axis) -> sympy.Expr:
-        """What stands for it in the piece that starts at `place`."""
+        """What replaces it in the piece that starts at `place`."""
         if isinstance(self.found, FloorDiv):
             return sympy.Integer(self.at(place))
         return self.step * loop.symbol + (self.start - self.divisor * self.at(place))
@@ -98,8 +97,8 @@ class Quotient:
 def pieces_of(parts: Sequence[Part], loop: Axis, kernel: str, context: CompileContext, alone: bool) -> list[Piece]:
     """The pieces of the innermost loop over `parts`; [] where it stays whole (a decision, where there is a choice).
 
-    `alone`: there is no other loop, and so no row where a mask that is false would read a neighbour: the elements
-    that it hides may be no memory of the program, which slows the processor down.
+    `alone`: there is no other loop, so lanes that a mask hides may be outside of the tensor's memory, where masked
+    loads are slow.
     """
     masked = [s.index for p in parts for s in p.statements if s.op == "load" and s.mask and s.index is not None]
     masks = Counter((p.key, s.mask) for p in parts for s in p.statements if s.op == "load" and s.mask)
@@ -122,15 +121,14 @@ def pieces_of(parts: Sequence[Part], loop: Axis, kernel: str, context: CompileCo
     statements = sum(_left(part, loop, piece.known) for piece in pieces for part in parts)
     few = len(cuts) < MOST and statements <= STATEMENTS
     chosen = context.decide(
-        "pieces", f"{kernel}:{parts[0].body.name}", ("pieces", "whole"), "pieces" if few else "whole",
+        "split-loop", f"{kernel}:{parts[0].body.name}", ("split", "whole"), "split" if few else "whole",
         f"masks or remainders along {loop.symbol} change at {', '.join(map(str, cuts))}"
         + ("" if few else f": {len(cuts) + 1} loops of {statements} statements"))
-    return pieces if chosen == "pieces" else []
+    return pieces if chosen == "split" else []
 
 
 def _left(part: Part, loop: Axis, known: Mapping[tuple[int, str], bool]) -> int:
-    """How many statements of `part` are left in a piece, where masks that are false hide what they choose; those that
-    are the same for all elements stand before the loop."""
+    """How many statements of `part` are left in a piece after masks that are False there; invariants are hoisted."""
     values, made = folded(part, known), {s.name: s for s in part.statements if s.name}
     wanted = [s for s in part.statements if not s.name or s.op == "reduce"]
     seen: set[str] = set()
@@ -148,7 +146,7 @@ def _left(part: Part, loop: Axis, known: Mapping[tuple[int, str], bool]) -> int:
 
 
 def _quotients(parts: Sequence[Part], loop: Axis) -> list[Quotient]:
-    """The quotients and remainders in indices that tell of the loop's variable alone."""
+    """The quotients and remainders in indices that depend on the loop's variable alone."""
     indices = dict.fromkeys(s.index for p in parts for s in p.statements if s.index is not None)
     found = dict.fromkeys(x for index in indices for x in index.atoms(FloorDiv, Mod, PythonMod))
     quotients = []

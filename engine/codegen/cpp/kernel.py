@@ -1,10 +1,10 @@
 """One group as one C++ function.
 
-Two modes. In *row mode* the outer loops of the group run in parallel and the innermost loop of each nest is a vector
-loop. In *lane mode* the last outer axis is the contiguous one (sums over columns): it runs in blocks of `LANES`, and
-every nest has a vector loop over the lanes of the block as its innermost. Where the outer loops leave too little to
-share out among threads, the nests themselves run in parallel; a reduction then in `CHUNKS` chunks whose results are
-joined in order, so that the result does not depend on the number of threads.
+There are two modes. In *row mode* the outer loops of the group are parallel and the innermost loop of each nest is
+vectorized. In *lane mode* the last outer axis is the contiguous one (column sums): it is strip-mined into blocks of
+`LANES`, and the vectorized loop of every nest runs over the lanes of the block. Where the outer loops have too few
+iterations for the threads, the nests themselves are parallel; a reduction then runs in `CHUNKS` chunks whose results
+are combined in order, so that the result does not depend on the number of threads.
 """
 from __future__ import annotations
 
@@ -71,15 +71,15 @@ class Kernel:
         self.width = LANES  # lanes that a block has room for
         self.step = str(LANES)  # and how many it has
         self.loops_around: tuple[Axis, ...] = ()
-        self.past_cache: frozenset[str] = frozenset()  # the results that are written past it
+        self.past_cache: frozenset[str] = frozenset()  # the results with non-temporal stores
         self.prefetch: Prefetch | None = None  # of the next row, in the last loop
         self.asked_for: set[tuple[object, ...]] = set()  # rows of tables that are prefetched
-        self.blocks: dict[str, str] = {}  # the arrays in which the loop that is being written has parts of them
-        self.floats: dict[tuple[object, ...], str] = {}  # and those in which they are floats, by (op, buffer, index)
-        self.rows: dict[tuple[str, sympy.Expr], str] = {}  # and rows of floats that all loops share, by (buffer, index)
-        self.places: Mapping[sympy.Basic, sympy.Expr] = {}  # what remainders are in a piece of the innermost loop
-        self.owner: Statement | None = None  # the index that says which thread does an iteration
-        self.changes: dict[str, int] = {}  # buffer -> stores so far: what was loaded before one is not what is there
+        self.blocks: dict[str, str] = {}  # their blocks in the loop that is being written
+        self.floats: dict[tuple[object, ...], str] = {}  # float16 converted to float arrays, by (op, buffer, index)
+        self.rows: dict[tuple[str, sympy.Expr], str] = {}  # converted rows that all loops share, by (buffer, index)
+        self.places: Mapping[sympy.Basic, sympy.Expr] = {}  # quotients and remainders in a piece of the innermost loop
+        self.owner: Statement | None = None  # the index that determines the owner of an iteration
+        self.changes: dict[str, int] = {}  # buffer -> stores so far: loads before a store are stale after it
         self.symbols = self._size_symbols()
 
     # ---- signature ---------------------------------------------------------------------------------------------------
@@ -192,7 +192,7 @@ class Kernel:
 
     @contextmanager
     def _rows_of_tile(self) -> Iterator[None]:
-        """Around the nests: a tile's copies of operands, the loop over its rows, and the results that it keeps."""
+        """Around the nests: a tile's transposed operands, the loop over its rows, and its results."""
         if self.tile is None:
             yield
             return
@@ -207,7 +207,8 @@ class Kernel:
             self.writer.line(line, [ref("loop_ir", "", store.buffer)])
 
     def _lane_step(self, outer: Sequence[Axis], lane: Axis) -> str:
-        """How many lanes a block has: as fit, or where threads share the blocks, so few that there is one for each."""
+        """How many lanes a block has: as many as fit, or, if threads share the blocks, few enough for one block
+        each."""
         if self.shape.parallel != "outer" or self.width <= LANES:
             return str(self.width)
         lanes, row = c_expression(sympy.Mul(*[a.extent for a in outer], lane.extent)), c_expression(lane.extent)
@@ -226,7 +227,7 @@ class Kernel:
 
     @contextmanager
     def sharing(self, collapse: str = "") -> Iterator[None]:
-        """Around a loop that threads share; each of them ends with its stores past the cache done."""
+        """Around a parallel loop; each thread fences its non-temporal stores at the end."""
         if not self.past_cache:
             self.writer.line(f"#pragma omp parallel for{collapse}{self.shape.condition} schedule(static)")
             yield
@@ -239,7 +240,7 @@ class Kernel:
 
     @contextmanager
     def _owners(self) -> Iterator[None]:
-        """Around the loops of a scatter whose places are divided among threads: the thread's range."""
+        """Around the loops of an owner-computes scatter: the thread's range."""
         if self.shape.parallel != "owners":
             yield
             return
@@ -257,14 +258,14 @@ class Kernel:
         return {name: int(sympy.Mul(*self.program.buffers[name].size)) for name in names}
 
     def _chunks(self) -> int:
-        """In how many pieces the first loop is shared out, each with sums of its own; 0 for one piece."""
+        """In how many chunks the first loop is parallel, each with its own accumulators; 0 for one."""
         fit = SUMS_LIMIT // max(sum(self._sums().values()), 1)
         count = min(CHUNKS, fit, int(self.group.axes[0].extent))
         return count if count > 1 else 0
 
     @contextmanager
     def _added(self, chunks: int) -> Iterator[None]:
-        """Around loops that add to places of a result: zeros for each chunk, and the sum of the chunks in order."""
+        """Around loops that accumulate into a result: zeros for each chunk, and the sum of the chunks in order."""
         if not chunks:
             yield
             return

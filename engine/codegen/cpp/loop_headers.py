@@ -1,4 +1,4 @@
-"""The headers of loops, and where a block of lanes ends."""
+"""Headers of loops, and the end of a block of lanes."""
 from __future__ import annotations
 
 from ...ir.ir import Axis

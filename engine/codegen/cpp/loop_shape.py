@@ -1,4 +1,4 @@
-"""How the loops of a group run: which are outer, whether the vector loop is over lanes, where threads are started."""
+"""The loop structure of a group: which loops are outer, whether the vector loop runs over lanes, which are parallel."""
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
@@ -17,15 +17,15 @@ from .scatter import free_axes, owner, scatters, worth_owning
 from .transposed_row_tiles import RowTile, find_row_tile
 from .unroll_and_jam import FEW_ROWS
 
-PARALLEL_WORK = 60_000  # simple operations; fewer are done before a thread has woken up
-FEW = 4  # outer iterations that are too few to be shared out
+PARALLEL_WORK = 60_000  # simple operations; fewer are done before a thread wakes up
+FEW = 4  # outer iterations that are too few for threads
 CHUNKS = 32  # of a reduction that runs in parallel itself; fixed, so that results do not depend on threads
 LANES = 128  # elements of a block in lane mode, at least, where threads share the blocks
-WIDE = 1024  # at most: whoever reads down a narrow block is in another page at each row
-LANE_SCRATCH = 64 * 1024  # elements that the rows of all lanes of a block may take: about the second-level cache
+WIDE = 1024  # at most: in a narrow block each row is in another page
+LANE_SCRATCH = 64 * 1024  # elements of scratch for all lanes of a block: about the size of L2
 EXPENSIVE_COST = 8
-LONG = 64  # rows, at least, along which vectors run where the rows themselves fill none
-NEAR = (1, 2)  # steps of a vector loop: neighbours, or the real parts of complex numbers
+LONG = 64  # rows, at least, for vectorizing over rows that are too short themselves
+NEAR = (1, 2)  # strides of a vector loop: contiguous, or the real parts of complex numbers
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,8 @@ class Shape:
     """`outer` loops around everything; `lanes`: the next axis runs in blocks; `parallel`: outer | nests | owners |
     chunks | "".
 
-    With "outer", threads share the first `shared` loops; with "owners", each runs all of them for its range of places;
-    with "chunks", they share pieces of the first loop, each of which adds to places of its own.
+    With "outer", threads share the first `shared` loops; with "owners", each runs all of them for its range of
+    addresses; with "chunks", they share chunks of the first loop, each with its own accumulators.
     """
 
     outer: int
@@ -79,24 +79,24 @@ def loop_shape(group: Group, bodies: Sequence[LoopBody], local: Collection[str],
 def _scatter_shape(
     group: Group, bodies: Sequence[LoopBody], outer: int, condition: str, context: CompileContext
 ) -> Shape:
-    """How threads share a scatter (a decision): its leading loops, where they are free; else the places."""
+    """How threads share a scatter (a decision): its leading loops, where they are free; else ranges of addresses."""
     leading = group.axes[:outer]
     forms = {"serial": Shape(outer, False, "")}
     count, why = 0, "several bodies"
     if len(bodies) == 1 and not bodies[0].reduction_axes:
         free = free_axes(bodies[0])
         count = next((k for k, a in enumerate(leading) if a.symbol not in free), outer)
-        why = "any two iterations may meet, and there is little to do for each place"
+        why = "any two iterations may write to the same address, and there is little work for each"
         if owner(bodies[0], leading) is not None:
-            forms["owners"] = Shape(outer, False, "owners", condition)
+            forms["owner-computes"] = Shape(outer, False, "owners", condition)
     iterations = static(sympy.Mul(*[a.extent for a in leading[:count]]))
     default = "serial"
     if count and (iterations is None or iterations >= FEW):
-        forms["loops"] = Shape(outer, False, "outer", condition, count)
+        forms["parallel-loops"] = Shape(outer, False, "outer", condition, count)
         names = ", ".join(a.symbol.name for a in leading[:count])
-        default, why = "loops", f"iterations of {names} never meet in a place"
-    elif "owners" in forms and worth_owning(bodies[0], leading):
-        default, why = "owners", "iterations meet: each thread does what falls into its range of places"
+        default, why = "parallel-loops", f"iterations of {names} write to different addresses"
+    elif "owner-computes" in forms and worth_owning(bodies[0], leading):
+        default, why = "owner-computes", "iterations may collide: each thread handles its range of addresses"
     return forms[context.decide("scatter", group.kernel, tuple(forms), default, why)]
 
 
@@ -124,19 +124,19 @@ def prefers_lanes(bodies: Sequence[LoopBody], lane: Axis) -> bool:
                 continue
             factor = coefficient(form, lane.symbol)
             if factor == 0 and s.op == "load" and body.reduction_axes and s.name not in of_lane:
-                continue  # one element for all lanes
+                continue  # invariant over lanes
             if s.op == "load" and all(coefficient(form, a.symbol) == 0 for a in inner):
-                once += factor == 1  # one element for a whole inner loop
+                once += factor == 1  # invariant over an inner loop
                 continue
             along += factor in NEAR
             inner_along += any(coefficient(form, a.symbol) in NEAR for a in inner)
-    # Where every operand is one element for all lanes or for a whole inner loop, lanes need no sum over a vector.
+    # Where every operand is invariant over lanes or over an inner loop, lanes avoid horizontal sums.
     return along > inner_along or (along == inner_along == 0 and once > 0)
 
 
 def _short_rows(bodies: Sequence[LoopBody], lane: Axis) -> bool:
-    """Whether the loops inside of `lane` are of a few iterations, which fill no vector, and `lane` has many. Where data
-    names the rows, each lane would read from another place."""
+    """Whether the loops inside of `lane` are too short for vectors, and `lane` is long. Not for gathered rows, which
+    each lane would read from another address."""
     many = static(lane.extent)
     if (many is not None and many < LONG) or any(s.op == "indirect" for b in bodies for s in b.statements):
         return False

@@ -1,11 +1,12 @@
-"""Reductions in stripes: a row is read in blocks of `width` elements, and stripe k sees elements k, k + width, ...
+"""Reductions with multiple accumulators: a row is read in blocks of `width` elements, and accumulator k sees elements
+k, k + width, ...
 
-The stripes of a block are lanes of vectors, which become one by halves at the end: gcc's own reductions add lane after
-lane, and a row of 64 elements spent four fifths of its time there. Long sums get two vectors, so that one addition need
-not wait for the one before. The position of a maximum becomes a vector loop: each stripe remembers where the block of
-its best started, a narrow number that selects as fast as the values do; at the end the greater value wins, of equal
-ones the first, and NaN before all. A short row (of a pooling's window) has a stripe for each element, which all rows
-share.
+The accumulators of a block are vector lanes, combined by a tree reduction at the end: gcc's own reductions add lane
+after lane, and a row of 64 elements spent four fifths of its time there. Long sums get two vectors, so that consecutive
+additions do not depend on each other. An argmax is a vector loop as well: each accumulator remembers where the block of
+its best started, in a narrow integer that is selected as fast as the values; at the end the greater value wins, of
+equal ones the first, and NaN before all. A short row (a pooling window) has one accumulator for each element, shared by
+all rows.
 """
 from __future__ import annotations
 
@@ -25,13 +26,13 @@ from .reductions import Field, Place
 if TYPE_CHECKING:
     from .nest_writer import NestWriter, Reduction
 
-VECTOR = 64  # bytes: a row gets a stripe for each of the narrowest loaded elements that a vector has
-MOST = 32  # stripes, but for elements of one byte
-LONG = 512  # elements of a row for which a second vector is worth its share of the joining
+VECTOR = 64  # bytes: a row gets as many accumulators as a vector has of its narrowest loaded elements
+MOST = 32  # accumulators, but for elements of one byte
+LONG = 512  # elements of a row for which a second vector pays for combining it
 
 
 def stripes_of(nest: NestWriter, reductions: Sequence[Reduction]) -> int:
-    """How many stripes the rows along the innermost loop of a nest get.
+    """How many accumulators the reductions along the innermost loop of a nest get.
 
     gcc takes as many lanes as there are of the narrowest type, and half of a vector where there are fewer elements.
     """
@@ -41,7 +42,7 @@ def stripes_of(nest: NestWriter, reductions: Sequence[Reduction]) -> int:
     one = VECTOR // min([4, *[ctype(dtype).bytes for dtype in loaded]])
     if 1 < extent <= MOST:
         return extent
-    plain = all(len(r.accumulator.fields) == 1 for r in reductions)  # cheap to join
+    plain = all(len(r.accumulator.fields) == 1 for r in reductions)  # cheap to combine
     two = len(reductions) <= 2 and all(r.accumulator.vectorizes for r in reductions)
     if two and extent >= LONG:
         return max(one, MOST, min(2 * one, 2 * MOST))
@@ -50,7 +51,7 @@ def stripes_of(nest: NestWriter, reductions: Sequence[Reduction]) -> int:
 
 @dataclass
 class Stripes:
-    """The stripes of `reductions` of a nest, which has one or more loops."""
+    """The multiple accumulators of `reductions` of a nest, which has one or more loops."""
 
     nest: NestWriter
     reductions: Sequence[Reduction]
@@ -58,11 +59,11 @@ class Stripes:
 
     def __post_init__(self) -> None:
         self.writer, self.axis = self.nest.writer, self.nest.loops[-1]
-        self.whole = self.axis.extent == self.width  # a block is a row, and each element has its stripe
+        self.whole = self.axis.extent == self.width  # a block is a row, with one accumulator for each element
         self.block = "0" if self.whole else self.nest.scopes.name(f"{self.axis.symbol}_at")  # where it starts
 
     def declare(self) -> None:
-        """The arrays with one element for each stripe."""
+        """The arrays of accumulators."""
         for r in self.reductions:
             for f in r.accumulator.fields:
                 name = f"{r.name}{f.suffix}_stripe"
@@ -75,7 +76,7 @@ class Stripes:
         return "int32" if f.suffix == "_at" and narrow else f.type
 
     def place(self, r: Reduction) -> Place:
-        """Where the current stripe keeps a field of the reduction with the statement of `r`."""
+        """The current accumulator's field of the reduction `r`."""
         name = next(x.name for x in self.reductions if x.statement is r.statement and x.part is r.part)
         stripe = self.axis.symbol if self.whole else "k"
         return lambda suffix: f"{name}{suffix}_stripe[{stripe}]"
@@ -88,7 +89,7 @@ class Stripes:
     def loops(self, a: Axis, first: str, last: str) -> None:
         """Whole blocks as vectors, then the rest of the row; `first` and `last` are the ends of a thread's chunk.
 
-        gcc keeps the stripes in registers only where it knows how often the loop over a block runs.
+        gcc keeps the accumulators in registers only if the trip count of the loop over a block is constant.
         """
         if self.whole:
             g = a.symbol
@@ -116,7 +117,7 @@ class Stripes:
             yield
 
     def join(self) -> None:
-        """Make one result of the stripes."""
+        """Combine the accumulators into one."""
         for r in self.reductions:
             if r.accumulator.vectorizes:
                 self._join_halves(r)
@@ -124,7 +125,7 @@ class Stripes:
                 self._join_in_order(r)
 
     def _join_halves(self, r: Reduction) -> None:
-        """Half of the stripes onto the other half, until one is left."""
+        """Tree reduction: one half of the accumulators onto the other, until one is left."""
         stripe, other = self._stripe(r, "k"), self._stripe(r, "other")
         with self.writer.block(f"by_halves<{self.width}>([&](int64 k, int64 other)", end="});"):
             for line in r.accumulator.combine(stripe, other):

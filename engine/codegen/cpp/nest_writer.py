@@ -1,4 +1,4 @@
-"""Writes one nest: its loops, what is hoisted out of them, its vector loop and its reductions."""
+"""Emits one loop nest: its loops, loop-invariant code, the vectorized loop and the reductions."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
@@ -33,16 +33,16 @@ if TYPE_CHECKING:
     from .kernel import Kernel
 
 BLOCK = 256  # a sum runs over blocks of this many elements, and over the blocks in double
-STRIPED_BLOCK = 1024  # the same for sums in stripes, at least
-STRIPE = 32  # elements of a block that a stripe may take, where there are many stripes
-SHORT = 256  # elements of a row for which no block is made, where a nest has several rows
-WORTH_THREADS = 8192  # elements of a piece of a loop that threads share
+STRIPED_BLOCK = 1024  # the same for sums with multiple accumulators, at least
+STRIPE = 32  # elements of a block for each accumulator, where there are many
+SHORT = 256  # elements of a row below which there are no blocks, where a nest has several rows
+WORTH_THREADS = 8192  # elements of a chunk of a parallel loop
 LANE_BLOCK = 32  # the same for sums over rows, in lane mode, where every lane adds one element of each row
 
 
 @dataclass
 class Reduction:
-    """A reduction of the nest: its accumulator and the variable that it is called."""
+    """A reduction of the nest: its accumulator and its variable."""
 
     part: Part
     statement: Statement
@@ -52,7 +52,7 @@ class Reduction:
 
 @dataclass
 class Running:
-    """A scan of the nest: what it keeps, and the variable that this is called."""
+    """A scan of the nest: its state, and its variable."""
 
     part: Part
     statement: Statement
@@ -100,11 +100,11 @@ class NestWriter:
             self.loops and all((last or b.axes[-1].symbol) in free_axes(b) for b in moded)
         )
         self.in_order |= bool(self.scans) and self.lane is None
-        # They add in float within a block. A product, which is as far off whatever its order, is in double throughout.
+        # They add in float within a block. Products, whose error does not depend on order, are in double throughout.
         self.wide = [r for r in self.reductions if r.accumulator.wide and r.accumulator.kind == "sum"]
-        self.kept = self.reductions  # as the innermost loop keeps them
-        self.now = False  # whether what a lane has so far is in variables
-        self.at_once = takes_all(self)  # a lane takes in all rows, from the start to the result
+        self.kept = self.reductions  # as in the innermost loop
+        self.now = False  # whether a lane's accumulators are in variables
+        self.at_once = takes_all(self)  # a lane reduces all rows, from the start to the result
         self.stripes: Stripes | None = None
         if self.lane is None and self.loops and self.reductions and not self._in_blocks():
             self.wide = []
@@ -138,9 +138,9 @@ class NestWriter:
             self.writer.line("#pragma omp atomic write")
             self.writer.line(f"status = 1 + __builtin_ctz({self.outside});")
 
-    # ---- which loop a statement stands in ----------------------------------------------------------------------------
+    # ---- the loop depth of a statement -------------------------------------------------------------------------------
     def _depths(self, part: Part) -> dict[str, int]:
-        """How many of the loops each statement needs around it."""
+        """The loop depth of each statement (loop-invariant code motion)."""
         level = {a.symbol.name: i + 1 for i, a in enumerate(self.loops)}
         elsewhere = len(self.loops) if self.lane is not None else 0  # results of reductions: one for each lane
         depths: dict[str, int] = {}
@@ -181,7 +181,7 @@ class NestWriter:
 
     # ---- loops -------------------------------------------------------------------------------------------------------
     def _striped_tree(self, first: str, last: str) -> None:
-        """The loops; where a reduction keeps several stripes, with their declarations before and their union after."""
+        """The loops; with multiple accumulators, their declarations before and their combination after."""
         if self.stripes is not None:
             self.stripes.declare()
         self._loop_tree(0, first, last)
@@ -234,7 +234,7 @@ class NestWriter:
                 self._loop_tree(depth + 1, "0", "")
 
     def _assume(self, piece: Piece, a: Axis) -> None:
-        """Give the values that are known in a piece of the loop over `a` their names; masks of less become starts."""
+        """Name the values that are known in a piece of the loop over `a`; masks that are invariant become starts."""
         for part, depths in zip(self.nest.parts, self.depths):
             values = folded(part, piece.known)
             for name, value in values.items():
@@ -265,7 +265,7 @@ class NestWriter:
 
     @contextmanager
     def in_registers(self) -> Iterator[None]:
-        """Around what a lane takes in: what it has so far is in variables there."""
+        """Around the body of a lane: its accumulators are in variables there."""
         fields = [(f, self._at(r.name)(f.suffix), _now(r.name)(f.suffix))
                   for r in self.kept for f in r.accumulator.fields]
         for f, place, name in fields:
@@ -277,7 +277,7 @@ class NestWriter:
             self.writer.line(f"{place} = {name};")
 
     def pragma(self, depth: int, innermost: bool, short: bool = False) -> None:
-        """Say how the loop at `depth` may run, where that is not one point after the other; no threads if `short`."""
+        """The pragma of the loop at `depth`, if it is parallel or vectorized; no threads if `short`."""
         shared = self.shares(depth) and not short
         vector = innermost and not self.in_order
         if not (shared or vector):
@@ -318,7 +318,7 @@ class NestWriter:
         return f"{reduction.name}_part" if reduction in self.wide else reduction.name
 
     def _blocked(self, a: Axis, depth: int, first: str, last: str) -> None:
-        """A loop in blocks: sums run in float within a block, and over the blocks in double."""
+        """A blocked loop: sums are float within a block, and double over the blocks."""
         striped = self.lane is None and not (self.checks or self.in_order)
         end, width, stripes = last or c_expression(a.extent), BLOCK, 0
         if striped:
@@ -382,7 +382,7 @@ class NestWriter:
 
     def _update(self, part: Part, s: Statement) -> None:
         reduction = next((r for r in self.reductions if r.part is part and r.statement is s), None)
-        if reduction is None:  # a maximum that its argmax finds as well
+        if reduction is None:  # a maximum that an argmax computes as well
             return
         value = self.statements.value(part, s.args[0])
         place, at = self._at(self._variable(reduction)), self._position()
@@ -394,7 +394,7 @@ class NestWriter:
             self.writer.line(text, origins_of(part.body.name, s.name, s.origins))
 
     def _position(self) -> sympy.Expr:
-        """Which point of the nest's loops this is."""
+        """The linear index of the iteration."""
         position: sympy.Expr = sympy.S.Zero
         for a in self.nest.loops:
             position = position * a.extent + a.symbol
@@ -406,7 +406,7 @@ class NestWriter:
         return Running(part, s, Scan(s.mode, s.dtype, operand), self.scopes.name(f"{part.body.name}_{s.name}_so_far"))
 
     def _advance(self, part: Part, s: Statement) -> None:
-        """Take the value of this point into what is kept, which is the value of the scan here."""
+        """Take the value of this point into the state, which is then the value of the scan."""
         scan = next(r for r in self.scans if r.part is part and r.statement is s)
         origins = origins_of(part.body.name, s.name, s.origins)
         value, place = self.statements.value(part, s.args[0]), self._at(scan.name)
@@ -493,7 +493,8 @@ class NestWriter:
 
 
 def _loads_doubles(part: Part) -> bool:
-    """Whether sums in double are of doubles, whose roundings blocks keep few; sums of floats have digits to spare."""
+    """Whether double sums are of doubles, for which blocks reduce rounding errors; sums of floats have digits to
+    spare."""
     return any(s.dtype is torch.float64 for s in part.loads)
 
 

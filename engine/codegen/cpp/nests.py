@@ -1,10 +1,10 @@
-"""What stands inside the outer loops of a group: inner loop nests, in order, each shared by as many bodies as can be.
+"""Loop distribution inside a group's outer loops: inner nests, in order, each shared by as many bodies as possible.
 
-A body is cut into *parts*: the statements of its inner loops (up to its reductions), and those that follow them. Each
-part goes into the first nest with the same loops that comes after everything it needs; so the exponential of a softmax
-and the sum over it share a loop, while the division waits for the sum. A value that a part stores and another part of
-the same nest loads at the same index stays in a register. A nest reads and writes only so many streams of memory:
-beyond what the prefetchers follow, a second loop over a row that is in the cache is the cheaper.
+A body is divided into *parts*: the statements of its inner loops (up to its reductions), and those that follow them.
+Each part goes into the first nest with the same loops that comes after everything it depends on; so the exponential of
+a softmax and the sum over it share a loop, while the division waits for the sum. A value that one part stores and
+another part of the same nest loads at the same index stays in a register. A nest accesses a limited number of memory
+streams: beyond what hardware prefetchers follow, a second loop over a row in cache is cheaper.
 """
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from ...ir.affine import axis, size
 from ...ir.body_affine import NotLinear, environment, rewrite_statements
 from ...ir.ir import Axis, LoopBody, Statement
 
-MAX_STREAMS = 32  # places in memory that one loop walks along; more than the prefetchers of a core follow
-LONGEST_ROW = 4096  # elements of a loop that is cut into several for their sake: what they hand on fills an array
+MAX_STREAMS = 32  # memory streams of one loop; more than the prefetchers of a core follow
+LONGEST_ROW = 4096  # elements of a loop that is distributed over several: values between them fill an array
 
 
 @dataclass
@@ -31,7 +31,7 @@ class Part:
 
     @property
     def key(self) -> int:
-        """Tells the bodies of a kernel apart; several may write one buffer, and so have one name."""
+        """Identifies a body in its kernel; several may write one buffer, and so have one name."""
         return id(self.body)
 
     @property
@@ -53,7 +53,7 @@ class Nest:
 
     @property
     def scans(self) -> bool:
-        """Whether its loops run in order, which no others should."""
+        """Whether its loops run in order (scans), so that no other body should join it."""
         return any(p.body.scans for p in self.parts)
 
     @property
@@ -106,7 +106,7 @@ def _is_row(body: LoopBody, outer: int) -> bool:
 
 
 def _streams(bodies: Iterable[Sequence[Statement]]) -> set[tuple[str, sympy.Expr | None]]:
-    """The places in memory that statements load from and store to."""
+    """The memory streams of statements."""
     return {(s.buffer, s.index) for statements in bodies for s in statements if s.buffer}
 
 
@@ -125,14 +125,14 @@ def cut(body: LoopBody) -> tuple[Part, Part]:
 
 
 def _is_check(s: Statement) -> bool:
-    """Whether a statement is run for what it checks, whoever uses its value."""
+    """Whether a statement runs for its check, even if nothing uses its value."""
     return s.op == "indirect" and s.mode != "unchecked"
 
 
 def _place(nests: list[Nest], part: Part, loops: tuple[Axis, ...], crowded: bool = False) -> None:
     """Put `part` into the first nest that has its loops and comes late enough, or into a new one at the end.
 
-    Where there are many streams (`crowded`), the nest that walks along the most of those of `part` comes first.
+    Where there are many streams (`crowded`), the nest that shares most of those of `part` comes first.
     """
     extents = tuple(a.extent for a in loops)
     positions = list(range(_earliest(nests, part), len(nests)))
@@ -154,7 +154,7 @@ def _place(nests: list[Nest], part: Part, loops: tuple[Axis, ...], crowded: bool
 
 
 def _drawn_together(nests: list[Nest]) -> list[Nest]:
-    """`nests`, those that can wait moved into a later one which reads what they store: it stays in registers there."""
+    """`nests`, with producers moved into a later nest that reads what they store, which then stays in registers."""
     for late in range(1, len(nests)):
         for early in reversed(range(late)):
             moved = _waiting(nests, early, late)

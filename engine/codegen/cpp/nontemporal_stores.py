@@ -1,15 +1,14 @@
-"""Results that no cache holds, written past all of them.
+"""Non-temporal stores for outputs larger than the last-level cache.
 
-Before a store changes a line of memory that is in no cache, the processor reads that line, which for a pointwise kernel
-is a third of what it moves. A non-temporal store of a whole line does not ("Non-temporal Store Instructions" in Intel's
-Optimization Reference Manual). The vector loop stays plain code: it writes to a block of the
-first-level cache, and the block goes to memory by whole lines. Blocks are small, since a core puts only some lines
-together at once.
+Before a store to a line that is in no cache, the processor reads that line, which is a third of the traffic of a
+pointwise kernel. A non-temporal store of a whole line skips that read ("Non-temporal Store Instructions" in Intel's
+Optimization Reference Manual). The vectorized loop stays plain code: it writes to a block in L1, and the block is
+streamed to memory by whole lines. Blocks are small, since a core has few write-combining buffers.
 
-Measured on a Zen 4 with 32 MB of last-level cache, one operand: results of 32 MB and more take 0.7 to 0.93 of the
-time, and 0.79 to 1.0 together with a second compiled function that reads them at once. Smaller ones are still in the
-cache for such a reader: of 16 MB it loses a tenth on one thread and three quarters on two, though the kernel itself
-gains a third. One thread gains from 24 MB on.
+Measured on a Zen 4 with 32 MB of last-level cache, one operand: outputs of 32 MB and more take 0.7 to 0.93 of the time,
+and 0.79 to 1.0 together with a second compiled function that reads them at once. Smaller ones are still in cache for
+such a reader: with 16 MB it loses a tenth on one thread and three quarters on two, though the kernel itself gains a
+third. A single thread gains from 24 MB on.
 """
 from __future__ import annotations
 
@@ -36,10 +35,10 @@ from .scope import buffer_name
 if TYPE_CHECKING:
     from .nest_writer import NestWriter
 
-BLOCK = 1024  # bytes that a result has in a block; with 4096 the stores are as slow as others
-FULL, FULL_ALONE = 1.0, 0.75  # what results take of the cache, at least; the same for one thread
-NAMED = 0.125  # below this they have no choice
-OPTIONS = ("through the cache", "past it")
+BLOCK = 1024  # bytes of a block of a result; with 4096 the stores are as slow as others
+FULL, FULL_ALONE = 1.0, 0.75  # results as a share of the cache, at least; the same for one thread
+NAMED = 0.125  # share below which there is no decision
+OPTIONS = ("temporal", "nontemporal")
 PROCESSORS = ("x86_64", "AMD64")
 SYSTEM = Path("/sys/devices/system/cpu")
 
@@ -71,7 +70,7 @@ INLINE void past_cache_done() { __builtin_ia32_sfence(); }  // before others are
 def stored_past_cache(
     group: Group, nests: Sequence[Nest], outer: Sequence[Axis], buffers: Mapping[str, Buffer], context: CompileContext
 ) -> frozenset[str]:
-    """The results of a kernel that are written past the cache (a decision, where they are large).
+    """The results of a kernel that get non-temporal stores (a decision, where they are large).
 
     `buffers` are those that it reads from memory, or writes there, inside the loops `outer` and those of `nests`.
     """
@@ -90,13 +89,13 @@ def stored_past_cache(
         return frozenset()
     large = written >= cache * (FULL if threads > 1 else FULL_ALONE)
     why = f"{written >> 20} MB of results, {cache >> 20} MB of cache: " + (
-        "who reads them does not find them there" if large else "who reads them next may find them there")
-    chosen = context.decide("stores", group.kernel, OPTIONS, OPTIONS[large], why)
+        "too large for a later reader to hit in cache" if large else "a later reader may still hit in cache")
+    chosen = context.decide("store-policy", group.kernel, OPTIONS, OPTIONS[large], why)
     return frozenset(results) if chosen == OPTIONS[1] else frozenset()
 
 
 def write_blocks(nest: NestWriter, loop: Axis, depth: int) -> bool:
-    """Write the innermost loop in blocks, which go past the cache, if its results do."""
+    """Write the innermost loop in blocks with non-temporal stores, if its results get these."""
     kernel, writer, g = nest.kernel, nest.writer, loop.symbol
     stores = [s for p in nest.nest.parts for s in p.stores if s.buffer in kernel.past_cache]
     if not stores:
@@ -120,7 +119,7 @@ def write_blocks(nest: NestWriter, loop: Axis, depth: int) -> bool:
 
 
 def _candidates(nests: Sequence[Nest], buffers: Mapping[str, Buffer]) -> list[str]:
-    """The results that a plain vector loop writes along memory, once, and that nothing in the kernel reads."""
+    """The results that a plain vector loop writes contiguously, once, and that nothing in the kernel reads."""
     if platform.machine() not in PROCESSORS:
         return []
     parts = [p for n in nests for p in n.all_parts]
@@ -132,14 +131,14 @@ def _candidates(nests: Sequence[Nest], buffers: Mapping[str, Buffer]) -> list[st
 
 
 def _plain(nest: Nest) -> bool:
-    """Whether the loop stays in one piece, and does the same at each point."""
+    """Whether the loop is not split, and does the same in each iteration."""
     statements = [s for p in nest.parts for s in p.statements]
     return not any(s.mask or s.op in ("reduce", "scan", "indirect", "index") or (s.op == "store" and s.mode)
                    or (s.index is not None and s.index.atoms(sympy.Function)) for s in statements)
 
 
 def _along(s: Statement, loop: Axis) -> bool:
-    """Whether a store's loop walks along memory, for a block at least."""
+    """Whether a store is contiguous in its loop, for a block at least."""
     assert s.index is not None
     rest = sympy.expand(s.index - loop.symbol)
     extent = static(loop.extent)
@@ -152,7 +151,7 @@ def _bytes(buffer: Buffer, most: int) -> int:
 
 
 def last_level_cache(threads: int) -> int | None:
-    """Bytes of the last-level caches that so many threads work with, as the system tells; None where it does not."""
+    """Bytes of the last-level caches that so many threads share, as the system reports; None if it does not."""
     found = _last_level_caches()
     return sum(sorted(found, reverse=True)[:threads]) or None
 

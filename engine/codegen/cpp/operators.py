@@ -15,7 +15,7 @@ _OWN_FLOAT = frozenset((  # float_math.py says why
     "cosh", "hypot", "fmod",
 ))
 _OWN_DOUBLE = frozenset(("exp", "log", "fmod"))  # double_math.py
-# Float versions of libmvec that are more than twice as far off as eager's: computed in double, and rounded once.
+# libmvec's float versions have over twice eager's error: computed in double, and rounded once.
 _IN_DOUBLE = frozenset((
     "erfc", "atan2",
 ))
@@ -107,7 +107,7 @@ def _ignoring_nan(symbol: str) -> Rule:
 
 
 def _where(a: list[str], kind: str) -> str:
-    """g++ has vectors for a choice between bytes, and none for one between two `bool`s."""
+    """g++ vectorizes a select of bytes, but not one of two `bool`s."""
     first, second = [f"({value} ? (uint8)1 : (uint8)0)" for value in a[1:]] if kind == "bool" else a[1:]
     return f"{a[0]} ? {first} : {second}"
 

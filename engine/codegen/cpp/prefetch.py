@@ -1,14 +1,14 @@
-"""The next row, prefetched while this one is gone through for the last time.
+"""Software prefetch of the next row, while the current one is read for the last time.
 
-A kernel that reduces a row and then reads it again waits for memory in its first loop alone. The processor's own
-prefetchers give up at the end of a page, which is the end of a row of 1024 floats; and the first loads of a row wait
-for the stores to the row before that lie at the same place of a page, since only those bits are compared at first ("4K
-aliasing" in Intel's Optimization Reference Manual). So the last loop asks for the lines of the next row, in time for
-both. The instruction reads nothing that could be wrong: behind the last row it does nothing, or fetches in vain.
+A kernel that reduces a row and then reads it again stalls only in its first loop. Hardware prefetchers stop at page
+boundaries, which is the end of a row of 1024 floats; and the first loads of a row are delayed by stores to the row
+before at the same page offset ("4K aliasing" in Intel's Optimization Reference Manual). So the last loop prefetches the
+lines of the next row, in time for both. The instruction cannot fault: after the last row it does nothing, or fetches in
+vain.
 
 Measured on an EPYC with AVX-512, a normalization of 16 MB in rows of 4 KB, beside other processes: 0.75 to 0.95 of the
-time (medians). The fastest of 25 runs, with the result at each of six places of a page: 0.82 to 0.94 where stores are
-in the way, 1.05 to 1.13 where they are not.
+time (medians). The fastest of 25 runs, with the result at each of six page offsets: 0.82 to 0.94 where stores alias,
+1.05 to 1.13 where they do not.
 """
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 
 LINE = 64  # bytes that one instruction fetches
 BLOCK = 32  # elements of the last loop between two fetches, at least
-SHORTEST, LONGEST = 8 * LINE, 16 << 10  # bytes of a row: more are gone from the first-level cache before they are read
-MEMORY = 4 << 20  # bytes that are read, at least: more than the second-level cache has
+SHORTEST, LONGEST = 8 * LINE, 16 << 10  # bytes of a row: more are evicted from L1 before they are read
+MEMORY = 4 << 20  # bytes that are read, at least: more than L2 has
 STREAMS = 4  # rows, of as many buffers, that are fetched at once
-OPTIONS = ("next row", "none")
+OPTIONS = ("next-row", "none")
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ def prefetched_rows(
     group: Group, nests: Sequence[Nest], outer: Sequence[Axis], memory: Mapping[str, Buffer], written: set[str],
     context: CompileContext,
 ) -> Prefetch | None:
-    """What to prefetch (a decision, where there is something); `memory` are the buffers that are not the kernel's own.
+    """What to prefetch (a decision, where there is something); `memory` are the buffers that are not scratch.
 
     None for kernels without rows, and where the rows are not of a length that fits.
     """
@@ -72,14 +72,14 @@ def prefetched_rows(
     fits = all(SHORTEST <= length * size <= LONGEST for size in reads.values()) and length % block == 0
     if not (reads and fits and len(reads) <= STREAMS and total >= MEMORY):
         return None
-    why = f"rows of {', '.join(dict.fromkeys(b for b, _ in reads))} come from memory, {total >> 20} MB in all"
+    why = f"rows of {', '.join(dict.fromkeys(b for b, _ in reads))} are read from memory, {total >> 20} MB in all"
     if context.decide("prefetch", group.kernel, OPTIONS, OPTIONS[0], why) != OPTIONS[0]:
         return None
     return Prefetch(inner[-1], tuple([(buffer, index, size) for (buffer, index), size in reads.items()]), block)
 
 
 def write_prefetching(nest: NestWriter, loop: Axis, depth: int) -> bool:
-    """Write the innermost loop in blocks, before each of which a part of the next row is prefetched, if it is to be."""
+    """Write the innermost loop in blocks, each of which first prefetches a part of the next row, if decided."""
     prefetch, writer, g = nest.kernel.prefetch, nest.writer, loop.symbol
     if prefetch is None or nest.nest is not prefetch.nest:
         return False
@@ -109,14 +109,14 @@ def prefetch_block(nest: NestWriter, start: str, stop: str) -> None:
 
 
 def _plain(nest: Nest) -> bool:
-    """Whether the loop may be cut anywhere: nothing is reduced or checked in it, and no stores meet."""
+    """Whether the loop may be split anywhere: nothing is reduced or checked in it, and stores do not conflict."""
     statements = [s for p in nest.parts for s in p.statements]
     return not any(
         s.op in ("reduce", "scan", "indirect") or (s.op == "store" and s.mode) for s in statements)
 
 
 def _along(s: Statement, own: Axis, loop: Axis, outer: Sequence[Axis]) -> sympy.Expr | None:
-    """The index of a load that walks along a row of its own in each step of the loop around, as `loop` walks."""
+    """The index of a load that is contiguous in `loop`, with another row in each iteration of the outer loop."""
     assert s.index is not None
     rest = sympy.expand(s.index - own.symbol)
     step = sympy.expand(rest.xreplace({outer[-1].symbol: outer[-1].symbol + 1}) - rest)

@@ -1,9 +1,9 @@
-"""The functions that kernels may call, as C++ text. Only what a file uses is written into it.
+"""The functions that kernels may call, as C++ text. A file contains only those that it uses.
 
-Two kinds. `LIBRARY`: functions of libm, declared with the SIMD attribute, so that gcc calls glibc's vector math
-(libmvec) in `omp simd` loops. `FUNCTIONS`: own code, inlined: branch-free, so that gcc turns it into vector code.
-float_math.py, vector_math.py and double_math.py have those of exp, log, sin and the like; operators.py says which float
-functions are computed in double instead, since libmvec's float versions are up to 4 ulp off.
+There are two kinds. `LIBRARY`: functions of libm, declared with the SIMD attribute, so that gcc calls glibc's vector
+math (libmvec) in `omp simd` loops. `FUNCTIONS`: inlined, branch-free code that gcc vectorizes. float_math.py,
+vector_math.py and double_math.py have exp, log, sin and the like; operators.py says which float functions are computed
+in double instead, since libmvec's float versions are up to 4 ulp off.
 """
 from __future__ import annotations
 

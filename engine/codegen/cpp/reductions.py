@@ -1,6 +1,6 @@
-"""Accumulators: what a reduction keeps while it runs, how a value joins it, and how two of them become one.
+"""Accumulators: the state of a reduction, how it takes a value, and how two of them are combined.
 
-An accumulator has fields (the maximum and whether a NaN was seen, say). `at(field)` gives the place of a field: a
+An accumulator has fields (the maximum and whether a NaN was seen, say). `at(field)` gives the location of a field: a
 variable, or an element of an array with one for each lane or each chunk of the loop.
 """
 from __future__ import annotations
@@ -57,13 +57,13 @@ class Accumulator:
 
     @property
     def vectorizes(self) -> bool:
-        """False where the loop must run in order, one point after the other."""
+        """False where the loop must run sequentially."""
         return all(f.clause for f in self.fields)
 
     def update(self, at: Place, value: str, position: str) -> list[str]:
         """Statements that take `value`, found at `position` of the reduction, into the accumulator.
 
-        What it has so far is chosen as `+x`, a number: of `x` gcc would take the address, and keep it in memory.
+        The accumulator is selected as `+x`, an rvalue: of `x` gcc would take the address, and keep it in memory.
         """
         main = at("")
         if self.kind == "sum":
@@ -82,7 +82,7 @@ class Accumulator:
         return [f"{at('_at')} = {better} ? {position} : +{at('_at')};", f"{main} = {better} ? {value} : +{main};"]
 
     def combine_stripe(self, at: Place, other: Place, position: str) -> list[str]:
-        """Statements that join `other`, which saw points between those of the accumulator, up to `position` last."""
+        """Statements that combine `other`, whose elements interleave with the accumulator's, up to `position`."""
         if self.kind not in ("argmax", "argmin"):
             return self.combine(at, other)
         main, value, sign = at(""), other(""), ">" if self.kind == "argmax" else "<"
@@ -96,7 +96,7 @@ class Accumulator:
         ]
 
     def combine(self, at: Place, other: Place) -> list[str]:
-        """Statements that join `other`, which saw later points, to the accumulator."""
+        """Statements that combine `other`, whose elements come later, into the accumulator."""
         if self.kind in ("argmax", "argmin"):
             return self.update(at, other(""), other("_at"))
         if self.kind in ("max", "min") and len(self.fields) == 2:

@@ -1,6 +1,6 @@
-"""What a scan keeps while its loop runs in order, and how the next value joins it: as eager's kernels do.
+"""The state of a scan, and how it takes the next value: as eager's kernels do.
 
-Sums and products are kept in the dtype of the statement, which the lowering has chosen as eager's accumulator. Of equal
+Sums and products are kept in the dtype of the statement, which the lowering chose as eager's accumulator. Of equal
 extremes the last one counts, after a NaN only another NaN (`cummax_helper_cpu` in aten/src/ATen/native/ReduceOps.cpp).
 """
 from __future__ import annotations

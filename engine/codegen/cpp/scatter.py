@@ -1,9 +1,9 @@
-"""Loops that store to places that data names: which of them may run in any order, and how threads share the work.
+"""Parallel scatters: which loops may run in any order, and how threads share the work.
 
-Iterations that differ in a *free* axis never meet in one place, so the axis may be a vector loop or shared among
-threads: it stands in the index with a factor of its own, like a digit of a number. Where no outer axis is free, each
-thread owns a range of places instead: it runs through all iterations, and does those that fall into its range. Either
-way every place gets its values in the order of the loops, so the result does not depend on the number of threads.
+Iterations that differ in a *free* axis never write to the same address, so that axis may be vectorized or parallel: it
+appears in the index with a factor of its own, like a digit of a number. Where no outer axis is free, threads follow the
+owner-computes rule: each runs all iterations, and performs those whose address falls into its range. Either way every
+address receives its values in loop order, so results do not depend on the number of threads.
 """
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from ...ir.ir import Axis, LoopBody, Statement
 from .indices import c_expression
 from .nests import dependent
 
-OWNED_WORK = 8  # operations on each place; for fewer, looking at every index costs as much as the work
+OWNED_WORK = 8  # operations for each address; for fewer, reading every index costs as much as the work
 
 
 def scatters(body: LoopBody) -> tuple[Statement, ...]:
-    """The stores of a body that data leads to."""
+    """The data-dependent stores of a body."""
     return tuple([s for s in body.statements if s.op == "store" and s.mode])
 
 
 def free_axes(body: LoopBody) -> frozenset[sympy.Symbol]:
-    """The axes of a body in which no two iterations store to one place."""
+    """The axes of a body along which no two iterations store to one address."""
     axes = {a.symbol for a in body.axes}
     for s in scatters(body):
         axes &= _digits(body, s)
@@ -71,7 +71,7 @@ def owner(body: LoopBody, outer: Sequence[Axis]) -> Statement | None:
 
 
 def range_lines(bound: sympy.Expr) -> list[str]:
-    """Declarations of the range of places that a thread owns."""
+    """Declarations of the range of addresses that a thread owns."""
     text = c_expression(bound)
     return [
         "const int64 threads = omp_get_num_threads(), thread = omp_get_thread_num();",
@@ -80,7 +80,7 @@ def range_lines(bound: sympy.Expr) -> list[str]:
 
 
 def worth_owning(body: LoopBody, outer: Sequence[Axis]) -> bool:
-    """True when a place gets enough work to pay for every thread's reading every index."""
+    """True when there is enough work for each address to pay for every thread's reading every index."""
     inner = sympy.Mul(*[a.extent for a in body.axes[len(outer):]])
     return not inner.is_Integer or int(inner) * sum(s.op != "constant" for s in body.statements) >= OWNED_WORK * 4
 

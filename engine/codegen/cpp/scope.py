@@ -1,4 +1,4 @@
-"""Which values have a name where: block scopes of the generated code, and names that are unique in a kernel."""
+"""Names of values: block scopes of the generated code, and identifiers that are unique in a kernel."""
 from __future__ import annotations
 
 import re

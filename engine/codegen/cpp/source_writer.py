@@ -1,4 +1,4 @@
-"""A writer of source lines that takes the origin with the line: the line map is never parsed out of comments."""
+"""A writer of source lines that takes provenance with each line: the line map is never parsed out of comments."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator

@@ -1,4 +1,4 @@
-"""Statements of the loop IR as lines of C++, each value named once in a scope."""
+"""Emits statements of the loop IR as C++, each value named once in a scope."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +19,7 @@ from .scope import buffer_name, form_of, origins_of
 if TYPE_CHECKING:
     from .kernel import Kernel
 
-_BY_WAY_OF = {  # how floats become narrow or unsigned whole numbers where these have no such number: as in eager
+_BY_WAY_OF = {  # how floats are converted to narrow or unsigned integers that cannot represent them: as in eager
     **dict.fromkeys(("int8", "uint8", "int16", "uint16"), "(int32)"), "uint32": "unsigned_bits<int32>",
     "uint64": "unsigned_bits<int64>",
 }
@@ -100,7 +100,7 @@ class StatementWriter:
         return f"{buffer_name(s.buffer)}[{place}]"
 
     def place(self, part: Part, s: Statement, at: Mapping[sympy.Basic, sympy.Expr]) -> str:
-        """Where the element that a load or store names lies in memory, for other values `at` of loop variables."""
+        """The address of a load or store, for other values `at` of loop variables."""
         assert s.index is not None
         return f"{buffer_name(s.buffer)} + {self._index(part, s.index.xreplace(at))}"
 
@@ -151,13 +151,13 @@ class StatementWriter:
         return f"{mask} ? {text} : {literal(s.number, s.dtype)}"
 
     def _floats(self, s: Statement) -> str | None:
-        """The element of an array of floats that halves were converted to."""
+        """The element of a float array of converted float16 values."""
         if not s.mask and self.kernel.rows and (row := self.kernel.rows.get((s.buffer, sympy.expand(s.index)))):
             return row
         return self.kernel.floats.get((s.op, s.buffer, s.index))
 
     def _load_bits(self, part: Part, s: Statement, element: str, mask: str, there: bool) -> str:
-        """A load of a 16-bit float whose bits have a name of their own, and are stored as they are.
+        """A load of a 16-bit float whose bits are named, and stored as they are.
 
         `there`: the element may be read where the mask is false.
         """
@@ -174,7 +174,7 @@ class StatementWriter:
         return f"{kind.load}({name})"
 
     def _bits(self, part: Part, name: str, dtype: torch.dtype) -> str | None:
-        """The bits of a value that is one of some 16-bit floats, loaded or viewed as such, and constants; else None."""
+        """The bits of a value that is selected from loaded or viewed 16-bit floats and constants; else None."""
         moves = self._moves(part)
         if moves.leaves(name, dtype) is None:
             return None
@@ -198,7 +198,7 @@ class StatementWriter:
         return self.moves[key]
 
     def starts(self, part: Part, loads: Sequence[Statement], inner: Axis) -> None:
-        """Before the loop over `inner`, say where masked loads start whose mask is one for the whole loop.
+        """Before the loop over `inner`, compute the start of masked loads whose mask is invariant in the loop.
 
         Without its mask it starts at 0, if as many elements are there. So nothing is loaded under a mask in the loop:
         gcc has no vector code for a mask that is the same in all lanes. Loads of neighbours start together, so that
@@ -295,7 +295,7 @@ class StatementWriter:
                 return value
             narrowed = self._number(part, s.args[0], s.dtype) if old.value != "float" else value
             bits = self._bits(part, s.args[0], s.dtype)
-            if bits is None and s.dtype is torch.float16:  # whoever stores it makes bits of it
+            if bits is None and s.dtype is torch.float16:  # converted where it is stored
                 text = f"as_half({narrowed})"
                 self.scopes.put(("exact", text, s.dtype), narrowed)
                 return text
@@ -320,7 +320,7 @@ class StatementWriter:
         return f"({ctype(dtype).value}){f'whole({value})' if self._was_float(part, name) else value}"
 
     def _was_float(self, part: Part, name: str) -> bool:
-        """Whether a whole number was cut from a float, perhaps by way of another dtype."""
+        """Whether an integer was truncated from a float, maybe through another dtype."""
         made = {x.name: x for x in part.body.statements}
         while made[name].op == "cast" and not made[name].dtype.is_floating_point:
             name = made[name].args[0]
@@ -371,7 +371,7 @@ class StatementWriter:
 
 
 def _chosen_by_mask(part: Part, s: Statement) -> bool:
-    """Whether all that is made of a masked load is a choice by the same mask: what it is elsewhere is nobody's."""
+    """Whether a masked load is only used in selects by the same mask, so that its value elsewhere is unused."""
     uses = [x for x in part.body.statements if s.name in x.args or s.name == x.mask]
     return all(x.op == "where" and x.args[:2] == (s.mask, s.name) and x.args[2] != s.name for x in uses)
 

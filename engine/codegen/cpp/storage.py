@@ -1,6 +1,6 @@
-"""Where the buffers that never reach memory live: in a register, or in a small array of the kernel.
+"""Where internal buffers are kept: in a register, or in a scratch array of the kernel.
 
-A value stays in a register when every load stands in the nest that stores it. Otherwise the kernel keeps one row of it
+A value stays in a register when every load is in the nest that stores it. Otherwise the kernel keeps one row of it
 (what the inner loops make), compact, whatever the strides of the buffer; in lane mode, one for each lane. The scheduler
 marks a buffer internal only when `row_terms` of all its loads fit those of its store.
 """
@@ -16,7 +16,7 @@ from .nests import Nest
 
 @dataclass(frozen=True)
 class Scratch:
-    """A local array: the factor of an inner axis in the buffer's index -> its factor in the array."""
+    """A scratch array: the stride of an inner axis in the buffer -> its stride in the array."""
 
     elements: int
     strides: Mapping[Size, int]
@@ -42,7 +42,7 @@ def layout(terms: Mapping[Size, int]) -> Scratch:
 
 
 def needing_arrays(nests: Sequence[Nest], internal: Collection[str], lanes: bool) -> set[str]:
-    """Those of `internal` that need an array: some load stands in another nest than the store."""
+    """Those of `internal` that need an array: some load is in another nest than the store."""
     needed: set[str] = set()
     for name in internal:
         homes = [n for n in nests if any(s.buffer == name for p in n.all_parts for s in p.stores)]
@@ -55,6 +55,6 @@ def needing_arrays(nests: Sequence[Nest], internal: Collection[str], lanes: bool
 
 
 def stores_of(nests: Sequence[Nest], name: str) -> list[tuple[tuple[Axis, ...], Statement]]:
-    """The statements that store a buffer, with the loops of the nests they stand in."""
+    """The statements that store a buffer, with the loops of their nests."""
     found = [(n.loops, s) for n in nests for p in n.parts for s in p.stores if s.buffer == name]
     return found + [((*n.loops, *loops), s) for n in nests for loops, s in stores_of(n.inside, name)]

@@ -1,9 +1,9 @@
-"""Transposed operands of pointwise kernels, read in tiles.
+"""Loop tiling for transposed operands of pointwise kernels.
 
-The vector loop of a kernel runs along the memory of what it writes. An operand whose memory runs along another loop
-(the t() in `x.t() + y`) gives one element of each cache line to it. Where the lines of a row are many, or fall into the
-same sets of the cache, they are gone before the next row asks for their other elements. In tiles of some rows and
-columns, each line is read once, and transposed into a small array.
+The vectorized loop of a kernel runs along the memory of its output. An operand that is contiguous along another loop
+(the t() in `x.t() + y`) contributes one element of each cache line. Where the lines of a row are many, or map to the
+same cache sets, they are evicted before the next row uses their other elements. In tiles of some rows and columns, each
+line is read once, and transposed into a small array.
 """
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from .scope import buffer_name
 LINE = 64  # bytes
 COLUMNS = 64  # elements of a tile along the vector loop
 LEAST = 16  # rows and columns that make a tile worth it
-FIRST = (4096, 8)  # bytes after which addresses fall into the same set of the first-level cache again, and its ways
-SECOND = (65536, 12)  # the same of the second level, some ways left to others
+FIRST = (4096, 8)  # bytes after which addresses map to the same L1 set again, and its associativity
+SECOND = (65536, 12)  # the same of L2, with some ways left to others
 WORTH_VECTORS = 1 << 16  # elements of a kernel
-PAGE, PAGES = 4096, 1024  # bytes of a page of memory, and how many pages are found without a walk through the tables
+PAGE, PAGES = 4096, 1024  # bytes of a page, and entries of the TLB
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class Tile:
             yield f"transposed<{kind}>({source}, {stride}, {array}, {COLUMNS}, {rows}, {columns});", load
 
     def results(self) -> Iterator[tuple[str, Statement]]:
-        """Nothing: what a tile makes is in memory."""
+        """Nothing: results of a tile are stored directly."""
         yield from ()
 
     def element(self, s: Statement, loops: Sequence[Axis]) -> str:
@@ -103,9 +103,9 @@ def find_tile(
     names = ", ".join(dict.fromkeys(s.buffer for s in loads.values()))
     lost = [s.buffer for a, s, step in found if a == row and _lines_are_lost(step, column)]
     vectors = _in_vectors(group, row, list(loads.values()))
-    why = f"memory of {names} runs along {row.symbol}, that of the results along {column.symbol}; its cache lines " + (
-        "are gone before the next row" if lost else "stay until the next row") + (
-        ", and blocks of them are transposed as vectors" if vectors else "")
+    why = f"{names} is contiguous along {row.symbol}, the results along {column.symbol}; its cache lines " + (
+        "are evicted before the next row" if lost else "stay in cache until the next row") + (
+        ", and blocks are transposed in vector registers" if vectors else "")
     if context.decide("tile", group.kernel, ("tiles", "rows"), "tiles" if lost or vectors else "rows", why) == "rows":
         return None
     rows = max(LEAST, LINE // min(ctype(s.dtype).bytes for s in loads.values()))
@@ -113,7 +113,7 @@ def find_tile(
 
 
 def _in_vectors(group: Group, row: Axis, loads: Sequence[Statement]) -> bool:
-    """Whether `transposed` works on whole vectors alone, and on so many that its own compilation is paid for."""
+    """Whether `transposed` works on whole vectors only, and on enough of them to pay for compiling it."""
     rows, elements = static(row.extent), static(sympy.Mul(*[a.extent for a in group.axes]))
     fit = rows is not None and all(side != 0 and rows % side == 0 for side in (block_side(s.dtype) for s in loads))
     return fit and elements is not None and elements >= WORTH_VECTORS
@@ -143,7 +143,7 @@ def _long(a: Axis) -> bool:
 
 
 def _transposed(body: LoopBody, axes: tuple[Axis, ...]) -> list[tuple[Axis, Statement, int | None]]:
-    """Loads whose neighbours in memory are along another loop than the innermost, with that loop and the bytes from one
+    """Loads that are contiguous in another loop than the innermost, with that loop and the bytes from one
     iteration of the innermost to the next (None: not known)."""
     found = []
     for position, form in index_forms(body).items():

@@ -1,10 +1,10 @@
-"""Rows that do not lie along memory, in kernels that pass over each of them several times: some rows at once, in tiles.
+"""Tiling of kernels that pass several times over strided rows: a few rows at once, transposed.
 
-A layer norm passes three times over a row. Where the elements of a row lie apart, and those of neighbouring rows side
-by side (the channels of an image), each pass reads one element of each cache line, and where they are a page apart the
-lines are gone before the next row. So a tile of as many rows as a line has elements is copied, transposed
-(`transpose_tiles.py`), into an array that stays in the cache; all passes run along it. What is stored in such a layout
-is made in an array too, and goes to memory when the rows of the tile are complete.
+A layer norm makes three passes over a row. Where the elements of a row are strided and neighbouring rows are contiguous
+(channels of an image), each pass reads one element of each cache line, and with strides of a page the lines are evicted
+before the next row. So a tile of as many rows as a line has elements is transposed (`transpose_tiles.py`) into an array
+that stays in cache, and all passes run on that. Outputs in such a layout are computed in an array too, and written to
+memory when the rows of the tile are complete.
 """
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from .scope import buffer_name, form_of
 from .transpose_tiles import FIRST, LINE, block_side, room
 
 LEAST = 8  # rows, and elements of a row, of a block that is transposed as vectors
-SHORT = 32  # elements of a row, below which lanes of rows are the faster: the sums of a row need not be joined
-MOST_BYTES = 512 * 1024  # of all arrays of a tile: a part of the second-level cache
+SHORT = 32  # elements of a row, below which lanes of rows are faster: they need no horizontal sums
+MOST_BYTES = 512 * 1024  # of all arrays of a tile: a part of L2
 LONG = 64  # elements of a row of which a part of a block may be transposed one by one
 LANES = 64  # rows that are a block of lanes, about
-LOST = 3  # transpositions that cost less than a pass of lanes over lines which do not stay in the cache
+LOST = 3  # transpositions that cost less than a pass of lanes over lines that are evicted
 ALONG = axis_symbol("along")  # what the loops along a row are called where they are compared
 
 Place = tuple[str, sympy.Expr, int]
-"""What a loop along a row walks through: a buffer, the index in terms of `ALONG`, and how far."""
+"""What a loop along a row accesses: a buffer, the index in terms of `ALONG`, and the extent."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Operand:
 
 @dataclass(frozen=True)
 class RowTile:
-    """Blocks of `rows` of the loop `row`; see `Tile`, which this stands in for."""
+    """Blocks of `rows` of the loop `row`; an alternative to `Tile`."""
 
     row: Axis
     rows: int
@@ -78,7 +78,7 @@ class RowTile:
                 yield f"transposed<{kind}>({start}, {step}, {x.array}, {x.wide}, {count}, {x.place[2]});", x.load
 
     def results(self) -> Iterator[tuple[str, Statement]]:
-        """The code that brings what was made to memory."""
+        """The code that writes the results of a tile to memory."""
         for x in self.operands.values():
             kind, count = ctype(x.load.dtype).memory, f"{self.row.symbol}_1 - {self.row.symbol}_0"
             if x.written:
@@ -106,16 +106,16 @@ class Access:
     nest: Nest
     loops: tuple[Axis, ...]
     statement: Statement
-    form: Linear | None  # of its index; None where data says where or whether it is, too
+    form: Linear | None  # of its index; None where it is data-dependent or masked
 
     @property
     def place(self) -> Place:
-        """What its innermost loop walks through."""
+        """What its innermost loop accesses."""
         assert self.form is not None
         return _place(self.statement.buffer, self.form, self.loops[-1])
 
     def across(self, row: Axis) -> bool:
-        """Whether neighbours in memory are along `row`, and its innermost loop takes larger steps."""
+        """Whether it is contiguous along `row`, and strided in its innermost loop."""
         if self.form is None or not self.loops or (static(self.loops[-1].extent) or 0) < LEAST:
             return False
         step = coefficient(self.form, self.loops[-1].symbol)
@@ -123,7 +123,7 @@ class Access:
             mentions(self.form, a.symbol) for a in self.loops[:-1])
 
     def along(self, row: Axis) -> bool:
-        """Whether its innermost loop runs along memory, and each row is elsewhere."""
+        """Whether it is contiguous in its innermost loop, with another address for each row."""
         found = self.form is not None and bool(self.loops) and coefficient(self.form, self.loops[-1].symbol) == 1
         return found and self.form is not None and mentions(self.form, row.symbol)
 
@@ -138,7 +138,7 @@ def find_row_tile(
 ) -> tuple[RowTile | None, bool]:
     """The tile of a kernel that reduces rows, and whether the vector loops run over lanes (a decision).
 
-    There is none where all rows lie along memory, nor where there would be less than `fewest`; then the kernel has
+    There is none where all rows are contiguous, nor where there would be less than `fewest`; then the kernel has
     `lanes`, if these are better than rows one by one.
     """
     accesses = [a for a in _accesses(nests_of(bodies, len(group.axes)), group) if a.statement.buffer not in local]
@@ -161,15 +161,16 @@ def find_row_tile(
     worth = vectors and (not lanes or (min(lengths) >= SHORT and len(operands) <= len(others) * (LOST if lost else 1)))
     options = ("tiles", "lanes", "rows") if lanes else ("tiles", "rows")
     names = ", ".join(place[0] for place in operands)
-    why = (f"memory of {names} runs across the rows, along {row.symbol}; passes along other memory: {len(others)}" + (
-        ", whose lines lanes would lose; " if lost else "; ") + (
-        "blocks are transposed as vectors" if vectors else "elements would be transposed one by one"))
+    why = (f"{names} is strided along the rows, contiguous along {row.symbol}; other passes: {len(others)}" + (
+        ", whose cache lines lanes would evict; " if lost else "; ") + (
+        "transposed in vector registers" if vectors else "transposed element by element"))
     chosen = context.decide("tile", group.kernel, options, options[0 if worth else 1], why)
     return RowTile(row, lines, operands, group.axes) if chosen == "tiles" else None, chosen == "lanes"
 
 
 def _sized(passes: dict[Place, list[Access]]) -> tuple[int, dict[Place, Operand]]:
-    """How many rows a tile has, as a line has elements or as fit, and what it holds; nothing where none fit."""
+    """How many rows a tile has (as many as a line has elements, or as fit) and what it holds; nothing where none
+    fit."""
     lines = max(LEAST, LINE // min(ctype(found[0].statement.dtype).bytes for found in passes.values()))
     while lines >= LEAST:
         operands = {place: _operand(k, found, lines) for k, (place, found) in enumerate(passes.items())}
@@ -183,14 +184,14 @@ def _operand(number: int, found: Sequence[Access], rows: int) -> Operand:
     first, place = found[0].statement, found[0].place
     line = LINE // ctype(first.dtype).bytes
     width = -(-place[2] // line) * line
-    if room(width // line * LINE, *FIRST) < 2 * rows:  # the lines of a column would fall into few sets of the cache
+    if room(width // line * LINE, *FIRST) < 2 * rows:  # the lines of a column would map to few cache sets
         width += line
     stored = any(a.statement.op == "store" for a in found)
     return Operand(f"tile{number}", first, place, width, first.op == "load", stored)
 
 
 def _passes(accesses: Sequence[Access], row: Axis) -> dict[Place, list[Access]]:
-    """What lies across memory, with all accesses to it; of what is stored here, where these name the same elements."""
+    """The strided buffers, with all accesses to them; of buffers stored here, only if these agree in their elements."""
     passes: dict[Place, list[Access]] = {}
     for a in accesses:
         if a.across(row):

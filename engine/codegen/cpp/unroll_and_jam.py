@@ -1,9 +1,10 @@
-"""Reductions over rows, several rows at once: what a lane has so far is read and written once for all of them.
+"""Unroll-and-jam of column reductions: the accumulators of a vector of columns are loaded and stored once for several
+rows.
 
-A sum over the rows of a matrix keeps one number for each column, which does not fit in registers: each row would read
-and write all of them. Here a vector of columns takes in `ROWS` rows before its sums go back, in the same order as one
-after the other, so that the result is the same. (ATen walks down narrow blocks of columns instead, whose sums stay in
-registers, `vectorized_outer_sum` in aten/src/ATen/native/cpu/SumKernel.cpp; each of its rows lies in another page.)
+A sum over the rows of a matrix has one accumulator for each column, which do not fit in registers: each row would load
+and store all of them. Here a vector of columns takes `ROWS` rows before its sums are stored, in the same order as row
+by row, so that the result is the same. (ATen walks down narrow blocks of columns instead, whose sums stay in registers,
+`vectorized_outer_sum` in aten/src/ATen/native/cpu/SumKernel.cpp; each of its rows is in another page.)
 """
 from __future__ import annotations
 
@@ -17,12 +18,12 @@ if TYPE_CHECKING:
     from .nest_writer import NestWriter
 
 ROWS = 4
-FEW_ROWS = 15  # that are taken all at once: fewer elements than a vector has
+FEW_ROWS = 15  # that are all unrolled: fewer elements than a vector has
 MOST_STATEMENTS = 8  # of a row: the compiler sees them `ROWS` times, or more often
 
 
 def takes_several(nest: NestWriter, depth: int) -> bool:
-    """Whether the loop at `depth` of a nest in lane mode is one over rows, each of them little work."""
+    """Whether the loop at `depth` of a nest in lane mode is over rows of little work each."""
     if nest.lane is None or depth != len(nest.loops) - 2 or not nest.reductions or nest.scans:
         return False
     if nest.in_order or nest.scatters or nest.checks:
@@ -33,7 +34,7 @@ def takes_several(nest: NestWriter, depth: int) -> bool:
 
 
 def takes_all(nest: NestWriter) -> bool:
-    """Whether the only loop of a nest in lane mode is one over so few rows that a lane takes in all of them."""
+    """Whether the only loop of a nest in lane mode has so few rows that all are unrolled."""
     return len(nest.nest.loops) == 1 and not (nest.threads or nest.wide) and _few(nest.nest.loops[0]) and (
         takes_several(nest, 0))
 
@@ -43,7 +44,7 @@ def _few(a: Axis) -> bool:
 
 
 def several_rows(nest: NestWriter, a: Axis, depth: int, first: str, last: str) -> str:
-    """Write the loop over `ROWS` rows of `a` at once; where the rows that are left start, "" where there are none."""
+    """Write the loop over `a` unrolled by `ROWS`; returns where the remainder starts, "" if there is none."""
     lane, writer, scopes = nest.lane, nest.writer, nest.scopes
     assert lane is not None
     end, at = last or c_expression(a.extent), scopes.name(f"{a.symbol}_at")

@@ -1,10 +1,10 @@
-"""Float functions that loops call with a whole vector, by the names that `omp simd` gives their vector forms.
+"""Vector functions that `omp simd` loops call, under the names of the vector function ABI.
 
-Two reasons to call and not to inline. With AVX-512 one instruction looks up 16 of 32 numbers, which C has no words for:
-tanh and erf are one polynomial there whose coefficients belong to the piece that |x| is in, sin and cos one for the
-angle beyond the nearest of 32 around the circle (the tables, and how they were made, are in float_tables.py). And an
-argument so large that its quarter turn, or its quotient, needs more bits than there are leaves the vector code: sin,
-cos, tan, fmod. Over all floats they are off by less than 1.1 ulp; fmod is exact.
+There are two reasons to call instead of inlining. With AVX-512 one instruction looks up 16 of 32 numbers, which C
+cannot express: tanh and erf are one polynomial whose coefficients are selected by the interval of |x|, sin and cos one
+polynomial of the angle from the nearest of 32 points of the circle (the tables, and how they were made, are in
+float_tables.py). And arguments so large that their range reduction, or their quotient, needs more bits than a float has
+leave the vector code: sin, cos, tan, fmod. Over all floats they are off by less than 1.1 ulp; fmod is exact.
 """
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Kernels that wait for memory: where little is computed, vectors of 256 bits stream faster than those of 512.
+"""Vector width of memory-bound kernels: where little is computed, 256-bit vectors stream faster than 512-bit ones.
 
-Measured on a Xeon with AVX-512, 4 MB in and 4 MB out: copies, sums and comparisons of floats are 6 to 20 % faster in
-halves of cache lines. Not so in the second-level cache, in place, under masks, or where narrow numbers are widened.
+Measured on a Xeon with AVX-512, 4 MB in and 4 MB out: copies, sums and comparisons of floats are 6 to 20 % faster by
+half cache lines. Not so in the second-level cache, in place, under masks, or where narrow types are widened.
 """
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from .dtypes import ctype
 from .operators import EXPENSIVE
 from .scatter import scatters
 
-MEMORY = 4 << 20  # bytes that a kernel reads and writes, at least: more than the second-level cache has
+MEMORY = 4 << 20  # bytes that a kernel reads and writes, at least: more than L2 has
 OPERATIONS = 4  # on each element, at most
-OPTIONS = ("512 bits", "256 bits")
+OPTIONS = ("512-bit", "256-bit")
 
 
 def streams(
     group: Group, bodies: Sequence[LoopBody], buffers: Mapping[str, Buffer], context: CompileContext
 ) -> bool:
-    """Whether a kernel gets vectors of 256 bits (a decision, where it does little but read and write memory).
+    """Whether a kernel gets 256-bit vectors (a decision, where it is memory-bound).
 
     `buffers` are those that it reads from memory, or writes there.
     """
@@ -44,5 +44,5 @@ def streams(
                 for b in read | written)
     if moved < MEMORY or operations > OPERATIONS * len(written):
         return False
-    why = f"{moved >> 20} MB are read and written, and {operations} operations on each element wait for them"
-    return context.decide("vectors", group.kernel, OPTIONS, OPTIONS[1], why) == OPTIONS[1]
+    why = f"memory-bound: {moved >> 20} MB of traffic, {operations} operations on each element"
+    return context.decide("vector-width", group.kernel, OPTIONS, OPTIONS[1], why) == OPTIONS[1]

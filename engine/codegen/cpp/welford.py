@@ -1,9 +1,9 @@
-"""Mean and sum of squared deviations as two passes over the data: sum first, then the deviations from its mean.
+"""Mean and sum of squared deviations in two passes over the data: first the sum, then the deviations from its mean.
 
-A row fits in the first cache, so that a second pass costs little and vectorizes plainly, and no other order of summing
-is closer to the exact value. The second pass also adds up the deviations themselves, which takes out the rounding of
-the first mean (the corrected two-pass algorithm of Chan, Golub and LeVeque, 1983); an infinite mean stays infinite, and
-so do squares that overflow.
+A row fits in L1, so the second pass is cheap and vectorizes plainly, and no other summation order is closer to the
+exact value. The second pass also sums the deviations themselves, which corrects for the rounding of the first mean (the
+corrected two-pass algorithm of Chan, Golub and LeVeque, 1983); an infinite mean stays infinite, and so do squares that
+overflow.
 """
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ import torch
 
 from ...ir.ir import Axis, LoopBody, Statement
 
-MEAN = "_mean"  # suffix of the local buffer that carries the mean from the first pass to the second
+MEAN = "_mean"  # suffix of the scratch buffer with the mean, from the first pass to the second
 
 
 def expand(bodies: Sequence[LoopBody]) -> tuple[list[LoopBody], dict[str, torch.dtype]]:
-    """`bodies` without welford reductions, and the dtypes of the local buffers that this brought in."""
+    """`bodies` without welford reductions, and the dtypes of the scratch buffers that replace them."""
     result: list[LoopBody] = []
     local: dict[str, torch.dtype] = {}
     for body in bodies:

@@ -1,4 +1,4 @@
-"""Whether the file of a graph's kernels gets the wrapper too."""
+"""Whether a graph gets a C++ wrapper."""
 from __future__ import annotations
 
 from dataclasses import replace
@@ -6,8 +6,9 @@ from dataclasses import replace
 from ....artifacts.context import CompileContext
 from ...graphs.functional_graph import AtenGraph
 from ...ir.ir import Plan
+from ...unsupported import NoCppWrapper
 from ..cpp import CppSource
-from .state import NativeSource, NoNativeForm
+from .state import NativeSource
 from .writer import NativeWriter
 
 
@@ -21,10 +22,10 @@ def add_wrapper(
         return source, None
     try:
         if not source.entries:
-            raise NoNativeForm("there are no kernels, in whose file it would stand")
+            raise NoCppWrapper("the graph has no C++ kernels to put it beside")
         wrapper = NativeWriter(aten, plan, source.entries).write()
-    except (NoNativeForm, NotImplementedError) as reason:
-        context.decide("python_wrapper", "graph", ("python",), "python", str(reason))
+    except (NoCppWrapper, NotImplementedError) as reason:
+        context.decide("python-wrapper", "graph", ("python",), "python", str(reason))
         return source, None
     if context.decide("wrapper", "graph", options, "cpp", "the option cpp_wrapper is on") == "python":
         return source, None

@@ -1,4 +1,4 @@
-"""Attention by our own kernel (`../attention.py`), which the file calls by address, as it does torch's functions."""
+"""Calls of ptdebug's attention kernel (`../../kernels/attention.py`), by address like torch's functions."""
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -8,18 +8,18 @@ import sympy
 import torch
 
 from ...ir.ir import Buffer, ExternCall, View
+from ...unsupported import NoCppWrapper
 from ..cpp.indices import c_expression
-from .state import NoNativeForm
 
 NAMES = ("query", "key", "value", "dropout_p", "is_causal")
 
 
 def operands(call: ExternCall) -> list[View | None]:
-    """Query, key, value and mask. Raises NoNativeForm for rows that are not dense, which have to be copied first."""
+    """Query, key, value and mask. Raises NoCppWrapper for rows that are not dense, which have to be copied first."""
     given = _given(call)
     tensors: list[View] = [given[name] for name in NAMES[:3]]
     if any(view.stride[3] != 1 or 0 in view.size for view in tensors):
-        raise NoNativeForm("attention to rows that have to be copied, or to none")
+        raise NoCppWrapper("attention on rows that have to be copied, or empty ones")
     return [*tensors, given.get("attn_mask")]
 
 
@@ -29,9 +29,9 @@ def task(call: ExternCall, results: list[Buffer | None]) -> str:
     assert query is not None and key is not None and value is not None
     out, logs = results
     if out is None or out.stride[3] != 1:
-        raise NoNativeForm("attention with a result of other strides")
+        raise NoCppWrapper("attention with other result strides")
     if out.dtype != torch.float32:
-        raise NoNativeForm("attention in 16 bits")
+        raise NoCppWrapper("attention in 16 bits")
     causal = _given(call).get("is_causal", False)
     numbers = [*query.size[:3], key.size[2], query.size[3], sympy.Integer(int(causal))]
     for view in (query, key, value):

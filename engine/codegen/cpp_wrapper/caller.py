@@ -1,8 +1,9 @@
-"""What Python calls: takes the tensors out of its arguments, runs the graph, and makes the tuple of its results.
+"""The function that Python calls: unpacks the tensors of its arguments, runs the graph, and builds the tuple of
+results.
 
-Arguments of another kind than the graph was written for (subclasses of tensors, missing or negated gradients) go to the
-Python wrapper, which is the first item of the state. A backward takes a list, which it empties: it owns what it was
-given, and frees it as it goes.
+Arguments of other kinds than the graph was compiled for (tensor subclasses, missing or negated gradients) go to the
+Python wrapper, which is the first item of the state. A backward takes a list and empties it: it owns its arguments, and
+frees them as it goes.
 """
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from .load import AGAIN
 from .results import Result
 
 PYTHON, RAISE, CHANGED, LAZY, HELD = range(5)
-"""Where things stand in the state (see `load.py`); what the graph holds comes last, then values of Python."""
+"""Positions in the state (see `load.py`); constants of the graph come last, then Python values."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ class Caller:
             writer.line("if (known && PyErr_Occurred()) { PyErr_Clear(); known = false; }")
 
     def _list(self, writer: Writer) -> None:
-        """What a backward is given becomes its own; from then on it cannot run again."""
+        """A backward takes ownership of its arguments; from then on it cannot run again."""
         count = self.inputs.count("t")
         writer.line(f"Owned in[{count + self.held + 1}];")
         tensor = "known = !aoti_torch_new_tensor_handle(handle(PyList_GetItem(a[0], k)), &in[t++].tensor);"

@@ -1,4 +1,4 @@
-"""A library call as a call of torch's C interface: arguments in the form that the function's declaration asks for."""
+"""An ATen call through torch's C interface: its arguments in the form that the declaration requires."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -7,9 +7,9 @@ from typing import Any
 import sympy
 
 from ...ir.ir import ExternCall, View
+from ...unsupported import NoCppWrapper
 from ..cpp.indices import c_expression
 from .shim import Parameter, parameters_of
-from .state import NoNativeForm
 
 FUNCTIONS = {
     "aten.mm.default": "aoti_torch_cpu_mm_out",
@@ -28,8 +28,8 @@ FUNCTIONS = {
     "mkldnn._convolution_pointwise.default": "aoti_torch_cpu_mkldnn__convolution_pointwise",
     "mkl._mkl_linear.default": "aoti_torch_cpu__mkl_linear",
 }
-"""The function for an operator. Only operators that raise nothing once shapes are right: the C interface writes what is
-raised to stderr before the Python wrapper can raise it."""
+"""The function for an operator. Only operators that cannot raise once shapes are right: the C interface writes errors
+to stderr before the Python wrapper can raise it."""
 
 TensorText = Callable[[View], str]
 
@@ -45,7 +45,7 @@ class Arguments:
         self.whole_numbers = whole_numbers
 
     def of(self, call: ExternCall, parameters: tuple[Parameter, ...]) -> list[str]:
-        """The C++ of all arguments but the results, in order. Raises NoNativeForm."""
+        """The C++ of all arguments but the results, in order. Raises NoCppWrapper."""
         values = _bound(call)
         texts: list[str] = []
         rest = list(parameters)
@@ -57,7 +57,7 @@ class Arguments:
             else:
                 texts.append(self._one(value, parameter))
         if rest:
-            raise NoNativeForm(f"{call.target} has other arguments in torch's C interface")
+            raise NoCppWrapper(f"{call.target} has other arguments in torch's C interface")
         return texts
 
     def _one(self, value: Any, parameter: Parameter) -> str:
@@ -78,17 +78,17 @@ class Arguments:
                 return c_expression(sympy.sympify(value))
             case "double", int() | float() if not isinstance(value, bool):
                 if self.whole_numbers:  # a double where the operator would see an integer
-                    raise NoNativeForm("a number that goes with whole numbers")
+                    raise NoCppWrapper("a number beside integers")
                 return _double(float(value))
             case "const char*", str():
                 return f'"{value}"'
-        raise NoNativeForm(f"an argument {parameter.name} of type {type(value).__name__}")
+        raise NoCppWrapper(f"an argument {parameter.name} of type {type(value).__name__}")
 
     def _list(self, value: Any, parameter: Parameter) -> tuple[str, str]:
         if value is None and parameter.kind.endswith("**"):
             return "nullptr", "0"
         if not isinstance(value, (list, tuple)):
-            raise NoNativeForm(f"an argument {parameter.name} of type {type(value).__name__}")
+            raise NoCppWrapper(f"an argument {parameter.name} of type {type(value).__name__}")
         if parameter.kind == "const int64**" and value:  # a list that may be absent
             inner = self.unique(parameter.name)
             items, length = self._list(value, Parameter("const int64*", parameter.name))
@@ -97,7 +97,7 @@ class Arguments:
         if not value and not parameter.kind.endswith("int64**"):
             return "nullptr", "0"
         if parameter.kind.endswith("**"):
-            raise NoNativeForm(f"a list of values that may be absent ({parameter.name})")
+            raise NoCppWrapper(f"a list of optional values ({parameter.name})")
         inner = parameter.kind.removesuffix("*").removeprefix("const ")
         name = self.unique(parameter.name)
         items = ", ".join([self._one(item, Parameter(inner, parameter.name)) for item in value])
@@ -107,19 +107,19 @@ class Arguments:
 
 def function_of(call: ExternCall) -> tuple[str, tuple[Parameter, ...], bool]:
     """The function that a library call becomes, its parameters but those for results, and whether it writes its result
-    to a tensor that it is given (its first parameter, left out too). Raises NoNativeForm."""
+    to a tensor that it is given (its first parameter, left out too). Raises NoCppWrapper."""
     function = FUNCTIONS.get(str(call.target))
     if function is None:
-        raise NoNativeForm(f"{call.target} is not called through torch's C interface")
+        raise NoCppWrapper(f"{call.target} is not called through torch's C interface")
     if call.mutates or call.binds:
-        raise NoNativeForm(f"{call.target} changes an argument, or makes a size")
+        raise NoCppWrapper(f"{call.target} mutates an argument, or returns a size")
     parameters = parameters_of(function)
     if parameters[0].name == "out":
         return function, parameters[1:], True
     count = len(call.target._schema.returns)
     results = [p for p in parameters if p.name.startswith("ret")]
     if [p.name for p in results] != [f"ret{k}" for k in range(count)] or {p.kind for p in results} != {"Tensor*"}:
-        raise NoNativeForm(f"{function} gives other results")
+        raise NoCppWrapper(f"{function} has other results")
     return function, parameters[: -count], False
 
 

@@ -1,4 +1,4 @@
-"""The C++ text that all wrappers have in common: declarations, torch's functions as pointers, and helpers."""
+"""The C++ text that all wrappers share: declarations, torch's functions as pointers, and helpers."""
 from __future__ import annotations
 
 from .shim import USED, WRAP, parameters_of
@@ -75,7 +75,7 @@ static bool with_strides(Owned& made, int64 rank, const int64* size, const int64
 
 
 def declarations(functions: tuple[str, ...]) -> str:
-    """C++ that declares torch's functions as pointers. Raises NoNativeForm for one that is not there."""
+    """C++ that declares torch's functions as pointers. Raises NoCppWrapper for one that is not there."""
     lines = [OBJECTS]
     for name in functions:
         kinds = ", ".join(p.kind for p in parameters_of(name))

@@ -1,6 +1,6 @@
-"""A library with a C++ wrapper made callable: it is given torch's functions, and what it needs of Python.
+"""Makes a library with a C++ wrapper callable: passes it torch's functions and what it needs of Python.
 
-Nothing here needs the compiler: a graph that is loaded from disk comes here too.
+Nothing here needs the compiler: a graph loaded from disk uses it too.
 """
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ AGAIN = 1
 """What the C++ returns where nothing was written yet: the Python wrapper does the call again, and raises."""
 
 FAILED, OUT_OF_BOUNDS = 2, 3
-"""What it returns after inputs were written or, in a backward, given away: torch failed; the index of
+"""What it returns after inputs were written or, in a backward, released: torch failed; the index of
 `Native.bounds[code - OUT_OF_BOUNDS]` is out of range."""
 
 
@@ -49,7 +49,7 @@ def _raiser(bounds: tuple[str, ...]) -> Callable[[int], None]:
         if code >= OUT_OF_BOUNDS:
             error = IndexError(f"index out of range in `{bounds[code - OUT_OF_BOUNDS]}`")
         else:
-            error = RuntimeError("a library call failed, or no memory was left, in a call that cannot run again")
+            error = RuntimeError("an ATen call failed, or memory ran out, in a call that cannot run again")
         setattr(error, CHANGED_INPUTS, True)
         raise error
 

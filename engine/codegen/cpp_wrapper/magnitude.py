@@ -1,10 +1,10 @@
-"""How large a whole number that is computed on the way gets: Python's have all their digits, those of C++ 64 bits."""
+"""Bounds on integers computed along the way: Python's are unbounded, those of C++ have 64 bits."""
 from __future__ import annotations
 
 import sympy
 from torch.utils._sympy.functions import FloorDiv, Mod, PythonMod
 
-from .state import NoNativeForm
+from ...unsupported import NoCppWrapper
 
 BOUND = "0x1p62"
 _NO_LARGER = (FloorDiv, Mod, PythonMod, sympy.Mod, sympy.Max, sympy.Min)
@@ -12,7 +12,7 @@ _NO_LARGER = (FloorDiv, Mod, PythonMod, sympy.Mod, sympy.Max, sympy.Min)
 
 
 def magnitude(expr: sympy.Expr) -> str:
-    """C++ of a double that `expr` and all on the way to it do not exceed; NoNativeForm where there is none."""
+    """C++ of a double that `expr` and all on the way to it do not exceed; NoCppWrapper where there is none."""
     if expr.is_Symbol:
         return f"__builtin_fabs({expr.name})"
     if expr.is_Integer:
@@ -20,5 +20,5 @@ def magnitude(expr: sympy.Expr) -> str:
     if expr.is_Pow and expr.args[1].is_Integer and expr.args[1] > 0:
         return f"({' * '.join([magnitude(expr.args[0])] * int(expr.args[1]))})"
     if not (expr.is_Mul or expr.is_Add or isinstance(expr, _NO_LARGER) or type(expr).__name__ in ("Max", "Min")):
-        raise NoNativeForm("a result is a number of which nothing tells how large it is")
+        raise NoCppWrapper("a result is an integer without a known bound")
     return f"({(' * ' if expr.is_Mul else ' + ').join(map(magnitude, expr.args))})"

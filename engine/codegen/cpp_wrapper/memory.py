@@ -1,7 +1,7 @@
-"""Where the buffers of a C++ wrapper live: those that only kernels see in one small arena, the others in tensors.
+"""Where the buffers of a C++ wrapper are kept: those that only kernels see in a small arena, the others in tensors.
 
-The arena is memory of the caller's stack: it costs nothing to take. Buffers whose lives do not meet share its places;
-one that takes over another's memory (`Plan.reuse`) is that memory. What is large is a tensor, freed when it is dead.
+The arena is on the caller's stack, so allocation is free. Buffers with disjoint lifetimes share addresses in it; one
+that takes over another's memory (`Plan.reuse`) is that memory. Large buffers are tensors, freed when they are dead.
 """
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _steps(plan: Plan, signatures: Mapping[str, KernelSignature]) -> Iterator[tu
 
 
 def _as_tensors(plan: Plan) -> set[str]:
-    """The buffers that somebody else than a kernel sees: library calls, the program, an input's new value."""
+    """The buffers that are visible outside of kernels: to ATen calls, as results, as new values of inputs."""
     names = _returned(plan)
     for item in plan.items:
         if isinstance(item, ExternCall):

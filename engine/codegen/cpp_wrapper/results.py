@@ -1,4 +1,4 @@
-"""What a C++ wrapper returns: which results are inputs, values of Python, or tensors that the graph makes."""
+"""What a C++ wrapper returns: which results are inputs, Python values, or tensors that the graph computes."""
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ import torch
 
 from ...graphs.functional_graph import AtenGraph, Constant, FromGraph, FromInput, Output
 from ...ir.ir import Program, View
-from .state import NoNativeForm
+from ...unsupported import NoCppWrapper
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Result:
 
 
 def results_of(aten: AtenGraph, program: Program) -> tuple[Result, ...]:
-    """The results: one object of the program is one `Output`. Raises NoNativeForm for what only Python makes."""
+    """The results: one object of the program is one `Output`. Raises NoCppWrapper for what only Python makes."""
     places: dict[int, list[int]] = {}
     outputs: dict[int, Output] = {}
     for place, output in enumerate(aten.outputs):
@@ -37,8 +37,8 @@ def results_of(aten: AtenGraph, program: Program) -> tuple[Result, ...]:
     for key, output in outputs.items():
         kind, value = _made(output, aten, program)
         result = Result(kind, value, tuple(places[key]))
-        if isinstance(output, FromGraph) and output.ours and isinstance(value, View) and value in shared:
-            before = found[shared[value]]  # kept for the backward: no object of its own is needed
+        if isinstance(output, FromGraph) and output.saved and isinstance(value, View) and value in shared:
+            before = found[shared[value]]  # saved for the backward: needs no separate object
             found[shared[value]] = Result(kind, value, before.places + result.places)
             continue
         if isinstance(value, View):
@@ -50,8 +50,8 @@ def results_of(aten: AtenGraph, program: Program) -> tuple[Result, ...]:
 def _gradients(
     places: dict[int, list[int]], outputs: dict[int, Output], aten: AtenGraph, program: Program
 ) -> tuple[Result, ...]:
-    """Gradients, which whoever gets them may keep: each memory is given once, other windows on it are copied, and so is
-    what was saved. A window on a tangent is what eager returns."""
+    """Gradients, which their receiver may keep: each storage is returned once, other windows on it are copied, and so
+    is what was saved. A window on a tangent is what eager returns."""
     found: dict[Any, Result] = {}
     given: dict[str, View] = {}
     for key, output in outputs.items():
@@ -72,20 +72,20 @@ def _gradients(
 def _made(output: Output, aten: AtenGraph, program: Program) -> tuple[str, Any]:
     if isinstance(output, FromInput):
         if aten.is_backward:
-            raise NoNativeForm("a gradient is an argument of the backward itself")
+            raise NoCppWrapper("a gradient is an argument of the backward itself")
         return "input", output.index
     if isinstance(output, Constant):
         return _number(output.value.node.expr if isinstance(output.value, torch.SymInt) else output.value)
     if not isinstance(output, FromGraph) or output.lazily:
-        raise NoNativeForm("a result is a view of an input, or computed when it is read")
+        raise NoCppWrapper("a result is a view of an input, or a lazy (conjugate or negative) view")
     value = program.outputs[output.index - len(program.copies)]
     if not isinstance(value, View):
         return _number(value)
     buffer = program.buffers[value.buffer]
     if value.dtype is not None and value.dtype != buffer.dtype:
-        raise NoNativeForm("a result is memory that is read as another dtype")
+        raise NoCppWrapper("a result is a view in another dtype")
     if buffer.role == "constant":
-        raise NoNativeForm("a result is a tensor that the graph holds")
+        raise NoCppWrapper("a result is a constant of the graph")
     if buffer.role == "input" and not aten.is_backward:
         if (value.size, value.stride, value.offset) == (buffer.size, buffer.stride, 0):
             return "input", program.inputs.index(value.buffer)
@@ -99,7 +99,7 @@ def _number(value: Any) -> tuple[str, Any]:
         return "size", value
     if value is None or type(value) in (bool, int, float, str):
         return "plain", value
-    raise NoNativeForm(f"a result of type {type(value).__name__}")
+    raise NoCppWrapper(f"a result of type {type(value).__name__}")
 
 
 

@@ -1,7 +1,8 @@
-"""torch's stable C interface (torch/csrc/inductor/aoti_torch/c/shim.h): what it declares, and where its functions are.
+"""torch's stable C interface (torch/csrc/inductor/aoti_torch/c/shim.h): its declarations, and the addresses of its
+functions.
 
-Declarations are read from the headers that this torch came with, so a function is never called in the form that
-another version gave it. Functions are found by name in libraries that are loaded.
+Declarations are read from the headers that came with this torch, so a function is never called with the signature of
+another version. Functions are looked up by name in the libraries that are loaded.
 """
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from typing import Any
 import torch
 
 from ...kernels import attention, sgemm
-from .state import NoNativeForm
+from ...unsupported import NoCppWrapper
 
 HEADERS = ("c/shim.h", "generated/c_shim_cpu.h", "c/shim_cpu.h")
 
@@ -37,7 +38,7 @@ USED = {
 """The functions that every wrapper may call, in the form in which it does."""
 
 OWN: dict[str, Any] = {own.ENTRY: own for own in (attention, sgemm)}
-"""Functions that are not torch's, but our own, built once for all graphs, and the modules of their kernels."""
+"""Functions of ptdebug, built once for all graphs, and the modules of their kernels."""
 
 _DECLARATION = re.compile(r"AOTI_TORCH_EXPORT\s+AOTITorchError\s+(\w+)\(([^;]*)\);")
 _COMMENT = re.compile(r"//[^\n]*")
@@ -69,27 +70,27 @@ def _declared() -> dict[str, str]:
 def _parameter(text: str) -> Parameter:
     parts = re.fullmatch(r"([\w\s*]*?)(\w+)", " ".join(text.split()))
     if parts is None:
-        raise NoNativeForm(f"a parameter of torch's C interface that is not understood: {text}")
+        raise NoCppWrapper(f"an unknown parameter in torch's C interface: {text}")
     words = re.sub(r"\w+", lambda word: _SPELLING.get(word.group(), word.group()), parts[1])
     return Parameter(words.strip().replace(" *", "*"), parts[2])
 
 
 def parameters_of(function: str) -> tuple[Parameter, ...]:
-    """The parameters of a function of the C interface. Raises NoNativeForm where this torch has no such function, or
+    """The parameters of a function of the C interface. Raises NoCppWrapper where this torch has no such function, or
     one that every wrapper calls has another form."""
     text = OWN[function].PARAMETERS if function in OWN else _declared().get(function)
     if text is None or address(function) is None:
-        raise NoNativeForm(f"this torch has no {function}")
+        raise NoCppWrapper(f"this torch has no {function}")
     found = tuple(_parameter(part) for part in text.split(",") if part.strip())
     wanted = USED.get(function)
     if wanted is not None and wanted != tuple(p.kind for p in found):
-        raise NoNativeForm(f"{function} of this torch takes other arguments")
+        raise NoCppWrapper(f"{function} of this torch has another signature")
     return found
 
 
 @cache
 def address(function: str) -> int | None:
-    """Where a function of torch, or of our own, is in this process; None where there is none."""
+    """The address of a function of torch, or of ptdebug, in this process; None if there is none."""
     if function in OWN:
         found_at: int | None = OWN[function].KERNEL.address
         return found_at
@@ -117,8 +118,8 @@ def tensors_are_known() -> bool:
 
 @cache
 def dtype_code(dtype: torch.dtype) -> int:
-    """The number that the C interface has for a dtype. Raises NoNativeForm."""
+    """The number that the C interface has for a dtype. Raises NoCppWrapper."""
     found = getattr(_library("torch_cpu"), f"aoti_torch_dtype_{str(dtype).removeprefix('torch.')}", None)
     if found is None:
-        raise NoNativeForm(f"torch's C interface has no {dtype}")
+        raise NoCppWrapper(f"torch's C interface has no {dtype}")
     return int(found())

@@ -7,10 +7,6 @@ from ....artifacts.records import CodeLine, Wrapper
 from ....dependencies import msgspec
 
 
-class NoNativeForm(Exception):
-    """This graph keeps the Python wrapper; the message says why."""
-
-
 class Native(msgspec.Struct, frozen=True):
     """A C++ wrapper: the functions of torch that its library is given, in the order of its table; the names of the
     tensors that the graph holds; results that are Python's own values; and the nodes whose indices it checks after

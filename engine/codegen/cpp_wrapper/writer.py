@@ -1,6 +1,7 @@
-"""Writes the graph as a C++ function, from the tensors of its inputs to those of its results, and what Python calls.
+"""Writes the graph as a C++ function, from the tensors of its inputs to those of its results, and the function that
+Python calls.
 
-Every step that can fail returns a code (see `load.py`); what a function holds is freed as it returns.
+Every step that can fail returns a code (see `load.py`); everything that a function owns is freed when it returns.
 """
 from __future__ import annotations
 
@@ -15,6 +16,7 @@ from ...ir.ir import Buffer, ExternCall, Group, Plan, View, scalar_buffer
 from ...kernels import attention, sgemm
 from ...scheduler.fusion import views_in
 from ...scheduler.memory import touched_by
+from ...unsupported import NoCppWrapper
 from ..cpp.entry import Entry
 from ..cpp.indices import c_expression
 from ..cpp.scope import buffer_name
@@ -28,7 +30,7 @@ from .magnitude import BOUND, magnitude
 from .memory import plan_memory
 from .results import results_of
 from .shim import dtype_code, tensors_are_known
-from .state import Native, NativeSource, NoNativeForm
+from .state import Native, NativeSource
 
 
 class NativeWriter:
@@ -47,7 +49,7 @@ class NativeWriter:
         self.called: list[str] = []
         self.bounds: list[str] = []
         self.backward = aten.is_backward
-        self.written = self.backward  # whether inputs may hold new values already, or are gone
+        self.written = self.backward  # whether inputs may already hold new values, or are freed
         self.pointers: set[str] = set()  # buffers whose address is in a variable
         self.handles: dict[str, str] = {}  # buffers that are tensors -> the C++ of theirs
         self.counted: set[str] = set()  # tensors whose version counter went on, as a library call was given them
@@ -56,7 +58,7 @@ class NativeWriter:
 
     # ---- the text
     def write(self) -> NativeSource:
-        """All of it. Raises NoNativeForm."""
+        """All of it. Raises NoCppWrapper."""
         self._check()
         self._run()
         self.writer.line()
@@ -72,17 +74,17 @@ class NativeWriter:
         return NativeSource(Native(functions, self.held, plain, tuple(self.bounds)), tuple(file.lines))
 
     def _check(self) -> None:
-        """Refuse at once what is never expressed."""
+        """Refuse at once what has no C++ form."""
         if not tensors_are_known():
-            raise NoNativeForm("tensors of this Python have another form")
+            raise NoCppWrapper("the layout of tensor objects in this Python is unknown")
         for symbol, (_, kind, _) in self.program.symbols.items():
             if kind == "value" and (not symbol.is_integer or scalar_buffer(symbol) in self.program.buffers):
-                raise NoNativeForm("a number is an input that may have a fraction")
+                raise NoCppWrapper("a float is an input")
         if any(self.program.buffers[name].dtype.is_complex for name in self.tangents):
-            raise NoNativeForm("a gradient of complex numbers")
+            raise NoCppWrapper("a complex gradient")
         devices = {b.device.type for b in self.program.buffers.values()}
         if devices - {"cpu"}:
-            raise NoNativeForm(f"tensors on {', '.join(sorted(devices - {'cpu'}))}")
+            raise NoCppWrapper(f"tensors on {', '.join(sorted(devices - {'cpu'}))}")
 
     # ---- the graph
     def _run(self) -> None:
@@ -189,7 +191,7 @@ class NativeWriter:
         self.allocate(view.buffer)
         buffer = self.program.buffers[view.buffer]
         if view.dtype is not None and view.dtype != buffer.dtype:
-            raise NoNativeForm("memory that is read as another dtype")
+            raise NoCppWrapper("a view in another dtype")
         if (view.size, view.stride, view.offset) == (buffer.size, buffer.stride, 0):
             return self.handles[view.buffer]
         made = self.unique("window")
@@ -257,7 +259,7 @@ class NativeWriter:
             (name,) = call.outputs
             buffer = self.program.buffers[name] if name is not None else None
             if buffer is None or not _is_contiguous(buffer):
-                raise NoNativeForm(f"{call.target} with a result of other strides")
+                raise NoCppWrapper(f"{call.target} with other result strides")
             self.allocate(buffer.name, origins)
             self.counted.add(buffer.name)
             self._must(f"{function}({', '.join([self.handles[buffer.name], *arguments])})", origins)
@@ -287,7 +289,7 @@ class NativeWriter:
         buffer = self.program.buffers[name] if name is not None else None
         left, right, *bias = call.args
         if buffer is None or not _is_contiguous(buffer):
-            raise NoNativeForm("a product with a result of other strides")
+            raise NoCppWrapper("a matrix product with other result strides")
         table, numbers = self.unique("task"), (*left.size, right.size[1], *left.stride, *right.stride)
         rows, depth, columns, *strides = [c_expression(n) for n in numbers]
         self.called.append(sgemm.ENTRY)
@@ -298,7 +300,7 @@ class NativeWriter:
     def _places(
         self, views: Sequence[View | None], results: Sequence[Buffer | None], origins: tuple[str, ...]
     ) -> list[str]:
-        """The addresses of what a kernel of our own, in float32, reads and writes."""
+        """The addresses of what one of ptdebug's float32 kernels reads and writes."""
         for buffer in results:
             if buffer is not None:
                 self.allocate(buffer.name, origins)
@@ -307,7 +309,7 @@ class NativeWriter:
         return [*places, *["nullptr" if buffer is None else self.pointer(buffer.name) for buffer in results]]
 
     def _free(self, position: int) -> None:
-        """Give back what is dead after this step; of inputs, those that a backward owns."""
+        """Free what is dead after this step; of inputs, those that a backward owns."""
         for root in self.memory.ending.get(position, ()):
             names = [n for n, owner in self.memory.root.items() if owner == root] or [root]
             own = [n for n in names if self.handles.get(n) == f"{buffer_name(n)}.tensor"]
@@ -333,7 +335,7 @@ class NativeWriter:
             self._must(f"aoti_torch_copy_({self.handles[name]}, {source}, 0)")
 
     def _results(self) -> None:
-        """Hand over the tensors: windows first, as the memory they look at is then still here."""
+        """Move out the results: windows first, while their memory is still owned here."""
         for k, result in enumerate([r for r in self.results if r.kind == "size"]):
             self.writer.line(f"sizes[{k}] = {c_expression(result.value)};")
         made = [r for r in self.results if r.kind == "made"]
@@ -351,7 +353,7 @@ class NativeWriter:
                 self._window(f"out[{k}]", self.handles[view.buffer], view, ())
         given = [self.handles[view.buffer] for view in whole.values()]
         if len(set(given)) != len(given):
-            raise NoNativeForm("two results are one tensor")
+            raise NoCppWrapper("two results are one tensor")
         for k, view in whole.items():
             self.writer.line(f"out[{k}].tensor = {self.handles[view.buffer].removesuffix('.tensor')}.take();")
 

@@ -1,6 +1,6 @@
-"""Machine code for kernels: each text compiled once, many at a time, in processes of their own, and kept on disk.
+"""Compiled kernels: each distinct text is compiled once, several at a time, in separate processes, and kept on disk.
 
-The layers of a network make kernels that differ in names alone. What counts is the text with its own names numbered
+The layers of a network produce kernels that differ in names only. The key is the text with its names numbered
 (`canonical`): kernels that agree in it, in their types and in their target share one binary.
 """
 from __future__ import annotations
@@ -24,14 +24,14 @@ from types import CodeType
 from typing import Any
 
 from ...toolchain.cpp_build import cache_folder
+from ...unsupported import TritonUnsupported
 from . import server
 from .source import Launch, assemble
-from .unsupported import TritonUnsupported
 
 
 @dataclass(frozen=True)
 class Binary:
-    """A compiled kernel: its machine code's file, and what a launch must know of it.
+    """A compiled kernel: the file of its machine code, and what a launch needs.
 
     `scratch` counts the null pointers that it takes after its arguments; `shared` is in bytes.
     """
@@ -44,7 +44,7 @@ class Binary:
 
 
 class Build:
-    """A kernel that is being compiled, or was. `wait` is called as often as one likes."""
+    """A kernel that is being compiled, or was. `wait` may be called repeatedly."""
 
     def __init__(self, job: Mapping[str, Any]) -> None:
         self.job = job
@@ -78,7 +78,7 @@ _NUMBERS = count()
 def begin(launch: Launch, capability: int, aligned: tuple[bool, ...], wide: bool) -> Build:
     """Start to compile `launch` for a GPU of `capability` (90 for 9.0), unless that was done before.
 
-    `aligned` says which pointers are multiples of 16, `wide` that positions need 64 bits.
+    `aligned` says which pointers are multiples of 16, `wide` that indices need 64 bits.
     """
     text = "\n".join(line.text for line in assemble([launch])) + "\n"
     job = {
@@ -93,7 +93,7 @@ def begin(launch: Launch, capability: int, aligned: tuple[bool, ...], wide: bool
 
 
 def warm_up() -> None:
-    """Start the process that compiles, so that it has loaded Triton when the first kernel comes."""
+    """Start the compiler process early, so that it has loaded Triton when the first kernel comes."""
     _service()
 
 
@@ -130,7 +130,7 @@ def _key(job: Mapping[str, Any]) -> str:
 
 @lru_cache(maxsize=1)
 def _options() -> str:
-    """What else decides about the code: Triton's version and settings, and the options in the server's text."""
+    """What else the machine code depends on: Triton's version and settings, and the options in the server's source."""
     try:
         release = version("triton")
     except PackageNotFoundError:  # installed under another name
@@ -147,7 +147,7 @@ def _folder() -> Path:
 
 
 def _kept(job: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The answer to an earlier job like this one, if its machine code is there and whole."""
+    """The answer to an equal earlier job, if its machine code is there and undamaged."""
     try:
         answer: dict[str, Any] = json.loads(Path(job["path"]).with_suffix(".json").read_text())
         checksum = answer.pop("checksum")
@@ -184,7 +184,7 @@ class _Service:
         return self._owner == os.getpid() and self._process.poll() is None
 
     def submit(self, job: Mapping[str, Any]) -> None:
-        """Send a job. Where the server has ended, `answer` will tell."""
+        """Send a job. If the server has ended, `answer` reports it."""
         assert self._process.stdin is not None
         try:
             with self._lock:
@@ -194,7 +194,7 @@ class _Service:
             return
 
     def answer(self, number: int) -> dict[str, Any] | None:
-        """The answer to a job, when it is there; None where the server ended without one."""
+        """Wait for the answer to a job; None if the server ended without one."""
         assert self._process.stdout is not None
         with self._lock:
             while number not in self._answers and self._owner == os.getpid():
@@ -227,7 +227,7 @@ def _service() -> _Service | None:
 
 
 def _compiled_here(job: Mapping[str, Any]) -> dict[str, Any]:
-    """Compile in this process, where the server has gone."""
+    """Compile in this process, if the server has ended."""
     try:
         return server.compile_job(job)
     except Exception as error:  # Triton raises what it likes

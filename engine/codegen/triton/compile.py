@@ -1,4 +1,4 @@
-"""Triton's compiler, for a GPU that need not be there: TTIR, TTGIR, LLVM IR, PTX and SASS as text, and facts."""
+"""Triton's compiler, for a GPU that need not be present: TTIR, TTGIR, LLVM IR, PTX and SASS as text, and metrics."""
 from __future__ import annotations
 
 import os
@@ -15,12 +15,12 @@ from typing import Any
 from ....artifacts.context import CompileContext
 from ....artifacts.records import AnyRecord, Kernel
 from ...ir.ir import Group, Plan
+from ...unsupported import TritonUnsupported
 from .building import parameter_constants, parameter_types
 from .generate import generate
 from .load import load
 from .server import compiled
 from .source import Launch, TritonSource
-from .unsupported import TritonUnsupported
 
 _PRODUCTS = ("ttir", "ttgir", "llir", "ptx")
 
@@ -39,7 +39,7 @@ def compile_launch(
 
 
 def describe_for_target(plan: Plan, target: str, context: CompileContext) -> Iterator[tuple[str, str, AnyRecord]]:
-    """Records of stage `kernels` for what each group would be on `target` ("cuda:90"); nothing runs.
+    """Records of stage `kernels` for each group as compiled for `target` ("cuda:90"); nothing runs.
 
     Groups are compiled in the caller's thread, about 0.1 s each; disassembly, which takes longer and runs in processes
     of its own, overlaps. A group without a Triton form is recorded as absent.
@@ -105,7 +105,7 @@ def _compiled_for(launch: Launch, function: Any, target: str) -> Any:
 
 
 def _taken_apart(cubin: bytes, log: list[str]) -> tuple[dict[str, str], dict[str, int]]:
-    """What NVIDIA's tools read in a cubin: its instructions, and the resources they need."""
+    """What NVIDIA's tools read from a cubin: its instructions, and their resources."""
     facts = _resources(cubin, log)
     sass = _with_tool("nvdisasm", ["-c", "-ndf"], cubin, log)
     return ({"sass": sass} if sass else {}), facts
@@ -127,7 +127,7 @@ def _with_tool(name: str, options: list[str], cubin: bytes, log: list[str]) -> s
     bundled = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / name
     tool = str(bundled) if bundled.exists() else shutil.which(name)
     if not tool:
-        log.append(f"{name} was not found: what it tells is missing")
+        log.append(f"{name} was not found: its output is missing")
         return ""
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(cubin)

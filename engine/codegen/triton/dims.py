@@ -1,4 +1,4 @@
-"""The dimensions of a tile: which lines compute positions and masks, and how values of them are shaped."""
+"""The dimensions of a tile: the lines that compute indices and masks, and how values along them are shaped."""
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ class Dim:
 
     name: str
     axes: tuple[Axis, ...]
-    block: int  # 0: one position, a scalar
+    block: int  # 0: one index, a scalar
     slot: str  # "", "[:, None]" or "[None, :]"
 
     @property
@@ -33,12 +33,12 @@ class Dim:
 
     @property
     def position(self) -> str:
-        """The variable that holds the positions: the axis itself where there is one."""
+        """The variable that holds the indices: the axis itself where there is one."""
         return self.axes[0].symbol.name if len(self.axes) == 1 else f"{self.name}_index"
 
     @property
     def mask(self) -> str:
-        """The variable that says which positions exist, "" where all do."""
+        """The mask variable, "" where no lane is out of range."""
         numel = sympy.sympify(self.numel)
         whole = not self.block or (numel.is_Integer and int(numel) % self.block == 0 and int(numel) > 0)
         return "" if whole else f"{self.name}_mask"

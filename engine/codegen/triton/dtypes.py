@@ -1,9 +1,9 @@
-"""torch's dtypes in Triton's words."""
+"""torch's dtypes by their Triton names."""
 from __future__ import annotations
 
 import torch
 
-from .unsupported import TritonUnsupported
+from ...unsupported import TritonUnsupported
 
 # dtype: (name in tl, name in a launch signature)
 _NAMES: dict[torch.dtype, tuple[str, str]] = {

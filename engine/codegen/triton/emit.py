@@ -1,8 +1,8 @@
-"""Statements of the loop IR into lines of a Triton kernel.
+"""Emits statements of the loop IR as lines of a Triton kernel.
 
 `Emitter` turns statements into values on demand, each once for each scope: at the level of the outer axes, or inside
-the loop that is being written. A load of what this kernel itself computed becomes the value in its register; if that
-was in an earlier loop, the value is computed again (internal buffers) or loaded back after a barrier (others).
+the loop that is being written. A load of what this kernel itself computed is the value in its register; if that was
+computed in an earlier loop, the value is recomputed (internal buffers) or loaded back after a barrier (others).
 """
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ import torch
 
 from ....artifacts.records import Ref, ref
 from ...ir.ir import Statement
+from ...unsupported import TritonUnsupported
 from .dims import Dims
 from .dtypes import literal, value_type
 from .form import Form, Space, TileBody
 from .index import index_text
 from .ops import TAKES_LITERALS, cast, expression
 from .source import SourceWriter
-from .unsupported import TritonUnsupported
 from .values import Namer, Value
 
 
 class Scope:
-    """Where lines go, and what is known there. A scope inside a loop knows what its parent knows."""
+    """Where lines go, and which values are available there. A scope inside a loop sees its parent's values."""
 
     def __init__(self, writer: SourceWriter, parent: Scope | None = None) -> None:
         self.writer = writer
@@ -33,13 +33,13 @@ class Scope:
         self.texts: dict[str, Value] = {}
 
     def known_text(self, text: str) -> Value | None:
-        """The value that was computed by this very text, here or around."""
+        """The value that was computed by the same text, here or in an enclosing scope."""
         found = self.texts.get(text)
         return found if found is not None or self.parent is None else self.parent.known_text(text)
 
 
 class Emitter:
-    """Values, loads and stores of one kernel. Reductions and loops are the business of kernel.py."""
+    """Values, loads and stores of one kernel. kernel.py writes reductions and loops."""
 
     def __init__(self, form: Form, dims: Dims, namer: Namer, bounds: tuple[str, ...], stored: frozenset[str]) -> None:
         self.form = form
@@ -64,7 +64,7 @@ class Emitter:
         self, scope: Scope, wanted: str, text: str, dtype: torch.dtype, dims: Iterable[str],
         origins: tuple[Ref, ...] = (), note: str = "",
     ) -> Value:
-        """A variable with the value of `text`; the one that has it already, if any."""
+        """A variable with the value of `text`; an existing one, if any."""
         known = scope.known_text(text)
         if known is not None:
             return known
@@ -184,7 +184,7 @@ class Emitter:
         return self.assign(scope, s.buffer, text, s.dtype, dims, origins_of(body, s))
 
     def _forwarded(self, body: TileBody, s: Statement) -> Value | None:
-        """The register that holds what this kernel stored where `s` loads, if there is one."""
+        """The register that holds what this kernel stored at the address that `s` loads, if there is one."""
         level = body.space if s.name in body.inner else None
         for index, space, writer, stored in reversed(self._written.get(s.buffer, ())):
             if space != level or index != s.index:
@@ -203,7 +203,7 @@ class Emitter:
         return self.assign(scope, s.buffer, text, s.dtype, value.dims | mask.dims, origins_of(body, s))
 
     def store(self, body: TileBody, s: Statement) -> None:
-        """Remember what is stored; write it to memory if the buffer lives there."""
+        """Remember what is stored; write it to memory unless the buffer is internal."""
         value = self.value(body, s.args[0])
         level = body.space if s.name in body.inner else None
         if s.mode != "add" and s.index is not None:

@@ -1,9 +1,9 @@
-"""A `Foreach` as one Triton kernel over tables in the GPU's memory: one text, however many members and sizes.
+"""A `Foreach` as one Triton kernel over tables in GPU memory: one text, however many members and sizes.
 
-`programs` says for each program which member it works on and which block of it; `rows` holds for each member the
-addresses of its buffers, then its sizes. A launch hands over two pointers, not some for each member, so the number of
-arguments has no bound; the rows travel to the GPU again only where an address changed. (Persistent grouped matrix
-products find their operands in this way: Triton's tutorial 08.)
+`programs` maps each program to its member and block; `rows` holds for each member the addresses of its buffers, then
+its sizes. A launch passes two pointers, not some for each member, so the number of arguments is unbounded; the rows are
+copied to the GPU again only when an address changed. (Persistent grouped matrix products find their operands in this
+way: Triton's tutorial 08.)
 """
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .source import WIDE_FROM, Launch, SourceWriter, Table, TritonSource, assemb
 from .tiling import Tile
 
 BLOCK, WARPS = 1024, 4
-ALIGNMENT = 16  # bytes: what starts at a multiple is loaded so many at a time
+ALIGNMENT = 16  # bytes: aligned buffers are loaded so many at a time
 
 
 def generate_foreach(foreach: Foreach, buffers: Mapping[str, Buffer]) -> TritonSource:
@@ -51,7 +51,7 @@ def generate_foreach(foreach: Foreach, buffers: Mapping[str, Buffer]) -> TritonS
 
 
 def _head(foreach: Foreach, buffers: Mapping[str, Buffer], writer: KernelWriter) -> list[CodeLine]:
-    """Up to where the names of the template's buffers and sizes stand for those of the program's member."""
+    """The head of the kernel, which binds the template's buffers and sizes to those of the program's member."""
     template, lines = foreach.template, SourceWriter(1)
     origins = tuple(ref("loop_ir", b.name, b.name) for b in foreach.bodies)
     constants = "".join(f", {name}: tl.constexpr" for name in _constants(writer.form))
@@ -76,7 +76,7 @@ def _constants(form: Form) -> dict[str, int]:
 
 
 def unaligned(launch: Launch) -> Launch:
-    """The same for addresses that may be anywhere."""
+    """The same for unaligned addresses."""
     return replace(launch, constants={**launch.constants, "ALIGNED": 1})
 
 

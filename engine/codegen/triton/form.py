@@ -1,9 +1,9 @@
-"""A scheduled group brought into the form that tiles want: few axes, inner loops with shared names, known levels.
+"""Normalizes a scheduled group for tiling: few axes, inner loops with shared names, and the level of each statement.
 
-`Group` says which loops are nested in which; a Triton kernel works on tiles. Between the two: adjacent axes that every
-index expression uses together become one axis; bodies with equal inner loops get equal symbols for them (a *space*), so
-that equal loads are equal text; and each statement is placed: at the level of the outer axes, inside the inner loops,
-or after a reduction over them.
+`Group` says which loops are nested in which; a Triton kernel works on tiles. In between: adjacent axes that every index
+expression uses together are collapsed; bodies with equal inner loops get equal symbols for them (a *space*), so that
+equal loads have equal text; and each statement is placed: at the level of the outer axes, inside the inner loops, or
+after a reduction over them.
 """
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class TileBody:
     `inner` are the statements that run inside the inner loops, `after` those that need a reduction's result.
     """
 
-    key: int  # its place in the group: several bodies may write, and be named after, one buffer
+    key: int  # its position in the group: several bodies may write, and be named after, one buffer
     name: str
     space: Space | None
     statements: tuple[Statement, ...]
@@ -84,7 +84,7 @@ class TileBody:
 
 @dataclass(frozen=True)
 class Form:
-    """One kernel to be: outer axes, spaces, bodies in order."""
+    """A kernel before tiling: outer axes, spaces, bodies in order."""
 
     name: str
     axes: tuple[Axis, ...]
@@ -103,12 +103,12 @@ class Form:
 
     @cached_property
     def scratch(self) -> frozenset[str]:
-        """Internal buffers that some body reads elsewhere than where they were written."""
+        """Internal buffers that some body reads at other indices than they were written."""
         return frozenset(buffer for _, buffer in self.misaligned) & self.internal
 
     @cached_property
     def misaligned(self) -> tuple[tuple[TileBody, str], ...]:
-        """(reader, buffer): loads of this kernel's own results that no register holds at that point."""
+        """(reader, buffer): loads of this kernel's own results that are no longer in a register."""
         written: dict[str, list[tuple[sympy.Expr, Space | None]]] = {}
         found: list[tuple[TileBody, str]] = []
         for body in self.bodies:

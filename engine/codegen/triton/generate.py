@@ -8,27 +8,27 @@ import sympy
 
 from ....artifacts.context import CompileContext
 from ...ir.ir import Axis, Buffer, Foreach, Group, KernelSignature, LoopBody
+from ...unsupported import TritonUnsupported
 from .foreach import generate_foreach
 from .form import Form, form_of
 from .kernel import KernelWriter
 from .source import WIDE_FROM, Launch, TritonSource, Workspace, assemble
 from .split import split_kernels
 from .tiling import can_split, choose, hint, why_idle
-from .unsupported import TritonUnsupported
 
 
 def generate(group: Group, buffers: Mapping[str, Buffer], context: CompileContext) -> TritonSource:
     """The Triton form of `group`; `buffers` are the program's.
 
     Mostly one kernel. Several, run one after the other, where one launch cannot keep the order that the bodies need
-    (a decision, `launches`), or where programs share rows. Raises TritonUnsupported with the reason.
+    (a decision, `kernel-launches`), or where programs share rows. Raises TritonUnsupported with the reason.
     """
     if isinstance(group, Foreach):
         return generate_foreach(group, buffers)
     symbols, bounds = _symbols(group, buffers), _bounds(group)
     groups, why = _parts(group, buffers)
     if len(groups) > 1 or why:
-        context.decide("launches", group.kernel, [str(len(groups))], str(len(groups)), why)
+        context.decide("kernel-launches", group.kernel, [str(len(groups))], str(len(groups)), why)
     launches: list[Launch] = []
     workspaces: list[Workspace] = []
     extents: list[sympy.Expr] = []
@@ -86,7 +86,7 @@ def _parts(group: Group, buffers: Mapping[str, Buffer]) -> tuple[list[Group], st
 
 
 def _sharing(group: Group, buffers: Mapping[str, Buffer]) -> list[Group]:
-    """Bodies together where programs can share their rows, the others alone; each as early as the order allows."""
+    """Bodies together where programs can share their rows, the others alone; each as early as dependences allow."""
     runs: list[tuple[LoopBody, ...]] = []
     for body in group.bodies:
         for place in range(_earliest(runs, body), len(runs)):
@@ -108,7 +108,8 @@ def _earliest(runs: Sequence[Sequence[LoopBody]], body: LoopBody) -> int:
 
 
 def _part(name: str, group: Group, bodies: tuple[LoopBody, ...]) -> Group:
-    """A group of some of the bodies. One alone brings all of its axes outside; what others touch is written."""
+    """A group of some of the bodies. A single body has all of its axes outside; buffers that others touch are
+    stored."""
     if len(bodies) == 1:
         (body,) = bodies if bodies[0].reduction_axes else (_by_memory(bodies[0]),)
         return Group(name, body.axes, (body,), frozenset(), group.device)
@@ -117,7 +118,7 @@ def _part(name: str, group: Group, bodies: tuple[LoopBody, ...]) -> Group:
 
 
 def _by_memory(body: LoopBody) -> LoopBody:
-    """The body with its loops in the order of what it stores, neighbours in memory innermost."""
+    """The body with its loops in the memory order of what it stores, the contiguous one innermost."""
     stores = [s.index for s in body.statements if s.op == "store" and s.index is not None and not s.mode]
 
     def step(axis: Axis) -> int:
@@ -131,7 +132,7 @@ def _why_apart(group: Group, buffers: Mapping[str, Buffer]) -> str:
     """Why the bodies of `group` cannot, or should not, share one launch; "" when they can."""
     outer = len(group.axes)
     if any(len(b.axes) > outer and b.reduction_axes for b in group.bodies):
-        return "a body reduces inside loops of its own, which a two-dimensional tile has no place for"
+        return "a body reduces inside inner loops of its own, which does not fit a two-dimensional tile"
     added = {s.buffer for b in group.bodies for s in b.statements if s.op == "store" and s.mode == "add"}
     if any(added & {*b.reads, *b.writes} for b in group.bodies) and len(group.bodies) > 1 and added:
         touching = [b for b in group.bodies if added & {*b.reads, *b.writes}]

@@ -5,11 +5,11 @@ from collections.abc import Callable
 
 import sympy
 
-from .unsupported import TritonUnsupported
+from ...unsupported import TritonUnsupported
 
 _PYTHON_MOD = "(({0} % {1} + {1}) % {1})"
 
-# Both languages agree on these for the operands that they are asked for: `//` and `%` are of non-negative integers, as
+# Both languages agree on these for the operands that occur: `//` and `%` are of non-negative integers, as
 # Triton's round towards zero, like C's; PythonMod has the sign of the divisor, FloorDownDiv is a FloorDiv of any sign.
 _FUNCTIONS: dict[str, Callable[[list[str]], str]] = {
     "FloorDiv": lambda a: f"({a[0]} // {a[1]})",

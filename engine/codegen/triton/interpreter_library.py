@@ -1,4 +1,4 @@
-"""What Triton's interpreter lacks when it is entered by hand: libdevice, and the jitted part of `tl`."""
+"""What Triton's interpreter lacks when it is entered directly: libdevice, and the jitted part of `tl`."""
 from __future__ import annotations
 
 from types import FunctionType, SimpleNamespace

@@ -22,7 +22,7 @@ from .values import Namer, Value
 
 @dataclass
 class Accumulators:
-    """A reduction under way: the variables that hold it."""
+    """A reduction in progress: its accumulator variables."""
 
     body: TileBody
     statement: Statement
@@ -50,7 +50,7 @@ class KernelWriter:
 
     @property
     def writer(self) -> SourceWriter:
-        """Where lines of the outer level go."""
+        """The writer of the outer level."""
         return self.emitter.outer.writer
 
     # ---- header -----------------------------------------------------------------------------------------------------
@@ -109,7 +109,7 @@ class KernelWriter:
                 self.after(bodies)
 
     def comment(self, body: TileBody) -> None:
-        """Say which body comes, in the words of the loop IR."""
+        """A comment that names the next body, as in the loop IR."""
         axes = ", ".join(f"{a.symbol}: {a.extent}" for a in body.source.axes)
         reduced = ", ".join(f"{a.symbol}: {a.extent}" for a in body.source.reduction_axes)
         text = f"# {body.name}[{axes}]" + (f" reduce [{reduced}]" if reduced else "")
@@ -198,7 +198,7 @@ class KernelWriter:
         self._finish(body, s, kind, operands)
 
     def _two_pass(self, body: TileBody, s: Statement) -> None:
-        """Mean and squared deviations of a row in registers: exact in two passes, and cheaper than Welford's way."""
+        """Mean and squared deviations of a row in registers: two passes are exact, and cheaper than Welford's."""
         space, scope, origins = self._space(body), self.emitter.outer, origins_of(body, s)
         kind = self.kind(body, s)
         base = body.wanted_name(s)
@@ -251,7 +251,7 @@ class KernelWriter:
         base = body.wanted_name(s)
         values = self.combined(body, s, kind, operands)
         if s.mode in ("argmax", "argmin"):
-            values = values[-1:]  # the position; the value only decided it
+            values = values[-1:]  # the index; the value only selected it
         results = []
         for v in values:
             text = cast(v.text, v.dtype, s.dtype)
@@ -290,7 +290,7 @@ class KernelWriter:
 
     # ---- the whole --------------------------------------------------------------------------------------------------
     def launch(self, symbols: tuple[sympy.Symbol, ...]) -> Launch:
-        """The kernel's lines and all that a launch needs."""
+        """The kernel's lines and everything that a launch needs."""
         pointers = tuple(self.emitter.used) + tuple(self.workspace_types)
         types = tuple(pointer_type(self.form.buffers[b].dtype) for b in self.emitter.used)
         types += tuple(self.workspace_types.values())
@@ -307,9 +307,9 @@ class KernelWriter:
 
 
 def phases(form: Form) -> list[tuple[Space | None, list[TileBody]]]:
-    """Bodies by the loop they run in: neighbours with one space share it, unless one waits for another's result."""
+    """Bodies by the loop they run in: neighbours with one space share it, unless one depends on another's result."""
     found: list[tuple[Space | None, list[TileBody]]] = []
-    waiting: set[str] = set()  # buffers that the present loop has ready only when it ends
+    waiting: set[str] = set()  # buffers that are complete only when the current loop ends
     misaligned = {(body.key, buffer) for body, buffer in form.misaligned}
     for body in form.bodies:
         reads = {s.buffer for s in body.statements if s.op == "load"}

@@ -27,8 +27,8 @@ from .source import WIDE_FROM, Launch, Table, TritonSource, function_of
 from .tables import Tables
 
 _ALIGNED = 15  # pointers whose low four bits are zero may be loaded 16 bytes at a time
-_APART = 256  # bytes between the beginnings of workspaces, at least
-_MOST_ARGUMENTS = 100  # that torch's launcher takes for sure
+_APART = 256  # bytes between the starts of workspaces, at least
+_MOST_ARGUMENTS = 100  # that torch's launcher certainly accepts
 _static = getattr(torch._C, "_StaticCudaLauncher", None)  # since torch 2.7, where it was built with CUDA
 
 Variant = Callable[[int, int, int, tuple[Any, ...]], None]  # (programs, programs, stream, arguments)
@@ -46,7 +46,7 @@ class TritonKernel:
         self._launchers = [_CudaLauncher(k, source, device) for k in source.launches] if device.type == "cuda" else []
 
     def begin(self) -> None:
-        """Start to compile what a usual call needs: pointers aligned, positions of 32 bits."""
+        """Start to compile what a usual call needs: aligned pointers, 32-bit indices."""
         for launcher in self._launchers:
             launcher.begin()
 
@@ -60,7 +60,7 @@ class TritonKernel:
         return self.runner()(*arguments)
 
     def runner(self) -> Callable[..., int]:
-        """What a call runs, with the kernels loaded: for who calls often."""
+        """The launch of a call, with its kernels loaded: for frequent callers."""
         if self._run is None:
             if self.source.table is not None:
                 self._run = self._table_runner(self.source.table)
@@ -109,7 +109,7 @@ class TritonKernel:
         return run if self.signature.symbols else self._static_runner(plans, index, run)
 
     def _table_runner(self, table: Table) -> Callable[..., int]:
-        """For a kernel that finds its buffers in a table."""
+        """For a kernel that reads its buffers from a table."""
         launch = self._table_launch()
         dtypes = [(k, self._buffers[n]) for k, n in enumerate(self.signature.buffers)]
         tables = Tables(table, [(k, b.dtype.itemsize) for k, b in dtypes if b.device.type != self.device.type],
@@ -152,7 +152,7 @@ class TritonKernel:
     def _static_runner(
         self, plans: Sequence[tuple[_CudaLauncher, list[int]]], index: int, general: Callable[..., int]
     ) -> Callable[..., int]:
-        """The common case, kernels of fixed sizes on well-aligned addresses, with nothing left to decide.
+        """The common case, kernels of fixed sizes on well-aligned addresses, without run-time checks.
 
         Arguments are all addresses, or all tensors.
         """
@@ -218,7 +218,7 @@ class TritonKernel:
 
 
 class _CudaLauncher:
-    """One kernel on one device: a compiled variant for each (alignment, width) that has come up."""
+    """One kernel on one device: a compiled variant for each (alignment, width) seen so far."""
 
     def __init__(self, launch: Launch, source: TritonSource, device: torch.device) -> None:
         self.launch = launch
@@ -237,7 +237,7 @@ class _CudaLauncher:
         self.variant(aligned, wide)(grid[0], grid[1] if len(grid) > 1 else 1, stream, (*pointers, *symbols))
 
     def begin(self) -> None:
-        """Start to compile the variant for aligned pointers and narrow positions."""
+        """Start to compile the variant for aligned pointers and narrow indices."""
         if self._static:
             self._build((True,) * len(self.launch.pointers), False)
 

@@ -1,7 +1,6 @@
 """Generated source as functions: Triton's own JIT functions for a GPU, interpreted ones for CPU tensors.
 
-The interpreter is entered through its class, so neither TRITON_INTERPRET nor the `triton.jit` that the program uses
-changes.
+The interpreter is entered through its class, so neither TRITON_INTERPRET nor the user's `triton.jit` changes.
 """
 from __future__ import annotations
 

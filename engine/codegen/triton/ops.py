@@ -1,8 +1,8 @@
 """The pointwise operators of the loop IR as Triton expressions: one table, one entry for each operator.
 
 An entry takes the texts of the operands and their dtype (that of the first operand; of a `where`, of its values) and
-returns an expression. Eager's values decide between Triton's spellings: `tl.exp`, `/` and `tl.sqrt` are faster and
-less exact than what torch's CUDA kernels call, so float32 goes through libdevice, `tl.div_rn` and `tl.sqrt_rn`.
+returns an expression. Where Triton has several spellings, eager's values decide: `tl.exp`, `/` and `tl.sqrt` are faster
+and less exact than what torch's CUDA kernels call, so float32 uses libdevice, `tl.div_rn` and `tl.sqrt_rn`.
 """
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 import torch
 
+from ...unsupported import TritonUnsupported
 from .dtypes import value_type
-from .unsupported import TritonUnsupported
 
 Printer = Callable[[list[str], torch.dtype], str]
 

@@ -1,7 +1,7 @@
-"""Functions that generated kernels call, as source: each kernel carries the ones it uses and stands alone.
+"""Helper functions that generated kernels call, as source: each kernel carries the ones it uses and is self-contained.
 
-They are Triton, not Python: text, because one process may run them compiled and interpreted, and because a recorded
-kernel should be readable, and run, without this package.
+They are text, since one process may run them both compiled and interpreted, and since a recorded kernel should be
+readable, and runnable, without this package.
 """
 from __future__ import annotations
 

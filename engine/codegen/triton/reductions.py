@@ -1,7 +1,8 @@
-"""Reductions over a tile: how each begins, takes in a tile of values, and ends. One table, one entry for each.
+"""Reductions over a tile: initial values, how a tile of values is accumulated, and the final combine. One table, one
+entry for each.
 
 Every reduction keeps a tuple of accumulators with the shape of a whole tile, so that a loop over tiles is elementwise
-and threads exchange values once, at its end.
+and threads exchange values only once, at its end.
 """
 from __future__ import annotations
 
@@ -10,17 +11,17 @@ from dataclasses import dataclass
 
 import torch
 
+from ...unsupported import TritonUnsupported
 from .dtypes import highest, literal, lowest
-from .unsupported import TritonUnsupported
 
 
 @dataclass(frozen=True)
 class Reduction:
-    """`parts` are accumulators: (suffix of the name, dtype, initial value). The rest are printers.
+    """`parts` are accumulators: (suffix of the name, dtype, initial value). The other fields print code.
 
     `take(accumulators, value, position)` gives the new accumulators; `finish(accumulators, axis)` the results, which
     are then converted to the dtype of the statement.
-    `identity` replaces lanes that do not exist. All values have dtype `dtype` when they are taken in.
+    `identity` replaces lanes that are out of range. All values have dtype `dtype` when they are taken in.
     """
 
     parts: tuple[tuple[str, torch.dtype, bool | int | float], ...]

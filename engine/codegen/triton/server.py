@@ -1,8 +1,8 @@
-"""Compiles Triton kernels in a process of its own: run as a script, it imports neither torch nor the rest of ptdebug.
+"""Compiles Triton kernels in a separate process: run as a script, it imports neither torch nor the rest of ptdebug.
 
-Jobs come on standard input, one JSON object a line; answers go to standard output, one a line. Each job is compiled in
-a child that is forked when Triton is loaded: as many at once as there are processors, none waits for another's
-interpreter lock, and a compiler that crashes takes one kernel along and not the program.
+Jobs arrive on standard input, one JSON object a line; answers go to standard output, one a line. Each job is compiled
+in a child that is forked once Triton is loaded: as many at once as there are processors, without sharing a GIL, and a
+compiler that crashes loses one kernel and not the user's process.
 """
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def compile_job(job: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class _Server:
-    """Reads jobs, forks, and tells of children that died without an answer."""
+    """Reads jobs, forks, and reports children that died without an answer."""
 
     def __init__(self, most: int) -> None:
         self.most = most
@@ -119,7 +119,7 @@ def _answer(answer: Mapping[str, Any]) -> None:
 
 def main() -> None:
     """Load what all children need, then serve."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the program's affair; this ends when its input does
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the main process; this one ends when its input does
     import triton
     import triton.compiler
     import triton.runtime.cache
@@ -127,7 +127,7 @@ def main() -> None:
     from triton.compiler.compiler import make_backend
 
     # A part of the key of Triton's own cache: a digest of all its files, which takes two seconds. What is compiled here
-    # is kept under keys of ours, and the version of Triton is in them.
+    # is kept under ptdebug's keys, which contain the version of Triton.
     triton.runtime.cache.triton_key = lambda: f"ptdebug {triton.__version__}"
     make_backend(GPUTarget("cuda", 90, 32))
     _Server(int(sys.argv[1])).serve()
@@ -135,5 +135,5 @@ def main() -> None:
 
 if __name__ == "__main__":
     _ANSWERS = os.dup(1)
-    os.dup2(2, 1)  # what the compiler prints is no answer
+    os.dup2(2, 1)  # what the compiler prints is not an answer
     main()

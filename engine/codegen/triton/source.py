@@ -1,4 +1,4 @@
-"""What generation leaves behind: the text with its origins, and how to launch it."""
+"""The result of code generation: the text with provenance, and how to launch it."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +12,7 @@ from ...ir.ir import KernelSignature
 from .index import index_text
 from .prelude import HEADER, helpers_used
 
-# Extents and positions count as wide from here: int32 no longer holds them.
+# From here extents and indices need int64.
 WIDE_FROM = 1 << 31
 
 

@@ -1,7 +1,7 @@
-"""Reductions whose rows several programs share: two kernels and a workspace between them, no atomics.
+"""Split reductions: several programs share a row, with two kernels and a workspace between them, no atomics.
 
-The first kernel runs the loop over a part of each row and leaves the accumulators, the second reduces those and runs
-what needed the results. The order of the additions depends on sizes alone, so results are the same in every run.
+The first kernel reduces a part of each row and stores its accumulators, the second combines those and runs what depends
+on the results. The order of the additions depends on sizes alone, so results are deterministic.
 """
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def _combine(writer: KernelWriter, acc: Accumulators, number: int) -> None:
 
 
 def _place(writer: KernelWriter, part: str) -> str:
-    """Where in a workspace the rows of this tile keep what program `part` found: neighbouring rows side by side."""
+    """The offsets in a workspace of the partial results of program `part` for the rows of this tile, contiguous."""
     if not writer.dims.outer:
         return part
     rows = index_text(writer.form.numel)

@@ -1,17 +1,17 @@
-"""Which tile a kernel works on, how many warps work on it, and how many programs there are.
+"""Which tile a kernel works on, with how many warps and programs.
 
 There are four shapes of kernel:
 
 - `pointwise`: a tile of the outer axes, in one or two dimensions (two where loads and stores are contiguous along
   different axes);
-- `parallel`: no reduction, but bodies with different inner loops (the pieces of a concatenation): the tile's second
+- `parallel`: no reduction, but bodies with different inner loops (the inputs of a concatenation): the tile's second
   dimension runs over the inner loops, in as many programs as the longest needs;
 - `persistent`: rows with reductions whose inner loops fit one tile: each value is loaded once and stays in registers;
-- `looped`: rows with reductions too long for that: one loop for each reduction that others wait for. With `splits`,
-  several programs share a row, and a second kernel combines what they found.
+- `looped`: rows with reductions too long for that: one loop for each reduction that others depend on. With `splits`,
+  several programs share a row, and a second kernel combines their partial results.
 
-The scores estimate, between 0 and 1, how well the machine is used: lanes with work, programs for the processors,
-elements for each thread. They are a first guess that measurements may replace; the choice is a decision (`tile`).
+The scores estimate utilization between 0 and 1: active lanes, programs for the multiprocessors, elements for each
+thread. They are a heuristic that measurements may replace; the choice is a decision (`tile`).
 """
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from ....artifacts.records import Option
 from .form import Form
 
 PROCESSORS = 132  # streaming multiprocessors of an H100 or H200
-UNKNOWN_SIZE = 1024  # what a size that varies is taken for
+UNKNOWN_SIZE = 1024  # assumed for a dynamic size
 PERSISTENT_LIMIT = 16384  # elements of a row in registers
 SPLIT_FROM = 16384  # a row this long may be shared by several programs
 SECTOR = 32  # neighbouring elements that one access of a column tile should cover: 64 bytes of 2, 128 of 4
@@ -57,7 +57,7 @@ def choose(form: Form, context: CompileContext) -> Tile:
     """Ask `context.decide` for one of a few tiles; the one with the best score is the default."""
     tiles = _candidates(form)
     scores = [_score(form, t) for t in tiles]
-    options = [Option(t.name, round(s, 3), why) for t, (s, why) in zip(tiles, scores)]
+    options = [Option(t.name, round(s, 3), why, better="higher") for t, (s, why) in zip(tiles, scores)]
     best = max(range(len(tiles)), key=lambda k: scores[k][0])
     why = f"best estimate of {len(tiles)}: {scores[best][1]}"
     chosen = context.decide("tile", form.name, options, tiles[best].name, why)
@@ -82,11 +82,11 @@ def can_split(form: Form) -> bool:
 
 
 def why_idle(form: Form) -> str:
-    """Why a program for each row would leave most of the GPU idle; "" when it would not."""
+    """Why one program for each row would leave most of the GPU idle; "" when it would not."""
     rows, longest = hint(form.numel), max((hint(s.numel) for s in form.spaces), default=0)
     if not form.reduces or rows >= 2 * PROCESSORS or longest < SPLIT_FROM:
         return ""
-    return f"{rows} rows of {longest} would leave most of the GPU waiting for memory; apart, each kernel uses all of it"
+    return f"{rows} rows of {longest} would leave most of the GPU idle; separate kernels use all of it"
 
 
 def power_of_two(n: int) -> int:

@@ -1,13 +1,14 @@
-"""Which library call computes a matrix product, a convolution or attention, and in which memory layout.
+"""Which extern kernel computes a matrix product, a convolution or attention, and in which memory layout.
 
-The last rewrites of an ATen graph, and the only ones that look at the machine: each choice is a decision of kind
-"library" whose options carry a cost in microseconds. Walk: `benchmarking.py` runs a call once on this machine and keeps
-what it cost on disk; `bmm_to_mm.py` joins products with one matrix; `addmm_unfusing.py` takes the bias out of products
-whose consumers are loops; `small_matmul.py` multiplies small matrices in loops; `convolution.py` knows the ways of
-computing one convolution; `conv_layouts.py` chooses among them for a whole graph, as a layout is shared by neighbours;
-`weight_prepacking.py` packs frozen weights of convolutions; `weight_gradients.py` takes the gradients of depthwise
-convolutions apart; `attention.py` takes our own kernel where it is faster than the library's; `matmul.py` does so for a
-matrix product, among the libraries and our own; `pad_mm.py` lays out its matrices, also in a joint graph.
+The last rewrites of an ATen graph, and the only ones that benchmark: each choice is a decision, and the times measured
+on this machine (`../../toolchain/benchmarking.py`, kept on disk) are the scores of its options. In the order in which
+they run: `bmm_to_mm.py` folds a batched product with one shared matrix into an `mm`; `convolution.py` has the
+implementations of one convolution, and `conv_layouts.py` assigns them for the whole graph, since neighbours share a
+memory format; `weight_prepacking.py` packs frozen weights of convolutions for oneDNN; `weight_gradients.py` splits the
+backward of depthwise convolutions; `addmm_unfusing.py` moves the bias of an `addmm` into the loops that read it;
+`small_matmul.py` multiplies small matrices in generated loops; `matmul.py` and `attention.py` choose between the
+libraries' kernels and ptdebug's; `pad_mm.py` pads rows for tensor cores, also in a joint graph before it is
+partitioned.
 """
 from __future__ import annotations
 
@@ -29,15 +30,17 @@ from .weight_prepacking import pack_convolutions
 
 __all__ = ["choose", "lay_out"]
 
+NAME = "extern-kernels"  # of the pass
+
 
 def lay_out(aten: AtenGraph, context: CompileContext) -> None:
-    """What must be known before a joint graph is cut, as both halves see it: the layout of matrices and images."""
+    """Layouts of matrices and images, chosen before a joint graph is partitioned, since both halves see them."""
     start = time.perf_counter()
     _record(aten, context, (*pad_rows(aten, context), *turn_images(aten, context)), start)
 
 
 def choose(aten: AtenGraph, context: CompileContext) -> None:
-    """Rewrite `aten` in place for the library calls that are cheapest here; recorded as a pass if it changed."""
+    """Rewrite `aten` in place for the fastest extern kernels here; recorded as a pass if it changed."""
     start = time.perf_counter()
     matches = (*join_batches(aten, context), *choose_layouts(aten, context), *pack_convolutions(aten, context),
                *part_gradients(aten, context), *split_bias(aten, context), *multiply_in_loops(aten, context),
@@ -48,5 +51,5 @@ def choose(aten: AtenGraph, context: CompileContext) -> None:
 def _record(aten: AtenGraph, context: CompileContext, matches: tuple[RuleMatch, ...], start: float) -> None:
     if matches:
         seconds = time.perf_counter() - start
-        describe = lambda: Pass("library", graph_record(aten.module.graph, "library", "capture"), matches, seconds)
-        context.record("passes", describe, "library")
+        record = lambda: Pass(NAME, graph_record(aten.module.graph, NAME, "capture"), matches, seconds)
+        context.record("passes", record, NAME)

@@ -1,7 +1,7 @@
-"""Products with a bias: the library adds it in a pass of its own before the product, a loop kernel for nothing.
+"""Unfuses `addmm` into a product and a bias that the consumers' loops add.
 
 `addmm` first fills its result with the bias and then accumulates into it, 5 to 10 % of a float32 product of the sizes
-that models have. Where everything that reads the result is loops anyway, the bias is added there.
+that models have. Where all readers of the result are generated loops, they add the bias for nothing.
 """
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ...lowering.realization import leaving
 
 aten = torch.ops.aten
 
-# bfloat16 and float16 stay: the library rounds once, product and sum apart would round twice
+# not bfloat16 and float16: the library rounds once, separate product and sum would round twice
 EXACT_ENOUGH = (torch.float32, torch.float64)
 
 
@@ -28,9 +28,9 @@ def split_bias(graph: AtenGraph, context: CompileContext) -> list[RuleMatch]:
     for node in found:
         if node.name in stays:
             continue
-        why = "only loops read the product: they add the bias, instead of a pass over the result before it"
+        why = "only generated loops read the product: they add the bias, which saves a pass over the result"
         options = (Option("mm"), Option("addmm"))
-        if context.decide("library", node.name, options, "mm", why, origins=(f"forward#{node.name}",)) == "addmm":
+        if context.decide("unfuse-addmm", node.name, options, "mm", why, origins=(f"forward#{node.name}",)) == "addmm":
             continue
         bias, left, right = node.args
         with nodes.inserting_before(node):

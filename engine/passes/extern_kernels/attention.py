@@ -1,4 +1,5 @@
-"""Attention on a CPU: ATen's kernel, or our own (`../attention.py`), whichever is faster here for these sizes."""
+"""Attention on the CPU: ATen's kernel, or ptdebug's (`../../kernels/attention.py`), whichever is faster for these
+sizes."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -10,25 +11,25 @@ import torch
 import torch.fx
 
 from ....artifacts.context import CompileContext
-from ....artifacts.records import Option, RuleMatch
+from ....artifacts.records import RuleMatch
 from ...graphs.functional_graph import AtenGraph
 from ...kernels import attention
 from ...lowering.pointwise import keeps_rounding
-from ...toolchain.benchmarking import TOO_BUSY, Call, costs, verdict
+from ...toolchain.benchmarking import TOO_BUSY, Call, costs, timed_options, verdict
 
-LIBRARY, OWN = "aten", "own"
-WORTH = 0.9  # of the library's time, below which our own is taken
+LIBRARY, OWN = "aten", "ptdebug"
+WORTH = 0.9  # of the library's time, below which ptdebug's kernel is chosen
 Layout = tuple[tuple[int, ...], tuple[int, ...]]
 """Sizes and strides of a tensor."""
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
-LARGEST_HEAD = 256  # elements: what is packed of more would not stay in the second-level cache
+LARGEST_HEAD = 256  # elements: packed blocks of more would not stay in L2
 ENOUGH = 1 << 28  # multiplications: of more, a part of the batch is measured
 
 
 @dataclass(frozen=True)
 class Attention:
-    """The node of an attention: the layouts of query, key, value and mask, with numbers that vary as first seen, and
+    """The node of an attention: the layouts of query, key, value and mask, with dynamic numbers as first seen, and
     their dtype."""
 
     node: torch.fx.Node
@@ -50,7 +51,7 @@ class Attention:
 
 
 def choose_attention(graph: AtenGraph, context: CompileContext) -> list[RuleMatch]:
-    """Send each attention to the kernel that is faster here, decisions of kind "library"."""
+    """Choose the kernel of each attention, decisions of kind "sdpa"."""
     matches = []
     for node in list(graph.module.graph.nodes):
         found = _recognize(node)
@@ -60,12 +61,12 @@ def choose_attention(graph: AtenGraph, context: CompileContext) -> list[RuleMatc
         default = OWN if known and known[OWN] < WORTH * known[LIBRARY] else LIBRARY
         (queries, size), keys = found.layouts[0][0][2:], found.layouts[1][0][2]
         where = f"for {queries} queries of {size} and {keys} keys"
-        why = verdict(known, default, where, "a kernel of ours has to save 10 %") if known else TOO_BUSY
+        why = verdict(known, default, where, "ptdebug's kernel has to save 10 %") if known else TOO_BUSY
         if keeps_rounding(context, node, found.dtype):
-            default, why = LIBRARY, "it rounds the weights of the values, as eager does"
-        options = [Option(name, -seconds * 1e6) for name, seconds in known.items()] or [Option(LIBRARY), Option(OWN)]
+            default, why = LIBRARY, "it rounds the attention weights, as eager does"
+        options = timed_options(known, (LIBRARY, OWN))
         origins = (f"forward#{node.name}",)
-        if context.decide("library", f"attention-{node.name}", options, default, why, origins=origins) == OWN:
+        if context.decide("sdpa", node.name, options, default, why, origins=origins) == OWN:
             node.target = attention.OPERATOR
             matches.append(RuleMatch("attention", (node.name,), (node.name,), why))
     return matches
@@ -104,7 +105,7 @@ def _is_positive(scale: Any) -> bool:
 
 
 def _numbers(sizes: Any) -> tuple[int, ...] | None:
-    """Sizes or strides, those that vary as first seen; None where one is known by data only."""
+    """Sizes or strides, those that vary as first seen; None where one is data-dependent."""
     numbers = [size.node.hint if isinstance(size, torch.SymInt) else size for size in sizes]
     return None if any(n is None for n in numbers) else tuple(map(int, numbers))
 
@@ -118,7 +119,7 @@ def _fit(query: tuple[int, ...], key: tuple[int, ...], value: tuple[int, ...], m
 
 
 def _part(layouts: list[Layout]) -> tuple[Layout, ...]:
-    """The same with as much of the batch as is measured."""
+    """The same with the part of the batch that is measured."""
     (batch, heads, queries, size), keys = layouts[0][0], layouts[1][0][2]
     most = max(1, min(batch, ENOUGH // (heads * queries * keys * size)))
     cut = lambda shape: (min(shape[0], most), *shape[1:]) if len(shape) == 4 else shape

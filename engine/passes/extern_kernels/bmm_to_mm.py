@@ -1,8 +1,8 @@
-"""Batches of products with one matrix: `bmm` reads it anew for each of them, where one product of all rows is as good.
+"""Folds a batched product with one shared matrix into a single `mm`: `bmm` would read that matrix again for each batch.
 
-A linear layer over an input whose rows do not lie one after the other (`x.transpose(0, 1)`) is such a `bmm`: ATen's
-`matmul` would have to copy the input to see one matrix in it (`should_fold` in aten/src/ATen/native/LinearAlgebra.cpp),
-and expands the weight instead. Products of few rows take many times as long as the copy.
+A linear layer over a batch of rows that are not contiguous (`x.transpose(0, 1)`) is such a `bmm`: ATen's `matmul` would
+have to copy the input to see one matrix in it (`should_fold` in aten/src/ATen/native/LinearAlgebra.cpp), and expands
+the weight instead. With few rows that takes many times as long as the copy.
 """
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def join_batches(graph: AtenGraph, context: CompileContext) -> list[RuleMatch]:
     nodes = graph.module.graph
     matches = []
     for node in [n for n in nodes.nodes if n.target is aten.bmm.default and _is_worth(n)]:
-        why = "the second matrix is the same for the whole batch: one product of all rows reads it once"
+        why = "the second matrix is the same for the whole batch: a single mm reads it once"
         options = (Option("mm"), Option("bmm"))
-        if context.decide("library", node.name, options, "mm", why, origins=(f"forward#{node.name}",)) == "bmm":
+        if context.decide("bmm-to-mm", node.name, options, "mm", why, origins=(f"forward#{node.name}",)) == "bmm":
             continue
         made = _joined(nodes, node)
         matches.append(RuleMatch("one-matrix", (node.name,), tuple(n.name for n in made), why))
@@ -54,7 +54,7 @@ def _is_worth(node: torch.fx.Node) -> bool:
 
 
 def _lie_together(left: torch.Tensor) -> bool:
-    """Whether the matrices of a batch lie one after the other, so that their rows are one matrix."""
+    """Whether the matrices of a batch are contiguous, so that their rows are one matrix."""
     step, rows = left.stride(0), left.shape[1]
     return type(step) is type(rows) is type(left.stride(1)) is int and step == rows * left.stride(1)
 

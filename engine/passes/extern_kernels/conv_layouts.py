@@ -1,12 +1,12 @@
-"""Which convolutions run with their channels innermost, and what lies between them.
+"""Memory formats of convolutions (contiguous or channels-last), and of everything between them.
 
-A convolution's cost depends on the memory layout of its image, and a layout is shared: what one convolution leaves, a
-pointwise kernel reads, and the next one takes. So the layouts of a graph are chosen together: a convolution pays for a
-change of layout between itself and the convolution before it. The search starts from the better of the two uniform
-assignments and changes one convolution at a time while the sum falls.
+The cost of a convolution depends on the memory format of its image, and formats are shared: what one convolution
+writes, a pointwise kernel reads, and the next convolution receives. So formats are assigned for the whole graph: a
+convolution pays for a change of format between itself and the convolution before it. The search starts from the better
+of the two uniform assignments and flips one convolution at a time while the total falls.
 
-Nothing but memory changes: each node keeps its shape, and what the program gets to see is copied to the strides that it
-was promised. Operators whose meaning depends on strides (as_strided) keep a graph from being touched.
+Only memory changes: each node keeps its shape, and results are copied to the strides that the fake tensors had. Graphs
+with operators whose meaning depends on strides (as_strided) are left alone.
 """
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ import torch
 import torch.fx
 
 from ....artifacts.context import CompileContext
-from ....artifacts.records import Option, RuleMatch
+from ....artifacts.records import RuleMatch
 from ...graphs.functional_graph import AtenGraph
 from ...graphs.unbacked import unbacked_in
 from ...lowering.realization import kind_of
 from ...lowering.registry import COMPOSITE, GATHER, POINTWISE, RESHAPE, VIEW
-from ...toolchain.benchmarking import TOO_BUSY
+from ...toolchain.benchmarking import TOO_BUSY, timed_options
 from ..freezing.parameters import frozen_nodes
 from .convolution import CONTIGUOUS, LAST, PRODUCT, Convolution, as_product, recognize, widen
 
@@ -36,12 +36,12 @@ STRIDED = (aten.as_strided.default, aten.view.dtype, aten.view_as_real.default, 
 
 
 def choose_layouts(graph: AtenGraph, context: CompileContext) -> list[RuleMatch]:
-    """Give convolutions and what lies between them the layouts in which the graph is fastest here."""
+    """Give convolutions, and what is between them, the memory formats in which the graph is fastest here."""
     if any(n.target in STRIDED for n in graph.module.graph.nodes):
         return []
     _repeat_weights(graph.module.graph)
     matches = _widened(graph.module.graph)
-    nodes, promised = list(graph.module.graph.nodes), _promised(graph.module.graph)
+    nodes, original = list(graph.module.graph.nodes), _original_values(graph.module.graph)
     frozen = frozen_nodes(graph.module.graph)
     convolutions = [found for found in (recognize(node, frozen) for node in nodes) if found is not None]
     if not convolutions:
@@ -53,33 +53,33 @@ def choose_layouts(graph: AtenGraph, context: CompileContext) -> list[RuleMatch]
         return matches
     for found in convolutions:
         if ways[found.node] != CONTIGUOUS:
-            why = f"{ways[found.node]} is the fastest with its neighbours ({found.describe()})"
+            why = f"{ways[found.node]} is the fastest together with its neighbours ({found.describe()})"
             matches.append(RuleMatch("layout", (found.node.name,), (found.node.name,), why))
-    wanted, changed = _products(convolutions, ways, promised)
-    _propagate(graph.module.graph, wanted, changed, promised)
-    _keep_promises(graph.module.graph, promised)
+    wanted, changed = _products(convolutions, ways, original)
+    _propagate(graph.module.graph, wanted, changed, original)
+    _restore_layouts(graph.module.graph, original)
     return matches
 
 
 def turn_images(graph: AtenGraph, context: CompileContext) -> list[RuleMatch]:
-    """On a GPU, give 2-d convolutions in 16 bits images with their channels innermost, forward and backward.
+    """On a GPU, give 16-bit 2-d convolutions channels-last images, forward and backward.
 
-    Its kernels for them take no others: the library turns images before and after each call, as long as it computes.
+    The library has no other 16-bit kernels: it would convert images around each call, which takes as long as the call.
     """
     nodes = list(graph.module.graph.nodes)
     if any(n.target in STRIDED or unbacked_in(n.meta.get("val")) for n in nodes):  # these would be made a second time
         return []
-    promised = _promised(graph.module.graph)
-    why = f"the library's kernels for 16 bits on a GPU want {LAST}, and would turn images on each call"
+    original = _original_values(graph.module.graph)
+    why = f"the GPU library's 16-bit kernels need {LAST}, and would convert images on each call"
     wanted = {}
     for node in nodes:
         if node.target is aten.convolution.default and _is_turned_inside(node):
-            options, origins = (Option(LAST), Option(CONTIGUOUS)), (f"forward#{node.name}",)
-            wanted[node] = context.decide("library", node.name, options, LAST, why, origins=origins) == LAST
+            options, origins = (LAST, CONTIGUOUS), (f"forward#{node.name}",)
+            wanted[node] = context.decide("conv-layout", node.name, options, LAST, why, origins=origins) == LAST
     wanted = {node: last for node, last in wanted.items() if last}
     if wanted:
-        _propagate(graph.module.graph, wanted, set(), promised)
-        _keep_promises(graph.module.graph, promised)
+        _propagate(graph.module.graph, wanted, set(), original)
+        _restore_layouts(graph.module.graph, original)
     return [RuleMatch("layout", (node.name,), (node.name,), why) for node in wanted]
 
 
@@ -91,7 +91,7 @@ def _is_turned_inside(node: torch.fx.Node) -> bool:
 
 
 def _repeat_weights(graph: torch.fx.Graph) -> None:
-    """Copy weights that are one kernel for all channels (a blur's), as ATen does inside: dense, they have a layout."""
+    """Materialize expanded weights (a blur's), as ATen does internally: dense, they have a memory format."""
     for node in [n for n in graph.nodes if n.target is aten.convolution.default]:
         weight = node.args[1]
         value = weight.meta["val"]
@@ -108,7 +108,7 @@ def _widened(graph: torch.fx.Graph) -> list[RuleMatch]:
     for node in list(graph.nodes):
         wide = widen(node)
         if wide is not None:
-            why = "a convolution of rows is one of images of one row, whose layout can be chosen"
+            why = "a 1-d convolution is a 2-d one of height 1, whose memory format can be chosen"
             matches.append(RuleMatch("rows-as-images", (node.name,), (wide.name,), why))
             wide.meta["val"] = node.meta["val"]  # whose memory views of it have
             node.replace_all_uses_with(wide)
@@ -158,8 +158,7 @@ def _search(
     convolutions: Sequence[Convolution], costs: Mapping[torch.fx.Node, Mapping[str, float]],
     before: Mapping[torch.fx.Node, torch.fx.Node], leaving: Mapping[torch.fx.Node, int],
 ) -> dict[torch.fx.Node, bool]:
-    """For each convolution whether its channels are innermost, at the least sum found; for none where a cost is not
-    known."""
+    """For each convolution whether it is channels-last at the lowest total found; for none where a cost is unknown."""
     images = {c.node: 2 * 4 * torch.Size(c.image).numel() / TURNING for c in convolutions}
     after: dict[torch.fx.Node, list[torch.fx.Node]] = {}
     for node, earlier in before.items():
@@ -176,7 +175,7 @@ def _search(
         return node in before and chosen[before[node]]
 
     def around(chosen: Mapping[torch.fx.Node, bool], node: torch.fx.Node, last: bool) -> float:
-        """The cost of one convolution and of the changes of layout next to it."""
+        """The cost of one convolution and of the format conversions next to it."""
         turned = images[node] if arriving(chosen, node) != last else 0.0
         turned += sum(images[later] for later in after.get(node, ()) if chosen[later] != last)
         return own(node, last) + turned
@@ -202,7 +201,7 @@ def _decided(
     convolutions: Sequence[Convolution], costs: Mapping[torch.fx.Node, Mapping[str, float]],
     last: Mapping[torch.fx.Node, bool], context: CompileContext,
 ) -> dict[torch.fx.Node, str]:
-    """The way of each convolution, asked as decisions of kind "library"."""
+    """The implementation of each convolution: decisions of kind "conv-layout"."""
     ways = {}
     for found in convolutions:
         node, known = found.node, costs[found.node]
@@ -210,19 +209,19 @@ def _decided(
         if last[node]:
             default = min((w for w in known if w != CONTIGUOUS), key=known.__getitem__)
         each = ", ".join(f"{w} {s * 1e6:.0f} us" for w, s in known.items())
-        why = f"the least sum over the graph (a change has to save 3 %) of {each}"
-        why = why + " and of changes of layout between convolutions" if known else TOO_BUSY
-        options = [Option(w, -s * 1e6) for w, s in known.items()] or [Option(w) for w in found.ways]
-        ways[node] = context.decide("library", node.name, options, default, why, origins=(f"forward#{node.name}",))
+        why = f"lowest total over the graph (a change has to save 3 %); here {each}"
+        why = why + ", plus conversions of memory format between convolutions" if known else TOO_BUSY
+        options = timed_options(known, found.ways)
+        ways[node] = context.decide("conv-layout", node.name, options, default, why, origins=(f"forward#{node.name}",))
     return ways
 
 
 # ---- the rewrite -----------------------------------------------------------------------------------------------------
 def _products(
-    convolutions: Sequence[Convolution], ways: Mapping[torch.fx.Node, str], promised: dict[torch.fx.Node, torch.Tensor]
+    convolutions: Sequence[Convolution], ways: Mapping[torch.fx.Node, str], original: dict[torch.fx.Node, torch.Tensor]
 ) -> tuple[dict[torch.fx.Node, bool], set[torch.fx.Node]]:
-    """Put products in the place of convolutions, and of what these promised; (which of those left want channels
-    innermost, products)."""
+    """Replace convolutions by matrix products, also in `original`; (which of those left are channels-last,
+    products)."""
     wanted: dict[torch.fx.Node, bool] = {}
     products: set[torch.fx.Node] = set()
     for found in convolutions:
@@ -232,7 +231,7 @@ def _products(
             continue
         result = as_product(found)
         products.add(result)
-        promised[result] = promised.pop(node)
+        original[result] = original.pop(node)
         node.replace_all_uses_with(result)
         node.graph.erase_node(node)
     return wanted, products
@@ -240,12 +239,12 @@ def _products(
 
 def _propagate(
     graph: torch.fx.Graph, wanted: Mapping[torch.fx.Node, bool], changed: set[torch.fx.Node],
-    promised: Mapping[torch.fx.Node, torch.Tensor],
+    original: Mapping[torch.fx.Node, torch.Tensor],
 ) -> None:
     """Turn images where convolutions want them turned, and let the nodes between follow the layout of their inputs.
 
-    `changed` are the nodes whose layout is not what it was. Random numbers are drawn in the order of memory: what they
-    are drawn for is copied to the strides that it was promised.
+    `changed` are the nodes whose layout is not what it was. Random numbers are drawn in memory order: tensors
+    that they fill are copied to the strides of their fakes.
     """
     for node in list(graph.nodes):
         if node.op != "call_function" or node.target is operator.getitem:
@@ -257,7 +256,7 @@ def _propagate(
             for source in affected:
                 with graph.inserting_before(node):
                     copy = _copied(source)
-                copy.meta.update(source.meta, val=promised[source])
+                copy.meta.update(source.meta, val=original[source])
                 node.replace_input_with(source, copy)
             continue
         kind = kind_of(node)
@@ -314,21 +313,21 @@ def _again(node: torch.fx.Node) -> Any:
         return node.meta["val"]
 
 
-def _promised(graph: torch.fx.Graph) -> dict[torch.fx.Node, torch.Tensor]:
-    """The tensors of a graph, in the layouts that the program was promised."""
+def _original_values(graph: torch.fx.Graph) -> dict[torch.fx.Node, torch.Tensor]:
+    """The tensors of a graph, in the layouts of their fakes."""
     values = [(node, node.meta.get("val")) for node in graph.nodes]
     return {node: value for node, value in values if isinstance(value, torch.Tensor)}
 
 
-def _keep_promises(graph: torch.fx.Graph, promised: Mapping[torch.fx.Node, torch.Tensor]) -> None:
-    """Copy results whose layout has changed to the strides that the program was promised: the memory that they are
+def _restore_layouts(graph: torch.fx.Graph, original: Mapping[torch.fx.Node, torch.Tensor]) -> None:
+    """Copy results whose layout has changed to the strides of their fakes: the memory that they are
     views of, and then the views again, so that results share memory as before."""
     output = graph.output_node()
     made: dict[torch.fx.Node, torch.fx.Node] = {}
-    results = {n: _views(n, promised) for n in _results(graph) if n in promised}
+    results = {n: _views(n, original) for n in _results(graph) if n in original}
     changed = {
         views[0] for n, views in results.items()
-        if any(promised[node].stride() != node.meta["val"].stride() for node in (n, views[0]))
+        if any(original[node].stride() != node.meta["val"].stride() for node in (n, views[0]))
     }  # fmt: skip
     for result, views in results.items():
         if views[0] not in changed:
@@ -337,7 +336,7 @@ def _keep_promises(graph: torch.fx.Graph, promised: Mapping[torch.fx.Node, torch
             if node not in made:
                 with graph.inserting_before(output):
                     made[node] = _copied(node) if source is None else _taken_again(node, made[source])
-                value = promised[node] if source is None else _again(made[node])
+                value = original[node] if source is None else _again(made[node])
                 made[node].meta.update(node.meta, val=value)
         output.replace_input_with(result, made[result])
 
@@ -350,7 +349,7 @@ def _taken_again(view: torch.fx.Node, source: torch.fx.Node) -> torch.fx.Node:
     return view.graph.call_function(cast(Any, view.target), (source, *view.args[1:]), view.kwargs)
 
 
-def _views(node: torch.fx.Node, promised: Mapping[torch.fx.Node, torch.Tensor]) -> list[torch.fx.Node]:
+def _views(node: torch.fx.Node, original: Mapping[torch.fx.Node, torch.Tensor]) -> list[torch.fx.Node]:
     """A node whose memory is its own, and the views that lead from it to `node`, which is last."""
     views = [node]
     while True:
@@ -360,7 +359,7 @@ def _views(node: torch.fx.Node, promised: Mapping[torch.fx.Node, torch.Tensor]) 
         if kind_of(part[0]) not in (VIEW, RESHAPE):
             return views
         source = cast(torch.fx.Node, part[0].args[0])
-        if source not in promised or not _one_memory(promised[source], promised[part[-1]]):
+        if source not in original or not _one_memory(original[source], original[part[-1]]):
             return views
         views[:1] = [source, *part]
 

@@ -1,11 +1,10 @@
-"""The ways of computing one 2-d convolution, and what each costs here.
+"""The implementations of one 2-d convolution, and how long each takes here.
 
 - `contiguous`: ATen, on images as PyTorch stores them (N, C, H, W).
-- `channels-last`: ATen, on images whose channels are innermost; the weight stays as it is, and ATen turns it. A frozen
-  weight is packed for oneDNN instead, which then adds the image that `weight_prepacking.py` finds after the
-  convolution.
-- `product`: channels-last, for 1x1 kernels: one matrix product over all pixels (those that the stride visits), by the
-  library that `matmul.py` will choose for it.
+- `channels-last`: ATen, on channels-last images; the weight stays as it is, and ATen reorders it. A frozen weight is
+  prepacked for oneDNN instead, which then also adds the image that `weight_prepacking.py` finds after the convolution.
+- `matmul`: channels-last, for 1x1 kernels: one matrix product over all pixels (those that the stride visits), by the
+  kernel that `matmul.py` will choose for it.
 """
 from __future__ import annotations
 
@@ -23,8 +22,8 @@ from .matmul import LONGEST, SMALL, onednn
 
 aten = torch.ops.aten
 
-CONTIGUOUS, LAST, PRODUCT = "contiguous", "channels-last", "product"
-BY_ONEDNN, BY_OWN = "product-onednn", "product-own"
+CONTIGUOUS, LAST, PRODUCT = "contiguous", "channels-last", "matmul"
+BY_ONEDNN, BY_OWN = "matmul-onednn", "matmul-ptdebug"
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,8 @@
-"""What computes a matrix product whose matrices lie by rows or by columns: MKL, oneDNN, or our own kernel.
+"""Which kernel computes a float32 matrix product of row-major or column-major matrices: MKL's, oneDNN's or ptdebug's.
 
-All take the weight as it is; a frozen one by rows, as `nn.Linear` keeps it, is also offered to MKL packed, in the
-order in which its kernels read it, which helps most where few rows are multiplied. Which is fastest depends on the
-processor's maker and on the shape. What oneDNN could add in the same call (an activation, a sum) is not asked for: a
-loop kernel does it in about the time that the library loses by it, and does more.
+All take the weight as it is; a frozen row-major one, as in `nn.Linear`, is also offered to MKL prepacked, which helps
+most for few rows. Which is fastest depends on the CPU's vendor and on the shape. oneDNN's fused epilogues (an
+activation, a sum) are not used: a generated loop takes about the time that the library loses by them, and fuses more.
 """
 from __future__ import annotations
 
@@ -14,26 +13,26 @@ import torch
 import torch.fx
 
 from ....artifacts.context import CompileContext
-from ....artifacts.records import Option, RuleMatch
+from ....artifacts.records import RuleMatch
 from ...graphs.functional_graph import AtenGraph
 from ...kernels import sgemm
 from ...runtime.runtime import callable_of
-from ...toolchain.benchmarking import TOO_BUSY, Call, costs, verdict
+from ...toolchain.benchmarking import TOO_BUSY, Call, costs, timed_options, verdict
 from ..freezing.parameters import frozen_nodes
 
 aten = torch.ops.aten
 
-MKL, ONEDNN, PACKED, OWN = "mkl", "onednn", "mkl-packed", "own"
+MKL, ONEDNN, PACKED, OWN = "mkl", "onednn", "mkl-packed", "ptdebug"
 WORTH = {MKL: 1.0, ONEDNN: 1.0, PACKED: 0.9, OWN: 1.05}
-"""Of MKL's time, below which a way is taken: packing holds memory; what ours gives depends on neither threads nor the
-other rows."""
-_HOLDS = "a packed weight holds memory, for which it has to save 10 %"
+"""Share of MKL's time below which a kernel is chosen: packing takes memory; results of ptdebug's kernel depend on
+neither threads nor other rows."""
+_HOLDS = "a packed weight takes memory, for which it has to save 10 %"
 OTHERWISE = {
     MKL: _HOLDS, ONEDNN: _HOLDS, PACKED: "",
-    OWN: "what it gives depends on neither threads nor the other rows, for which it may take 5 % more",
+    OWN: "its results depend neither on the number of threads nor on other rows, for which it may take 5 % more",
 }
-"""What decides for a way that is not the fastest."""
-LONGEST = 1024  # addends: oneDNN adds more of them in one chain than MKL, beyond this with over twice its error
+"""The reason for a kernel that is not the fastest."""
+LONGEST = 1024  # terms: oneDNN's accumulation chains are longer than MKL's, beyond this with over twice the error
 SMALL = 1 << 20  # multiplications: below, the overhead of a call decides, and MKL's is the smallest
 SMALL_PACKED = 1 << 16  # the same where the weight may be packed
 
@@ -88,7 +87,7 @@ def onednn(rows: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None =
 
 
 def choose_products(graph: AtenGraph, context: CompileContext) -> list[RuleMatch]:
-    """Send each product to the library that is faster here, a decision of kind "library"."""
+    """Choose the kernel of each product, decisions of kind "matmul"."""
     matches = []
     available = torch.backends.mkl.is_available()
     frozen = frozen_nodes(graph.module.graph) if available else frozenset()
@@ -100,9 +99,9 @@ def choose_products(graph: AtenGraph, context: CompileContext) -> list[RuleMatch
         default = min(known, key=lambda way: known[way] / WORTH[way], default=MKL)
         where = f"for {found.shape[0]} rows of {found.shape[2]} to {found.shape[1]}"
         why = verdict(known, default, where, OTHERWISE[default]) if known else TOO_BUSY
-        options = [Option(name, -seconds * 1e6) for name, seconds in known.items()] or [Option(w) for w in found.ways]
+        options = timed_options(known, found.ways)
         origins = (f"forward#{node.name}",)
-        chosen = context.decide("library", f"product-{node.name}", options, default, why, origins=origins)
+        chosen = context.decide("matmul", node.name, options, default, why, origins=origins)
         if chosen == MKL:
             continue
         call = {ONEDNN: _with_onednn, PACKED: _packed, OWN: _own}[chosen](found)
@@ -142,7 +141,7 @@ def _is_static(value: torch.Tensor) -> bool:
 
 
 def _rows_as_first_seen(rows: torch.Tensor) -> int | None:
-    """The number of rows, one that varies as it was while tracing; None where data tells it, or what lies between."""
+    """The number of rows, a dynamic one as it was while tracing; None where it is data-dependent, or rows have gaps."""
     count: Any = rows.shape[0]
     if isinstance(count, int):
         return count if _is_static(rows) else None

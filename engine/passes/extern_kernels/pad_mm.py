@@ -1,9 +1,9 @@
-"""Rows of matrices that are no multiple of 16 bytes long: longer by a few zeros, where a GPU multiplies them.
+"""Pads matrix rows to a multiple of 16 bytes, for products on a GPU.
 
-A GPU's matrix product copies tiles in pieces of 16 bytes, and takes a kernel three times slower where rows begin
-between two of them: the logits of a vocabulary of 30522 words, and their gradient. A product gets a weight with columns
-of zeros, and its result is the window without them; what loops make is made with the zeros, and all but the product
-that sums over them read the window.
+A GPU's matrix product copies tiles by 16 bytes, and uses a kernel three times slower where rows are not aligned to
+that: the logits of a vocabulary of 30522 words, and their gradient. A product gets a weight with zero columns, and its
+result is the window without them; what loops compute is computed with the zeros, and everything but the product that
+sums over them reads the window.
 """
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import torch
 import torch.fx
 
 from ....artifacts.context import CompileContext
-from ....artifacts.records import Option, RuleMatch
+from ....artifacts.records import RuleMatch
 from ...graphs.functional_graph import AtenGraph
 from ...lowering.realization import kind_of
 from ...lowering.registry import POINTWISE, RESHAPE, VIEW
@@ -23,12 +23,12 @@ aten = torch.ops.aten
 
 GPU = "cuda"
 PIECE = 16  # bytes
-SMALL = 1 << 31  # multiplications and additions of a product: below, padding costs more than it brings
-PADDED, DENSE = "padded", "dense"
+SMALL = 1 << 31  # multiplications and additions of a product: below, padding does not pay
+PADDED, UNPADDED = "padded", "unpadded"
 
 
 def pad_rows(graph: AtenGraph, context: CompileContext) -> list[RuleMatch]:
-    """Pad what products read and make, decisions of kind "library"; the graph is rewritten in place."""
+    """Pad operands and results of products, decisions of kind "pad-mm"; the graph is rewritten in place."""
     nodes = graph.module.graph
     products = [n for n in nodes.nodes if n.target in (aten.mm.default, aten.addmm.default) and _is_large(n)]
     stays = _leaving(nodes) if products else frozenset()
@@ -96,15 +96,14 @@ def _made_by_loops(node: torch.fx.Node) -> torch.fx.Node | None:
 
 
 def _wanted(node: torch.fx.Node, context: CompileContext) -> bool:
-    options = (Option(PADDED), Option(DENSE))
-    chosen = context.decide("library", f"rows-{node.name}", options, PADDED, _why(node),
-                            origins=(f"forward#{node.name}",))
+    options = (PADDED, UNPADDED)
+    chosen = context.decide("pad-mm", node.name, options, PADDED, _why(node), origins=(f"forward#{node.name}",))
     return chosen == PADDED
 
 
 def _why(node: torch.fx.Node) -> str:
     value = node.meta["val"]
-    return f"rows of {value.shape[-1]} elements of {value.itemsize} bytes are no multiple of {PIECE} bytes"
+    return f"rows of {value.shape[-1]} elements of {value.itemsize} bytes are not a multiple of {PIECE} bytes"
 
 
 def _fill(made: torch.fx.Node) -> torch.fx.Node:

@@ -1,9 +1,9 @@
-"""Products of small matrices in loops: of points with a rotation, of each matrix of a batch with a vector.
+"""Products of small matrices as generated loops: points times a rotation, each matrix of a batch times a vector.
 
-A library packs its operands and calls a kernel for each matrix, which costs more than the few products themselves.
-Terms are added one after the other where there are few; a longer row with one vector is a sum, which loops read in
-order. Loops also compute what comes before and after: so an operand that they would compute again for each row or
-column of the other must have few of these. A quantized weight, of bytes that become floats, is read as it is.
+A library packs its operands and calls a kernel for each matrix, which costs more than the few multiplications. Products
+of few terms are unrolled; a longer row times one vector is a reduction. Loops fuse with what comes before and after, so
+an operand that would be recomputed for each row or column of the other must have few of these. A quantized weight, of
+bytes that become floats, is read as it is.
 """
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import torch
 import torch.fx
 
 from ....artifacts.context import CompileContext
-from ....artifacts.records import Option, RuleMatch
+from ....artifacts.records import RuleMatch
 from ...graphs.functional_graph import AtenGraph
 from ...lowering.realization import ONCE_MORE, kind_of
 from ...lowering.registry import COMPOSITE, GATHER, POINTWISE, RESHAPE, VIEW
@@ -34,15 +34,14 @@ Call = Callable[..., torch.fx.Node]
 
 
 def multiply_in_loops(graph: AtenGraph, context: CompileContext) -> list[RuleMatch]:
-    """Replace products of small matrices by loops, each a decision of kind "library"."""
+    """Replace products of small matrices by loops, each a decision of kind "lowering"."""
     nodes = graph.module.graph
     matches = []
     for node in [n for n in nodes.nodes if n.target in (aten.bmm.default, aten.mm.default) and _is_small(n)]:
-        library = "bmm" if node.target is aten.bmm.default else "mm"
-        why = "the matrices are so small that a call of the library costs more than the products" if (
-            not _from_bytes(node.args[1])) else "few rows with a matrix of bytes, which loops read as they are"
-        options, origins = (Option("loops"), Option(library)), (f"forward#{node.name}",)
-        if context.decide("library", node.name, options, "loops", why, origins=origins) == library:
+        why = "the matrices are so small that a library call costs more than the multiplications" if (
+            not _from_bytes(node.args[1])) else "few rows times a quantized matrix, which loops read as it is"
+        options, origins = ("loops", "extern"), (f"forward#{node.name}",)
+        if context.decide("lowering", node.name, options, "loops", why, origins=origins) == "extern":
             continue
         made = _in_loops(node)
         matches.append(RuleMatch("small-product", (node.name,), tuple([n.name for n in made]), why))

@@ -1,6 +1,8 @@
-"""The gradients of a depthwise convolution apart: its image's from the library, its weight's from whatever is faster.
+"""Splits the backward of a depthwise convolution: the image's gradient from the library, the weight's from the faster
+kernel.
 
-The library's call gives all three at once. Its time is the weight's; `depthwise.py` says why, and has another way.
+The library's call computes all three gradients at once, and takes most of its time for the weight's;
+`kernels/depthwise.py` says why, and has another kernel.
 """
 from __future__ import annotations
 
@@ -12,15 +14,15 @@ import torch
 import torch.fx
 
 from ....artifacts.context import CompileContext
-from ....artifacts.records import Option, RuleMatch
+from ....artifacts.records import RuleMatch
 from ...graphs.functional_graph import AtenGraph
 from ...kernels import depthwise
-from ...toolchain.benchmarking import TOO_BUSY, Call, costs, verdict
+from ...toolchain.benchmarking import TOO_BUSY, Call, costs, timed_options, verdict
 
 aten = torch.ops.aten
 
-TOGETHER, APART = "together", "apart"
-WORTH = 0.9  # of the library's time, below which the gradients are computed apart
+FUSED, SPLIT = "fused", "split"
+WORTH = 0.9  # of the library's time, below which the backward is split
 
 
 @dataclass(frozen=True)
@@ -42,32 +44,32 @@ class Gradients:
         gradient, image, weight = [torch.empty_strided(t.shape, t.stride()).fill_(0.5) for t in self.tensors]
         channels, kernel, window = image.shape[1], weight.shape[2:], [list(w) for w in self.window]
 
-        def together(wanted: tuple[bool, ...] = self.wanted) -> object:
+        def fused(wanted: tuple[bool, ...] = self.wanted) -> object:
             return aten.convolution_backward.default(
                 gradient, image, weight, [channels], *window, False, [0, 0], channels, list(wanted))
 
-        def apart() -> object:
-            rest = together((True, False, False)) if self.wanted[0] else None
+        def split() -> object:
+            rest = fused((True, False, False)) if self.wanted[0] else None
             bias = gradient.sum((0, 2, 3)) if self.wanted[2] else None
             return rest, depthwise.depthwise_weight_gradient(gradient, image, kernel, *self.window), bias
 
-        return {TOGETHER: together, APART: apart}
+        return {FUSED: fused, SPLIT: split}
 
 
 def part_gradients(graph: AtenGraph, context: CompileContext) -> list[RuleMatch]:
-    """Part the gradients of depthwise convolutions where that is faster here, decisions of kind "library"."""
+    """Split the backward of depthwise convolutions where that is faster here, decisions of kind "weight-grad"."""
     matches = []
     for node in list(graph.module.graph.nodes):
         found = _recognize(node)
         if found is None or not depthwise.KERNEL.available:
             continue
         known = costs(f"depthwise gradients {found.describe()}", found.calls)
-        default = APART if known and known[APART] < WORTH * known[TOGETHER] else TOGETHER
+        default = SPLIT if known and known[SPLIT] < WORTH * known[FUSED] else FUSED
         where = f"for a filter of {tuple(found.tensors[2].shape[2:])} for each channel"
-        why = verdict(known, default, where, "parting them has to save 10 %") if known else TOO_BUSY
-        options = [Option(name, -seconds * 1e6) for name, seconds in known.items()] or [Option(APART), Option(TOGETHER)]
+        why = verdict(known, default, where, "splitting has to save 10 %") if known else TOO_BUSY
+        options = timed_options(known, (SPLIT, FUSED))
         origins = (f"forward#{node.name}",)
-        if context.decide("library", f"weight-{node.name}", options, default, why, origins=origins) == APART:
+        if context.decide("weight-grad", node.name, options, default, why, origins=origins) == SPLIT:
             matches.append(RuleMatch("weight-gradient", (node.name,), _part(found), why))
     return matches
 

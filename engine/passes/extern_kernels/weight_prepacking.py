@@ -1,8 +1,8 @@
-"""Convolutions with frozen weights, on images whose channels are innermost: packed for oneDNN, with what follows.
+"""Prepacks frozen weights of channels-last convolutions for oneDNN, and fuses a following sum.
 
-oneDNN turns a weight into blocks of its own before it convolves; a frozen one is turned once. A sum with an image that
-nothing else reads then costs nothing: it is done while the result is in registers. A relu stays in loops: most of
-oneDNN's kernels make 0 of NaN.
+oneDNN reorders a weight into its blocked layout on each call; a frozen weight is reordered once. A sum with an image
+that nothing else reads is fused into the call, where the result is in registers. A relu stays in loops: most of
+oneDNN's kernels turn NaN into 0 there.
 """
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from .convolution import recognize_turned
 
 aten = torch.ops.aten
 
-PACKED, AS_STORED = "packed", "as stored"
+PACKED, AS_STORED = "packed", "as-stored"
 
 
 def pack_convolutions(graph: AtenGraph, context: CompileContext) -> list[RuleMatch]:
-    """Pack what can be packed, decisions of kind "library"; the graph is rewritten in place."""
+    """Pack what can be packed, decisions of kind "prepack"; the graph is rewritten in place."""
     frozen = frozen_nodes(graph.module.graph)
     if not frozen or not torch.backends.mkldnn.is_available():
         return []
@@ -31,15 +31,15 @@ def pack_convolutions(graph: AtenGraph, context: CompileContext) -> list[RuleMat
     for node in list(graph.module.graph.nodes):
         if not recognize_turned(node) or node.args[1] not in frozen:
             continue
-        why = "the weight is frozen: oneDNN's order of it is made once"
+        why = "the weight is frozen: it is reordered for oneDNN once"
         options, origins = (PACKED, AS_STORED), (f"forward#{node.name}",)
-        if context.decide("library", f"packed-{node.name}", options, PACKED, why, origins=origins) == PACKED:
+        if context.decide("prepack", node.name, options, PACKED, why, origins=origins) == PACKED:
             matches.append(_pack(node, why))
     return matches
 
 
 def _pack(node: torch.fx.Node, why: str) -> RuleMatch:
-    """Put the packed convolution, with what it takes along, in the place of the last node of it."""
+    """Replace the convolution, and the sum fused into it, by the packed convolution."""
     other = _added(node)
     last = node if other is None else next(iter(node.users))
     arguments: tuple[Any, ...] = node.args
@@ -63,7 +63,7 @@ def _pack(node: torch.fx.Node, why: str) -> RuleMatch:
     last.replace_all_uses_with(call)
     for dead in reversed(removed):
         node.graph.erase_node(dead)
-    taken = "" if other is None else ", with the sum that follows it"
+    taken = "" if other is None else ", with the following sum fused"
     return RuleMatch("packed-convolution", tuple(n.name for n in removed), (call.name,), why + taken)
 
 

@@ -1,13 +1,13 @@
 """Freezing: what an inference graph computes from parameters and buffers alone is computed once, not on each call.
 
-It is asked for (`options={"freezing": True}`, PyTorch's own name for it), since a parameter that is changed behind
-torch's back (through `.data`, or by other code that holds its memory) keeps its old value here. A change that torch
-counts (in-place operators, optimizers, `load_state_dict`), another tensor or another address is seen on the next call,
-and the values are computed again: nothing is baked into the compiled code, which several models may share.
+It is enabled by `options={"freezing": True}`, PyTorch's own name for it, since a parameter changed without torch's
+knowledge (through `.data`, or by other code that holds its memory) keeps its old value here. A change that torch counts
+(in-place operators, optimizers, `load_state_dict`), another tensor or another address is noticed on the next call, and
+the values are recomputed: nothing is baked into the compiled code, which several models may share.
 
-Walk: `parameters.py` (which inputs are frozen, what depends on them alone), `batch_norm.py` (a normalization after a
-convolution goes into its weight), `../library/` (weights in the form that MKL and oneDNN want), `split.py` (cuts the
-graph in two), `source.py` (the part that runs once, as Python), `call.py` (what runs it and keeps its values).
+Read `parameters.py` (which inputs are frozen, what depends on them alone), `batch_norm.py` (batch norm folded into
+convolutions), `../extern_kernels/` (weights prepacked for MKL and oneDNN), `split.py` (splits the graph), `source.py`
+(the part that runs once, as Python), `call.py` (runs it and caches its values).
 """
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Batch norm after a convolution, in inference: a factor and a term for each channel, which go into weight and bias.
+"""Folding of batch norm into the convolution before it, in inference.
 
 `(conv(x, w) + b - mean) * s * gamma + beta` with `s = 1 / sqrt(var + eps)` is `conv(x, w * s * gamma) + b'` (Ioffe and
-Szegedy, 2015, section 3.1; torch/nn/utils/fusion.py). The new weight is rounded once more, as it is in PyTorch's.
+Szegedy, 2015, section 3.1; torch/nn/utils/fusion.py). The new weight is rounded once more, as in PyTorch's.
 """
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def fold_batch_norms(graph: AtenGraph) -> list[RuleMatch]:
         result.replace_all_uses_with(whole)
         for dead in (result, norm, convolution):
             graph.module.graph.erase_node(dead)
-        why = f"{norm.name} is a factor and a term for each channel: weight and bias of {convolution.name} take both"
+        why = f"scale and shift of {norm.name} are folded into weight and bias of {convolution.name}"
         matches.append(RuleMatch("batch-norm", (convolution.name, norm.name), (whole.name,), why))
     return matches
 

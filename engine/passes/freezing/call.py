@@ -1,6 +1,6 @@
-"""The call of a graph with frozen inputs: computes what they determine when they are new, and keeps it.
+"""The call of a graph with frozen inputs: computes the values that depend on them when they are new, and caches them.
 
-Nothing here needs the compiler: a graph that is loaded from disk runs with it.
+Nothing here needs the compiler: a graph loaded from disk runs with it.
 """
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class _Known:
 
 class FrozenCall:
     """`call(*inputs, *fold(*frozen))`, where `fold` runs when a frozen input is another tensor, was written in a way
-    that torch counts, or lies elsewhere. The values of each set of tensors are kept as long as all of them live: models
-    that share the code do not push out each other's.
+    that torch counts, or lies elsewhere. The values of each set of tensors are kept as long as all of them are alive:
+    models that share the code do not evict each other's.
     """
 
     def __init__(self, call: Compiled, fold: Compiled, positions: tuple[int, ...]) -> None:

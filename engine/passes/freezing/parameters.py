@@ -19,14 +19,14 @@ _OF_A_MODULE = re.compile(r"\._(?:parameters|buffers)\['[^']*'\]$")
 def mark(aten: AtenGraph, captured: Captured, context: CompileContext) -> bool:
     """Set meta["frozen"] of the placeholders of `aten` that are frozen; whether there are any.
 
-    A decision of kind "freezing" (options fold, keep): "keep" unless freezing was asked for.
+    A decision of kind "freezing" (options fold, keep): "keep" unless freezing is enabled.
     """
     found = [node for index, node in enumerate(_placeholders(aten)) if _can_be_frozen(index, node, aten, captured)]
     if not found:
         return False
     asked = context.freezing
-    why = "freezing was asked for" if asked else "freezing was not asked for"
-    why = f"{len(found)} inputs are parameters and buffers of modules that the graph does not write; {why}"
+    why = "freezing is enabled" if asked else "freezing is not enabled"
+    why = f"{len(found)} inputs are parameters and buffers that the graph does not write; {why}"
     if context.decide("freezing", "graph", ("fold", "keep"), "fold" if asked else "keep", why) == "keep":
         return False
     for node in found:

@@ -1,4 +1,4 @@
-"""The cut between what runs once, on frozen inputs, and what runs on each call."""
+"""Splits a graph into what runs once, on frozen inputs, and what runs on each call."""
 from __future__ import annotations
 
 import operator
@@ -15,7 +15,7 @@ from .parameters import frozen_nodes
 from .source import folding_source
 
 LARGEST = 16 << 20
-"""Bytes of a value beyond which it is kept only if what it is computed from is no smaller: a mask for all positions."""
+"""Bytes beyond which a value is kept only if its operands are no smaller (not so: a mask computed from a size)."""
 
 
 def split(aten: AtenGraph) -> tuple[AtenGraph, tuple[RuleMatch, ...]]:
@@ -40,7 +40,7 @@ def split(aten: AtenGraph) -> tuple[AtenGraph, tuple[RuleMatch, ...]]:
             value = graph.placeholder(f"folded_{node.name}")
         value.meta.update(node.meta)
         node.replace_all_uses_with(value)
-        why = "depends on frozen parameters alone: computed once, and again when one of them changes"
+        why = "depends on frozen parameters only: computed once, and again when one of them changes"
         matches.append(RuleMatch("fold", (node.name,), (value.name,), why))
     for node in reversed(inside):
         if node.op != "placeholder" and not node.users:

@@ -41,7 +41,7 @@ def test_values_gradients_and_strides(monkeypatch: pytest.MonkeyPatch) -> None:
     expected = results(model)
     with ptdebug.record("images") as recording:
         actual = results(ptdebug.compile(model))
-    chosen = [d.chosen for _, d in recording.decisions(kind="library") if "convolution" in d.subject]
+    chosen = [d.chosen for _, d in recording.decisions(kind="conv-layout")]
     assert chosen == ["channels-last", "channels-last"]
     for a, e in zip(actual, expected, strict=True):
         assert a.stride() == e.stride()

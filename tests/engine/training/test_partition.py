@@ -110,19 +110,19 @@ def test_random_graphs_with_random_cuts_have_equal_gradients(seed):
     for _ in range(4):
         keeping = Keeping()
         partition(joint, CompileContext(recorder=keeping, recording=True))
-        asked = [d for d in keeping.decisions if d.kind == "save" and len(d.options) > 1]
+        asked = [d for d in keeping.decisions if d.kind == "save-for-backward" and len(d.options) > 1]
         names = choice.sample(asked, choice.randint(0, len(asked)))
         overrides = {d.id: choice.choice(["save", "recompute"]) for d in names}
         halves = check(joint, inputs, overrides=overrides, memory_budget=choice.choice([1.0, 1.0, 0.5, 0.2, 0.0]))
         for name, option in overrides.items():
-            assert option == "save" or name.removeprefix("save:") not in {s.node for s in halves.saved}
+            assert option == "save" or name.removeprefix("save-for-backward:") not in {s.node for s in halves.saved}
 
 
 def test_an_override_of_what_must_be_saved_is_refused():
     x = torch.randn(4, 4, requires_grad=True)
     joint = joint_of(lambda x: F.dropout(x, 0.5), x)
     with pytest.raises(OverrideError, match="save"):
-        partition(joint, CompileContext(overrides={"save:*": "recompute"}))
+        partition(joint, CompileContext(overrides={"save-for-backward:*": "recompute"}))
 
 
 # ---- the default choice is a good one -------------------------------------------------------------------------------
@@ -276,7 +276,7 @@ def test_a_memory_budget_is_kept_and_used(budget):
 def test_a_budget_is_a_decision():
     x, w = torch.randn(8, 8, requires_grad=True), torch.randn(8, 8, requires_grad=True)
     joint = joint_of(lambda x, w: (x @ w).tanh().sin(), x, w)
-    halves = check(joint, (x, w), overrides={"budget:graph": "0.0"})
+    halves = check(joint, (x, w), overrides={"memory-budget:graph": "0.0"})
     assert held(halves) == 0 and halves.budget == 0.0
 
 
