@@ -61,7 +61,7 @@ class BreakCosts:
                 for other in self._continued[_process(owner), origin]:
                     before[other].append((owner, found))
         for other, sides in before.items():
-            unfused = max(self._unfused(owner, other, found.kept) for owner, found in sides)
+            unfused = max(self._unfused(owner, other, found.live_tensors) for owner, found in sides)
             total += BreakCost(int(other in self._graphs), unfused, self._seconds.get(other, 0.0))
         uncompiled = next((self._uncompiled(owner, found) for owner, found in met if not found.resume), "")
         return replace(total, passes=self._passes(before), uncompiled=uncompiled)
@@ -79,22 +79,22 @@ class BreakCosts:
             calls[self._functions[other]] += self._calls.get(other, 0)
         return max(calls.values(), default=0)
 
-    def _unfused(self, before: str, after: str, kept: tuple[str, ...]) -> int:
+    def _unfused(self, before: str, after: str, live: tuple[str, ...]) -> int:
         first, second = self._schedules.get(before), self._schedules.get(after)
         if first is None or second is None or _process(before) != _process(after):
             return 0
         results = {buffer.id for buffer in first.buffers if buffer.role == "output"}
-        inputs = self._inputs(after, kept)
+        inputs = self._inputs(after, live)
         writers = sum(g.kind == "loops" and bool(results.intersection(g.writes)) for g in first.groups)
         readers = sum(g.kind == "loops" and bool(inputs.intersection(g.reads)) for g in second.groups)
         return min(writers, readers)
 
-    def _inputs(self, compile_id: str, kept: tuple[str, ...]) -> set[str]:
-        """The buffers of a compilation that come in as the variables `kept`."""
+    def _inputs(self, compile_id: str, live: tuple[str, ...]) -> set[str]:
+        """The buffers of a compilation that come in as the variables `live`."""
         graph = self._recording.find(Graph, compile_id, "capture")
         if graph is None:
             return set()
-        names = {f"l__{name}__".lower() for name in kept}  # FX writes the names of nodes in small letters
+        names = {f"l__{name}__".lower() for name in live}  # FX writes the names of nodes in small letters
         inputs = [node.id for node in graph.nodes if node.op == "placeholder"]
         return {f"arg{number}" for number, name in enumerate(inputs) if name.lower() in names}
 

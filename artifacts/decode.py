@@ -32,7 +32,7 @@ def revive(record: AnyRecord) -> AnyRecord:
         for item in record.inputs:
             _tree(item.value)
     elif isinstance(record, Kernel):
-        _tree(record.facts)
+        _tree(record.metrics)
     return record
 
 

@@ -21,7 +21,7 @@ LIMIT_CONSTANT = 4096
 """Elements; a larger constant of a graph is described, not kept."""
 
 PLAN = "__ptdebug_plan__"
-"""The attribute of a function in a graph that says what graphs it is made of; its fields are AutogradFunction's."""
+"""The attribute of a function in a graph that has the graphs it is made of (see `tracer/fx/autograd_plans.py`)."""
 
 
 def graph_record(graph: torch.fx.Graph, name: str, origin_stage: str, notes: tuple[str, ...] = ()) -> Graph:
@@ -40,9 +40,12 @@ def _inner_record(node: torch.fx.Node, origin_stage: str) -> Graph | AutogradFun
     if plan is None:
         return None
     forward = graph_record(plan.forward.graph, "forward", origin_stage)
+    inputs = sum(node.op == "placeholder" for node in plan.forward.graph.nodes)
     backward = graph_record(plan.backward.graph, "backward", origin_stage)
     return AutogradFunction(
-        forward, backward, plan.gradients, plan.strides, plan.fixed, plan.dirty, plan.once, plan.materialized
+        forward, backward, needs_input_grad=tuple(number < plan.gradients for number in range(inputs)),
+        strides=plan.strides, non_differentiable=plan.fixed, dirty=plan.dirty, once_differentiable=plan.once,
+        materialize_grads=plan.materialized,
     )
 
 

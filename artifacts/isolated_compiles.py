@@ -12,11 +12,11 @@ MANY = 3
 """As many calls of torch.compile for one function are worth a word: a model and its copy are two."""
 
 
-def compiled_apart(recording: Recording) -> list[dict[str, Any]]:
+def isolated_compiles(recording: Recording) -> list[dict[str, Any]]:
     """Each function that was compiled for many calls of torch.compile: its place, the compilations, their seconds."""
     again: dict[tuple[str, str, int], list[tuple[str, Frame]]] = defaultdict(list)
     for owner, frame in recording.records(Frame):
-        if frame.apart and not frame.origin:
+        if frame.isolated and not frame.origin:
             again[frame.function, frame.file, frame.line].append((owner, frame))
     seconds = {info.id: info.seconds.get("total", 0.0) for info in recording.compiles()}
     return [
@@ -31,7 +31,7 @@ def _call_site(frame: Frame) -> dict[str, Any] | None:
     return {"file": frame.stack[-1].file, "line": frame.stack[-1].line} if frame.stack else None
 
 
-def apart_lines(found: dict[str, Any]) -> list[str]:
+def isolated_lines(found: dict[str, Any]) -> list[str]:
     """One of these for a person: what happened, where, what to change."""
     call = found["call_site"]
     return [

@@ -38,7 +38,7 @@ def render_frame(record: Frame, stage: str, name: str, source: SourceText) -> Li
         Line(printable(f"{record.function}  ({record.file}:{record.line})"), source_ref(record.file, record.line)),
         Line(printable(f"status: {record.status}{': ' + record.reason if record.reason else ''}")),
     ]
-    if record.apart:
+    if record.isolated:
         lines.append(Line("compiled before, for another call of torch.compile, which shares nothing with this one"))
     if record.module:
         lines.append(Line(printable(f"module: {record.module}")))
@@ -111,7 +111,7 @@ def render_guards(record: Guards, stage: str, name: str, source: SourceText) -> 
     """The guards as a tree: each below the guard of the object that it is reached through. The checks of containers
     that the program did not ask for are counted at the end."""
     children: dict[str, list[Guard]] = defaultdict(list)
-    asked = [guard for guard in record.guards if not guard.own]
+    asked = [guard for guard in record.guards if not guard.implicit]
     known = {guard.id for guard in asked}
     above = {guard.id: guard.parent for guard in record.guards}
     for guard in asked:
@@ -142,7 +142,7 @@ def render_guards(record: Guards, stage: str, name: str, source: SourceText) -> 
 def symbol_lines(symbol: Symbol, source: SourceText) -> list[Line]:
     """The story of one symbol: where it comes from, and each line that narrowed it."""
     why = f"; it varies because {symbol.why}" if symbol.why else ""
-    head = f"# {symbol.name} stands for {symbol.what}, {symbol.value} at this call{why}"
+    head = f"# {symbol.name} stands for {symbol.subject}, {symbol.value} at this call{why}"
     texts: list[tuple[str, tuple[str, ...]]] = [(head, ())]
     for event in symbol.events:
         where = f"  {_place_text(event.location, source)}" if event.location else ""
@@ -160,7 +160,7 @@ def guard_text(guard: Guard) -> str:
 
     A check that takes more than a line's room is shown as the value that its source was compiled for.
     """
-    check = guard.words or guard.code or guard.source
+    check = guard.text or guard.code or guard.source
     if len(check) > LONG_CHECK and guard.expected and guard.kind not in _IN_FULL:
         check = f"{guard.name or guard.source}: {guard.expected}"
     subject = "" if guard.expected and guard.expected in check else guard.subject
@@ -182,9 +182,9 @@ def recompile_lines(
     comma = "," if ", " in function else ""
     head = f"{function}{comma} was compiled again{took}" if function else "compiled again"
     texts = [f"{head}  ({owner})" if owner else head]
-    texts += [rounded(f"  because: {_cut(record.what or record.guard)}{_change(record.expected, record.actual)}")]
-    texts += [rounded(f"  and: {other}") for other in record.also[:MOST_ALSO]]
-    texts += [f"  and: {len(record.also) - MOST_ALSO} more"] if len(record.also) > MOST_ALSO else []
+    texts += [rounded(f"  because: {_cut(record.subject or record.guard)}{_change(record.expected, record.actual)}")]
+    texts += [rounded(f"  and: {other}") for other in record.other_failures[:MOST_ALSO]]
+    texts += [f"  and: {len(record.other_failures) - MOST_ALSO} more"] if len(record.other_failures) > MOST_ALSO else []
     texts += [f"  called from: {_place_text(record.call_site, source)}"] if record.call_site else []
     texts += [f"  needed by: {_place_text(record.location, source)}"] if record.location else []
     texts += [f"  to avoid: {record.hint}"] if record.hint else []
@@ -209,7 +209,7 @@ def _cut(what: str) -> str:
 
 def change_text(recompile: dict[str, Any]) -> str:
     """What changed, in one line, of the summary's document of a recompilation."""
-    what = _cut(recompile["what"] or recompile["guard"])
+    what = _cut(recompile["subject"] or recompile["guard"])
     return rounded(f"{what}{_change(recompile['expected'], recompile['actual'])}")
 
 
@@ -231,7 +231,7 @@ def candidate_lines(candidate: FusionCandidate, item: str = "") -> list[Line]:
     origins = (f"loop_ir:{candidate.first}", f"loop_ir:{candidate.second}")
     verdict = "fused    " if candidate.fused else "not fused"
     texts = [f"{verdict} {candidate.first} + {candidate.second}  ({candidate.kind}{saved}): {candidate.why}"]
-    texts += [f"          would need: {candidate.allow}"] if candidate.allow and not candidate.fused else []
+    texts += [f"          would need: {candidate.enabled_by}"] if candidate.enabled_by and not candidate.fused else []
     return [Line(printable(text), item, origins) for text in texts]
 
 

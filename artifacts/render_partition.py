@@ -18,7 +18,7 @@ def render_partition(record: Partition, stage: str, name: str, source: SourceTex
     lines += [line for s in _largest_first(held) for line in _saved_lines(s, stage, name, source)]
     if alive:
         lines += [Line(""), Line(f"# alive anyway: {plural(len(alive), 'input or result')}")]
-        readers = {s.id: s.reader and f"read by {s.reader}" for s in alive}
+        readers = {s.id: s.used_by and f"read by {s.used_by}" for s in alive}
         lines += [_row(s, stage, name, readers[s.id]) for s in _largest_first(alive)]
     if record.recomputed:
         lines += [Line(""), Line(f"# computed again in the backward: {plural(len(record.recomputed), 'value')}")]
@@ -61,9 +61,9 @@ def _saved_lines(value: SavedValue | RecomputedValue, stage: str, name: str, sou
     texts = []
     if value.location:
         texts.append(f"made by   {short_place(value.location)}  {source_text(value.location, source)}".rstrip())
-    if value.reader:
-        place = f": {short_place(value.needed)}  {source_text(value.needed, source)}" if value.needed else ""
-        texts.append(f"needed by {value.reader}, derivative of{place}" if place else f"needed by {value.reader}")
+    if value.used_by:
+        place = f": {short_place(value.used_at)}  {source_text(value.used_at, source)}" if value.used_at else ""
+        texts.append(f"needed by {value.used_by}, derivative of{place}" if place else f"needed by {value.used_by}")
     return lines + [Line(printable(f"{'':11}{t}".rstrip()), ref(stage, value.id, name), _origins(value)) for t in texts]
 
 

@@ -185,12 +185,12 @@ def _all(recording: Recording, compile_id: str | None) -> Iterator[Answer]:
     for owner, recompile in recompiles(recording, compile_id):
         lines = tuple(recompile_lines(recompile, recording.source))
         place = recompile.location.line if recompile.location else -1
-        about = f"{recompile.guard} {recompile.what} {functions.get(owner, '')}"
+        about = f"{recompile.guard} {recompile.subject} {functions.get(owner, '')}"
         yield Answer(owner, "recompile", about, lines, _plain(recompile), place)
     for owner, guards in recording.records(Guards, compile_id):
         for symbol in guards.symbols:
             lines = tuple(symbol_lines(symbol, recording.source))
-            yield Answer(owner, "symbol", f"{symbol.name} {symbol.what} {symbol.source}", lines, _plain(symbol))
+            yield Answer(owner, "symbol", f"{symbol.name} {symbol.subject} {symbol.source}", lines, _plain(symbol))
     for owner, absent in recording.absents(compile_id):
         line = Line(printable(f"absent {absent.stage}: {absent.why}"))
         yield Answer(owner, "absent", absent.stage, (line,), _plain(absent))

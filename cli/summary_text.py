@@ -80,7 +80,7 @@ def _breaks(document: dict[str, Any]) -> list[str]:
 
 
 def _apart(document: dict[str, Any]) -> list[str]:
-    places = [(found, found["call_site"] or found) for found in document.get("compiled_apart", ())]
+    places = [(found, found["call_site"] or found) for found in document.get("isolated_compiles", ())]
     return [
         f"  compiled for each of {found['times']} calls of torch.compile: {found['function']}, at "
         f"{_short(place['file'])}:{place['line']}"

@@ -31,7 +31,7 @@ def ask(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 def ask_json(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
     document = json.loads(ask(capsys, *arguments, "--json"))
     assert next(iter(document)) == "schema"
-    assert document["schema"] == "ptdebug/1"
+    assert document["schema"] == "ptdebug/2"
     return document
 
 
@@ -99,7 +99,7 @@ def test_questions_have_documents(capsys: pytest.CaptureFixture[str]) -> None:
     kernels = ask_json(capsys, "kernels", "@:0/0")
     assert [(k["kind"], k["name"], k["calls"]) for k in kernels["kernels"]] == [
         ("extern", "aten.addmm", None), ("loops", "kernel_0", 10)]
-    assert kernels["units"][0]["facts"] == {"vector_width": 8}
+    assert kernels["units"][0]["metrics"] == {"vector_width": 8}
     assert len(ask_json(capsys, "decisions", "@", "--kind", "fuse")["decisions"]) == 2
 
 

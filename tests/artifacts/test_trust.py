@@ -112,7 +112,7 @@ def test_a_question_that_takes_for_ever_ends(copy: Path, monkeypatch: pytest.Mon
 def test_guards_that_contain_each_other(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     writer = RecordingWriter(tmp_path / "r")
     writer.begin("0/0", "f", "f.py", 1)
-    guard = [r.Guard(f"g{i}", "x", "DICT", "x", parent=f"g{(i + 1) % 3}", own=True) for i in range(3)]
+    guard = [r.Guard(f"g{i}", "x", "DICT", "x", parent=f"g{(i + 1) % 3}", implicit=True) for i in range(3)]
     writer.record("0/0", "guards", "", r.Guards((*guard, r.Guard("h", "x", "BOOL", "x", parent="g0"))))
     writer.close(0)
     assert main(["guards", str(tmp_path / "r")]) == 0
@@ -207,7 +207,7 @@ def evil(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             node = r.Node(bad, "call_function", bad, (bad,), {bad: bad}, bad, (place,), bad)
             writer.record(compile_id, "capture", name, r.Graph(bad, (node,), (bad,)))
             writer.record(compile_id, "kernels", name, r.Kernel(
-                name, "cpp", (r.CodeLine(bad),), (bad,), (bad,), bad, products={"asm": bad}, facts={bad: bad}))
+                name, "cpp", (r.CodeLine(bad),), (bad,), (bad,), bad, outputs={"asm": bad}, metrics={bad: bad}))
         writer.record(compile_id, "breaks", "", r.Breaks((r.Break("b", bad, bad, bad, place, bad, (place,)),)))
         writer.record(compile_id, "guards", "", r.Guards((r.Guard("g", bad, bad, bad, bad, bad, place),)))
         recompile = r.Recompile(bad, bad, bad, "0/0", place, bad, bad, (bad,), place)
