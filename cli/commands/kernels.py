@@ -1,4 +1,4 @@
-"""The kernels and library calls, in the order in which they run."""
+"""The kernels and library calls (extern kernels), in execution order."""
 from __future__ import annotations
 
 import argparse

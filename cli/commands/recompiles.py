@@ -1,5 +1,5 @@
-"""The recompilations: what changed since the last one, who called, what it cost, and what to do about it. What was
-compiled once more for another call of torch.compile stands before them."""
+"""The recompilations: what changed, which line made the call, what it cost, and how to avoid it. Isolated compiles,
+where one function was compiled for many torch.compile calls, are listed first."""
 from __future__ import annotations
 
 import argparse

@@ -59,7 +59,7 @@ def test_ls(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     ("@:0/1:guards", "because: L['x'].size()[0] == 4: was 4, is now 6"),
     ("@:0/0:output_bytecode", "rewritten of forward"),
     ("@:joint", "aten.sigmoid.default"), ("@:passes", "common-subexpression: mul_9 -> mul"),
-    ("@:0/0:loop_ir:buf1", "t2 = sigmoid t1 : float32"), ("@:0/0:fusion", "would need: a lowering"),
+    ("@:0/0:loop_ir:buf1", "t2 = sigmoid t1 : float32"), ("@:0/0:fusion", "enabled by: a lowering"),
     ("@:0/0:schedule", "g1: loops kernel_0"), ("@:0/0:kernels", "std::exp(-t1)"), ("@:0/0:kernels:unit_0.asm", "ret"),
     ("@:0/0:wrapper", "def call(args):"), ("@:0/0:runtime", "10 calls"), ("@:0/0:decisions", "[not fuse]"),
     ("@:0/0:decisions:fallback:addmm", "faster in the library"),

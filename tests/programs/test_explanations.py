@@ -170,7 +170,7 @@ def test_the_commands_read_well(recording: Recording, capsys: pytest.CaptureFixt
     assert "torch_dynamo_resume" not in out
     assert main(["guards", str(recording.path)]) == 0
     out = capsys.readouterr().out
-    assert "stands for x.size(0), 8 at this call" in out and "checked " in out
+    assert "represents x.size(0), 8 at this call" in out and "checked " in out
     assert "type(self.layer) is torch.nn.modules.linear.Linear  # test_explanations.py" in out
     assert "self.layer.weight: torch.nn.parameter.Parameter torch.float32[4, 4] on cpu" in out
     assert "L['" not in out and "_modules" not in out and "global state: true" not in out
@@ -189,7 +189,7 @@ def test_what_a_part_after_a_break_gets_has_no_name_of_ours(tmp_path: Path, caps
         ptdebug.compile(turns)(X)
     assert main(["guards", str(tmp_path / "turns")]) == 0
     out = capsys.readouterr().out
-    assert "stands for turn, 2 at this call" in out and "'range' not in globals()" in out
+    assert "represents turn, 2 at this call" in out and "'range' not in globals()" in out
     assert ".ours_stack" not in out and "type(break)" not in out
 
 
