@@ -1,4 +1,4 @@
-"""Isolated compiles: one function compiled again for each of many torch.compile calls, as in a loop, sharing nothing."""
+"""Isolated compiles: one function compiled for each of many torch.compile calls, as in a loop, sharing nothing."""
 from __future__ import annotations
 
 from collections import defaultdict

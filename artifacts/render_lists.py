@@ -183,7 +183,8 @@ def recompile_lines(
     texts = [f"{head}  ({owner})" if owner else head]
     texts += [rounded(f"  because: {_cut(record.subject or record.guard)}{_change(record.expected, record.actual)}")]
     texts += [rounded(f"  and: {other}") for other in record.other_failures[:OTHERS_SHOWN]]
-    texts += [f"  and: {len(record.other_failures) - OTHERS_SHOWN} more"] if len(record.other_failures) > OTHERS_SHOWN else []
+    hidden = len(record.other_failures) - OTHERS_SHOWN
+    texts += [f"  and: {hidden} more"] if hidden > 0 else []
     texts += [f"  called from: {_place_text(record.call_site, source)}"] if record.call_site else []
     texts += [f"  needed by: {_place_text(record.location, source)}"] if record.location else []
     texts += [f"  to avoid: {record.hint}"] if record.hint else []

@@ -10,7 +10,7 @@ ANYWAY = ("input", "output")
 
 
 def render_partition(record: Partition, stage: str, name: str, source: SourceText) -> Listing:
-    """Totals, then saved values (largest first; inputs and outputs, which are alive anyway, last), then recomputed ones."""
+    """Totals, then saved values (largest first; inputs and outputs, alive anyway, last), then recomputed ones."""
     held = [s for s in record.saved if s.kind not in ANYWAY]
     alive = [s for s in record.saved if s.kind in ANYWAY]
     lines = [Line(text) for text in _totals(record)]
@@ -27,7 +27,7 @@ def render_partition(record: Partition, stage: str, name: str, source: SourceTex
 
 
 def bytes_text(count: int | None) -> str:
-    """A number of bytes for a person; "varies" where a size does."""
+    """A number of bytes as text; "varies" if a size is dynamic."""
     if count is None:
         return "varies"
     return next((f"{count / size:.1f} {unit}" for size, unit in UNITS if count >= size), f"{count} B")
@@ -35,8 +35,10 @@ def bytes_text(count: int | None) -> str:
 
 def _totals(record: Partition) -> list[str]:
     known = record.predicted
-    texts = [f"# {bytes_text(known.get('saved'))} saved for the backward; eager saves {bytes_text(known['eager_saved'])}"
-             ] if "eager_saved" in known else []
+    texts = []
+    if "eager_saved" in known:
+        saved, eager = bytes_text(known.get("saved")), bytes_text(known["eager_saved"])
+        texts.append(f"# {saved} saved for the backward; eager saves {eager}")
     peaks = [f"{half} {bytes_text(known[half])}" for half in ("forward", "backward", "eager") if half in known]
     texts += [f"# predicted peak, inputs excluded: {', '.join(peaks)}"] if peaks else []
     texts += [f"# memory budget {record.budget:g}"] if record.budget < 1 else []

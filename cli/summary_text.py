@@ -32,8 +32,8 @@ def _headline(document: dict[str, Any], session: Session) -> str:
             return "ptdebug: the program did not import torch"
         if not session.saw_compile:
             if _had_children():
-                return ("ptdebug: this process never called torch.compile; the processes that it started are not recorded "
-                        "(let it start `ptdebug run SCRIPT` instead, for example with torchrun --no-python)")
+                return ("ptdebug: this process never called torch.compile; the processes that it started are not "
+                        "recorded (let it start `ptdebug run SCRIPT` instead, for example with torchrun --no-python)")
             return "ptdebug: the program never called torch.compile (--compile-all compiles its modules anyway)"
     parts = [
         _count(counts["graphs"], "graph") + f" ({_count(counts['ops'], 'operation')})",

@@ -49,7 +49,8 @@ def help_lines(screen: Screen[object], app_bindings: list[BindingType]) -> list[
     for title, bindings in groups:
         lines += [title] + [f"  {_keys(b.key):<18} {b.tooltip or b.description}" for b in bindings
                             if isinstance(b, Binding)] + [""]
-    lines += ["symbols", "  >                  the cursor", "  =                  lines linked to the cursor line of the other pane",
+    lines += ["symbols", "  >                  the cursor",
+              "  =                  lines linked to that line in the other pane",
               "  B                  a graph break", "  + -                a collapsed and an expanded branch"]
     return lines
 

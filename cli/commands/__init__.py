@@ -1,4 +1,4 @@
-"""One module for each command: its docstring and EXAMPLE are the help, `add_arguments` declares arguments, `run` runs it.
+"""One module for each command: docstring and EXAMPLE are its help, `add_arguments` declares arguments, `run` runs it.
 
 The table of commands is in `main.py`.
 """

@@ -24,7 +24,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("-o", "--out", metavar="DIR", help="where recordings go (default .ptdebug, or $PTDEBUG_HOME)")
     add("--name", help="the recording's name (default: the program's, numbered)")
-    add("--compiler", choices=COMPILERS, help="what handles torch.compile: ptdebug (default), stock PyTorch (recorded too), or nothing")
+    add("--compiler", choices=COMPILERS,
+        help="what handles torch.compile: ptdebug (default), stock PyTorch (recorded too), or nothing")
     add("--compile-all", action="store_true", default=None,
         help="also compile the outermost nn.Module calls of a program that never calls torch.compile")
     add("--inputs", choices=INPUT_KINDS, help="which graph inputs are saved for replay (default first)")

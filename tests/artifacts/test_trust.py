@@ -68,7 +68,7 @@ def test_what_sqlite_keeps_beside_is_no_link(beside: str, copy: Path, tmp_path: 
 def test_a_pipe_is_not_waited_for(copy: Path) -> None:
     os.mkfifo(copy / "recording-7.db")
     with Recording.open(copy) as recording:
-        assert "no plain file" in recording.problems[0] and len(recording.compiles()) == 4
+        assert "not a regular file" in recording.problems[0] and len(recording.compiles()) == 4
 
 
 def test_files_of_a_recording(tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ def test_a_question_that_takes_for_ever_ends(copy: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr("ptdebug.artifacts.database.MAX_LOOKS", 20)
     with Recording.open(copy) as recording:
         assert list(recording._rows(ENDLESS + "SELECT count(*) FROM c", tuple[int])) == []
-        assert any("takes for ever" in problem for problem in recording.problems)
+        assert any("takes too long" in problem for problem in recording.problems)
         monkeypatch.setattr("ptdebug.artifacts.database.MAX_ROWS", 50)
         assert len(list(recording._rows(ENDLESS + "SELECT n FROM c", tuple[int]))) == 50
 
