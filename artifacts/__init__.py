@@ -1,11 +1,13 @@
-"""What a recording is.
+"""Recordings: what they contain, how they are written and read, and how they become text.
 
-Walk through this room in this order: `records.py` (the typed records, one for each stage), `inner_graphs.py` (graphs
-inside of graphs), `context.py` (how a compilation hands records and decisions over while it runs),
-`external_exceptions.py` and `interruptions.py` (what the program's signal handlers, tracing functions and threads raise
-meanwhile), `store.py` and `open_files.py` (how a recording lies on disk), then what reads it back: `recording.py`
-(queries), `render.py` (records to lines of text), `provenance.py` (which line of one stage belongs to which line of
-another).
+Read in this order: `stages.py` (the table of stages) and `records.py` (the typed records), `inner_graphs.py` (graphs
+inside of graphs), `fx_graphs.py` (torch.fx graphs to records); `context.py` (what the compiler calls to hand over
+records and decisions), `decision_kinds.py`, `subgraph_recorder.py` (records of a part), `external_exceptions.py` and
+`interruptions.py` (exceptions of signal handlers, tracing functions and threads); `store.py` (writing a recording),
+`open_files.py`, `signature.py`, `process_liveness.py`. Then what reads it: `database.py`, `decode.py` and
+`recording.py`, `selector.py` and `home.py` (which recording), `provenance.py` (which lines of the stages belong
+together), `summary.py`, `why.py`, `break_costs.py`, `isolated_compiles.py` and `resumed.py` (questions), `listing.py`
+and `render.py` (records to lines of text).
 
-Nothing here imports torch, Textual or any other room: a recording opens on a machine without torch.
+Nothing here imports torch, Textual or another room: a recording opens on a machine without torch.
 """

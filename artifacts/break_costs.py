@@ -1,7 +1,6 @@
-"""What a graph break cost: the graphs it cut off, kernels that could not be one, seconds, and how often it was passed.
+"""The cost of a graph break: extra graphs, lost fusions, compile time, and how often it was reached.
 
-A break is followed by functions that go on after it ("resume functions"), compiled on their own. They are found by what
-they continue (`Frame.origin`, which `Break.resumes` names).
+Resume functions are compiled on their own. They are found by `Frame.origin`, which `Break.resumes` names.
 """
 from __future__ import annotations
 
@@ -15,10 +14,10 @@ from .records import Break, Frame, Graph, Runtime, Schedule
 
 @dataclass(frozen=True)
 class BreakCost:
-    """`graphs` that would be part of the one before it; pairs of kernels on its two sides that exchange a tensor
-    through memory and might have been one (`unfused`, an upper bound); `seconds` of compiling what follows
-    and of tracing that was thrown away; `passes`, how often the program went on after it in compiled code. Where it did
-    not, `uncompiled` says what runs without being compiled, and why where that is not the break alone."""
+    """`graphs`: extra graphs; `unfused`: an upper bound of lost fusions, pairs of kernels on its two sides that
+    exchange a tensor through memory; `seconds`: compile time of resume functions and of discarded tracing; `passes`: how
+    often compiled code resumed after it. If it never did, `uncompiled` says what runs in eager, and why if the break is
+    not the only reason."""
 
     graphs: int = 0
     unfused: int = 0
@@ -34,7 +33,7 @@ class BreakCost:
 
 
 class BreakCosts:
-    """The costs of a recording's breaks; everything that they are computed from is read once."""
+    """The costs of a recording's breaks; what they are computed from is read once."""
 
     def __init__(self, recording: Recording) -> None:
         infos = recording.compiles()
@@ -52,8 +51,8 @@ class BreakCosts:
         self._recording = recording
 
     def of(self, met: Sequence[tuple[str, Break]]) -> BreakCost:
-        """The cost of one break, which each of some compilations met. They go on after it in different functions where
-        the function that breaks was part of others' graphs."""
+        """The cost of one break, from all compilations that had it. They resume in different functions if the function
+        that breaks was inlined into others."""
         total = BreakCost(seconds=sum(found.seconds for _, found in met))
         before: dict[str, list[tuple[str, Break]]] = defaultdict(list)
         for owner, found in met:
@@ -61,40 +60,40 @@ class BreakCosts:
                 for other in self._continued[_process(owner), origin]:
                     before[other].append((owner, found))
         for other, sides in before.items():
-            unfused = max(self._unfused(owner, other, found.kept) for owner, found in sides)
+            unfused = max(self._unfused(owner, other, found.live_tensors) for owner, found in sides)
             total += BreakCost(int(other in self._graphs), unfused, self._seconds.get(other, 0.0))
         uncompiled = next((self._uncompiled(owner, found) for owner, found in met if not found.resume), "")
         return replace(total, passes=self._passes(before), uncompiled=uncompiled)
 
     def _uncompiled(self, owner: str, found: Break) -> str:
-        what = "what follows in the function" if owner in self._functions else "the whole function"
+        what = "the rest of the function" if owner in self._functions else "the whole function"
         why = self._skipped.get(owner, found.message)
         return what if why == found.message else f"{what}, since {why}"
 
     def _passes(self, continued: Iterable[str]) -> int:
-        """How often the program went on in these compilations. Each function around the one that breaks also goes on,
-        so the function counts that goes on most often."""
+        """How often the program resumed in these compilations. Each caller of the function that breaks resumes as well,
+        so the function that resumes most often counts."""
         calls: Counter[str] = Counter()
         for other in continued:
             calls[self._functions[other]] += self._calls.get(other, 0)
         return max(calls.values(), default=0)
 
-    def _unfused(self, before: str, after: str, kept: tuple[str, ...]) -> int:
+    def _unfused(self, before: str, after: str, live: tuple[str, ...]) -> int:
         first, second = self._schedules.get(before), self._schedules.get(after)
         if first is None or second is None or _process(before) != _process(after):
             return 0
         results = {buffer.id for buffer in first.buffers if buffer.role == "output"}
-        inputs = self._inputs(after, kept)
+        inputs = self._inputs(after, live)
         writers = sum(g.kind == "loops" and bool(results.intersection(g.writes)) for g in first.groups)
         readers = sum(g.kind == "loops" and bool(inputs.intersection(g.reads)) for g in second.groups)
         return min(writers, readers)
 
-    def _inputs(self, compile_id: str, kept: tuple[str, ...]) -> set[str]:
-        """The buffers of a compilation that come in as the variables `kept`."""
+    def _inputs(self, compile_id: str, live: tuple[str, ...]) -> set[str]:
+        """The input buffers of a compilation that hold the variables `live`."""
         graph = self._recording.find(Graph, compile_id, "capture")
         if graph is None:
             return set()
-        names = {f"l__{name}__".lower() for name in kept}  # FX writes the names of nodes in small letters
+        names = {f"l__{name}__".lower() for name in live}  # FX node names are lower case
         inputs = [node.id for node in graph.nodes if node.op == "placeholder"]
         return {f"arg{number}" for number, name in enumerate(inputs) if name.lower() in names}
 

@@ -1,7 +1,7 @@
-"""How a running compilation hands over what it sees and asks what to do.
+"""What a running compilation uses to hand over records and to make decisions.
 
-`CompileContext` goes from stage to stage. It times stages, takes their records, answers `decide`, and knows nothing of
-where records go: that is the `Recorder`'s business, and with `NullRecorder` the compiler runs unchanged.
+`CompileContext` is passed from stage to stage. It times stages, takes their records and answers `decide`. Where records
+go is up to the `Recorder`; with `NullRecorder` the compiler runs unchanged.
 """
 from __future__ import annotations
 
@@ -98,15 +98,15 @@ class CompileContext:
     overrides: Mapping[str, str] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     met: set[str] = field(default_factory=set)
-    recording: bool = False  # False: `describe` functions are not even called
+    recording: bool = False  # False: `describe` functions are not called
     fallback: str = ""  # why this compilation runs in eager, set by the stage that gave up
-    restartable: bool = False  # when what was compiled raises, it has changed no input, or marks it: CHANGED_INPUTS
-    marks_changes: bool = False  # the same, but where inputs are written it is usual that some hold their new values
+    restartable: bool = False  # compiled code that raises has changed no input, or sets CHANGED_INPUTS
+    marks_changes: bool = False  # the same, but writes to inputs are often partly done by then
     target: str = ""  # also record what this target would get, for example "cuda:90"
     memory_budget: float = 1.0  # share of the saved bytes that a training graph may hold; see docs/decisions.md, budget
-    freezing: bool = False  # whether what depends on parameters alone may be computed once, in inference
-    cpp_wrapper: bool = False  # whether what allocates and calls the kernels is C++, where it can be
-    notes: list[str] = field(default_factory=list)  # what the person should be told, recorded or not
+    freezing: bool = False  # inference: compute once what depends on parameters alone
+    cpp_wrapper: bool = False  # use a C++ wrapper where possible
+    notes: list[str] = field(default_factory=list)  # messages for the user, recorded or not
     breakable: bool = False  # whether the frame can break where it first reads what only data tells: raise ToldByData
     part: str = ""  # which graph of the compilation is being compiled ("segment_2.backward"), "" for its only one
 
@@ -121,10 +121,10 @@ class CompileContext:
         location: Location | None = None,
         origins: tuple[Ref, ...] = (),
     ) -> str:
-        """Choose one of `options` (names), `default` unless this run overrides it, and record the choice.
+        """Choose one of `options`, `default` unless an override says otherwise, and record the decision.
 
-        Every choice of the compiler goes through here. An override that names no option of the decision raises
-        OverrideError, which says which there are.
+        Every choice of the compiler goes through here. An override that is not an option of the decision raises
+        OverrideError, which lists the options.
         """
         pause()
         subject = self._subject(subject)
@@ -149,7 +149,7 @@ class CompileContext:
         return chosen
 
     def override(self, kind: str, subject: str) -> str | None:
-        """The option that this run forces for a decision, None where it forces none; for what is chosen all at once."""
+        """The option that an override forces for a decision, or None; for decisions that are made together."""
         pattern = _override_for(f"{kind}:{self._subject(subject)}", self.overrides) if self.overrides else None
         return None if pattern is None else self.overrides[pattern]
 
@@ -158,7 +158,8 @@ class CompileContext:
 
     def for_part(self, part: str, path: str = "") -> CompileContext:
         """The context for a graph that is part of this compilation ("backward"): its decisions and artifacts get the
-        part's name in front, its times count with the rest. `path` is that of an inner graph of the captured one."""
+        part's name in front, its times are added to the whole. `path`: its path as an inner graph of
+        the capture."""
         name = self._subject(part)
         return replace(self, recorder=PartRecorder(self.recorder, part, path), part=name)
 
@@ -173,17 +174,16 @@ class CompileContext:
             self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
 
     def record(self, stage: str, make: Callable[[], AnyRecord], name: str = "") -> None:
-        """Hand over the record that `make` builds; it is not called when nothing is recorded.
+        """Hand over the record that `make` builds; `make` is not called when nothing is recorded.
 
-        The seconds this costs are kept apart, in `seconds["recording"]`.
+        The time goes to `seconds["recording"]`.
         """
         self.describe(stage, lambda: [(stage, name, make())])
 
     def describe(self, stage: str, records: Callable[[], Iterable[tuple[str, str, AnyRecord]]]) -> None:
         """Hand over all records of a stage, (stage, artifact name, record) each.
 
-        An error of ours while describing costs the record, which is then absent with the reason, and not the program's
-        compilation.
+        If ptdebug fails while describing, the stage is absent, with the reason; the compilation goes on.
         """
         if not self.recording:
             return
@@ -194,10 +194,10 @@ class CompileContext:
             except Exception as error:
                 if isinstance(error, RecursionError) or came_from_outside(error):
                     raise
-                self.absent(stage, f"an error of ptdebug's own in describing it: {type(error).__name__}: {error}")
+                self.absent(stage, f"ptdebug failed to describe it: {type(error).__name__}: {error}")
 
     def absent(self, stage: str, why: str) -> None:
-        """Say that a stage was not produced, and why: never a silent hole."""
+        """Record that a stage was not produced, and why."""
         if self.recording:
             self.recorder.absent(str(self.id), stage, why)
 
@@ -227,7 +227,7 @@ class Stage(Generic[T, U]):
 
 @dataclass(frozen=True)
 class FanOut:
-    """Several parts of a compilation that go through the same stages, such as a training graph's two halves.
+    """Several parts of a compilation that go through the same stages, such as the halves of a training graph.
 
     `parts(value)` are their names ("" for the one that is the compilation itself) and values. Each group of `stages` is
     run for all parts before the next group, so that one part's compiler process works while the next part is lowered.

@@ -1,7 +1,7 @@
-"""One database of a recording: opened without trusting it, and its rows as typed values.
+"""One database of a recording, opened without trusting it: rows as typed values.
 
-This is the one place where rows are read. A row that is not what the schema says is left out, and counted; a query
-that a damaged (or malicious) file makes endless is ended; what is wrong is told through `problem`.
+Rows are read only here. A row of the wrong types is skipped and counted; a query that a damaged or malicious file makes
+endless is interrupted; problems are reported through `problem`.
 """
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from .stages import NAMES
 from .store import DATABASE, TABLES, content_hash
 
 MAX_BLOB = 1 << 28
-"""Bytes of one record: no recording has one that is near to this, whatever its own figures say."""
-MAX_ROWS = 4_000_000  # that one question reads
-STEPS = 100_000  # of SQLite's machine between two looks at how long a question takes
-MAX_LOOKS = 10_000  # some ten seconds
+"""Bytes of one record; real ones are far smaller."""
+MAX_ROWS = 4_000_000  # that one query may return
+STEPS = 100_000  # of SQLite's virtual machine between two calls of the progress handler
+MAX_LOOKS = 10_000  # about ten seconds
 
 CompileKey = Annotated[str, msgspec.Meta(pattern=r"^\d{1,9}/\d{1,9}$")]
 Stage = Annotated[str, msgspec.Meta(pattern=f"^({'|'.join(NAMES)})$")]
@@ -28,18 +28,18 @@ Count = Annotated[int, msgspec.Meta(ge=0)]
 Moment = Annotated[float, msgspec.Meta(ge=0, le=1e12)]
 _TABLES = re.findall(r"CREATE TABLE (\w+)", TABLES)
 _DAMAGE = (sqlite3.Error, UnicodeDecodeError, MemoryError, OverflowError)
-"""What reading a damaged file raises: SQLite's messages quote it, and need not be text."""
-_BESIDE = ("-wal", "-shm", "-journal")  # files that SQLite opens, or makes, beside a database
+"""What reading a damaged file raises; SQLite's messages quote the file and may not be valid text."""
+_BESIDE = ("-wal", "-shm", "-journal")  # files that SQLite opens or creates beside a database
 
 
 class RecordingError(Exception):
-    """What was asked for is not there, or cannot be read. The message is for the person; the exit code is 2."""
+    """Something is not in the recording or cannot be read. The message is shown to the user; the exit code is 2."""
 
     exit_code = 2
 
 
 def has_database(folder: Path) -> bool:
-    """Whether a recording lies in `folder`, as far as this person may look."""
+    """Whether `folder` contains a recording, as far as permissions allow to see."""
     try:
         return (folder / DATABASE).is_file()
     except OSError:  # no permission, a name too long, ...
@@ -47,7 +47,7 @@ def has_database(folder: Path) -> bool:
 
 
 class Database:
-    """An open database; `suffix` is what the ids of its compilations end in ("" or "@PID")."""
+    """An open database; `suffix` ("" or "@PID") is appended to the ids of its compilations."""
 
     def __init__(self, path: Path, suffix: str, problem: Callable[[str], None]) -> None:
         self.suffix = suffix
@@ -58,11 +58,11 @@ class Database:
         self._connection.set_progress_handler(self._look, STEPS)
 
     def close(self) -> None:
-        """Close the file. Further questions fail."""
+        """Close the file. Later queries fail."""
         self._connection.close()
 
     def rows(self, query: str, shape: Any, *values: object) -> Iterator[tuple[Any, ...]]:
-        """The rows that have the types of `shape` (a tuple type). Damage of the file ends them, and is noted."""
+        """The rows that have the types of `shape` (a tuple type). Damage to the file ends them and is reported."""
         self._looks = bad = 0
         try:
             for number, row in enumerate(self._connection.execute(query, values)):
@@ -73,15 +73,15 @@ class Database:
                 except msgspec.ValidationError:
                     bad += 1
         except _DAMAGE as error:
-            why = "reading it takes for ever" if "interrupted" in str(error) else error
-            self._problem(f"{self._name} is damaged ({why}): something is missing")
+            why = "reading it takes too long" if "interrupted" in str(error) else error
+            self._problem(f"{self._name} is damaged ({why}): some of it is missing")
         if bad:
             table = re.search(r"FROM (\w+)", query)
-            self._problem(f"{self._name} is damaged: rows of {table[1] if table else 'a table'} are not what they "
-                          "should be, and left out")
+            self._problem(f"{self._name} is damaged: rows of {table[1] if table else 'a table'} have wrong "
+                          "types and are left out")
 
     def content(self, key: bytes) -> bytes | None:
-        """The content with that hash; None where it is missing or is not what was written."""
+        """The content with that hash; None if it is missing or damaged."""
         shape = tuple[Annotated[int, msgspec.Meta(ge=0, le=MAX_BLOB)], bytes]
         for size, data in self.rows("SELECT size, data FROM blobs WHERE hash=?", shape, key):
             content = _unpacked(data, size)
@@ -98,7 +98,7 @@ class Database:
 
 
 def _unpacked(data: bytes, size: int) -> bytes | None:
-    """What `data` unpacks to, if that is `size` bytes. A frame says its size itself, and is believed by the library."""
+    """`data` decompressed, if that gives `size` bytes. The library trusts the size that a zstd frame claims."""
     try:
         if zstandard.frame_content_size(data) != size:
             return None
@@ -108,7 +108,7 @@ def _unpacked(data: bytes, size: int) -> bytes | None:
 
 
 def _connect(path: Path) -> sqlite3.Connection:
-    """Open read-only; where the folder cannot be written to, a database in WAL mode needs `immutable`."""
+    """Open read-only; in a folder without write permission a database in WAL mode needs `immutable`."""
     try:
         plain_file(path.parent, path.name)
         for beside in _BESIDE:
@@ -138,7 +138,7 @@ def _text(raw: bytes) -> str:
 
 
 def _refuse_what_is_no_table(connection: sqlite3.Connection) -> None:
-    """A view or a computed column in the place of a table would run what the recording says, perhaps without end."""
+    """Refuse views and computed columns in place of tables: they would execute SQL of the recording."""
     marks = ",".join("?" * len(_TABLES))
     query = f"SELECT name, type, rootpage FROM sqlite_master WHERE name COLLATE NOCASE IN ({marks}) LIMIT 100"
     for name, kind, page in connection.execute(query, _TABLES).fetchall():

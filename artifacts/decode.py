@@ -1,7 +1,7 @@
-"""Records inside untyped trees (arguments and values of nodes) come out of JSON as objects; this makes them records.
+"""Decodes records inside untyped trees (arguments and values of nodes), which JSON leaves as plain objects.
 
-Types hold what a record says in its fields; what is in a tree is looked at here, once, so that whoever reads a record
-can rely on it: nothing is nested deeper than programs nest, and names of nodes are names.
+msgspec checks the typed fields of a record; trees are checked here, once, so that readers can rely on them: limited
+nesting, and node names that are names.
 """
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TYPES: dict[str, type[NodeRef] | type[TensorMeta]] = {"NodeRef": NodeRef, "Tens
 
 
 def revive(record: AnyRecord) -> AnyRecord:
-    """The record with NodeRef and TensorMeta where its nodes' trees hold their JSON. Tuples in trees stay lists.
+    """The record with NodeRef and TensorMeta in its nodes' trees in place of their JSON. Tuples in trees stay lists.
 
     Raises msgspec.ValidationError for a tree that no recorder wrote.
     """
@@ -32,7 +32,7 @@ def revive(record: AnyRecord) -> AnyRecord:
         for item in record.inputs:
             _tree(item.value)
     elif isinstance(record, Kernel):
-        _tree(record.facts)
+        _tree(record.metrics)
     return record
 
 
@@ -82,7 +82,7 @@ _FORMS: dict[str, Callable[[Any], bool]] = {
 
 
 def form_of(value: Mapping[str, Any]) -> tuple[str, Any] | None:
-    """(kind, content) of an object that stands for what JSON lacks (`fx_graphs.plain` writes it); None of any other."""
+    """(kind, content) of an object that encodes what JSON lacks (written by `fx_graphs.plain`); else None."""
     if len(value) != 1:
         return None
     (kind, content), = value.items()

@@ -1,7 +1,7 @@
-"""Tells exceptions that interrupt us from our own: a signal's handler raised, a tracing function, or another thread.
+"""Distinguishes exceptions that come from outside from ptdebug's own: of signal handlers, tracing functions, threads.
 
-Python raises them wherever it happens to be, in the compiler or in the recorder as well. They are the program's, and so
-nothing that would catch an error of ours may keep them.
+Python raises them wherever it happens to be, also in the compiler or the recorder. They belong to the program, so no
+handler for ptdebug's own errors may swallow them.
 """
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from itertools import pairwise
 from types import CodeType, FrameType, TracebackType
 
 _INTERRUPTIBLE = ("RESUME", "JUMP_BACKWARD", "CALL", "PRECALL")
-"""Beginnings of the names of the instructions after which Python looks for what other threads ask this one to raise."""
+"""Prefixes of the instructions after which CPython checks for exceptions set by other threads."""
 _RAISED_EMPTY = (StopIteration, StopAsyncIteration, NotImplementedError, AssertionError, MemoryError)
-"""What C functions raise without a word; what another thread sets is raised without one, too."""
+"""Exceptions that C functions raise without arguments, as those set by other threads are."""
 
 
 def came_from_outside(error: BaseException) -> bool:
-    """Whether `error`, just caught, interrupted what raised it, rather than came of it."""
+    """Whether `error`, just caught, interrupted the code that it was raised in, rather than being caused by it."""
     entries = list(_entries(error.__traceback__))
     if any(_was_called_by_python(entry.tb_frame) for entry in entries[1:]):
         return True
@@ -35,7 +35,7 @@ def _entries(traceback: TracebackType | None) -> Iterator[TracebackType]:
 
 
 def _was_called_by_python(frame: FrameType) -> bool:
-    """Whether the frame is that of a signal's handler, or of a tracing function: by its arguments, (number, frame) or
+    """Whether the frame is that of a signal handler or a tracing function, judged by its arguments: (number, frame) or
     (frame, event, ...)."""
     code = frame.f_code
     if code.co_argcount < 2 and not code.co_flags & 4:  # *args

@@ -1,7 +1,7 @@
-"""The files of a recording: only what lies inside its folder, as a plain file, is opened.
+"""The files of a recording: only regular files inside its folder are opened.
 
-A recording may come from anybody. A link in it would lead a reader to somebody else's files (SQLite even makes files
-beside what it opens), and a pipe would keep a reader waiting for ever.
+A recording may come from anyone. A link in it would lead to other people's files (SQLite even creates files beside what
+it opens), and a pipe would block the reader forever.
 """
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from pathlib import Path
 
 
 class NotAFileOfIt(Exception):
-    """What is named is no plain file inside of the recording; the message says what it is."""
+    """The name is not that of a regular file inside the recording; the message says what it is."""
 
 
 def plain_file(folder: Path, name: str) -> Path:
     """The path of a file of the recording in `folder`, by its name relative to it. Raises NotAFileOfIt."""
     parts = name.split("/")
     if not name or any(part in ("", ".", "..") or "\0" in part or "\\" in part for part in parts):
-        raise NotAFileOfIt(f"{name!r} is no file inside of the recording")
+        raise NotAFileOfIt(f"{name!r} is not a file inside the recording")
     path = folder
     for number, part in enumerate(parts, 1):
         path /= part
@@ -32,6 +32,6 @@ def _check(path: Path, is_last: bool) -> None:
     except OSError as error:
         raise NotAFileOfIt(f"{path}: {error.strerror}") from error
     if stat.S_ISLNK(mode):
-        raise NotAFileOfIt(f"{path} is a link, which a recording does not have")
+        raise NotAFileOfIt(f"{path} is a link; recordings have none")
     if not (stat.S_ISREG if is_last else stat.S_ISDIR)(mode):
-        raise NotAFileOfIt(f"{path} is no {'plain file' if is_last else 'folder'}")
+        raise NotAFileOfIt(f"{path} is not a {'regular file' if is_last else 'folder'}")

@@ -1,6 +1,6 @@
 """Graphs of torch.fx as records: nodes with ids and origins, arguments as plain data.
 
-torch is never imported here: whoever hands over a graph has loaded it.
+torch is never imported here: the caller, who has a graph, has loaded it.
 """
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     import torch.fx
 
 LIMIT_CONSTANT = 4096
-"""Elements; a larger constant of a graph is described, not kept."""
+"""Elements; of a larger constant only the metadata is recorded."""
 
 PLAN = "__ptdebug_plan__"
-"""The attribute of a function in a graph that says what graphs it is made of; its fields are AutogradFunction's."""
+"""The attribute of a function in a graph that has the graphs it is made of (see `tracer/fx/autograd_plans.py`)."""
 
 
 def graph_record(graph: torch.fx.Graph, name: str, origin_stage: str, notes: tuple[str, ...] = ()) -> Graph:
@@ -40,21 +40,24 @@ def _inner_record(node: torch.fx.Node, origin_stage: str) -> Graph | AutogradFun
     if plan is None:
         return None
     forward = graph_record(plan.forward.graph, "forward", origin_stage)
+    inputs = sum(node.op == "placeholder" for node in plan.forward.graph.nodes)
     backward = graph_record(plan.backward.graph, "backward", origin_stage)
     return AutogradFunction(
-        forward, backward, plan.gradients, plan.strides, plan.fixed, plan.dirty, plan.once, plan.materialized
+        forward, backward, needs_input_grad=tuple(number < plan.gradients for number in range(inputs)),
+        strides=plan.strides, non_differentiable=plan.fixed, dirty=plan.dirty, once_differentiable=plan.once,
+        materialize_grads=plan.materialized,
     )
 
 
 def _attribute(node: torch.fx.Node) -> Any:
-    """What a `get_attr` node stands for."""
+    """The object that a `get_attr` node reads."""
     return operator.attrgetter(str(node.target))(node.graph.owning_module)
 
 
 def node_record(node: torch.fx.Node, origin_stage: str) -> Node:
     """One node as a record. A small constant (get_attr) carries its data, so that the graph can be run again.
 
-    Passes leave most nodes alone, so a node keeps its last record, and what it was made from, in its meta.
+    Passes leave most nodes unchanged, so a node caches its last record, and what it was made from, in its meta.
     """
     made_from = (node.args, node.kwargs, node.meta.get("origins"), origin_stage)
     known = node.meta.get("record")
@@ -113,17 +116,17 @@ def target_name(target: Any) -> str:
         return f"torch.Tensor.{target.__name__}"
     module = (getattr(target, "__module__", "") or "").replace("_operator", "operator")
     name = getattr(target, "__qualname__", None) or getattr(target, "__name__", None) or type(target).__name__
-    if "<locals>" in name:  # F.max_pool2d is a function that another one made: its name is where it is kept
+    if "<locals>" in name:  # F.max_pool2d was created by another function: it is named by the module attribute
         places = [place for place in ("torch.nn.functional", module) if place in sys.modules]
         kept = ((place, own) for place in places for own, held in vars(sys.modules[place]).items() if held is target)
         module, name = next(kept, (module, name))
-    if name.startswith(("_VariableFunctionsClass.", "pybind11_")):  # the class that holds a function of C++
+    if name.startswith(("_VariableFunctionsClass.", "pybind11_")):  # the class that holds a C++ function
         name = name.partition(".")[2]
     return f"{module}.{name}" if module else name
 
 
 def tensor_meta(tensor: torch.Tensor) -> TensorMeta:
-    """Metadata of a (fake) strided tensor; sizes that vary become strings."""
+    """Metadata of a (fake) strided tensor; symbolic sizes become strings."""
     strided = tensor.layout == sys.modules["torch"].strided
     return TensorMeta(
         dtype=_printed(tensor.dtype).removeprefix("torch."),
@@ -136,7 +139,7 @@ def tensor_meta(tensor: torch.Tensor) -> TensorMeta:
 
 
 def value_record(value: Any) -> TensorMeta | tuple[Any, ...] | str | None:
-    """What a node's result is: a tensor's metadata, a tuple of such, or the text of a number."""
+    """A node's result: a tensor's metadata, a tuple of such, or a number as text."""
     if value is None:
         return None
     if isinstance(value, sys.modules["torch"].Tensor):
@@ -180,5 +183,5 @@ def size_record(value: Any) -> int | str:
 
 @lru_cache(maxsize=4096)
 def _printed(value: Any) -> str:
-    """str(value): printing an expression costs more than the rest of a node's record, and few differ."""
+    """str(value), cached: printing a sympy expression costs more than the rest of a node's record."""
     return str(value)

@@ -1,4 +1,4 @@
-"""Where recordings lie: a home folder with one folder for each recording."""
+"""Where recordings are stored: a home folder with one folder for each recording."""
 from __future__ import annotations
 
 import os
@@ -20,7 +20,7 @@ def recordings_home(out: str | os.PathLike[str] | None = None) -> Path:
 
 
 def existing_home(out: str | os.PathLike[str] | None = None) -> Path:
-    """The folder to look for recordings in: as `recordings_home`, but `.ptdebug` may lie in a folder above this one."""
+    """The folder to look for recordings in: as `recordings_home`, but `.ptdebug` may be in a parent folder."""
     home = recordings_home(out)
     if out or os.environ.get("PTDEBUG_HOME") or home.is_dir():
         return home
@@ -49,7 +49,7 @@ def recordings(home: Path) -> list[Path]:
     """The folders below `home` that hold a recording, newest first."""
     try:
         folders = list(home.iterdir())
-    except OSError:  # there is none, or it is not ours to read
+    except OSError:  # missing, or no permission
         return []
     found = [folder for folder in folders if has_database(folder)]
     return sorted(found, key=lambda folder: (_started(folder), folder.name), reverse=True)

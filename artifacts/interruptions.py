@@ -1,13 +1,12 @@
-"""The program's signal handlers wait while we compile, and its tracing functions do not see us.
+"""Signal handlers of the program are deferred during a compilation, and its tracing functions do not see ptdebug.
 
-A handler may do anything: raise, as time limits do, compute with tensors, call what is compiled. In the middle of a
-compilation, it would find fake tensors where it makes its own, and what it raises would leave torch half-way in or out
-of a mode, or be lost in C++, which takes errors of what it asks for answers. So while a compilation runs in the main
-thread, something of ours stands where Python looks for the handlers. It notes the signal; where the compiler comes by a
-`pause`, it gives up what it did, the handlers run, and what they raise is raised. Then it begins again, and signals
-that come from now on wait until it is done.
+A handler may do anything: raise (time limits do), compute with tensors, call compiled functions. In the middle of a
+compilation it would run under fake tensors, and its exception would leave torch halfway in or out of a mode, or be lost
+in C++ code that treats errors as answers. So while a compilation runs in the main thread, stand-ins replace the
+handlers. A stand-in notes the signal; at the next `pause` the compiler abandons its work, the handlers run, and what
+they raise is raised. Then the compilation starts again, and later signals wait until it is done.
 
-A second signal of the same kind is handled at once, wherever we are: somebody is losing patience.
+A second signal of the same kind is handled at once: the user is losing patience.
 """
 from __future__ import annotations
 
@@ -28,15 +27,15 @@ PATIENCE = 0.5
 """Seconds after which a second signal of the same kind is handled at once."""
 _SIGNALS = tuple(sorted(map(int, signal.valid_signals())))
 _getsignal = signal._signal.getsignal  # type: ignore[attr-defined]  # signal.getsignal makes members of an enum
-_watchers: list[tuple[Any, Any]] = []  # the tracing and profiling functions that are off, by compilations inside of one
+_watchers: list[tuple[Any, Any]] = []  # tracing and profiling functions that are off, a stack for nested compilations
 
 
 class Interrupted(BaseException):
-    """The compiler gives up, since a signal waits to be handled."""
+    """The compilation is abandoned because a signal is waiting for its handler."""
 
 
 class _Stopgap:
-    """What stands for a handler of the program. To whoever asks from another thread, it is the handler."""
+    """The stand-in for a handler. To code in other threads that looks it up, it equals the handler."""
 
     def __init__(self, handler: Handler, waiting: Waiting) -> None:
         self.handler = handler
@@ -61,9 +60,9 @@ class _Stopgap:
 
 
 class Waiting:
-    """A context in which handlers wait; `handle` runs those whose signals arrived, afterwards.
+    """A context in which handlers are deferred; `handle` runs those whose signals arrived, afterwards.
 
-    `patient`: until the end, and not only until the next `pause`.
+    `patient`: until the end, not only until the next `pause`.
     """
 
     def __init__(self, patient: bool = False) -> None:
@@ -75,7 +74,7 @@ class Waiting:
         _watchers.append(_take_watchers())
         try:
             self._stand_in()
-        except BaseException:  # of a handler in whose place nothing stands yet
+        except BaseException:  # of a handler that has no stand-in yet
             self.__exit__()
             raise
         return self
@@ -107,7 +106,7 @@ class Waiting:
                 if _getsignal(number) is self._standing[number]:
                     _put(number, self._standing[number].handler)
                 del self._standing[number]
-            except BaseException:  # of a handler that is in its place again
+            except BaseException:  # of a handler that is installed again
                 self._step_aside()
                 raise
 
@@ -119,7 +118,7 @@ class Waiting:
             try:
                 handler(number, frame)
             except BaseException:
-                for left in self.arrived:  # Python, too, comes to the others later
+                for left in self.arrived:  # as in Python, the others run later
                     _thread.interrupt_main(signal.Signals(left))
                 raise
 
@@ -132,7 +131,7 @@ def _in_main_thread() -> bool:
 
 
 def pause() -> None:
-    """A place where a compilation may end: raises Interrupted where a signal waits for its handler to run."""
+    """A point where a compilation may be abandoned: raises Interrupted if a signal is waiting."""
     waiting = _paused_for
     if waiting is not None and waiting.arrived and not waiting.patient:
         if _in_main_thread():
@@ -141,7 +140,7 @@ def pause() -> None:
 
 @contextmanager
 def watched() -> Iterator[None]:
-    """The program's tracing functions see what runs inside: code of its own that the compiler calls."""
+    """Let the program's tracing functions see what runs inside: user code that the compiler calls."""
     if not _watchers:
         yield
         return
@@ -153,8 +152,8 @@ def watched() -> Iterator[None]:
 
 
 def _take_watchers() -> tuple[Any, Any]:
-    """Turn off the functions of this thread that are written in Python: (of sys.settrace, of sys.setprofile). Those
-    written in C raise nothing of the program's, and cannot be set again from here."""
+    """Turn off this thread's (trace, profile) functions that are written in Python. Those written in C raise nothing of
+    the program's, and could not be restored from here."""
     trace, profile = sys.gettrace(), sys.getprofile()
     if type(trace) in _IN_PYTHON:
         sys.settrace(None)
@@ -178,8 +177,8 @@ def _give_back(trace: Any, profile: Any) -> None:
 
 
 def _put(number: int, handler: Any) -> None:
-    """Let Python call `handler`. What C knows of the signal stays: which calls it interrupts, and whether Python is
-    asked at all (faulthandler may stand before it)."""
+    """Let Python call `handler`. The C-level handler stays: which calls it interrupts, and whether Python is called at
+    all (faulthandler may come first)."""
     action = ctypes.create_string_buffer(1024)
     _libc().sigaction(number, None, action)
     signal.signal(number, handler)

@@ -1,4 +1,4 @@
-"""Functions that were compiled again although no guard failed: for other calls of torch.compile, as in a loop."""
+"""Isolated compiles: one function compiled for each of many torch.compile calls, as in a loop, sharing nothing."""
 from __future__ import annotations
 
 from collections import defaultdict
@@ -9,14 +9,14 @@ from .recording import Recording
 from .records import Frame
 
 MANY = 3
-"""As many calls of torch.compile for one function are worth a word: a model and its copy are two."""
+"""From this many torch.compile calls for one function on, it is reported: a model and its copy are two."""
 
 
-def compiled_apart(recording: Recording) -> list[dict[str, Any]]:
-    """Each function that was compiled for many calls of torch.compile: its place, the compilations, their seconds."""
+def isolated_compiles(recording: Recording) -> list[dict[str, Any]]:
+    """Each function that was compiled for many torch.compile calls: its location, compilations and seconds."""
     again: dict[tuple[str, str, int], list[tuple[str, Frame]]] = defaultdict(list)
     for owner, frame in recording.records(Frame):
-        if frame.apart and not frame.origin:
+        if frame.isolated and not frame.origin:
             again[frame.function, frame.file, frame.line].append((owner, frame))
     seconds = {info.id: info.seconds.get("total", 0.0) for info in recording.compiles()}
     return [
@@ -31,15 +31,15 @@ def _call_site(frame: Frame) -> dict[str, Any] | None:
     return {"file": frame.stack[-1].file, "line": frame.stack[-1].line} if frame.stack else None
 
 
-def apart_lines(found: dict[str, Any]) -> list[str]:
-    """One of these for a person: what happened, where, what to change."""
+def isolated_lines(found: dict[str, Any]) -> list[str]:
+    """The lines for one of them: what happened, where, and what to change."""
     call = found["call_site"]
     return [
-        f"{found['function']} was compiled for each of {plural(found['times'], 'call')} of torch.compile, which did "
-        f"not share it; {found['seconds']:.2f} s after the first",
+        f"{found['function']} was compiled for each of {plural(found['times'], 'call')} of torch.compile, "
+        f"sharing nothing; {found['seconds']:.2f} s after the first",
         f"  {f'called from: {_place(call)}' if call else f'function: {_place(found)}'}",
-        "  to avoid: call torch.compile once for a function, before the loop, and keep what it returns, without "
-        "isolate_recompiles; modules of one class: compile what holds them",
+        "  to avoid: call torch.compile once, before the loop, and reuse the result, without isolate_recompiles; "
+        "for many modules of one class, compile the module that contains them",
     ]
 
 

@@ -20,7 +20,7 @@ from ..dependencies import msgspec
 from .database import CompileKey, Count, Database, Moment, RecordingError, Stage, has_database
 from .decode import revive
 from .process_liveness import is_running
-from .records import SCHEMA, Absent, AnyRecord, Decision, split_ref
+from .records import OLDER_SCHEMAS, SCHEMA, Absent, AnyRecord, Decision, split_ref
 from .stages import order_of
 from .store import DATABASE, RUNNING, stopped_mark
 
@@ -100,7 +100,7 @@ class Recording:
         schema = recording.meta.get("schema")
         if schema not in (None, SCHEMA):
             recording.close()
-            raise RecordingError(f"{folder} has the schema {schema}; this ptdebug reads {SCHEMA}")
+            raise RecordingError(f"{folder} {_other_version(str(schema))}")
         return recording
 
     def close(self) -> None:
@@ -332,6 +332,12 @@ def _where(query: str, compile_id: str | None, kind: str | None) -> tuple[str, l
         query, values = query + " AND kind=?", [*values, kind]
     return query, values
 
+
+def _other_version(schema: str) -> str:
+    """What is wrong with a recording of that schema, in one line."""
+    if schema in OLDER_SCHEMAS:
+        return f"was recorded by an older version of ptdebug ({schema}; this one reads {SCHEMA}): record it again"
+    return f"was recorded by another version of ptdebug ({schema}; this one reads {SCHEMA}): open it with that version"
 
 
 def _stopped(database: Path) -> str | None:

@@ -16,7 +16,8 @@ from typing import Annotated, Any
 
 from ..dependencies import msgspec
 
-SCHEMA = "ptdebug/1"
+SCHEMA = "ptdebug/2"
+OLDER_SCHEMAS = ("ptdebug/1",)
 LIMIT_REACHED = " times, the limit: "
 """In the reason of a compilation that was not made any more, since its function was compiled too often."""
 
@@ -85,7 +86,7 @@ class Frame(Record, frozen=True):
     status: str = "compiled"  # compiled | skipped | eager | failed
     reason: str = ""
     origin: str = ""  # of a resume function: the function that it continues, and where
-    apart: bool = False  # compiled before, for another call of torch.compile, with which this one shares nothing
+    isolated: bool = False  # the function was also compiled for another torch.compile call; nothing is shared
     arguments_known: bool = True  # False: nobody looked at them
 
 
@@ -163,20 +164,20 @@ class AutogradFunction(Record, frozen=True):
     """A torch.autograd.Function, or a hook of a tensor, that was traced: its two sides as graphs.
 
     `forward` takes the tensors and returns its results and what the backward reads; `backward` takes the gradients of
-    the results, then what it reads. The first `gradients` tensors get gradients. `strides` are how gradients lie in
-    memory where the backward relies on that (None among them: contiguous). `fixed` and `dirty` are positions of
-    results: not differentiable, changed in place. `once`: the gradients cannot be differentiated again.
-    `materialized`: where nothing flows back, the backward runs on zeros.
+    the results, then what it reads. The names are those of torch: `needs_input_grad` has a bool for each input of the
+    forward (inputs that need gradients come first); `non_differentiable` and `dirty` are positions of results;
+    `once_differentiable` forbids a second derivative; with `materialize_grads` an absent gradient is passed to the
+    backward as zeros. `strides` are the strides of the gradients that the backward relies on (None: contiguous).
     """
 
     forward: Graph
     backward: Graph
-    gradients: int
+    needs_input_grad: tuple[bool, ...]
     strides: tuple[tuple[int, ...] | None, ...] | None = None
-    fixed: tuple[int, ...] = ()
+    non_differentiable: tuple[int, ...] = ()
     dirty: tuple[int, ...] = ()
-    once: bool = False
-    materialized: bool = True
+    once_differentiable: bool = False
+    materialize_grads: bool = True
 
 
 class RuleMatch(Record, frozen=True):
@@ -214,7 +215,7 @@ class Break(Record, frozen=True):
     origins: tuple[Ref, ...] = ()
     expression: str = ""  # the text of the program between the columns of `location`
     resumes: tuple[str, ...] = ()  # `Frame.origin` of each function that goes on after it
-    kept: tuple[str, ...] = ()  # variables that the graph computes and the rest of the function reads
+    live_tensors: tuple[str, ...] = ()  # variables that the graph computes and the code after the break reads
     seconds: float = 0.0  # spent on tracing that the break made worthless
 
 
@@ -240,8 +241,8 @@ class Guard(Record, frozen=True):
     parent: str = ""  # id of the guard of the object that this one is reached through
     origins: tuple[Ref, ...] = ()
     name: str = ""  # the object as the program would write it: `self.layer.weight`
-    words: str = ""  # `code` of that name
-    own: bool = False  # a check of a container on the way to what was read: the program did not ask for it
+    text: str = ""  # `code`, in terms of that name
+    implicit: bool = False  # a type check of a container on the path to what was read, not asked for by the program
 
 
 class SymbolEvent(Record, frozen=True):
@@ -255,7 +256,7 @@ class Symbol(Record, frozen=True):
     """A size or number that the code serves for many values: where it comes from, why it varies, what narrowed it."""
 
     name: str
-    what: str
+    subject: str
     source: str
     value: str  # at this compilation
     why: str = ""
@@ -270,8 +271,8 @@ class Guards(Record, frozen=True):
 class Recompile(Record, frozen=True):
     """Why a compilation was needed although the function had one: the first failed guard of the nearest entry.
 
-    `what` is the guarded object in the program's words; `also` other guards of that entry that fail, in words;
-    `call_site` the line of the program that made the call; `entries` how many compilations were there.
+    `subject` is the guarded object as the program names it; `other_failures` are all other guards of that entry that
+    fail; `call_site` is the line of the program that made the call; `entries` is how many compilations there were.
     """
 
     guard: str
@@ -280,8 +281,8 @@ class Recompile(Record, frozen=True):
     compared_with: str  # compile id of that entry
     location: Location | None = None
     hint: str = ""
-    what: str = ""
-    also: tuple[str, ...] = ()
+    subject: str = ""
+    other_failures: tuple[str, ...] = ()
     call_site: Location | None = None
     entries: int = 1
 
@@ -290,8 +291,8 @@ class Recompile(Record, frozen=True):
 class SavedValue(Record, frozen=True):
     """A value that the forward keeps for the backward. `id` is its node; `bytes` is None where a size varies.
 
-    `kind` is input or output (alive anyway), tensor or size. `location` is the line that made it; `reader` is the node
-    of the backward that keeps it alive, and `needed` the line of the program whose derivative that node is part of.
+    `kind` is input or output (alive anyway), tensor or size. `location` is the line that computed it; `used_by` is the
+    node of the backward that needs it, and `used_at` the line of the program whose derivative that node belongs to.
     """
 
     id: str
@@ -300,8 +301,8 @@ class SavedValue(Record, frozen=True):
     why: str
     value: TensorMeta | tuple[Any, ...] | str | None = None
     location: Location | None = None
-    reader: str = ""
-    needed: Location | None = None
+    used_by: str = ""
+    used_at: Location | None = None
     origins: tuple[Ref, ...] = ()
 
 
@@ -368,7 +369,7 @@ class FusionCandidate(Record, frozen=True):
     fused: bool
     why: str
     bytes_saved: Count | None = None
-    allow: str = ""
+    enabled_by: str = ""
     decision: str = ""
 
 
@@ -419,8 +420,8 @@ class CodeLine(Record, frozen=True):
 class Kernel(Record, frozen=True):
     """Stage `kernels`: source of one kernel or translation unit and what the compiler made of it.
 
-    `products` holds later forms by name (asm; ttir, ttgir, llir, ptx, sass) as text; `facts` numbers such as
-    registers, spills, shared_bytes, vector_width.
+    `outputs` holds what the compiler made of it, as text, by name (asm; ttir, ttgir, llir, ptx, sass); `metrics` holds
+    numbers such as registers, spills, shared_bytes, vector_width.
     """
 
     name: str
@@ -433,8 +434,8 @@ class Kernel(Record, frozen=True):
     cached: bool = False
     path: str = ""
     target: str = "cpu"
-    products: dict[str, str] = {}
-    facts: dict[str, Any] = {}
+    outputs: dict[str, str] = {}
+    metrics: dict[str, Any] = {}
 
 
 class Wrapper(Record, frozen=True):

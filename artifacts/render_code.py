@@ -51,20 +51,20 @@ def render_kernel(record: Kernel, stage: str, name: str, source: SourceText) -> 
     """The source of a kernel, as it was compiled; what is known of its compilation comes last, as comments."""
     mark = "//" if record.language == "cpp" else "#"
     lines = list(code_lines(record.lines, stage, name))
-    facts = ", ".join(f"{key} {value}" for key, value in record.facts.items())
+    facts = ", ".join(f"{key} {value}" for key, value in record.metrics.items())
     state = "from the cache" if record.cached else f"{record.seconds:.2f} s"
     tail = [f"{record.target}, {state}" + (f", {facts}" if facts else "")]
     tail += [f"command: {' '.join(record.command)}"] if record.command else []
     tail += [f"library: {record.path}"] if record.path else []
     tail += [f"log: {line}" for line in record.log.splitlines()]
-    tail += [f"also recorded: {', '.join(record.products)}"] if record.products else []
+    tail += [f"also recorded: {', '.join(record.outputs)}"] if record.outputs else []
     lines += [Line(""), *(Line(printable(f"{mark} {text}")) for text in tail)]
     return Listing(f"kernels {name or record.name}", LANGUAGES.get(record.language, "text"), tuple(lines))
 
 
 def render_product(record: Kernel, product: str) -> Listing:
     """A later form of a kernel (assembly, PTX, LLVM IR, ...). Raises KeyError where it was not recorded."""
-    return Listing(f"{record.name}.{product}", LANGUAGES.get(product, "text"), text_lines(record.products[product]))
+    return Listing(f"{record.name}.{product}", LANGUAGES.get(product, "text"), text_lines(record.outputs[product]))
 
 
 def render_wrapper(record: Wrapper, stage: str, name: str, source: SourceText) -> Listing:

@@ -177,16 +177,15 @@ def _class_lines(node: Node, held: AutogradFunction, place: _Place) -> list[Line
 
 def _facts(held: AutogradFunction) -> Iterator[str]:
     """What the two graphs of an autograd function do not say."""
-    given = sum(node.op == "placeholder" for node in held.forward.nodes)
-    if held.gradients < given:
-        yield f"gradients of the first {held.gradients} of {given} inputs"
-    yield from (f"result {i} is not differentiable" for i in held.fixed)
+    if not all(held.needs_input_grad):
+        yield f"gradients of the first {sum(held.needs_input_grad)} of {len(held.needs_input_grad)} inputs"
+    yield from (f"result {i} is not differentiable" for i in held.non_differentiable)
     yield from (f"result {i} is an input, changed in place" for i in held.dirty)
     for i, stride in enumerate(held.strides or ()):
         yield f"gradient_{i} is made " + ("contiguous" if stride is None else f"to have strides {stride}")
-    if not held.materialized:
+    if not held.materialize_grads:
         yield "where nothing flows back, the backward does not run"
-    if held.once:
+    if held.once_differentiable:
         yield "the gradients cannot be differentiated"
 
 

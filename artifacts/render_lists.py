@@ -1,4 +1,4 @@
-"""What is a list or a tree rather than code: frame, breaks, guards, fusion, schedule, run time, decisions."""
+"""Listings of the stages that are lists or trees: frame, breaks, guards, fusion, schedule, run time, decisions."""
 from __future__ import annotations
 
 from collections import defaultdict
@@ -30,7 +30,7 @@ from .render_graph import source_text, tensor_text
 from .rounding import rounded
 
 LONG_CHECK = 100  # characters
-MOST_ALSO = 4  # changes beside the first, of a recompilation
+OTHERS_SHOWN = 4  # of the other guards that failed, of a recompilation
 
 
 def render_frame(record: Frame, stage: str, name: str, source: SourceText) -> Listing:
@@ -39,11 +39,11 @@ def render_frame(record: Frame, stage: str, name: str, source: SourceText) -> Li
         Line(printable(f"{record.function}  ({record.file}:{record.line})"), source_ref(record.file, record.line)),
         Line(printable(f"status: {record.status}{': ' + record.reason if record.reason else ''}")),
     ]
-    if record.apart:
-        lines.append(Line("compiled before, for another call of torch.compile, which shares nothing with this one"))
+    if record.isolated:
+        lines.append(Line("also compiled for another call of torch.compile; the two share nothing"))
     if record.module:
         lines.append(Line(printable(f"module: {record.module}")))
-    none = "no arguments" if record.arguments_known else "its arguments were not recorded"
+    none = "no arguments" if record.arguments_known else "arguments were not recorded"
     lines.append(Line("arguments:" if record.arguments else none))
     for argument in record.arguments:
         text = tensor_text(argument.tensor) if argument.tensor else argument.value
@@ -58,7 +58,7 @@ def render_frame(record: Frame, stage: str, name: str, source: SourceText) -> Li
 
 
 def render_breaks(record: Breaks, stage: str, name: str, source: SourceText) -> Listing:
-    """Each graph break: what happened, where, why, what to change."""
+    """Each graph break: where, why, and what to change."""
     lines: list[Line] = []
     for found in record.breaks:
         lines += [*break_lines(found, source, ref(stage, found.id, name)), Line("")]
@@ -66,9 +66,9 @@ def render_breaks(record: Breaks, stage: str, name: str, source: SourceText) -> 
 
 
 def break_lines(found: Break, source: SourceText, item: str = "", cost: BreakCost | None = None) -> list[Line]:
-    """One graph break: the line with its expression marked, why, what to change, what it cost.
+    """One graph break: the source line with the expression marked, the reason, the hint, the cost.
 
-    Without a `cost`, what the interpreter saw of it: the instruction, the stack, where it goes on.
+    Without a `cost`, what the interpreter saw: the instruction, the value stack, the resume function.
     """
     origins = (*found.origins, *place_refs((*found.stack, found.location)))
     code = found.source or source_text(found.location, source)
@@ -83,7 +83,7 @@ def break_lines(found: Break, source: SourceText, item: str = "", cost: BreakCos
     else:
         lines += [f"  at: {found.instruction}"] if found.instruction else []
         lines += [f"  on the stack: {', '.join(found.on_stack)}"] if found.on_stack else []
-        lines.append(f"  continues in: {found.resume}" if found.resume else "  the whole frame runs in eager mode")
+        lines.append(f"  continues in: {found.resume}" if found.resume else "  the whole frame runs in eager")
     if len(found.stack) > 1:
         others = [place for place in reversed(found.stack) if place != found.location]
         lines += [f"  called from: {short_place(place)} in {place.function}" for place in others[:6]]
@@ -91,31 +91,31 @@ def break_lines(found: Break, source: SourceText, item: str = "", cost: BreakCos
 
 
 def _marked(found: Break, code: str) -> str:
-    """Carets under the expression in the line; "" where it is the whole line, or goes on in others."""
+    """Carets under the expression; "" where it is the whole line or spans several lines."""
     text, place = found.expression, found.location
     start = code.find(text) if text and place.line == place.end_line else -1
     return f"{' ' * start}{'^' * len(text)}" if start >= 0 and text != code else ""
 
 
 def cost_text(found: Break, cost: BreakCost) -> str:
-    """What a break cost, in a sentence."""
+    """What a break cost, as one sentence."""
     if cost.uncompiled and not (cost.graphs or cost.passes):
-        return f"not compiled: {cost.uncompiled}; {cost.seconds:.2f} s of tracing for nothing"
-    parts = [f"{plural(cost.graphs, 'graph') if cost.graphs else 'no graph'} more"]
+        return f"not compiled: {cost.uncompiled}; {cost.seconds:.2f} s of tracing wasted"
+    parts = [plural(cost.graphs, "extra graph") if cost.graphs else "no extra graph"]
     if cost.unfused:
-        parts.append(f"up to {plural(cost.unfused, 'kernel')} that could have been fused with another")
-    parts.append(f"{cost.seconds:.2f} s {'to compile what follows on its own' if cost.graphs else 'of compiling'}")
-    return ", ".join(parts) + (f"; passed {plural(cost.passes, 'time')}" if cost.passes else "")
+        parts.append(f"up to {plural(cost.unfused, 'lost fusion')}")
+    parts.append(f"{cost.seconds:.2f} s more compile time")
+    return ", ".join(parts) + (f"; reached {plural(cost.passes, 'time')}" if cost.passes else "")
 
 
 def render_guards(record: Guards, stage: str, name: str, source: SourceText) -> Listing:
-    """The guards as a tree: each below the guard of the object that it is reached through. The checks of containers
-    that the program did not ask for are counted at the end."""
+    """The guards as a tree: each below the guard of the object that it is reached through. Implicit guards, which only
+    check container types, are counted at the end."""
     children: dict[str, list[Guard]] = defaultdict(list)
-    asked = [guard for guard in record.guards if not guard.own]
-    known = {guard.id for guard in asked}
+    shown = [guard for guard in record.guards if not guard.implicit]
+    known = {guard.id for guard in shown}
     above = {guard.id: guard.parent for guard in record.guards}
-    for guard in asked:
+    for guard in shown:
         parent, passed = guard.parent, set[str]()
         while parent in above and parent not in known and parent not in passed:
             passed.add(parent)
@@ -132,36 +132,35 @@ def render_guards(record: Guards, stage: str, name: str, source: SourceText) -> 
         origins = (*guard.origins, *(place_refs((guard.location,)) if guard.location else ()))
         lines.append(Line(printable("  " * depth + guard_text(guard)), ref(stage, guard.id, name), origins))
         todo += [(depth + 1, child) for child in reversed(children[guard.id])]
-    own = len(record.guards) - len(asked)
-    lines += [Line(f"# {own} of them, not shown: the dicts and lists that these lie in are of the class they were")
-              ] if own else []
+    implicit = len(record.guards) - len(shown)
+    lines += [Line(f"# {implicit} more check container types (--json lists them)")] if implicit else []
     for symbol in record.symbols:
         lines += symbol_lines(symbol, source)
     return Listing("guards", "python", tuple(lines))
 
 
 def symbol_lines(symbol: Symbol, source: SourceText) -> list[Line]:
-    """The story of one symbol: where it comes from, and each line that narrowed it."""
-    why = f"; it varies because {symbol.why}" if symbol.why else ""
-    head = f"# {symbol.name} stands for {symbol.what}, {symbol.value} at this call{why}"
+    """The history of one symbol: what it represents, why it is dynamic, and each line that constrained it."""
+    why = f"; dynamic because {symbol.why}" if symbol.why else ""
+    head = f"# {symbol.name} represents {symbol.subject}, {symbol.value} at this call{why}"
     texts: list[tuple[str, tuple[str, ...]]] = [(head, ())]
     for event in symbol.events:
         where = f"  {_place_text(event.location, source)}" if event.location else ""
         texts.append((f"#   {event.text}{where}", place_refs((event.location,)) if event.location else ()))
     if not symbol.events:
-        texts.append(("#   no line of the function narrows it", ()))
+        texts.append(("#   no line of the function constrains it", ()))
     return [Line(printable(text), "", origins) for text, origins in texts]
 
 
-_IN_FULL = ("SHAPE_ENV", "NO_ALIASING")  # what they expect is that it holds
+_IN_FULL = ("SHAPE_ENV", "NO_ALIASING")  # their expected value is only "true"
 
 
 def guard_text(guard: Guard) -> str:
-    """One guard on one line: kind, what is checked, and in a comment what for and because of which line.
+    """One guard on one line: the kind, the check, and as a comment the object and the line that needs it.
 
-    A check that takes more than a line's room is shown as the value that its source was compiled for.
+    A check that is too long for a line is shown as the value that its source was specialized to.
     """
-    check = guard.words or guard.code or guard.source
+    check = guard.text or guard.code or guard.source
     if len(check) > LONG_CHECK and guard.expected and guard.kind not in _IN_FULL:
         check = f"{guard.name or guard.source}: {guard.expected}"
     subject = "" if guard.expected and guard.expected in check else guard.subject
@@ -177,15 +176,16 @@ def render_recompile(record: Recompile, stage: str, name: str, source: SourceTex
 def recompile_lines(
     record: Recompile, source: SourceText, function: str = "", owner: str = "", seconds: float | None = None
 ) -> list[Line]:
-    """One recompilation: what changed, the guard, the call, the line that needs the guard, what avoids it."""
+    """One recompilation: what changed, the guard, the call, the line that needs the guard, how to avoid it."""
     place = place_refs((record.location,)) if record.location else ()
     took = f", which took {seconds:.2f} s" if seconds is not None else ""
     comma = "," if ", " in function else ""
     head = f"{function}{comma} was compiled again{took}" if function else "compiled again"
     texts = [f"{head}  ({owner})" if owner else head]
-    texts += [rounded(f"  because: {_cut(record.what or record.guard)}{_change(record.expected, record.actual)}")]
-    texts += [rounded(f"  and: {other}") for other in record.also[:MOST_ALSO]]
-    texts += [f"  and: {len(record.also) - MOST_ALSO} more"] if len(record.also) > MOST_ALSO else []
+    texts += [rounded(f"  because: {_cut(record.subject or record.guard)}{_change(record.expected, record.actual)}")]
+    texts += [rounded(f"  and: {other}") for other in record.other_failures[:OTHERS_SHOWN]]
+    hidden = len(record.other_failures) - OTHERS_SHOWN
+    texts += [f"  and: {hidden} more"] if hidden > 0 else []
     texts += [f"  called from: {_place_text(record.call_site, source)}"] if record.call_site else []
     texts += [f"  needed by: {_place_text(record.location, source)}"] if record.location else []
     texts += [f"  to avoid: {record.hint}"] if record.hint else []
@@ -195,23 +195,23 @@ def recompile_lines(
 
 
 def _change(expected: object, actual: object) -> str:
-    """What changed; "" is what the recording does not know."""
+    """What changed; "" is unknown."""
     if expected == "true":
         return f" is no longer true: {actual}" if actual != "" else " is no longer true"
     if actual == "":
-        return f": was {expected}; what it is now was not recorded" if expected != "" else " changed"
+        return f": was {expected}; its new value was not recorded" if expected != "" else " changed"
     return f": was {expected}, is now {actual}"
 
 
-def _cut(what: str) -> str:
-    """A condition on sizes can go over many lines: its beginning; the guard below has all of it."""
-    return what if len(what) <= 2 * LONG_CHECK else f"{what[: 2 * LONG_CHECK]}…"
+def _cut(text: str) -> str:
+    """The beginning of a long condition on sizes; the line with the guard has all of it."""
+    return text if len(text) <= 2 * LONG_CHECK else f"{text[: 2 * LONG_CHECK]}…"
 
 
 def change_text(recompile: dict[str, Any]) -> str:
     """What changed, in one line, of the summary's document of a recompilation."""
-    what = _cut(recompile["what"] or recompile["guard"])
-    return rounded(f"{what}{_change(recompile['expected'], recompile['actual'])}")
+    subject = _cut(recompile["subject"] or recompile["guard"])
+    return rounded(f"{subject}{_change(recompile['expected'], recompile['actual'])}")
 
 
 def _place_text(place: Location, source: SourceText) -> str:
@@ -219,7 +219,7 @@ def _place_text(place: Location, source: SourceText) -> str:
 
 
 def render_fusion(record: Fusion, stage: str, name: str, source: SourceText) -> Listing:
-    """The pairs that could have been fused: verdict first, so that refusals stand out without colour."""
+    """The fusion candidates, verdict first, so that refusals stand out without colour."""
     lines = [Line(f"# {sum(c.fused for c in record.candidates)} of {len(record.candidates)} pairs fused")]
     for candidate in record.candidates:
         lines += candidate_lines(candidate, ref(stage, candidate.id, name))
@@ -232,12 +232,12 @@ def candidate_lines(candidate: FusionCandidate, item: str = "") -> list[Line]:
     origins = (f"loop_ir:{candidate.first}", f"loop_ir:{candidate.second}")
     verdict = "fused    " if candidate.fused else "not fused"
     texts = [f"{verdict} {candidate.first} + {candidate.second}  ({candidate.kind}{saved}): {candidate.why}"]
-    texts += [f"          would need: {candidate.allow}"] if candidate.allow and not candidate.fused else []
+    texts += [f"          enabled by: {candidate.enabled_by}"] if candidate.enabled_by and not candidate.fused else []
     return [Line(printable(text), item, origins) for text in texts]
 
 
 def render_schedule(record: Schedule, stage: str, name: str, source: SourceText) -> Listing:
-    """The groups in the order in which they run, then the life of each buffer."""
+    """The groups in execution order, then the lifetime of each buffer."""
     peak = f", peak {record.peak_bytes:,} bytes" if record.peak_bytes else ""
     lines = [Line(f"# {len(record.groups)} groups{peak}")]
     for group in record.groups:
@@ -250,19 +250,19 @@ def render_schedule(record: Schedule, stage: str, name: str, source: SourceText)
         texts += [f"    loops: {' '.join(group.loop_order)}" + (f", {group.tiling}" if group.tiling else "")
                   ] if group.loop_order or group.tiling else []
         texts += [f"    reads {', '.join(group.reads) or 'nothing'}; writes {', '.join(group.writes) or 'nothing'}"
-                  + (f"; never in memory: {', '.join(group.internal)}" if group.internal else "")]
+                  + (f"; not materialized: {', '.join(group.internal)}" if group.internal else "")]
         lines += [Line(printable(text), item, origins) for text in texts]
     lines += [Line(""), Line("# buffers")] if record.buffers else []
     for buffer in record.buffers:
         size = f"{buffer.bytes:,} bytes" if buffer.bytes is not None else "size known at run time"
-        reuse = f", in the memory of {buffer.reuses}" if buffer.reuses else ""
+        reuse = f", reuses the memory of {buffer.reuses}" if buffer.reuses else ""
         lines.append(Line(printable(f"{buffer.id}: {buffer.role}, {size}, {buffer.first} to {buffer.last}{reuse}"),
                           ref(stage, buffer.id, name)))
     return Listing("schedule", "text", tuple(lines))
 
 
 def render_runtime(record: Runtime, stage: str, name: str, source: SourceText) -> Listing:
-    """How often it ran and where the time went."""
+    """Calls, guard failures, and the time of each kernel."""
     first = f", first call {1000 * record.first_call_seconds:.2f} ms" if record.first_call_seconds else ""
     lines = [Line(f"{plural(record.calls, 'call')}, {plural(record.guard_failures, 'guard failure')}{first}")]
     for kernel in sorted(record.kernels, key=lambda k: -k.seconds):
@@ -273,12 +273,12 @@ def render_runtime(record: Runtime, stage: str, name: str, source: SourceText) -
 
 
 def render_inputs(record: SavedInputs, stage: str, name: str, source: SourceText) -> Listing:
-    """The inputs that were kept."""
+    """The saved inputs."""
     lines = [Line(printable(f"# {record.file or 'metadata only'}{': ' + record.note if record.note else ''}"))]
     for item in record.inputs:
         text = tensor_text(item.meta) if item.meta else repr(item.value)
         alias = f", shares memory with {item.alias_of}" if item.alias_of else ""
-        kept = ", values kept" if item.tensor else ""
+        kept = ", values saved" if item.tensor else ""
         lines.append(Line(printable(f"{item.name}: {text}{kept}{alias}"), ref(stage, item.name, name)))
     return Listing("inputs", "text", tuple(lines))
 
@@ -300,7 +300,7 @@ def render_decisions(decisions: Iterable[tuple[str, Decision]], with_compile: bo
 
 
 def decision_lines(decision: Decision) -> list[Line]:
-    """One decision in full: the alternatives with their scores, the reason, how to force another."""
+    """One decision in full: the options with their scores, and the reason."""
     texts = [f"{decision.id}", f"  chosen: {decision.chosen}{' (forced by an override)' if decision.forced else ''}",
              f"  why: {decision.why}"]
     for option in decision.options:
@@ -322,7 +322,7 @@ def _score(option: Option) -> str:
 
 
 def render_absents(absents: Sequence[Absent]) -> list[Line]:
-    """Stages that were not produced, and why: those with the same reason together."""
+    """Stages that were not produced, grouped by reason."""
     stages: dict[str, list[str]] = defaultdict(list)
     for absent in absents:
         stages[absent.why].append(absent.stage)

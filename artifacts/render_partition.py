@@ -1,4 +1,4 @@
-"""What a training graph saves between its forward and its backward, as a table."""
+"""The partition of a training graph as a table: what is saved for the backward, and what is recomputed."""
 from __future__ import annotations
 
 from .listing import Line, Listing, SourceText, place_refs, plural, printable, short_place
@@ -10,24 +10,24 @@ ANYWAY = ("input", "output")
 
 
 def render_partition(record: Partition, stage: str, name: str, source: SourceText) -> Listing:
-    """Totals, then what is saved (largest first; inputs and results, alive anyway, last), then what is not."""
+    """Totals, then saved values (largest first; inputs and outputs, alive anyway, last), then recomputed ones."""
     held = [s for s in record.saved if s.kind not in ANYWAY]
     alive = [s for s in record.saved if s.kind in ANYWAY]
     lines = [Line(text) for text in _totals(record)]
     lines += [Line(""), Line(f"# saved: {plural(len(held), 'value')}")]
     lines += [line for s in _largest_first(held) for line in _saved_lines(s, stage, name, source)]
     if alive:
-        lines += [Line(""), Line(f"# alive anyway: {plural(len(alive), 'input or result')}")]
-        readers = {s.id: s.reader and f"read by {s.reader}" for s in alive}
+        lines += [Line(""), Line(f"# alive anyway: {plural(len(alive), 'input or output')}")]
+        readers = {s.id: s.used_by and f"read by {s.used_by}" for s in alive}
         lines += [_row(s, stage, name, readers[s.id]) for s in _largest_first(alive)]
     if record.recomputed:
-        lines += [Line(""), Line(f"# computed again in the backward: {plural(len(record.recomputed), 'value')}")]
+        lines += [Line(""), Line(f"# recomputed in the backward: {plural(len(record.recomputed), 'value')}")]
         lines += [_row(r, stage, name, r.why) for r in _largest_first(record.recomputed)]
     return Listing("partition", "text", tuple(lines))
 
 
 def bytes_text(count: int | None) -> str:
-    """A number of bytes for a person; "varies" where a size does."""
+    """A number of bytes as text; "varies" if a size is dynamic."""
     if count is None:
         return "varies"
     return next((f"{count / size:.1f} {unit}" for size, unit in UNITS if count >= size), f"{count} B")
@@ -35,10 +35,12 @@ def bytes_text(count: int | None) -> str:
 
 def _totals(record: Partition) -> list[str]:
     known = record.predicted
-    texts = [f"# {bytes_text(known.get('saved'))} held for the backward; eager holds {bytes_text(known['eager_saved'])}"
-             ] if "eager_saved" in known else []
+    texts = []
+    if "eager_saved" in known:
+        saved, eager = bytes_text(known.get("saved")), bytes_text(known["eager_saved"])
+        texts.append(f"# {saved} saved for the backward; eager saves {eager}")
     peaks = [f"{half} {bytes_text(known[half])}" for half in ("forward", "backward", "eager") if half in known]
-    texts += [f"# predicted peak beside inputs: {', '.join(peaks)}"] if peaks else []
+    texts += [f"# predicted peak, inputs excluded: {', '.join(peaks)}"] if peaks else []
     texts += [f"# memory budget {record.budget:g}"] if record.budget < 1 else []
     return texts
 
@@ -54,16 +56,16 @@ def _row(value: SavedValue | RecomputedValue, stage: str, name: str, note: str) 
 
 
 def _saved_lines(value: SavedValue | RecomputedValue, stage: str, name: str, source: SourceText) -> list[Line]:
-    """The row of a saved value, then the lines of the program that made it and that need it."""
+    """The row of a saved value, then the lines of the program that computed it and that need it."""
     lines = [_row(value, stage, name, value.why)]
     if not isinstance(value, SavedValue):
         return lines
     texts = []
     if value.location:
-        texts.append(f"made by   {short_place(value.location)}  {source_text(value.location, source)}".rstrip())
-    if value.reader:
-        place = f": {short_place(value.needed)}  {source_text(value.needed, source)}" if value.needed else ""
-        texts.append(f"needed by {value.reader}, derivative of{place}" if place else f"needed by {value.reader}")
+        texts.append(f"from      {short_place(value.location)}  {source_text(value.location, source)}".rstrip())
+    if value.used_by:
+        place = f": {short_place(value.used_at)}  {source_text(value.used_at, source)}" if value.used_at else ""
+        texts.append(f"used by   {value.used_by}, derivative of{place}" if place else f"used by   {value.used_by}")
     return lines + [Line(printable(f"{'':11}{t}".rstrip()), ref(stage, value.id, name), _origins(value)) for t in texts]
 
 

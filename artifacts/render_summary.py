@@ -4,12 +4,12 @@ from __future__ import annotations
 import shlex
 from typing import Any
 
-from .isolated_compiles import apart_lines
+from .isolated_compiles import isolated_lines
 from .listing import Line, Listing, plural, printable, source_ref
 from .recording import CompileInfo, Recording
 from .records import Ref
 from .render_lists import change_text, render_absents
-from .resumed import function_words, resumed
+from .resumed import display_name, resumed
 
 MAX_COMPILES = 40  # in a summary; the rest is counted
 
@@ -45,9 +45,10 @@ def render_summary(document: dict[str, Any]) -> Listing:
             lines += [Line(printable(f"  {_base(found['file'])}:{found['line']}  {found['source']}"), place),
                       Line(printable(f"      {found['message']}"), place)]
             lines += [Line(printable(f"      change: {found['hint']}"), place)] if found["hint"] else []
-    if document["compiled_apart"]:
+    if document["isolated_compiles"]:
         lines += [Line(""), Line("compiled for many calls of torch.compile")]
-        lines += [Line(printable(f"  {text}")) for found in document["compiled_apart"] for text in apart_lines(found)]
+        texts = [text for found in document["isolated_compiles"] for text in isolated_lines(found)]
+        lines += [Line(printable(f"  {text}")) for text in texts]
     if document["recompiles"]:
         lines += [Line(""), Line("recompilations")]
         lines += [Line(printable(f"  {f['compile']}  {change_text(f)}")) for f in document["recompiles"]]
@@ -61,7 +62,7 @@ def render_compile(recording: Recording, info: CompileInfo) -> Listing:
     """One compilation: status, where the time went, what each stage left."""
     seconds = {name: value for name, value in info.seconds.items() if value >= 0.0005}
     texts = [
-        f"{info.id}  {function_words(info, resumed(recording))}  ({info.file}:{info.line})",
+        f"{info.id}  {display_name(info, resumed(recording))}  ({info.file}:{info.line})",
         *(f"{'status    ' if number == 0 else ' ' * 10}{line}" for number, line in enumerate(
             (info.status + (": " + info.reason if info.reason else "")).split("\n"))),
         "seconds   " + (", ".join(f"{name} {value:.3f}" for name, value in seconds.items()) or "none recorded"),
@@ -104,7 +105,7 @@ def _compile_line(document: dict[str, Any]) -> Line:
     what = ", ".join(p for p in parts if not p.startswith("0 "))
     reason = (document["reason"] or "").partition("\n")[0]
     what = f"{what}; {reason}" if what and reason else what or reason
-    where = document["words"]
+    where = document["display_name"]
     if where == document["function"]:  # else it names a place itself
         where += f" {_base(document['file'])}:{document['line']}"
     return Line(printable(f"  {document['id']:<6} {document['status']:<9} {document['seconds']['total']:6.2f} s  "

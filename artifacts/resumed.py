@@ -20,7 +20,7 @@ class Resumed:
     place: Location
 
     @property
-    def words(self) -> str:
+    def display_name(self) -> str:
         """`Model.forward, resumed after the break at model.py:14`."""
         return f"{self.function}, resumed after the break at {self.place.file.rpartition('/')[2]}:{self.place.line}"
 
@@ -38,10 +38,10 @@ def resumed(recording: Recording) -> dict[str, Resumed]:
     }
 
 
-def function_words(info: CompileInfo, after: Mapping[str, Resumed]) -> str:
+def display_name(info: CompileInfo, after: Mapping[str, Resumed]) -> str:
     """The name of the compiled function; what is in `after` (see `resumed`) and other resume functions in words."""
     if info.id in after:
-        return after[info.id].words
+        return after[info.id].display_name
     match = re.fullmatch(r"torch_dynamo_resume_in_(.+)_at_(\d+)", info.function)
     return f"{match[1]}, from line {match[2]} on" if match else info.function
 

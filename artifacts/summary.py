@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from typing import Any
 
 from .break_costs import BreakCost, BreakCosts
-from .isolated_compiles import compiled_apart
+from .isolated_compiles import isolated_compiles
 from .process_liveness import ending, is_running
 from .recording import CompileInfo, Recording
 from .records import (
@@ -23,7 +23,7 @@ from .records import (
     Schedule,
     Wrapper,
 )
-from .resumed import function_words, resumed
+from .resumed import display_name, resumed
 from .stages import TIMINGS
 
 _LIBRARY_CALL = re.compile(r"^\s+(?:\w+ = )?(?:extern_kernels\.\w+|torch\.ops\.\w+\.\w+\.\w+)\(")
@@ -79,7 +79,7 @@ def summary(recording: Recording) -> dict[str, Any]:
     facts = _PerCompile(recording)
     infos = recording.compiles()
     after = resumed(recording)
-    compiles = [_compile_document(info, facts, function_words(info, after)) for info in infos]
+    compiles = [_compile_document(info, facts, display_name(info, after)) for info in infos]
     found_breaks = breaks(recording)
     found_recompiles = recompiles(recording)
     by_id = {info.id: info for info in infos}
@@ -112,7 +112,7 @@ def summary(recording: Recording) -> dict[str, Any]:
         "recompiles": [
             recompile_document(by_id[owner], found) for owner, found in found_recompiles
         ],
-        "compiled_apart": compiled_apart(recording),
+        "isolated_compiles": isolated_compiles(recording),
         "absent": [{"compile": owner, "stage": a.stage, "why": a.why} for owner, a in recording.absents()],
         "overhead_seconds": {"recording": _overhead(infos, meta.get("writer_seconds", {}))},
         "notes": recording.notes(),
@@ -138,7 +138,7 @@ def recompile_document(info: CompileInfo, found: Recompile) -> dict[str, Any]:
     return {"compile": info.id, "guard": found.guard, "expected": _number(found.expected),
             "actual": _number(found.actual), "file": place.file if place else info.file,
             "line": place.line if place else info.line, "hint": found.hint, "compared_with": found.compared_with,
-            "what": found.what, "also": list(found.also), "entries": found.entries,
+            "subject": found.subject, "other_failures": list(found.other_failures), "entries": found.entries,
             "seconds": info.seconds.get("total", 0.0),
             "call_site": {"file": call.file, "line": call.line} if call else None}
 
@@ -183,7 +183,7 @@ class _PerCompile:
             self.calls[owner] += runtime.calls
 
 
-def _compile_document(info: CompileInfo, facts: _PerCompile, words: str) -> dict[str, Any]:
+def _compile_document(info: CompileInfo, facts: _PerCompile, display_name: str) -> dict[str, Any]:
     seconds = dict(info.seconds)
     phases = {name: seconds.get(name, 0.0) for name in TIMINGS}
     total = seconds.get("total", sum(v for k, v in seconds.items() if k != "recording"))
@@ -194,7 +194,7 @@ def _compile_document(info: CompileInfo, facts: _PerCompile, words: str) -> dict
         "extern_calls": facts.extern_calls[info.id], "guards": facts.guards[info.id], "calls": facts.calls[info.id],
         "seconds": {"total": total, **phases, **extra},
         "stages": list(facts.stages[info.id]),
-        "words": words,
+        "display_name": display_name,
     }
 
 

@@ -1,8 +1,7 @@
-"""Finds what a recording knows about a subject: "buf3 buf4", "why was addmm not lowered?", "print".
+"""Answers questions about a recording: "buf3 buf4", "why was addmm not lowered?", "print".
 
-Everything with a reason can answer: decisions, candidate pairs of the fusion, graph breaks, recompilations, stages
-that are absent. A question matches by the words in it that are words of a subject; the answers with the most such
-words come back.
+Everything that has a reason is an answer: decisions, fusion candidates, graph breaks, recompilations, absent stages.
+A question is matched by its words; the answers that share the most words with it are returned.
 """
 from __future__ import annotations
 
@@ -27,19 +26,19 @@ TOPICS: dict[frozenset[str], str] = {
     frozenset("recompile recompiles recompiled recompiling recompilation recompilations".split()): "recompile",
     frozenset("eager uncompiled skipped".split()): "eager",
 }
-"""Words that ask for one kind of thing."""
+"""Words that ask for one kind of answer."""
 CHOICES = ("decision", "fusion", "break", "recompile")
-"""Kinds of answers that say why; they stand before those that say what there is."""
-# Words that say nothing beside such a word.
+"""Kinds of answers that give a reason; they come before those that only describe."""
+# Words that add nothing beside a word of TOPICS.
 _FILLING = frozenset("graph graphs line lines function program code at on here there run runs running get gets".split())
-# Words that a question is made of; they count only where nothing else matches.
+# Function words; they count only where nothing else matches.
 _QUESTION = frozenset("why was were is are did does do not no the a an of with into to in it by and or s t what which "
                       "how who when me this that there".split())
 
 
 @dataclass(frozen=True)
 class Answer:
-    """One thing with a reason: `about` is the text that subjects are looked for in, `line` its line of the program."""
+    """One answer: `about` is the text that questions are matched with, `line` its line of the program."""
 
     compile: str
     kind: str  # decision | fusion | break | recompile | symbol | kernel | buffer | absent | compile
@@ -51,7 +50,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class _Question:
-    """What a subject asks for: `words` to look for, and where it says so a compilation, a line, the kinds of things."""
+    """A parsed question: `words` to look for, and if given a compilation, a line, and kinds of answers."""
 
     words: frozenset[str]
     compile: str
@@ -60,7 +59,7 @@ class _Question:
 
     @classmethod
     def of(cls, subject: str) -> _Question:
-        """Read the person's words."""
+        """Parse a question."""
         words = {word.lower() for word in _WORD.findall(subject)}
         found = _COMPILE_ID.search(subject)
         place = _LINE.search(subject)
@@ -88,7 +87,7 @@ class _Question:
 
     @property
     def narrows(self) -> bool:
-        """Whether it asks for more than words."""
+        """Whether it names more than words."""
         return bool(self.compile or self.line >= 0 or self.kinds)
 
 
@@ -97,7 +96,7 @@ def _runs_in_eager(answer: Answer) -> bool:
 
 
 def answers(recording: Recording, subject: str, compile_id: str | None = None, limit: int = 20) -> list[Answer]:
-    """What is known about `subject`, best first; empty where no word of it occurs anywhere."""
+    """The answers about `subject`, best first; empty where none of its words occurs."""
     known = list(_all(recording, compile_id))
     question = _Question.of(subject)
     exact = [a for a in known if subject in (a.about, a.document.get("id"), a.document.get("subject"))]
@@ -117,13 +116,13 @@ def answers(recording: Recording, subject: str, compile_id: str | None = None, l
 
 POINTERS = (
     (frozenset("slow slower speed fast faster time".split()), "kernels",
-     "what runs, in order, and how much it reads and writes"),
+     "what runs, in order, and how many bytes it moves"),
     (frozenset("slow slower speed fast faster time breaks break broken".split()), "breaks",
-     "the graph breaks, the dearest first, with what each cost"),
+     "the graph breaks, the most expensive first"),
     (frozenset("slow recompile recompiles recompiled recompiling recompilation again".split()), "recompiles",
-     "what was compiled again, because of what, and what avoids it"),
+     "what was compiled again, why, and how to avoid it"),
     (frozenset("nan nans inf wrong differ differs different incorrect accuracy".split()), "replay",
-     "runs the recorded graphs again, stage by stage, and says where values first differ from eager's"),
+     "runs the recorded graphs again, stage by stage, and finds where values first differ from eager"),
     (frozenset("guard guards guarded".split()), "guards", "what each compilation depends on, and which line needs it"),
 )
 """(words of a question, the command that answers it, what it shows)."""
@@ -134,7 +133,7 @@ _POINTED = frozenset().union(*(topic for topic, _, _ in POINTERS)) | frozenset(
 
 
 def pointers(subject: str) -> list[tuple[str, str]]:
-    """The commands that a question is for, each with what it shows: of a recording as a whole, not of one thing."""
+    """The commands that answer a general question, one about the recording as a whole, each with what it shows."""
     question = _Question.of(subject)
     if question.words - _POINTED or question.compile or question.line >= 0:
         return []
@@ -143,9 +142,9 @@ def pointers(subject: str) -> list[tuple[str, str]]:
 
 
 def left_out(recording: Recording, subject: str, found: list[Answer], compile_id: str | None = None) -> list[str]:
-    """Names in the question (known ones, and whatever looks like one) that not all of the answers are about.
+    """Names in the question (known, or looking like one) that some answer is not about.
 
-    For "buf3 with buf5" where no such pair was ever considered, the answers are about one of them.
+    For "buf3 with buf5", a pair that was never a candidate, each answer is about one of the two.
     """
     asked = _Question.of(subject).words
     words = [word for word in dict.fromkeys(_WORD.findall(subject)) if word.lower() in asked]
@@ -155,13 +154,13 @@ def left_out(recording: Recording, subject: str, found: list[Answer], compile_id
 
 
 def subjects_near(recording: Recording, subject: str, compile_id: str | None = None) -> list[str]:
-    """Subjects that are spelled like `subject`, for "did you mean"."""
+    """Subjects spelled like `subject`, for "did you mean"."""
     known = list(dict.fromkeys(answer.about for answer in _all(recording, compile_id)))
     return difflib.get_close_matches(subject, known, 5, 0.4) or known[:5]
 
 
 def _score(wanted: frozenset[str], answer: Answer) -> float:
-    """Whole words count 1, beginnings (fus-e, fus-ed) a tenth: they only break ties."""
+    """Whole words count 1; common prefixes (fuse, fused) count a tenth, to break ties."""
     having = {word.lower() for word in _WORD.findall(answer.about)}
     score = float(len(wanted & having))
     kinds = {answer.kind, str(answer.document.get("kind", ""))}
@@ -185,12 +184,12 @@ def _all(recording: Recording, compile_id: str | None) -> Iterator[Answer]:
     for owner, recompile in recompiles(recording, compile_id):
         lines = tuple(recompile_lines(recompile, recording.source))
         place = recompile.location.line if recompile.location else -1
-        about = f"{recompile.guard} {recompile.what} {functions.get(owner, '')}"
+        about = f"{recompile.guard} {recompile.subject} {functions.get(owner, '')}"
         yield Answer(owner, "recompile", about, lines, _plain(recompile), place)
     for owner, guards in recording.records(Guards, compile_id):
         for symbol in guards.symbols:
             lines = tuple(symbol_lines(symbol, recording.source))
-            yield Answer(owner, "symbol", f"{symbol.name} {symbol.what} {symbol.source}", lines, _plain(symbol))
+            yield Answer(owner, "symbol", f"{symbol.name} {symbol.subject} {symbol.source}", lines, _plain(symbol))
     for owner, absent in recording.absents(compile_id):
         line = Line(printable(f"absent {absent.stage}: {absent.why}"))
         yield Answer(owner, "absent", absent.stage, (line,), _plain(absent))
@@ -205,27 +204,27 @@ def _all(recording: Recording, compile_id: str | None) -> Iterator[Answer]:
 
 
 def _planned(owner: str, schedule: Schedule) -> Iterator[Answer]:
-    """The kernels and library calls, and the buffers: who computes each, and who reads it."""
+    """The kernels and extern kernels, and the buffers: what writes and what reads each."""
     for group in schedule.groups:
-        what = "a kernel" if group.kind == "loops" else "a call of the library"
+        what = "a kernel" if group.kind == "loops" else "an extern kernel"
         name = group.kernel if group.kernel == group.id else f"{group.kernel} ({group.id})"
         texts = [f"{name}: {what} that computes {', '.join(group.members)}",
                  f"  reads {', '.join(group.reads) or 'nothing'}; writes {', '.join(group.writes) or 'nothing'}"
-                 + (f"; never in memory: {', '.join(group.internal)}" if group.internal else "")]
+                 + (f"; not materialized: {', '.join(group.internal)}" if group.internal else "")]
         lines = tuple(Line(printable(text)) for text in texts)
         yield Answer(owner, "kernel", f"{group.kernel} {group.id}", lines, _plain(group))
     for buffer in schedule.buffers:
-        size = f"{buffer.bytes:,} bytes" if buffer.bytes is not None else "its size known at run time"
+        size = f"{buffer.bytes:,} bytes" if buffer.bytes is not None else "size known at run time"
         writers = [group.kernel for group in schedule.groups if buffer.id in group.writes]
         readers = [group.kernel for group in schedule.groups if buffer.id in group.reads]
-        reuse = f", in the memory of {buffer.reuses}" if buffer.reuses else ""
+        reuse = f", reuses the memory of {buffer.reuses}" if buffer.reuses else ""
         texts = [f"{buffer.id}: {buffer.role}, {size}{reuse}"]
         texts += [f"  written by {', '.join(writers)}"] if writers else []
         texts += [f"  read by {', '.join(readers)}"] if readers else []
         yield Answer(owner, "buffer", buffer.id, tuple(Line(printable(text)) for text in texts), _plain(buffer))
     for group in schedule.groups:
         for name in group.internal:
-            text = f"{name}: never in memory; {group.kernel} computes it where it is read"
+            text = f"{name}: not materialized; {group.kernel} computes it where it is used"
             yield Answer(owner, "buffer", name, (Line(printable(text)),), {"id": name, "internal": group.kernel})
 
 

@@ -30,9 +30,9 @@ def add_machine_code(recorder: RecordingWriter) -> None:
         assembly = known[record.path]
         if assembly:
             width = next((bits for name, bits in VECTORS.items() if name in assembly), 0)
-            facts = record.facts | {"vector_bits": width}
-            products = record.products | {"asm": assembly}
-            full = msgspec.structs.replace(record, products=products, facts=facts)
+            metrics = record.metrics | {"vector_bits": width}
+            outputs = record.outputs | {"asm": assembly}
+            full = msgspec.structs.replace(record, outputs=outputs, metrics=metrics)
             recorder.record(compile_id, "kernels", name, full)
 
 
@@ -42,7 +42,7 @@ def _cpp_kernels(folder: Path) -> Iterator[tuple[str, str, Kernel]]:
         named = [(info.compile, info.name) for info in recording.artifacts(kind="Kernel") if "@" not in info.compile]
         found = [(id, name, recording.artifact(id, "kernels", name)) for id, name in named]  # no other process's
     for compile_id, name, record in found:
-        if not isinstance(record, Kernel) or record.language != "cpp" or "asm" in record.products:
+        if not isinstance(record, Kernel) or record.language != "cpp" or "asm" in record.outputs:
             continue
         if Path(record.path).is_file():
             yield compile_id, name, record

@@ -1,4 +1,7 @@
-"""Finds the command, loads its module and no other, and turns an error for the person into a message and a code."""
+"""Finds the command, loads only its module, and turns errors meant for people into a message and an exit code.
+
+To add a command: a module in `commands/`, and a line in COMMANDS.
+"""
 from __future__ import annotations
 
 import argparse
@@ -21,22 +24,22 @@ COMMANDS = {
     "recompiles": "the recompilations: which guard failed",
     "fusions": "which operations were fused, which were not, and why",
     "kernels": "the kernels and library calls",
-    "decisions": "every choice of the compiler",
-    "why": "the decision about one subject, its alternatives and its reason",
+    "decisions": "every decision of the compiler",
+    "why": "the decision about one subject, its options and its reason",
     "replay": "run the recorded graphs again, stage by stage, against eager",
     "doctor": "what works on this machine, and how to fix what does not",
 }
 
 
 Outcome = int | Callable[[], NoReturn]
-"""What a command answers: an exit code, or (only `run`) the call that runs a program and never returns."""
+"""What a command returns: an exit code, or (only `run`) the call that runs a program and never returns."""
 
 
 class Parser(argparse.ArgumentParser):
     """An argument parser that suggests the nearest option for one that does not exist."""
 
     def error(self, message: str) -> NoReturn:
-        """Raise a CommandError with the message, the nearest option, and where to read on."""
+        """Raise a CommandError with the message, the nearest option, and a pointer to the help."""
         head, _, unknown = message.partition("unrecognized arguments: ")
         hint = ""
         if unknown and not head:
@@ -46,7 +49,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """' (did you mean X?)' for the nearest known word, '' where none is near."""
+    """' (did you mean X?)' for the nearest known word, '' if none is near."""
     from difflib import get_close_matches
 
     near = get_close_matches(word, list(known), n=1)
@@ -55,12 +58,12 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The command `ptdebug`. Returns the exit code; under `run` the program itself ends the process."""
-    outcome = _answer(list(sys.argv[1:] if argv is None else argv))
-    # A program to run starts here, outside of our handling: its errors are its own.
+    outcome = _outcome(list(sys.argv[1:] if argv is None else argv))
+    # The program starts here, outside of the error handling above: its errors are its own.
     return outcome if isinstance(outcome, int) else outcome()
 
 
-def _answer(argv: list[str]) -> Outcome:
+def _outcome(argv: list[str]) -> Outcome:
     try:
         return _invoke(argv)
     except BrokenPipeError:  # `ptdebug ls | head`
@@ -68,7 +71,7 @@ def _answer(argv: list[str]) -> Outcome:
         return 141
     except Exception as error:
         code = getattr(error, "exit_code", None)
-        if not isinstance(code, int) or not _ours(error):
+        if not isinstance(code, int) or not _is_ptdebugs(error):
             raise
         from ..artifacts.listing import printable_lines  # parts of the message may come from a recording
 
@@ -76,7 +79,7 @@ def _answer(argv: list[str]) -> Outcome:
         return code
 
 
-def _ours(error: Exception) -> bool:
+def _is_ptdebugs(error: Exception) -> bool:
     return type(error).__module__.partition(".")[0] == __name__.partition(".")[0]
 
 
@@ -95,7 +98,7 @@ def _invoke(argv: list[str]) -> Outcome:
     module = _load(name)
     parser = command_parser(name, module)
     program: list[str] = []
-    if hasattr(module, "split"):  # where options end at the first positional and the rest is not ours to read
+    if hasattr(module, "split"):  # options end at the first positional; the rest belongs to the program
         rest, program = module.split(parser, rest)
     arguments = parser.parse_args(rest)
     arguments.program = program
@@ -125,6 +128,6 @@ def command_parser(name: str, module: ModuleType) -> Parser:
 def _overview() -> str:
     lines = ["usage: ptdebug COMMAND [arguments]     (without a command: the workbench)", "", "commands:"]
     lines += [f"  {name:12}{text}" for name, text in COMMANDS.items()]
-    lines += ["", "`ptdebug COMMAND --help` says the rest. Options: --version, --help.", "",
+    lines += ["", "`ptdebug COMMAND --help` has the details. Options: --version, --help.", "",
               "example:", "  ptdebug run train.py --epochs 1"]
     return "\n".join(lines)

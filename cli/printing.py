@@ -1,4 +1,4 @@
-"""How commands that look at recordings print: listings highlighted on a terminal and plain in a pipe, or JSON."""
+"""Output of the commands: listings, highlighted on a terminal and plain in a pipe, or one JSON document."""
 from __future__ import annotations
 
 import argparse
@@ -19,30 +19,30 @@ from .errors import CommandError
 
 
 def add_selector(parser: argparse.ArgumentParser, required: bool = False) -> None:
-    """The arguments SELECTOR (the newest recording where it is left out) and --json."""
+    """Add SELECTOR (default: the newest recording) and --json."""
     parser.add_argument("selector", metavar="SELECTOR", nargs=None if required else "?", default="@",
                         help="RECORDING[:F/C[:STAGE[:NAME]]]; RECORDING is a name, a path, @ (the newest), @~1, ...")
     add_json(parser)
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
-    """The argument --json."""
+    """Add --json."""
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
-def check_kind(wanted: str | None, there: Iterable[str], what: str, known: Collection[str] = ()) -> None:
-    """Raise CommandError for a kind that neither occurs nor is `known`, naming those that occur."""
+def check_kind(wanted: str | None, there: Iterable[str], noun: str, known: Collection[str] = ()) -> None:
+    """Raise CommandError for a --kind that neither occurs nor is `known`, naming those that occur."""
     if wanted is None or wanted in known:
         return
     kinds = sorted(set(there))
     if wanted not in kinds:
         names = f"their kinds are {', '.join(kinds)}" if kinds else "there are none"
-        raise CommandError(f"--kind {wanted}: no {what} are of that kind; {names}")
+        raise CommandError(f"--kind {wanted}: no {noun} are of that kind; {names}")
 
 
 @contextmanager
 def selected(text: str) -> Iterator[tuple[Recording, Selector]]:
-    """Open the recording of a selector; afterwards say on stderr what could not be read of it."""
+    """Open the recording of a selector; afterwards report on stderr what could not be read."""
     recording, selector = open_selected(text)
     with recording:
         yield recording, selector
@@ -51,28 +51,28 @@ def selected(text: str) -> Iterator[tuple[Recording, Selector]]:
 
 
 def say(text: str) -> None:
-    """A message for the person, on stderr. Parts of it may come from a recording."""
+    """Print a message to stderr. Parts of it may come from a recording, so it is escaped."""
     print(printable_lines(text), file=sys.stderr)
 
 
 def print_json(**document: Any) -> None:
-    """Print one document of the contract; "schema" comes first."""
+    """Print one JSON document; "schema" comes first."""
     encoded = msgspec.json.encode({"schema": SCHEMA, **document})
     text = msgspec.json.format(encoded, indent=2).decode()
     sys.stdout.write(_RAW.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n")
 
 
 _RAW = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
-"""Characters that JSON need not escape, and that terminals act on. Only strings have them."""
+"""Characters that JSON may leave unescaped and that terminals interpret; they occur in strings only."""
 
 
 def print_lines(lines: list[Line] | tuple[Line, ...], language: str = "text") -> None:
-    """Print lines, highlighted where colours are wanted."""
+    """Print lines, highlighted if colours are on."""
     print_listing(Listing("", language, tuple(lines)))
 
 
 def print_listing(listing: Listing) -> None:
-    """Print a listing, highlighted where colours are wanted."""
+    """Print a listing, highlighted if colours are on."""
     text = "".join(printable(line.text) + "\n" for line in listing.lines)
     if wants_colour(sys.stdout) and listing.language != "text":
         text = _highlighted(text, listing.language)
@@ -80,20 +80,20 @@ def print_listing(listing: Listing) -> None:
 
 
 def print_nothing(recording: Recording, compile_id: str | None, stage: str, nothing: str) -> None:
-    """Print that there is nothing of a stage, or why that was not recorded."""
+    """Print that a stage is empty, or why it was not recorded."""
     absents = [absent for _, absent in recording.absents(compile_id) if absent.stage == stage]
     print(nothing if not absents else f"{nothing} recorded:")
     print_lines([Line(f"  {line.text}") for line in render_absents(list(dict.fromkeys(absents)))])
 
 
 def print_title(text: str) -> None:
-    """Print a heading between listings, bold where colours are wanted."""
+    """Print a heading between listings, bold if colours are on."""
     text = printable(text)
     sys.stdout.write(f"\x1b[1m{text}\x1b[0m\n" if wants_colour(sys.stdout) else f"{text}\n")
 
 
 def wants_colour(stream: TextIO) -> bool:
-    """Whether to colour: NO_COLOR and FORCE_COLOR (any value but "") rule, else whether `stream` is a terminal."""
+    """Whether to use colours: NO_COLOR, then FORCE_COLOR (any value but ""), else whether `stream` is a terminal."""
     if os.environ.get("NO_COLOR"):
         return False
     if os.environ.get("FORCE_COLOR"):

@@ -1,4 +1,4 @@
-"""The few lines that `ptdebug run` ends with, from the summary document."""
+"""The lines that `ptdebug run` prints at its end, from the summary document."""
 from __future__ import annotations
 
 import os
@@ -13,10 +13,10 @@ MOST_LINES = 10
 
 def summary_lines(document: dict[str, Any], session: Session, look_closer: str) -> list[str]:
     """At most ten lines; the last one is the command to look closer."""
-    said = [rounded(message) for message in session.messages]  # the limit on compilations names what changed
+    said = [rounded(message) for message in session.messages]  # the recompile limit names what changed
     fallbacks = [line for line in _fallbacks(document) if not any(line.partition("): ")[2] in told for told in said)]
     breaks, recompiles = _breaks(document), _recompiles(document)
-    found = [*said, *fallbacks, *_apart(document), *breaks, *recompiles]  # the worst first
+    found = [*said, *fallbacks, *_isolated(document), *breaks, *recompiles]  # the worst first
     room = MOST_LINES - 3
     if len(found) > room:
         hidden = _counts(len(found) - room + 1, (("recompilation", recompiles), ("graph break", breaks)))
@@ -32,9 +32,9 @@ def _headline(document: dict[str, Any], session: Session) -> str:
             return "ptdebug: the program did not import torch"
         if not session.saw_compile:
             if _had_children():
-                return ("ptdebug: this process never called torch.compile; what it started is not in this recording "
-                        "(let it start `ptdebug run SCRIPT`: torchrun --no-python takes that)")
-            return "ptdebug: the program never called torch.compile (--compile-all compiles its modules all the same)"
+                return ("ptdebug: this process never called torch.compile; the processes that it started are not "
+                        "recorded (let it start `ptdebug run SCRIPT` instead, for example with torchrun --no-python)")
+            return "ptdebug: the program never called torch.compile (--compile-all compiles its modules anyway)"
     parts = [
         _count(counts["graphs"], "graph") + f" ({_count(counts['ops'], 'operation')})",
         _count(counts["graph_breaks"], "graph break"), _count(counts["recompiles"], "recompilation"),
@@ -45,7 +45,7 @@ def _headline(document: dict[str, Any], session: Session) -> str:
 
 
 def _had_children() -> bool:
-    """Whether this process has started others, and waited for one."""
+    """Whether this process has started and waited for a child process."""
     try:
         import resource
     except ImportError:  # not on Windows
@@ -63,7 +63,7 @@ def _count(number: int, noun: str) -> str:
 
 
 def _counts(hidden: int, kinds: tuple[tuple[str, list[str]], ...]) -> str:
-    """`12 graph breaks, 3 recompilations` of the last `hidden` lines, whose kinds are given from the last on."""
+    """`12 graph breaks, 3 recompilations`: what the last `hidden` lines are; `kinds` in reverse order."""
     texts = []
     for noun, lines in kinds:
         number = min(hidden, len(lines))
@@ -79,8 +79,8 @@ def _breaks(document: dict[str, Any]) -> list[str]:
     ]
 
 
-def _apart(document: dict[str, Any]) -> list[str]:
-    places = [(found, found["call_site"] or found) for found in document.get("compiled_apart", ())]
+def _isolated(document: dict[str, Any]) -> list[str]:
+    places = [(found, found["call_site"] or found) for found in document.get("isolated_compiles", ())]
     return [
         f"  compiled for each of {found['times']} calls of torch.compile: {found['function']}, at "
         f"{_short(place['file'])}:{place['line']}"
@@ -94,7 +94,7 @@ def _recompiles(document: dict[str, Any]) -> list[str]:
 
 def _fallbacks(document: dict[str, Any]) -> list[str]:
     return list(dict.fromkeys(
-        f"  {'runs in eager' if c['status'] == 'eager' else 'compiling it failed'}: "
+        f"  {'runs in eager' if c['status'] == 'eager' else 'compilation failed'}: "
         f"{c['function']} ({_short(c['file'])}:{c['line']}): {c['reason'].splitlines()[0]}"
         for c in document["compiles"] if c["status"] in ("eager", "failed") and c["reason"]
     ))

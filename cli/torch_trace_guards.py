@@ -69,7 +69,7 @@ def _change(guard: str, now: Guards) -> tuple[str, str, str]:
 def _now(name: str, now: Guards, kind: str, pattern: re.Pattern[str]) -> str:
     """The value that a guard of this kind on the same thing has now, or a symbol for it."""
     for symbol in now.symbols:
-        if kind == "EQUALS_MATCH" and symbol.what == _in_words(name):
+        if kind == "EQUALS_MATCH" and symbol.subject == _in_words(name):
             return symbol.value
     for guard in now.guards:
         found = pattern.match(guard.code) if guard.kind == kind else None

@@ -85,8 +85,13 @@ def _inner(node: Node, held: Graph | AutogradFunction, symbols: Mapping[str, flo
     if isinstance(held, Graph):
         return _graph_module(held, symbols, trust)
     sides = [_graph_module(side, symbols, trust) for side in (held.forward, held.backward)]
-    facts = held.gradients, held.strides, held.fixed, held.dirty, held.once, held.materialized
-    return importlib.import_module(PLANS).FunctionPlan(_identifier(node.target), *sides, *facts).function()
+    gradients = sum(held.needs_input_grad)
+    if not all(held.needs_input_grad[:gradients]):
+        raise ReplayError(f"the recorded graph is damaged: inputs of {node.id} that need gradients do not come first")
+    return importlib.import_module(PLANS).FunctionPlan(
+        _identifier(node.target), *sides, gradients, held.strides, held.non_differentiable, held.dirty,
+        held.once_differentiable, held.materialize_grads,
+    ).function()
 
 
 def _rebuild(

@@ -1,4 +1,4 @@
-"""The keys of the screen that is shown, from its bindings, so that the help cannot say anything else."""
+"""The help screen: keys of the current screen, generated from its bindings so that the two cannot disagree."""
 from __future__ import annotations
 
 from typing import ClassVar
@@ -49,8 +49,9 @@ def help_lines(screen: Screen[object], app_bindings: list[BindingType]) -> list[
     for title, bindings in groups:
         lines += [title] + [f"  {_keys(b.key):<18} {b.tooltip or b.description}" for b in bindings
                             if isinstance(b, Binding)] + [""]
-    lines += ["signs", "  >                  the cursor", "  =                  lines of the other pane's line",
-              "  B                  a graph break", "  + -                a closed and an open branch"]
+    lines += ["symbols", "  >                  the cursor",
+              "  =                  lines linked to that line in the other pane",
+              "  B                  a graph break", "  + -                a collapsed and an expanded branch"]
     return lines
 
 

@@ -1,4 +1,4 @@
-"""Text of a recording as Textual shows it: neither its markup nor the terminal's control sequences mean anything."""
+"""Text of a recording for Textual, with markup and control sequences taken literally."""
 from __future__ import annotations
 
 from textual.content import Content
@@ -7,5 +7,5 @@ from ..artifacts.listing import printable
 
 
 def plain(text: str) -> Content:
-    """`text`, letter by letter."""
+    """`text`, taken literally."""
     return Content(printable(text))

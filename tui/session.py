@@ -88,7 +88,7 @@ class Session:
             record = self.recording.artifact(target.compile, target.stage, target.name)
         except RecordingError:
             return []
-        return list(record.products) if isinstance(record, Kernel) else []
+        return list(record.outputs) if isinstance(record, Kernel) else []
 
     def related(self, compile_id: str, item: Ref, stage: str) -> list[Ref]:
         """Items of `stage` that belong to `item`. For `passes` only those after the last pass."""

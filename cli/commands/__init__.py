@@ -1,1 +1,4 @@
-"""One module for each command: its docstring is the help, `EXAMPLE` ends it, `add_arguments` declares, `run` does."""
+"""One module for each command: docstring and EXAMPLE are its help, `add_arguments` declares arguments, `run` runs it.
+
+The table of commands is in `main.py`.
+"""

@@ -1,7 +1,7 @@
 """The graph breaks: where, why, what to change in the program, and what each cost.
 
-Those of one function stand together, in the order of its lines: one change often takes several away. The function whose
-breaks cost most comes first.
+They are grouped by function, in the order of its lines: one change often removes several. The most expensive function
+comes first.
 """
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ def run(arguments: argparse.Namespace) -> int:
             seconds[_function(entry)] += cost.seconds
         where = f"{plural(len(found), 'place')} in {plural(len(seconds), 'function')}"
         total = sum(seconds.values())
-        print(f"graph breaks at {where}; {total:.1f} s of compiling. The dearest function first.")
+        print(f"graph breaks at {where}; {total:.1f} s of compile time. The most expensive function first.")
         found.sort(key=lambda f: (-seconds[_function(f[0][1])], _function(f[0][1]), f[0][1].location.line))
         for number, ((owner, entry, times), cost) in enumerate(found, 1):
-            often = f", met in {times} compilations" if times > 1 else ""
+            often = f", in {times} compilations" if times > 1 else ""
             print()
             head, *rest = break_lines(entry, recording.source, cost=cost)
             print_lines([Line(f"{number}. {head.text}  ({owner}{often})"), *rest])

@@ -1,4 +1,4 @@
-"""Every choice of the compiler: what was chosen, what else there was, and why."""
+"""The decisions of the compiler: what was chosen, the other options, and why."""
 from __future__ import annotations
 
 import argparse

@@ -1,6 +1,6 @@
-"""Say what works on this machine, and how to fix what does not.
+"""Check what works on this machine, and how to fix what does not.
 
-Exits with 0 when ptdebug can compile here, with 1 when something that it needs is missing.
+The exit code is 0 if ptdebug can compile here, 1 if something that it needs is missing.
 """
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run every check and print the answers."""
+    """Run every check and print the results."""
     found = {name: run_check(check) for name, check in CHECKS.items()}
     works = not any(check.status == MISSING and check.needed for check in found.values())
     if arguments.json:

@@ -1,4 +1,4 @@
-"""Which pairs were fused, which were not, why, and what would allow it."""
+"""The fusion candidates: which pairs were fused, which were not, why, and what would enable it."""
 from __future__ import annotations
 
 import argparse
@@ -26,7 +26,7 @@ def run(arguments: argparse.Namespace) -> int:
             print_json(fusions=[{"compile": owner, **_plain(c)} for owner, candidates in found for c in candidates])
             return 0
         if not any(candidates for _, candidates in found):
-            print_nothing(recording, selector.compile or None, "fusion", "no pairs that could have been fused")
+            print_nothing(recording, selector.compile or None, "fusion", "no fusion candidates")
         for owner, candidates in found:
             if candidates:
                 print_title(f"== {owner}")

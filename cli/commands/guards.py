@@ -1,4 +1,4 @@
-"""The guards: what each compilation depends on, as a tree, and which line of the program made each necessary."""
+"""The guards of each compilation, as a tree, each with the line of the program that needs it."""
 from __future__ import annotations
 
 import argparse
@@ -41,7 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _checked(recording: Recording, owner: str) -> str:
-    """How often the guards were checked, and how often one of them failed."""
+    """How often the guards were checked, and how often one failed."""
     runs = [runtime for _, runtime in recording.records(Runtime, owner)]
     calls, failures = sum(r.calls for r in runs), sum(r.guard_failures for r in runs)
     return f"  checked {plural(calls + failures, 'time')}, failed {plural(failures, 'time')}" if runs else ""

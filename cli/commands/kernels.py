@@ -1,4 +1,4 @@
-"""The kernels and library calls, in the order in which they run."""
+"""The kernels and library calls (extern kernels), in execution order."""
 from __future__ import annotations
 
 import argparse
@@ -67,7 +67,7 @@ def _unit(info: ArtifactInfo, kernel: Kernel) -> dict[str, Any]:
     return {"compile": info.compile, "name": info.name or kernel.name, "language": kernel.language,
             "target": kernel.target, "kernels": kernel.kernels, "lines": len(kernel.lines), "seconds": kernel.seconds,
             "cached": kernel.cached, "command": kernel.command, "path": kernel.path,
-            "products": list(kernel.products), "facts": kernel.facts}
+            "outputs": list(kernel.outputs), "metrics": kernel.metrics}
 
 
 def _group_text(group: dict[str, Any], width: int) -> str:
@@ -82,4 +82,4 @@ def _unit_text(unit: dict[str, Any]) -> str:
     took = f", compiled in {unit['seconds']:.2f} s" if unit["seconds"] else ""  # stock's trace does not say
     state = ", from the cache" if unit["cached"] else took
     return f"unit    {unit['name']}: {unit['lines']} lines for {unit['target']}{state}" + (
-        f"; also {', '.join(unit['products'])}" if unit["products"] else "")
+        f"; also {', '.join(unit['outputs'])}" if unit["outputs"] else "")

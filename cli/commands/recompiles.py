@@ -1,13 +1,13 @@
-"""The recompilations: what changed since the last one, who called, what it cost, and what to do about it. What was
-compiled once more for another call of torch.compile stands before them."""
+"""The recompilations: what changed, which line made the call, what it cost, and how to avoid it. Isolated compiles,
+where one function was compiled for many torch.compile calls, are listed first."""
 from __future__ import annotations
 
 import argparse
 
-from ...artifacts.isolated_compiles import apart_lines, compiled_apart
+from ...artifacts.isolated_compiles import isolated_compiles, isolated_lines
 from ...artifacts.listing import Line, plural, printable
 from ...artifacts.render_lists import recompile_lines
-from ...artifacts.resumed import function_words, resumed
+from ...artifacts.resumed import display_name, resumed
 from ...artifacts.rounding import rounded
 from ...artifacts.summary import limits, recompile_document, recompiles
 from ..printing import add_selector, print_json, print_lines, selected
@@ -26,12 +26,12 @@ def run(arguments: argparse.Namespace) -> int:
         found = recompiles(recording, selector.compile or None)
         infos = {info.id: info for info in recording.compiles()}
         seconds = {owner: infos[owner].seconds.get("total", 0.0) for owner, _ in found}
-        apart = [] if selector.compile else compiled_apart(recording)
+        isolated = [] if selector.compile else isolated_compiles(recording)
         if arguments.json:
             documents = [recompile_document(infos[owner], record) for owner, record in found]
-            print_json(recompiles=documents, compiled_apart=apart)
+            print_json(recompiles=documents, isolated_compiles=isolated)
             return 0
-        print_lines([Line(printable(text)) for one in apart for text in apart_lines(one)])
+        print_lines([Line(printable(text)) for one in isolated for text in isolated_lines(one)])
         if not found:
             print("no recompilations")
             return 0
@@ -41,7 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
         after = resumed(recording)
         for number, (owner, record) in enumerate(found, 1):
             print()
-            words = function_words(infos[owner], after)
-            lines = recompile_lines(record, recording.source, words, owner, seconds[owner])
+            function = display_name(infos[owner], after)
+            lines = recompile_lines(record, recording.source, function, owner, seconds[owner])
             print_lines([lines[0].numbered(number), *lines[1:]])
     return 0

@@ -1,8 +1,8 @@
-"""Run recorded graphs again on their recorded inputs, stage by stage, against eager, and say where values part.
+"""Run recorded graphs again on their recorded inputs, stage by stage, and find where values first differ from eager.
 
-Each rung runs one stage: the captured graph in eager, the ATen graph, the graph after the passes, the loop IR through
-the reference interpreter, the compiled kernels. A value is equal, apart by rounding (no further from float64 than twice
-eager's own distance), or different. The exit code is 1 when any is different.
+Each rung runs one stage: the captured graph in eager, the ATen graph, the graph after the passes, the loop IR in the
+reference interpreter, the compiled kernels. The verdict is equal, rounding (at most twice as far from float64 as eager
+is), or different. The exit code is 1 if any rung is different.
 """
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_selector(parser)
     parser.add_argument("--device", default="cpu", help="where to run: cpu (default) or cuda")
     parser.add_argument("--trust", action="store_true",
-                        help="also run what a recording of others names: its program, any function")
+                        help="also run the program and the functions that a recording from elsewhere names")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -63,18 +63,18 @@ def _print(compile_id: str, document: dict[str, Any]) -> None:
     print_title(f"{compile_id}  {document['verdict']}")
     lines = []
     for rung in document["rungs"]:
-        apart = f"max abs {_text(rung['max_abs'])}, rel {_text(rung['max_rel'])}; "
-        figures = apart if rung["verdict"] in ("rounding", "different") else ""
+        difference = f"max abs {_text(rung['max_abs'])}, rel {_text(rung['max_rel'])}; "
+        figures = difference if rung["verdict"] in ("rounding", "different") else ""
         took = "" if rung["verdict"] == "absent" else f"{rung['seconds'] * 1e3:9.2f} ms"
         head = f"  {rung['stage']:<9} {rung['device']:<5} {rung['verdict']:<10} {took:12}"
         lines.append(f"{head}  {figures}{rung['why']}".rstrip())
     first = document["first_difference"]
     if first is not None:
-        where = f"{first['file']}:{first['line']}" if first["file"] else "no line of the program is known"
-        apart = _text(first["max_abs"])
-        lines.append(f"  values first differ in {first['stage']} at {first['node']} ({where}), max abs {apart}")
+        where = f"{first['file']}:{first['line']}" if first["file"] else "source line unknown"
+        size = _text(first["max_abs"])
+        lines.append(f"  values first differ in {first['stage']} at {first['node']} ({where}), max abs {size}")
     if document["drift"]:
-        lines.append(f"  made again, these stages differ from the recording: {', '.join(document['drift'])}")
+        lines.append(f"  generated again, these stages differ from the recording: {', '.join(document['drift'])}")
     print_lines([Line(printable(line)) for line in lines])
 
 
@@ -83,7 +83,7 @@ def _text(value: float | None) -> str:
 
 
 def _combined(documents: list[dict[str, Any]], selector: str) -> dict[str, Any]:
-    """One document: that of the one compilation, or all of them under the worst verdict."""
+    """One document: of the only compilation, or of all of them with the worst verdict."""
     if len(documents) == 1:
         return {k: v for k, v in documents[0].items() if k != "schema"}
     order = ("equal", "rounding", "different")

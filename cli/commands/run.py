@@ -1,7 +1,7 @@
 """Run a program as `python` would, and record what the compiler does with it.
 
-Options come before the program; everything after it is the program's. `torch.compile` is handled by ptdebug's compiler
-(or by PyTorch's own, with --compiler torch). What ptdebug has to say goes to stderr, after the program ends.
+Options come before the program; everything after it is passed to the program. `torch.compile` is handled by ptdebug's
+compiler (by PyTorch's own with --compiler torch). ptdebug prints a summary to stderr after the program ends.
 """
 from __future__ import annotations
 
@@ -19,27 +19,29 @@ EXAMPLE = "ptdebug run --name first examples/gpt_generate.py"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Everything that may stand before the program."""
+    """The options, which come before the program."""
     parser.usage = "ptdebug run [options] (SCRIPT | -m MODULE | -c COMMAND) [ARGS...]"
     add = parser.add_argument
     add("-o", "--out", metavar="DIR", help="where recordings go (default .ptdebug, or $PTDEBUG_HOME)")
     add("--name", help="the recording's name (default: the program's, numbered)")
-    add("--compiler", choices=COMPILERS, help="who handles torch.compile: ours, stock PyTorch's (recorded), or nobody")
+    add("--compiler", choices=COMPILERS,
+        help="what handles torch.compile: ptdebug (default), stock PyTorch (recorded too), or nothing")
     add("--compile-all", action="store_true", default=None,
         help="also compile the outermost nn.Module calls of a program that never calls torch.compile")
-    add("--inputs", choices=INPUT_KINDS, help="what is kept of graph inputs (default first)")
-    add("--inputs-limit", metavar="SIZE", help="bytes kept of inputs, as 64M or 2G (default 256M)")
+    add("--inputs", choices=INPUT_KINDS, help="which graph inputs are saved for replay (default first)")
+    add("--inputs-limit", metavar="SIZE", help="limit on saved inputs, for example 64M or 2G (default 256M)")
     add("--override", metavar="FILE", help="decisions to force: TOML or JSON, decision id (or pattern) = option")
-    add("--target", metavar="cuda:CC", help="also generate code for this device, which need not be here (cuda:90)")
-    add("--no-record", action="store_true", help="run, but keep nothing")
+    add("--target", metavar="cuda:CC", help="also generate code for this device, which need not be present (cuda:90)")
+    add("--no-record", action="store_true", help="run without recording")
     add("--json", metavar="FILE", help="write the summary there")
     add("-q", "--quiet", action="store_true", default=None, help="no summary")
 
 
 def split(parser: argparse.ArgumentParser, words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Our options, and the program with its arguments: the program starts at the first word that is no option of ours.
+    """Split the command line into ptdebug's options and the program with its arguments.
 
-    `-m MODULE` and `-c COMMAND` (also written -mMODULE) start it too, and `--` may stand before it.
+    The program starts at the first word that is not an option, at `-m MODULE` or `-c COMMAND` (also -mMODULE), or after
+    `--`.
     """
     takes_value = {o for action in parser._actions if action.nargs != 0 for o in action.option_strings}
     position = 0
@@ -54,7 +56,7 @@ def split(parser: argparse.ArgumentParser, words: Sequence[str]) -> tuple[list[s
 
 
 def run(arguments: argparse.Namespace) -> int | Callable[[], NoReturn]:
-    """Prepare everything that can fail, then hand back the call that runs the program."""
+    """Prepare everything that can fail, then return the call that runs the program."""
     from ..recorded_run import prepare  # after the arguments have been read: this imports the recorder
 
     program = parse_program(arguments.program)

@@ -1,8 +1,8 @@
-"""Print one artifact; for a compilation its overview, for a recording its summary.
+"""Print an artifact; for a compilation its overview, for a recording its summary.
 
 Stages: frame bytecode capture breaks guards output_bytecode joint forward backward partition passes loops fusion
-schedule kernels wrapper runtime decisions. A stage with several artifacts is printed whole; NAME picks one. A later
-form of a kernel is NAME.FORM (asm, ttir, ptx, ...).
+schedule kernels wrapper runtime decisions. All artifacts of a stage are printed; NAME selects one. Outputs
+of the compiler of a kernel are NAME.OUTPUT (asm, ttir, ptx, ...).
 """
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """SELECTOR, --json and --line."""
     add_selector(parser)
     parser.add_argument("--line", type=int, metavar="N",
-                        help="instead: what line N of the artifact belongs to, in every other stage")
+                        help="show the lines of every other stage that line N of the artifact comes from or leads to")
 
 
 def run(arguments: argparse.Namespace) -> int:

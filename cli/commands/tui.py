@@ -15,7 +15,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the workbench until it is left."""
+    """Run the workbench until it is closed."""
     # Textual reads the keyboard from stdin, and draws on stderr where that is the terminal.
     if not all(stream is not None and stream.isatty() for stream in (sys.__stdin__, sys.__stderr__)):
         raise CommandError(f"the workbench needs a terminal; as text: ptdebug show {arguments.selector}")

@@ -1,4 +1,4 @@
-"""The decision about a subject: its alternatives, scores and reason, and what would allow another.
+"""The decision about a subject: its options, scores and reason, and what would enable another.
 
 SUBJECT is a name, or a question with names in it.
 """
@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print what is known; 1 where nothing is."""
+    """Print the answers; 1 if there are none."""
     subject = " ".join(arguments.subject)
     with selected(arguments.selector) as (recording, selector):
         found = answers(recording, subject, selector.compile or None)
@@ -32,11 +32,11 @@ def run(arguments: argparse.Namespace) -> int:
         elif not found and not see:
             near = subjects_near(recording, subject, selector.compile or None)
             say(f"nothing recorded about {subject!r} in {selector}"
-                  + (f"; there is, for example: {'; '.join(near)}" if near else "")
+                  + (f"; recorded are, for example: {'; '.join(near)}" if near else "")
                   + " (`ptdebug decisions` and `ptdebug fusions` list all)")
-        apart = left_out(recording, subject, found, selector.compile or None) if found else []
-        if apart and not arguments.json:
-            say(f"nothing is recorded about all of this together ({', '.join(apart)}); nearest:")
+        missing = left_out(recording, subject, found, selector.compile or None) if found else []
+        if missing and not arguments.json:
+            say(f"nothing is recorded about all of these together ({', '.join(missing)}); nearest:")
         for answer in found if not arguments.json else ():
             print_title(f"{answer.compile}  {answer.kind}")
             print_lines(answer.lines)

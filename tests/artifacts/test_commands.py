@@ -31,7 +31,7 @@ def ask(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 def ask_json(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
     document = json.loads(ask(capsys, *arguments, "--json"))
     assert next(iter(document)) == "schema"
-    assert document["schema"] == "ptdebug/1"
+    assert document["schema"] == "ptdebug/2"
     return document
 
 
@@ -59,7 +59,7 @@ def test_ls(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     ("@:0/1:guards", "because: L['x'].size()[0] == 4: was 4, is now 6"),
     ("@:0/0:output_bytecode", "rewritten of forward"),
     ("@:joint", "aten.sigmoid.default"), ("@:passes", "common-subexpression: mul_9 -> mul"),
-    ("@:0/0:loop_ir:buf1", "t2 = sigmoid t1 : float32"), ("@:0/0:fusion", "would need: a lowering"),
+    ("@:0/0:loop_ir:buf1", "t2 = sigmoid t1 : float32"), ("@:0/0:fusion", "enabled by: a lowering"),
     ("@:0/0:schedule", "g1: loops kernel_0"), ("@:0/0:kernels", "std::exp(-t1)"), ("@:0/0:kernels:unit_0.asm", "ret"),
     ("@:0/0:wrapper", "def call(args):"), ("@:0/0:runtime", "10 calls"), ("@:0/0:decisions", "[not fuse]"),
     ("@:0/0:decisions:fallback:addmm", "faster in the library"),
@@ -99,7 +99,7 @@ def test_questions_have_documents(capsys: pytest.CaptureFixture[str]) -> None:
     kernels = ask_json(capsys, "kernels", "@:0/0")
     assert [(k["kind"], k["name"], k["calls"]) for k in kernels["kernels"]] == [
         ("extern", "aten.addmm", None), ("loops", "kernel_0", 10)]
-    assert kernels["units"][0]["facts"] == {"vector_width": 8}
+    assert kernels["units"][0]["metrics"] == {"vector_width": 8}
     assert len(ask_json(capsys, "decisions", "@", "--kind", "fuse")["decisions"]) == 2
 
 

@@ -14,7 +14,7 @@ import ptdebug
 import pytest
 import torch
 from ptdebug.artifacts.recording import Recording, RecordingError
-from ptdebug.artifacts.records import STAGES
+from ptdebug.artifacts.stages import NAMES
 from ptdebug.cli.api import record
 from ptdebug.cli.main import main
 from ptdebug.tracer.frames import dispatch
@@ -66,7 +66,7 @@ def questions(selector: str, ids: list[str]) -> Iterator[list[str]]:
     for compile_id in ids:
         yield ["show", f"{selector}:{compile_id}"]
         yield ["show", f"{selector}:{compile_id}", "--json"]
-        for stage in STAGES:
+        for stage in NAMES:
             yield ["show", f"{selector}:{compile_id}:{stage}"]
         yield ["show", f"{selector}:{compile_id}:capture", "--json"]
         yield ["show", f"{selector}:{compile_id}:kernels", "--line", "5"]

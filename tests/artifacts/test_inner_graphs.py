@@ -36,7 +36,7 @@ def recording(tmp_path: Path) -> Recording:
         _output("cond"),
     ), inner={"inner_0": _graph("branch", "torch.sin", 1, str(program))})
     backward = _graph("backward", "torch.cos", 2, str(program))
-    function = AutogradFunction(forward, backward, 1, ((1, 5), None), (0,), (1,), once=True)
+    function = AutogradFunction(forward, backward, (True,), ((1, 5), None), (0,), (1,), once_differentiable=True)
     graph = Graph("capture", (
         Node("x", "placeholder", "x", value=META), Node("sq", "call_function", "Sq", (NodeRef("x"),)), _output("sq"),
     ), inner={"sq": function})
@@ -54,7 +54,8 @@ def test_they_come_back_with_the_files_of_their_lines(recording: Recording, tmp_
     assert isinstance(graph, Graph)
     held = graph.inner["sq"]
     assert isinstance(held, AutogradFunction)
-    assert (held.gradients, held.strides, held.fixed, held.dirty, held.once) == (1, ((1, 5), None), (0,), (1,), True)
+    assert (held.needs_input_grad, held.strides) == ((True,), ((1, 5), None))
+    assert (held.non_differentiable, held.dirty, held.once_differentiable) == ((0,), (1,), True)
     branch = held.forward.inner["inner_0"]
     assert isinstance(branch, Graph)
     assert branch.nodes[1].args == (NodeRef("x"),) and branch.nodes[1].value == META

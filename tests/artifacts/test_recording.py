@@ -1,6 +1,7 @@
 """Reading: queries, the summary of the contract, damage."""
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sqlite3
@@ -48,7 +49,7 @@ def test_queries(recording: Recording) -> None:
 
 def test_summary_is_the_document_of_the_contract(recording: Recording) -> None:
     document = summary(recording)
-    assert document["schema"] == "ptdebug/1"
+    assert document["schema"] == "ptdebug/2"
     assert document["exit_code"] == 0
     assert document["counts"] == {
         "frames": 3, "compiles": 3, "graphs": 2, "ops": 8, "graph_breaks": 1, "recompiles": 1, "guards": 6,
@@ -109,11 +110,12 @@ def test_a_file_that_is_no_recording(tmp_path: Path) -> None:
         Recording.open(tmp_path)
 
 
-def test_another_schema_is_refused(sample: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("schema, version", [("ptdebug/99", "another"), ("ptdebug/1", "an older")])
+def test_another_schema_is_refused(sample: Path, tmp_path: Path, schema: str, version: str) -> None:
     folder = shutil.copytree(sample, tmp_path / "rec")
     with sqlite3.connect(folder / "recording.db") as connection:
-        connection.execute("UPDATE meta SET value='\"ptdebug/99\"' WHERE key='schema'")
-    with pytest.raises(RecordingError, match="schema ptdebug/99"):
+        connection.execute("UPDATE meta SET value=? WHERE key='schema'", (json.dumps(schema),))
+    with pytest.raises(RecordingError, match=f"by {version} version of ptdebug .{schema}; this one reads ptdebug/2"):
         Recording.open(folder)
 
 

@@ -68,7 +68,7 @@ def test_what_sqlite_keeps_beside_is_no_link(beside: str, copy: Path, tmp_path: 
 def test_a_pipe_is_not_waited_for(copy: Path) -> None:
     os.mkfifo(copy / "recording-7.db")
     with Recording.open(copy) as recording:
-        assert "no plain file" in recording.problems[0] and len(recording.compiles()) == 4
+        assert "not a regular file" in recording.problems[0] and len(recording.compiles()) == 4
 
 
 def test_files_of_a_recording(tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ def test_a_question_that_takes_for_ever_ends(copy: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr("ptdebug.artifacts.database.MAX_LOOKS", 20)
     with Recording.open(copy) as recording:
         assert list(recording._rows(ENDLESS + "SELECT count(*) FROM c", tuple[int])) == []
-        assert any("takes for ever" in problem for problem in recording.problems)
+        assert any("takes too long" in problem for problem in recording.problems)
         monkeypatch.setattr("ptdebug.artifacts.database.MAX_ROWS", 50)
         assert len(list(recording._rows(ENDLESS + "SELECT n FROM c", tuple[int]))) == 50
 
@@ -112,7 +112,7 @@ def test_a_question_that_takes_for_ever_ends(copy: Path, monkeypatch: pytest.Mon
 def test_guards_that_contain_each_other(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     writer = RecordingWriter(tmp_path / "r")
     writer.begin("0/0", "f", "f.py", 1)
-    guard = [r.Guard(f"g{i}", "x", "DICT", "x", parent=f"g{(i + 1) % 3}", own=True) for i in range(3)]
+    guard = [r.Guard(f"g{i}", "x", "DICT", "x", parent=f"g{(i + 1) % 3}", implicit=True) for i in range(3)]
     writer.record("0/0", "guards", "", r.Guards((*guard, r.Guard("h", "x", "BOOL", "x", parent="g0"))))
     writer.close(0)
     assert main(["guards", str(tmp_path / "r")]) == 0
@@ -207,7 +207,7 @@ def evil(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             node = r.Node(bad, "call_function", bad, (bad,), {bad: bad}, bad, (place,), bad)
             writer.record(compile_id, "capture", name, r.Graph(bad, (node,), (bad,)))
             writer.record(compile_id, "kernels", name, r.Kernel(
-                name, "cpp", (r.CodeLine(bad),), (bad,), (bad,), bad, products={"asm": bad}, facts={bad: bad}))
+                name, "cpp", (r.CodeLine(bad),), (bad,), (bad,), bad, outputs={"asm": bad}, metrics={bad: bad}))
         writer.record(compile_id, "breaks", "", r.Breaks((r.Break("b", bad, bad, bad, place, bad, (place,)),)))
         writer.record(compile_id, "guards", "", r.Guards((r.Guard("g", bad, bad, bad, bad, bad, place),)))
         recompile = r.Recompile(bad, bad, bad, "0/0", place, bad, bad, (bad,), place)

@@ -174,7 +174,7 @@ def test_all_changes_of_a_recompilation_are_listed(tmp_path: Path) -> None:
         compiled(torch.ones(1), *([True] * 8))
         compiled(torch.ones(1), *([False] * 8))
     [(_, again)] = recording.records(Recompile)
-    assert len(again.also) == 7 and not any(text.endswith(" more") for text in again.also)
+    assert len(again.other_failures) == 7 and not any(text.endswith(" more") for text in again.other_failures)
     shown = [line.text for line in recompile_lines(again, recording.source)]
     assert "  and: 3 more" in shown
 
@@ -218,8 +218,8 @@ def test_a_recompilation_is_compared_with_the_nearest(tmp_path: Path) -> None:
         for size in (8, 6, 3):
             compiled(torch.ones(size))
     (_, first), (_, second) = recording.records(Recompile)
-    assert (first.what, first.expected, first.actual) == ("x.size(0)", "8", "6")
-    assert second.compared_with.endswith("/1") and "% 2" in second.what and second.actual == "x.size(0) is 3"
+    assert (first.subject, first.expected, first.actual) == ("x.size(0)", "8", "6")
+    assert second.compared_with.endswith("/1") and "% 2" in second.subject and second.actual == "x.size(0) is 3"
 
 
 def test_the_public_names_are_listed() -> None:

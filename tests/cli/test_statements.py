@@ -36,7 +36,7 @@ def test_children_that_may_have_compiled(ptdebug: Command, tmp_path: Path) -> No
         "import subprocess, sys, torch\nsubprocess.run([sys.executable, 'child.py'], check=True)\n")
     done = ptdebug("run", "parent.py", timeout=300)
     assert done.stdout == "2.0\n" and "the program never called" not in done.stderr
-    assert "what it started is not in this recording" in done.stderr
+    assert "the processes that it started are not recorded" in done.stderr
     (tmp_path / "alone.py").write_text("import torch\n")
     assert "the program never called torch.compile" in ptdebug("run", "alone.py").stderr
 
@@ -67,7 +67,7 @@ def test_lines_that_narrow_a_symbol_are_named(tmp_path: Path) -> None:
         for s in (0.6, 0.7):
             ptdebug.compile(scaled)(torch.ones(3), s)
         ptdebug.compile(added, dynamic=True)(torch.ones(3), torch.ones(3))
-    symbols = {s.what: [e.text for e in s.events] for _, g in recording.records(Guards) for s in g.symbols}
+    symbols = {s.subject: [e.text for e in s.events] for _, g in recording.records(Guards) for s in g.symbols}
     assert symbols["s"] == ["needs (s > 0.5) is True"]
     assert symbols["x.size(0)"] == ["y.size(0) has to be s0, as at this call"]
 

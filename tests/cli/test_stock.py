@@ -86,7 +86,7 @@ def test_recompile_texts_in_words() -> None:
         "2 <= L['x'].size()[0]": ("2 <= L['x'].size()[0]", "true", ""),
     }.items():
         found = torch_trace_guards.recompile(json.dumps(["0/3: " + reason, "0/2: other"]), now)
-        assert (found.what, found.expected, found.actual, found.compared_with) == (*told, "0/3")
+        assert (found.subject, found.expected, found.actual, found.compared_with) == (*told, "0/3")
         assert (found.location.line if found.location else None) == (4 if comment in reason else None)
         text = " ".join(line.text for line in recompile_lines(found, lambda path: None))
         assert "was ," not in text and "is now  " not in text and not text.rstrip().endswith("is now"), text
@@ -138,10 +138,10 @@ main()
     [broken] = summary["graph_breaks"]
     assert broken["cost"]["graphs"] >= 2 and broken["cost"]["seconds"] > 0
     first = next(r for r in summary["recompiles"] if r["compile"] == "0/1")
-    assert first["what"] in ("self.scale", "x.size(0)") and str(first["expected"]) in ("2.0", "4")
+    assert first["subject"] in ("self.scale", "x.size(0)") and str(first["expected"]) in ("2.0", "4")
     shown = {name: ptdebug(name, "r").stdout for name in ("breaks", "recompiles", "kernels", "fusions", "decisions")}
     assert "unit    backward." in shown["kernels"] and "compiled in 0.00 s" not in shown["kernels"]
-    assert "no graph more" not in shown["breaks"] and "; 0.0 s of compiling" not in shown["breaks"]
+    assert "no extra graph" not in shown["breaks"] and "; 0.0 s of compile time" not in shown["breaks"]
     assert "was ," not in shown["recompiles"] and "is now \n" not in shown["recompiles"]
     assert "stock's trace does not say what was fused" in shown["fusions"]
     assert "stock's trace does not hold decisions" in shown["decisions"]

@@ -143,7 +143,7 @@ def test_sizes_that_vary_are_refused_with_a_reason():
     plan = planned(decay, *tensors(SIZES[:6]), dynamic=True, recording=True)
     assert not any(isinstance(item, Foreach) for item in plan.items)
     refused = [c for c in plan.candidates if c.kind == "horizontal"]
-    assert refused and all("sizes vary" in c.why and c.allow == "fixed sizes" for c in refused)
+    assert refused and all("sizes vary" in c.why and c.enabled_by == "fixed sizes" for c in refused)
 
 
 def test_an_override_keeps_them_apart():

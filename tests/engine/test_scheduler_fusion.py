@@ -51,7 +51,7 @@ def test_each_candidate_has_a_verdict_and_a_reason():
     _, fusion, _, keeping = recorded(program, torch.randn(200, 300))
     assert fusion.candidates and all(c.why for c in fusion.candidates)
     refused = [c for c in fusion.candidates if not c.fused]
-    assert all(c.allow for c in refused)
+    assert all(c.enabled_by for c in refused)
     decisions = {d.id: d for d in keeping.decisions if d.kind == "fuse"}
     taken = [c for c in fusion.candidates if c.fused]
     assert taken and all(decisions[c.decision].chosen == "fuse" for c in taken)
@@ -108,7 +108,7 @@ def test_a_pointwise_body_turns_its_loops_to_meet_a_reduction():
 def test_siblings_that_read_rows_and_columns_stay_apart():
     _, fusion, _, _ = recorded(lambda x: (x.amax(0), x.amax(1)), torch.randn(300, 300))
     verdict, = fusion.candidates
-    assert not verdict.fused and "direction" in verdict.why and verdict.allow
+    assert not verdict.fused and "direction" in verdict.why and verdict.enabled_by
 
 
 def test_flattened_loops_are_split_to_meet_others():

@@ -123,13 +123,13 @@ def test_what_is_not_compiled_after_a_break_is_told_with_its_reason(tmp_path: Pa
         told = [entry["cost"]["uncompiled"] for entry in summary(opened)["graph_breaks"]]
     assert told == [whole.uncompiled, *[""] * len(split), rest.uncompiled] and split
     assert whole.uncompiled.startswith("the whole function, since ") and "eval" in whole.uncompiled
-    assert rest.uncompiled.startswith("what follows in the function, since ") and "generator" in rest.uncompiled
+    assert rest.uncompiled.startswith("the rest of the function, since ") and "generator" in rest.uncompiled
 
 
 def test_recompilations_name_what_changed_against_the_nearest(recording: Recording) -> None:
-    found = {r.what: r for _, r in recompiles(recording)}
+    found = {r.subject: r for _, r in recompiles(recording)}
     size = found["x.size(0)"]
-    assert (size.expected, size.actual, size.also) == ("6", "8", ("rate was 0.5, is 0.25",))
+    assert (size.expected, size.actual, size.other_failures) == ("6", "8", ("rate was 0.5, is 0.25",))
     assert size.call_site is not None and "compiled(torch.rand(rows, 4)" in line(size.call_site)
     relation = next(r for what, r in found.items() if "== 9" in what or "!= 9" in what)
     assert relation.location is not None and "y.shape[0] == 9" in line(relation.location)
@@ -137,7 +137,7 @@ def test_recompilations_name_what_changed_against_the_nearest(recording: Recordi
     assert (found["grad mode"].expected, found["grad mode"].actual) == ("on", "off")
     assert found["grad mode"].location is None  # all compiled code needs it, no line more than others
     assert found["self.scale"].guard == "L['self'].scale == 'one'"
-    assert all(r.what and r.expected and r.actual and r.hint and r.expected != r.actual for r in found.values())
+    assert all(r.subject and r.expected and r.actual and r.hint and r.expected != r.actual for r in found.values())
 
 
 def line(place) -> str:
@@ -149,7 +149,7 @@ def test_guards_know_line_node_and_name(recording: Recording) -> None:
     guards = {g.name: g for g in record.guards}
     assert guards["x"].location is not None and "x * rate" in line(guards["x"].location)
     assert guards["x"].origins and guards["mode"].origins  # the input, and the product that the line made
-    rows = next(s for s in record.symbols if s.what == "x.size(0)")
+    rows = next(s for s in record.symbols if s.subject == "x.size(0)")
     assert rows.value == "8" and "earlier compilation" in rows.why
     assert any("9" in e.text and e.location and "y.shape[0] == 9" in line(e.location) for e in rows.events)
     assert any(a.kind == "symbol" for a in answers(recording, f"why is {rows.name} dynamic", owner))
@@ -170,7 +170,7 @@ def test_the_commands_read_well(recording: Recording, capsys: pytest.CaptureFixt
     assert "torch_dynamo_resume" not in out
     assert main(["guards", str(recording.path)]) == 0
     out = capsys.readouterr().out
-    assert "stands for x.size(0), 8 at this call" in out and "checked " in out
+    assert "represents x.size(0), 8 at this call" in out and "checked " in out
     assert "type(self.layer) is torch.nn.modules.linear.Linear  # test_explanations.py" in out
     assert "self.layer.weight: torch.nn.parameter.Parameter torch.float32[4, 4] on cpu" in out
     assert "L['" not in out and "_modules" not in out and "global state: true" not in out
@@ -189,7 +189,7 @@ def test_what_a_part_after_a_break_gets_has_no_name_of_ours(tmp_path: Path, caps
         ptdebug.compile(turns)(X)
     assert main(["guards", str(tmp_path / "turns")]) == 0
     out = capsys.readouterr().out
-    assert "stands for turn, 2 at this call" in out and "'range' not in globals()" in out
+    assert "represents turn, 2 at this call" in out and "'range' not in globals()" in out
     assert ".ours_stack" not in out and "type(break)" not in out
 
 
@@ -228,7 +228,7 @@ def test_a_function_that_is_compiled_in_a_loop_is_told(tmp_path: Path, capsys: p
         for _ in range(3):
             ptdebug.compile(model, isolate_recompiles=True)(X)
     with Recording.open(tmp_path / "loop") as opened:
-        (found,) = summary(opened)["compiled_apart"]
+        (found,) = summary(opened)["isolated_compiles"]
         assert (found["function"], found["times"], len(found["compiles"])) == ("Linear.forward", 3, 2)
         assert found["seconds"] > 0
         assert "ptdebug.compile(model, isolate_recompiles=True)(X)" in line_at(found["call_site"])
@@ -240,12 +240,12 @@ def test_a_function_that_is_compiled_in_a_loop_is_told(tmp_path: Path, capsys: p
         for _ in range(3):
             ptdebug.compile(model)(X)
     with Recording.open(tmp_path / "shared") as opened:
-        assert len(opened.compiles()) == 1 and summary(opened)["compiled_apart"] == []
+        assert len(opened.compiles()) == 1 and summary(opened)["isolated_compiles"] == []
     with ptdebug.record("apart", out=tmp_path):
         for other in (torch.nn.ReLU(), torch.nn.ReLU()):  # two of one class are two models
             ptdebug.compile(other)(X)
     with Recording.open(tmp_path / "apart") as opened:
-        assert summary(opened)["compiled_apart"] == []
+        assert summary(opened)["isolated_compiles"] == []
 
 
 def line_at(place) -> str:

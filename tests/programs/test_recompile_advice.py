@@ -371,7 +371,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Recompile]
 def test_what_changed_is_told(name: str, found: dict[str, list[Recompile]]) -> None:
     advice = ADVICE[name]
     (told,) = found[name]
-    assert (told.what, told.expected, told.actual) == (advice.what, advice.before, advice.now)
+    assert (told.subject, told.expected, told.actual) == (advice.what, advice.before, advice.now)
     assert advice.change in told.hint and told.guard
     assert told.call_site is not None and told.call_site.file == __file__
 
@@ -389,8 +389,8 @@ def test_with_the_advice_followed_nothing_is_compiled_again(name: str, monkeypat
 def test_what_a_loop_gives_is_told_by_its_variables(tmp_path: Path) -> None:
     programs = {"loop": calls(prints, (X, (1.5, 1.5, 1.5, 2.5)))}
     for _, recording in recordings(tmp_path, programs):
-        told = {(record.what, record.expected, record.actual) for _, record in recompiles(recording)}
-        words = [guard.words for _, guard in guards(recording)]
+        told = {(record.subject, record.expected, record.actual) for _, record in recompiles(recording)}
+        words = [guard.text for _, guard in guards(recording)]
     assert {("i", "1", "2"), ("weight", "1.5", "2.5")} <= told
     assert "i == 1" in words and not any(".ours_stack" in text for text in words)
 
@@ -399,8 +399,8 @@ def test_what_follows_from_a_change_is_not_told_as_another(tmp_path: Path) -> No
     programs = {"closure": calls(lambda f, x: f(x) + 1, (scaled_by(2.0), X), (torch.sin, X))}
     for _, recording in recordings(tmp_path, programs):
         ((_, told),) = recompiles(recording)
-    assert (told.what, told.actual) == ("f", "the function `torch.sin`")
-    assert told.also == ()  # its closure is not there either
+    assert (told.subject, told.actual) == ("f", "the function `torch.sin`")
+    assert told.other_failures == ()  # its closure is not there either
 
 
 def test_entries_that_are_gone_are_told_by_their_container(tmp_path: Path) -> None:
@@ -414,7 +414,7 @@ def test_entries_that_are_gone_are_told_by_their_container(tmp_path: Path) -> No
     programs = {"cache": calls(appends, (X, {layer: [] for layer in layers}), (X, {}))}
     for _, recording in recordings(tmp_path, programs):
         ((_, told),) = recompiles(recording)
-    assert (told.what, told.expected, told.actual, told.also) == ("len(cache)", "2", "0", ())
+    assert (told.subject, told.expected, told.actual, told.other_failures) == ("len(cache)", "2", "0", ())
 
 
 def test_one_object_twice_is_told_in_words(tmp_path: Path) -> None:
@@ -427,7 +427,7 @@ def test_one_object_twice_is_told_in_words(tmp_path: Path) -> None:
     programs = {"lists": calls(appends, (X, [], []), (X, once, once))}
     for _, recording in recordings(tmp_path, programs):
         ((_, told),) = recompiles(recording)
-    assert (told.what, told.expected, told.actual) == ("some and more", "different objects", "one object twice")
+    assert (told.subject, told.expected, told.actual) == ("some and more", "different objects", "one object twice")
     assert told.guard == "L['some'] is not L['more']"
 
 
@@ -442,14 +442,15 @@ def test_conditions_on_what_was_there_before_a_break_are_told_in_words(tmp_path:
     for _, recording in recordings(tmp_path, programs):
         told = [record for _, record in recompiles(recording)]
     assert any(record.expected == "true" for record in told)
-    assert not any(".ours_stack" in f"{record.what} {record.actual} {record.hint} {record.also}" for record in told)
+    texts = [f"{record.subject} {record.actual} {record.hint} {record.other_failures}" for record in told]
+    assert not any(".ours_stack" in text for text in texts)
 
 
 def test_arrays_are_told_by_their_names(tmp_path: Path) -> None:
     programs = {"array": calls(lambda x, rows: x[rows] * 2, (X, np.arange(3)), (X, np.arange(4)))}
     for _, recording in recordings(tmp_path, programs):
         ((_, told),) = recompiles(recording)
-    assert (told.what, told.expected, told.actual) == ("rows.size(0)", "3", "4")
+    assert (told.subject, told.expected, told.actual) == ("rows.size(0)", "3", "4")
     assert "mark_dynamic" not in told.hint
 
 
@@ -462,4 +463,4 @@ def test_what_is_kept_for_a_tensor_is_told_without_its_numbers(tmp_path: Path) -
     programs = {"state": calls(scaled, (X, {weight: {"step": 1}}), (X, {weight: {"step": 2}}))}
     for _, recording in recordings(tmp_path, programs):
         ((_, told),) = recompiles(recording)
-    assert re.fullmatch(r"state\[<Tensor \[3\] at 0x[0-9a-f]+>\]\['step'\]", told.what)
+    assert re.fullmatch(r"state\[<Tensor \[3\] at 0x[0-9a-f]+>\]\['step'\]", told.subject)

@@ -424,7 +424,7 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recording]:
 
 
 def changes(recording: Recording) -> dict[str, Recompile]:
-    return {found.what: found for _, found in recompiles(recording)}
+    return {found.subject: found for _, found in recompiles(recording)}
 
 
 def test_a_recompilation_is_told_in_the_words_of_the_program(recording: Recording) -> None:

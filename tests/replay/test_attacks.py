@@ -32,7 +32,7 @@ TOUCH = "touch canary"
 CODE = "__import__('os').system('touch canary')"
 DEFAULT = r.Node("y", "placeholder", "y", (CODE,), {}, META)
 INNER = r.Graph("inner", (r.Node("x", "placeholder", "x", (), {}, META), r.Node("output", "output", "output", ([X],))))
-SQUARE = r.AutogradFunction(INNER, INNER, 1)
+SQUARE = r.AutogradFunction(INNER, INNER, (True,))
 
 GRAPHS: dict[str, Callable[[], r.Graph]] = {
     "the default of a placeholder": lambda: graph(placeholder=f"x = {CODE}"),

@@ -272,4 +272,4 @@ async def test_a_recording_that_cannot_be_opened_is_said(home: Path, sample: Pat
 
 async def test_a_stage_that_is_not_there_is_said() -> None:
     async with driving("@:2/0:loop_ir", WIDE) as driver:
-        assert "has no loops" in driver.text
+        assert "has no loop_ir" in driver.text

@@ -48,7 +48,7 @@ def break_record(stop: Stop, body: BreakBody | None, instruction: str, seconds: 
         resume=resume_name(resumed[0]) if resumed else "",
         expression=expression,
         resumes=tuple(dict.fromkeys(map(resume_id, resumed))),
-        kept=body.kept_tensors() if body is not None else (),
+        live_tensors=body.kept_tensors() if body is not None else (),
         seconds=seconds,
     )
 

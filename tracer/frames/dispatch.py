@@ -207,7 +207,7 @@ class Dispatcher:
             if stance == "eager_on_recompile":
                 return eval_frame.EAGER_ONCE
         if reason is not None:
-            state.failures[_variable(reason.what)] += 1
+            state.failures[_variable(reason.subject)] += 1
         if len(mine) >= self.options.recompile_limit:
             return self._limit_reached(frame, state, reason)
         if state.frame < 0:
@@ -256,7 +256,8 @@ class Dispatcher:
         if not state.limit_said:
             state.limit_said = True
             code, limit = frame.f_code, self.options.recompile_limit
-            last = f"; the last time because {reason.what} was {reason.expected}, is {reason.actual}" if reason else ""
+            change = f"{reason.subject} was {reason.expected}, is {reason.actual}" if reason else ""
+            last = change and f"; the last time because {change}"
             rest = "fullgraph=True allows no eager" if self.options.fullgraph else "other calls of it run in eager"
             text = f"was compiled {limit}{LIMIT_REACHED}{rest}{last}"
             if not self.options.fullgraph:  # else the error says it

@@ -26,7 +26,7 @@ def record_guards(
     for check in checks:
         first.setdefault(check.source, f"g{check.index}")
     in_program = stack_words(code) if code is not None else str
-    told = [Symbol(s.name, in_program(s.what), s.source, s.value, in_program(s.why),
+    told = [Symbol(s.name, in_program(s.subject), s.source, s.value, in_program(s.why),
                    (*s.events, *_asked_of(s.source, checks))) for s in symbols]
     return Guards(tuple(_record(check, first, nodes or {}, in_program) for check in checks), tuple(told))
 
@@ -76,8 +76,8 @@ def _record(
         parent=_parent(check.source, first),
         origins=(node,) if node else (),
         name=in_program(in_words(check.source)),
-        words=in_program(_check_in_words(check)),
-        own=check.location is None and check.kind == "TYPE_MATCH",
+        text=in_program(_check_in_words(check)),
+        implicit=check.location is None and check.kind == "TYPE_MATCH",
     )
 
 

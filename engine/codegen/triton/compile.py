@@ -92,7 +92,7 @@ def _begin_record(source: TritonSource, target: str, pool: ThreadPoolExecutor) -
             products.update({f"{prefix}{k}": v for k, v in texts.items()})
             facts.update({f"{prefix}{k}": v for k, v in numbers.items()})
         return Kernel(source.signature.name, "triton", source.lines, names, log="\n".join(log), seconds=seconds,
-                      target=target, products=products, facts=facts)
+                      target=target, outputs=products, metrics=facts)
 
     return finish
 

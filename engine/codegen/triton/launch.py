@@ -73,7 +73,7 @@ class TritonKernel:
         target = "cuda" if self.device.type == "cuda" else "interpreter"
         names = tuple(k.name for k in self.source.launches)
         return Kernel(self.signature.name, "triton", self.source.lines, names, target=target,
-                      facts={"launches": self.source.meta})
+                      metrics={"launches": self.source.meta})
 
     def _cuda_runner(self) -> Callable[..., int]:
         buffers, workspaces = self.signature.buffers, self.source.workspaces

@@ -287,9 +287,9 @@ def test_the_record_reads_as_a_table_with_reasons():
     record = partition_record(partition(joint, CompileContext()))
     text = render(record, "partition").text
     assert "16.0 kB  mm" in text and "a matrix product" in text
-    assert "held for the backward" in text and "predicted peak" in text
+    assert "saved for the backward" in text and "predicted peak" in text
     assert record.predicted["saved"] == 64 * 64 * 4
-    assert record.saved[0].reader
+    assert record.saved[0].used_by
 
 
 # ---- from the outside ------------------------------------------------------------------------------------------------

@@ -43,15 +43,15 @@ def row_sum() -> Kernel:
 
 def test_every_form_is_recorded(row_sum: Kernel) -> None:
     assert row_sum.log == "" or "was not found" in row_sum.log
-    assert {"ttir", "ttgir", "llir", "ptx"} <= set(row_sum.products)
+    assert {"ttir", "ttgir", "llir", "ptx"} <= set(row_sum.outputs)
     assert row_sum.target == "cuda:90" and row_sum.kernels == ("row_sum",)
 
 
 def test_the_row_is_loaded_once_and_wide(row_sum: Kernel) -> None:
     """1024 bfloat16 in registers: one 16-byte load for each thread, shuffles to add up, and one store."""
-    assert row_sum.products["ttir"].count("tt.load") == 1
-    assert "tt.reduce" in row_sum.products["ttir"]
-    ptx = row_sum.products["ptx"]
+    assert row_sum.outputs["ttir"].count("tt.load") == 1
+    assert "tt.reduce" in row_sum.outputs["ttir"]
+    ptx = row_sum.outputs["ptx"]
     assert ".target sm_90" in ptx
     assert re.search(r"ld\.global\S*\.v4\.b32", ptx)
     assert "shfl.sync.bfly" in ptx
@@ -59,11 +59,11 @@ def test_the_row_is_loaded_once_and_wide(row_sum: Kernel) -> None:
 
 
 def test_facts_are_of_this_kernel(row_sum: Kernel) -> None:
-    assert row_sum.facts["num_warps"] * 32 <= 1024
-    if "registers" in row_sum.facts:
-        assert 0 < row_sum.facts["registers"] <= 255 and row_sum.facts["spills"] == 0
-    if "sass" in row_sum.products:
-        assert "LDG.E.128" in row_sum.products["sass"]
+    assert row_sum.metrics["num_warps"] * 32 <= 1024
+    if "registers" in row_sum.metrics:
+        assert 0 < row_sum.metrics["registers"] <= 255 and row_sum.metrics["spills"] == 0
+    if "sass" in row_sum.outputs:
+        assert "LDG.E.128" in row_sum.outputs["sass"]
 
 
 def test_lines_know_their_origins(row_sum: Kernel) -> None:
@@ -100,4 +100,4 @@ def test_what_a_plan_would_be_on_a_gpu() -> None:
     program = Program(("x",), {}, buffers, {}, group.bodies, ())
     ((stage, name, record),) = describe_for_target(Plan(program, (group,)), "cuda:90", CompileContext())
     assert (stage, name) == ("kernels", "row_sum@cuda:90")
-    assert "row_sum" in record.products["ptx"]
+    assert "row_sum" in record.outputs["ptx"]

@@ -114,7 +114,7 @@ def test_a_gpu_loads_vectors_where_sizes_allow():
     run = compiled(decay, tensors([(2048,), (64, 16), (160,), (16,), (4, 4)]))
     kernel = describe_kernel(next(iter(run.kernels.values())).source, "cuda:90")
     assert not kernel.log
-    assert "ld.global.v4.b32" in kernel.products["ptx"] and "st.global.v4.b32" in kernel.products["ptx"]
+    assert "ld.global.v4.b32" in kernel.outputs["ptx"] and "st.global.v4.b32" in kernel.outputs["ptx"]
 
 
 def test_lines_lead_to_all_members():

@@ -102,4 +102,4 @@ def test_all_float_operators_compile_for_sm_90() -> None:
     axes = (Axis(i0, sympy.Integer(COUNT)),)
     group = Group("everything", axes, (LoopBody("y", axes, (), tuple(statements)),))
     record = describe_kernel(generate(group, buffers, CompileContext()), "cuda:90")
-    assert record.log == "" and "sqrt.rn.f32" in record.products["ptx"]
+    assert record.log == "" and "sqrt.rn.f32" in record.outputs["ptx"]
